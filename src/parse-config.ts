@@ -1,0 +1,86 @@
+/** A service that can be connected: its display name, and the name that stands in paths. */
+export interface Provider {
+  /** The display name, lowercased (§ introduction): `/api/{id}/status`, `/{id}/callback`. */
+  id: string
+  name: string
+}
+
+export interface Config {
+  /** The backend's address without a trailing slash; empty for the page's own origin. */
+  apiUrl: string
+  crm: Provider
+  chat: Provider
+  /** The form that `/contact` shows in its frame: a path on this origin or an http(s) URL. */
+  contactFormUrl: string
+}
+
+// Names that would collide with another route of the dashboard or of the backend.
+const reservedNames = new Set([
+  'api',
+  'assets',
+  'connect',
+  'contact',
+  'health',
+  'notifications',
+  'sandbox',
+  'webhooks',
+])
+
+/**
+ * Reads the VITE_ settings. An unset or empty one has its default.
+ * @throws Error that lists every setting that makes no sense.
+ */
+export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
+  const problems: string[] = []
+
+  function setting(name: string, fallback: string): string {
+    const value = env[name]
+    return typeof value === 'string' && value.trim() !== '' ? value.trim() : fallback
+  }
+
+  function provider(setting_: string, name: string): Provider {
+    if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$/.test(name)) {
+      problems.push(
+        `${setting_} must be 1 to 40 letters, digits, '.', '_' or '-', since it stands in paths; it is '${name}'`,
+      )
+    } else if (reservedNames.has(name.toLowerCase())) {
+      problems.push(`${setting_} must not be '${name}', since the dashboard uses that path itself`)
+    }
+    return { id: name.toLowerCase(), name }
+  }
+
+  const apiUrl = setting('VITE_API_URL', '')
+  if (apiUrl !== '' && !isHttpUrl(apiUrl, { bare: true })) {
+    problems.push(
+      `VITE_API_URL must be an http(s) URL without user, query and fragment, such as https://api.example.com; it is '${apiUrl}'`,
+    )
+  }
+
+  const crm = provider('VITE_CRM_NAME', setting('VITE_CRM_NAME', 'HubSpot'))
+  const chat = provider('VITE_CHAT_NAME', setting('VITE_CHAT_NAME', 'Slack'))
+  if (crm.id === chat.id) {
+    problems.push(`VITE_CRM_NAME and VITE_CHAT_NAME must differ; both are '${crm.id}' in paths`)
+  }
+
+  const contactFormUrl = setting('VITE_CONTACT_FORM_URL', '/sandbox/contact-form')
+  if (!/^\/(?![/\\])/.test(contactFormUrl) && !isHttpUrl(contactFormUrl, { bare: false })) {
+    problems.push(
+      `VITE_CONTACT_FORM_URL must be an http(s) URL or a path that begins with one '/'; it is '${contactFormUrl}'`,
+    )
+  }
+
+  if (problems.length > 0) {
+    throw new Error(
+      `The settings make no sense:\n${problems.map((problem) => `- ${problem}`).join('\n')}`,
+    )
+  }
+  return { apiUrl: apiUrl.replace(/\/+$/, ''), crm, chat, contactFormUrl }
+}
+
+function isHttpUrl(text: string, { bare }: { bare: boolean }): boolean {
+  if (!URL.canParse(text)) return false
+  const url = new URL(text)
+  if (!['http:', 'https:'].includes(url.protocol) || url.username !== '' || url.password !== '')
+    return false
+  return !bare || (url.search === '' && url.hash === '')
+}

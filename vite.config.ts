@@ -1,0 +1,52 @@
+import { tanstackRouter } from '@tanstack/router-plugin/vite'
+import react from '@vitejs/plugin-react'
+import { loadEnv } from 'vite'
+import { defineConfig } from 'vitest/config'
+import { parseConfig } from './src/parse-config.ts'
+
+export default defineConfig(({ mode }) => {
+  // Nonsense in a VITE_ setting stops the build here, with a list of what is wrong.
+  parseConfig(loadEnv(mode, import.meta.dirname, 'VITE_'))
+
+  return {
+    plugins: [
+      tanstackRouter({ target: 'react', quoteStyle: 'single', disableLogging: true }),
+      react(),
+    ],
+    server: {
+      port: 5173,
+      // `npm run dev`: one origin for the page and the backend, as in production.
+      proxy: Object.fromEntries(
+        ['/api', '/health', '/sandbox', '/webhooks'].map((path) => [
+          path,
+          { target: `http://localhost:${process.env.PORT ?? 3000}`, changeOrigin: false },
+        ]),
+      ),
+    },
+    test: {
+      restoreMocks: true,
+      unstubEnvs: true,
+      projects: [
+        {
+          extends: true,
+          test: {
+            name: 'dashboard',
+            environment: 'happy-dom',
+            include: ['tests/api/**/*.test.{ts,tsx}', 'tests/components/**/*.test.{ts,tsx}'],
+            setupFiles: ['tests/setup.ts'],
+          },
+        },
+        {
+          extends: true,
+          test: {
+            name: 'server',
+            environment: 'node',
+            include: ['tests/server/**/*.test.ts', 'tests/contract/**/*.test.ts'],
+            testTimeout: 20_000,
+            hookTimeout: 30_000,
+          },
+        },
+      ],
+    },
+  }
+})
