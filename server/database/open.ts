@@ -1,0 +1,64 @@
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { PGlite } from '@electric-sql/pglite'
+import { sql } from 'drizzle-orm'
+import { drizzle as drizzlePostgres } from 'drizzle-orm/node-postgres'
+import { migrate as migratePostgres } from 'drizzle-orm/node-postgres/migrator'
+import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
+import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
+import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
+import pg from 'pg'
+import * as schema from './schema.ts'
+
+/** PGlite and PostgreSQL speak one dialect; whoever queries does not know which it is. */
+export type Database = PgDatabase<PgQueryResultHKT, typeof schema>
+
+export interface OpenDatabase {
+  database: Database
+  close(): Promise<void>
+}
+
+const migrationsFolder = join(import.meta.dirname, 'migrations')
+
+// One number that every Dealbell process takes before it migrates a shared PostgreSQL.
+const migrationLock = 7_325_213
+
+/** PGlite in a folder, or in memory when none is named (for tests). Migrated before it is returned. */
+export async function openPglite(folder?: string): Promise<OpenDatabase> {
+  if (folder !== undefined) await mkdir(folder, { recursive: true, mode: 0o700 })
+  const client = await PGlite.create(folder === undefined ? {} : { dataDir: folder })
+  const database = drizzlePglite(client, { schema })
+  await migratePglite(database, { migrationsFolder })
+  return { database, close: () => client.close() }
+}
+
+/**
+ * PostgreSQL by its address. Migrated before it is returned, by one process at a time.
+ * @param onIdleError hears of a connection that broke while nothing used it; the pool replaces it.
+ */
+export async function openPostgres(
+  url: string,
+  onIdleError: (error: Error) => void,
+): Promise<OpenDatabase> {
+  const pool = new pg.Pool({ connectionString: url, connectionTimeoutMillis: 10_000 })
+  // Without a listener a restart of PostgreSQL would end this process.
+  pool.on('error', onIdleError)
+  try {
+    const client = await pool.connect()
+    try {
+      const migrating = drizzlePostgres(client)
+      await migrating.execute(sql`select pg_advisory_lock(${migrationLock})`)
+      await migratePostgres(migrating, { migrationsFolder })
+      await migrating.execute(sql`select pg_advisory_unlock(${migrationLock})`)
+      client.release()
+    } catch (error) {
+      // Closing the connection gives the lock back, whatever state it is in.
+      client.release(true)
+      throw error
+    }
+  } catch (error) {
+    await pool.end()
+    throw error
+  }
+  return { database: drizzlePostgres(pool, { schema }), close: () => pool.end() }
+}

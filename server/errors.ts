@@ -1,0 +1,44 @@
+import type { Context } from 'hono'
+import { HTTPException } from 'hono/http-exception'
+import type { ContentfulStatusCode } from 'hono/utils/http-status'
+import type { Log } from './log.ts'
+
+/** A refusal that the caller may read: its status, a stable code and a sentence without secrets. */
+export class ApiError extends Error {
+  readonly status: ContentfulStatusCode
+  readonly code: string
+
+  constructor(status: ContentfulStatusCode, code: string, message: string) {
+    super(message)
+    this.status = status
+    this.code = code
+  }
+}
+
+/** The one place where an error becomes an answer. */
+export function answerError(log: Log) {
+  return (error: Error, c: Context): Response => {
+    if (error instanceof ApiError) return errorAnswer(c, error.status, error.code, error.message)
+    if (error instanceof HTTPException && error.status < 500) {
+      return errorAnswer(c, error.status, 'bad_request', 'The request could not be read.')
+    }
+    // The stack names our own code; the message may hold what a query or a URL held, so it stays out.
+    log('request failed', {
+      method: c.req.method,
+      route: c.req.routePath,
+      error: error.name,
+      at: error.stack?.split('\n').filter((line) => line.startsWith('    at ')).slice(0, 8),
+    })
+    return errorAnswer(c, 500, 'internal', 'Something went wrong on the server.')
+  }
+}
+
+export function errorAnswer(
+  c: Context,
+  status: ContentfulStatusCode,
+  code: string,
+  message: string,
+  headers?: Record<string, string>,
+): Response {
+  return c.json({ error: { code, message } }, status, headers)
+}
