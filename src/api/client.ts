@@ -1,0 +1,73 @@
+import ky, { isTimeoutError, type Options, type ResponsePromise } from 'ky'
+import { type GenericSchema, type InferOutput, safeParse } from 'valibot'
+import { config } from '../config.ts'
+import { ApiError } from './errors.ts'
+
+/** How long a call may take, its body included, in milliseconds. */
+export const timeoutMs = 10_000
+
+const http = ky.create({
+  prefix: config.apiUrl === '' ? '/' : config.apiUrl,
+  credentials: 'include',
+  // Query is the one layer that retries; both together make 12 requests of one failing GET.
+  retry: 0,
+  timeout: timeoutMs,
+  totalTimeout: timeoutMs,
+  // ky's own error reads the refusal's body, which may never end, and holds the address in its text.
+  throwHttpErrors: false,
+})
+
+/**
+ * GETs `path` and checks the answer.
+ * @throws ApiError for any failure; an abort by `signal` and a thrown non-error pass as they are.
+ */
+export function getJson<Schema extends GenericSchema>(
+  path: string,
+  answer: Schema,
+  { signal }: { signal: AbortSignal },
+): Promise<InferOutput<Schema>> {
+  return asApiError(async () => {
+    const request = http(path, { signal })
+    await assertOk(request)
+    // The request's own json(), since the response's would wait for a body without a limit.
+    const { success, output } = safeParse(answer, await request.json())
+    if (!success) throw new ApiError('format')
+    return output
+  })
+}
+
+/**
+ * Makes a call whose answer is not read: any 2xx is success, whatever its body (§7).
+ * @throws ApiError for any failure; a thrown non-error passes as it is.
+ */
+export function call(
+  method: 'GET' | 'POST' | 'DELETE',
+  path: string,
+  options: Pick<Options, 'json' | 'searchParams'> = {},
+): Promise<void> {
+  return asApiError(async () => {
+    const response = await assertOk(http(path, { method, ...options }))
+    // An unread body would hold its connection open.
+    await response.body?.cancel()
+  })
+}
+
+async function assertOk(request: ResponsePromise): Promise<Response> {
+  const response = await request
+  if (response.ok) return response
+  await response.body?.cancel()
+  throw new ApiError('status', response.status)
+}
+
+async function asApiError<T>(run: () => Promise<T>): Promise<T> {
+  try {
+    return await run()
+  } catch (error) {
+    if (error instanceof ApiError || !(error instanceof Error) || error.name === 'AbortError') {
+      throw error
+    }
+    if (isTimeoutError(error)) throw new ApiError('timeout')
+    if (error instanceof SyntaxError) throw new ApiError('format')
+    throw new ApiError('network')
+  }
+}

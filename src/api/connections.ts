@@ -1,0 +1,41 @@
+import { queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
+import { connectionStatusAnswer } from '../../contract/endpoints.ts'
+import { config } from '../config.ts'
+import type { Provider } from '../parse-config.ts'
+import { call, getJson } from './client.ts'
+import { useSingleMutation } from './single-mutation.ts'
+
+export const connectionStatusQuery = (provider: Provider) =>
+  queryOptions({
+    queryKey: ['connection-status', provider.id],
+    queryFn: ({ signal }) =>
+      getJson(`api/${provider.id}/status`, connectionStatusAnswer, { signal }),
+    // Long enough that the page which asked for it ahead of time does not ask again as it mounts.
+    staleTime: 5000,
+    // Connecting in another tab shows here as soon as this one is looked at again.
+    refetchOnWindowFocus: 'always',
+    refetchOnReconnect: 'always',
+    meta: { action: `Loading the ${provider.name} connection status` },
+  })
+
+export const useConnectionStatus = (provider: Provider) => useQuery(connectionStatusQuery(provider))
+
+export function useDisconnect(provider: Provider) {
+  const queryClient = useQueryClient()
+  const { queryKey } = connectionStatusQuery(provider)
+  return useSingleMutation({
+    mutationKey: ['disconnect', provider.id],
+    mutationFn: () => call('DELETE', `api/${provider.id}/disconnect`),
+    onSuccess: async () => {
+      // An answer that was asked for before the disconnect must not bring the connection back.
+      await queryClient.cancelQueries({ queryKey })
+      queryClient.setQueryData(queryKey, { connected: false })
+    },
+    meta: { action: `Disconnecting ${provider.name}` },
+  })
+}
+
+/** Where the browser goes to start the provider's authorization flow (§7: a navigation, no call). */
+export function authorizeUrl(provider: Provider): string {
+  return `${config.apiUrl}/api/${provider.id}/auth`
+}

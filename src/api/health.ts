@@ -1,0 +1,27 @@
+import { queryOptions, useQuery } from '@tanstack/react-query'
+import { healthAnswer } from '../../contract/endpoints.ts'
+import { getJson } from './client.ts'
+
+/** How often a backend that was found unavailable is asked again, in milliseconds. */
+export const healthRetryMs = 5000
+
+export const healthQuery = queryOptions({
+  queryKey: ['health'],
+  queryFn: async ({ signal, client, queryKey }) => {
+    const health = await getJson('health', healthAnswer, { signal })
+    // What failed while the backend was away failed for that reason: let it be asked for anew.
+    if ((client.getQueryState(queryKey)?.errorUpdateCount ?? 0) > 0) {
+      client.removeQueries({ predicate: (query) => query.state.status === 'error' })
+    }
+    return health
+  },
+  retry: false,
+  staleTime: Infinity,
+  gcTime: Infinity,
+  refetchInterval: ({ state }) =>
+    state.data === undefined && state.errorUpdateCount > 0 ? healthRetryMs : false,
+  refetchOnReconnect: ({ state }) => state.data === undefined && 'always',
+  meta: { action: 'Checking the backend' },
+})
+
+export const useHealth = () => useQuery(healthQuery)

@@ -1,0 +1,33 @@
+import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
+import type { Provider } from '../parse-config.ts'
+import { Button } from '../ui/Button.tsx'
+import { GreenCheck, RedCross } from '../ui/icons.tsx'
+
+/** One service: whether it is connected, and the button that changes it. */
+export function Connection({ provider }: { provider: Provider }) {
+  const status = useConnectionStatus(provider)
+  const disconnect = useDisconnect(provider)
+  const isConnected = status.data?.connected === true
+
+  return (
+    <li className="flex items-center gap-3 py-3 first:pt-0 last:pb-0">
+      {isConnected ? <GreenCheck /> : <RedCross />}
+      <div className="min-w-0 flex-1">
+        <p className="font-medium wrap-anywhere">{provider.name}</p>
+        <p role="status" className="text-sm text-muted">
+          {isConnected ? 'Connected' : 'Not connected'}
+        </p>
+      </div>
+      {/* One button for both, so that the focus stays where it was when its word switches. */}
+      <Button
+        kind={isConnected ? 'secondary' : 'primary'}
+        label={`${isConnected ? 'Disconnect' : 'Connect'} ${provider.name}`}
+        onClick={() =>
+          isConnected ? disconnect.mutate() : window.location.assign(authorizeUrl(provider))
+        }
+      >
+        {isConnected ? 'Disconnect' : 'Connect'}
+      </Button>
+    </li>
+  )
+}

@@ -1,0 +1,38 @@
+import { type ReactNode, useEffect, useRef } from 'react'
+import { useHealth } from '../api/health.ts'
+import { Button } from '../ui/Button.tsx'
+import { focusHeading, Screen } from '../ui/Screen.tsx'
+
+/** Renders nothing of the app before the backend is known to be there: no call, no code spent. */
+export function HealthGate({ children }: { children: ReactNode }) {
+  const health = useHealth()
+  const isAvailable = health.data !== undefined
+  const wasUnavailable = useRef(false)
+
+  // The button that had the focus is gone with the page that offered it.
+  useEffect(() => {
+    if (isAvailable && wasUnavailable.current) focusHeading()
+    wasUnavailable.current = health.isFetched && !isAvailable
+  }, [isAvailable, health.isFetched])
+
+  if (isAvailable) return children
+  // Not isPending: that is true again while a backend that was away is asked again.
+  if (!health.isFetched) {
+    return (
+      <p role="status" className="p-4">
+        Loading…
+      </p>
+    )
+  }
+  return (
+    <Screen title="Service Unavailable">
+      <p role="alert">Backend service is unavailable.</p>
+      <p className="text-muted">This page goes on by itself as soon as the service is back.</p>
+      <div>
+        <Button onClick={() => void health.refetch()}>
+          {health.isFetching ? 'Trying…' : 'Try again'}
+        </Button>
+      </div>
+    </Screen>
+  )
+}

@@ -1,0 +1,48 @@
+import { useNavigate } from '@tanstack/react-router'
+import { useEffect } from 'react'
+import { type AuthorizationResponse, useOAuthCallback } from '../api/oauth.ts'
+import { config } from '../config.ts'
+import type { Provider } from '../parse-config.ts'
+import { Screen } from '../ui/Screen.tsx'
+
+/** How long a failed authorization is shown before the way on is taken (§9). */
+export const redirectDelayMs = 3000
+
+export function OAuthCallback({
+  provider,
+  response,
+}: {
+  provider: Provider
+  response: AuthorizationResponse
+}) {
+  const navigate = useNavigate()
+  const callback = useOAuthCallback(provider, response)
+
+  // Always a replacement: Back must not lead to an authorization that is over.
+  useEffect(() => {
+    if (callback.isSuccess) void navigate({ to: '/', replace: true })
+    if (!callback.isError) return
+    const timer = setTimeout(() => {
+      void (provider.id === config.crm.id
+        ? navigate({ to: '/connect/$provider', params: { provider: provider.id }, replace: true })
+        : navigate({ to: '/', replace: true }))
+    }, redirectDelayMs)
+    return () => clearTimeout(timer)
+  }, [callback.isSuccess, callback.isError, navigate, provider])
+
+  return (
+    <Screen title={`Connecting ${provider.name}`}>
+      {callback.isError ? (
+        <p role="alert">
+          {`${provider.name} connection failed: ${
+            callback.error instanceof Error
+              ? callback.error.message
+              : `${provider.name} OAuth failed unexpectedly`
+          }`}
+        </p>
+      ) : (
+        <p role="status">Handling {provider.name} OAuth Callback...</p>
+      )}
+    </Screen>
+  )
+}

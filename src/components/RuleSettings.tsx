@@ -1,0 +1,102 @@
+import { useBlocker } from '@tanstack/react-router'
+import { type FormEvent, useCallback, useEffect, useRef, useState } from 'react'
+import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
+import { useRuleSelection, useRules, useSaveRules } from '../api/rules.ts'
+import { config } from '../config.ts'
+import { Badge } from '../ui/Badge.tsx'
+import { Button } from '../ui/Button.tsx'
+import { RuleCheckbox } from '../ui/RuleCheckbox.tsx'
+import { Warning } from '../ui/Warning.tsx'
+
+const catalogue: readonly RuleCategory[] = ruleCatalogue
+
+/** The rule catalogue as checkboxes, and Save. Saving needs both services to be connected (§5). */
+export function RuleSettings({ canSave }: { canSave: boolean }) {
+  const rules = useRules()
+  const { selected, isUnsaved, toggle, discard } = useRuleSelection()
+  const save = useSaveRules()
+  const [wasRefused, setWasRefused] = useState(false)
+  const saveButton = useFocusKept(save.isPending)
+
+  useBlocker({
+    disabled: !isUnsaved,
+    enableBeforeUnload: true,
+    shouldBlockFn: ({ current, next }) => {
+      if (current.pathname === next.pathname) return false
+      const leave = window.confirm('Leave without saving? The rules you changed are not saved yet.')
+      if (leave) discard()
+      return !leave
+    },
+  })
+
+  // A message goes when the selection changes. The same function always, so that a tick renders one row.
+  const { reset } = save
+  const onToggle = useCallback(
+    (id: string) => {
+      toggle(id)
+      setWasRefused(false)
+      reset()
+    },
+    [toggle, reset],
+  )
+
+  function onSubmit(event: FormEvent) {
+    event.preventDefault()
+    setWasRefused(!canSave)
+    if (canSave) save.mutate(selected)
+    else save.reset()
+  }
+
+  if (rules.isPending) return <p role="status">Loading rules…</p>
+
+  return (
+    <form onSubmit={onSubmit} className="flex flex-col gap-6">
+      {catalogue.map((category) => (
+        <fieldset key={category.name} className="min-w-0">
+          <legend className="mb-1 flex items-center gap-2 text-sm font-semibold">
+            {category.name} {!category.available && <Badge>Coming soon</Badge>}
+          </legend>
+          {category.rules.map((rule) => (
+            <RuleCheckbox
+              key={rule.id}
+              id={rule.id}
+              when={rule.when}
+              checked={selected.includes(rule.id)}
+              available={category.available}
+              onToggle={onToggle}
+            />
+          ))}
+        </fieldset>
+      ))}
+      {selected.length === 0 && (
+        <Warning title="No notification rules defined">
+          You will receive no notifications until you select at least one rule, for example when a
+          deal stage changes or when a deal is closed (won/lost).
+        </Warning>
+      )}
+      <div className="flex min-h-11 flex-wrap items-center gap-x-4 gap-y-2">
+        <Button kind="primary" type="submit" disabled={save.isPending} ref={saveButton}>
+          {save.isPending ? 'Saving…' : 'Save'}
+        </Button>
+        <p role="status" className="text-sm">
+          {wasRefused &&
+            !canSave &&
+            `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`}
+          {save.isSuccess && !isUnsaved && '✅ Rules saved successfully!'}
+          {save.isError && '❌ Failed to save rules, try again.'}
+        </p>
+      </div>
+    </form>
+  )
+}
+
+/** A ref for a button that is disabled while busy: a disabled button loses the focus, so this puts it back. */
+function useFocusKept(isBusy: boolean) {
+  const button = useRef<HTMLButtonElement>(null)
+  const hadFocus = useRef(false)
+  useEffect(() => {
+    if (isBusy) hadFocus.current = document.activeElement === button.current
+    else if (hadFocus.current && document.activeElement === document.body) button.current?.focus()
+  }, [isBusy])
+  return button
+}

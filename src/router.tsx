@@ -1,0 +1,37 @@
+import type { QueryClient } from '@tanstack/react-query'
+import { createRouter, type RouterHistory } from '@tanstack/react-router'
+import { GenericError } from './components/GenericError.tsx'
+import { routeTree } from './routeTree.gen.ts'
+import { focusHeading } from './ui/Screen.tsx'
+
+/** Makes the router. `history` is the browser's own unless a test brings another. */
+export function createAppRouter(queryClient: QueryClient, history?: RouterHistory) {
+  const router = createRouter({
+    routeTree,
+    context: { queryClient },
+    ...(history && { history }),
+    // The default parser reads JSON, and an authorization code may look like it: digits, null, quotes.
+    parseSearch: (search) => Object.fromEntries(new URLSearchParams(search)),
+    stringifySearch: (search) => {
+      const text = new URLSearchParams(
+        Object.entries(search).filter((entry): entry is [string, string] => entry[1] !== undefined),
+      ).toString()
+      return text === '' ? '' : `?${text}`
+    },
+    defaultErrorComponent: GenericError,
+    defaultNotFoundComponent: GenericError,
+  })
+
+  // A screen reader and the keyboard go on at the new screen's heading.
+  router.subscribe('onRendered', ({ fromLocation, toLocation }) => {
+    if (fromLocation && fromLocation.pathname !== toLocation.pathname) focusHeading()
+  })
+
+  return router
+}
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: ReturnType<typeof createAppRouter>
+  }
+}

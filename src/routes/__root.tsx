@@ -1,0 +1,29 @@
+import { type QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { createRootRouteWithContext, Outlet } from '@tanstack/react-router'
+import { healthQuery } from '../api/health.ts'
+import { Header } from '../components/Header.tsx'
+import { HealthGate } from '../components/HealthGate.tsx'
+import { Footer } from '../ui/Footer.tsx'
+
+export const Route = createRootRouteWithContext<{ queryClient: QueryClient }>()({
+  loader: ({ context }) => {
+    // Not awaited: the gate shows the query's state, and the child's loader asks at the same time.
+    context.queryClient.query(healthQuery).catch(() => {})
+  },
+  component: Root,
+})
+
+function Root() {
+  const { queryClient } = Route.useRouteContext()
+  return (
+    <QueryClientProvider client={queryClient}>
+      <HealthGate>
+        <div className="flex min-h-svh flex-col">
+          <Header />
+          <Outlet />
+          <Footer />
+        </div>
+      </HealthGate>
+    </QueryClientProvider>
+  )
+}

@@ -1,0 +1,37 @@
+import { createFileRoute, Link, notFound } from '@tanstack/react-router'
+import { authorizeUrl } from '../api/connections.ts'
+import { config } from '../config.ts'
+import { Button } from '../ui/Button.tsx'
+import { buttonStyle } from '../ui/button-style.ts'
+import { Screen } from '../ui/Screen.tsx'
+
+export const Route = createFileRoute('/connect/$provider')({
+  loader: ({ params }) => {
+    if (params.provider !== config.crm.id) throw notFound()
+  },
+  component: ConnectPage,
+})
+
+function ConnectPage() {
+  const { crm } = config
+  return (
+    <Screen title={`Connect ${crm.name}`}>
+      <p>
+        The last attempt to connect {crm.name} did not succeed. It is over and has changed nothing;
+        you can try again at any time.
+      </p>
+      <div className="flex flex-wrap gap-3">
+        <Button
+          kind="primary"
+          label={`Connect ${crm.name}`}
+          onClick={() => window.location.assign(authorizeUrl(crm))}
+        >
+          Connect
+        </Button>
+        <Link to="/" className={buttonStyle.secondary}>
+          Back to the dashboard
+        </Link>
+      </div>
+    </Screen>
+  )
+}

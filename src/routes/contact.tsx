@@ -1,0 +1,38 @@
+import { createFileRoute } from '@tanstack/react-router'
+import { config } from '../config.ts'
+import { Screen } from '../ui/Screen.tsx'
+
+export const Route = createFileRoute('/contact')({ component: ContactPage })
+
+// A form on this very origin must stay without it: with its scripts it could take the sandbox off.
+const isForeign =
+  new URL(config.contactFormUrl, window.location.href).origin !== window.location.origin
+const sandbox = `allow-forms allow-scripts${isForeign ? ' allow-same-origin' : ''}`
+
+function ContactPage() {
+  return (
+    <Screen title="Contact Support">
+      <p>Having issues with notifications or setup? Fill out the form and we'll get back to you.</p>
+      <iframe
+        src={config.contactFormUrl}
+        title="Contact form"
+        height={600}
+        sandbox={sandbox}
+        referrerPolicy="no-referrer"
+        className="w-full max-w-[800px] rounded-2xl border border-line bg-surface"
+      />
+      <p className="text-sm text-muted">
+        If you cannot see the form,{' '}
+        <a
+          href={config.contactFormUrl}
+          target="_blank"
+          rel="noopener noreferrer"
+          className="text-accent underline underline-offset-2"
+        >
+          open the contact form in a new tab
+        </a>
+        .
+      </p>
+    </Screen>
+  )
+}

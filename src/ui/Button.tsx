@@ -1,0 +1,34 @@
+import type { ReactNode, Ref } from 'react'
+import { buttonStyle } from './button-style.ts'
+
+export function Button({
+  kind = 'secondary',
+  label,
+  disabled = false,
+  onClick,
+  type = 'button',
+  ref,
+  children,
+}: {
+  kind?: keyof typeof buttonStyle
+  /** The accessible name, where the visible word alone does not say what it is about. */
+  label?: string
+  disabled?: boolean
+  onClick?: () => void
+  type?: 'button' | 'submit'
+  ref?: Ref<HTMLButtonElement>
+  children: ReactNode
+}) {
+  return (
+    <button
+      ref={ref}
+      type={type}
+      aria-label={label}
+      disabled={disabled}
+      onClick={onClick}
+      className={`${buttonStyle[kind]} cursor-pointer disabled:cursor-default`}
+    >
+      {children}
+    </button>
+  )
+}

@@ -1,0 +1,36 @@
+import { memo } from 'react'
+
+/**
+ * One rule of the catalogue. Memoized, so that a tick renders its own row and no other: keep
+ * `onToggle` the same function between renders.
+ */
+export const RuleCheckbox = memo(function RuleCheckbox({
+  id,
+  when,
+  checked,
+  available,
+  onToggle,
+}: {
+  id: string
+  when: string
+  checked: boolean
+  available: boolean
+  onToggle: (id: string) => void
+}) {
+  return (
+    <label
+      className={`flex min-h-9 items-start gap-3 rounded-lg px-2 py-2 text-sm pointer-coarse:min-h-11 pointer-coarse:py-3 ${
+        available ? 'cursor-pointer hover:bg-canvas' : 'text-muted'
+      }`}
+    >
+      <input
+        type="checkbox"
+        checked={checked}
+        disabled={!available}
+        onChange={() => onToggle(id)}
+        className="mt-0.5 size-4 shrink-0 accent-accent focus-visible:outline-2 focus-visible:outline-offset-2 focus-visible:outline-accent"
+      />
+      <span className="min-w-0">Notify me when {when}</span>
+    </label>
+  )
+})

@@ -1,0 +1,26 @@
+import type { Config } from 'tailwindcss'
+
+/** The colours are custom properties, so that light and dark are one set of classes (src/styles.css). */
+const tokens = [
+  'canvas',
+  'surface',
+  'line',
+  'ink',
+  'muted',
+  'accent',
+  'accent-strong',
+  'on-accent',
+  'good',
+  'bad',
+  'warning',
+  'warning-line',
+  'warning-sign',
+  'on-warning',
+]
+
+export default {
+  content: ['./index.html', './src/**/*.{ts,tsx}'],
+  theme: {
+    extend: { colors: Object.fromEntries(tokens.map((token) => [token, `var(--${token})`])) },
+  },
+} satisfies Config

@@ -1,0 +1,78 @@
+import { HttpResponse, http } from 'msw'
+import * as v from 'valibot'
+import { saveRulesBody } from '../../contract/endpoints.ts'
+import { availableRuleIds } from '../../contract/rules.ts'
+
+export interface BackendState {
+  /** The providers that are connected, by the name that stands in paths. */
+  connected: Set<string>
+  rules: string[]
+  /** The authorization codes that the backend takes; each can be spent once. */
+  codes: Set<string>
+}
+
+export interface RecordedRequest {
+  method: string
+  /** Path and query as they were sent. */
+  target: string
+  body: string
+  credentials: RequestCredentials
+}
+
+/**
+ * A backend of section 7 in memory: what it answers is held to the same tests as the real one
+ * (tests/contract). `requests` lists what reached it, in order.
+ */
+export function createBackend({
+  providers = ['hubspot', 'slack'],
+  ...initial
+}: Partial<BackendState> & { providers?: readonly string[] } = {}) {
+  const state: BackendState = { connected: new Set(), rules: [], codes: new Set(), ...initial }
+
+  const handlers = [
+    http.get('*/health', () => HttpResponse.json({ status: 'ok' })),
+
+    http.get('*/api/notifications/rules', () => HttpResponse.json({ rules: state.rules })),
+
+    http.post('*/api/notifications/rules', async ({ request }) => {
+      if (!request.headers.get('content-type')?.startsWith('application/json')) {
+        return refuse(415, 'unsupported_media_type', 'The body must be application/json.')
+      }
+      const body = v.safeParse(saveRulesBody, await request.json().catch(() => undefined))
+      if (!body.success) return refuse(400, 'invalid_body', 'The body must be {"rules": [ids]}.')
+      const { rules } = body.output
+      if (!rules.every((id) => availableRuleIds.has(id) || state.rules.includes(id))) {
+        return refuse(400, 'unknown_rule', 'A rule id is not offered.')
+      }
+      state.rules = [...new Set(rules)]
+      return new HttpResponse(null, { status: 204 })
+    }),
+
+    http.get<{ provider: string }>('*/api/:provider/status', ({ params: { provider } }) =>
+      providers.includes(provider)
+        ? HttpResponse.json({ connected: state.connected.has(provider) })
+        : notFound(),
+    ),
+
+    http.delete<{ provider: string }>('*/api/:provider/disconnect', ({ params: { provider } }) => {
+      if (!providers.includes(provider)) return notFound()
+      state.connected.delete(provider)
+      return new HttpResponse(null, { status: 204 })
+    }),
+
+    http.get<{ provider: string }>('*/api/:provider/callback', ({ request, params }) => {
+      if (!providers.includes(params.provider)) return notFound()
+      const code = new URL(request.url).searchParams.get('code') ?? ''
+      if (!state.codes.delete(code)) return refuse(400, 'invalid_code', 'The code is not valid.')
+      state.connected.add(params.provider)
+      return new HttpResponse(null, { status: 204 })
+    }),
+  ]
+
+  return { handlers, state }
+}
+
+const notFound = () => refuse(404, 'not_found', 'There is nothing here.')
+
+const refuse = (status: number, code: string, message: string) =>
+  HttpResponse.json({ error: { code, message } }, { status })
