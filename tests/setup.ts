@@ -5,7 +5,7 @@ import { server } from './msw/server.ts'
 
 configure({ asyncUtilTimeout: 3000 })
 
-beforeAll(() => server.listen({ onUnhandledRequest: 'error' }))
+beforeAll(() => server.listen({ onUnhandledFrame: 'error' }))
 
 // Whatever is logged is a promise that some test makes: read it with `takeLog()`, or the test fails.
 const logged: string[] = []

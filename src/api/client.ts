@@ -19,15 +19,15 @@ const http = ky.create({
 
 /**
  * GETs `path` and checks the answer.
- * @throws ApiError for any failure; an abort by `signal` and a thrown non-error pass as they are.
+ * Takes no `signal`: one that Query hands out aborts and repeats a call whenever StrictMode mounts twice.
+ * @throws ApiError for any failure; a thrown non-error passes as it is.
  */
 export function getJson<Schema extends GenericSchema>(
   path: string,
   answer: Schema,
-  { signal }: { signal: AbortSignal },
 ): Promise<InferOutput<Schema>> {
   return asApiError(async () => {
-    const request = http(path, { signal })
+    const request = http(path)
     await assertOk(request)
     // The request's own json(), since the response's would wait for a body without a limit.
     const { success, output } = safeParse(answer, await request.json())
@@ -63,9 +63,7 @@ async function asApiError<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run()
   } catch (error) {
-    if (error instanceof ApiError || !(error instanceof Error) || error.name === 'AbortError') {
-      throw error
-    }
+    if (error instanceof ApiError || !(error instanceof Error)) throw error
     if (isTimeoutError(error)) throw new ApiError('timeout')
     if (error instanceof SyntaxError) throw new ApiError('format')
     throw new ApiError('network')

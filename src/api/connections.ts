@@ -8,8 +8,7 @@ import { useSingleMutation } from './single-mutation.ts'
 export const connectionStatusQuery = (provider: Provider) =>
   queryOptions({
     queryKey: ['connection-status', provider.id],
-    queryFn: ({ signal }) =>
-      getJson(`api/${provider.id}/status`, connectionStatusAnswer, { signal }),
+    queryFn: () => getJson(`api/${provider.id}/status`, connectionStatusAnswer),
     // Long enough that the page which asked for it ahead of time does not ask again as it mounts.
     staleTime: 5000,
     // Connecting in another tab shows here as soon as this one is looked at again.

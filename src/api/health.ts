@@ -7,8 +7,8 @@ export const healthRetryMs = 5000
 
 export const healthQuery = queryOptions({
   queryKey: ['health'],
-  queryFn: async ({ signal, client, queryKey }) => {
-    const health = await getJson('health', healthAnswer, { signal })
+  queryFn: async ({ client, queryKey }) => {
+    const health = await getJson('health', healthAnswer)
     // What failed while the backend was away failed for that reason: let it be asked for anew.
     if ((client.getQueryState(queryKey)?.errorUpdateCount ?? 0) > 0) {
       client.removeQueries({ predicate: (query) => query.state.status === 'error' })

@@ -20,7 +20,6 @@ export const oauthCallbackQuery = (
 ) =>
   queryOptions({
     queryKey: ['oauth-callback', provider.id, code, state, error],
-    // Takes no `signal`: with it StrictMode's first unmount would cancel the call and send it again.
     queryFn: async ({ client }) => {
       if (!code || error !== undefined) throw new Error(`Missing ${provider.name} code`)
       await call('GET', `api/${provider.id}/callback`, {

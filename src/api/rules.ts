@@ -16,7 +16,7 @@ export type RuleIds = readonly string[]
 
 export const rulesQuery = queryOptions({
   queryKey: ['rules'],
-  queryFn: ({ signal }) => getJson('api/notifications/rules', rulesAnswer, { signal }),
+  queryFn: () => getJson('api/notifications/rules', rulesAnswer),
   // §4: rules load once when the dashboard opens; a refetch must not fight the user's ticks.
   staleTime: Infinity,
   gcTime: Infinity,
