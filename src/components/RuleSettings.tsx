@@ -74,11 +74,15 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
           deal stage changes or when a deal is closed (won/lost).
         </Warning>
       )}
-      <div className="flex min-h-11 flex-wrap items-center gap-x-4 gap-y-2">
+      {/* Stays in sight, since most of the catalogue stands between the rules of today and its end. */}
+      <div className="sticky bottom-0 -mx-4 -mb-4 flex flex-wrap items-center gap-x-4 gap-y-2 rounded-b-2xl border-t border-line bg-surface px-4 py-3 sm:-mx-6 sm:-mb-6 sm:px-6">
         <Button kind="primary" type="submit" disabled={save.isPending} ref={saveButton}>
           {save.isPending ? 'Saving…' : 'Save'}
         </Button>
-        <p role="status" className="text-sm">
+        <p role="status" className="min-w-0 flex-1 text-sm">
+          {isUnsaved && !save.isPending && !save.isError && !wasRefused && (
+            <span className="text-muted">Unsaved changes</span>
+          )}
           {wasRefused &&
             !canSave &&
             `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`}
