@@ -1,0 +1,34 @@
+import { defineConfig } from '@playwright/test'
+import { findChromium } from './scripts/ensure-chromium.ts'
+
+const executablePath = findChromium()
+
+export default defineConfig({
+  testDir: 'tests/e2e',
+  globalSetup: './tests/e2e/build.ts',
+  outputDir: 'test-results',
+  forbidOnly: !!process.env.CI,
+  // A test that passes on a second try is broken.
+  retries: 0,
+  fullyParallel: true,
+  workers: 2,
+  timeout: 30_000,
+  expect: { timeout: 10_000 },
+  reporter: [['list']],
+  use: {
+    trace: 'retain-on-failure',
+    // Links, buttons and texts are what a person finds them by.
+    testIdAttribute: 'data-no-test-ids',
+    launchOptions: {
+      ...(executablePath !== undefined && { executablePath }),
+      args: [
+        ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync',
+        '--no-first-run',
+      ],
+    },
+  },
+  projects: [{ name: 'chromium', use: { browserName: 'chromium' } }],
+})

@@ -1,0 +1,130 @@
+import type { Page } from '@playwright/test'
+import { expect, test } from './server.ts'
+
+const rulesPath = '**/api/notifications/rules'
+const stageRule = 'Notify me when a deal stage changes'
+
+async function connectBoth(page: Page) {
+  for (const name of ['HubSpot', 'Slack']) {
+    await page.getByRole('button', { name: `Connect ${name}` }).click()
+    await page.getByRole('button', { name: 'Allow' }).click()
+    await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
+  }
+}
+
+/** Lists the requests of a method, as they leave the page. */
+function listen(page: Page, method: string): string[] {
+  const sent: string[] = []
+  page.on('request', (request) => {
+    if (request.method() === method) sent.push(new URL(request.url()).pathname)
+  })
+  return sent
+}
+
+test('a backend that is away is said, and the page goes on by itself when it is back', async ({
+  page,
+}) => {
+  const isDashboardCall = /\/(health|api\/)/
+  await page.route(isDashboardCall, (route) => route.abort('connectionrefused'))
+  await page.goto('/')
+  await expect(page.getByRole('heading', { name: 'Service Unavailable' })).toBeVisible()
+  await expect(page.getByText('Backend service is unavailable.')).toBeVisible()
+  await expect(page.getByText('Need Help?')).toBeHidden()
+
+  await page.unroute(isDashboardCall)
+  await expect(page.getByRole('heading', { name: 'Connections' })).toBeVisible()
+  await expect(page.getByText('Need Help?')).toBeVisible()
+})
+
+test('a save that the server does not live to answer keeps the ticks, and works once it is back', async ({
+  page,
+  ownServer,
+}) => {
+  await page.goto(ownServer.url)
+  await connectBoth(page)
+  await page.getByLabel(stageRule).check()
+  await ownServer.stop('SIGKILL')
+  await page.getByRole('button', { name: 'Save' }).click()
+  await expect(page.getByText('❌ Failed to save rules, try again.')).toBeVisible()
+  await expect(page.getByLabel(stageRule)).toBeChecked()
+  await expect(page.getByRole('button', { name: 'Save' })).toBeFocused()
+
+  await ownServer.start()
+  await page.getByRole('button', { name: 'Save' }).click()
+  await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+})
+
+test('a save while offline fails at once and is not sent later by itself', async ({
+  page,
+  context,
+}) => {
+  await page.goto('/')
+  await connectBoth(page)
+  await page.getByLabel(stageRule).check()
+  await context.setOffline(true)
+  await page.getByRole('button', { name: 'Save' }).click()
+  await expect(page.getByText('❌ Failed to save rules, try again.')).toBeVisible()
+
+  const posts = listen(page, 'POST')
+  const statusAsked = page.waitForResponse('**/api/slack/status')
+  await context.setOffline(false)
+  await statusAsked
+  expect(posts).toEqual([])
+  await expect(page.getByLabel(stageRule)).toBeChecked()
+})
+
+test('a double click saves once and disconnects once, however slow the answer', async ({
+  page,
+}) => {
+  await page.goto('/')
+  await connectBoth(page)
+  await page.getByLabel(stageRule).check()
+
+  const posts = listen(page, 'POST')
+  let answer = () => {}
+  const held = new Promise<void>((resolve) => {
+    answer = resolve
+  })
+  await page.route(rulesPath, async (route) => {
+    if (route.request().method() === 'POST') await held
+    await route.continue()
+  })
+  await page.getByRole('button', { name: 'Save' }).dblclick()
+  await expect(page.getByRole('button', { name: 'Saving…' })).toBeDisabled()
+  // A tick that is changed while saving is kept, and the message does not claim that it was saved.
+  await page.getByLabel(/moves stage without a contact/).check()
+  answer()
+  await expect(page.getByText('Unsaved changes')).toBeVisible()
+  await expect(page.getByRole('button', { name: 'Save' })).toBeEnabled()
+  await expect(page.getByText('✅')).toBeHidden()
+  await expect(page.getByLabel(/moves stage without a contact/)).toBeChecked()
+  expect(posts).toEqual(['/api/notifications/rules'])
+
+  const deletes = listen(page, 'DELETE')
+  await page.getByRole('button', { name: 'Disconnect HubSpot' }).dblclick({ delay: 0 })
+  await expect(page.getByText('Not connected')).toBeVisible()
+  expect(deletes).toEqual(['/api/hubspot/disconnect'])
+})
+
+test('unsaved ticks are not lost silently when the page is left', async ({ page }) => {
+  await page.goto('/')
+  await page.getByLabel(stageRule).check()
+
+  const asked: string[] = []
+  page.once('dialog', (dialog) => {
+    asked.push(dialog.type())
+    void dialog.dismiss()
+  })
+  await page.getByRole('button', { name: 'Connect HubSpot' }).click()
+  await expect.poll(() => asked).toEqual(['beforeunload'])
+  await expect(page.getByLabel(stageRule)).toBeChecked()
+  await expect(page).toHaveURL('/')
+
+  page.once('dialog', (dialog) => {
+    asked.push(dialog.type())
+    void dialog.accept()
+  })
+  await page.getByRole('button', { name: 'Connect HubSpot' }).click()
+  await expect(page.getByRole('button', { name: 'Allow' })).toBeVisible()
+  expect(asked).toEqual(['beforeunload', 'beforeunload'])
+})

@@ -1,0 +1,58 @@
+import { expect, test } from './server.ts'
+
+// For a person to look at, in test-results/screens/: what is asserted is only that each screen fits.
+const folder = 'test-results/screens'
+
+for (const colorScheme of ['light', 'dark'] as const) {
+  for (const width of [320, 1280]) {
+    test.describe(`${colorScheme}, ${width} px`, () => {
+      test.use({ colorScheme, viewport: { width, height: width === 320 ? 640 : 900 } })
+
+      test('the main screens', async ({ page }) => {
+        const shoot = async (name: string) => {
+          expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width)
+          await page.screenshot({
+            path: `${folder}/${name}-${colorScheme}-${width}.png`,
+            fullPage: true,
+          })
+        }
+
+        await page.goto('/')
+        await expect(page.getByText('Connections required')).toBeVisible()
+        await shoot('1-first-visit')
+        await page.getByRole('button', { name: 'Connect HubSpot' }).click()
+        await expect(page.getByRole('button', { name: 'Allow' })).toBeVisible()
+        await shoot('2-consent')
+        await page.getByRole('button', { name: 'Allow' }).click()
+        await expect(page.getByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
+        await page.getByRole('button', { name: 'Save' }).click()
+        await expect(page.getByText(/^❌ Please connect both/)).toBeVisible()
+        await shoot('3-save-refused')
+        await page.getByRole('button', { name: 'Connect Slack' }).click()
+        await page.getByRole('button', { name: 'Allow' }).click()
+        await expect(page.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+        await page.getByLabel('Notify me when a deal stage changes').check()
+        await shoot('4-unsaved')
+        await page.getByRole('button', { name: 'Save' }).click()
+        await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+        await shoot('5-saved')
+        await page.goto('/contact')
+        await expect(page.frameLocator('iframe').getByRole('button')).toBeVisible()
+        await shoot('6-contact')
+        await page.goto('/hubspot/callback')
+        await expect(page.getByText(/^HubSpot connection failed/)).toBeVisible()
+        await shoot('7-callback-failed')
+        await page.goto('/connect/hubspot')
+        await expect(page.getByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
+        await shoot('8-connect-again')
+        await page.goto('/no/such/page')
+        await expect(page.getByText('Something went wrong.')).toBeVisible()
+        await shoot('9-unknown-address')
+        await page.route('**/health', (route) => route.abort())
+        await page.goto('/')
+        await expect(page.getByText('Backend service is unavailable.')).toBeVisible()
+        await shoot('10-service-unavailable')
+      })
+    })
+  }
+}

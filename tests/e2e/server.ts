@@ -1,0 +1,78 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { test as base } from '@playwright/test'
+
+/** A real server process with a data folder of its own. */
+export class Dealbell {
+  /** The address it printed. */
+  url = ''
+  /** All that it printed. */
+  output = ''
+  readonly #dataDir: string
+  readonly #env: Record<string, string>
+  #process: ChildProcess | undefined
+
+  constructor(dataDir: string, env: Record<string, string> = {}) {
+    this.#dataDir = dataDir
+    this.#env = env
+  }
+
+  async start(): Promise<void> {
+    // A restart comes back on the port it had, where the browser still looks for it.
+    const port = this.url === '' ? '0' : new URL(this.url).port
+    const child = spawn(process.execPath, ['server/main.ts'], {
+      env: { ...process.env, ...this.#env, PORT: port, DATA_DIR: this.#dataDir },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    this.#process = child
+    child.stderr.on('data', (chunk) => {
+      this.output += chunk
+    })
+    for await (const line of createInterface(child.stdout)) {
+      this.output += `${line}\n`
+      const url = /listens on (http\S+)/.exec(line)?.[1]
+      if (url !== undefined) {
+        this.url = url
+        child.stdout.resume()
+        return
+      }
+    }
+    throw new Error(`The server ended before it listened:\n${this.output}`)
+  }
+
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+    const child = this.#process
+    this.#process = undefined
+    if (!child || child.exitCode !== null || child.signalCode !== null) return
+    const ended = once(child, 'exit')
+    child.kill(signal)
+    await ended
+  }
+}
+
+/** `server` is one process for the tests of a worker; `ownServer` one that a test may stop and start. */
+export const test = base.extend<{ ownServer: Dealbell }, { server: Dealbell }>({
+  server: [
+    // biome-ignore lint/correctness/noEmptyPattern: Playwright reads a fixture's needs from this pattern.
+    async ({}, use) => withServer(use),
+    { scope: 'worker' },
+  ],
+  // biome-ignore lint/correctness/noEmptyPattern: as above.
+  ownServer: async ({}, use) => withServer(use),
+  baseURL: async ({ server }, use) => use(server.url),
+})
+
+async function withServer(use: (server: Dealbell) => Promise<void>): Promise<void> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-'))
+  const server = new Dealbell(dataDir)
+  await server.start()
+  await use(server)
+  await server.stop()
+  await rm(dataDir, { recursive: true, force: true })
+}
+
+export { expect } from '@playwright/test'
