@@ -1,5 +1,6 @@
 import type { Page } from '@playwright/test'
-import { expect, test } from './server.ts'
+import { expect } from '@playwright/test'
+import { test } from './server.ts'
 
 const rulesPath = '**/api/notifications/rules'
 const stageRule = 'Notify me when a deal stage changes'

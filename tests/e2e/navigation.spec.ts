@@ -1,4 +1,5 @@
-import { expect, test } from './server.ts'
+import { expect } from '@playwright/test'
+import { test } from './server.ts'
 
 test('the code is spent once, is out of the address at once, and Back does not find it', async ({
   page,

@@ -1,4 +1,5 @@
-import { expect, test } from './server.ts'
+import { expect } from '@playwright/test'
+import { test } from './server.ts'
 
 // For a person to look at, in test-results/screens/: what is asserted is only that each screen fits.
 const folder = 'test-results/screens'

@@ -74,5 +74,3 @@ async function withServer(use: (server: Dealbell) => Promise<void>): Promise<voi
   await server.stop()
   await rm(dataDir, { recursive: true, force: true })
 }
-
-export { expect } from '@playwright/test'

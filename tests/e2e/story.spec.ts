@@ -1,5 +1,6 @@
 import type { Page } from '@playwright/test'
-import { expect, test } from './server.ts'
+import { expect } from '@playwright/test'
+import { test } from './server.ts'
 
 const service = (page: Page, name: string) => page.getByRole('listitem').filter({ hasText: name })
 
