@@ -165,7 +165,8 @@ export function parseEnv(env: Readonly<Record<string, string | undefined>>): Set
               ? `${pages}/slack/oauth/v2/authorize`
               : 'https://slack.com/oauth/v2/authorize'),
           apiUrl: withoutSlash(
-            settings.SLACK_API_URL ?? (slackStandIn ? `${calls}/slack/api` : 'https://slack.com/api'),
+            settings.SLACK_API_URL ??
+              (slackStandIn ? `${calls}/slack/api` : 'https://slack.com/api'),
           ),
           standIn: slackStandIn,
         },

@@ -27,7 +27,10 @@ export function answerError(log: Log) {
       method: c.req.method,
       route: c.req.routePath,
       error: error.name,
-      at: error.stack?.split('\n').filter((line) => line.startsWith('    at ')).slice(0, 8),
+      at: error.stack
+        ?.split('\n')
+        .filter((line) => line.startsWith('    at '))
+        .slice(0, 8),
     })
     return errorAnswer(c, 500, 'internal', 'Something went wrong on the server.')
   }

@@ -1,0 +1,76 @@
+import { eq } from 'drizzle-orm'
+import { Hono } from 'hono'
+import { bodyLimit } from 'hono/body-limit'
+import * as v from 'valibot'
+import { type Rules, saveRulesBody } from '../../contract/endpoints.ts'
+import { availableRuleIds } from '../../contract/rules.ts'
+import type { Dependencies } from '../app.ts'
+import { rules } from '../database/schema.ts'
+import { ApiError } from '../errors.ts'
+import type { Sessions } from '../session.ts'
+
+const maxBodyBytes = 64 * 1024
+
+/** The rules that a user has saved (§7). */
+export function ruleRoutes({ database, now }: Dependencies, sessions: Sessions) {
+  async function savedRules(userId: string): Promise<string[]> {
+    const [row] = await database
+      .select({ ruleIds: rules.ruleIds })
+      .from(rules)
+      .where(eq(rules.userId, userId))
+    return row?.ruleIds ?? []
+  }
+
+  return new Hono()
+    .get('/', async (c) => {
+      const session = await sessions.find(c)
+      const saved = session === undefined ? [] : await savedRules(session.userId)
+      return c.json({ rules: saved } satisfies Rules)
+    })
+    .post(
+      '/',
+      async (c, next) => {
+        // A form of another site can send only three content types, and JSON is none of them.
+        if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) {
+          throw new ApiError(415, 'not_json', 'The body must be application/json.')
+        }
+        await next()
+      },
+      bodyLimit({
+        maxSize: maxBodyBytes,
+        onError: () => {
+          throw new ApiError(413, 'too_large', 'The body must not be over 64 KiB.')
+        },
+      }),
+      async (c) => {
+        const body = v.safeParse(saveRulesBody, await readJson(c.req.raw))
+        if (!body.success) {
+          throw new ApiError(400, 'invalid_body', 'The body must be {"rules": [rule ids]}.')
+        }
+        const ruleIds = [...new Set(body.output.rules)]
+
+        // An id that we do not offer stays if it is stored: an older client must be able to save
+        // back what a newer one set. Nobody can add one.
+        const known = await sessions.find(c)
+        const stored = new Set(known === undefined ? [] : await savedRules(known.userId))
+        if (!ruleIds.every((id) => availableRuleIds.has(id) || stored.has(id))) {
+          throw new ApiError(400, 'unknown_rule', 'The rules hold an id that is not offered.')
+        }
+
+        const { userId } = known ?? (await sessions.findOrCreate(c))
+        await database
+          .insert(rules)
+          .values({ userId, ruleIds, savedAt: now() })
+          .onConflictDoUpdate({ target: rules.userId, set: { ruleIds, savedAt: now() } })
+        return c.body(null, 204)
+      },
+    )
+}
+
+async function readJson(request: Request): Promise<unknown> {
+  try {
+    return await request.json()
+  } catch {
+    throw new ApiError(400, 'invalid_json', 'The body is not JSON.')
+  }
+}

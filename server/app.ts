@@ -1,0 +1,63 @@
+import { Hono } from 'hono'
+import { methodNotAllowed } from 'hono/method-not-allowed'
+import { authorizationRoutes } from './api/authorization.ts'
+import { connectionRoutes } from './api/connections.ts'
+import { ruleRoutes } from './api/rules.ts'
+import type { Database } from './database/open.ts'
+import { answerError, errorAnswer } from './errors.ts'
+import type { Log } from './log.ts'
+import type { Provider, ProviderId } from './providers/provider.ts'
+import { corsForDashboard, writesFromDashboardOnly } from './same-site.ts'
+import { securityHeaders } from './security-headers.ts'
+import { createSessions } from './session.ts'
+import { type Dashboard, serveDashboard } from './static.ts'
+import type { Vault } from './vault.ts'
+
+export interface Dependencies {
+  database: Database
+  vault: Vault
+  providers: Record<ProviderId, Provider>
+  /** The origin at which people open the dashboard; without a slash at its end. */
+  appUrl: string
+  /** The built page; undefined where another host serves it. */
+  dashboard: Dashboard | undefined
+  /** The stand-ins' pages and APIs, mounted at /sandbox. */
+  sandbox: Hono
+  now: () => Date
+  log: Log
+}
+
+/** The whole backend as a function from request to answer; it opens no port and no file. */
+export function createApp(dependencies: Dependencies): Hono {
+  const { appUrl, dashboard, sandbox, now, log } = dependencies
+  const https = appUrl.startsWith('https:')
+  const sessions = createSessions(dependencies.database, { secure: https, now })
+  const app = new Hono()
+
+  app.use(securityHeaders({ https }))
+  app.use('/api/*', corsForDashboard(appUrl))
+  app.use('/health', corsForDashboard(appUrl))
+  app.use(
+    methodNotAllowed({
+      app,
+      onMethodNotAllowed: (c, methods) =>
+        errorAnswer(c, 405, 'method_not_allowed', 'This address does not know that method.', {
+          Allow: methods.join(', '),
+        }),
+    }),
+  )
+  app.use('/api/*', writesFromDashboardOnly(appUrl))
+
+  app.get('/health', (c) => c.json({ status: 'ok' }))
+  app.route('/api/notifications/rules', ruleRoutes(dependencies, sessions))
+  for (const provider of ['hubspot', 'slack'] as const) {
+    app.route(`/api/${provider}`, connectionRoutes(provider, dependencies, sessions))
+    app.route(`/api/${provider}`, authorizationRoutes(provider, dependencies, sessions))
+  }
+  app.route('/sandbox', sandbox)
+
+  if (dashboard !== undefined) app.all('*', serveDashboard(dashboard))
+  app.notFound((c) => errorAnswer(c, 404, 'not_found', 'There is nothing at this address.'))
+  app.onError(answerError(log))
+  return app
+}

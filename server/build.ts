@@ -1,0 +1,96 @@
+import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { parseEnv } from 'node:util'
+
+const root = join(import.meta.dirname, '..')
+export const distFolder = join(root, 'dist')
+
+// What the page is made of, beside the VITE_ settings.
+const sources = [
+  'src',
+  'contract',
+  'public',
+  'index.html',
+  'vite.config.ts',
+  'tailwind.config.ts',
+  'postcss.config.js',
+  'package-lock.json',
+]
+
+const settingsFile = join(distFolder, '.settings.json')
+
+/**
+ * The VITE_ settings of a build that starts now, from the files and in the order in which Vite reads
+ * them. Vite's own function is not asked, since a server that has built has no use for Vite.
+ */
+export async function pageSettings(): Promise<Record<string, string>> {
+  const settings: Record<string, string> = {}
+  const add = (from: NodeJS.Dict<string>) => {
+    for (const [name, value] of Object.entries(from)) {
+      if (name.startsWith('VITE_') && value !== undefined) settings[name] = value
+    }
+  }
+  for (const name of ['.env', '.env.local', '.env.production', '.env.production.local']) {
+    const path = join(root, name)
+    if (existsSync(path)) add(parseEnv(await readFile(path, 'utf8')))
+  }
+  add(process.env)
+  return settings
+}
+
+/**
+ * Builds the page when it is missing, older than its sources or made with other settings.
+ * @param say is told before a build begins, since it takes seconds.
+ */
+export async function ensurePageBuilt(say: (sentence: string) => void): Promise<void> {
+  const reason = await whyBuild()
+  if (reason === undefined) return
+  say(`Building the dashboard, because ${reason} …`)
+  await runVite()
+  await writeFile(settingsFile, written(await pageSettings()))
+}
+
+async function whyBuild(): Promise<string | undefined> {
+  const page = join(distFolder, 'index.html')
+  if (!existsSync(page)) return 'it was not built yet'
+  // A release may come as the built page alone.
+  if (!existsSync(join(root, 'index.html'))) return undefined
+
+  const builtAt = (await stat(page)).mtimeMs
+  const times = await Promise.all(sources.map((source) => newestTime(join(root, source))))
+  if (Math.max(...times) > builtAt) return 'its sources are newer'
+
+  // A build by hand leaves no note of its settings, and is taken as it was meant.
+  if (!existsSync(settingsFile)) return undefined
+  const builtWith = await readFile(settingsFile, 'utf8')
+  return builtWith === written(await pageSettings()) ? undefined : 'the VITE_ settings have changed'
+}
+
+async function newestTime(path: string): Promise<number> {
+  if (!existsSync(path)) return 0
+  const found = await stat(path)
+  if (!found.isDirectory()) return found.mtimeMs
+  const within = await readdir(path)
+  const times = await Promise.all(within.map((name) => newestTime(join(path, name))))
+  // The folder's own time tells of a file that was removed.
+  return Math.max(found.mtimeMs, ...times)
+}
+
+// A process of its own, so that what the build needs is given back when it ends.
+async function runVite(): Promise<void> {
+  const vite = spawn(process.execPath, [join(root, 'node_modules/vite/bin/vite.js'), 'build'], {
+    cwd: root,
+    stdio: ['ignore', 'ignore', 'inherit'],
+    env: { ...process.env, NODE_ENV: 'production' },
+  })
+  const { promise, resolve, reject } = Promise.withResolvers<number | null>()
+  vite.on('error', reject)
+  vite.on('exit', resolve)
+  if ((await promise) !== 0) throw new Error('The dashboard could not be built; see above.')
+}
+
+function written(settings: Record<string, string>): string {
+  return JSON.stringify(Object.entries(settings).sort())
+}

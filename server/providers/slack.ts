@@ -1,0 +1,109 @@
+import { LogLevel, WebAPIPlatformError, WebAPIRateLimitedError, WebClient } from '@slack/web-api'
+import * as v from 'valibot'
+import type { ProviderSettings } from '../env.ts'
+import { callTimeoutMs, type Provider, ProviderError, revokeTimeoutMs } from './provider.ts'
+
+// `incoming-webhook` makes Slack itself ask for the channel, so the dashboard needs no picker.
+const scopes = ['incoming-webhook', 'chat:write', 'channels:read']
+
+const accessAnswer = v.object({
+  access_token: v.pipe(v.string(), v.nonEmpty()),
+  // Only when the app has turned token rotation on; seconds.
+  refresh_token: v.optional(v.string()),
+  expires_in: v.optional(v.number()),
+  team: v.object({ id: v.string(), name: v.optional(v.string()) }),
+  authed_user: v.optional(v.object({ id: v.optional(v.string()) })),
+  incoming_webhook: v.object({ channel: v.string(), channel_id: v.string(), url: v.string() }),
+})
+
+// The client logs what it sends; its own lines would hold codes and tokens.
+const silent = {
+  debug() {},
+  info() {},
+  warn() {},
+  error() {},
+  setLevel() {},
+  setName() {},
+  getLevel: () => LogLevel.ERROR,
+}
+
+export function createSlack(settings: ProviderSettings): Provider {
+  /** @param token none for the calls that name the app itself. */
+  function client(token: string | undefined, timeoutMs: number): WebClient {
+    return new WebClient(token, {
+      slackApiUrl: `${settings.apiUrl}/`,
+      // The client waits for ever and tries ten times unless told otherwise.
+      timeout: timeoutMs,
+      retryConfig: { retries: 0 },
+      rejectRateLimitedCalls: true,
+      allowAbsoluteUrls: false,
+      logger: silent,
+    })
+  }
+
+  return {
+    // Slack knows PKCE only for public clients, which keep no secret.
+    authorizeUrl({ redirectUri, state }) {
+      const url = new URL(settings.authorizeUrl)
+      url.search = new URLSearchParams({
+        client_id: settings.clientId,
+        scope: scopes.join(','),
+        redirect_uri: redirectUri,
+        state,
+      }).toString()
+      return url.href
+    },
+
+    async exchange({ code, redirectUri }) {
+      let answer: unknown
+      try {
+        answer = await client(undefined, callTimeoutMs).oauth.v2.access({
+          client_id: settings.clientId,
+          client_secret: settings.clientSecret,
+          code,
+          redirect_uri: redirectUri,
+        })
+      } catch (error) {
+        throw providerError('exchange', error)
+      }
+      const access = v.safeParse(accessAnswer, answer)
+      if (!access.success) throw new ProviderError('slack', 'exchange', 'nonsense')
+      const { access_token, refresh_token, expires_in, team, authed_user, incoming_webhook } =
+        access.output
+      return {
+        secrets: {
+          accessToken: access_token,
+          ...(refresh_token !== undefined && { refreshToken: refresh_token }),
+          incomingWebhookUrl: incoming_webhook.url,
+        },
+        accessExpiresAt: expires_in === undefined ? null : new Date(Date.now() + expires_in * 1000),
+        accountId: team.id,
+        accountName: team.name ?? null,
+        accountUserId: authed_user?.id ?? null,
+        // A workspace has one bot token for an app, whoever authorized it.
+        grantId: team.id,
+        channelId: incoming_webhook.channel_id,
+        channelName: incoming_webhook.channel,
+      }
+    },
+
+    async revoke({ accessToken }) {
+      try {
+        await client(accessToken, revokeTimeoutMs).auth.revoke()
+      } catch (error) {
+        throw providerError('revoke', error)
+      }
+    },
+  }
+}
+
+function providerError(stage: ProviderError['stage'], error: unknown): ProviderError {
+  // Slack answers 200 even when it refuses; its client turns that into this error.
+  if (error instanceof WebAPIPlatformError) {
+    return new ProviderError('slack', stage, 'refused', error.data.error)
+  }
+  if (error instanceof WebAPIRateLimitedError) {
+    return new ProviderError('slack', stage, 'unreachable', 'ratelimited')
+  }
+  return new ProviderError('slack', stage, 'unreachable')
+}

@@ -1,0 +1,23 @@
+import { randomBytes } from 'node:crypto'
+
+const lifetimeMs = 5 * 60 * 1000
+
+/** The authorization codes of a stand-in: single use, and bound to what they were asked for with. */
+export class StandInCodes<Binding> {
+  readonly #open = new Map<string, { binding: Binding; endsAt: number }>()
+
+  issue(binding: Binding): string {
+    for (const [code, { endsAt }] of this.#open) {
+      if (endsAt < Date.now()) this.#open.delete(code)
+    }
+    const code = randomBytes(24).toString('base64url')
+    this.#open.set(code, { binding, endsAt: Date.now() + lifetimeMs })
+    return code
+  }
+
+  take(code: string): Binding | undefined {
+    const found = this.#open.get(code)
+    this.#open.delete(code)
+    return found !== undefined && found.endsAt >= Date.now() ? found.binding : undefined
+  }
+}

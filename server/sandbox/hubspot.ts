@@ -1,0 +1,211 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { type Context, Hono } from 'hono'
+import type { ProviderSettings } from '../env.ts'
+import { StandInCodes } from './codes.ts'
+import { consentPage, refusalPage } from './page.ts'
+import { StandInTokens } from './tokens.ts'
+
+/** The one account of the stand-in HubSpot, and who is signed in to it. */
+export const standInHub = {
+  hubId: 4_200_001,
+  userId: 7_700_001,
+  domain: 'acme-stand-in.example',
+  user: 'sam@acme-stand-in.example',
+  appId: 1_000_001,
+}
+
+const accessLifetimeS = 1800
+
+// HubSpot shows its page only for exactly the scopes that the app declares.
+const declaredScopes = [
+  'oauth',
+  'crm.objects.deals.read',
+  'crm.objects.contacts.read',
+  'crm.objects.companies.read',
+  'crm.schemas.deals.read',
+]
+
+interface CodeBinding {
+  clientId: string
+  redirectUri: string
+  codeChallenge: string | undefined
+}
+
+/** HubSpot's consent page and its OAuth API 2026-03, in the shapes of its public specification. */
+export function createStandInHubspot({
+  settings,
+  appUrl,
+}: {
+  settings: ProviderSettings
+  appUrl: string
+}): Hono {
+  const codes = new StandInCodes<CodeBinding>()
+  const tokens = new StandInTokens('hubspot-stand-in-', settings.clientSecret)
+  const redirectUri = `${appUrl}/hubspot/callback`
+
+  /** What is wrong with a request for consent, in words; undefined when nothing is. */
+  function refusal(request: Record<string, string>): string | undefined {
+    if (request.client_id !== settings.clientId) return 'There is no app with this client ID.'
+    if (request.redirect_uri !== redirectUri) {
+      return `The redirect URL is not registered for this app. It has ${redirectUri}.`
+    }
+    if (request.scope?.split(' ').sort().join() !== declaredScopes.toSorted().join()) {
+      return 'The scopes are not the ones that the app declares.'
+    }
+    if (request.code_challenge && request.code_challenge_method !== 'S256') {
+      return 'The code challenge method must be S256.'
+    }
+    return undefined
+  }
+
+  /** The client by its form fields, or HubSpot's answer to a wrong one. */
+  function wrongClient(c: Context, form: Record<string, string>): Response | undefined {
+    if (form.client_id !== settings.clientId) {
+      return hubspotError(c, 401, 'invalid_client', 'BAD_CLIENT_ID', 'missing or invalid client id')
+    }
+    if (form.client_secret !== settings.clientSecret) {
+      const message = 'missing or invalid client secret'
+      return hubspotError(c, 401, 'invalid_client', 'BAD_CLIENT_SECRET', message)
+    }
+    return undefined
+  }
+
+  function tokenAnswer(grant: string, refreshToken: string) {
+    const endsAt = Date.now() + accessLifetimeS * 1000
+    return {
+      token_type: 'bearer',
+      access_token: tokens.issue({ grant, use: 'access', endsAt }),
+      refresh_token: refreshToken,
+      expires_in: accessLifetimeS,
+      hub_id: standInHub.hubId,
+      user_id: standInHub.userId,
+      scopes: declaredScopes,
+    }
+  }
+
+  return new Hono()
+    .get('/oauth/authorize', (c) => {
+      const request = c.req.query()
+      const reason = refusal(request)
+      if (reason !== undefined) return c.html(refusalPage('HubSpot', reason), 400)
+      return c.html(
+        consentPage({
+          provider: 'HubSpot',
+          account: standInHub.domain,
+          wishes: ['read deals and their stages', 'see which contacts and companies a deal has'],
+          fields: request,
+        }),
+      )
+    })
+    .post('/oauth/authorize', async (c) => {
+      const request = await formFields(c)
+      const reason = refusal(request)
+      if (reason !== undefined) return c.html(refusalPage('HubSpot', reason), 400)
+      const back = new URL(redirectUri)
+      if (request.answer === 'allow') {
+        const code = codes.issue({
+          clientId: settings.clientId,
+          redirectUri,
+          codeChallenge: request.code_challenge,
+        })
+        back.searchParams.set('code', code)
+      } else {
+        back.searchParams.set('error', 'access_denied')
+        back.searchParams.set('error_description', 'The user denied the request.')
+      }
+      if (request.state) back.searchParams.set('state', request.state)
+      return c.redirect(back.href, 303)
+    })
+    .post('/oauth/2026-03/token', async (c) => {
+      const form = await formFields(c)
+      const wrong = wrongClient(c, form)
+      if (wrong !== undefined) return wrong
+
+      if (form.grant_type === 'refresh_token') {
+        const token = tokens.read(form.refresh_token ?? '')
+        if (typeof token === 'string' || token.use !== 'refresh') {
+          const message = 'refresh token is invalid, expired or revoked'
+          return hubspotError(c, 400, 'invalid_grant', 'BAD_REFRESH_TOKEN', message)
+        }
+        return c.json(tokenAnswer(token.grant, form.refresh_token ?? ''))
+      }
+      if (form.grant_type !== 'authorization_code') {
+        const message = 'grant_type is missing or unknown'
+        return hubspotError(c, 400, 'unsupported_grant_type', 'BAD_GRANT_TYPE', message)
+      }
+
+      const binding = codes.take(form.code ?? '')
+      if (binding === undefined || binding.clientId !== form.client_id) {
+        const message = 'missing or unknown auth code'
+        return hubspotError(c, 400, 'invalid_grant', 'BAD_AUTH_CODE', message)
+      }
+      if (form.redirect_uri !== binding.redirectUri) {
+        const message = 'missing or invalid redirect uri'
+        return hubspotError(c, 400, 'invalid_grant', 'BAD_REDIRECT_URI', message)
+      }
+      if (binding.codeChallenge !== undefined) {
+        const challenge = createHash('sha256')
+          .update(form.code_verifier ?? '')
+          .digest('base64url')
+        if (challenge !== binding.codeChallenge) {
+          const message = 'missing or invalid code verifier'
+          return hubspotError(c, 400, 'invalid_grant', 'BAD_CODE_VERIFIER', message)
+        }
+      }
+      const grant = randomUUID()
+      return c.json(tokenAnswer(grant, tokens.issue({ grant, use: 'refresh', endsAt: null })))
+    })
+    .post('/oauth/2026-03/token/introspect', async (c) => {
+      const form = await formFields(c)
+      const wrong = wrongClient(c, form)
+      if (wrong !== undefined) return wrong
+      const token = tokens.read(form.token ?? '')
+      if (typeof token === 'string') return c.json({ active: false })
+      return c.json({
+        active: true,
+        token_use: token.use === 'access' ? 'access_token' : 'refresh_token',
+        token_type: 'bearer',
+        token: form.token,
+        client_id: settings.clientId,
+        app_id: standInHub.appId,
+        hub_id: standInHub.hubId,
+        hub_domain: standInHub.domain,
+        user_id: standInHub.userId,
+        user: standInHub.user,
+        scopes: declaredScopes,
+        is_private_distribution: false,
+        ...(token.endsAt !== null && {
+          expires_in: Math.round((token.endsAt - Date.now()) / 1000),
+        }),
+      })
+    })
+    .post('/oauth/2026-03/token/revoke', async (c) => {
+      const form = await formFields(c)
+      const wrong = wrongClient(c, form)
+      if (wrong !== undefined) return wrong
+      const token = tokens.read(form.token ?? '')
+      // A token that is worth nothing already is revoked as asked (RFC 7009 §2.2).
+      if (typeof token !== 'string') tokens.revoke(token)
+      return c.body(null, 200)
+    })
+}
+
+function hubspotError(
+  c: Context,
+  httpStatus: 400 | 401,
+  error: string,
+  status: string,
+  message: string,
+): Response {
+  const answer = { error, error_description: message, status, message, correlationId: randomUUID() }
+  return c.json(answer, httpStatus)
+}
+
+/** The text fields of a form body; whatever else it holds is no field that we know. */
+export async function formFields(c: Context): Promise<Record<string, string>> {
+  const fields: Record<string, string> = {}
+  for (const [name, value] of Object.entries(await c.req.parseBody())) {
+    if (typeof value === 'string') fields[name] = value
+  }
+  return fields
+}

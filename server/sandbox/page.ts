@@ -1,0 +1,77 @@
+import { html } from 'hono/html'
+import type { HtmlEscapedString } from 'hono/utils/html'
+
+type Html = HtmlEscapedString | Promise<HtmlEscapedString>
+
+/** A stand-in's page, which says plainly that it is one. */
+export function standInPage({
+  title,
+  notice,
+  children,
+}: {
+  title: string
+  notice: string
+  children: Html
+}): Html {
+  return html`<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <meta name="robots" content="noindex">
+    <title>${title}</title>
+    <link rel="stylesheet" href="/sandbox/style.css">
+  </head>
+  <body>
+    <p class="notice"><strong>Stand-in.</strong> ${notice}</p>
+    <main>
+      <h1>${title}</h1>
+      ${children}
+    </main>
+  </body>
+</html>`
+}
+
+/** The page on which a person lets Dealbell in, or not. */
+export function consentPage({
+  provider,
+  account,
+  wishes,
+  fields,
+  children,
+}: {
+  provider: string
+  account: string
+  /** What Dealbell asks for, in words. */
+  wishes: readonly string[]
+  /** The request's own parameters, which the answer must repeat. */
+  fields: Readonly<Record<string, string>>
+  children?: Html
+}): Html {
+  return standInPage({
+    title: `Connect Dealbell to ${provider}`,
+    notice: `This is not ${provider}. It plays ${provider} on this machine, so that Dealbell can be tried without an account.`,
+    children: html`
+      <p>Dealbell would like to connect to the account <strong>${account}</strong> and to:</p>
+      <ul>${wishes.map((wish) => html`<li>${wish}</li>`)}</ul>
+      <form method="post">
+        ${Object.entries(fields).map(
+          ([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`,
+        )}
+        ${children ?? ''}
+        <div class="actions">
+          <button name="answer" value="allow">Allow</button>
+          <button name="answer" value="deny" class="secondary">Deny</button>
+        </div>
+      </form>`,
+  })
+}
+
+/** What a real provider shows for a request that it cannot trust enough to answer by a redirect. */
+export function refusalPage(provider: string, reason: string): Html {
+  return standInPage({
+    title: `${provider} cannot show its consent page`,
+    notice: `This is not ${provider}, but it refuses what ${provider} would refuse.`,
+    children: html`<p>${reason}</p><p><a href="/">Back to the dashboard</a></p>`,
+  })
+}

@@ -1,0 +1,100 @@
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { extname, join, sep } from 'node:path'
+import type { MiddlewareHandler } from 'hono'
+import { errorAnswer } from './errors.ts'
+
+export interface StaticFile {
+  body: Uint8Array<ArrayBuffer>
+  contentType: string
+  etag: string
+}
+
+/** The built dashboard, read once: what is not in the map cannot be asked for. */
+export interface Dashboard {
+  /** By path, such as `/assets/main.js`. */
+  files: ReadonlyMap<string, StaticFile>
+  page: StaticFile
+  contentSecurityPolicy: string
+}
+
+const contentTypes: Readonly<Record<string, string>> = {
+  '.css': 'text/css; charset=utf-8',
+  '.html': 'text/html; charset=utf-8',
+  '.ico': 'image/x-icon',
+  '.jpg': 'image/jpeg',
+  '.js': 'text/javascript; charset=utf-8',
+  '.json': 'application/json',
+  '.map': 'application/json',
+  '.png': 'image/png',
+  '.svg': 'image/svg+xml',
+  '.txt': 'text/plain; charset=utf-8',
+  '.webmanifest': 'application/manifest+json',
+  '.webp': 'image/webp',
+  '.woff2': 'font/woff2',
+}
+
+// What the backend answers itself; a mistake there must not look like a page.
+const backendPath = /^\/(api|health|sandbox|webhooks)(\/|$)/
+
+/** @throws Error when the folder holds no index.html. */
+export async function readDashboard(
+  folder: string,
+  contentSecurityPolicy: string,
+): Promise<Dashboard> {
+  const files = new Map<string, StaticFile>()
+  for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+    // Names with a dot at the start are ours: the settings that the page was built with.
+    if (!entry.isFile() || entry.name.startsWith('.')) continue
+    const path = join(entry.parentPath, entry.name)
+    files.set(path.slice(folder.length).split(sep).join('/'), await readStatic(path))
+  }
+  const page = files.get('/index.html')
+  if (page === undefined) throw new Error(`There is no index.html in ${folder}.`)
+  return { files, page, contentSecurityPolicy }
+}
+
+/** Serves a file by its path and the page for every other address that is not the backend's. */
+export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
+  return async (c, next) => {
+    const { path } = c.req
+    if (backendPath.test(path)) return next()
+    if (c.req.method !== 'GET' && c.req.method !== 'HEAD') {
+      const allow = { Allow: 'GET, HEAD' }
+      return errorAnswer(c, 405, 'method_not_allowed', 'A page can only be read.', allow)
+    }
+
+    const found = dashboard.files.get(path)
+    // A script of an older build is gone: the page in its place would fail in a less clear way.
+    if (found === undefined && path.startsWith('/assets/')) return next()
+    const file = found ?? dashboard.page
+    const headers: Record<string, string> = {
+      // Built names hold a hash. `no-store` for the page would cost the back-forward cache.
+      'Cache-Control': path.startsWith('/assets/')
+        ? 'public, max-age=31536000, immutable'
+        : 'no-cache',
+      ETag: file.etag,
+    }
+    if (file === dashboard.page) {
+      headers['Content-Security-Policy'] = dashboard.contentSecurityPolicy
+    }
+    if (matches(c.req.header('If-None-Match'), file.etag)) return c.body(null, 304, headers)
+    return c.body(file.body, 200, { ...headers, 'Content-Type': file.contentType })
+  }
+}
+
+/** Reads a file that is served as it is. */
+export async function readStatic(path: string): Promise<StaticFile> {
+  const body = new Uint8Array(await readFile(path))
+  return {
+    body,
+    contentType: contentTypes[extname(path)] ?? 'application/octet-stream',
+    etag: `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`,
+  }
+}
+
+// The comparison is the weak one (RFC 9110 §13.1.2): a proxy that compresses marks the tag with W/.
+function matches(ifNoneMatch: string | undefined, etag: string): boolean {
+  const tags = ifNoneMatch?.split(',').map((tag) => tag.trim().replace(/^W\//, '')) ?? []
+  return tags.includes(etag) || tags.includes('*')
+}

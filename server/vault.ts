@@ -1,0 +1,80 @@
+import { createCipheriv, createDecipheriv, createHash, randomBytes, randomUUID } from 'node:crypto'
+import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+/** Encrypts what must not be readable in the database. */
+export interface Vault {
+  /** @param row names the row and column, so that a value moved to another row does not open. */
+  seal(plaintext: string, row: string): string
+  /** @throws VaultError when the key is unknown, or the value or its place was altered. */
+  open(sealed: string, row: string): string
+  /** False when no key that we hold made this value: the start is refused then. */
+  holdsKeyOf(sealed: string): boolean
+}
+
+export class VaultError extends Error {}
+
+/** AES-256-GCM under the newest key; stored as `v1.{key id}.{iv}.{tag}.{ciphertext}`, base64url. */
+export function createVault(keys: readonly Buffer[]): Vault {
+  const byId = new Map(keys.map((key) => [keyId(key), key]))
+  const newest = keys[0]
+  if (newest === undefined) throw new VaultError('A vault needs a key.')
+
+  return {
+    seal(plaintext, row) {
+      const iv = randomBytes(12)
+      const cipher = createCipheriv('aes-256-gcm', newest, iv)
+      cipher.setAAD(Buffer.from(row))
+      const ciphertext = Buffer.concat([cipher.update(plaintext, 'utf8'), cipher.final()])
+      const parts = [iv, cipher.getAuthTag(), ciphertext].map((part) => part.toString('base64url'))
+      return ['v1', keyId(newest), ...parts].join('.')
+    },
+    open(sealed, row) {
+      const [version, id = '', iv = '', tag = '', ciphertext = ''] = sealed.split('.')
+      if (version !== 'v1') throw new VaultError('This is not a sealed value.')
+      const key = byId.get(id)
+      if (key === undefined) throw new VaultError('No key here made this value.')
+      try {
+        // Without authTagLength Node would accept a tag of 4 bytes, which can be guessed.
+        const decipher = createDecipheriv('aes-256-gcm', key, Buffer.from(iv, 'base64url'), {
+          authTagLength: 16,
+        })
+        decipher.setAAD(Buffer.from(row))
+        decipher.setAuthTag(Buffer.from(tag, 'base64url'))
+        const opened = decipher.update(Buffer.from(ciphertext, 'base64url'))
+        return Buffer.concat([opened, decipher.final()]).toString('utf8')
+      } catch {
+        throw new VaultError('This value, or the row it stands in, was altered.')
+      }
+    },
+    holdsKeyOf: (sealed) => byId.has(sealed.split('.')[1] ?? ''),
+  }
+}
+
+/** Names a key without telling anything of it that helps to find it. */
+function keyId(key: Buffer): string {
+  return createHash('sha256').update('dealbell key id').update(key).digest('hex').slice(0, 12)
+}
+
+/** The key in `folder`, made once. Two processes that make it at once end with the same one. */
+export async function keyFromFolder(folder: string): Promise<Buffer> {
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  const path = join(folder, 'encryption.key')
+  const ours = `${path}.${randomUUID()}`
+  await writeFile(ours, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flush: true })
+  try {
+    // A link appears whole or not at all, and never replaces a key that is there.
+    await link(ours, path)
+  } catch (error) {
+    if (!isExisting(error)) throw error
+  } finally {
+    await unlink(ours)
+  }
+  const key = Buffer.from((await readFile(path, 'utf8')).trim(), 'base64')
+  if (key.length !== 32) throw new VaultError(`${path} does not hold 32 bytes in base64.`)
+  return key
+}
+
+function isExisting(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'EEXIST'
+}
