@@ -46,6 +46,16 @@ export default defineConfig(({ mode }) => {
             hookTimeout: 30_000,
           },
         },
+        {
+          extends: true,
+          test: {
+            name: 'relay',
+            environment: 'node',
+            include: ['tests/relay/**/*.test.ts'],
+            testTimeout: 150_000,
+            hookTimeout: 60_000,
+          },
+        },
       ],
     },
   }

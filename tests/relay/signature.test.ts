@@ -1,0 +1,128 @@
+import { describe, expect, test } from 'vitest'
+import { hubSpotSignature, isSignedByHubSpot } from '../../server/relay/signature.ts'
+
+const secret = 'test-client-secret'
+const now = 1_767_225_600_000
+const url = 'https://example.test/webhooks/hubspot?a=b/c'
+const text =
+  '[{"eventId":1,"subscriptionType":"deal.propertyChange","propertyName":"dealstage","propertyValue":"closedwon","objectId":123,"portalId":456,"attemptNumber":0}]'
+const body = Buffer.from(text)
+const signature = '3dAJppn613NISrlBHlJyeCNoHeX6Pu53G/E8Nt8fcbI='
+const vector = { method: 'POST', url, body, timestamp: String(now), signature }
+
+test('the vector on which two independent implementations agree is accepted', () => {
+  expect(isSignedByHubSpot(secret, vector, now)).toBe(true)
+})
+
+test('the twelve escapes are decoded in the address, in either case, and no others', () => {
+  const escaped = 'https://example.test/webhooks/hubspot?a=b%2Fc'
+  expect(isSignedByHubSpot(secret, { ...vector, url: escaped }, now)).toBe(true)
+  expect(isSignedByHubSpot(secret, { ...vector, url: escaped.toLowerCase() }, now)).toBe(true)
+  const sign = (address: string) =>
+    hubSpotSignature(secret, { method: 'POST', url: address, body, timestamp: String(now) })
+  expect(sign('/%3A%2F%3F%40%21%24%27%28%29%2A%2C%3B')).toBe(sign("/:/?@!$'()*,;"))
+  expect(sign('/%20%26%23%25')).not.toBe(sign('/ &#%'))
+})
+
+test('text beyond ASCII is signed by its bytes', () => {
+  const bytes = Buffer.from('[{"propertyValue":"Łódź 🎉 é"}]')
+  const signed = hubSpotSignature(secret, { ...vector, body: bytes })
+  expect(isSignedByHubSpot(secret, { ...vector, body: bytes, signature: signed }, now)).toBe(true)
+  const decomposed = Buffer.from('[{"propertyValue":"Łódź 🎉 é"}]'.normalize('NFD'))
+  expect(isSignedByHubSpot(secret, { ...vector, body: decomposed, signature: signed }, now)).toBe(
+    false,
+  )
+})
+
+/** Every request here differs from the signed one in one part. */
+const altered: Array<[string, Partial<Parameters<typeof isSignedByHubSpot>[1]>]> = [
+  ['another method', { method: 'PUT' }],
+  ['the method in lower case', { method: 'post' }],
+  ['no method', { method: '' }],
+  ['http instead of https', { url: url.replace('https', 'http') }],
+  ['another host', { url: url.replace('example.test', 'example.com') }],
+  ['a port', { url: url.replace('example.test', 'example.test:443') }],
+  ['a slash more', { url: url.replace('hubspot', 'hubspot/') }],
+  ['another path', { url: url.replace('webhooks', 'webhook') }],
+  ['no query', { url: 'https://example.test/webhooks/hubspot' }],
+  ['another query', { url: `${url}d` }],
+  ['an escape that HubSpot leaves as it is', { url: url.replace('a=b', 'a%3Db') }],
+  ['an empty body', { body: Buffer.alloc(0) }],
+  ['a body with a space more', { body: Buffer.from(`${text} `) }],
+  ['a body with a byte-order mark', { body: Buffer.from(`\uFEFF${text}`) }],
+  ['a body printed anew', { body: Buffer.from(JSON.stringify(JSON.parse(text), null, 1)) }],
+  ['another object', { body: Buffer.from(text.replace('123', '124')) }],
+  ['another portal', { body: Buffer.from(text.replace('456', '457')) }],
+  [
+    'another attempt',
+    { body: Buffer.from(text.replace('"attemptNumber":0', '"attemptNumber":1')) },
+  ],
+  [
+    'one bit in the body',
+    { body: Buffer.from(body.map((byte, at) => (at === 40 ? byte ^ 1 : byte))) },
+  ],
+  ['a millisecond more', { timestamp: String(now + 1) }],
+  ['a millisecond less', { timestamp: String(now - 1) }],
+  ['the timestamp with a leading zero', { timestamp: `0${now}` }],
+  ['the timestamp with a fraction', { timestamp: `${now}.0` }],
+  ['the timestamp with a space', { timestamp: ` ${now}` }],
+  ['the timestamp with a sign', { timestamp: `+${now}` }],
+  ['the timestamp as an exponent', { timestamp: '1.7672256e12' }],
+  ['the timestamp in seconds', { timestamp: String(now / 1000) }],
+  ['no timestamp', { timestamp: undefined }],
+  ['an empty timestamp', { timestamp: '' }],
+  ['no signature', { signature: undefined }],
+  ['an empty signature', { signature: '' }],
+  ['a signature without padding', { signature: signature.replace('=', '') }],
+  ['a signature with padding more', { signature: `${signature}=` }],
+  ['a signature in base64url', { signature: signature.replace('/', '_') }],
+  ['a signature in lower case', { signature: signature.toLowerCase() }],
+  ['a signature with a space', { signature: `${signature} ` }],
+  ['a signature cut short', { signature: signature.slice(0, 20) }],
+  ['the same bytes in another text of base64', { signature: signature.replace('bI=', 'bJ=') }],
+  ['the signature in hex', { signature: Buffer.from(signature, 'base64').toString('hex') }],
+  ['the signature twice', { signature: `${signature},${signature}` }],
+]
+
+test('there are at least 30 altered requests', () => {
+  expect(altered.length).toBeGreaterThanOrEqual(30)
+})
+
+test.each(altered)('refused: %s', (_, part) => {
+  expect(isSignedByHubSpot(secret, { ...vector, ...part }, now)).toBe(false)
+})
+
+test('refused: another secret', () => {
+  expect(isSignedByHubSpot(`${secret}!`, vector, now)).toBe(false)
+})
+
+describe('the timestamp', () => {
+  const at = (timestamp: string) =>
+    isSignedByHubSpot(
+      secret,
+      { ...vector, timestamp, signature: hubSpotSignature(secret, { ...vector, timestamp }) },
+      now,
+    )
+
+  test.each([0, 299_999, -299_999, 300_000, -300_000])('%i ms away is accepted', (offset) => {
+    expect(at(String(now + offset))).toBe(true)
+  })
+
+  test.each([300_001, -300_001, 86_400_000, -86_400_000])('%i ms away is refused', (offset) => {
+    expect(at(String(now + offset))).toBe(false)
+  })
+
+  test.each([
+    'NaN',
+    'Infinity',
+    '-1',
+    `-${now}`,
+    '0',
+    '9'.repeat(400),
+    '1e400',
+    '0x19b7742c000',
+    'null',
+  ])('%s is refused', (timestamp) => {
+    expect(at(timestamp)).toBe(false)
+  })
+})
