@@ -31,7 +31,7 @@ export default defineConfig(({ mode }) => {
           extends: true,
           test: {
             name: 'dashboard',
-            environment: 'happy-dom',
+            environment: './tests/environment.ts',
             include: ['tests/api/**/*.test.{ts,tsx}', 'tests/components/**/*.test.{ts,tsx}'],
             setupFiles: ['tests/setup.ts'],
           },
