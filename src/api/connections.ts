@@ -9,8 +9,11 @@ export const connectionStatusQuery = (provider: Provider) =>
   queryOptions({
     queryKey: ['connection-status', provider.id],
     queryFn: () => getJson(`api/${provider.id}/status`, connectionStatusAnswer),
-    // Long enough that the page which asked for it ahead of time does not ask again as it mounts.
+    // The route asks when the dashboard opens; long enough that its first load asks once.
     staleTime: 5000,
+    // Each part of the page that shows a status mounts when it is known, or has failed: neither asks again.
+    refetchOnMount: false,
+    retryOnMount: false,
     // Connecting in another tab shows here as soon as this one is looked at again.
     refetchOnWindowFocus: 'always',
     refetchOnReconnect: 'always',

@@ -9,13 +9,15 @@ export const healthQuery = queryOptions({
   queryKey: ['health'],
   queryFn: async ({ client, queryKey }) => {
     const health = await getJson('health', healthAnswer)
-    // What failed while the backend was away failed for that reason: let it be asked for anew.
+    // What was asked while the backend was away failed for that reason, or is old: ask for it anew.
     if ((client.getQueryState(queryKey)?.errorUpdateCount ?? 0) > 0) {
-      client.removeQueries({ predicate: (query) => query.state.status === 'error' })
+      client.removeQueries({ predicate: (query) => query.queryKey[0] !== queryKey[0] })
     }
     return health
   },
   retry: false,
+  // A failure that came before the page was mounted stands, and is not asked a second time.
+  retryOnMount: false,
   staleTime: Infinity,
   gcTime: Infinity,
   refetchInterval: ({ state }) =>
