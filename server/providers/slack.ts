@@ -98,9 +98,11 @@ export function createSlack(settings: ProviderSettings): Provider {
 }
 
 function providerError(stage: ProviderError['stage'], error: unknown): ProviderError {
-  // Slack answers 200 even when it refuses; its client turns that into this error.
+  // Slack answers 200 even when it refuses; its client turns that into this error, and an answer
+  // that is no JSON too, with the whole text for a reason.
   if (error instanceof WebAPIPlatformError) {
-    return new ProviderError('slack', stage, 'refused', error.data.error)
+    const refusal = new ProviderError('slack', stage, 'refused', error.data.error)
+    return refusal.reason === undefined ? new ProviderError('slack', stage, 'nonsense') : refusal
   }
   if (error instanceof WebAPIRateLimitedError) {
     return new ProviderError('slack', stage, 'unreachable', 'ratelimited')

@@ -1,0 +1,391 @@
+import { eq } from 'drizzle-orm'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { openSecrets } from '../../server/connections.ts'
+import { authorizations, connections, sessions } from '../../server/database/schema.ts'
+import { standInHub } from '../../server/sandbox/hubspot.ts'
+import { standInWorkspace } from '../../server/sandbox/slack.ts'
+import { sha256 } from '../../server/session.ts'
+import { appUrl, type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+
+let harness: Harness
+let browser: ReturnType<typeof openBrowser>
+beforeAll(async () => {
+  harness = await openHarness()
+})
+afterAll(() => harness.close())
+beforeEach(() => {
+  browser = openBrowser(harness)
+  harness.calls.length = 0
+  harness.logged.length = 0
+})
+afterEach(() => {
+  harness.faults.current = undefined
+  harness.clock.now = new Date('2026-11-20T12:00:00Z')
+})
+
+const providers = ['hubspot', 'slack'] as const
+const tokenPaths = {
+  hubspot: 'POST /sandbox/hubspot/oauth/2026-03/token',
+  slack: 'POST /sandbox/slack/api/oauth.v2.access',
+}
+
+async function rowsOf(cookie: string | undefined) {
+  const found = await harness.database
+    .select({ connection: connections })
+    .from(connections)
+    .innerJoin(sessions, eq(sessions.userId, connections.userId))
+    .where(eq(sessions.tokenHash, sha256(cookie?.split('=')[1] ?? '')))
+  return found.map((row) => row.connection)
+}
+
+describe.each(providers)('connecting %s', (provider) => {
+  const callback = (params: URLSearchParams | string) =>
+    browser.call(`/api/${provider}/callback?${params}`)
+
+  test('leads through the consent page and back, and is connected', async () => {
+    expect(await browser.connected(provider)).toEqual({ connected: false })
+    const answer = await callback(await browser.authorize(provider))
+    expect(answer.status).toBe(204)
+    expect(await answer.text()).toBe('')
+    expect(await browser.connected(provider)).toEqual({ connected: true })
+    expect(await openBrowser(harness).connected(provider)).toEqual({ connected: false })
+  })
+
+  test('sends the browser to the provider with a state of 32 bytes and the page’s address', async () => {
+    const answer = await browser.send(`/api/${provider}/auth`)
+    expect(answer.status).toBe(302)
+    const url = new URL(answer.headers.get('Location') ?? '')
+    expect(url.href.startsWith(harness.addresses[provider].authorizeUrl)).toBe(true)
+    expect(url.searchParams.get('redirect_uri')).toBe(`${appUrl}/${provider}/callback`)
+    expect(url.searchParams.get('client_id')).toBe(harness.addresses[provider].clientId)
+    expect(Buffer.from(url.searchParams.get('state') ?? '', 'base64url')).toHaveLength(32)
+    // Only its hash is kept.
+    const state = url.searchParams.get('state') ?? ''
+    const rows = JSON.stringify(await harness.database.select().from(authorizations))
+    expect(rows).toContain(sha256(state))
+    expect(rows).not.toContain(state)
+  })
+
+  test('makes another state each time', async () => {
+    const first = await browser.authorize(provider)
+    const second = await browser.authorize(provider)
+    expect(first.get('state')).not.toBe(second.get('state'))
+    // Two tabs: the older one still works.
+    expect((await callback(first)).status).toBe(204)
+    expect((await callback(second)).status).toBe(204)
+  })
+
+  test('a denied consent comes back with an error and no code', async () => {
+    const back = await browser.authorize(provider, 'deny')
+    expect(back.get('error')).toBe('access_denied')
+    expect(back.has('code')).toBe(false)
+    expect(back.get('state')).toBeTruthy()
+  })
+
+  describe('is refused before anyone is called', () => {
+    const expectRefused = async (params: URLSearchParams, code = '400 invalid_state') => {
+      expect(await refusal(await callback(params))).toBe(code)
+      expect(harness.calls).toEqual([])
+    }
+
+    test('without a state', async () => {
+      const params = await browser.authorize(provider)
+      params.delete('state')
+      await expectRefused(params)
+    })
+
+    test('with an empty state', async () => {
+      const params = await browser.authorize(provider)
+      params.set('state', '')
+      await expectRefused(params)
+    })
+
+    test('with a wrong state', async () => {
+      const params = await browser.authorize(provider)
+      params.set('state', Buffer.alloc(32).toString('base64url'))
+      await expectRefused(params)
+    })
+
+    test('with the hash of a state, as it stands in the database', async () => {
+      const params = await browser.authorize(provider)
+      params.set('state', sha256(params.get('state') ?? ''))
+      await expectRefused(params)
+    })
+
+    test('with another browser’s state, which its owner can still use', async () => {
+      const owner = openBrowser(harness)
+      const params = await owner.authorize(provider)
+      await browser.authorize(provider)
+      await expectRefused(params)
+      const answer = await owner.call(`/api/${provider}/callback?${params}`)
+      expect(answer.status).toBe(204)
+    })
+
+    test('without a session', async () => {
+      const params = await browser.authorize(provider)
+      browser.cookie = undefined
+      await expectRefused(params)
+    })
+
+    test('with a session cookie that we never gave', async () => {
+      const params = await browser.authorize(provider)
+      browser.cookie = `dealbell=${Buffer.alloc(32, 1).toString('base64url')}`
+      await expectRefused(params)
+    })
+
+    test('with the other provider’s state', async () => {
+      const other = provider === 'hubspot' ? 'slack' : 'hubspot'
+      await expectRefused(await browser.authorize(other))
+    })
+
+    test('a second time, even when the first is still under way', async () => {
+      const params = await browser.authorize(provider)
+      const answers = await Promise.all([callback(params), callback(params), callback(params)])
+      expect(answers.map((answer) => answer.status).sort()).toEqual([204, 400, 400])
+      expect(harness.calls.filter((call) => call === tokenPaths[provider])).toHaveLength(1)
+      harness.calls.length = 0
+      await expectRefused(params)
+    })
+
+    test('after ten minutes', async () => {
+      const params = await browser.authorize(provider)
+      harness.clock.now = new Date(harness.clock.now.getTime() + 10 * 60 * 1000)
+      await expectRefused(params)
+    })
+
+    test('but not a moment before', async () => {
+      const params = await browser.authorize(provider)
+      harness.clock.now = new Date(harness.clock.now.getTime() + 10 * 60 * 1000 - 1)
+      expect((await callback(params)).status).toBe(204)
+    })
+
+    test.each(['', 'code='])('without a code: %j', async (code) => {
+      const params = new URLSearchParams(await browser.authorize(provider))
+      params.delete('code')
+      const answer = await callback(`${code}&${params}`)
+      expect(await refusal(answer)).toBe('400 missing_code')
+      expect(harness.calls).toEqual([])
+    })
+  })
+
+  describe('fails with 502, no secrets and no connection', () => {
+    async function failing(fault: () => Response | Promise<Response>) {
+      const params = await browser.authorize(provider)
+      harness.faults.current = fault
+      const answer = await callback(params)
+      const text = await answer.clone().text()
+      for (const said of [text, harness.logged.join()]) {
+        expect(said).not.toContain(params.get('code') ?? '-')
+        expect(said).not.toContain(params.get('state') ?? '-')
+        expect(said).not.toContain(harness.addresses[provider].clientSecret)
+        expect(said).not.toContain('http')
+        expect(said).not.toContain('SECRET')
+      }
+      harness.faults.current = undefined
+      expect(await browser.connected(provider)).toEqual({ connected: false })
+      // The exchange was tried once.
+      expect(harness.calls).toEqual([tokenPaths[provider]])
+      return refusal(answer)
+    }
+
+    test('when the code is not one of the provider’s', async () => {
+      const params = await browser.authorize(provider)
+      params.set('code', 'made-up')
+      const answer = await callback(params)
+      expect(answer.status).toBe(502)
+      expect(await answer.text()).toContain(
+        provider === 'hubspot' ? '(BAD_AUTH_CODE)' : '(invalid_code)',
+      )
+    })
+
+    test('when the provider answers 500', async () => {
+      const fault = () => new Response('SECRET stack', { status: 500 })
+      expect(await failing(fault)).toBe('502 provider_unavailable')
+    })
+
+    test('when the provider answers what is no JSON', async () => {
+      expect(await failing(() => new Response('<p>SECRET'))).toBe('502 provider_unavailable')
+    })
+
+    test('when the provider answers JSON of another shape', async () => {
+      const fault = () => Response.json({ ok: true, access_token: 'SECRET' })
+      expect(await failing(fault)).toBe('502 provider_unavailable')
+    })
+
+    test('when the provider’s reason is no plain word', async () => {
+      const reason = 'SECRET http://x/?code=1 <script>'
+      const fault = () =>
+        provider === 'slack'
+          ? Response.json({ ok: false, error: reason })
+          : Response.json({ error: reason, status: reason }, { status: 400 })
+      expect(await failing(fault)).toBe(
+        provider === 'slack' ? '502 provider_unavailable' : '502 exchange_refused',
+      )
+    })
+
+    test('when the provider limits us', async () => {
+      const fault = () => new Response('', { status: 429, headers: { 'Retry-After': '3600' } })
+      expect(await failing(fault)).toMatch(/^502 /)
+    })
+
+    test('when the provider redirects', async () => {
+      const fault = () => Response.redirect('http://127.0.0.1:9/SECRET', 307)
+      expect(await failing(fault)).toBe('502 provider_unavailable')
+    })
+  })
+
+  test('again replaces the connection and keeps its id and the rules', async () => {
+    await browser.connect(provider)
+    await browser.save(['deal-closed'])
+    const [before] = await rowsOf(browser.cookie)
+    await browser.connect(provider)
+    const after = await rowsOf(browser.cookie)
+    expect(after).toHaveLength(1)
+    expect(after[0]?.id).toBe(before?.id)
+    expect(after[0]?.secrets).not.toBe(before?.secrets)
+    expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
+  })
+
+  test('a code reaches the provider byte for byte', async () => {
+    for (const code of ['12345678901234567890', 'null', '"x"', 'a+b/c=', '%2B', 'ü €']) {
+      const params = await browser.authorize(provider)
+      params.set('code', code)
+      let sent: string | null = null
+      harness.faults.current = async (request) => {
+        sent = new URLSearchParams(await request.text()).get('code')
+        return new Response('', { status: 500 })
+      }
+      await callback(params)
+      expect(sent).toBe(code)
+    }
+  })
+})
+
+describe('what is kept of a connection', () => {
+  test('HubSpot: account, user and a label; the tokens sealed', async () => {
+    await browser.connect('hubspot')
+    const [row] = await rowsOf(browser.cookie)
+    if (row === undefined) throw new Error('There is no connection.')
+    expect(row).toMatchObject({
+      provider: 'hubspot',
+      accountId: String(standInHub.hubId),
+      accountName: standInHub.domain,
+      accountUserId: String(standInHub.userId),
+      channelId: null,
+    })
+    const lifetimeMs = (row.accessExpiresAt?.getTime() ?? 0) - Date.now()
+    expect(lifetimeMs).toBeGreaterThan(1_700_000)
+    expect(lifetimeMs).toBeLessThanOrEqual(1_800_000)
+    const secrets = openSecrets(harness.vault, row)
+    expect(secrets.accessToken).toMatch(/^hubspot-stand-in-/)
+    expect(secrets.refreshToken).toMatch(/^hubspot-stand-in-/)
+    expect(JSON.stringify(row)).not.toContain('hubspot-stand-in-')
+  })
+
+  test('Slack: workspace and channel; the token and the webhook’s address sealed', async () => {
+    await browser.connect('slack')
+    const [row] = await rowsOf(browser.cookie)
+    if (row === undefined) throw new Error('There is no connection.')
+    expect(row).toMatchObject({
+      provider: 'slack',
+      accountId: standInWorkspace.teamId,
+      accountName: standInWorkspace.teamName,
+      accessExpiresAt: null,
+      channelId: 'C0SALES001',
+      channelName: '#sales-floor',
+    })
+    const secrets = openSecrets(harness.vault, row)
+    expect(secrets.accessToken).toMatch(/^xoxb-stand-in-/)
+    expect(secrets.incomingWebhookUrl).toContain('/services/')
+    expect(JSON.stringify(row)).not.toMatch(/xoxb|services/)
+  })
+
+  test('HubSpot without its label, when introspection fails', async () => {
+    const params = await browser.authorize('hubspot')
+    harness.faults.current = (request) =>
+      request.url.endsWith('/introspect') ? new Response('', { status: 500 }) : undefined
+    expect((await browser.call(`/api/hubspot/callback?${params}`)).status).toBe(204)
+    expect(await rowsOf(browser.cookie)).toMatchObject([{ accountName: null }])
+  })
+
+  test('a row moved to another user does not open', async () => {
+    await browser.connect('hubspot')
+    const other = openBrowser(harness)
+    await other.connect('hubspot')
+    const [mine] = await rowsOf(browser.cookie)
+    const [theirs] = await rowsOf(other.cookie)
+    if (mine === undefined || theirs === undefined) throw new Error('There is no connection.')
+    expect(() => openSecrets(harness.vault, { ...mine, secrets: theirs.secrets })).toThrow()
+    expect(() => openSecrets(harness.vault, { ...mine, provider: 'slack' })).toThrow()
+  })
+})
+
+describe('disconnecting', () => {
+  const revoked = {
+    hubspot: 'POST /sandbox/hubspot/oauth/2026-03/token/revoke',
+    slack: 'POST /sandbox/slack/api/auth.revoke',
+  }
+
+  beforeEach(async () => {
+    await harness.database.delete(connections)
+  })
+
+  test.each(providers)('%s revokes the token and forgets it; the other stays', async (provider) => {
+    await browser.connect('hubspot')
+    await browser.connect('slack')
+    harness.calls.length = 0
+    expect((await browser.disconnect(provider)).status).toBe(204)
+    expect(harness.calls).toEqual([revoked[provider]])
+    expect(await browser.connected(provider)).toEqual({ connected: false })
+    expect(await rowsOf(browser.cookie)).toHaveLength(1)
+  })
+
+  test('keeps the rules', async () => {
+    await browser.connect('hubspot')
+    await browser.save(['deal-closed'])
+    await browser.disconnect('hubspot')
+    expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
+  })
+
+  test.each(providers)('%s is done though the provider refuses to revoke', async (provider) => {
+    await browser.connect(provider)
+    harness.faults.current = () => new Response('SECRET', { status: 500 })
+    expect((await browser.disconnect(provider)).status).toBe(204)
+    expect(await browser.connected(provider)).toEqual({ connected: false })
+    expect(harness.logged.join()).toContain('revoke failed')
+    expect(harness.logged.join()).not.toMatch(/SECRET|http|stand-in/)
+  })
+
+  test('is done though the token cannot be opened', async () => {
+    await browser.connect('hubspot')
+    await harness.database.update(connections).set({ secrets: 'v1.gone.x.y.z' })
+    expect((await browser.disconnect('hubspot')).status).toBe(204)
+    expect(await browser.connected('hubspot')).toEqual({ connected: false })
+  })
+
+  test('does not revoke a token that another user’s connection shares', async () => {
+    const other = openBrowser(harness)
+    await browser.connect('slack')
+    await other.connect('slack')
+    harness.calls.length = 0
+    await browser.disconnect('slack')
+    expect(harness.calls).toEqual([])
+    expect(await other.connected('slack')).toEqual({ connected: true })
+    await other.disconnect('slack')
+    expect(harness.calls).toEqual([revoked.slack])
+  })
+
+  test('what is not connected, or without a session, is fine and calls nobody', async () => {
+    expect((await browser.disconnect('slack')).status).toBe(204)
+    await browser.save([])
+    expect((await browser.disconnect('slack')).status).toBe(204)
+    expect(harness.calls).toEqual([])
+  })
+
+  test('twice at once revokes once', async () => {
+    await browser.connect('slack')
+    harness.calls.length = 0
+    await Promise.all([browser.disconnect('slack'), browser.disconnect('slack')])
+    expect(harness.calls).toEqual([revoked.slack])
+  })
+})

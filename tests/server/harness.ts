@@ -1,0 +1,169 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { getRequestListener } from '@hono/node-server'
+import type { Hono } from 'hono'
+import { Hono as HonoApp } from 'hono'
+import { createApp, type Dependencies } from '../../server/app.ts'
+import { openPglite } from '../../server/database/open.ts'
+import { type Addresses, parseEnv } from '../../server/env.ts'
+import { createHubspot } from '../../server/providers/hubspot.ts'
+import type { ProviderId } from '../../server/providers/provider.ts'
+import { createSlack } from '../../server/providers/slack.ts'
+import { createSandbox } from '../../server/sandbox/sandbox.ts'
+import { createVault } from '../../server/vault.ts'
+
+export const appUrl = 'http://localhost:3000'
+
+/** What a call to a provider is answered with, in place of the stand-in's answer. */
+export type Fault = (request: Request) => Response | Promise<Response> | undefined
+
+/** One database, one backend without a port, and the stand-ins over real HTTP. One for each file. */
+export async function openHarness(overrides: Partial<Dependencies> = {}) {
+  const { database, close } = await openPglite()
+  const calls: string[] = []
+  const logged: string[] = []
+  const clock = { now: new Date('2026-11-20T12:00:00Z') }
+  const faults: { current: Fault | undefined } = { current: undefined }
+
+  let sandbox: Hono = new HonoApp()
+  const outside = createServer(
+    getRequestListener((request) => {
+      const url = new URL(request.url)
+      calls.push(`${request.method} ${url.pathname}`)
+      // The stand-in hangs below /sandbox as it does in the server.
+      const app = new HonoApp().route('/sandbox', sandbox)
+      return faults.current?.(request) ?? app.fetch(request)
+    }),
+  )
+  outside.listen(0, '127.0.0.1')
+  await once(outside, 'listening')
+  const bound = outside.address()
+  if (bound === null || typeof bound === 'string') throw new Error('The stand-in has no port.')
+
+  const addresses: Addresses = parseEnv({ APP_URL: appUrl }).addressesAt(bound.port)
+  sandbox = createSandbox(addresses)
+  const vault = createVault([Buffer.alloc(32, 7)])
+  const dependencies: Dependencies = {
+    database,
+    vault,
+    providers: {
+      hubspot: createHubspot(addresses.hubspot),
+      slack: createSlack(addresses.slack),
+    },
+    appUrl,
+    dashboard: undefined,
+    sandbox,
+    now: () => clock.now,
+    log: (event, fields) => logged.push(JSON.stringify({ event, ...fields })),
+    ...overrides,
+  }
+
+  return {
+    app: createApp(dependencies),
+    dependencies,
+    addresses,
+    database,
+    vault,
+    clock,
+    faults,
+    /** Every request that reached a provider, as `METHOD /path`. */
+    calls,
+    logged,
+    async close() {
+      outside.closeAllConnections()
+      outside.close()
+      await close()
+    },
+  }
+}
+
+export type Harness = Awaited<ReturnType<typeof openHarness>>
+
+/** A browser with the dashboard open: it keeps cookies and sends what a browser sends. */
+export function openBrowser({ app }: { app: Hono }) {
+  let cookie: string | undefined
+
+  async function send(path: string, init: RequestInit = {}): Promise<Response> {
+    const headers = new Headers(init.headers)
+    if (cookie !== undefined) headers.set('Cookie', cookie)
+    const answer = await app.request(path, { ...init, headers })
+    const set = answer.headers.getSetCookie()[0]
+    if (set !== undefined) cookie = set.split(';')[0]
+    return answer
+  }
+
+  /** A call of the dashboard's own script. */
+  function call(path: string, init: RequestInit = {}): Promise<Response> {
+    const headers = new Headers(init.headers)
+    headers.set('Sec-Fetch-Site', 'same-origin')
+    headers.set('Sec-Fetch-Mode', 'cors')
+    if (init.method !== undefined && init.method !== 'GET') headers.set('Origin', appUrl)
+    return send(path, { ...init, headers })
+  }
+
+  /** Begins an authorization and answers the stand-in's consent page; returns the way back. */
+  async function authorize(
+    provider: ProviderId,
+    answer: 'allow' | 'deny' = 'allow',
+  ): Promise<URLSearchParams> {
+    const begun = await send(`/api/${provider}/auth`, {
+      headers: { 'Sec-Fetch-Site': 'same-origin', 'Sec-Fetch-Mode': 'navigate' },
+    })
+    const consent = new URL(begun.headers.get('Location') ?? '')
+    const page = await (await app.request(consent.pathname + consent.search)).text()
+    const channel = page.match(/<option value="([^"]+)"/)?.[1]
+    const form = new URLSearchParams({
+      ...Object.fromEntries(consent.searchParams),
+      answer,
+      ...(channel !== undefined && { channel }),
+    })
+    const back = await app.request(consent.pathname, { method: 'POST', body: form })
+    return new URL(back.headers.get('Location') ?? '').searchParams
+  }
+
+  return {
+    send,
+    call,
+    authorize,
+    get cookie() {
+      return cookie
+    },
+    /** Takes another browser's cookie, or forgets its own. */
+    set cookie(value) {
+      cookie = value
+    },
+    async connect(provider: ProviderId): Promise<void> {
+      const answer = await call(`/api/${provider}/callback?${await authorize(provider)}`)
+      if (answer.status !== 204) throw new Error(`${answer.status} ${await answer.text()}`)
+    },
+    save: (rules: unknown) =>
+      call('/api/notifications/rules', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ rules }),
+      }),
+    disconnect: (provider: ProviderId) => call(`/api/${provider}/disconnect`, { method: 'DELETE' }),
+    async rules(): Promise<unknown> {
+      return (await call('/api/notifications/rules')).json()
+    },
+    async connected(provider: ProviderId): Promise<unknown> {
+      return (await call(`/api/${provider}/status`)).json()
+    },
+  }
+}
+
+/** The status and the code of an error answer; fails when it has another shape. */
+export async function refusal(answer: Response): Promise<string> {
+  const body: unknown = await answer.json()
+  const error =
+    typeof body === 'object' && body !== null && 'error' in body ? body.error : undefined
+  if (
+    typeof error !== 'object' ||
+    error === null ||
+    Object.keys(error).sort().join() !== 'code,message' ||
+    !('code' in error)
+  ) {
+    throw new Error(`Not an error answer: ${JSON.stringify(body)}`)
+  }
+  return `${answer.status} ${error.code}`
+}

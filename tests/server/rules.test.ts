@@ -1,0 +1,162 @@
+import { eq } from 'drizzle-orm'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { ruleCatalogue } from '../../contract/rules.ts'
+import { rules, sessions, users } from '../../server/database/schema.ts'
+import { sha256 } from '../../server/session.ts'
+import { type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+
+let harness: Harness
+let browser: ReturnType<typeof openBrowser>
+beforeAll(async () => {
+  harness = await openHarness()
+})
+afterAll(() => harness.close())
+beforeEach(() => {
+  browser = openBrowser(harness)
+})
+
+const post = (body: BodyInit, headers: Record<string, string> = {}) =>
+  browser.call('/api/notifications/rules', {
+    method: 'POST',
+    body,
+    headers: { 'Content-Type': 'application/json', ...headers },
+  })
+
+describe('rules', () => {
+  test('are empty for a new browser, which gets no session by asking', async () => {
+    const answer = await browser.call('/api/notifications/rules')
+    expect(await answer.json()).toEqual({ rules: [] })
+    expect(answer.headers.getSetCookie()).toEqual([])
+  })
+
+  test('are kept in their order, each once', async () => {
+    const saved = await browser.save(['deal-closed', 'deal-stage-changed', 'deal-closed'])
+    expect(saved.status).toBe(204)
+    expect(await browser.rules()).toEqual({ rules: ['deal-closed', 'deal-stage-changed'] })
+  })
+
+  test('are replaced as a whole, by none too', async () => {
+    await browser.save(['deal-closed'])
+    expect((await browser.save([])).status).toBe(204)
+    expect(await browser.rules()).toEqual({ rules: [] })
+  })
+
+  test('are each user’s own', async () => {
+    await browser.save(['deal-closed'])
+    expect(await openBrowser(harness).rules()).toEqual({ rules: [] })
+  })
+
+  test('keep an id that is stored already, though it is not offered', async () => {
+    await browser.save(['deal-closed'])
+    const userId = await userOf(browser.cookie)
+    const ruleIds = ['deal-closed', 'from-a-newer-version', 'invoice-paid']
+    await harness.database.update(rules).set({ ruleIds }).where(eq(rules.userId, userId))
+
+    const kept = ['from-a-newer-version', 'invoice-paid']
+    expect((await browser.save(kept)).status).toBe(204)
+    expect(await browser.rules()).toEqual({ rules: kept })
+    // Another user has not stored it.
+    expect(await refusal(await openBrowser(harness).save(kept))).toBe('400 unknown_rule')
+  })
+
+  test.each(
+    ruleCatalogue
+      .filter((category) => !category.available)
+      .flatMap((category) => category.rules.map((rule) => rule.id)),
+  )('cannot take %s, which is coming soon', async (id) => {
+    await browser.save(['deal-closed'])
+    expect(await refusal(await browser.save(['deal-closed', id]))).toBe('400 unknown_rule')
+    expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
+  })
+})
+
+describe('a body that is not right changes nothing', () => {
+  beforeEach(async () => {
+    await browser.save(['deal-closed'])
+  })
+  const unchanged = async () => expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
+
+  test.each([
+    ['an unknown id', '{"rules":["no-such-rule"]}', '400 unknown_rule'],
+    ['a name from Object.prototype', '{"rules":["__proto__"]}', '400 unknown_rule'],
+    ['rules that are no array', '{"rules":"deal-closed"}', '400 invalid_body'],
+    ['rules that are null', '{"rules":null}', '400 invalid_body'],
+    ['rules that are an object', '{"rules":{"0":"deal-closed"}}', '400 invalid_body'],
+    ['an id that is no string', '{"rules":["deal-closed",1]}', '400 invalid_body'],
+    ['an id that is an array', '{"rules":[["deal-closed"]]}', '400 invalid_body'],
+    ['no rules', '{}', '400 invalid_body'],
+    ['an array', '["deal-closed"]', '400 invalid_body'],
+    ['null', 'null', '400 invalid_body'],
+    ['broken JSON', '{"rules":[', '400 invalid_json'],
+    ['nothing', '', '400 invalid_json'],
+  ])('%s', async (_name, body, expected) => {
+    expect(await refusal(await post(body))).toBe(expected)
+    await unchanged()
+  })
+
+  test('a body of 64 KiB is read, one byte more is not', async () => {
+    const ofBytes = (bytes: number) => {
+      const frame = '{"rules":[],"pad":""}'
+      return frame.replace('""', `"${'x'.repeat(bytes - frame.length)}"`)
+    }
+    const limit = 64 * 1024
+    expect(await refusal(await post(ofBytes(limit + 1)))).toBe('413 too_large')
+    await unchanged()
+    expect((await post(ofBytes(limit))).status).toBe(204)
+  })
+
+  test('a large body that does not tell its length is not read to its end', async () => {
+    const chunk = new Uint8Array(16 * 1024).fill(32)
+    let sent = 0
+    const body = new ReadableStream({
+      pull(controller) {
+        sent += chunk.length
+        if (sent > 10 * 1024 * 1024) controller.close()
+        else controller.enqueue(chunk)
+      },
+    })
+    const answer = await browser.call('/api/notifications/rules', {
+      method: 'POST',
+      body,
+      headers: { 'Content-Type': 'application/json' },
+      ...({ duplex: 'half' } satisfies { duplex: 'half' }),
+    })
+    expect(await refusal(answer)).toBe('413 too_large')
+    expect(sent).toBeLessThan(256 * 1024)
+    await unchanged()
+  })
+
+  test.each([
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'multipart/form-data; boundary=x',
+    'application/jsonp',
+    'text/json',
+    '',
+  ])('the content type %j', async (type) => {
+    const answer = await post('{"rules":[]}', { 'Content-Type': type })
+    expect(await refusal(answer)).toBe('415 not_json')
+    await unchanged()
+  })
+
+  test('JSON may name its charset', async () => {
+    const answer = await post('{"rules":[]}', { 'Content-Type': 'application/json; charset=utf-8' })
+    expect(answer.status).toBe(204)
+  })
+
+  test('a refused body makes no session', async () => {
+    const other = openBrowser(harness)
+    await other.save(['no-such-rule'])
+    expect(other.cookie).toBeUndefined()
+  })
+})
+
+async function userOf(cookie: string | undefined): Promise<string> {
+  const [row] = await harness.database
+    .select({ id: users.id })
+    .from(users)
+    .innerJoin(sessions, eq(sessions.userId, users.id))
+    .where(eq(sessions.tokenHash, sha256(cookie?.split('=')[1] ?? '')))
+  if (row === undefined) throw new Error('There is no user for this cookie.')
+  return row.id
+}
