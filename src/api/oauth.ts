@@ -25,8 +25,12 @@ export const oauthCallbackQuery = (
       await call('GET', `api/${provider.id}/callback`, {
         searchParams: { code, ...(state !== undefined && { state }) },
       })
-      // What was known of the connection is old now; a query must return something but undefined.
-      client.removeQueries({ queryKey: connectionStatusQuery(provider).queryKey })
+      // What was known of the connection is old now. A dashboard to come starts without it; one that is
+      // on screen, since the user did not wait here, asks again.
+      const { queryKey } = connectionStatusQuery(provider)
+      client.removeQueries({ queryKey, type: 'inactive' })
+      void client.invalidateQueries({ queryKey })
+      // A query must return something but undefined.
       return true
     },
     retry: false,
