@@ -13,7 +13,7 @@ export type ConnectionStatus = v.InferOutput<typeof connectionStatusAnswer>
  */
 export const rulesAnswer = v.object({
   rules: v.pipe(
-    v.unknown(),
+    v.optional(v.unknown(), null),
     v.transform((rules) => [...new Set(Array.isArray(rules) ? rules.filter(isString) : [])]),
   ),
 })
