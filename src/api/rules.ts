@@ -50,10 +50,14 @@ export function useRuleSelection() {
     (id: string): void => {
       if (!availableRuleIds.has(id)) return
       const selected = currentSelection(queryClient)
-      setDraft(
-        queryClient,
+      queryClient.setQueryData(
+        draftQuery.queryKey,
         selected.includes(id) ? selected.filter((other) => other !== id) : [...selected, id],
       )
+      // While a save is under way, what the server holds is not known: every change is kept.
+      if (queryClient.isMutating({ mutationKey: saveKey, exact: true }) === 0) {
+        dropSavedDraft(queryClient)
+      }
     },
     [queryClient],
   )
@@ -63,24 +67,25 @@ export function useRuleSelection() {
     isUnsaved: draft !== null,
     toggle,
     /** Forgets what was not saved. */
-    discard: () => setDraft(queryClient, null),
+    discard: () => queryClient.setQueryData(draftQuery.queryKey, null),
   }
 }
+
+const saveKey = ['save', 'rules'] as const
 
 export function useSaveRules() {
   const queryClient = useQueryClient()
   return useSingleMutation<RuleIds>({
-    mutationKey: ['save', 'rules'],
+    mutationKey: saveKey,
     mutationFn: (rules) =>
       call('POST', 'api/notifications/rules', {
         json: { rules: [...rules] } satisfies SaveRulesBody,
       }),
     onSuccess: (_nothing, rules) => {
-      const selected = currentSelection(queryClient)
       queryClient.setQueryData(rulesQuery.queryKey, { rules: [...rules] })
-      // Keeps a tick that was changed while saving.
-      setDraft(queryClient, selected)
     },
+    // A tick that was changed while saving is kept.
+    onSettled: () => dropSavedDraft(queryClient),
     meta: { action: 'Saving rules' },
   })
 }
@@ -98,7 +103,10 @@ function savedRules(queryClient: QueryClient): RuleIds {
   return queryClient.getQueryData(rulesQuery.queryKey)?.rules ?? []
 }
 
-function setDraft(queryClient: QueryClient, draft: RuleIds | null): void {
-  const isUnsaved = draft !== null && !sameRules(draft, savedRules(queryClient))
-  queryClient.setQueryData(draftQuery.queryKey, isUnsaved ? draft : null)
+/** Forgets ticks that say what the server holds anyway. */
+function dropSavedDraft(queryClient: QueryClient): void {
+  const draft = queryClient.getQueryData(draftQuery.queryKey)
+  if (draft && sameRules(draft, savedRules(queryClient))) {
+    queryClient.setQueryData(draftQuery.queryKey, null)
+  }
 }

@@ -8,7 +8,7 @@ import { useCallback } from 'react'
 export function useSingleMutation<Variables = void>(
   options: Pick<
     UseMutationOptions<void, unknown, Variables>,
-    'mutationFn' | 'onSuccess' | 'meta'
+    'mutationFn' | 'onSuccess' | 'onSettled' | 'meta'
   > & {
     /** What is done, and to what. */
     mutationKey: readonly [name: string, subject: string]
