@@ -16,6 +16,8 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
   const save = useSaveRules()
   const [wasRefused, setWasRefused] = useState(false)
+  // Once both are connected the refusal is over: it must not come back with a later disconnect.
+  if (wasRefused && canSave) setWasRefused(false)
   const saveButton = useFocusKept(save.isPending)
 
   useBlocker({
@@ -84,7 +86,6 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
             <span className="text-muted">Unsaved changes</span>
           )}
           {wasRefused &&
-            !canSave &&
             `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`}
           {save.isSuccess && !isUnsaved && '✅ Rules saved successfully!'}
           {save.isError && '❌ Failed to save rules, try again.'}
