@@ -22,9 +22,12 @@ export function Connection({ provider }: { provider: Provider }) {
       <Button
         kind={isConnected ? 'secondary' : 'primary'}
         label={`${isConnected ? 'Disconnect' : 'Connect'} ${provider.name}`}
-        onClick={() =>
-          isConnected ? disconnect.mutate() : window.location.assign(authorizeUrl(provider))
-        }
+        onClick={(event) => {
+          // The second click of a double click is meant for the word that stood here at the first.
+          if (event.detail > 1) return
+          if (isConnected) disconnect.mutate()
+          else window.location.assign(authorizeUrl(provider))
+        }}
       >
         {isConnected ? 'Disconnect' : 'Connect'}
       </Button>

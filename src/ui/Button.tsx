@@ -1,4 +1,4 @@
-import type { ReactNode, Ref } from 'react'
+import type { MouseEvent, ReactNode, Ref } from 'react'
 import { buttonStyle } from './button-style.ts'
 
 export function Button({
@@ -14,7 +14,7 @@ export function Button({
   /** The accessible name, where the visible word alone does not say what it is about. */
   label?: string
   disabled?: boolean
-  onClick?: () => void
+  onClick?: (event: MouseEvent) => void
   type?: 'button' | 'submit'
   ref?: Ref<HTMLButtonElement>
   children: ReactNode
