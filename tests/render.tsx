@@ -1,17 +1,26 @@
-import { createMemoryHistory, RouterProvider } from '@tanstack/react-router'
-import { render } from '@testing-library/react'
+import { createMemoryHistory, type RouterHistory, RouterProvider } from '@tanstack/react-router'
+import { act, render } from '@testing-library/react'
 import userEvent from '@testing-library/user-event'
 import { StrictMode } from 'react'
+import { vi } from 'vitest'
 import { createQueryClient } from '../src/api/query-client.ts'
 import { createAppRouter } from '../src/router.tsx'
 import { createBackend, type RecordedRequest } from './msw/handlers.ts'
 import { server } from './msw/server.ts'
 
-/** Starts the backend in memory, and lists the requests that reach it. */
+/**
+ * Starts the backend in memory, and lists the requests that reach it: `requests` whole, `calls()` as
+ * lines such as 'GET /health', those only that begin with `start`.
+ */
 export function startBackend(initial?: Parameters<typeof createBackend>[0]) {
   const backend = createBackend(initial)
   server.use(...backend.handlers)
-  return { ...backend, requests: recordRequests() }
+  const requests = recordRequests()
+  const calls = (start = '') =>
+    requests
+      .map(({ method, target }) => `${method} ${target}`)
+      .filter((line) => line.startsWith(start))
+  return { ...backend, requests, calls }
 }
 
 function recordRequests(): RecordedRequest[] {
@@ -31,9 +40,13 @@ function recordRequests(): RecordedRequest[] {
   return requests
 }
 
-/** Renders the whole app, as main.tsx does, at an address. */
+/** Renders the whole app, as main.tsx does, at the last of the addresses; the others lie behind Back. */
 export function renderApp(...addresses: [string, ...string[]]) {
-  const history = createMemoryHistory({ initialEntries: addresses })
+  return renderAppWith(createMemoryHistory({ initialEntries: addresses }))
+}
+
+/** Renders the whole app on a history of its own: the browser's, for what only that one does. */
+export function renderAppWith(history: RouterHistory) {
   const queryClient = createQueryClient({ retryDelayMs: 0 })
   const router = createAppRouter(queryClient, history)
   const user = userEvent.setup()
@@ -43,4 +56,19 @@ export function renderApp(...addresses: [string, ...string[]]) {
     </StrictMode>,
   )
   return { ...view, history, queryClient, router, user }
+}
+
+/** The tab is looked at again. */
+export function lookAgain(): void {
+  act(() => {
+    document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))
+  })
+}
+
+/** The network goes, or is back, as the browser tells it. */
+export function setOnline(isOnline: boolean): void {
+  vi.spyOn(navigator, 'onLine', 'get').mockReturnValue(isOnline)
+  act(() => {
+    window.dispatchEvent(new Event(isOnline ? 'online' : 'offline'))
+  })
 }

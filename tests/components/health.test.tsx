@@ -1,0 +1,281 @@
+import { screen, waitFor } from '@testing-library/react'
+import { delay, HttpResponse, http } from 'msw'
+import { describe, expect, test } from 'vitest'
+import { pass, settle, stopClock } from '../clock.ts'
+import { server } from '../msw/server.ts'
+import { lookAgain, renderApp, setOnline, startBackend } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+
+const routes: [string, ...string[]] = [
+  '/',
+  '/hubspot/callback?code=abc',
+  '/slack/callback?code=abc',
+  '/contact',
+  '/connect/hubspot',
+  '/no/such/page',
+]
+
+const neverEndingJson = () =>
+  new HttpResponse(
+    new ReadableStream({
+      start(controller) {
+        controller.enqueue(new TextEncoder().encode('{"status":'))
+      },
+    }),
+    { headers: { 'content-type': 'application/json' } },
+  )
+
+describe('before the backend is known to be there', () => {
+  test.each(routes)('%s shows Loading… and nothing else, and spends no code', async (address) => {
+    const { calls } = startBackend({ codes: new Set(['abc']) })
+    server.use(http.get('*/health', () => delay('infinite')))
+    renderApp(address)
+    expect(await screen.findByRole('status')).toHaveTextContent(/^Loading…$/)
+    await settle()
+    expect(document.body).toHaveTextContent(/^Loading…$/)
+    expect(screen.queryByRole('contentinfo')).not.toBeInTheDocument()
+    expect(calls('GET /health')).toHaveLength(1)
+    expect(calls().filter((line) => line.includes('callback'))).toEqual([])
+  })
+
+  test('then the app is shown in its place', async () => {
+    startBackend()
+    const answer = Promise.withResolvers<void>()
+    server.use(
+      http.get('*/health', async () => {
+        await answer.promise
+        return HttpResponse.json({ status: 'ok' })
+      }),
+    )
+    renderApp('/')
+    expect(await screen.findByText('Loading…')).toBeVisible()
+    answer.resolve()
+    expect(await screen.findByRole('heading', { name: 'Connections' })).toBeVisible()
+    expect(screen.queryByText('Loading…')).not.toBeInTheDocument()
+    expect(screen.getByRole('contentinfo')).toBeVisible()
+  })
+})
+
+describe('a backend that is not healthy', () => {
+  const answers: [string, () => Response | Promise<Response>, string][] = [
+    ['500', () => new HttpResponse(null, { status: 500 }), 'answered with an error (500)'],
+    ['503 with Retry-After', refusedForAnHour, 'answered with an error (503)'],
+    ['404', () => new HttpResponse('Not Found', { status: 404 }), 'answered with an error (404)'],
+    ['dropped connection', () => HttpResponse.error(), 'could not be reached'],
+    ['JSON without a status', () => HttpResponse.json({ ok: true }), 'could not be understood'],
+    ['status that is no text', () => HttpResponse.json({ status: 1 }), 'could not be understood'],
+    ['JSON null', () => HttpResponse.json(null), 'could not be understood'],
+    ['HTML', () => HttpResponse.html('<!doctype html><p>Hi</p>'), 'could not be understood'],
+    ['empty 200', () => new HttpResponse(null, { status: 200 }), 'could not be understood'],
+    ['204', () => new HttpResponse(null, { status: 204 }), 'could not be understood'],
+  ]
+  test.each(answers)('is unavailable at once: %s', async (_name, answer, reason) => {
+    const { calls } = startBackend()
+    server.use(http.get('*/health', answer))
+    renderApp('/')
+    expect(await screen.findByRole('alert')).toHaveTextContent(/^Backend service is unavailable\.$/)
+    expect(screen.getByRole('heading', { level: 1 })).toHaveTextContent(/^Service Unavailable$/)
+    expect(document.title).toBe('Service Unavailable · Dealbell')
+    await settle()
+    expect(calls('GET /health')).toHaveLength(1)
+    expect(takeLog().filter((line) => line.startsWith('Checking'))).toEqual([
+      expect.stringContaining(reason),
+    ])
+  })
+
+  test.each(routes)('shows nothing of the app at %s and spends no code', async (address) => {
+    const { calls } = startBackend({ codes: new Set(['abc']) })
+    server.use(http.get('*/health', () => new HttpResponse(null, { status: 500 })))
+    const { history } = renderApp(address)
+    expect(await screen.findByText('Backend service is unavailable.')).toBeVisible()
+    await settle()
+    expect(screen.queryByRole('contentinfo')).not.toBeInTheDocument()
+    expect(calls().filter((line) => line.includes('callback'))).toEqual([])
+    // The code is still there for when the backend is back.
+    expect(history.location.href).toBe(address)
+    takeLog()
+  })
+
+  test.each([
+    ['never answers', () => delay('infinite')],
+    ['begins an answer that never ends', neverEndingJson],
+  ])('is unavailable after 10 s when it %s', async (_name, answer) => {
+    stopClock()
+    const { calls } = startBackend()
+    server.use(http.get('*/health', answer as () => Response))
+    renderApp('/contact')
+    await settle()
+    await pass(9990)
+    expect(document.body).toHaveTextContent(/^Loading…$/)
+    await pass(10)
+    expect(screen.getByText('Backend service is unavailable.')).toBeVisible()
+    expect(calls()).toEqual(['GET /health'])
+    expect(takeLog()).toEqual(['Checking the backend failed: The server took too long to answer'])
+  })
+
+  test('is tried again by the button, which says so, and the app is shown once it is back', async () => {
+    const { calls } = startBackend()
+    const answer = Promise.withResolvers<void>()
+    server.use(
+      http.get('*/health', () => new HttpResponse(null, { status: 500 }), { once: true }),
+      http.get('*/health', async () => {
+        await answer.promise
+        return HttpResponse.json({ status: 'ok' })
+      }),
+    )
+    const { user } = renderApp('/contact')
+    await user.click(await screen.findByRole('button', { name: 'Try again' }))
+    expect(await screen.findByRole('button', { name: 'Trying…' })).toBeVisible()
+    expect(screen.getByText('Backend service is unavailable.')).toBeVisible()
+    expect(screen.queryByText('Loading…')).not.toBeInTheDocument()
+    // A second press does not ask a second time.
+    await user.click(screen.getByRole('button', { name: 'Trying…' }))
+    answer.resolve()
+    const heading = await screen.findByRole('heading', { name: 'Contact Support' })
+    // The button that had the focus is gone.
+    expect(heading).toHaveFocus()
+    expect(document.title).toBe('Contact Support · Dealbell')
+    expect(calls()).toEqual(['GET /health', 'GET /health'])
+    takeLog()
+  })
+
+  test('that answers with the wrong thing again stays unavailable', async () => {
+    const { calls } = startBackend()
+    server.use(http.get('*/health', () => HttpResponse.json('soon')))
+    const { user } = renderApp('/contact')
+    await user.click(await screen.findByRole('button', { name: 'Try again' }))
+    await waitFor(() => expect(calls()).toHaveLength(2))
+    expect(await screen.findByRole('button', { name: 'Try again' })).toBeVisible()
+    expect(screen.getByRole('alert')).toHaveTextContent('Backend service is unavailable.')
+    takeLog()
+  })
+
+  test('is asked again every 5 s, and the page recovers by itself and then asks no more', async () => {
+    stopClock()
+    const { calls } = startBackend()
+    let isBack = false
+    server.use(
+      http.get('*/health', () =>
+        isBack ? HttpResponse.json({ status: 'ok' }) : new HttpResponse(null, { status: 500 }),
+      ),
+    )
+    renderApp('/contact')
+    await settle()
+    expect(screen.getByText('Backend service is unavailable.')).toBeVisible()
+    await pass(4990)
+    expect(calls()).toHaveLength(1)
+    await pass(20)
+    expect(calls()).toHaveLength(2)
+    isBack = true
+    await pass(5000)
+    expect(screen.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
+    expect(calls()).toHaveLength(3)
+    await pass(60_000)
+    expect(calls()).toHaveLength(3)
+    takeLog()
+  })
+
+  test('that hangs is never asked twice at a time', async () => {
+    stopClock()
+    const { calls } = startBackend()
+    server.use(http.get('*/health', () => delay('infinite')))
+    renderApp('/contact')
+    await settle()
+    await pass(9999)
+    expect(calls()).toHaveLength(1)
+    takeLog()
+  })
+
+  test('recovers when the network is back, and when the tab is looked at again', async () => {
+    const { calls } = startBackend()
+    server.use(http.get('*/health', () => HttpResponse.error()))
+    renderApp('/contact')
+    expect(await screen.findByRole('button', { name: 'Try again' })).toBeVisible()
+    lookAgain()
+    await waitFor(() => expect(calls()).toHaveLength(2))
+    expect(await screen.findByRole('button', { name: 'Try again' })).toBeVisible()
+    server.use(http.get('*/health', () => HttpResponse.json({ status: 'ok' })))
+    setOnline(false)
+    setOnline(true)
+    expect(await screen.findByRole('heading', { name: 'Contact Support' })).toBeVisible()
+    takeLog()
+  })
+
+  test('a code waits for the backend to be back, and is then spent once', async () => {
+    const { calls } = startBackend({ codes: new Set(['abc']) })
+    server.use(http.get('*/health', () => HttpResponse.error(), { once: true }))
+    const { user } = renderApp('/hubspot/callback?code=abc')
+    await user.click(await screen.findByRole('button', { name: 'Try again' }))
+    expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
+    expect(calls().filter((line) => line.includes('callback'))).toEqual([
+      'GET /api/hubspot/callback?code=abc',
+    ])
+    takeLog()
+  })
+
+  test('what failed with it is asked anew once it is back, and is not called disconnected meanwhile', async () => {
+    const { calls } = startBackend({
+      connected: new Set(['hubspot', 'slack']),
+      rules: ['deal-closed'],
+    })
+    let isBack = false
+    const down = () => (isBack ? undefined : new HttpResponse(null, { status: 502 }))
+    server.use(http.all('*', down))
+    const { user } = renderApp('/')
+    expect(await screen.findByText('Backend service is unavailable.')).toBeVisible()
+    await waitFor(() => expect(takeLog()).toContainEqual(expect.stringContaining('Loading rules')))
+    const before = calls().length
+
+    isBack = true
+    const shown = recordTexts()
+    await user.click(screen.getByRole('button', { name: 'Try again' }))
+    expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
+    expect(screen.getByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
+    expect(shown.filter((text) => /Connections required|Not connected/.test(text))).toEqual([])
+    expect(calls().slice(before).sort()).toEqual([
+      'GET /api/hubspot/status',
+      'GET /api/notifications/rules',
+      'GET /api/slack/status',
+      'GET /health',
+    ])
+    takeLog()
+  })
+
+  test('what was known before it was back is asked anew', async () => {
+    const { state, calls } = startBackend()
+    server.use(http.get('*/health', () => new HttpResponse(null, { status: 500 }), { once: true }))
+    const { user } = renderApp('/')
+    await waitFor(() => expect(calls()).toHaveLength(4))
+    state.connected.add('hubspot')
+    await user.click(await screen.findByRole('button', { name: 'Try again' }))
+    expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
+    takeLog()
+  })
+})
+
+test('health is asked once, and never again while the app is used', async () => {
+  const { calls } = startBackend()
+  const { user } = renderApp('/')
+  expect(await screen.findByText('Connections required')).toBeVisible()
+  lookAgain()
+  setOnline(false)
+  setOnline(true)
+  await user.click(screen.getByRole('link', { name: 'Dealbell' }))
+  await settle()
+  expect(calls('GET /health')).toHaveLength(1)
+})
+
+function refusedForAnHour() {
+  return new HttpResponse(null, { status: 503, headers: { 'Retry-After': '3600' } })
+}
+
+/** Every text that the page shows from here on. */
+function recordTexts(): string[] {
+  const texts: string[] = []
+  new MutationObserver(() => texts.push(document.body.textContent ?? '')).observe(document.body, {
+    subtree: true,
+    childList: true,
+    characterData: true,
+  })
+  return texts
+}
