@@ -4,8 +4,9 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseEnv } from 'node:util'
 
-const root = join(import.meta.dirname, '..')
-export const distFolder = join(root, 'dist')
+/** The project's folder. */
+const projectRoot = join(import.meta.dirname, '..')
+export const distFolder = join(projectRoot, 'dist')
 
 // What the page is made of, beside the VITE_ settings.
 const sources = [
@@ -19,13 +20,14 @@ const sources = [
   'package-lock.json',
 ]
 
-const settingsFile = join(distFolder, '.settings.json')
+// Beside the page, so that it goes where the page goes. Never served: its name begins with a dot.
+const settingsFile = 'dist/.settings.json'
 
 /**
  * The VITE_ settings of a build that starts now, from the files and in the order in which Vite reads
  * them. Vite's own function is not asked, since a server that has built has no use for Vite.
  */
-export async function pageSettings(): Promise<Record<string, string>> {
+export async function pageSettings(root = projectRoot): Promise<Record<string, string>> {
   const settings: Record<string, string> = {}
   const add = (from: NodeJS.Dict<string>) => {
     for (const [name, value] of Object.entries(from)) {
@@ -44,16 +46,19 @@ export async function pageSettings(): Promise<Record<string, string>> {
  * Builds the page when it is missing, older than its sources or made with other settings.
  * @param say is told before a build begins, since it takes seconds.
  */
-export async function ensurePageBuilt(say: (sentence: string) => void): Promise<void> {
-  const reason = await whyBuild()
+export async function ensurePageBuilt(
+  say: (sentence: string) => void,
+  { root = projectRoot, build = runVite } = {},
+): Promise<void> {
+  const reason = await whyBuild(root)
   if (reason === undefined) return
   say(`Building the dashboard, because ${reason} …`)
-  await runVite()
-  await writeFile(settingsFile, written(await pageSettings()))
+  await build(root)
+  await writeFile(join(root, settingsFile), written(await pageSettings(root)))
 }
 
-async function whyBuild(): Promise<string | undefined> {
-  const page = join(distFolder, 'index.html')
+async function whyBuild(root: string): Promise<string | undefined> {
+  const page = join(root, 'dist', 'index.html')
   if (!existsSync(page)) return 'it was not built yet'
   // A release may come as the built page alone.
   if (!existsSync(join(root, 'index.html'))) return undefined
@@ -63,9 +68,12 @@ async function whyBuild(): Promise<string | undefined> {
   if (Math.max(...times) > builtAt) return 'its sources are newer'
 
   // A build by hand leaves no note of its settings, and is taken as it was meant.
-  if (!existsSync(settingsFile)) return undefined
-  const builtWith = await readFile(settingsFile, 'utf8')
-  return builtWith === written(await pageSettings()) ? undefined : 'the VITE_ settings have changed'
+  const note = join(root, settingsFile)
+  if (!existsSync(note)) return undefined
+  const builtWith = await readFile(note, 'utf8')
+  return builtWith === written(await pageSettings(root))
+    ? undefined
+    : 'the VITE_ settings have changed'
 }
 
 async function newestTime(path: string): Promise<number> {
@@ -79,7 +87,7 @@ async function newestTime(path: string): Promise<number> {
 }
 
 // A process of its own, so that what the build needs is given back when it ends.
-async function runVite(): Promise<void> {
+async function runVite(root: string): Promise<void> {
   const vite = spawn(process.execPath, [join(root, 'node_modules/vite/bin/vite.js'), 'build'], {
     cwd: root,
     stdio: ['ignore', 'ignore', 'inherit'],

@@ -27,6 +27,8 @@ export function answerError(log: Log) {
       method: c.req.method,
       route: c.req.routePath,
       error: error.name,
+      // PostgreSQL's own number for what went wrong (SQLSTATE).
+      code: hasCode(error.cause) ? error.cause.code : undefined,
       at: error.stack
         ?.split('\n')
         .filter((line) => line.startsWith('    at '))
@@ -44,4 +46,10 @@ export function errorAnswer(
   headers?: Record<string, string>,
 ): Response {
   return c.json({ error: { code, message } }, status, headers)
+}
+
+function hasCode(cause: unknown): cause is { code: string } {
+  return (
+    typeof cause === 'object' && cause !== null && 'code' in cause && typeof cause.code === 'string'
+  )
 }

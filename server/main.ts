@@ -58,7 +58,12 @@ async function start(settings: Settings): Promise<void> {
   const server = createServer()
   server.listen(settings.port)
   // No await from here to the handler: a request that comes between them would never be answered.
-  await once(server, 'listening')
+  await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EADDRINUSE') throw error
+    throw new Error(
+      `Port ${settings.port} is taken. Set PORT to another one, or to 0 for a free one.`,
+    )
+  })
   const address = server.address()
   const port = typeof address === 'object' && address !== null ? address.port : settings.port
   const { appUrl, hubspot, slack } = settings.addressesAt(port)
@@ -78,20 +83,20 @@ async function start(settings: Settings): Promise<void> {
   if (hubspot.standIn) console.log('HubSpot is a stand-in: set HUBSPOT_CLIENT_ID for the real one.')
   if (slack.standIn) console.log('Slack is a stand-in: set SLACK_CLIENT_ID for the real one.')
 
-  let stoppingSince: number | undefined
+  let stopping: { signal: NodeJS.Signals; since: number } | undefined
   // A browser keeps its connection after the answer; that must not hold up the end.
   server.on('request', (_request, response) =>
     response.on('close', () => {
-      if (stoppingSince !== undefined) setImmediate(() => server.closeIdleConnections())
+      if (stopping !== undefined) setImmediate(() => server.closeIdleConnections())
     }),
   )
   async function stop(signal: NodeJS.Signals): Promise<void> {
-    if (stoppingSince !== undefined) {
+    if (stopping !== undefined) {
       // One Ctrl-C under npm arrives twice, from the terminal and from npm.
-      if (Date.now() - stoppingSince < 300) return
+      if (signal === stopping.signal && Date.now() - stopping.since < 300) return
       process.exit(signal === 'SIGINT' ? 130 : 143)
     }
-    stoppingSince = Date.now()
+    stopping = { signal, since: Date.now() }
     console.log('Stopping …')
     server.close()
     await once(server, 'close')

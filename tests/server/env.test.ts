@@ -1,0 +1,130 @@
+import { describe, expect, test } from 'vitest'
+import { parseEnv } from '../../server/env.ts'
+
+const key = Buffer.alloc(32, 9).toString('base64')
+const otherKey = Buffer.alloc(32, 8).toString('base64')
+
+describe('settings', () => {
+  test('have defaults that need no account', () => {
+    const settings = parseEnv({})
+    expect(settings).toMatchObject({
+      port: 3000,
+      dataDir: './data',
+      databaseUrl: undefined,
+      encryptionKeys: undefined,
+      serveDashboard: true,
+    })
+    const { appUrl, hubspot, slack } = settings.addressesAt(3000)
+    expect(appUrl).toBe('http://localhost:3000')
+    expect(hubspot).toMatchObject({
+      standIn: true,
+      authorizeUrl: 'http://localhost:3000/sandbox/hubspot/oauth/authorize',
+      apiUrl: 'http://127.0.0.1:3000/sandbox/hubspot',
+    })
+    expect(slack).toMatchObject({
+      standIn: true,
+      authorizeUrl: 'http://localhost:3000/sandbox/slack/oauth/v2/authorize',
+      apiUrl: 'http://127.0.0.1:3000/sandbox/slack/api',
+    })
+  })
+
+  test('empty ones are unset ones', () => {
+    const settings = parseEnv({ APP_URL: ' ', DATA_DIR: '', HUBSPOT_CLIENT_ID: '' })
+    expect(settings.dataDir).toBe('./data')
+    expect(settings.addressesAt(1).hubspot.standIn).toBe(true)
+  })
+
+  test('port 0 follows the port that was given', () => {
+    const { appUrl, hubspot } = parseEnv({ PORT: '0' }).addressesAt(4567)
+    expect(appUrl).toBe('http://localhost:4567')
+    expect(hubspot.apiUrl).toBe('http://127.0.0.1:4567/sandbox/hubspot')
+  })
+
+  test('the consent page is where people are, the calls go straight to the server', () => {
+    const settings = parseEnv({ APP_URL: 'https://dealbell.example/', PORT: '8080' })
+    const { appUrl, slack } = settings.addressesAt(8080)
+    expect(appUrl).toBe('https://dealbell.example')
+    expect(slack.authorizeUrl).toBe('https://dealbell.example/sandbox/slack/oauth/v2/authorize')
+    expect(slack.apiUrl).toBe('http://127.0.0.1:8080/sandbox/slack/api')
+  })
+
+  test('a client id leads to the real provider', () => {
+    const { hubspot, slack } = parseEnv({
+      HUBSPOT_CLIENT_ID: 'id',
+      HUBSPOT_CLIENT_SECRET: 'secret',
+      SLACK_CLIENT_ID: 'id',
+      SLACK_CLIENT_SECRET: 'secret',
+    }).addressesAt(3000)
+    expect(hubspot).toEqual({
+      clientId: 'id',
+      clientSecret: 'secret',
+      authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
+      apiUrl: 'https://api.hubapi.com',
+      standIn: false,
+    })
+    expect(slack).toMatchObject({
+      authorizeUrl: 'https://slack.com/oauth/v2/authorize',
+      apiUrl: 'https://slack.com/api',
+      standIn: false,
+    })
+  })
+
+  test('base addresses can be set, with or without a slash at the end', () => {
+    const { slack, hubspot } = parseEnv({
+      SLACK_API_URL: 'https://slack.com/api/',
+      HUBSPOT_API_URL: 'https://api-eu1.hubapi.com',
+      HUBSPOT_AUTHORIZE_URL: 'https://app-eu1.hubspot.com/oauth/authorize',
+    }).addressesAt(3000)
+    expect(slack.apiUrl).toBe('https://slack.com/api')
+    expect(hubspot.apiUrl).toBe('https://api-eu1.hubapi.com')
+    expect(hubspot.authorizeUrl).toBe('https://app-eu1.hubspot.com/oauth/authorize')
+  })
+
+  test('keys are listed newest first', () => {
+    const { encryptionKeys } = parseEnv({ ENCRYPTION_KEY: `${key}, ${otherKey}` })
+    expect(encryptionKeys?.map((one) => one.toString('base64'))).toEqual([key, otherKey])
+  })
+
+  test('what is wrong is listed as a whole', () => {
+    const wrong = () =>
+      parseEnv({
+        PORT: '70000',
+        APP_URL: 'dealbell.example',
+        DATABASE_URL: 'mysql://host',
+        ENCRYPTION_KEY: 'hunter3',
+        SERVE_DASHBOARD: 'perhaps',
+        HUBSPOT_CLIENT_ID: 'id',
+        SLACK_CLIENT_SECRET: 'hunter2',
+        SLACK_API_URL: 'ftp://slack.com',
+      })
+    for (const name of [
+      'PORT must',
+      'APP_URL must',
+      'DATABASE_URL must',
+      'ENCRYPTION_KEY must',
+      'SERVE_DASHBOARD must',
+      'HUBSPOT_CLIENT_SECRET is missing',
+      'SLACK_CLIENT_ID is missing',
+      'SLACK_API_URL must',
+    ]) {
+      expect(wrong).toThrow(`- ${name}`)
+    }
+    // A secret that is misplaced must not end in a log.
+    expect(wrong).not.toThrow(/hunter/)
+  })
+
+  test.each([
+    { PORT: 'abc' },
+    { PORT: '-1' },
+    { PORT: '3000.5' },
+    { APP_URL: 'https://user:password@host' },
+    { APP_URL: 'https://host/path' },
+    { APP_URL: 'https://host/?x' },
+    { ENCRYPTION_KEY: `${key},` },
+    { ENCRYPTION_KEY: Buffer.alloc(31).toString('base64') },
+    { ENCRYPTION_KEY: Buffer.alloc(33).toString('base64') },
+    { ENCRYPTION_KEY: 'x'.repeat(32) },
+  ])('refuse %j', (env) => {
+    expect(() => parseEnv(env)).toThrow(Object.keys(env)[0])
+  })
+})

@@ -1,0 +1,149 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createApp } from '../../server/app.ts'
+import { dashboardPolicy } from '../../server/security-headers.ts'
+import { readDashboard } from '../../server/static.ts'
+import { type Harness, openHarness, refusal } from './harness.ts'
+
+let folder: string
+let harness: Harness
+let app: Harness['app']
+const page = '<!doctype html><title>Dealbell</title>'
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'dealbell-dist-'))
+  const dist = join(folder, 'dist')
+  await mkdir(join(dist, 'assets'), { recursive: true })
+  await writeFile(join(dist, 'index.html'), page)
+  await writeFile(join(dist, 'assets/main-abc.js'), 'console.log(1)')
+  await writeFile(join(dist, 'favicon.svg'), '<svg/>')
+  await writeFile(join(dist, '.settings.json'), '{"VITE_API_URL":"hidden"}')
+  await writeFile(join(folder, 'outside.txt'), 'OUTSIDE')
+  harness = await openHarness()
+  const policy = dashboardPolicy({ apiUrl: '', contactFormUrl: '' })
+  app = createApp({ ...harness.dependencies, dashboard: await readDashboard(dist, policy) })
+})
+afterAll(async () => {
+  await harness.close()
+  await rm(folder, { recursive: true })
+})
+
+describe('the page', () => {
+  test.each([
+    '/',
+    '/index.html',
+    '/contact',
+    '/hubspot/callback?code=1&state=2',
+    '/connect/hubspot',
+    '/no/such/page',
+    '/healthy',
+    '/apiary',
+  ])('answers at %s', async (path) => {
+    const answer = await app.request(path)
+    expect(answer.status).toBe(200)
+    expect(await answer.text()).toBe(page)
+    expect(answer.headers.get('Content-Type')).toBe('text/html; charset=utf-8')
+    expect(answer.headers.get('Cache-Control')).toBe('no-cache')
+    expect(answer.headers.getSetCookie()).toEqual([])
+  })
+
+  test('answers HEAD without a body', async () => {
+    const answer = await app.request('/', { method: 'HEAD' })
+    expect(answer.status).toBe(200)
+    expect(await answer.text()).toBe('')
+  })
+
+  test.each(['POST', 'PUT', 'DELETE'])('cannot be written to by %s', async (method) => {
+    const answer = await app.request('/contact', { method })
+    expect(await refusal(answer)).toBe('405 method_not_allowed')
+    expect(answer.headers.get('Allow')).toBe('GET, HEAD')
+  })
+
+  test.each(['/api', '/api/x', '/health/x', '/sandbox', '/sandbox/x', '/webhooks/x'])(
+    'never stands in for the backend: %s',
+    async (path) => {
+      expect(await refusal(await app.request(path))).toBe('404 not_found')
+    },
+  )
+
+  test('has the strictest policy that it runs with', async () => {
+    const answer = await app.request('/contact')
+    const policy = answer.headers.get('Content-Security-Policy')
+    for (const directive of [
+      "default-src 'none'",
+      "script-src 'self'",
+      "style-src 'self'",
+      "img-src 'self'",
+      "connect-src 'self'",
+      "frame-src 'self'",
+      "base-uri 'none'",
+      "form-action 'none'",
+      "frame-ancestors 'none'",
+      "require-trusted-types-for 'script'",
+      "trusted-types 'none'",
+    ]) {
+      expect(policy?.split('; ')).toContain(directive)
+    }
+  })
+
+  test('may frame the contact form and call the backend where the settings say they are', () => {
+    const policy = dashboardPolicy({
+      apiUrl: 'https://api.example.com',
+      contactFormUrl: 'https://forms.example.com/f/1?x=2',
+    }).split('; ')
+    expect(policy).toContain("connect-src 'self' https://api.example.com")
+    expect(policy).toContain('frame-src https://forms.example.com')
+  })
+})
+
+describe('a file', () => {
+  test('of the build is kept for ever, since its name changes with it', async () => {
+    const answer = await app.request('/assets/main-abc.js')
+    expect(await answer.text()).toBe('console.log(1)')
+    expect(answer.headers.get('Content-Type')).toBe('text/javascript; charset=utf-8')
+    expect(answer.headers.get('Cache-Control')).toBe('public, max-age=31536000, immutable')
+  })
+
+  test('of an older build is missed, not replaced by the page', async () => {
+    expect(await refusal(await app.request('/assets/main-old.js'))).toBe('404 not_found')
+  })
+
+  test.each(['/', '/favicon.svg', '/assets/main-abc.js'])(
+    'that the browser has is not sent again: %s',
+    async (path) => {
+      const etag = (await app.request(path)).headers.get('ETag') ?? ''
+      expect(etag).toMatch(/^"[\w-]+"$/)
+      for (const known of [etag, `W/${etag}`, `"other", ${etag}`]) {
+        const answer = await app.request(path, { headers: { 'If-None-Match': known } })
+        expect(answer.status).toBe(304)
+        expect(await answer.text()).toBe('')
+        expect(answer.headers.get('ETag')).toBe(etag)
+      }
+      const other = await app.request(path, { headers: { 'If-None-Match': '"other"' } })
+      expect(other.status).toBe(200)
+    },
+  )
+
+  test.each([
+    '/../outside.txt',
+    '/..%2foutside.txt',
+    '/%2e%2e/outside.txt',
+    '/assets/../../outside.txt',
+    '/assets/..%2f..%2foutside.txt',
+    '/assets/..%5c..%5coutside.txt',
+    '/....//outside.txt',
+    '//etc/passwd',
+    '/outside.txt%00.js',
+    '/.settings.json',
+    '/%2esettings.json',
+  ])('outside the build is not sent: %s', async (path) => {
+    const text = await (await app.request(`http://localhost:3000${path}`)).text()
+    expect(text).not.toMatch(/OUTSIDE|hidden|root:/)
+  })
+})
+
+test('a folder without a page is no dashboard', async () => {
+  await expect(readDashboard(join(folder, 'dist', 'assets'), '')).rejects.toThrow('index.html')
+})

@@ -1,0 +1,135 @@
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { checkKeys, storeConnection } from '../../server/connections.ts'
+import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
+import { users } from '../../server/database/schema.ts'
+import { createVault, keyFromFolder, VaultError } from '../../server/vault.ts'
+
+const oldKey = Buffer.alloc(32, 1)
+const newKey = Buffer.alloc(32, 2)
+const vault = createVault([newKey])
+const row = 'connections.secrets:user:hubspot'
+
+describe('a sealed value', () => {
+  test('opens again, whatever it holds', () => {
+    for (const text of ['', 'x', 'ü €\u0000', 'a'.repeat(5000)]) {
+      expect(vault.open(vault.seal(text, row), row)).toBe(text)
+    }
+  })
+
+  test('differs each time and shows nothing of the text', () => {
+    const sealed = vault.seal('token', row)
+    expect(vault.seal('token', row)).not.toBe(sealed)
+    expect(Buffer.from(sealed.split('.').at(-1) ?? '', 'base64url').toString()).not.toBe('token')
+  })
+
+  test('names its key without holding it', () => {
+    const [version, keyId] = vault.seal('token', row).split('.')
+    expect(version).toBe('v1')
+    expect(keyId).toMatch(/^[0-9a-f]{12}$/)
+    expect(keyId).not.toBe(createVault([oldKey]).seal('token', row).split('.')[1])
+    expect(newKey.toString('hex')).not.toContain(keyId)
+  })
+
+  test('does not open in another row', () => {
+    const sealed = vault.seal('token', row)
+    expect(() => vault.open(sealed, 'connections.secrets:user:slack')).toThrow(VaultError)
+    expect(() => vault.open(sealed, 'connections.secrets:other:hubspot')).toThrow(VaultError)
+  })
+
+  test('does not open when a part of it was altered', () => {
+    const parts = vault.seal('token', row).split('.')
+    for (const [index, part] of parts.entries()) {
+      for (const altered of [
+        `${part.startsWith('A') ? 'B' : 'A'}${part.slice(1)}`,
+        part.slice(0, -2),
+        '',
+      ]) {
+        const sealed = parts.with(index, altered).join('.')
+        expect(() => vault.open(sealed, row), sealed).toThrow(VaultError)
+      }
+    }
+    expect(() => vault.open('', row)).toThrow(VaultError)
+    expect(() => vault.open('token', row)).toThrow(VaultError)
+  })
+
+  test('does not open with a tag that was cut to what can be guessed', () => {
+    const [version, keyId, iv, tag = '', text] = vault.seal('token', row).split('.')
+    const cut = Buffer.from(tag, 'base64url').subarray(0, 4).toString('base64url')
+    expect(() => vault.open([version, keyId, iv, cut, text].join('.'), row)).toThrow(VaultError)
+  })
+
+  test('does not open with another key', () => {
+    const sealed = createVault([oldKey]).seal('token', row)
+    expect(() => vault.open(sealed, row)).toThrow(VaultError)
+    expect(vault.holdsKeyOf(sealed)).toBe(false)
+  })
+
+  test('opens with an older key that is still listed, and the newest one seals', () => {
+    const sealed = createVault([oldKey]).seal('token', row)
+    const rotated = createVault([newKey, oldKey])
+    expect(rotated.open(sealed, row)).toBe('token')
+    expect(vault.open(rotated.seal('token', row), row)).toBe('token')
+  })
+})
+
+describe('the key in the data folder', () => {
+  let folder: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'dealbell-key-'))
+  })
+  afterAll(() => rm(folder, { recursive: true }))
+
+  test('is made once, for its owner’s eyes, also by ten who ask at once', async () => {
+    const data = join(folder, 'new')
+    const keys = await Promise.all(Array.from({ length: 10 }, () => keyFromFolder(data)))
+    expect(new Set(keys.map((key) => key.toString('hex'))).size).toBe(1)
+    expect(keys[0]).toHaveLength(32)
+    const path = join(data, 'encryption.key')
+    expect((await stat(path)).mode & 0o777).toBe(0o600)
+    expect(await readdir(data)).toEqual(['encryption.key'])
+
+    const before = await readFile(path, 'utf8')
+    expect(await keyFromFolder(data)).toEqual(keys[0])
+    expect(await readFile(path, 'utf8')).toBe(before)
+  })
+
+  test('is not replaced when it is broken', async () => {
+    const path = join(folder, 'encryption.key')
+    await writeFile(path, 'too short')
+    await expect(keyFromFolder(folder)).rejects.toThrow(VaultError)
+    expect(await readFile(path, 'utf8')).toBe('too short')
+  })
+})
+
+describe('a start', () => {
+  let opened: OpenDatabase
+  beforeAll(async () => {
+    opened = await openPglite()
+  })
+  afterAll(() => opened.close())
+
+  test('is refused with a key that does not open what is stored', async () => {
+    const { database } = opened
+    await checkKeys(database, vault)
+    const [user] = await database.insert(users).values({}).returning({ id: users.id })
+    if (user === undefined) throw new Error('There is no user.')
+    const grant = {
+      secrets: { accessToken: 'token' },
+      accessExpiresAt: null,
+      accountId: '1',
+      accountName: null,
+      accountUserId: null,
+      grantId: '1',
+      channelId: null,
+      channelName: null,
+    }
+    const owner = { userId: user.id, provider: 'hubspot' } as const
+    await storeConnection(database, createVault([oldKey]), owner, grant, new Date())
+
+    await expect(checkKeys(database, vault)).rejects.toThrow(/ENCRYPTION_KEY does not open 1 of 1/)
+    await checkKeys(database, createVault([newKey, oldKey]))
+  })
+})
