@@ -1,0 +1,189 @@
+import { getResponse } from 'msw'
+import * as v from 'valibot'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  connectionStatusAnswer,
+  endpoints,
+  healthAnswer,
+  rulesAnswer,
+} from '../../contract/endpoints.ts'
+import { createBackend } from '../msw/handlers.ts'
+import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
+
+// The dashboard's tests run against the MSW handlers, people against the server. Both are held to
+// the same sentences here, so that a green dashboard test means something.
+
+const providers = ['hubspot', 'slack'] as const
+
+interface Backend {
+  /** What the dashboard's script would send. */
+  call(path: string, init?: RequestInit): Promise<Response>
+  /** Consents at the provider; returns the query with which the browser comes back. */
+  authorize(provider: (typeof providers)[number]): Promise<URLSearchParams>
+}
+
+let harness: Harness
+beforeAll(async () => {
+  harness = await openHarness()
+})
+afterAll(() => harness.close())
+
+const backends: Record<string, () => Backend> = {
+  server: () => openBrowser(harness),
+  msw: () => {
+    const { handlers, state } = createBackend()
+    let codes = 0
+    return {
+      async call(path, init) {
+        const answer = await getResponse(handlers, new Request(`http://localhost${path}`, init))
+        if (answer === undefined) throw new Error(`No handler for ${init?.method ?? 'GET'} ${path}`)
+        return answer
+      },
+      async authorize() {
+        codes += 1
+        const code = `code-${codes}`
+        state.codes.add(code)
+        return new URLSearchParams({ code })
+      },
+    }
+  },
+}
+
+describe.each(Object.entries(backends))('%s', (_name, open) => {
+  async function answered<Schema extends v.GenericSchema>(
+    schema: Schema,
+    pending: Promise<Response>,
+  ): Promise<v.InferOutput<Schema>> {
+    const answer = await pending
+    expect(answer.status).toBe(200)
+    expect(answer.headers.get('Content-Type')).toContain('application/json')
+    return v.parse(schema, await answer.json())
+  }
+
+  async function refused(pending: Promise<Response>, status: number) {
+    const answer = await pending
+    expect(answer.status).toBe(status)
+    v.parse(
+      v.strictObject({ error: v.strictObject({ code: v.string(), message: v.string() }) }),
+      await answer.json(),
+    )
+  }
+
+  async function done(pending: Promise<Response>) {
+    const answer = await pending
+    expect(answer.status).toBe(204)
+    expect(await answer.text()).toBe('')
+  }
+
+  const status = (backend: Backend, provider: string) =>
+    answered(connectionStatusAnswer, backend.call(`/api/${provider}/status`))
+  const rules = (backend: Backend) =>
+    answered(rulesAnswer, backend.call('/api/notifications/rules'))
+  const save = (backend: Backend, body: unknown, type = 'application/json') =>
+    backend.call('/api/notifications/rules', {
+      method: 'POST',
+      headers: { 'Content-Type': type },
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+    })
+  const callback = async (backend: Backend, provider: (typeof providers)[number]) =>
+    backend.call(`/api/${provider}/callback?${await backend.authorize(provider)}`)
+
+  test.each(
+    Object.values(endpoints).flatMap(({ method, path }) =>
+      (path.includes(':provider') ? providers : [undefined]).map(
+        (provider) => [method, path.replace(':provider', provider ?? '')] as const,
+      ),
+    ),
+  )('knows %s %s', async (method, path) => {
+    const answer = await open().call(path, { method })
+    expect([404, 405, 500]).not.toContain(answer.status)
+  })
+
+  test('is healthy', async () => {
+    expect(await answered(healthAnswer, open().call('/health'))).toEqual({ status: 'ok' })
+  })
+
+  test('begins with nothing connected and no rules', async () => {
+    const backend = open()
+    expect(await rules(backend)).toEqual({ rules: [] })
+    for (const provider of providers) {
+      expect(await status(backend, provider)).toEqual({ connected: false })
+    }
+  })
+
+  test.each(providers)('connects and disconnects %s, and leaves the other alone', async (one) => {
+    const backend = open()
+    const other = providers.find((provider) => provider !== one) ?? one
+    await done(callback(backend, one))
+    expect(await status(backend, one)).toMatchObject({ connected: true })
+    expect(await status(backend, other)).toMatchObject({ connected: false })
+    await done(callback(backend, other))
+    await done(backend.call(`/api/${one}/disconnect`, { method: 'DELETE' }))
+    expect(await status(backend, one)).toMatchObject({ connected: false })
+    expect(await status(backend, other)).toMatchObject({ connected: true })
+  })
+
+  test('takes a second disconnect as done', async () => {
+    const backend = open()
+    await done(backend.call('/api/slack/disconnect', { method: 'DELETE' }))
+  })
+
+  test.each(providers)('takes a code of %s once', async (provider) => {
+    const backend = open()
+    const path = `/api/${provider}/callback?${await backend.authorize(provider)}`
+    await done(backend.call(path))
+    await refused(backend.call(path), 400)
+    expect(await status(backend, provider)).toMatchObject({ connected: true })
+  })
+
+  test.each(['', '?code=', '?code=made-up', '?error=access_denied'])(
+    'refuses a callback with %j',
+    async (query) => {
+      const backend = open()
+      await refused(backend.call(`/api/hubspot/callback${query}`), 400)
+      expect(await status(backend, 'hubspot')).toMatchObject({ connected: false })
+    },
+  )
+
+  test('keeps rules as a whole, in order and each once', async () => {
+    const backend = open()
+    await done(save(backend, { rules: ['deal-closed', 'deal-stage-changed', 'deal-closed'] }))
+    expect(await rules(backend)).toEqual({ rules: ['deal-closed', 'deal-stage-changed'] })
+    await done(save(backend, { rules: [] }))
+    expect(await rules(backend)).toEqual({ rules: [] })
+  })
+
+  test('keeps rules over a disconnect', async () => {
+    const backend = open()
+    await done(callback(backend, 'slack'))
+    await done(save(backend, { rules: ['deal-closed'] }))
+    await done(backend.call('/api/slack/disconnect', { method: 'DELETE' }))
+    expect(await rules(backend)).toEqual({ rules: ['deal-closed'] })
+  })
+
+  test.each([
+    ['an id that is not offered', { rules: ['deal-closed', 'no-such-rule'] }],
+    ['an id that is coming soon', { rules: ['invoice-paid'] }],
+    ['rules that are no array', { rules: 'deal-closed' }],
+    ['an id that is no string', { rules: [1] }],
+    ['no rules', {}],
+    ['broken JSON', '{"rules":'],
+  ])('refuses %s and changes nothing', async (_name, body) => {
+    const backend = open()
+    await done(save(backend, { rules: ['deal-stage-changed'] }))
+    await refused(save(backend, body), 400)
+    expect(await rules(backend)).toEqual({ rules: ['deal-stage-changed'] })
+  })
+
+  test('refuses rules that are not sent as JSON', async () => {
+    const backend = open()
+    await refused(save(backend, { rules: ['deal-closed'] }, 'text/plain'), 415)
+    expect(await rules(backend)).toEqual({ rules: [] })
+  })
+
+  test('does not know another provider', async () => {
+    await refused(open().call('/api/pipedrive/status'), 404)
+    await refused(open().call('/api/pipedrive/disconnect', { method: 'DELETE' }), 404)
+    await refused(open().call('/api/pipedrive/callback?code=x'), 404)
+  })
+})
