@@ -9,13 +9,14 @@ const nodeOwn = ['fetch', 'Response', 'Headers', 'AbortController', 'AbortSignal
 export default {
   ...builtinEnvironments['happy-dom'],
   name: 'happy-dom-with-fetch',
-  async setup(global) {
-    const { Request } = global
+  async setup(global, options) {
+    const { Request, console } = global
     const kept = nodeOwn.map((name) => [name, global[name]] as const)
-    const environment = await builtinEnvironments['happy-dom'].setup(global, {
-      // The contact form's frame stays empty, and says nothing of it.
-      happyDOM: { settings: { handleDisabledFileLoadingAsSuccess: true } },
-    })
+
+    // Without a console of ours happy-dom is silent: it would complain that it loads no frames.
+    global.console = undefined
+    const environment = await builtinEnvironments['happy-dom'].setup(global, options)
+    global.console = console
 
     for (const [name, value] of kept) global[name] = value
     global.Request = class extends Request {

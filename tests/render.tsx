@@ -72,3 +72,14 @@ export function setOnline(isOnline: boolean): void {
     window.dispatchEvent(new Event(isOnline ? 'online' : 'offline'))
   })
 }
+
+/** Every text that the page shows from here on. */
+export function recordTexts(): string[] {
+  const texts: string[] = []
+  new MutationObserver(() => texts.push(document.body.textContent ?? '')).observe(document.body, {
+    subtree: true,
+    childList: true,
+    characterData: true,
+  })
+  return texts
+}

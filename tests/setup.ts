@@ -5,6 +5,11 @@ import { server } from './msw/server.ts'
 
 configure({ asyncUtilTimeout: 3000 })
 
+// happy-dom has none. A test that expects the question says what is answered.
+window.confirm = (question) => {
+  throw new Error(`Unexpected confirm: ${question}`)
+}
+
 beforeAll(() => server.listen({ onUnhandledFrame: 'error' }))
 
 // Whatever is logged is a promise that some test makes: read it with `takeLog()`, or the test fails.

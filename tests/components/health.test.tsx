@@ -3,7 +3,7 @@ import { delay, HttpResponse, http } from 'msw'
 import { describe, expect, test } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { lookAgain, renderApp, setOnline, startBackend } from '../render.tsx'
+import { lookAgain, recordTexts, renderApp, setOnline, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const routes: [string, ...string[]] = [
@@ -267,15 +267,4 @@ test('health is asked once, and never again while the app is used', async () => 
 
 function refusedForAnHour() {
   return new HttpResponse(null, { status: 503, headers: { 'Retry-After': '3600' } })
-}
-
-/** Every text that the page shows from here on. */
-function recordTexts(): string[] {
-  const texts: string[] = []
-  new MutationObserver(() => texts.push(document.body.textContent ?? '')).observe(document.body, {
-    subtree: true,
-    childList: true,
-    characterData: true,
-  })
-  return texts
 }
