@@ -1,0 +1,560 @@
+import { createBrowserHistory } from '@tanstack/react-router'
+import { act, fireEvent, screen, waitFor } from '@testing-library/react'
+import { delay, HttpResponse, http } from 'msw'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { pass, settle, stopClock } from '../clock.ts'
+import { server } from '../msw/server.ts'
+import { lookAgain, renderApp, renderAppWith, setOnline, startBackend } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+
+const both = () => new Set(['hubspot', 'slack'])
+const saved = '✅ Rules saved successfully!'
+const failed = '❌ Failed to save rules, try again.'
+const refused = '❌ Please connect both HubSpot and Slack before saving rules.'
+
+const stageBox = () => screen.findByRole('checkbox', { name: 'Notify me when a deal stage changes' })
+const closedBox = () => screen.findByRole('checkbox', { name: /signed or closed/ })
+const saveButton = () => screen.getByRole('button', { name: 'Save' })
+const savedOr = () => [saved, failed, refused].filter((text) => screen.queryByText(text) !== null)
+
+/** Makes saving wait until it is told what to answer. */
+function holdSaving() {
+  const held = Promise.withResolvers<Response>()
+  server.use(http.post('*/api/notifications/rules', () => held.promise))
+  return (status = 204) => held.resolve(new HttpResponse(null, { status }))
+}
+
+describe('without both connections', () => {
+  test.each([[[]], [['hubspot']], [['slack']]])(
+    'Save says so and makes no call: connected is %j',
+    async (connected) => {
+      const { calls } = startBackend({ connected: new Set(connected) })
+      const { user } = renderApp('/')
+      const box = await stageBox()
+      await user.click(box)
+      await user.click(saveButton())
+      const message = screen.getByText(refused)
+      expect(message).toBeVisible()
+      expect(message).toHaveAttribute('role', 'status')
+      expect(saveButton()).toBeEnabled()
+      expect(saveButton()).toHaveFocus()
+      expect(box).toBeChecked()
+      await settle()
+      expect(calls('POST')).toEqual([])
+    },
+  )
+
+  test('the message goes when the selection changes, and when both are connected; it does not come back by itself', async () => {
+    const { state, calls } = startBackend({ connected: new Set(['hubspot']) })
+    const { user } = renderApp('/')
+    const box = await stageBox()
+    await user.click(saveButton())
+    expect(screen.getByText(refused)).toBeVisible()
+    await user.click(box)
+    expect(savedOr()).toEqual([])
+
+    await user.click(saveButton())
+    expect(screen.getByText(refused)).toBeVisible()
+    state.connected.add('slack')
+    lookAgain()
+    const disconnect = await screen.findByRole('button', { name: 'Disconnect Slack' })
+    expect(savedOr()).toEqual([])
+    await user.click(disconnect)
+    await screen.findByRole('button', { name: 'Connect Slack' })
+    expect(savedOr()).toEqual([])
+    expect(calls('POST')).toEqual([])
+  })
+
+  test('Save with a service that was just disconnected says so, in place of the earlier success', async () => {
+    const { calls } = startBackend({ connected: both() })
+    const { user } = renderApp('/')
+    await user.click(await stageBox())
+    await user.click(saveButton())
+    await screen.findByText(saved)
+    await user.click(screen.getByRole('button', { name: 'Disconnect HubSpot' }))
+    await screen.findByRole('button', { name: 'Connect HubSpot' })
+    await user.click(saveButton())
+    expect(savedOr()).toEqual([refused])
+    expect(calls('POST')).toHaveLength(1)
+  })
+})
+
+describe('saving', () => {
+  test("sends the whole selection, says 'Saving…' on a disabled button and then that it is saved", async () => {
+    const { requests, calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
+    const answer = holdSaving()
+    const fetched = vi.spyOn(globalThis, 'fetch')
+    const { user } = renderApp('/')
+    await user.click(await stageBox())
+    const button = saveButton()
+    await user.click(button)
+    expect(button).toBeDisabled()
+    expect(button).toHaveTextContent(/^Saving…$/)
+    expect(savedOr()).toEqual([])
+    answer()
+    const message = await screen.findByText(saved)
+    expect(message).toHaveAttribute('role', 'status')
+    expect(button).toBeEnabled()
+    expect(button).toHaveTextContent(/^Save$/)
+    // A disabled button loses the focus; it is back where the keyboard left it.
+    expect(button).toHaveFocus()
+    expect(calls('POST')).toEqual(['POST /api/notifications/rules'])
+    expect(requests.at(-1)?.body).toBe('{"rules":["deal-closed","deal-stage-changed"]}')
+    const sent = fetched.mock.calls.at(-1)?.[0] as Request
+    expect(sent.headers.get('content-type')).toBe('application/json')
+    // Rules are not asked for again: what was saved is known.
+    await settle()
+    expect(calls('GET /api/notifications/rules')).toHaveLength(1)
+  })
+
+  test('leaves the focus where the user has taken it meanwhile', async () => {
+    startBackend({ connected: both() })
+    const answer = holdSaving()
+    const { user } = renderApp('/')
+    const box = await stageBox()
+    await user.click(box)
+    await user.click(saveButton())
+    const other = await closedBox()
+    act(() => other.focus())
+    answer()
+    await screen.findByText(saved)
+    expect(other).toHaveFocus()
+  })
+
+  test('sends every id that this page does not offer back as it came', async () => {
+    const { requests } = startBackend({
+      connected: both(),
+      rules: ['a-rule-of-tomorrow', 'invoice-paid', 'deal-closed'],
+    })
+    const { user } = renderApp('/')
+    await user.click(await closedBox())
+    await user.click(await stageBox())
+    await user.click(saveButton())
+    await screen.findByText(saved)
+    expect(requests.at(-1)?.body).toBe(
+      '{"rules":["a-rule-of-tomorrow","invoice-paid","deal-stage-changed"]}',
+    )
+  })
+
+  test('works with nothing changed', async () => {
+    const { requests } = startBackend({ connected: both(), rules: ['deal-closed'] })
+    const { user } = renderApp('/')
+    await stageBox()
+    await user.click(saveButton())
+    expect(await screen.findByText(saved)).toBeVisible()
+    expect(requests.at(-1)?.body).toBe('{"rules":["deal-closed"]}')
+  })
+
+  test('works again and again, each with the selection of its time', async () => {
+    const { requests } = startBackend({ connected: both() })
+    const { user } = renderApp('/')
+    for (const body of ['{"rules":["deal-stage-changed"]}', '{"rules":[]}']) {
+      await user.click(await stageBox())
+      expect(savedOr()).toEqual([])
+      await user.click(saveButton())
+      await screen.findByText(saved)
+      expect(requests.at(-1)?.body).toBe(body)
+    }
+  })
+
+  test('one rule that is ticked, unticked and ticked is in the body once', async () => {
+    const { requests } = startBackend({ connected: both() })
+    const { user } = renderApp('/')
+    const box = await stageBox()
+    for (let times = 0; times < 3; times++) await user.click(box)
+    await user.click(saveButton())
+    await screen.findByText(saved)
+    expect(requests.at(-1)?.body).toBe('{"rules":["deal-stage-changed"]}')
+  })
+
+  test.each([
+    ['an empty 200', () => new HttpResponse(null, { status: 200 })],
+    ['HTML', () => HttpResponse.html('<!doctype html><p>Saved</p>')],
+    ['broken JSON', () => new HttpResponse('{"rules":', { status: 200 })],
+    ['JSON', () => HttpResponse.json({ rules: [] })],
+    ['201', () => new HttpResponse('made', { status: 201 })],
+    ['202', () => new HttpResponse(null, { status: 202 })],
+    ['204', () => new HttpResponse(null, { status: 204 })],
+    ['a body that never ends', () => new HttpResponse(new ReadableStream())],
+  ])('succeeds with %s', async (_name, answer) => {
+    startBackend({ connected: both() })
+    server.use(http.post('*/api/notifications/rules', answer))
+    const { user } = renderApp('/')
+    const box = await stageBox()
+    await user.click(box)
+    await user.click(saveButton())
+    expect(await screen.findByText(saved)).toBeVisible()
+    expect(savedOr()).toEqual([saved])
+    expect(box).toBeChecked()
+  })
+})
+
+describe('exactly one POST is sent', () => {
+  test.each<[string, (button: HTMLElement, user: ReturnType<typeof renderApp>['user']) => unknown]>(
+    [
+      ['a double click', (button, user) => user.dblClick(button)],
+      [
+        'Enter and a click',
+        async (button, user) => {
+          button.focus()
+          await user.keyboard('{Enter}')
+          await user.click(button)
+        },
+      ],
+      [
+        'two clicks in one task',
+        (button) =>
+          act(() => {
+            button.click()
+            button.click()
+          }),
+      ],
+      [
+        'two submits in one task',
+        (button) => {
+          const form = button.closest('form') as HTMLFormElement
+          act(() => {
+            form.requestSubmit()
+            form.requestSubmit()
+          })
+        },
+      ],
+      [
+        'a submit while saving',
+        async (button, user) => {
+          await user.click(button)
+          fireEvent.submit(button.closest('form') as HTMLFormElement)
+        },
+      ],
+    ],
+  )('for %s', async (_name, press) => {
+    const { calls } = startBackend({ connected: both() })
+    const answer = holdSaving()
+    const { user } = renderApp('/')
+    await user.click(await stageBox())
+    await press(saveButton(), user)
+    await settle()
+    answer()
+    expect(await screen.findByText(saved)).toBeVisible()
+    await settle()
+    expect(calls('POST')).toHaveLength(1)
+  })
+
+  test('for Enter in a checkbox', async () => {
+    const { requests, calls } = startBackend({ connected: both() })
+    const { user } = renderApp('/')
+    const box = await stageBox()
+    await user.click(box)
+    await user.keyboard('{Enter}')
+    expect(await screen.findByText(saved)).toBeVisible()
+    expect(calls('POST')).toHaveLength(1)
+    expect(requests.at(-1)?.body).toBe('{"rules":["deal-stage-changed"]}')
+    expect(box).toBeChecked()
+  })
+})
+
+describe('a save that fails', () => {
+  test.each([
+    ['400', () => new HttpResponse(null, { status: 400 })],
+    ['401 with HTML', () => HttpResponse.html('<p>Log in</p>', { status: 401 })],
+    ['404', () => new HttpResponse(null, { status: 404 })],
+    ['409 with JSON', () => HttpResponse.json({ error: { message: 'No' } }, { status: 409 })],
+    ['413', () => new HttpResponse(null, { status: 413 })],
+    [
+      '429 that asks for patience',
+      () => new HttpResponse(null, { status: 429, headers: { 'Retry-After': '3600' } }),
+    ],
+    ['500', () => new HttpResponse(null, { status: 500 })],
+    [
+      '503 that asks for patience',
+      () => new HttpResponse(null, { status: 503, headers: { 'Retry-After': '3600' } }),
+    ],
+    ['500 whose body never ends', () => new HttpResponse(new ReadableStream(), { status: 500 })],
+    ['a reset connection', () => HttpResponse.error()],
+    ['a redirect to nowhere', () => new HttpResponse(null, { status: 304 })],
+  ])('with %s says so once, keeps the ticks and gives the button back', async (_name, answer) => {
+    const { calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
+    server.use(http.post('*/api/notifications/rules', answer))
+    const { user } = renderApp('/')
+    await user.click(await stageBox())
+    await user.click(saveButton())
+    const message = await screen.findByText(failed)
+    expect(message).toHaveAttribute('role', 'status')
+    expect(savedOr()).toEqual([failed])
+    expect(saveButton()).toBeEnabled()
+    expect(saveButton()).toHaveFocus()
+    expect(await stageBox()).toBeChecked()
+    expect(await closedBox()).toBeChecked()
+    await settle()
+    expect(calls('POST')).toHaveLength(1)
+    expect(takeLog()).toEqual([expect.stringMatching(/^Saving rules failed: /)])
+  })
+
+  test('with no answer within 10 s says so then, and not before', async () => {
+    stopClock()
+    const { calls } = startBackend({ connected: both() })
+    server.use(http.post('*/api/notifications/rules', () => delay('infinite')))
+    renderApp('/')
+    await settle()
+    fireEvent.click(screen.getByRole('checkbox', { name: /deal stage changes/ }))
+    fireEvent.click(saveButton())
+    await settle()
+    await pass(9990)
+    expect(screen.getByRole('button', { name: 'Saving…' })).toBeDisabled()
+    await pass(10)
+    expect(screen.getByText(failed)).toBeVisible()
+    expect(saveButton()).toBeEnabled()
+    await pass(120_000)
+    expect(calls('POST')).toHaveLength(1)
+    expect(takeLog()).toEqual(['Saving rules failed: The server took too long to answer'])
+  })
+
+  test('while offline says so at once, and is not sent when the network is back', async () => {
+    const { state, calls } = startBackend({ connected: both() })
+    const { user } = renderApp('/')
+    const box = await stageBox()
+    await user.click(box)
+    setOnline(false)
+    server.use(http.post('*/api/notifications/rules', () => HttpResponse.error(), { once: true }))
+    await user.click(saveButton())
+    expect(await screen.findByText(failed)).toBeVisible()
+    expect(calls('POST')).toHaveLength(1)
+    setOnline(true)
+    lookAgain()
+    await settle()
+    expect(calls('POST')).toHaveLength(1)
+    expect(state.rules).toEqual([])
+    expect(box).toBeChecked()
+    expect(screen.getByText(failed)).toBeVisible()
+    takeLog()
+  })
+
+  test('can be tried again, and the message gives way to the success', async () => {
+    const { state } = startBackend({ connected: both() })
+    server.use(http.post('*/api/notifications/rules', () => HttpResponse.error(), { once: true }))
+    const { user } = renderApp('/')
+    await user.click(await stageBox())
+    await user.click(saveButton())
+    await screen.findByText(failed)
+    await user.click(saveButton())
+    await screen.findByText(saved)
+    expect(savedOr()).toEqual([saved])
+    expect(state.rules).toEqual(['deal-stage-changed'])
+    takeLog()
+  })
+
+  test('has its message only until the selection changes', async () => {
+    startBackend({ connected: both() })
+    server.use(http.post('*/api/notifications/rules', () => HttpResponse.error(), { once: true }))
+    const { user } = renderApp('/')
+    await user.click(await stageBox())
+    await user.click(saveButton())
+    await screen.findByText(failed)
+    await user.click(await closedBox())
+    expect(savedOr()).toEqual([])
+    takeLog()
+  })
+})
+
+describe('a tick that is changed while saving', () => {
+  test('is kept, and the success is not claimed for it', async () => {
+    const { state, requests } = startBackend({ connected: both() })
+    const answer = holdSaving()
+    const { user } = renderApp('/')
+    await user.click(await stageBox())
+    await user.click(saveButton())
+    await user.click(await closedBox())
+    answer()
+    const button = await screen.findByRole('button', { name: 'Save' })
+    expect(await closedBox()).toBeChecked()
+    expect(await stageBox()).toBeChecked()
+    expect(savedOr()).toEqual([])
+    expect(requests.at(-1)?.body).toBe('{"rules":["deal-stage-changed"]}')
+
+    server.resetHandlers(...startBackend({ connected: both() }).handlers)
+    await user.click(button)
+    expect(await screen.findByText(saved)).toBeVisible()
+    expect(state.rules).toEqual([])
+  })
+
+  test('is kept when the save fails', async () => {
+    startBackend({ connected: both() })
+    const answer = holdSaving()
+    const { user } = renderApp('/')
+    await user.click(await stageBox())
+    await user.click(saveButton())
+    await user.click(await closedBox())
+    answer(500)
+    expect(await screen.findByText(failed)).toBeVisible()
+    expect(await closedBox()).toBeChecked()
+    expect(await stageBox()).toBeChecked()
+    takeLog()
+  })
+
+  test('and back again leaves the success true', async () => {
+    startBackend({ connected: both() })
+    const answer = holdSaving()
+    const { user } = renderApp('/')
+    await user.click(await stageBox())
+    await user.click(saveButton())
+    await user.click(await closedBox())
+    await user.click(await closedBox())
+    answer()
+    expect(await screen.findByText(saved)).toBeVisible()
+  })
+
+  test('back to what was stored before is an unsaved tick, since the save has changed that', async () => {
+    startBackend({ connected: both() })
+    const answer = holdSaving()
+    const confirm = vi.spyOn(window, 'confirm').mockReturnValue(false)
+    const { user } = renderApp('/')
+    const box = await stageBox()
+    await user.click(box)
+    await user.click(saveButton())
+    await user.click(box)
+    await user.click(screen.getByRole('link', { name: 'Dealbell' }))
+    answer()
+    await screen.findByRole('button', { name: 'Save' })
+    expect(box).not.toBeChecked()
+    expect(savedOr()).toEqual([])
+    expect(confirm).not.toHaveBeenCalled()
+  })
+})
+
+describe('unsaved ticks', () => {
+  /** The whole app on the browser's own history, the only one that knows of unloading. */
+  function renderInBrowser() {
+    window.history.replaceState(null, '', '/')
+    const history = createBrowserHistory()
+    onTestFinished(() => history.destroy())
+    return renderAppWith(history)
+  }
+
+  const unload = () => {
+    const event = new Event('beforeunload', { cancelable: true })
+    window.dispatchEvent(event)
+    return event.defaultPrevented ? 'asked' : 'left'
+  }
+
+  test('make the browser ask before the page is left; none, taken back or saved do not', async () => {
+    startBackend({ connected: both() })
+    const { user } = renderInBrowser()
+    const box = await stageBox()
+    expect(unload()).toBe('left')
+    await user.click(box)
+    expect(unload()).toBe('asked')
+    await user.click(box)
+    expect(unload()).toBe('left')
+    await user.click(box)
+    await user.click(saveButton())
+    await screen.findByText(saved)
+    expect(unload()).toBe('left')
+  })
+
+  test('make the browser ask while they are being saved, and after that failed', async () => {
+    startBackend({ connected: both() })
+    const answer = holdSaving()
+    const { user } = renderInBrowser()
+    const box = await stageBox()
+    await user.click(box)
+    await user.click(saveButton())
+    expect(unload()).toBe('asked')
+    // What the server holds after this is not known: not even the old selection is safe.
+    await user.click(box)
+    expect(unload()).toBe('asked')
+    answer(500)
+    await screen.findByText(failed)
+    expect(unload()).toBe('left')
+    await user.click(box)
+    expect(unload()).toBe('asked')
+    takeLog()
+  })
+
+  test('make the browser ask when Connect leaves the page', async () => {
+    startBackend()
+    // As a browser does: unloading asks first, then goes.
+    const went: string[] = []
+    vi.spyOn(window.location, 'assign').mockImplementation((address) => {
+      went.push(`${unload()} ${address}`)
+    })
+    const { user } = renderInBrowser()
+    await user.click(await stageBox())
+    await user.click(screen.getByRole('button', { name: 'Connect HubSpot' }))
+    expect(went).toEqual(['asked /api/hubspot/auth'])
+  })
+
+  test('are asked about when another screen is opened: staying keeps them', async () => {
+    startBackend()
+    const confirm = vi.spyOn(window, 'confirm').mockReturnValue(false)
+    const { user, router } = renderApp('/')
+    await user.click(await stageBox())
+    void router.navigate({ to: '/contact' })
+    await waitFor(() => expect(confirm).toHaveBeenCalledOnce())
+    expect(confirm.mock.calls[0]?.[0]).toMatch(/not saved/)
+    await settle()
+    expect(router.state.location.pathname).toBe('/')
+    expect(await stageBox()).toBeChecked()
+  })
+
+  test('are gone when the user leaves all the same', async () => {
+    startBackend({ rules: ['deal-closed'] })
+    const confirm = vi.spyOn(window, 'confirm').mockReturnValue(true)
+    const { user, router } = renderApp('/')
+    await user.click(await stageBox())
+    void router.navigate({ to: '/contact' })
+    expect(await screen.findByRole('heading', { name: 'Contact Support' })).toBeVisible()
+    await user.click(screen.getByRole('link', { name: 'Dealbell' }))
+    expect(await stageBox()).not.toBeChecked()
+    expect(await closedBox()).toBeChecked()
+    expect(confirm).toHaveBeenCalledOnce()
+  })
+
+  test('are asked about when the user goes back', async () => {
+    startBackend()
+    const confirm = vi.spyOn(window, 'confirm').mockReturnValue(false)
+    const { user, history, router } = renderApp('/contact', '/')
+    await user.click(await stageBox())
+    act(() => history.back())
+    await waitFor(() => expect(confirm).toHaveBeenCalledOnce())
+    await settle()
+    expect(router.state.location.pathname).toBe('/')
+    expect(await stageBox()).toBeChecked()
+  })
+
+  test('are not asked about on the way to the dashboard itself', async () => {
+    startBackend()
+    const { user } = renderApp('/')
+    await user.click(await stageBox())
+    await user.click(screen.getByRole('link', { name: 'Dealbell' }))
+    await settle()
+    expect(await stageBox()).toBeChecked()
+  })
+
+  test('nothing is asked when nothing is unsaved', async () => {
+    startBackend()
+    const { user, router } = renderApp('/')
+    const box = await stageBox()
+    await user.click(box)
+    await user.click(box)
+    void router.navigate({ to: '/contact' })
+    expect(await screen.findByRole('heading', { name: 'Contact Support' })).toBeVisible()
+  })
+
+  test('that were left while they were being saved show as what the server then holds', async () => {
+    startBackend({ connected: both() })
+    const answer = holdSaving()
+    vi.spyOn(window, 'confirm').mockReturnValue(true)
+    const { user, router } = renderApp('/')
+    await user.click(await stageBox())
+    await user.click(saveButton())
+    void router.navigate({ to: '/contact' })
+    await screen.findByRole('heading', { name: 'Contact Support' })
+    answer()
+    await settle()
+    await user.click(screen.getByRole('link', { name: 'Dealbell' }))
+    expect(await stageBox()).toBeChecked()
+    void router.navigate({ to: '/contact' })
+    await screen.findByRole('heading', { name: 'Contact Support' })
+    expect(window.confirm).toHaveBeenCalledOnce()
+  })
+})
