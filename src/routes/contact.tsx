@@ -19,7 +19,7 @@ function ContactPage() {
         height={600}
         sandbox={sandbox}
         referrerPolicy="no-referrer"
-        className="w-full max-w-[800px] rounded-2xl border border-line bg-surface"
+        className="w-full max-w-[800px] rounded-2xl bg-surface ring-1 ring-line"
       />
       <p className="text-sm text-muted">
         If you cannot see the form,{' '}

@@ -64,7 +64,9 @@ test('a service that was connected in another tab shows here once this tab is lo
   await expect(other.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
 
   // Headless tabs are always visible, so the event that comes with the look is made by hand.
-  await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')))
+  await page.evaluate(() =>
+    document.dispatchEvent(new Event('visibilitychange', { bubbles: true })),
+  )
   await expect(page.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   await expect(page.getByLabel('Notify me when a deal stage changes')).toBeChecked()
 })

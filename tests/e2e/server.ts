@@ -3,7 +3,6 @@ import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { test as base } from '@playwright/test'
 
 /** A real server process with a data folder of its own. */
@@ -29,19 +28,19 @@ export class Dealbell {
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     this.#process = child
-    child.stderr.on('data', (chunk) => {
-      this.output += chunk
-    })
-    for await (const line of createInterface(child.stdout)) {
-      this.output += `${line}\n`
-      const url = /listens on (http\S+)/.exec(line)?.[1]
-      if (url !== undefined) {
-        this.url = url
-        child.stdout.resume()
-        return
+    // Not even a test that runs out of time leaves a server behind.
+    process.once('exit', () => child.kill('SIGKILL'))
+    const listening = new Promise<string>((resolve, reject) => {
+      const read = (chunk: Buffer) => {
+        this.output += chunk
+        const url = /listens on (http\S+)/.exec(String(chunk))?.[1]
+        if (url !== undefined) resolve(url)
       }
-    }
-    throw new Error(`The server ended before it listened:\n${this.output}`)
+      child.stdout.on('data', read)
+      child.stderr.on('data', read)
+      child.once('close', () => reject(new Error(`The server ended:\n${this.output}`)))
+    })
+    this.url = await listening
   }
 
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
@@ -59,7 +58,7 @@ export const test = base.extend<{ ownServer: Dealbell }, { server: Dealbell }>({
   server: [
     // biome-ignore lint/correctness/noEmptyPattern: Playwright reads a fixture's needs from this pattern.
     async ({}, use) => withServer(use),
-    { scope: 'worker' },
+    { scope: 'worker', timeout: 60_000 },
   ],
   // biome-ignore lint/correctness/noEmptyPattern: as above.
   ownServer: async ({}, use) => withServer(use),
