@@ -19,7 +19,8 @@ export function lockFolder(folder: string): FolderLock {
   const pidFile = join(folder, 'lock.pid')
   const handle = new DatabaseSync(join(folder, 'lock'))
   try {
-    handle.exec('PRAGMA busy_timeout = 500')
+    // Long enough for a process that is just ending, or that has yet to write its pid.
+    handle.exec('PRAGMA busy_timeout = 300')
     handle.exec('BEGIN EXCLUSIVE')
   } catch (error) {
     handle.close()

@@ -1,109 +1,20 @@
-import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { createServer } from 'node:http'
-import { join } from 'node:path'
-import { getRequestListener } from '@hono/node-server'
-import { createApp } from './app.ts'
-import { distFolder, ensurePageBuilt, pageSettings } from './build.ts'
-import { checkKeys } from './connections.ts'
-import { openPglite, openPostgres } from './database/open.ts'
-import { parseEnv, type Settings } from './env.ts'
+import { parseEnv } from './env.ts'
 import { lockFolder } from './lock.ts'
-import { logToStderr as log } from './log.ts'
-import { createHubspot } from './providers/hubspot.ts'
-import { createSlack } from './providers/slack.ts'
-import { createSandbox } from './sandbox/sandbox.ts'
-import { dashboardPolicy } from './security-headers.ts'
-import { forgetEndedSessions } from './session.ts'
-import { readDashboard } from './static.ts'
-import { createVault, keyFromFolder } from './vault.ts'
 
 try {
   // Settings of the environment win over those of the file.
   if (existsSync('.env')) process.loadEnvFile()
-  await start(parseEnv(process.env))
+  const settings = parseEnv(process.env)
+  // Before anything else, so that a second start says this and not that the port is taken.
+  // PostgreSQL takes care of itself.
+  const lock = settings.databaseUrl === undefined ? lockFolder(settings.dataDir) : undefined
+  // Loaded only now: what cannot start says so at once.
+  const { start } = await import('./start.ts')
+  await start(settings, lock)
 } catch (error) {
   // A sentence is enough for what the person can mend; the stack is for what we must.
   console.error(error instanceof Error ? error.message : error)
   if (process.env.DEBUG && error instanceof Error) console.error(error.stack)
   process.exit(1)
-}
-
-async function start(settings: Settings): Promise<void> {
-  // Before anything else, so that a second start says this and not that the port is taken.
-  // PostgreSQL takes care of itself.
-  const lock = settings.databaseUrl === undefined ? lockFolder(settings.dataDir) : undefined
-  if (settings.serveDashboard) await ensurePageBuilt(console.log)
-
-  const keys = settings.encryptionKeys ?? [await keyFromFolder(settings.dataDir)]
-  const vault = createVault(keys)
-  const { database, close } =
-    settings.databaseUrl === undefined
-      ? await openPglite(join(settings.dataDir, 'pglite'))
-      : await openPostgres(settings.databaseUrl, () => log('idle database connection lost'))
-  await checkKeys(database, vault)
-  await forgetEndedSessions(database, new Date())
-
-  const page = await pageSettings()
-  const dashboard = settings.serveDashboard
-    ? await readDashboard(
-        distFolder,
-        dashboardPolicy({
-          apiUrl: page.VITE_API_URL ?? '',
-          contactFormUrl: page.VITE_CONTACT_FORM_URL ?? '',
-        }),
-      )
-    : undefined
-
-  const server = createServer()
-  server.listen(settings.port)
-  // No await from here to the handler: a request that comes between them would never be answered.
-  await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EADDRINUSE') throw error
-    throw new Error(
-      `Port ${settings.port} is taken. Set PORT to another one, or to 0 for a free one.`,
-    )
-  })
-  const address = server.address()
-  const port = typeof address === 'object' && address !== null ? address.port : settings.port
-  const { appUrl, hubspot, slack } = settings.addressesAt(port)
-
-  const app = createApp({
-    database,
-    vault,
-    providers: { hubspot: createHubspot(hubspot), slack: createSlack(slack) },
-    appUrl,
-    dashboard,
-    sandbox: createSandbox({ appUrl, hubspot, slack }),
-    now: () => new Date(),
-    log,
-  })
-  server.on('request', getRequestListener(app.fetch))
-  console.log(`Dealbell listens on ${appUrl}`)
-  if (hubspot.standIn) console.log('HubSpot is a stand-in: set HUBSPOT_CLIENT_ID for the real one.')
-  if (slack.standIn) console.log('Slack is a stand-in: set SLACK_CLIENT_ID for the real one.')
-
-  let stopping: { signal: NodeJS.Signals; since: number } | undefined
-  // A browser keeps its connection after the answer; that must not hold up the end.
-  server.on('request', (_request, response) =>
-    response.on('close', () => {
-      if (stopping !== undefined) setImmediate(() => server.closeIdleConnections())
-    }),
-  )
-  async function stop(signal: NodeJS.Signals): Promise<void> {
-    if (stopping !== undefined) {
-      // One Ctrl-C under npm arrives twice, from the terminal and from npm.
-      if (signal === stopping.signal && Date.now() - stopping.since < 300) return
-      process.exit(signal === 'SIGINT' ? 130 : 143)
-    }
-    stopping = { signal, since: Date.now() }
-    console.log('Stopping …')
-    server.close()
-    await once(server, 'close')
-    await close()
-    lock?.release()
-    process.exit(0)
-  }
-  process.on('SIGTERM', stop)
-  process.on('SIGINT', stop)
 }

@@ -92,7 +92,7 @@ describe('another site cannot', () => {
       method: 'OPTIONS',
       headers: { Origin: evil, 'Access-Control-Request-Method': 'POST' },
     })
-    expect(preflight.headers.get('Access-Control-Allow-Origin')).toBeNull()
+    for (const name of preflight.headers.keys()) expect(name).not.toMatch(/^access-control/)
   })
 })
 

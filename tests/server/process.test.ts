@@ -4,7 +4,10 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { createServer, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+
+// A process starts in seconds, and in many when the machine is busy.
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 })
 
 let dataDir: string
 const running = new Set<ChildProcess>()
@@ -151,7 +154,7 @@ describe('a server process', () => {
       ENCRYPTION_KEY: `${Buffer.alloc(32, 3).toString('base64')},${ownKey}`,
     })
     await rotated.listens()
-  }, 90_000)
+  })
 
   test('lists all that is wrong with its settings, and ends', async () => {
     const server = launch({ PORT: 'http', APP_URL: 'nowhere', HUBSPOT_CLIENT_ID: 'id' })
@@ -216,7 +219,7 @@ describe('the data folder', () => {
       ),
     )
     expect(ends.sort()).toEqual(['ended', 'ended', 'ended', 'listens'])
-  }, 60_000)
+  })
 })
 
 describe('a signal', () => {

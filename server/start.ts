@@ -1,0 +1,95 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { join } from 'node:path'
+import { getRequestListener } from '@hono/node-server'
+import { createApp } from './app.ts'
+import { distFolder, ensurePageBuilt, pageSettings } from './build.ts'
+import { checkKeys } from './connections.ts'
+import { openPglite, openPostgres } from './database/open.ts'
+import type { Settings } from './env.ts'
+import type { FolderLock } from './lock.ts'
+import { logToStderr as log } from './log.ts'
+import { createHubspot } from './providers/hubspot.ts'
+import { createSlack } from './providers/slack.ts'
+import { createSandbox } from './sandbox/sandbox.ts'
+import { dashboardPolicy } from './security-headers.ts'
+import { forgetEndedSessions } from './session.ts'
+import { readDashboard } from './static.ts'
+import { createVault, keyFromFolder } from './vault.ts'
+
+/** Opens the database, listens, and ends it all in order when it is told to. */
+export async function start(settings: Settings, lock: FolderLock | undefined): Promise<void> {
+  if (settings.serveDashboard) await ensurePageBuilt(console.log)
+
+  const keys = settings.encryptionKeys ?? [await keyFromFolder(settings.dataDir)]
+  const vault = createVault(keys)
+  const { database, close } =
+    settings.databaseUrl === undefined
+      ? await openPglite(join(settings.dataDir, 'pglite'))
+      : await openPostgres(settings.databaseUrl, () => log('idle database connection lost'))
+  await checkKeys(database, vault)
+  await forgetEndedSessions(database, new Date())
+
+  const page = await pageSettings()
+  const dashboard = settings.serveDashboard
+    ? await readDashboard(
+        distFolder,
+        dashboardPolicy({
+          apiUrl: page.VITE_API_URL ?? '',
+          contactFormUrl: page.VITE_CONTACT_FORM_URL ?? '',
+        }),
+      )
+    : undefined
+
+  const server = createServer()
+  server.listen(settings.port)
+  await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EADDRINUSE') throw error
+    throw new Error(
+      `Port ${settings.port} is taken. Set PORT to another one, or to 0 for a free one.`,
+    )
+  })
+  // No await from here to the handler: a request that came between them would never be answered.
+  const address = server.address()
+  const port = typeof address === 'object' && address !== null ? address.port : settings.port
+  const { appUrl, hubspot, slack } = settings.addressesAt(port)
+
+  const app = createApp({
+    database,
+    vault,
+    providers: { hubspot: createHubspot(hubspot), slack: createSlack(slack) },
+    appUrl,
+    dashboard,
+    sandbox: createSandbox({ appUrl, hubspot, slack }),
+    now: () => new Date(),
+    log,
+  })
+  server.on('request', getRequestListener(app.fetch))
+  console.log(`Dealbell listens on ${appUrl}`)
+  if (hubspot.standIn) console.log('HubSpot is a stand-in: set HUBSPOT_CLIENT_ID for the real one.')
+  if (slack.standIn) console.log('Slack is a stand-in: set SLACK_CLIENT_ID for the real one.')
+
+  let stopping: { signal: NodeJS.Signals; since: number } | undefined
+  // A browser keeps its connection after the answer; that must not hold up the end.
+  server.on('request', (_request, response) =>
+    response.on('close', () => {
+      if (stopping !== undefined) setImmediate(() => server.closeIdleConnections())
+    }),
+  )
+  async function stop(signal: NodeJS.Signals): Promise<void> {
+    if (stopping !== undefined) {
+      // One Ctrl-C under npm arrives twice, from the terminal and from npm.
+      if (signal === stopping.signal && Date.now() - stopping.since < 300) return
+      process.exit(signal === 'SIGINT' ? 130 : 143)
+    }
+    stopping = { signal, since: Date.now() }
+    console.log('Stopping …')
+    server.close()
+    await once(server, 'close')
+    await close()
+    lock?.release()
+    process.exit(0)
+  }
+  process.on('SIGTERM', stop)
+  process.on('SIGINT', stop)
+}
