@@ -46,17 +46,20 @@ export function call(
   options: Pick<Options, 'json' | 'searchParams'> = {},
 ): Promise<void> {
   return asApiError(async () => {
-    const response = await assertOk(http(path, { method, ...options }))
-    // An unread body would hold its connection open.
-    await response.body?.cancel()
+    dropBody(await assertOk(http(path, { method, ...options })))
   })
 }
 
 async function assertOk(request: ResponsePromise): Promise<Response> {
   const response = await request
   if (response.ok) return response
-  await response.body?.cancel()
+  dropBody(response)
   throw new ApiError('status', response.status)
+}
+
+/** An unread body would hold its connection open. That one is broken makes no success a failure. */
+function dropBody(response: Response): void {
+  response.body?.cancel().catch(() => {})
 }
 
 async function asApiError<T>(run: () => Promise<T>): Promise<T> {
