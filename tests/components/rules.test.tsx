@@ -61,9 +61,7 @@ describe('the catalogue', () => {
     for (const [index, [name, labels]] of Object.entries(catalogue).entries()) {
       const isDeals = name === 'Deals'
       const group = groups[index] as HTMLElement
-      expect(group).toBe(
-        rules.getByRole('group', { name: isDeals ? name : `${name} Coming soon` }),
-      )
+      expect(group).toBe(rules.getByRole('group', { name: isDeals ? name : `${name} Coming soon` }))
       const boxes = within(group).getAllByRole('checkbox')
       expect(boxes.map((box) => (box as HTMLInputElement).labels?.[0]?.textContent)).toEqual(labels)
       for (const box of boxes) {
@@ -243,9 +241,7 @@ describe('loading the rules', () => {
 
   test('is not tried again after it failed by focus, reconnect or a tick', async () => {
     const { calls } = startBackend()
-    server.use(
-      http.get('*/api/notifications/rules', () => new HttpResponse(null, { status: 403 })),
-    )
+    server.use(http.get('*/api/notifications/rules', () => new HttpResponse(null, { status: 403 })))
     const { user } = renderApp('/')
     await user.click(await screen.findByRole('checkbox', { name: /deal stage changes/ }))
     lookAgain()

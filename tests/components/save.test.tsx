@@ -12,10 +12,19 @@ const saved = '✅ Rules saved successfully!'
 const failed = '❌ Failed to save rules, try again.'
 const refused = '❌ Please connect both HubSpot and Slack before saving rules.'
 
-const stageBox = () => screen.findByRole('checkbox', { name: 'Notify me when a deal stage changes' })
+const stageBox = () =>
+  screen.findByRole('checkbox', { name: 'Notify me when a deal stage changes' })
 const closedBox = () => screen.findByRole('checkbox', { name: /signed or closed/ })
 const saveButton = () => screen.getByRole('button', { name: 'Save' })
 const savedOr = () => [saved, failed, refused].filter((text) => screen.queryByText(text) !== null)
+
+/** A body that begins and never ends. */
+const endlessBody = () =>
+  new ReadableStream({
+    start(controller) {
+      controller.enqueue(new TextEncoder().encode('{'))
+    },
+  })
 
 /** Makes saving wait until it is told what to answer. */
 function holdSaving() {
@@ -175,7 +184,7 @@ describe('saving', () => {
     ['201', () => new HttpResponse('made', { status: 201 })],
     ['202', () => new HttpResponse(null, { status: 202 })],
     ['204', () => new HttpResponse(null, { status: 204 })],
-    ['a body that never ends', () => new HttpResponse(new ReadableStream())],
+    ['a body that never ends', () => new HttpResponse(endlessBody())],
   ])('succeeds with %s', async (_name, answer) => {
     startBackend({ connected: both() })
     server.use(http.post('*/api/notifications/rules', answer))
@@ -269,7 +278,7 @@ describe('a save that fails', () => {
       '503 that asks for patience',
       () => new HttpResponse(null, { status: 503, headers: { 'Retry-After': '3600' } }),
     ],
-    ['500 whose body never ends', () => new HttpResponse(new ReadableStream(), { status: 500 })],
+    ['500 whose body never ends', () => new HttpResponse(endlessBody(), { status: 500 })],
     ['a reset connection', () => HttpResponse.error()],
     ['a redirect to nowhere', () => new HttpResponse(null, { status: 304 })],
   ])('with %s says so once, keeps the ticks and gives the button back', async (_name, answer) => {
@@ -424,7 +433,8 @@ describe('a tick that is changed while saving', () => {
 describe('unsaved ticks', () => {
   /** The whole app on the browser's own history, the only one that knows of unloading. */
   function renderInBrowser() {
-    window.history.replaceState(null, '', '/')
+    window.history.replaceState(null, '', '/contact')
+    window.history.pushState(null, '', '/')
     const history = createBrowserHistory()
     onTestFinished(() => history.destroy())
     return renderAppWith(history)
@@ -512,9 +522,9 @@ describe('unsaved ticks', () => {
   test('are asked about when the user goes back', async () => {
     startBackend()
     const confirm = vi.spyOn(window, 'confirm').mockReturnValue(false)
-    const { user, history, router } = renderApp('/contact', '/')
+    const { user, router } = renderInBrowser()
     await user.click(await stageBox())
-    act(() => history.back())
+    act(() => window.history.back())
     await waitFor(() => expect(confirm).toHaveBeenCalledOnce())
     await settle()
     expect(router.state.location.pathname).toBe('/')
