@@ -7,15 +7,20 @@ const folder = 'test-results/screens'
 for (const colorScheme of ['light', 'dark'] as const) {
   for (const width of [320, 1280]) {
     test.describe(`${colorScheme}, ${width} px`, () => {
-      test.use({ colorScheme, viewport: { width, height: width === 320 ? 640 : 900 } })
+      const height = width === 320 ? 640 : 900
+      test.use({ colorScheme, viewport: { width, height } })
 
       test('the main screens', async ({ page }) => {
         const shoot = async (name: string) => {
-          expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width)
-          await page.screenshot({
-            path: `${folder}/${name}-${colorScheme}-${width}.png`,
-            fullPage: true,
-          })
+          const { scrollWidth, scrollHeight } = await page.evaluate(() => ({
+            scrollWidth: document.documentElement.scrollWidth,
+            scrollHeight: document.documentElement.scrollHeight,
+          }))
+          expect(scrollWidth).toBe(width)
+          // The whole page in one view: a full-page picture would show the bar with Save in mid-page.
+          await page.setViewportSize({ width, height: scrollHeight })
+          await page.screenshot({ path: `${folder}/${name}-${colorScheme}-${width}.png` })
+          await page.setViewportSize({ width, height })
         }
 
         await page.goto('/')
