@@ -2,7 +2,7 @@ import { createMemoryHistory, type RouterHistory, RouterProvider } from '@tansta
 import { act, render } from '@testing-library/react'
 import userEvent from '@testing-library/user-event'
 import { StrictMode } from 'react'
-import { vi } from 'vitest'
+import { onTestFinished, vi } from 'vitest'
 import { createQueryClient } from '../src/api/query-client.ts'
 import { createAppRouter } from '../src/router.tsx'
 import { createBackend, type RecordedRequest } from './msw/handlers.ts'
@@ -48,6 +48,12 @@ export function renderApp(...addresses: [string, ...string[]]) {
 /** Renders the whole app on a history of its own: the browser's, for what only that one does. */
 export function renderAppWith(history: RouterHistory) {
   const queryClient = createQueryClient({ retryDelayMs: 0 })
+  // What still hangs when its test is over times out in another's time, and is no failure of that one.
+  onTestFinished(() => {
+    queryClient.getQueryCache().config = {}
+    queryClient.getMutationCache().config = {}
+    queryClient.clear()
+  })
   const router = createAppRouter(queryClient, history)
   const user = userEvent.setup()
   const view = render(

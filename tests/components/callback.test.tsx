@@ -1,0 +1,377 @@
+import { createBrowserHistory } from '@tanstack/react-router'
+import { act, fireEvent, screen, waitFor } from '@testing-library/react'
+import { delay, HttpResponse, http } from 'msw'
+import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { pass, settle, stopClock } from '../clock.ts'
+import { server } from '../msw/server.ts'
+import {
+  lookAgain,
+  recordTexts,
+  renderApp,
+  renderAppWith,
+  setOnline,
+  startBackend,
+} from '../render.tsx'
+import { takeLog } from '../setup.ts'
+
+const services = [
+  { id: 'hubspot', name: 'HubSpot', onward: '/connect/hubspot' },
+  { id: 'slack', name: 'Slack', onward: '/' },
+]
+
+const secret = 'SECRET-c0de'
+const isCallback = (line: string) => line.includes('/callback')
+
+// Whatever is said anywhere, none of it holds a code.
+let said: string[] = []
+beforeEach(() => {
+  said = []
+  for (const method of ['log', 'info', 'warn', 'debug'] as const) {
+    vi.spyOn(console, method).mockImplementation((...parts) => void said.push(parts.join(' ')))
+  }
+})
+
+describe.each(services)('the return from $name', ({ id, name, onward }) => {
+  const working = `Handling ${name} OAuth Callback...`
+
+  test('says that it is working, and success leads to the dashboard, connected', async () => {
+    const { calls, state } = startBackend()
+    const answer = Promise.withResolvers<void>()
+    server.use(
+      http.get(`*/api/${id}/callback`, async () => {
+        await answer.promise
+        state.connected.add(id)
+        return new HttpResponse(null, { status: 204 })
+      }),
+    )
+    const { router } = renderApp(`/${id}/callback?code=abc`)
+    const text = await screen.findByText(working)
+    expect(text).toHaveAttribute('role', 'status')
+    expect(text.textContent).toBe(working)
+    expect(document.title).toBe(`Connecting ${name} · Dealbell`)
+    expect(screen.getByRole('heading', { level: 1 })).toHaveTextContent(`Connecting ${name}`)
+    expect(screen.getByRole('contentinfo')).toBeVisible()
+    answer.resolve()
+    expect(await screen.findByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
+    expect(router.state.location.href).toBe('/')
+    expect(calls(`GET /api/${id}/callback`)).toEqual([`GET /api/${id}/callback?code=abc`])
+  })
+
+  test.each([
+    ['an empty 200', () => new HttpResponse(null, { status: 200 })],
+    ['HTML', () => HttpResponse.html('<p>Connected</p>')],
+    ['201', () => new HttpResponse('made', { status: 201 })],
+    ['204', () => new HttpResponse(null, { status: 204 })],
+    ['JSON that says otherwise', () => HttpResponse.json({ connected: false })],
+  ])('succeeds with %s, which is not read', async (_name, answer) => {
+    startBackend()
+    server.use(http.get(`*/api/${id}/callback`, answer))
+    const { router } = renderApp(`/${id}/callback?code=abc`)
+    await screen.findByText('Connections required')
+    expect(router.state.location.pathname).toBe('/')
+  })
+
+  test('never shows the connection as missing on the dashboard that it leads to', async () => {
+    startBackend({ codes: new Set(['abc']) })
+    const texts = recordTexts()
+    const { router } = renderApp('/')
+    await screen.findByRole('button', { name: `Connect ${name}` })
+    void router.navigate({ href: `/${id}/callback?code=abc` })
+    await screen.findByText(working)
+    const before = texts.length
+    await screen.findByRole('button', { name: `Disconnect ${name}` })
+    expect(texts.slice(before).filter((text) => text.includes(`${name}Not connected`))).toEqual([])
+  })
+
+  test('forwards state when the address had one, and nothing else', async () => {
+    const { calls } = startBackend({ codes: new Set(['abc']) })
+    renderApp(`/${id}/callback?scope=a%20b&state=s%2F%2Bt&code=abc&extra=1`)
+    await screen.findByRole('button', { name: `Disconnect ${name}` })
+    const [line] = calls(`GET /api/${id}/callback`)
+    const query = new URLSearchParams(line?.split('?')[1])
+    expect([...query].sort()).toEqual([
+      ['code', 'abc'],
+      ['state', 's/+t'],
+    ])
+  })
+
+  test.each([
+    ['no query', ''],
+    ['no code', '?state=abc'],
+    ['an empty code', '?code='],
+    ['an empty code with state', '?code=&state=abc'],
+    ['a refusal', '?error=access_denied'],
+    ['a refusal with its reason and state', '?error=access_denied&error_description=x&state=abc'],
+    ['a refusal that comes with a code', `?error=access_denied&code=${secret}`],
+    ['another case of the name', '?Code=abc'],
+  ])('with %s says that the code is missing, without a call', async (_name, query) => {
+    const { calls } = startBackend()
+    renderApp(`/${id}/callback${query}`)
+    const message = await screen.findByRole('alert')
+    expect(message.textContent).toBe(`${name} connection failed: Missing ${name} code`)
+    expect(screen.queryByText(working)).not.toBeInTheDocument()
+    await settle()
+    expect(calls().filter(isCallback)).toEqual([])
+    expect(takeLog()).toEqual([`Connecting ${name} failed: Missing ${name} code`])
+  })
+
+  test.each([
+    ['400', () => new HttpResponse(null, { status: 400 }), 'answered with an error (400)'],
+    ['404', () => HttpResponse.html('x', { status: 404 }), 'answered with an error (404)'],
+    ['500', () => new HttpResponse(null, { status: 500 }), 'answered with an error (500)'],
+    [
+      '503 that asks for patience',
+      () => new HttpResponse(null, { status: 503, headers: { 'Retry-After': '3600' } }),
+      'answered with an error (503)',
+    ],
+    [
+      'a reason that holds the code',
+      () => HttpResponse.json({ error: { message: `Bad code ${secret}` } }, { status: 400 }),
+      'answered with an error (400)',
+    ],
+    ['a dropped connection', () => HttpResponse.error(), 'could not be reached'],
+  ])('that fails with %s says so, once and without the code', async (_name, answer, reason) => {
+    const { calls } = startBackend()
+    server.use(http.get(`*/api/${id}/callback`, answer))
+    const texts = recordTexts()
+    const { history, queryClient } = renderApp(`/${id}/callback?code=${secret}&state=SECRET-state`)
+    const message = await screen.findByRole('alert')
+    expect(message).toHaveTextContent(`${name} connection failed: The server ${reason}`)
+    await settle()
+    expect(calls().filter(isCallback)).toHaveLength(1)
+    const log = takeLog()
+    expect(log).toEqual([
+      expect.stringContaining(`Connecting ${name} failed: The server ${reason}`),
+    ])
+    const everything = [...texts, ...log, ...said, document.title, history.location.href]
+    expect(everything.join('\n')).not.toContain('SECRET')
+    expect(document.documentElement.outerHTML).not.toContain('SECRET')
+    const error = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })[0]?.state
+    expect(String((error?.error as Error | undefined)?.stack)).not.toContain('SECRET')
+  })
+
+  test('that is rejected with something that is no error is said to have failed unexpectedly', async () => {
+    startBackend()
+    const really = globalThis.fetch
+    vi.spyOn(globalThis, 'fetch').mockImplementation((input, init) =>
+      (input as Request).url.includes('/callback')
+        ? Promise.reject(`no error object, but with ${secret}`)
+        : really(input, init),
+    )
+    renderApp(`/${id}/callback?code=${secret}`)
+    const message = await screen.findByRole('alert')
+    expect(message.textContent).toBe(`${name} connection failed: ${name} OAuth failed unexpectedly`)
+    expect(takeLog().join()).not.toContain(secret)
+  })
+
+  test('that is not answered within 10 s has failed then', async () => {
+    stopClock()
+    const { calls } = startBackend()
+    server.use(http.get(`*/api/${id}/callback`, () => delay('infinite')))
+    renderApp(`/${id}/callback?code=abc`)
+    await settle()
+    await pass(9900)
+    expect(screen.getByText(working)).toBeVisible()
+    await pass(150)
+    expect(screen.getByRole('alert')).toHaveTextContent(
+      `${name} connection failed: The server took too long to answer`,
+    )
+    expect(calls().filter(isCallback)).toHaveLength(1)
+    takeLog()
+  })
+
+  test.each([
+    ['a refused code', '?code=abc'],
+    ['a missing code', ''],
+    ['a refusal', '?error=access_denied'],
+  ])(`leads to ${onward} 3000 ms after %s, and not before`, async (_name, query) => {
+    stopClock()
+    startBackend()
+    const { history } = renderApp(`/${id}/callback${query}`)
+    await settle()
+    expect(screen.getByRole('alert')).toBeVisible()
+    const length = history.length
+    await pass(2999)
+    expect(history.location.pathname).toBe(`/${id}/callback`)
+    await pass(1)
+    expect(history.location.href).toBe(onward)
+    expect(screen.queryByRole('alert')).not.toBeInTheDocument()
+    expect(screen.getByRole('heading', { level: 1 })).toHaveFocus()
+    // In place of the page that is over, so that Back does not lead there.
+    expect(history.length).toBe(length)
+    takeLog()
+  })
+
+  test('does not lead anywhere once its page was left', async () => {
+    stopClock()
+    startBackend()
+    const { history, router } = renderApp(`/${id}/callback`)
+    await settle()
+    expect(screen.getByRole('alert')).toBeVisible()
+    await pass(2000)
+    await act(() => router.navigate({ to: '/contact' }))
+    await settle()
+    await pass(10_000)
+    expect(history.location.pathname).toBe('/contact')
+    takeLog()
+  })
+
+  test('spends its code once, whatever focus, reconnect and coming back do', async () => {
+    const { calls } = startBackend()
+    server.use(http.get(`*/api/${id}/callback`, () => HttpResponse.error()))
+    const { router, history } = renderApp('/contact', `/${id}/callback?code=abc`)
+    await screen.findByRole('alert')
+    lookAgain()
+    setOnline(false)
+    setOnline(true)
+    await settle()
+    await act(() => router.navigate({ to: '/contact' }))
+    await screen.findByRole('heading', { name: 'Contact Support' })
+    act(() => history.back())
+    await screen.findByRole('heading', { name: `Connecting ${name}` })
+    act(() => history.forward())
+    await screen.findByRole('heading', { name: 'Contact Support' })
+    // The very address once more, as from a bookmark.
+    await act(() => router.navigate({ href: `/${id}/callback?code=abc` }))
+    await screen.findByRole('alert')
+    await settle()
+    expect(calls().filter(isCallback)).toHaveLength(1)
+    takeLog()
+  })
+
+  test('while its call is under way, focus and reconnect and leaving do not repeat it', async () => {
+    const { calls, state } = startBackend()
+    const answer = Promise.withResolvers<void>()
+    server.use(
+      http.get(`*/api/${id}/callback`, async () => {
+        await answer.promise
+        state.connected.add(id)
+        return new HttpResponse(null, { status: 204 })
+      }),
+    )
+    const { user, history } = renderApp(`/${id}/callback?code=abc`)
+    await screen.findByText(working)
+    lookAgain()
+    setOnline(false)
+    setOnline(true)
+    // The user does not wait; the dashboard shows it once it is done.
+    await user.click(screen.getByRole('link', { name: 'Dealbell' }))
+    expect(await screen.findByRole('button', { name: `Connect ${name}` })).toBeVisible()
+    answer.resolve()
+    expect(await screen.findByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
+    expect(history.location.pathname).toBe('/')
+    expect(calls().filter(isCallback)).toHaveLength(1)
+  })
+
+  test('takes the code out of the address and out of history as soon as it is read', async () => {
+    startBackend()
+    server.use(http.get(`*/api/${id}/callback`, () => delay('infinite')))
+    window.history.replaceState(null, '', '/contact')
+    window.history.pushState(null, '', `/${id}/callback?code=${secret}&state=SECRET-state`)
+    const history = createBrowserHistory()
+    onTestFinished(() => history.destroy())
+    const length = window.history.length
+    renderAppWith(history)
+    await screen.findByText(working)
+    await waitFor(() => expect(window.location.search).toBe(''))
+    expect(window.location.pathname).toBe(`/${id}/callback`)
+    expect(window.history.length).toBe(length)
+    expect(JSON.stringify(window.history.state)).not.toContain('SECRET')
+    expect(document.documentElement.outerHTML).not.toContain('SECRET')
+    expect(screen.getByText(working)).toBeVisible()
+    // Back and Forward find no code.
+    act(() => window.history.back())
+    await screen.findByRole('heading', { name: 'Contact Support' })
+    act(() => window.history.forward())
+    await screen.findByRole('heading', { name: `Connecting ${name}` })
+    expect(window.location.href).not.toContain('SECRET')
+    takeLog()
+  })
+
+  test('two codes are two calls, each with its own', async () => {
+    const { calls } = startBackend({ codes: new Set(['second']) })
+    const { router } = renderApp(`/${id}/callback?code=first`)
+    await screen.findByRole('alert')
+    await act(() => router.navigate({ to: '/contact' }))
+    void router.navigate({ href: `/${id}/callback?code=second` })
+    expect(await screen.findByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
+    expect(calls().filter(isCallback)).toEqual([
+      `GET /api/${id}/callback?code=first`,
+      `GET /api/${id}/callback?code=second`,
+    ])
+    takeLog()
+  })
+})
+
+describe('a code arrives as it came', () => {
+  test.each([
+    '12345678901234567890',
+    '00123',
+    '-0',
+    '1e5',
+    '1.0',
+    '0x1F',
+    'null',
+    'undefined',
+    'true',
+    'NaN',
+    'Infinity',
+    '"quoted"',
+    "'single'",
+    '"',
+    '[1]',
+    '{"a":1}',
+    '%2B',
+    'a%2Bb%2F%3D%3D',
+    'a+b',
+    'a%20b',
+    '%22x%22',
+    '%25',
+    '%2525',
+    '%26code%3Dother',
+    '%23hash',
+    '%C3%A9%E2%82%AC%F0%9F%94%94',
+    'é€🔔',
+    '%0A%09',
+    '+',
+    '__proto__',
+    'a=b',
+    'a/b?c',
+    '..%2F..%2F',
+    '%3Cscript%3E',
+    'x'.repeat(2000),
+  ])('%s', async (code) => {
+    const { calls } = startBackend()
+    server.use(http.get('*/api/hubspot/callback', () => new HttpResponse(null, { status: 204 })))
+    renderApp(`/hubspot/callback?code=${code}&state=${code}`)
+    await screen.findByText('Connections required')
+    const sent = calls().filter(isCallback)
+    expect(sent).toHaveLength(1)
+    const query = new URL(sent[0]?.replace('GET ', '') ?? '', 'http://localhost').searchParams
+    const meant = new URLSearchParams(`code=${code}`).get('code')
+    expect(query.getAll('code')).toEqual([meant])
+    expect(query.getAll('state')).toEqual([meant])
+  })
+})
+
+test('a failed authorization leads on by itself, and from there the user can connect again', async () => {
+  stopClock()
+  startBackend()
+  const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
+  renderApp('/hubspot/callback?code=wrong')
+  await settle()
+  await pass(3000)
+  fireEvent.click(screen.getByRole('button', { name: 'Connect HubSpot' }))
+  expect(assign.mock.calls).toEqual([['/api/hubspot/auth']])
+  takeLog()
+})
+
+test('a return from a service that is none of ours is the generic text, without a call', async () => {
+  const { calls } = startBackend()
+  renderApp('/salesforce/callback?code=abc')
+  expect(await screen.findByRole('alert')).toHaveTextContent(
+    'Something went wrong. Please try again later.',
+  )
+  await settle()
+  expect(calls()).toEqual(['GET /health'])
+})
