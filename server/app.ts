@@ -1,3 +1,4 @@
+import { sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { methodNotAllowed } from 'hono/method-not-allowed'
 import { authorizationRoutes } from './api/authorization.ts'
@@ -7,7 +8,7 @@ import type { Database } from './database/open.ts'
 import { answerError, errorAnswer } from './errors.ts'
 import type { Log } from './log.ts'
 import type { Provider, ProviderId } from './providers/provider.ts'
-import { corsForDashboard, writesFromDashboardOnly } from './same-site.ts'
+import { atOneLoopbackName, corsForDashboard, writesFromDashboardOnly } from './same-site.ts'
 import { securityHeaders } from './security-headers.ts'
 import { createSessions } from './session.ts'
 import { type Dashboard, serveDashboard } from './static.ts'
@@ -48,7 +49,11 @@ export function createApp(dependencies: Dependencies): Hono {
   )
   app.use('/api/*', writesFromDashboardOnly(appUrl))
 
-  app.get('/health', (c) => c.json({ status: 'ok' }))
+  app.get('/health', async (c) => {
+    // Without its database the backend can do nothing, and says so.
+    await dependencies.database.execute(sql`select 1`)
+    return c.json({ status: 'ok' })
+  })
   app.route('/api/notifications/rules', ruleRoutes(dependencies, sessions))
   for (const provider of ['hubspot', 'slack'] as const) {
     app.route(`/api/${provider}`, connectionRoutes(provider, dependencies, sessions))
@@ -56,7 +61,7 @@ export function createApp(dependencies: Dependencies): Hono {
   }
   app.route('/sandbox', sandbox)
 
-  if (dashboard !== undefined) app.all('*', serveDashboard(dashboard))
+  if (dashboard !== undefined) app.all('*', atOneLoopbackName(appUrl), serveDashboard(dashboard))
   app.notFound((c) => errorAnswer(c, 404, 'not_found', 'There is nothing at this address.'))
   app.onError(answerError(log))
   return app

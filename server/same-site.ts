@@ -54,3 +54,17 @@ export function corsForDashboard(appOrigin: string): MiddlewareHandler {
   })
   return async (c, next) => (c.req.header('Origin') === appOrigin ? allow(c, next) : next())
 }
+
+/**
+ * Sends a page that was opened at 127.0.0.1 to localhost, where APP_URL says so: the provider sends
+ * the browser back to localhost, and a cookie of 127.0.0.1 does not come along.
+ */
+export function atOneLoopbackName(appOrigin: string): MiddlewareHandler {
+  const app = new URL(appOrigin)
+  return async (c, next) => {
+    const asked = new URL(c.req.url)
+    const otherName = ['127.0.0.1', '[::1]'].includes(asked.hostname) && asked.port === app.port
+    if (app.hostname !== 'localhost' || !otherName || c.req.method !== 'GET') return next()
+    return c.redirect(appOrigin + asked.pathname + asked.search)
+  }
+}

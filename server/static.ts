@@ -4,7 +4,7 @@ import { extname, join, sep } from 'node:path'
 import type { MiddlewareHandler } from 'hono'
 import { errorAnswer } from './errors.ts'
 
-export interface StaticFile {
+interface StaticFile {
   body: Uint8Array<ArrayBuffer>
   contentType: string
   etag: string
@@ -84,7 +84,7 @@ export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
 }
 
 /** Reads a file that is served as it is. */
-export async function readStatic(path: string): Promise<StaticFile> {
+async function readStatic(path: string): Promise<StaticFile> {
   const body = new Uint8Array(await readFile(path))
   return {
     body,

@@ -290,6 +290,17 @@ describe('an error of our own', () => {
   })
 })
 
+test('without its database the backend is not healthy', async () => {
+  const database = new Proxy(harness.database, {
+    get() {
+      throw new Error('The database is gone.')
+    },
+  })
+  const app = createApp({ ...harness.dependencies, database })
+  expect((await app.request('/health')).status).toBe(500)
+  expect(await (await harness.app.request('/health')).json()).toEqual({ status: 'ok' })
+})
+
 describe('every answer', () => {
   test.each([
     ['GET', '/health'],

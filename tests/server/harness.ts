@@ -15,7 +15,7 @@ import { createVault } from '../../server/vault.ts'
 export const appUrl = 'http://localhost:3000'
 
 /** What a call to a provider is answered with, in place of the stand-in's answer. */
-export type Fault = (request: Request) => Response | Promise<Response> | undefined
+type Fault = (request: Request) => Response | Promise<Response> | undefined
 
 /** One database, one backend without a port, and the stand-ins over real HTTP. One for each file. */
 export async function openHarness(overrides: Partial<Dependencies> = {}) {

@@ -49,6 +49,17 @@ describe('the page', () => {
     expect(answer.headers.getSetCookie()).toEqual([])
   })
 
+  test.each(['http://127.0.0.1:3000', 'http://[::1]:3000'])(
+    'moves from %s to the address that the providers send the browser back to',
+    async (origin) => {
+      const answer = await app.request(`${origin}/contact?a=1`)
+      expect(answer.status).toBe(302)
+      expect(answer.headers.get('Location')).toBe('http://localhost:3000/contact?a=1')
+      const elsewhere = await app.request('http://127.0.0.1:8080/contact')
+      expect(elsewhere.status).toBe(200)
+    },
+  )
+
   test('answers HEAD without a body', async () => {
     const answer = await app.request('/', { method: 'HEAD' })
     expect(answer.status).toBe(200)
