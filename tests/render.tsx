@@ -1,5 +1,6 @@
+import { type QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { createMemoryHistory, type RouterHistory, RouterProvider } from '@tanstack/react-router'
-import { act, render } from '@testing-library/react'
+import { act, render, renderHook } from '@testing-library/react'
 import userEvent from '@testing-library/user-event'
 import { StrictMode } from 'react'
 import { onTestFinished, vi } from 'vitest'
@@ -45,15 +46,22 @@ export function renderApp(...addresses: [string, ...string[]]) {
   return renderAppWith(createMemoryHistory({ initialEntries: addresses }))
 }
 
+/** Runs a hook as the app does, with no app around it. */
+export function renderAppHook<Result>(hook: () => Result) {
+  const queryClient = makeQueryClient()
+  const view = renderHook(hook, {
+    wrapper: ({ children }) => (
+      <StrictMode>
+        <QueryClientProvider client={queryClient}>{children}</QueryClientProvider>
+      </StrictMode>
+    ),
+  })
+  return { ...view, queryClient }
+}
+
 /** Renders the whole app on a history of its own: the browser's, for what only that one does. */
 export function renderAppWith(history: RouterHistory) {
-  const queryClient = createQueryClient({ retryDelayMs: 0 })
-  // What still hangs when its test is over times out in another's time, and is no failure of that one.
-  onTestFinished(() => {
-    queryClient.getQueryCache().config = {}
-    queryClient.getMutationCache().config = {}
-    queryClient.clear()
-  })
+  const queryClient = makeQueryClient()
   const router = createAppRouter(queryClient, history)
   const user = userEvent.setup()
   const view = render(
@@ -62,6 +70,17 @@ export function renderAppWith(history: RouterHistory) {
     </StrictMode>,
   )
   return { ...view, history, queryClient, router, user }
+}
+
+function makeQueryClient(): QueryClient {
+  const queryClient = createQueryClient({ retryDelayMs: 0 })
+  // What still hangs when its test is over times out in another's time, and is no failure of that one.
+  onTestFinished(() => {
+    queryClient.getQueryCache().config = {}
+    queryClient.getMutationCache().config = {}
+    queryClient.clear()
+  })
+  return queryClient
 }
 
 /** The tab is looked at again. */

@@ -1,0 +1,44 @@
+import { act, screen } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
+import { expect, test, vi } from 'vitest'
+import { settle } from '../clock.ts'
+import { server } from '../msw/server.ts'
+import { startBackend } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+
+/** Starts the dashboard as index.html does. */
+async function start() {
+  document.body.innerHTML = '<div id="root"><p>Loading…</p></div>'
+  vi.resetModules()
+  await act(() => import('../../src/main.tsx'))
+}
+
+test('the page starts with each call once, and its Loading… gives way to the dashboard', async () => {
+  const { calls } = startBackend({ connected: new Set(['hubspot', 'slack']) })
+  await start()
+  expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
+  expect(screen.queryByText('Loading…')).not.toBeInTheDocument()
+  await settle()
+  expect(calls().sort()).toEqual([
+    'GET /api/hubspot/status',
+    'GET /api/notifications/rules',
+    'GET /api/slack/status',
+    'GET /health',
+  ])
+})
+
+test('a backend that fails before anything is rendered is asked once', async () => {
+  const { calls } = startBackend()
+  server.use(http.get('*/health', () => HttpResponse.error()))
+  await start()
+  expect(await screen.findByText('Backend service is unavailable.')).toBeVisible()
+  await settle()
+  expect(calls('GET /health')).toHaveLength(1)
+  takeLog()
+})
+
+test('a page without a place for the dashboard says so', async () => {
+  document.body.innerHTML = ''
+  vi.resetModules()
+  await expect(import('../../src/main.tsx')).rejects.toThrow(/id root/)
+})

@@ -1,0 +1,49 @@
+import { screen } from '@testing-library/react'
+import { expect, test, vi } from 'vitest'
+import { renderApp, startBackend } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+
+const { broken } = vi.hoisted(() => ({ broken: { part: '' } }))
+
+vi.mock('../../src/components/RuleSettings.tsx', async (original) => {
+  const { RuleSettings, ...rest } =
+    await original<typeof import('../../src/components/RuleSettings.tsx')>()
+  return { ...rest, RuleSettings: breaking('a card', RuleSettings) }
+})
+vi.mock('../../src/components/Header.tsx', async (original) => {
+  const { Header } = await original<typeof import('../../src/components/Header.tsx')>()
+  return { Header: breaking('the frame around every screen', Header) }
+})
+
+function breaking<Props extends object>(part: string, Real: (props: Props) => React.ReactNode) {
+  return (props: Props) => {
+    if (broken.part === part) throw new Error('SECRET reason')
+    return <Real {...props} />
+  }
+}
+
+test.each(['a card', 'the frame around every screen'])(
+  'an error in %s is the generic text with a way back, and its reason is not shown',
+  async (part) => {
+    broken.part = part
+    startBackend()
+    renderApp('/')
+    const alert = await screen.findByRole('alert')
+    expect(alert.textContent).toBe('Something went wrong. Please try again later.')
+    expect(screen.getByRole('heading', { level: 1 })).toHaveTextContent('Something went wrong')
+    expect(document.title).toBe('Something went wrong · Dealbell')
+    expect(screen.getByRole('link', { name: 'Back to the dashboard' })).toHaveAttribute('href', '/')
+    expect(document.body).not.toHaveTextContent('SECRET')
+    if (part === 'a card') expect(screen.getByRole('contentinfo')).toBeVisible()
+    // What happened stands in the log of the browser.
+    expect(takeLog().join()).toContain('SECRET reason')
+  },
+)
+
+test('without an error there is none of it', async () => {
+  broken.part = ''
+  startBackend()
+  renderApp('/')
+  expect(await screen.findByRole('region', { name: 'Notification Rules' })).toBeVisible()
+  expect(screen.queryByRole('alert')).not.toBeInTheDocument()
+})

@@ -1,0 +1,199 @@
+import { act, screen, waitFor, within } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
+import { describe, expect, test, vi } from 'vitest'
+import { settle } from '../clock.ts'
+import { server } from '../msw/server.ts'
+import { renderApp, startBackend } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+
+const screens = [
+  { address: '/', title: 'Deal notifications' },
+  { address: '/contact', title: 'Contact Support' },
+  { address: '/connect/hubspot', title: 'Connect HubSpot' },
+  { address: '/hubspot/callback', title: 'Connecting HubSpot' },
+  { address: '/slack/callback', title: 'Connecting Slack' },
+  { address: '/no/such/page', title: 'Something went wrong' },
+]
+
+describe.each(screens)('$address', ({ address, title }) => {
+  test('has a document title, one h1, one main part and the product in its header', async () => {
+    startBackend()
+    renderApp(address)
+    expect(await screen.findByRole('heading', { level: 1, name: title })).toBeVisible()
+    expect(screen.getAllByRole('heading', { level: 1 })).toHaveLength(1)
+    expect(screen.getAllByRole('main')).toHaveLength(1)
+    expect(document.title).toBe(`${title} · Dealbell`)
+    const header = within(screen.getByRole('banner'))
+    expect(header.getByRole('link', { name: 'Dealbell' })).toHaveAttribute('href', '/')
+    await settle()
+    takeLog()
+  })
+
+  test("has a footer that reads 'Need Help?' and opens Contact Support in a new tab", async () => {
+    startBackend()
+    renderApp(address)
+    const footer = within(await screen.findByRole('contentinfo'))
+    expect(footer.getByText('Need Help?')).toBeVisible()
+    const link = footer.getByRole('link', { name: 'Contact Support' })
+    expect(link).toHaveAttribute('href', '/contact')
+    expect(link).toHaveAttribute('target', '_blank')
+    expect(link.getAttribute('rel')).toMatch(/\bnoopener\b/)
+    await settle()
+    takeLog()
+  })
+
+  test('takes the focus to its heading when it is navigated to, and leaves it alone at first', async () => {
+    startBackend()
+    const from = address === '/contact' ? '/connect/hubspot' : '/contact'
+    const { router } = renderApp(from)
+    await screen.findByRole('heading', { level: 1 })
+    expect(document.body).toHaveFocus()
+    await act(() => router.navigate({ href: address }))
+    const heading = await screen.findByRole('heading', { level: 1, name: title })
+    await waitFor(() => expect(heading).toHaveFocus())
+    expect(document.title).toBe(`${title} · Dealbell`)
+    takeLog()
+  })
+})
+
+describe('/contact', () => {
+  test('says what it is for, with the form in a frame', async () => {
+    const { calls } = startBackend()
+    renderApp('/contact')
+    expect(
+      await screen.findByText(
+        "Having issues with notifications or setup? Fill out the form and we'll get back to you.",
+      ),
+    ).toBeVisible()
+    const form = screen.getByTitle('Contact form')
+    expect(form.tagName).toBe('IFRAME')
+    expect(form).toHaveAttribute('src', '/sandbox/contact-form')
+    expect(form).toHaveAttribute('height', '600')
+    // At most 800 wide, and no wider than a phone.
+    expect(form).toHaveClass('w-full', 'max-w-[800px]')
+    expect(calls()).toEqual(['GET /health'])
+  })
+
+  test('lets the form work, and keeps it from navigating the page or leaving its sandbox', async () => {
+    startBackend()
+    renderApp('/contact')
+    const form = await screen.findByTitle('Contact form')
+    const allowed = form.getAttribute('sandbox')?.split(' ')
+    // The form is on this very origin: with 'allow-same-origin' its scripts could undo all this.
+    expect(allowed?.toSorted()).toEqual(['allow-forms', 'allow-scripts'])
+    expect(form).toHaveAttribute('referrerpolicy', 'no-referrer')
+  })
+
+  test('has a link to the form itself for who cannot see the frame', async () => {
+    startBackend()
+    renderApp('/contact')
+    const link = await screen.findByRole('link', { name: 'open the contact form in a new tab' })
+    expect(link).toHaveAttribute('href', '/sandbox/contact-form')
+    expect(link).toHaveAttribute('target', '_blank')
+    expect(link.getAttribute('rel')).toMatch(/\bnoopener\b/)
+  })
+})
+
+describe('/connect/hubspot', () => {
+  test('says that what went wrong is over, and offers to connect again and the dashboard', async () => {
+    const { calls } = startBackend()
+    const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
+    const { user } = renderApp('/connect/hubspot')
+    expect(await screen.findByText(/last attempt to connect HubSpot did not succeed/)).toBeVisible()
+    expect(screen.getByText(/It is over/)).toBeVisible()
+    await user.click(screen.getByRole('button', { name: 'Connect HubSpot' }))
+    expect(assign.mock.calls).toEqual([['/api/hubspot/auth']])
+    expect(calls()).toEqual(['GET /health'])
+    await user.click(screen.getByRole('link', { name: 'Back to the dashboard' }))
+    expect(await screen.findByRole('heading', { name: 'Deal notifications' })).toHaveFocus()
+  })
+})
+
+test.each([
+  '/nothing',
+  '/connect',
+  '/connect/slack',
+  '/connect/HubSpot',
+  '/connect/salesforce',
+  '/connect/hubspot/more',
+  '/hubspot',
+  '/HUBSPOT/callback?code=abc',
+  '/hubspot/callback/more?code=abc',
+  '/contact/more',
+  '/api/callback?code=abc',
+  '/%E0%A4%A',
+  '/index.html',
+])(
+  '%s is the generic text with a way back, and nothing is asked of the backend',
+  async (address) => {
+    const { calls } = startBackend()
+    renderApp(address)
+    const alert = await screen.findByRole('alert')
+    expect(alert.textContent).toBe('Something went wrong. Please try again later.')
+    expect(screen.getByRole('link', { name: 'Back to the dashboard' })).toHaveAttribute('href', '/')
+    expect(screen.getByRole('contentinfo')).toBeVisible()
+    await settle()
+    expect(calls()).toEqual(['GET /health'])
+  },
+)
+
+test('the whole job is done by keyboard alone', async () => {
+  const { state } = startBackend({ connected: new Set(['slack']) })
+  const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
+  const { user } = renderApp('/')
+  await screen.findByText('Connections required')
+
+  const order = []
+  for (let times = 0; times < 8; times++) {
+    await user.tab()
+    const focused = document.activeElement as HTMLInputElement
+    order.push(
+      focused.labels?.[0]?.textContent ??
+        focused.getAttribute('aria-label') ??
+        focused.textContent?.trim(),
+    )
+    if (focused.getAttribute('aria-label') === 'Connect HubSpot') {
+      await user.keyboard('{Enter}')
+      expect(assign.mock.calls).toEqual([['/api/hubspot/auth']])
+      // Another tab finishes it.
+      state.connected.add('hubspot')
+      act(() => {
+        document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))
+      })
+      await screen.findByRole('button', { name: 'Disconnect HubSpot' })
+      expect(focused).toHaveFocus()
+    }
+    if (focused.labels?.[0]?.textContent === 'Notify me when a deal stage changes') {
+      await user.keyboard(' ')
+      expect(focused).toBeChecked()
+    }
+    if (focused.textContent === 'Save') {
+      await user.keyboard('{Enter}')
+      await screen.findByText('✅ Rules saved successfully!')
+      expect(focused).toHaveFocus()
+    }
+  }
+  expect(order).toEqual([
+    'Dealbell',
+    'Connect HubSpot',
+    'Disconnect Slack',
+    'Notify me when a deal stage changes',
+    'Notify me when a deal is signed or closed (won/lost)',
+    'Notify me when a deal moves stage without a contact or company associated',
+    'Save',
+    'Contact Support',
+  ])
+  expect(state.rules).toEqual(['deal-stage-changed'])
+})
+
+test('a live region for the message stands there before there is a message', async () => {
+  startBackend({ connected: new Set(['hubspot', 'slack']) })
+  server.use(http.post('*/api/notifications/rules', () => HttpResponse.error()))
+  const { user } = renderApp('/')
+  const save = await screen.findByRole('button', { name: 'Save' })
+  const region = save.parentElement?.querySelector('[role=status]')
+  expect(region).toBeEmptyDOMElement()
+  await user.click(save)
+  expect(await screen.findByText('❌ Failed to save rules, try again.')).toBe(region)
+  takeLog()
+})
