@@ -41,7 +41,11 @@ export default defineConfig(({ mode }) => {
           test: {
             name: 'server',
             environment: 'node',
-            include: ['tests/server/**/*.test.ts', 'tests/contract/**/*.test.ts'],
+            include: [
+              'tests/conventions/**/*.test.ts',
+              'tests/server/**/*.test.ts',
+              'tests/contract/**/*.test.ts',
+            ],
             testTimeout: 20_000,
             hookTimeout: 30_000,
           },
