@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
 import type { ProviderSettings } from '../env.ts'
-import { callTimeoutMs, type Provider, ProviderError, revokeTimeoutMs } from './provider.ts'
+import { defaultTimeouts, type Provider, ProviderError, type Timeouts } from './provider.ts'
 
 // Must equal the app's own list, `oauth` included, or HubSpot refuses to show its consent page.
 const scopes = [
@@ -35,7 +35,10 @@ const errorAnswer = v.pipe(
 )
 
 /** HubSpot's OAuth API 2026-03; v1 ends on 2027-02-16. */
-export function createHubspot(settings: ProviderSettings): Provider {
+export function createHubspot(
+  settings: ProviderSettings,
+  timeouts: Timeouts = defaultTimeouts,
+): Provider {
   const client = { client_id: settings.clientId, client_secret: settings.clientSecret }
 
   async function post(
@@ -70,7 +73,7 @@ export function createHubspot(settings: ProviderSettings): Provider {
   async function accountName(accessToken: string): Promise<string | null> {
     try {
       const form = { token: accessToken, token_type_hint: 'access_token' }
-      const answer = await post('token/introspect', form, 'introspect', callTimeoutMs / 4)
+      const answer = await post('token/introspect', form, 'introspect', timeouts.callMs / 4)
       return v.parse(introspectAnswer, answer).hub_domain ?? null
     } catch {
       return null
@@ -101,7 +104,7 @@ export function createHubspot(settings: ProviderSettings): Provider {
           code_verifier: codeVerifier,
         },
         'exchange',
-        callTimeoutMs,
+        timeouts.callMs,
       )
       const token = v.safeParse(tokenAnswer, answer)
       if (!token.success) throw new ProviderError('hubspot', 'exchange', 'nonsense')
@@ -125,7 +128,7 @@ export function createHubspot(settings: ProviderSettings): Provider {
         refreshToken === undefined
           ? { token: accessToken, token_type_hint: 'access_token' }
           : { token: refreshToken, token_type_hint: 'refresh_token' }
-      await post('token/revoke', form, 'revoke', revokeTimeoutMs)
+      await post('token/revoke', form, 'revoke', timeouts.revokeMs)
     },
   }
 }

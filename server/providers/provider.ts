@@ -32,10 +32,15 @@ export interface Provider {
   revoke(secrets: Secrets): Promise<void>
 }
 
-/** How long the outside world may take for a call that a person waits for. */
-export const callTimeoutMs = 10_000
-/** Shorter: the connection is already removed here, and the dashboard waits for the answer. */
-export const revokeTimeoutMs = 5_000
+/** How long the outside world may take, in milliseconds. */
+export interface Timeouts {
+  /** For a call that a person waits for. */
+  callMs: number
+  /** Shorter: the connection is already removed here, and the dashboard waits for the answer. */
+  revokeMs: number
+}
+
+export const defaultTimeouts: Timeouts = { callMs: 10_000, revokeMs: 5_000 }
 
 /**
  * A call to a provider that failed. It carries no cause and no message from outside: those hold

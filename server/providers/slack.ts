@@ -1,7 +1,7 @@
 import { LogLevel, WebAPIPlatformError, WebAPIRateLimitedError, WebClient } from '@slack/web-api'
 import * as v from 'valibot'
 import type { ProviderSettings } from '../env.ts'
-import { callTimeoutMs, type Provider, ProviderError, revokeTimeoutMs } from './provider.ts'
+import { defaultTimeouts, type Provider, ProviderError, type Timeouts } from './provider.ts'
 
 // `incoming-webhook` makes Slack itself ask for the channel, so the dashboard needs no picker.
 const scopes = ['incoming-webhook', 'chat:write', 'channels:read']
@@ -27,7 +27,10 @@ const silent = {
   getLevel: () => LogLevel.ERROR,
 }
 
-export function createSlack(settings: ProviderSettings): Provider {
+export function createSlack(
+  settings: ProviderSettings,
+  timeouts: Timeouts = defaultTimeouts,
+): Provider {
   /** @param token none for the calls that name the app itself. */
   function client(token: string | undefined, timeoutMs: number): WebClient {
     return new WebClient(token, {
@@ -57,7 +60,7 @@ export function createSlack(settings: ProviderSettings): Provider {
     async exchange({ code, redirectUri }) {
       let answer: unknown
       try {
-        answer = await client(undefined, callTimeoutMs).oauth.v2.access({
+        answer = await client(undefined, timeouts.callMs).oauth.v2.access({
           client_id: settings.clientId,
           client_secret: settings.clientSecret,
           code,
@@ -89,7 +92,7 @@ export function createSlack(settings: ProviderSettings): Provider {
 
     async revoke({ accessToken }) {
       try {
-        await client(accessToken, revokeTimeoutMs).auth.revoke()
+        await client(accessToken, timeouts.revokeMs).auth.revoke()
       } catch (error) {
         throw providerError('revoke', error)
       }

@@ -2,6 +2,8 @@ import { eq } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { openSecrets } from '../../server/connections.ts'
 import { authorizations, connections, sessions } from '../../server/database/schema.ts'
+import { createHubspot } from '../../server/providers/hubspot.ts'
+import { createSlack } from '../../server/providers/slack.ts'
 import { standInHub } from '../../server/sandbox/hubspot.ts'
 import { standInWorkspace } from '../../server/sandbox/slack.ts'
 import { sha256 } from '../../server/session.ts'
@@ -229,7 +231,9 @@ describe.each(providers)('connecting %s', (provider) => {
     })
 
     test('when the provider redirects', async () => {
-      const fault = () => Response.redirect('http://127.0.0.1:9/SECRET', 307)
+      // Followed, it would carry the client secret along, and be seen among the calls.
+      const elsewhere = new URL('/elsewhere', harness.addresses.hubspot.apiUrl)
+      const fault = () => Response.redirect(elsewhere, 307)
       expect(await failing(fault)).toBe('502 provider_unavailable')
     })
   })
@@ -318,6 +322,18 @@ describe('what is kept of a connection', () => {
     expect(() => openSecrets(harness.vault, { ...mine, secrets: theirs.secrets })).toThrow()
     expect(() => openSecrets(harness.vault, { ...mine, provider: 'slack' })).toThrow()
   })
+})
+
+test.each([
+  ['hubspot', createHubspot],
+  ['slack', createSlack],
+] as const)('%s is waited for only so long', async (provider, create) => {
+  harness.faults.current = () => new Promise(() => {})
+  const impatient = create(harness.addresses[provider], { callMs: 50, revokeMs: 50 })
+  const unreachable = { provider, kind: 'unreachable' }
+  const exchange = { code: 'c', redirectUri: `${appUrl}/${provider}/callback`, codeVerifier: 'v' }
+  await expect(impatient.exchange(exchange)).rejects.toMatchObject(unreachable)
+  await expect(impatient.revoke({ accessToken: 't' })).rejects.toMatchObject(unreachable)
 })
 
 describe('disconnecting', () => {
