@@ -99,6 +99,13 @@ describe('a backend that is not healthy', () => {
   test.each([
     ['never answers', () => delay('infinite')],
     ['begins an answer that never ends', neverEndingJson],
+    [
+      'begins an answer late that never ends',
+      async () => {
+        await delay(6000)
+        return neverEndingJson()
+      },
+    ],
   ])('is unavailable after 10 s when it %s', async (_name, answer) => {
     stopClock()
     const { calls } = startBackend()

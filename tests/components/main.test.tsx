@@ -35,6 +35,10 @@ test('a backend that fails before anything is rendered is asked once', async () 
   await settle()
   expect(calls('GET /health')).toHaveLength(1)
   takeLog()
+
+  server.use(http.get('*/health', () => HttpResponse.json({ status: 'ok' })))
+  screen.getByRole('button', { name: 'Try again' }).click()
+  expect(await screen.findByRole('region', { name: 'Connections' })).toBeVisible()
 })
 
 test('a page without a place for the dashboard says so', async () => {

@@ -26,6 +26,8 @@ test.each(['a card', 'the frame around every screen'])(
   'an error in %s is the generic text with a way back, and its reason is not shown',
   async (part) => {
     broken.part = part
+    // The router tells of it too.
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
     startBackend()
     renderApp('/')
     const alert = await screen.findByRole('alert')
