@@ -1,5 +1,5 @@
 /** A rule: one kind of CRM event that can raise a chat message (§3 of the specification). */
-export interface Rule {
+interface Rule {
   id: string
   /** How the event is said in the checkbox label, after 'Notify me when '. */
   when: string

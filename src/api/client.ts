@@ -4,7 +4,7 @@ import { config } from '../config.ts'
 import { ApiError } from './errors.ts'
 
 /** How long a call may take, its body included, in milliseconds. */
-export const timeoutMs = 10_000
+const timeoutMs = 10_000
 
 const http = ky.create({
   prefix: config.apiUrl === '' ? '/' : config.apiUrl,

@@ -3,7 +3,7 @@ import { healthAnswer } from '../../contract/endpoints.ts'
 import { getJson } from './client.ts'
 
 /** How often a backend that was found unavailable is asked again, in milliseconds. */
-export const healthRetryMs = 5000
+const healthRetryMs = 5000
 
 export const healthQuery = queryOptions({
   queryKey: ['health'],

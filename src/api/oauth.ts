@@ -14,10 +14,7 @@ export interface AuthorizationResponse {
  * The callback has a side effect and still is a query: a code can be spent once, and the cache key is
  * what stops StrictMode, a remount, focus or reconnect from spending it twice.
  */
-export const oauthCallbackQuery = (
-  provider: Provider,
-  { code, state, error }: AuthorizationResponse,
-) =>
+const oauthCallbackQuery = (provider: Provider, { code, state, error }: AuthorizationResponse) =>
   queryOptions({
     queryKey: ['oauth-callback', provider.id, code, state, error],
     queryFn: async ({ client }) => {

@@ -18,7 +18,7 @@ declare module '@tanstack/react-query' {
 notifyManager.setScheduler(queueMicrotask)
 
 /** One more try for a read that a moment's fault may have broken; a refusal or a timeout stands. */
-export function retryRead(failureCount: number, error: unknown): boolean {
+function retryRead(failureCount: number, error: unknown): boolean {
   const isMomentary =
     error instanceof ApiError &&
     (error.kind === 'network' || (error.kind === 'status' && (error.status ?? 0) >= 500))

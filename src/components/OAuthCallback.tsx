@@ -6,7 +6,7 @@ import type { Provider } from '../parse-config.ts'
 import { Screen } from '../ui/Screen.tsx'
 
 /** How long a failed authorization is shown before the way on is taken (§9). */
-export const redirectDelayMs = 3000
+const redirectDelayMs = 3000
 
 export function OAuthCallback({
   provider,
