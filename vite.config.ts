@@ -56,6 +56,7 @@ export default defineConfig(({ mode }) => {
             name: 'relay',
             environment: 'node',
             include: ['tests/relay/**/*.test.ts'],
+            globalSetup: ['tests/relay/postgres.ts'],
             testTimeout: 150_000,
             hookTimeout: 60_000,
           },

@@ -3,8 +3,24 @@ import * as v from 'valibot'
 /** GET /health (§7). Any other answer means that the service is unavailable. */
 export const healthAnswer = v.object({ status: v.string() })
 
-/** GET /api/{provider}/status (§7). Only `true` is connected; anything but a boolean is a failed call. */
-export const connectionStatusAnswer = v.object({ connected: v.boolean() })
+/** A text that a backend may add to an answer; anything else counts as absent. */
+const extraText = v.optional(v.fallback(v.optional(v.string()), undefined))
+
+/**
+ * GET /api/{provider}/status (§7). Only `true` is connected; anything but a boolean is a failed call.
+ * The rest is more than §7 asks for, and a backend may leave it out.
+ */
+export const connectionStatusAnswer = v.object({
+  connected: v.boolean(),
+  /** The account's or workspace's name. */
+  account: extraText,
+  /** The channel that messages go to. */
+  channel: extraText,
+  /** Why a connection that was made is not honoured any more, as a sentence. */
+  reason: extraText,
+  /** Since when, in ISO 8601. */
+  since: extraText,
+})
 export type ConnectionStatus = v.InferOutput<typeof connectionStatusAnswer>
 
 /**

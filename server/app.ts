@@ -24,13 +24,15 @@ export interface Dependencies {
   dashboard: Dashboard | undefined
   /** The stand-ins' pages and APIs, mounted at /sandbox. */
   sandbox: Hono
+  /** Where providers tell of events, mounted at /webhooks; none where nothing is relayed. */
+  webhooks?: Hono
   now: () => Date
   log: Log
 }
 
 /** The whole backend as a function from request to answer; it opens no port and no file. */
 export function createApp(dependencies: Dependencies): Hono {
-  const { appUrl, dashboard, sandbox, now, log } = dependencies
+  const { appUrl, dashboard, sandbox, webhooks, now, log } = dependencies
   const https = appUrl.startsWith('https:')
   const sessions = createSessions(dependencies.database, { secure: https, now })
   const app = new Hono()
@@ -60,6 +62,7 @@ export function createApp(dependencies: Dependencies): Hono {
     app.route(`/api/${provider}`, authorizationRoutes(provider, dependencies, sessions))
   }
   app.route('/sandbox', sandbox)
+  if (webhooks !== undefined) app.route('/webhooks', webhooks)
 
   if (dashboard !== undefined) app.all('*', atOneLoopbackName(appUrl), serveDashboard(dashboard))
   app.notFound((c) => errorAnswer(c, 404, 'not_found', 'There is nothing at this address.'))

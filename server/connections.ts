@@ -1,5 +1,6 @@
 import { and, eq } from 'drizzle-orm'
 import * as v from 'valibot'
+import type { ConnectionStatus } from '../contract/endpoints.ts'
 import type { Database } from './database/open.ts'
 import { connections } from './database/schema.ts'
 import type { Grant, ProviderId, Secrets } from './providers/provider.ts'
@@ -27,13 +28,25 @@ export async function storeConnection(
   const { secrets, ...known } = grant
   const values = {
     ...known,
-    secrets: vault.seal(JSON.stringify(secrets), rowName(owner.userId, owner.provider)),
+    secrets: sealSecrets(vault, owner, secrets),
     connectedAt: now,
+    brokenReason: null,
+    brokenSince: null,
+    refreshingUntil: null,
   }
   await database
     .insert(connections)
     .values({ ...owner, ...values })
     .onConflictDoUpdate({ target: [connections.userId, connections.provider], set: values })
+}
+
+/** What the row of `owner` stores of its secrets. */
+export function sealSecrets(
+  vault: Vault,
+  owner: { userId: string; provider: ProviderId },
+  secrets: Secrets,
+): string {
+  return vault.seal(JSON.stringify(secrets), rowName(owner.userId, owner.provider))
 }
 
 /** @throws VaultError when the stored value was altered or is another row's. */
@@ -47,16 +60,66 @@ export function openSecrets(
   )
 }
 
-export async function isConnected(
+/** What the dashboard is told of a connection; undefined stands for none. */
+export async function connectionStatus(
   database: Database,
   userId: string,
   provider: ProviderId,
-): Promise<boolean> {
-  const rows = await database
-    .select({ id: connections.id })
+): Promise<ConnectionStatus> {
+  const [row] = await database
+    .select({
+      account: connections.accountName,
+      channel: connections.channelName,
+      brokenReason: connections.brokenReason,
+      brokenSince: connections.brokenSince,
+    })
     .from(connections)
     .where(and(eq(connections.userId, userId), eq(connections.provider, provider)))
-  return rows.length > 0
+  if (row === undefined) return { connected: false }
+  const { account, channel, brokenReason, brokenSince } = row
+  const names = { ...(account && { account }), ...(channel && { channel }) }
+  if (brokenReason === null || brokenSince === null) return { connected: true, ...names }
+  return {
+    connected: false,
+    ...names,
+    reason: reasonInWords(provider, brokenReason),
+    since: brokenSince.toISOString(),
+  }
+}
+
+const words: Readonly<Record<string, string>> = {
+  invalid_auth: 'the access is no longer valid',
+  not_authed: 'the access is no longer valid',
+  invalid_token: 'the access is no longer valid',
+  token_revoked: 'the access was revoked',
+  token_expired: 'the access has expired',
+  account_inactive: 'the account or the app was deactivated',
+  missing_scope: 'a permission is missing',
+  no_service: 'the app was removed from the channel',
+  channel_not_found: 'the channel is gone, or private and without the app',
+  channel_is_archived: 'the channel is archived',
+  is_archived: 'the channel is archived',
+  not_in_channel: 'the app is not in the channel',
+  BAD_REFRESH_TOKEN: 'the access was revoked',
+  invalid_grant: 'the access was revoked',
+}
+
+/** The provider's own code in a person's words, with the code for whoever looks it up. */
+function reasonInWords(provider: ProviderId, code: string): string {
+  const name = { hubspot: 'HubSpot', slack: 'Slack' }[provider]
+  return `${name} says that ${words[code] ?? 'it no longer accepts this connection'} (${code}).`
+}
+
+/** Seals anew what an older key sealed, so that the older key can be taken from the settings. */
+export async function sealWithNewestKey(database: Database, vault: Vault): Promise<void> {
+  const rows = await database.select().from(connections)
+  for (const row of rows.filter(({ secrets }) => !vault.isNewest(secrets))) {
+    await database
+      .update(connections)
+      .set({ secrets: sealSecrets(vault, row, openSecrets(vault, row)) })
+      // Another process may have refreshed it meanwhile.
+      .where(and(eq(connections.id, row.id), eq(connections.secrets, row.secrets)))
+  }
 }
 
 /**

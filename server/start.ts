@@ -4,13 +4,17 @@ import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { createApp } from './app.ts'
 import { distFolder, ensurePageBuilt, pageSettings } from './build.ts'
-import { checkKeys } from './connections.ts'
+import { checkKeys, sealWithNewestKey } from './connections.ts'
 import { openPglite, openPostgres } from './database/open.ts'
 import type { Settings } from './env.ts'
 import type { FolderLock } from './lock.ts'
 import { logToStderr as log } from './log.ts'
 import { createHubspot } from './providers/hubspot.ts'
 import { createSlack } from './providers/slack.ts'
+import { createInbox } from './relay/inbox.ts'
+import { createRelay } from './relay/relay.ts'
+import { openWakeQueue } from './relay/wake-queue.ts'
+import { webhookRoutes } from './relay/webhook.ts'
 import { createSandbox } from './sandbox/sandbox.ts'
 import { dashboardPolicy } from './security-headers.ts'
 import { forgetEndedSessions } from './session.ts'
@@ -23,12 +27,17 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
 
   const keys = settings.encryptionKeys ?? [await keyFromFolder(settings.dataDir)]
   const vault = createVault(keys)
-  const { database, close } =
+  const { database, queueDatabase, close } =
     settings.databaseUrl === undefined
       ? await openPglite(join(settings.dataDir, 'pglite'))
       : await openPostgres(settings.databaseUrl, () => log('idle database connection lost'))
   await checkKeys(database, vault)
+  await sealWithNewestKey(database, vault)
   await forgetEndedSessions(database, new Date())
+
+  // PGlite's folder is ours alone, and with it the queue.
+  const alone = settings.databaseUrl === undefined
+  const queue = await openWakeQueue(queueDatabase, { embedded: alone, log })
 
   const page = await pageSettings()
   const dashboard = settings.serveDashboard
@@ -54,13 +63,23 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const port = typeof address === 'object' && address !== null ? address.port : settings.port
   const { appUrl, hubspot, slack } = settings.addressesAt(port)
 
+  const providers = { hubspot: createHubspot(hubspot), slack: createSlack(slack) }
+  const { hubspot: crm, slack: chat } = providers
+  const relay = createRelay({ database, vault, crm, chat, queue, log, alone })
   const app = createApp({
     database,
     vault,
-    providers: { hubspot: createHubspot(hubspot), slack: createSlack(slack) },
+    providers,
     appUrl,
     dashboard,
     sandbox: createSandbox({ appUrl, hubspot, slack }),
+    webhooks: webhookRoutes({
+      inbox: createInbox({ database, queue }, relay.ring),
+      clientSecret: hubspot.clientSecret,
+      appUrl,
+      now: () => new Date(),
+      log,
+    }),
     now: () => new Date(),
     log,
   })
@@ -86,10 +105,13 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     console.log('Stopping …')
     server.close()
     await once(server, 'close')
+    await relay.stop()
+    await queue.stop()
     await close()
     lock?.release()
     process.exit(0)
   }
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
+  await relay.start()
 }

@@ -10,6 +10,8 @@ export interface Vault {
   open(sealed: string, row: string): string
   /** False when no key that we hold made this value: the start is refused then. */
   holdsKeyOf(sealed: string): boolean
+  /** False when an older key made this value, which is then to be sealed anew. */
+  isNewest(sealed: string): boolean
 }
 
 export class VaultError extends Error {}
@@ -48,6 +50,7 @@ export function createVault(keys: readonly Buffer[]): Vault {
       }
     },
     holdsKeyOf: (sealed) => byId.has(sealed.split('.')[1] ?? ''),
+    isNewest: (sealed) => sealed.split('.')[1] === keyId(newest),
   }
 }
 

@@ -2,9 +2,10 @@ import { and, eq } from 'drizzle-orm'
 import { Hono } from 'hono'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
 import type { Dependencies } from '../app.ts'
-import { isConnected, openSecrets } from '../connections.ts'
+import { connectionStatus, openSecrets } from '../connections.ts'
 import { connections } from '../database/schema.ts'
 import { ProviderError, type ProviderId } from '../providers/provider.ts'
+import { stopSendingTo } from '../relay/deliveries.ts'
 import type { Sessions } from '../session.ts'
 
 /** The status of a user's connection to one provider, and its end (§7). */
@@ -16,9 +17,11 @@ export function connectionRoutes(
   return new Hono()
     .get('/status', async (c) => {
       const session = await sessions.find(c)
-      const connected =
-        session !== undefined && (await isConnected(database, session.userId, provider))
-      return c.json({ connected } satisfies ConnectionStatus)
+      const status: ConnectionStatus =
+        session === undefined
+          ? { connected: false }
+          : await connectionStatus(database, session.userId, provider)
+      return c.json(status)
     })
     .delete('/disconnect', async (c) => {
       const session = await sessions.find(c)
@@ -30,6 +33,7 @@ export function connectionRoutes(
         .where(and(eq(connections.userId, session.userId), eq(connections.provider, provider)))
         .returning()
       if (removed === undefined) return c.body(null, 204)
+      await stopSendingTo(database, session.userId)
 
       try {
         const [sharing] = await database

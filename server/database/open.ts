@@ -1,13 +1,14 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/node-postgres'
 import { migrate as migratePostgres } from 'drizzle-orm/node-postgres/migrator'
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
 import pg from 'pg'
+import { type Db, fromPglite } from 'pg-boss'
 import * as schema from './schema.ts'
 
 /** PGlite and PostgreSQL speak one dialect; whoever queries does not know which it is. */
@@ -15,6 +16,8 @@ export type Database = PgDatabase<PgQueryResultHKT, typeof schema>
 
 export interface OpenDatabase {
   database: Database
+  /** The same database, as the queue (pg-boss) speaks to it. */
+  queueDatabase: Db
   close(): Promise<void>
 }
 
@@ -29,7 +32,7 @@ export async function openPglite(folder?: string): Promise<OpenDatabase> {
   const client = await PGlite.create(folder === undefined ? {} : { dataDir: folder })
   const database = drizzlePglite(client, { schema })
   await migratePglite(database, { migrationsFolder })
-  return { database, close: () => client.close() }
+  return { database, queueDatabase: fromPglite(client), close: () => client.close() }
 }
 
 /**
@@ -60,5 +63,15 @@ export async function openPostgres(
     await pool.end()
     throw error
   }
-  return { database: drizzlePostgres(pool, { schema }), close: () => pool.end() }
+  return {
+    database: drizzlePostgres(pool, { schema }),
+    queueDatabase: { executeSql: (text, values) => pool.query(text, values) },
+    close: () => pool.end(),
+  }
+}
+
+/** The rows of a query that is written out. Its shape is the caller's word. */
+export async function rowsOf<Row>(database: Pick<Database, 'execute'>, query: SQL): Promise<Row[]> {
+  // Both drivers answer with rows; the type that stands for either does not say so.
+  return ((await database.execute(query)) as unknown as { rows: Row[] }).rows
 }

@@ -1,4 +1,15 @@
-import { index, jsonb, pgTable, text, timestamp, unique, uuid } from 'drizzle-orm/pg-core'
+import { sql } from 'drizzle-orm'
+import {
+  bigint,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  text,
+  timestamp,
+  unique,
+  uuid,
+} from 'drizzle-orm/pg-core'
 
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 
@@ -70,6 +81,11 @@ export const connections = pgTable(
     channelId: text('channel_id'),
     channelName: text('channel_name'),
     connectedAt: time('connected_at').notNull(),
+    // The provider's word for why it no longer honours this connection, and since when.
+    brokenReason: text('broken_reason'),
+    brokenSince: time('broken_since'),
+    // Until then one process refreshes the access token, and the others leave it alone.
+    refreshingUntil: time('refreshing_until'),
   },
   (table) => [
     unique('connections_user_provider').on(table.userId, table.provider),
@@ -85,4 +101,64 @@ export const rules = pgTable('rules', {
     .references(() => users.id, { onDelete: 'cascade' }),
   ruleIds: jsonb('rule_ids').$type<string[]>().notNull(),
   savedAt: time('saved_at').notNull(),
+})
+
+/** A deal that came into a stage; one row however often HubSpot tells it. */
+export const dealEvents = pgTable(
+  'deal_events',
+  {
+    id: bigint('id', { mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
+    // See keyOf in relay/deal-event.ts.
+    key: text('key').notNull().unique('deal_events_key'),
+    portalId: text('portal_id').notNull(),
+    dealId: text('deal_id').notNull(),
+    stageId: text('stage_id').notNull(),
+    occurredAt: time('occurred_at').notNull(),
+    receivedAt: time('received_at').notNull().defaultNow(),
+  },
+  (table) => [index('deal_events_received').on(table.receivedAt)],
+)
+
+/** What becomes of one event for one user. The order and the state of all sending is here. */
+export const deliveries = pgTable(
+  'deliveries',
+  {
+    id: bigint('id', { mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
+    eventId: bigint('event_id', { mode: 'number' })
+      .notNull()
+      .references(() => dealEvents.id, { onDelete: 'cascade' }),
+    userId: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    // The id of a row of `channels`.
+    channel: text('channel').notNull(),
+    // Ignored: no rule of the user was met, or there is nothing left to tell.
+    state: text('state', { enum: ['pending', 'sent', 'dead', 'ignored'] })
+      .notNull()
+      .default('pending'),
+    // The event's, beside the channel, so that one index gives the next in order.
+    occurredAt: time('occurred_at').notNull(),
+    attempts: integer('attempts').notNull().default(0),
+    // Why the last try failed, or why there will be none.
+    reason: text('reason'),
+    notBefore: time('not_before'),
+    // Set before Slack is called: until then no other process may send this one.
+    sendingUntil: time('sending_until'),
+    finishedAt: time('finished_at'),
+  },
+  (table) => [
+    unique('deliveries_event_user').on(table.eventId, table.userId),
+    index('deliveries_pending')
+      .on(table.channel, table.occurredAt, table.id)
+      .where(sql`state = 'pending'`),
+    index('deliveries_pending_user').on(table.userId).where(sql`state = 'pending'`),
+    index('deliveries_dead').on(table.id).where(sql`state = 'dead'`),
+  ],
+)
+
+/** A Slack channel that messages go to, as `team/channel`. Whoever changes its order locks its row. */
+export const channels = pgTable('channels', {
+  id: text('id').primaryKey(),
+  // Slack takes one message a second for a channel, and may ask for a longer wait.
+  nextAt: time('next_at').notNull().defaultNow(),
 })

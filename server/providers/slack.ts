@@ -1,7 +1,21 @@
-import { LogLevel, WebAPIPlatformError, WebAPIRateLimitedError, WebClient } from '@slack/web-api'
+import {
+  LogLevel,
+  WebAPIHTTPError,
+  WebAPIPlatformError,
+  WebAPIRateLimitedError,
+  WebClient,
+} from '@slack/web-api'
+import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
 import type { ProviderSettings } from '../env.ts'
-import { defaultTimeouts, type Provider, ProviderError, type Timeouts } from './provider.ts'
+import {
+  type Chat,
+  defaultTimeouts,
+  type PostOutcome,
+  type Provider,
+  ProviderError,
+  type Timeouts,
+} from './provider.ts'
 
 // `incoming-webhook` makes Slack itself ask for the channel, so the dashboard needs no picker.
 const scopes = ['incoming-webhook', 'chat:write', 'channels:read']
@@ -30,7 +44,7 @@ const silent = {
 export function createSlack(
   settings: ProviderSettings,
   timeouts: Timeouts = defaultTimeouts,
-): Provider {
+): Provider & Chat {
   /** @param token none for the calls that name the app itself. */
   function client(token: string | undefined, timeoutMs: number): WebClient {
     return new WebClient(token, {
@@ -97,6 +111,93 @@ export function createSlack(
         throw providerError('revoke', error)
       }
     },
+
+    async post({ accessToken, incomingWebhookUrl }, channelId, { text, blocks }) {
+      const message = { text, blocks: [...blocks], unfurl_links: false, unfurl_media: false }
+      try {
+        const call = { channel: channelId, ...message }
+        await client(accessToken, timeouts.callMs).chat.postMessage(call)
+        return { kind: 'posted' }
+      } catch (error) {
+        const outcome = failedPost(error)
+        // The bot is no member of the channel that was chosen, which may be a private one; the
+        // address that Slack gave for it needs no membership.
+        return outcome.kind === 'refused' &&
+          needsMembership.has(outcome.reason) &&
+          incomingWebhookUrl !== undefined
+          ? await postToWebhook(incomingWebhookUrl, message, timeouts.callMs)
+          : outcome
+      }
+    },
+  }
+}
+
+const needsMembership = new Set(['not_in_channel', 'channel_not_found'])
+
+/** Connecting again, with another channel where the channel is the matter, is what helps. */
+const breaksConnection = new Set([
+  'invalid_auth',
+  'token_revoked',
+  'token_expired',
+  'account_inactive',
+  'not_authed',
+  'missing_scope',
+  'no_service',
+  'invalid_token',
+  'channel_not_found',
+  'channel_is_archived',
+  'is_archived',
+  'not_in_channel',
+])
+
+const passing = new Set(['internal_error', 'fatal_error', 'request_timeout', 'service_unavailable'])
+
+/** How long to wait when Slack does not say. */
+const defaultWaitMs = 30_000
+
+/** What a refusal by Slack's own word means for the message and for the connection. */
+function refusedPost(word: string): PostOutcome {
+  const reason = /^[a-z0-9_]{1,60}$/i.test(word) ? word : 'unknown_error'
+  if (reason === 'ratelimited' || reason === 'rate_limited') {
+    return { kind: 'wait', ms: defaultWaitMs }
+  }
+  if (passing.has(reason)) return { kind: 'failed', reason }
+  return { kind: 'refused', reason, connectionBroken: breaksConnection.has(reason) }
+}
+
+function failedPost(error: unknown): PostOutcome {
+  if (error instanceof WebAPIPlatformError) return refusedPost(error.data.error)
+  if (error instanceof WebAPIRateLimitedError) return { kind: 'wait', ms: error.retryAfter * 1000 }
+  if (error instanceof WebAPIHTTPError) return failedHttp(error.statusCode)
+  return { kind: 'failed', reason: 'unreachable' }
+}
+
+function failedHttp(status: number): PostOutcome {
+  const reason = `http_${status}`
+  return status >= 500 || status === 408
+    ? { kind: 'failed', reason }
+    : { kind: 'refused', reason, connectionBroken: false }
+}
+
+async function postToWebhook(
+  url: string,
+  message: object,
+  timeoutMs: number,
+): Promise<PostOutcome> {
+  try {
+    await ky.post(url, { json: message, retry: 0, redirect: 'error', timeout: timeoutMs })
+    return { kind: 'posted' }
+  } catch (error) {
+    if (!(error instanceof HTTPError)) return { kind: 'failed', reason: 'unreachable' }
+    const { status, headers } = error.response
+    if (status === 429) {
+      const seconds = Number(headers.get('Retry-After'))
+      return { kind: 'wait', ms: seconds > 0 ? seconds * 1000 : defaultWaitMs }
+    }
+    // A webhook says its word as plain text, with 4xx.
+    return status < 500 && typeof error.data === 'string' && error.data !== ''
+      ? refusedPost(error.data)
+      : failedHttp(status)
   }
 }
 

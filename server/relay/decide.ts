@@ -1,9 +1,4 @@
-/** What HubSpot says of a stage. Its id and label say nothing: people rename and reorder stages. */
-export interface Stage {
-  id: string
-  label: string
-  outcome: 'open' | 'won' | 'lost' | 'closed'
-}
+import type { Stage } from '../providers/provider.ts'
 
 export interface Move {
   /** Null when the deal was created in this stage; undefined when the history does not tell. */
@@ -43,18 +38,4 @@ export function decide(
   return ticked.has('deal-stage-changed')
     ? { kind: 'say', ruleId: 'deal-stage-changed' }
     : { kind: 'nothing' }
-}
-
-/** Stage metadata's values are strings; probability 1 is won and 0 is lost. */
-export function outcomeOf(metadata: {
-  isClosed?: unknown
-  probability?: unknown
-}): Stage['outcome'] {
-  if (metadata.isClosed !== 'true') return 'open'
-  if (typeof metadata.probability !== 'string' || metadata.probability.trim() === '') {
-    return 'closed'
-  }
-  const probability = Number(metadata.probability)
-  if (probability === 1) return 'won'
-  return probability === 0 ? 'lost' : 'closed'
 }

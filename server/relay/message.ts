@@ -1,4 +1,5 @@
 import { ruleCatalogue } from '../../contract/rules.ts'
+import type { ChatMessage } from '../providers/provider.ts'
 import type { Move, RuleId } from './decide.ts'
 
 export interface Deal {
@@ -11,17 +12,8 @@ export interface Deal {
   url: string
 }
 
-export interface Message {
-  /** What a notification and a screen reader say. */
-  text: string
-  blocks: ReadonlyArray<
-    | { type: 'section'; text: { type: 'mrkdwn'; text: string } }
-    | { type: 'context'; elements: ReadonlyArray<{ type: 'mrkdwn'; text: string }> }
-  >
-}
-
 /** The chat message about a move, said under one rule. */
-export function messageFor(deal: Deal, move: Move, ruleId: RuleId): Message {
+export function messageFor(deal: Deal, move: Move, ruleId: RuleId): ChatMessage {
   const name = escapeText(oneLine(deal.name ?? '', 150)) || 'Unnamed deal'
   const to = escapeText(oneLine(move.to.label, 80))
   const from = move.from ? escapeText(oneLine(move.from.label, 80)) : undefined

@@ -1,18 +1,13 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { type Context, Hono } from 'hono'
+import { html } from 'hono/html'
 import type { ProviderSettings } from '../env.ts'
 import { StandInCodes } from './codes.ts'
+import { createStandInDeals } from './deals.ts'
+import { formFields } from './form.ts'
+import { standInHub } from './hub.ts'
 import { consentPage, refusalPage } from './page.ts'
 import { StandInTokens } from './tokens.ts'
-
-/** The one account of the stand-in HubSpot, and who is signed in to it. */
-export const standInHub = {
-  hubId: 4_200_001,
-  userId: 7_700_001,
-  domain: 'acme-stand-in.example',
-  user: 'sam@acme-stand-in.example',
-  appId: 1_000_001,
-}
 
 const accessLifetimeS = 1800
 
@@ -83,7 +78,13 @@ export function createStandInHubspot({
     }
   }
 
+  function isAllowed(accessToken: string): boolean {
+    const token = tokens.read(accessToken)
+    return typeof token !== 'string' && token.use === 'access'
+  }
+
   return new Hono()
+    .route('/', createStandInDeals({ settings, appUrl, isAllowed }))
     .get('/oauth/authorize', (c) => {
       const request = c.req.query()
       const reason = refusal(request)
@@ -94,6 +95,8 @@ export function createStandInHubspot({
           account: standInHub.domain,
           wishes: ['read deals and their stages', 'see which contacts and companies a deal has'],
           fields: request,
+          after: html`<p>Afterwards, change a deal in the
+            <a href="${appUrl}/sandbox/hubspot/deals">stand-in's deals</a>.</p>`,
         }),
       )
     })
@@ -199,13 +202,4 @@ function hubspotError(
 ): Response {
   const answer = { error, error_description: message, status, message, correlationId: randomUUID() }
   return c.json(answer, httpStatus)
-}
-
-/** The text fields of a form body; whatever else it holds is no field that we know. */
-export async function formFields(c: Context): Promise<Record<string, string>> {
-  const fields: Record<string, string> = {}
-  for (const [name, value] of Object.entries(await c.req.parseBody())) {
-    if (typeof value === 'string') fields[name] = value
-  }
-  return fields
 }

@@ -8,10 +8,13 @@ export function standInPage({
   title,
   notice,
   children,
+  refreshS,
 }: {
   title: string
   notice: string
   children: Html
+  /** How often the page loads itself anew, in seconds. */
+  refreshS?: number
 }): Html {
   return html`<!doctype html>
 <html lang="en">
@@ -19,6 +22,7 @@ export function standInPage({
     <meta charset="utf-8">
     <meta name="viewport" content="width=device-width, initial-scale=1">
     <meta name="robots" content="noindex">
+    ${refreshS === undefined ? '' : html`<meta http-equiv="refresh" content="${refreshS}">`}
     <title>${title}</title>
     <link rel="stylesheet" href="/sandbox/style.css">
   </head>
@@ -39,6 +43,7 @@ export function consentPage({
   wishes,
   fields,
   children,
+  after,
 }: {
   provider: string
   account: string
@@ -47,6 +52,8 @@ export function consentPage({
   /** The request's own parameters, which the answer must repeat. */
   fields: Readonly<Record<string, string>>
   children?: Html
+  /** Below the form. */
+  after?: Html
 }): Html {
   return standInPage({
     title: `Connect Dealbell to ${provider}`,
@@ -63,7 +70,8 @@ export function consentPage({
           <button name="answer" value="allow">Allow</button>
           <button name="answer" value="deny" class="secondary">Deny</button>
         </div>
-      </form>`,
+      </form>
+      ${after ?? ''}`,
   })
 }
 

@@ -3,8 +3,9 @@ import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
 import type { ProviderSettings } from '../env.ts'
 import { StandInCodes } from './codes.ts'
-import { formFields } from './hubspot.ts'
-import { consentPage, refusalPage } from './page.ts'
+import { formFields } from './form.ts'
+import { messageItem, StandInMessages } from './messages.ts'
+import { consentPage, refusalPage, standInPage } from './page.ts'
 import { StandInTokens } from './tokens.ts'
 
 /** The one workspace of the stand-in Slack, and who is signed in to it. */
@@ -37,6 +38,7 @@ export function createStandInSlack({
 }): Hono {
   const codes = new StandInCodes<CodeBinding>()
   const tokens = new StandInTokens('xoxb-stand-in-', settings.clientSecret)
+  const messages = new StandInMessages()
   const redirectUri = `${appUrl}/slack/callback`
 
   function refusal(request: Record<string, string>): string | undefined {
@@ -152,9 +154,51 @@ export function createStandInSlack({
         tokens.revoke(token)
         return c.json({ ok: true, revoked: true })
       })
+      .post('/api/chat.postMessage', async (c) => {
+        const token = await caller(c)
+        if (typeof token === 'string') return refuse(c, token)
+        const form = await formFields(c)
+        const channel = standInWorkspace.channels.find(({ id }) => id === form.channel)
+        if (channel === undefined) return refuse(c, 'channel_not_found')
+        if (!form.text && !form.blocks) return refuse(c, 'no_text')
+        messages.add(channel.id, form.text ?? '', form.blocks)
+        return c.json({ ok: true, channel: channel.id, ts: (Date.now() / 1000).toFixed(6) })
+      })
+      .get('/', (c) =>
+        c.html(
+          standInPage({
+            title: 'Channels',
+            notice: workspaceNotice,
+            children: html`<ul>${standInWorkspace.channels.map(
+              ({ id, name }) =>
+                html`<li><a href="${appUrl}/sandbox/slack/channels/${id}">#${name}</a> (${messages.in(id).length})</li>`,
+            )}</ul>`,
+          }),
+        ),
+      )
+      .get('/channels/:id', (c) => {
+        const channel = standInWorkspace.channels.find(({ id }) => id === c.req.param('id'))
+        if (channel === undefined) return c.notFound()
+        const list = messages.in(channel.id)
+        return c.html(
+          standInPage({
+            title: `#${channel.name}`,
+            notice: workspaceNotice,
+            refreshS: 2,
+            children: html`
+              ${list.length === 0 ? html`<p>No messages yet. This page looks again by itself.</p>` : ''}
+              <ul class="records" aria-label="Messages">${list.map(messageItem)}</ul>
+              <p><a href="${appUrl}/sandbox/slack">All channels</a> ·
+                <a href="${appUrl}/sandbox/hubspot/deals">Deals in the stand-in HubSpot</a></p>`,
+          }),
+        )
+      })
       .all('/api/*', (c) => refuse(c, 'unknown_method'))
   )
 }
+
+const workspaceNotice =
+  'This is not Slack. It plays a workspace on this machine, and forgets its messages when it stops.'
 
 function refuse(c: Context, error: string): Response {
   return c.json({ ok: false, error })

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { decide, outcomeOf, type Stage } from '../../server/relay/decide.ts'
+import { outcomeOf } from '../../server/providers/hubspot.ts'
+import type { Stage } from '../../server/providers/provider.ts'
+import { decide } from '../../server/relay/decide.ts'
 
 const open: Stage = { id: 'a', label: 'Closed won', outcome: 'open' }
 const next: Stage = { id: 'b', label: 'Proposal', outcome: 'open' }

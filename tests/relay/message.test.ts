@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import type { Stage } from '../../server/relay/decide.ts'
+import type { Stage } from '../../server/providers/provider.ts'
 import { formatAmount, messageFor } from '../../server/relay/message.ts'
 
 const proposal: Stage = { id: '1', label: 'Proposal', outcome: 'open' }

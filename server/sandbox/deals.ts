@@ -1,0 +1,267 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Context, Hono } from 'hono'
+import { html } from 'hono/html'
+import type { ProviderSettings } from '../env.ts'
+import { hubSpotSignature } from '../relay/signature.ts'
+import { formFields } from './form.ts'
+import { standInHub } from './hub.ts'
+import { standInPage } from './page.ts'
+
+interface StandInDeal {
+  id: string
+  name: string
+  amount: string
+  contact: boolean
+  company: boolean
+  /** The newest last. */
+  history: Array<{ stageId: string; at: number }>
+}
+
+const stages = [
+  stage('appointmentscheduled', 'Appointment scheduled', '0.2', 'false'),
+  stage('qualifiedtobuy', 'Qualified to buy', '0.4', 'false'),
+  stage('presentationscheduled', 'Presentation scheduled', '0.6', 'false'),
+  stage('contractsent', 'Contract sent', '0.9', 'false'),
+  stage('closedwon', 'Closed won', '1.0', 'true'),
+  stage('closedlost', 'Closed lost', '0.0', 'true'),
+]
+
+function stage(id: string, label: string, probability: string, isClosed: string) {
+  return { id, label, metadata: { probability, isClosed } }
+}
+
+const notice =
+  'This is not HubSpot. It plays a HubSpot account on this machine: what you change here is told to Dealbell as HubSpot would.'
+
+/** The stand-in's deals: a page to change them on, the API that Dealbell reads, and its webhooks. */
+export function createStandInDeals({
+  settings,
+  appUrl,
+  isAllowed,
+}: {
+  settings: ProviderSettings
+  appUrl: string
+  /** Whether an access token is worth something. */
+  isAllowed: (accessToken: string) => boolean
+}): Hono {
+  const startedAt = Date.now()
+  const deals = new Map<string, StandInDeal>()
+  let nextId = 9_001
+  let nextEventId = 1
+
+  function add(
+    deal: Pick<StandInDeal, 'name' | 'amount' | 'contact' | 'company'>,
+    stageId: string,
+  ) {
+    const id = String(nextId++)
+    const created = { ...deal, id, history: [{ stageId, at: Date.now() }] }
+    deals.set(id, created)
+    return created
+  }
+
+  for (const [name, amount, contact, company] of [
+    ['Acme renewal', '12500', true, true],
+    ['Globex pilot', '4800', true, false],
+    ['Initech expansion', '73000.5', false, true],
+    ['Umbrella onboarding', '', false, false],
+  ] as const) {
+    const deal = add({ name, amount, contact, company }, 'appointmentscheduled')
+    deal.history = [{ stageId: 'appointmentscheduled', at: startedAt - 86_400_000 }]
+  }
+
+  /** Tells Dealbell as HubSpot does: signed, in a batch, and again when it is not acknowledged. */
+  async function tell(deal: StandInDeal, { stageId, at }: { stageId: string; at: number }) {
+    const eventId = nextEventId++
+    for (let attempt = 0; attempt < 10; attempt++) {
+      const body = Buffer.from(
+        JSON.stringify([
+          {
+            eventId,
+            subscriptionId: 2_000_001,
+            portalId: standInHub.hubId,
+            appId: standInHub.appId,
+            occurredAt: at,
+            subscriptionType: 'object.propertyChange',
+            attemptNumber: attempt,
+            objectId: Number(deal.id),
+            objectTypeId: '0-3',
+            propertyName: 'dealstage',
+            propertyValue: stageId,
+            changeSource: 'CRM_UI',
+          },
+        ]),
+      )
+      const timestamp = String(Date.now())
+      // Signed for the public address, and sent to where this server is without a detour.
+      const url = `${appUrl}/webhooks/hubspot`
+      const signature = hubSpotSignature(settings.clientSecret, {
+        method: 'POST',
+        url,
+        body,
+        timestamp,
+      })
+      try {
+        const answer = await fetch(`${new URL(settings.apiUrl).origin}/webhooks/hubspot`, {
+          method: 'POST',
+          headers: {
+            'Content-Type': 'application/json',
+            'X-HubSpot-Request-Timestamp': timestamp,
+            'X-HubSpot-Signature-v3': signature,
+          },
+          body,
+          signal: AbortSignal.timeout(5_000),
+        })
+        if (answer.status < 500 && answer.status !== 429) return
+      } catch {
+        // Nobody answered: told again below.
+      }
+      await delay(1_000 * 2 ** attempt)
+    }
+  }
+
+  function enter(deal: StandInDeal, stageId: string): void {
+    const change = { stageId, at: Date.now() }
+    deal.history.push(change)
+    void tell(deal, change)
+  }
+
+  function isStage(id: string | undefined): id is string {
+    return stages.some((known) => known.id === id)
+  }
+
+  function notAllowed(c: Context): Response | undefined {
+    const token = c.req.header('Authorization')?.match(/^Bearer (.+)$/)?.[1]
+    if (token !== undefined && isAllowed(token)) return undefined
+    return hubspotError(c, 401, 'INVALID_AUTHENTICATION', 'The access token is not valid.')
+  }
+
+  const list = `${appUrl}/sandbox/hubspot/deals`
+
+  return new Hono()
+    .get('/', (c) => c.redirect(list))
+    .get('/contacts/:portal/record/0-3/:id', (c) => c.redirect(`${list}#deal-${c.req.param('id')}`))
+    .get('/deals', (c) =>
+      c.html(
+        standInPage({
+          title: 'Deals',
+          notice,
+          children: html`
+            <p>Move a deal to another stage, and see what arrives in the
+              <a href="${appUrl}/sandbox/slack">stand-in Slack</a>.</p>
+            <ul class="records">${[...deals.values()].reverse().map(dealItem)}</ul>
+            <h2>New deal</h2>
+            <form method="post" action="${list}">
+              <label>Name <input name="name" required maxlength="200"></label>
+              <label>Amount in EUR <input name="amount" inputmode="decimal" pattern="[0-9]*[.]?[0-9]*"></label>
+              ${stageSelect('appointmentscheduled')}
+              <label><input type="checkbox" name="contact"> with a contact</label>
+              <label><input type="checkbox" name="company"> with a company</label>
+              <div class="actions"><button>Create deal</button></div>
+            </form>`,
+        }),
+      ),
+    )
+    .post('/deals', async (c) => {
+      const { name = '', amount = '', stage: stageId, contact, company } = await formFields(c)
+      if (isStage(stageId)) {
+        const links = { contact: contact !== undefined, company: company !== undefined }
+        const deal = add({ name, amount, ...links }, stageId)
+        // HubSpot tells of a new deal's stage as of any other change.
+        void tell(deal, { stageId, at: deal.history[0]?.at ?? Date.now() })
+      }
+      return c.redirect(list, 303)
+    })
+    .post('/deals/:id', async (c) => {
+      const deal = deals.get(c.req.param('id'))
+      const { stage: stageId, change } = await formFields(c)
+      if (deal !== undefined && change === 'contact') deal.contact = !deal.contact
+      if (deal !== undefined && change === 'company') deal.company = !deal.company
+      if (deal !== undefined && change === 'stage' && isStage(stageId)) {
+        // Saving the stage that a deal is in changes nothing, and HubSpot tells nothing.
+        if (deal.history.at(-1)?.stageId !== stageId) enter(deal, stageId)
+      }
+      return c.redirect(`${list}#deal-${c.req.param('id')}`, 303)
+    })
+    .get('/crm/v3/objects/0-3/:id', (c) => {
+      const refused = notAllowed(c)
+      if (refused !== undefined) return refused
+      const deal = deals.get(c.req.param('id'))
+      if (deal === undefined) return hubspotError(c, 404, 'OBJECT_NOT_FOUND', 'Object not found.')
+      const linked = (one: boolean, id: string, type: string) =>
+        one ? { results: [{ id, type }] } : undefined
+      const contacts = linked(deal.contact, '301', 'deal_to_contact')
+      const companies = linked(deal.company, '501', 'deal_to_company')
+      return c.json({
+        id: deal.id,
+        properties: {
+          dealname: deal.name,
+          amount: deal.amount,
+          deal_currency_code: 'EUR',
+          dealstage: deal.history.at(-1)?.stageId,
+          pipeline: 'default',
+          hubspot_owner_id: null,
+        },
+        propertiesWithHistory: {
+          dealstage: deal.history.toReversed().map(({ stageId, at }) => ({
+            value: stageId,
+            timestamp: new Date(at).toISOString(),
+            sourceType: 'CRM_UI',
+          })),
+        },
+        ...((contacts || companies) && { associations: { contacts, companies } }),
+        createdAt: new Date(deal.history[0]?.at ?? startedAt).toISOString(),
+        archived: false,
+      })
+    })
+    .get('/crm/v3/pipelines/deals', (c) => {
+      const refused = notAllowed(c)
+      if (refused !== undefined) return refused
+      return c.json({
+        results: [
+          {
+            id: 'default',
+            label: 'Sales pipeline',
+            displayOrder: 0,
+            archived: false,
+            stages: stages.map((known, displayOrder) => ({
+              ...known,
+              displayOrder,
+              archived: false,
+            })),
+          },
+        ],
+      })
+    })
+
+  function dealItem(deal: StandInDeal) {
+    const current = deal.history.at(-1)?.stageId ?? ''
+    const address = `${list}/${deal.id}`
+    const label = stages.find(({ id }) => id === current)?.label ?? current
+    return html`
+      <li id="deal-${deal.id}">
+        <h2>${deal.name}</h2>
+        <p>${label}${deal.amount === '' ? '' : ` · ${deal.amount} EUR`}</p>
+        <form method="post" action="${address}">
+          ${stageSelect(current, deal.name)}
+          <div class="actions"><button name="change" value="stage">Move ${deal.name}</button></div>
+        </form>
+        <form method="post" action="${address}" class="actions">
+          <button name="change" value="contact" class="secondary">${deal.contact ? 'Remove the contact' : 'Add a contact'}</button>
+          <button name="change" value="company" class="secondary">${deal.company ? 'Remove the company' : 'Add a company'}</button>
+        </form>
+      </li>`
+  }
+
+  function stageSelect(current: string, name?: string) {
+    return html`<label>Stage${name === undefined ? '' : ` of ${name}`}
+      <select name="stage">${stages.map(
+        ({ id, label }) =>
+          html`<option value="${id}" ${id === current ? 'selected' : ''}>${label}</option>`,
+      )}</select>
+    </label>`
+  }
+}
+
+function hubspotError(c: Context, status: 401 | 404, category: string, message: string): Response {
+  return c.json({ status: 'error', message, category }, status)
+}

@@ -1,0 +1,185 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { eq } from 'drizzle-orm'
+import pg from 'pg'
+import { inject } from 'vitest'
+import { createApp } from '../../server/app.ts'
+import { storeConnection } from '../../server/connections.ts'
+import { type OpenDatabase, openPglite, openPostgres } from '../../server/database/open.ts'
+import { deliveries, rules, users } from '../../server/database/schema.ts'
+import { parseEnv } from '../../server/env.ts'
+import { createHubspot } from '../../server/providers/hubspot.ts'
+import { createSlack } from '../../server/providers/slack.ts'
+import { createInbox } from '../../server/relay/inbox.ts'
+import { createRelay, relayTimes } from '../../server/relay/relay.ts'
+import { openWakeQueue } from '../../server/relay/wake-queue.ts'
+import { webhookRoutes } from '../../server/relay/webhook.ts'
+import { createSandbox } from '../../server/sandbox/sandbox.ts'
+import { createVault } from '../../server/vault.ts'
+import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
+import type { Outside } from './outside.ts'
+
+export const databaseKinds = ['PGlite', 'PostgreSQL'] as const
+export type DatabaseKind = (typeof databaseKinds)[number]
+
+/** The address of a new, empty database on the tests' PostgreSQL. */
+export async function newPostgresDatabase(server = inject('postgresUrl')): Promise<string> {
+  const name = `relay_${randomUUID().replaceAll('-', '')}`
+  const client = new pg.Client({ connectionString: server })
+  await client.connect()
+  await client.query(`create database ${name}`)
+  await client.end()
+  const url = new URL(server)
+  url.pathname = `/${name}`
+  return url.href
+}
+
+export async function openTestDatabase(kind: DatabaseKind): Promise<OpenDatabase> {
+  return kind === 'PGlite'
+    ? await openPglite()
+    : await openPostgres(await newPostgresDatabase(), () => undefined)
+}
+
+/** The backend with its relay in this process, between a database and the outside world. */
+export async function startBackend(
+  open: OpenDatabase,
+  outside: Outside,
+  {
+    alone = true,
+    // Shorter than in earnest, so that no test waits for what it is not about.
+    times = { ...relayTimes, lookAgainMs: 300, firstRetryMs: 50, pollMs: 50 },
+    working = true,
+    key = randomBytes(32),
+  } = {},
+) {
+  const { database } = open
+  const lines: string[] = []
+  const log = (event: string, fields?: object) => {
+    lines.push(JSON.stringify({ event, ...fields }))
+  }
+  const vault = createVault([key])
+  const { hubspot, slack } = parseEnv({
+    HUBSPOT_CLIENT_ID: 'hubspot-client',
+    HUBSPOT_CLIENT_SECRET: clientSecret,
+    HUBSPOT_API_URL: outside.hubspotUrl,
+    SLACK_CLIENT_ID: 'slack-client',
+    SLACK_CLIENT_SECRET: 'slack-client-secret',
+    SLACK_API_URL: `${outside.slackUrl}/api`,
+    APP_URL: appUrl,
+  }).addressesAt(1)
+  const providers = { hubspot: createHubspot(hubspot), slack: createSlack(slack) }
+  const queue = await openWakeQueue(open.queueDatabase, { embedded: false, log })
+  const relay = createRelay({
+    database,
+    vault,
+    crm: providers.hubspot,
+    chat: providers.slack,
+    queue,
+    log,
+    alone,
+    times,
+  })
+  const app = createApp({
+    database,
+    vault,
+    providers,
+    appUrl,
+    dashboard: undefined,
+    sandbox: createSandbox({ appUrl, hubspot, slack }),
+    webhooks: webhookRoutes({
+      inbox: createInbox({ database, queue }, relay.ring),
+      clientSecret,
+      appUrl,
+      now: () => new Date(),
+      log,
+    }),
+    now: () => new Date(),
+    log,
+  })
+  if (working) await relay.start()
+
+  return {
+    app,
+    database,
+    queue,
+    relay,
+    vault,
+    lines,
+    /** HubSpot tells of items; resolves to the answer's status. */
+    async tell(items: unknown): Promise<number> {
+      return (await app.request('/webhooks/hubspot', signedWebhook(items))).status
+    },
+    /** A user who connected both and ticked rules. */
+    async connect({
+      portal = 456,
+      team = 'T1',
+      channel = 'C1',
+      ruleIds = ['deal-stage-changed'],
+      accessEndsInMs = 1_800_000,
+      hubspotUser = '1',
+    }: {
+      portal?: number
+      team?: string
+      channel?: string
+      ruleIds?: string[]
+      accessEndsInMs?: number
+      hubspotUser?: string
+    } = {}): Promise<string> {
+      const [user] = await database.insert(users).values({}).returning()
+      if (user === undefined) throw new Error('No user was made.')
+      const unnamed = { accountUserId: null, channelId: null, channelName: null }
+      await storeConnection(
+        database,
+        vault,
+        { userId: user.id, provider: 'hubspot' },
+        {
+          ...unnamed,
+          secrets: {
+            accessToken: `hubspot-access-secret-${portal}`,
+            refreshToken: `hubspot-refresh-secret-${portal}`,
+          },
+          accessExpiresAt: new Date(Date.now() + accessEndsInMs),
+          accountId: String(portal),
+          accountName: 'acme.example',
+          accountUserId: hubspotUser,
+          grantId: `${portal}:${user.id}`,
+        },
+        new Date(),
+      )
+      await storeConnection(
+        database,
+        vault,
+        { userId: user.id, provider: 'slack' },
+        {
+          ...unnamed,
+          secrets: { accessToken: `xoxb-secret-${team}` },
+          accessExpiresAt: null,
+          accountId: team,
+          accountName: `Workspace ${team}`,
+          grantId: team,
+          channelId: channel,
+          channelName: `#${channel}`,
+        },
+        new Date(),
+      )
+      await database.insert(rules).values({ userId: user.id, ruleIds, savedAt: new Date() })
+      return user.id
+    },
+    /** Resolves when nothing is pending any more, so that no further message can come. */
+    async settled(withinMs = 20_000): Promise<void> {
+      const end = Date.now() + withinMs
+      for (;;) {
+        const pending = await database.$count(deliveries, eq(deliveries.state, 'pending'))
+        if (pending === 0) return
+        if (Date.now() > end)
+          throw new Error(`${pending} deliveries are pending after ${withinMs} ms.`)
+        await new Promise((resolve) => setTimeout(resolve, 20))
+      }
+    },
+    async stop(): Promise<void> {
+      await relay.stop()
+      await queue.stop()
+    },
+  }
+}
+
+export type Backend = Awaited<ReturnType<typeof startBackend>>
