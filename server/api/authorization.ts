@@ -72,7 +72,14 @@ export function authorizationRoutes(
       try {
         const { codeVerifier } = authorization
         const grant = await providers[provider].exchange({ code, redirectUri, codeVerifier })
-        await storeConnection(database, vault, { userId: session.userId, provider }, grant, now())
+        const userId =
+          provider === 'hubspot' && grant.accountUserId !== null
+            ? await userOfHubspotIdentity(database, vault, session, {
+                hubId: grant.accountId,
+                hubspotUserId: grant.accountUserId,
+              })
+            : session.userId
+        await storeConnection(database, vault, { userId, provider }, grant, now())
       } catch (error) {
         if (!(error instanceof ProviderError)) throw error
         const { stage, kind, reason } = error

@@ -49,7 +49,7 @@ describe.each(providers)('connecting %s', (provider) => {
     const answer = await callback(await browser.authorize(provider))
     expect(answer.status).toBe(204)
     expect(await answer.text()).toBe('')
-    expect(await browser.connected(provider)).toEqual({ connected: true })
+    expect(await browser.connected(provider)).toMatchObject({ connected: true })
     expect(await openBrowser(harness).connected(provider)).toEqual({ connected: false })
   })
 
@@ -386,7 +386,7 @@ describe('disconnecting', () => {
     harness.calls.length = 0
     await browser.disconnect('slack')
     expect(harness.calls).toEqual([])
-    expect(await other.connected('slack')).toEqual({ connected: true })
+    expect(await other.connected('slack')).toMatchObject({ connected: true })
     await other.disconnect('slack')
     expect(harness.calls).toEqual([revoked.slack])
   })

@@ -128,8 +128,8 @@ describe('a server process', () => {
       expect(await json(`${url}/api/notifications/rules`, cookie)).toEqual({
         rules: ['deal-closed'],
       })
-      expect(await json(`${url}/api/hubspot/status`, cookie)).toEqual({ connected: true })
-      expect(await json(`${url}/api/slack/status`, cookie)).toEqual({ connected: true })
+      expect(await json(`${url}/api/hubspot/status`, cookie)).toMatchObject({ connected: true })
+      expect(await json(`${url}/api/slack/status`, cookie)).toMatchObject({ connected: true })
     }
 
     // The tokens' text is in no file of the folder, and the key is its owner's alone.
