@@ -313,14 +313,14 @@ describe('what is kept of a connection', () => {
   })
 
   test('a row moved to another user does not open', async () => {
-    await browser.connect('hubspot')
+    await browser.connect('slack')
     const other = openBrowser(harness)
-    await other.connect('hubspot')
+    await other.connect('slack')
     const [mine] = await rowsOf(browser.cookie)
     const [theirs] = await rowsOf(other.cookie)
     if (mine === undefined || theirs === undefined) throw new Error('There is no connection.')
     expect(() => openSecrets(harness.vault, { ...mine, secrets: theirs.secrets })).toThrow()
-    expect(() => openSecrets(harness.vault, { ...mine, provider: 'slack' })).toThrow()
+    expect(() => openSecrets(harness.vault, { ...mine, provider: 'hubspot' })).toThrow()
   })
 })
 
