@@ -7,7 +7,7 @@ import { connections, rules, sessions, users } from './database/schema.ts'
 
 const lifetimeMs = 180 * 24 * 60 * 60 * 1000
 
-interface Session {
+export interface Session {
   tokenHash: string
   userId: string
 }
