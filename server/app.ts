@@ -26,13 +26,15 @@ export interface Dependencies {
   sandbox: Hono
   /** Where providers tell of events, mounted at /webhooks; none where nothing is relayed. */
   webhooks?: Hono
+  /** What `npm run relay` asks, mounted at /relay. */
+  operator?: Hono
   now: () => Date
   log: Log
 }
 
 /** The whole backend as a function from request to answer; it opens no port and no file. */
 export function createApp(dependencies: Dependencies): Hono {
-  const { appUrl, dashboard, sandbox, webhooks, now, log } = dependencies
+  const { appUrl, dashboard, sandbox, webhooks, operator, now, log } = dependencies
   const https = appUrl.startsWith('https:')
   const sessions = createSessions(dependencies.database, { secure: https, now })
   const app = new Hono()
@@ -63,6 +65,7 @@ export function createApp(dependencies: Dependencies): Hono {
   }
   app.route('/sandbox', sandbox)
   if (webhooks !== undefined) app.route('/webhooks', webhooks)
+  if (operator !== undefined) app.route('/relay', operator)
 
   if (dashboard !== undefined) app.all('*', atOneLoopbackName(appUrl), serveDashboard(dashboard))
   app.notFound((c) => errorAnswer(c, 404, 'not_found', 'There is nothing at this address.'))

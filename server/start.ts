@@ -12,6 +12,7 @@ import { logToStderr as log } from './log.ts'
 import { createHubspot } from './providers/hubspot.ts'
 import { createSlack } from './providers/slack.ts'
 import { createInbox } from './relay/inbox.ts'
+import { operatorRoutes, operatorToken } from './relay/operator.ts'
 import { createRelay } from './relay/relay.ts'
 import { openWakeQueue } from './relay/wake-queue.ts'
 import { webhookRoutes } from './relay/webhook.ts'
@@ -79,6 +80,12 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       appUrl,
       now: () => new Date(),
       log,
+    }),
+    operator: operatorRoutes({
+      database,
+      queue,
+      token: operatorToken(keys),
+      onReplayed: relay.ring,
     }),
     now: () => new Date(),
     log,

@@ -408,7 +408,7 @@ export function retryAfterMs(tries: number, firstMs: number, random = Math.rando
 }
 
 function logFields({ id, eventId, slack, hubspot }: Delivery) {
-  return { delivery: id, event: eventId, connections: [hubspot?.id, slack?.id] }
+  return { delivery: id, dealEvent: eventId, connections: [hubspot?.id, slack?.id] }
 }
 
 function errorFields(error: unknown) {

@@ -5,15 +5,17 @@ import { inject } from 'vitest'
 import { createApp } from '../../server/app.ts'
 import { storeConnection } from '../../server/connections.ts'
 import { type OpenDatabase, openPglite, openPostgres } from '../../server/database/open.ts'
-import { deliveries, rules, users } from '../../server/database/schema.ts'
+import { deliveries, rules, sessions, users } from '../../server/database/schema.ts'
 import { parseEnv } from '../../server/env.ts'
 import { createHubspot } from '../../server/providers/hubspot.ts'
+import type { ProviderId } from '../../server/providers/provider.ts'
 import { createSlack } from '../../server/providers/slack.ts'
 import { createInbox } from '../../server/relay/inbox.ts'
 import { createRelay, relayTimes } from '../../server/relay/relay.ts'
 import { openWakeQueue } from '../../server/relay/wake-queue.ts'
 import { webhookRoutes } from '../../server/relay/webhook.ts'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
+import { sha256 } from '../../server/session.ts'
 import { createVault } from '../../server/vault.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
@@ -37,6 +39,16 @@ export async function openTestDatabase(kind: DatabaseKind): Promise<OpenDatabase
   return kind === 'PGlite'
     ? await openPglite()
     : await openPostgres(await newPostgresDatabase(), () => undefined)
+}
+
+interface Account {
+  portal: number
+  channel: string
+  team?: string
+  ruleIds?: string[]
+  accessEndsInMs?: number
+  /** Slack gave an address for posting to the channel. */
+  webhook?: boolean
 }
 
 /** The backend with its relay in this process, between a database and the outside world. */
@@ -97,6 +109,51 @@ export async function startBackend(
   })
   if (working) await relay.start()
 
+  async function connectAgain(
+    userId: string,
+    { portal, team = 'T1', channel, accessEndsInMs = 1_800_000, webhook = false }: Account,
+  ): Promise<void> {
+    const unnamed = { accountUserId: null, channelId: null, channelName: null }
+    await storeConnection(
+      database,
+      vault,
+      { userId, provider: 'hubspot' },
+      {
+        ...unnamed,
+        secrets: {
+          accessToken: `hubspot-access-secret-${portal}`,
+          refreshToken: `hubspot-refresh-secret-${portal}`,
+        },
+        accessExpiresAt: new Date(Date.now() + accessEndsInMs),
+        accountId: String(portal),
+        accountName: 'acme.example',
+        grantId: `${portal}:${userId}`,
+      },
+      new Date(),
+    )
+    await storeConnection(
+      database,
+      vault,
+      { userId, provider: 'slack' },
+      {
+        ...unnamed,
+        secrets: {
+          accessToken: `xoxb-secret-${team}`,
+          ...(webhook && {
+            incomingWebhookUrl: `${outside.slackUrl}/services/secret-${team}/${channel}`,
+          }),
+        },
+        accessExpiresAt: null,
+        accountId: team,
+        accountName: `Workspace ${team}`,
+        grantId: team,
+        channelId: channel,
+        channelName: `#${channel}`,
+      },
+      new Date(),
+    )
+  }
+
   return {
     app,
     database,
@@ -109,60 +166,38 @@ export async function startBackend(
       return (await app.request('/webhooks/hubspot', signedWebhook(items))).status
     },
     /** A user who connected both and ticked rules. */
-    async connect({
-      portal = 456,
-      team = 'T1',
-      channel = 'C1',
-      ruleIds = ['deal-stage-changed'],
-      accessEndsInMs = 1_800_000,
-      hubspotUser = '1',
-    }: {
-      portal?: number
-      team?: string
-      channel?: string
-      ruleIds?: string[]
-      accessEndsInMs?: number
-      hubspotUser?: string
-    } = {}): Promise<string> {
+    async connect(account: Account): Promise<string> {
       const [user] = await database.insert(users).values({}).returning()
       if (user === undefined) throw new Error('No user was made.')
-      const unnamed = { accountUserId: null, channelId: null, channelName: null }
-      await storeConnection(
-        database,
-        vault,
-        { userId: user.id, provider: 'hubspot' },
-        {
-          ...unnamed,
-          secrets: {
-            accessToken: `hubspot-access-secret-${portal}`,
-            refreshToken: `hubspot-refresh-secret-${portal}`,
-          },
-          accessExpiresAt: new Date(Date.now() + accessEndsInMs),
-          accountId: String(portal),
-          accountName: 'acme.example',
-          accountUserId: hubspotUser,
-          grantId: `${portal}:${user.id}`,
-        },
-        new Date(),
-      )
-      await storeConnection(
-        database,
-        vault,
-        { userId: user.id, provider: 'slack' },
-        {
-          ...unnamed,
-          secrets: { accessToken: `xoxb-secret-${team}` },
-          accessExpiresAt: null,
-          accountId: team,
-          accountName: `Workspace ${team}`,
-          grantId: team,
-          channelId: channel,
-          channelName: `#${channel}`,
-        },
-        new Date(),
-      )
+      await connectAgain(user.id, account)
+      const { ruleIds = ['deal-stage-changed'] } = account
       await database.insert(rules).values({ userId: user.id, ruleIds, savedAt: new Date() })
       return user.id
+    },
+    connectAgain,
+    /** As the dashboard does, by a session of this user. */
+    async disconnect(userId: string, provider: ProviderId): Promise<void> {
+      const token = randomUUID()
+      const ends = { createdAt: new Date(), expiresAt: new Date(Date.now() + 1e12) }
+      await database.insert(sessions).values({ tokenHash: sha256(token), userId, ...ends })
+      const answer = await app.request(`/api/${provider}/disconnect`, {
+        method: 'DELETE',
+        headers: {
+          Cookie: `__Host-dealbell=${token}`,
+          Origin: appUrl,
+          'Sec-Fetch-Site': 'same-origin',
+        },
+      })
+      if (answer.status !== 204) throw new Error(`${answer.status} ${await answer.text()}`)
+    },
+    /** State and reason of each of a user's deliveries, in order of occurrence. */
+    async outcomes(userId: string): Promise<Array<[string, string | null]>> {
+      const rows = await database
+        .select()
+        .from(deliveries)
+        .where(eq(deliveries.userId, userId))
+        .orderBy(deliveries.occurredAt)
+      return rows.map(({ state, reason }) => [state, reason])
     },
     /** Resolves when nothing is pending any more, so that no further message can come. */
     async settled(withinMs = 20_000): Promise<void> {

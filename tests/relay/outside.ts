@@ -44,7 +44,7 @@ export interface Outside {
   /** Every call for a post, whatever the answer. */
   calls: Post[]
   /** Slack's answer; undefined accepts. */
-  answerPost: (call: Post) => SlackAnswer
+  answerPost: (call: Post) => SlackAnswer | Promise<SlackAnswer>
   deals: Map<string, OutsideDeal>
   /** HubSpot's answer to a read; undefined is the usual one. */
   answerRead: (
@@ -148,7 +148,7 @@ export async function openOutside(): Promise<Outside> {
         atMs: performance.now(),
       }
       outside.calls.push(call)
-      const special = outside.answerPost(call)
+      const special = await outside.answerPost(call)
       if (special === 'hang') return
       if (special !== undefined) {
         response.writeHead(special.status, {
@@ -175,12 +175,12 @@ export async function openOutside(): Promise<Outside> {
         incoming_webhook: {
           channel: `#${channel}`,
           channel_id: channel,
-          url: `${base}/slack/services/secret-${team}-${channel}`,
+          url: `${base}/slack/services/secret-${team}/${channel}`,
         },
       })
     }
     if (path.startsWith('/slack/services/')) {
-      const channel = path.split('-').at(-1) ?? ''
+      const channel = path.split('/').at(-1) ?? ''
       const { text = '' } = JSON.parse(body)
       outside.posts.push({ channel, token: 'webhook', text, blocks: '', atMs: performance.now() })
       response.writeHead(200).end('ok')

@@ -1,7 +1,11 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { eq } from 'drizzle-orm'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { connectionStatus } from '../../server/connections.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
+import { connections, dealEvents, rules } from '../../server/database/schema.ts'
+import { replayDead } from '../../server/relay/operator.ts'
 import { type Backend, databaseKinds, openTestDatabase, startBackend } from './backend.ts'
-import { stageChange } from './hubspot-webhook.ts'
+import { dealIn, signedWebhook, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside, usualStages } from './outside.ts'
 
 describe.each(databaseKinds)('on %s', (kind) => {
@@ -54,17 +58,514 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(posts()[0]?.blocks).toContain('Appointment → *Proposal sent*')
   })
 
-  test('50 copies of one event at once are one message', async () => {
-    await backend.connect({ portal, channel })
-    const event = stageChange(2, { portal })
-    const copies = Array.from({ length: 50 }, (_, attemptNumber) => ({
-      ...event,
-      attemptNumber,
-      eventId: attemptNumber,
-    }))
-    const answers = await Promise.all(copies.map((copy) => backend.tell([copy])))
-    expect(new Set(answers)).toEqual(new Set([204]))
-    await backend.settled()
-    expect(posts()).toHaveLength(1)
+  describe('in', () => {
+    test('50 copies of one event at once are one message', async () => {
+      await backend.connect({ portal, channel })
+      const event = stageChange(2, { portal })
+      const copies = Array.from({ length: 50 }, (_, at) => ({
+        ...event,
+        attemptNumber: at,
+        eventId: at,
+      }))
+      const answers = await Promise.all(copies.map((copy) => backend.tell([copy])))
+      expect(new Set(answers)).toEqual(new Set([204]))
+      await backend.settled()
+      expect(posts()).toHaveLength(1)
+    })
+
+    test('events that differ in any part of the key are each a message', async () => {
+      const other = portal + 500_000
+      await backend.connect({ portal, channel })
+      await backend.connect({ portal: other, channel: `${channel}x` })
+      const at = Date.now()
+      const event = stageChange(3, { portal, at })
+      await backend.tell([
+        event,
+        event,
+        { ...event, portalId: other },
+        { ...event, subscriptionType: 'object.propertyChange', objectTypeId: '0-3' },
+        { ...event, objectId: 4 },
+        { ...event, propertyValue: 'w1' },
+        { ...event, occurredAt: at + 1 },
+      ])
+      await backend.settled()
+      expect(posts()).toHaveLength(5)
+      expect(outside.posts.filter((post) => post.channel === `${channel}x`)).toHaveLength(1)
+    })
+
+    test('a signed body with items that we do not know keeps the rest', async () => {
+      await backend.connect({ portal, channel })
+      const unknown = [null, 5, { subscriptionType: 'contact.creation' }, { portalId: portal }]
+      expect(await backend.tell([...unknown, stageChange(5, { portal }), ...unknown])).toBe(204)
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([5])
+    })
+
+    test('events of a portal that no user has connected are acknowledged and dropped', async () => {
+      expect(await backend.tell([stageChange(6, { portal })])).toBe(204)
+      expect(
+        await backend.database.$count(dealEvents, eq(dealEvents.portalId, String(portal))),
+      ).toBe(0)
+    })
+
+    test('what is not signed by HubSpot is refused before it is read', async () => {
+      await backend.connect({ portal, channel })
+      const signed = signedWebhook([stageChange(7, { portal })])
+      for (const request of [
+        { ...signed, headers: {} },
+        { ...signed, body: signed.body.replace('"objectId":7', '"objectId":8') },
+        { ...signed, body: 'no JSON' },
+        { method: 'POST', body: '{' },
+      ]) {
+        expect((await backend.app.request('/webhooks/hubspot', request)).status).toBe(401)
+      }
+      // The address that counts is the configured one, query included.
+      expect((await backend.app.request('/webhooks/hubspot?a=b', signed)).status).toBe(401)
+      const proxied = await backend.app.request('http://10.0.0.7:8080/webhooks/hubspot', signed)
+      expect(proxied.status).toBe(204)
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([7])
+    })
+
+    test('a body over 1 MiB is refused, one of 1 MiB is not', async () => {
+      const padded = (bytes: number) => `[${' '.repeat(bytes - 2)}]`
+      expect(await backend.tell(padded(1024 * 1024))).toBe(204)
+      expect(await backend.tell(padded(1024 * 1024 + 1))).toBe(413)
+    })
+
+    test('it is 5xx only when nothing was stored, and then the same event is taken again', async () => {
+      await backend.connect({ portal, channel })
+      const event = stageChange(8, { portal })
+      const wake = vi.spyOn(backend.queue, 'wake').mockRejectedValueOnce(new Error('no queue'))
+      expect(await backend.tell([event])).toBe(500)
+      wake.mockRestore()
+      expect(
+        await backend.database.$count(dealEvents, eq(dealEvents.portalId, String(portal))),
+      ).toBe(0)
+      expect(await backend.tell([event])).toBe(204)
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([8])
+    })
+  })
+
+  describe('matched', () => {
+    const all = ['deal-stage-changed', 'deal-closed', 'deal-stage-changed-orphan']
+
+    test('one event that meets several rules is one message under the most telling one', async () => {
+      await backend.connect({ portal, channel, ruleIds: all })
+      await backend.tell([stageChange(1, { portal, stage: 'w1' })])
+      await backend.settled()
+      expect(posts()).toHaveLength(1)
+      expect(posts()[0]?.text).toContain('was won')
+      expect(posts()[0]?.blocks).toContain('Notify me when a deal is signed or closed')
+    })
+
+    test('won and lost follow the stage’s metadata, whatever its id and label', async () => {
+      await backend.connect({ portal, channel, ruleIds: ['deal-closed'] })
+      outside.stages = [
+        ...usualStages,
+        {
+          id: 'closedwon',
+          label: 'Closed won',
+          metadata: { isClosed: 'false', probability: '1.0' },
+        },
+        { id: 'x9', label: 'Open', metadata: { isClosed: 'true', probability: '0.0' } },
+      ]
+      const at = Date.now()
+      await backend.tell([
+        stageChange(1, { portal, stage: 'closedwon', at }),
+        stageChange(2, { portal, stage: 'x9', at: at + 1 }),
+      ])
+      await backend.settled()
+      expect(posts().map(({ text }) => text)).toEqual(['📉 Deal 2 was lost'])
+    })
+
+    test('a deal that has neither contact nor company is looked at again before it is said', async () => {
+      await backend.connect({ portal, channel, ruleIds: ['deal-stage-changed-orphan'] })
+      // The one gets its link within the delay, the other never does.
+      outside.deals.set('91', { linked: false })
+      outside.deals.set('92', { linked: false })
+      const looked = new Set<string>()
+      outside.answerRead = (path) => {
+        const id = path.match(/0-3\/(9[12])/)?.[1]
+        if (id === undefined) return undefined
+        if (id === '91' && looked.has(id)) outside.deals.set('91', { linked: true })
+        looked.add(id)
+        return undefined
+      }
+      await backend.tell([stageChange(91, { portal }), stageChange(92, { portal })])
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([92])
+      expect(posts()[0]?.blocks).toContain('without a contact or company')
+      expect(outside.reads.filter((path) => path.includes('0-3/91'))).toHaveLength(2)
+    })
+
+    test('the rules that count are those saved when the event is worked on', async () => {
+      const userId = await backend.connect({ portal, channel, ruleIds: ['deal-stage-changed'] })
+      const tried = new Promise<void>((resolve) => {
+        outside.answerPost = (call) => {
+          if (call.channel !== channel) return undefined
+          resolve()
+          return { status: 500 }
+        }
+      })
+      await backend.tell([stageChange(1, { portal })])
+      await tried
+      await backend.database
+        .update(rules)
+        .set({ ruleIds: ['deal-closed'] })
+        .where(eq(rules.userId, userId))
+      outside.answerPost = () => undefined
+      await backend.settled()
+      expect(posts()).toHaveLength(0)
+    })
+
+    test('no rule, a new deal and an unknown deal say nothing', async () => {
+      await backend.connect({ portal, channel, ruleIds: [] })
+      await backend.connect({ portal, channel: `${channel}x` })
+      const at = Date.now()
+      outside.deals.set('1', {
+        history: [{ value: 'next', timestamp: new Date(at).toISOString() }],
+      })
+      outside.answerRead = (path) => (path.includes('0-3/2?') ? { status: 404 } : undefined)
+      await backend.tell([stageChange(1, { portal, at }), stageChange(2, { portal, at })])
+      await backend.settled()
+      outside.deals.delete('1')
+      expect(outside.posts.filter((post) => post.channel.startsWith(channel))).toEqual([])
+    })
+
+    test('the pipelines are read once, and again for a stage that is not among them', async () => {
+      await backend.connect({ portal, channel })
+      const reads = () => outside.reads.filter((path) => path.includes('pipelines')).length
+      const before = reads()
+      await backend.tell([stageChange(1, { portal }), stageChange(2, { portal })])
+      await backend.settled()
+      expect(reads()).toBe(before + 1)
+      outside.stages = [...usualStages, { id: 'brand-new', label: 'Brand new', metadata: {} }]
+      await backend.tell([stageChange(3, { portal, stage: 'brand-new' })])
+      await backend.settled()
+      expect(reads()).toBe(before + 2)
+      expect(posts().at(-1)?.text).toBe('🔔 Deal 3 moved to Brand new')
+    })
+
+    test('nothing is sent after a disconnect was answered, not even what was about to be', async () => {
+      const userId = await backend.connect({ portal, channel })
+      let answer: ((value: undefined) => void) | undefined
+      const reading = new Promise<void>((started) => {
+        outside.answerRead = (path) => {
+          if (!path.includes('0-3/')) return undefined
+          started()
+          return new Promise<undefined>((resolve) => {
+            answer = resolve
+          })
+        }
+      })
+      await backend.tell([stageChange(1, { portal }), stageChange(2, { portal })])
+      await reading
+      await backend.disconnect(userId, 'slack')
+      answer?.(undefined)
+      await backend.settled()
+      expect(outside.calls.filter((call) => call.channel === channel)).toEqual([])
+    })
+
+    test('a disconnect waits for the message that is being sent', async () => {
+      const userId = await backend.connect({ portal, channel })
+      let accept = () => {}
+      const calling = new Promise<void>((started) => {
+        outside.answerPost = (call) => {
+          if (call.channel !== channel) return undefined
+          started()
+          return new Promise((resolve) => {
+            accept = () => resolve(undefined)
+          })
+        }
+      })
+      await backend.tell([stageChange(1, { portal }), stageChange(2, { portal })])
+      await calling
+      const disconnecting = backend.disconnect(userId, 'hubspot')
+      const first = await Promise.race([
+        disconnecting.then(() => 'disconnected'),
+        vi.waitFor(async () => {
+          const own = await backend.database
+            .select()
+            .from(connections)
+            .where(eq(connections.userId, userId))
+          expect(own).toHaveLength(1)
+          return 'removed'
+        }),
+      ])
+      expect(first).toBe('removed')
+      accept()
+      await disconnecting
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([1])
+    })
+
+    test('an access token is refreshed before it ends, once for all that need it', async () => {
+      await backend.connect({ portal, channel, accessEndsInMs: 30_000 })
+      const tokens: string[] = []
+      outside.answerRead = (_, token) => {
+        tokens.push(token)
+        return undefined
+      }
+      await backend.tell([stageChange(1, { portal }), stageChange(2, { portal })])
+      await backend.settled()
+      expect(posts()).toHaveLength(2)
+      expect(outside.refreshes.filter((token) => token.endsWith(`-${portal}`))).toHaveLength(1)
+      expect(tokens).not.toContain(`hubspot-access-secret-${portal}`)
+    })
+
+    test('a token that HubSpot refuses is not refreshed: the connection is broken', async () => {
+      const userId = await backend.connect({ portal, channel })
+      outside.answerRead = (_, token) =>
+        token === `hubspot-access-secret-${portal}`
+          ? { status: 401, body: { status: 'error', category: 'INVALID_AUTHENTICATION' } }
+          : undefined
+      await backend.tell([stageChange(1, { portal }), stageChange(2, { portal })])
+      await backend.settled()
+      expect(outside.refreshes.filter((token) => token.endsWith(`-${portal}`))).toEqual([])
+      expect(posts()).toEqual([])
+      expect(await connectionStatus(backend.database, userId, 'hubspot')).toMatchObject({
+        connected: false,
+        reason: expect.stringContaining('INVALID_AUTHENTICATION'),
+      })
+    })
+
+    test('a refresh that HubSpot refuses breaks the connection; one that it cannot answer does not', async () => {
+      const userId = await backend.connect({ portal, channel, accessEndsInMs: 0 })
+      let refusals = 0
+      outside.answerRefresh = () =>
+        ++refusals <= 2
+          ? { status: 503, body: {} }
+          : { status: 400, body: { error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' } }
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      expect(refusals).toBe(3)
+      expect(await connectionStatus(backend.database, userId, 'hubspot')).toEqual({
+        connected: false,
+        account: 'acme.example',
+        reason: 'HubSpot says that the access was revoked (BAD_REFRESH_TOKEN).',
+        since: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
+      })
+    })
+
+    test('HubSpot’s own limit and failures are waited out', async () => {
+      await backend.connect({ portal, channel })
+      const failures = [
+        { status: 500 },
+        { status: 429, headers: { 'Retry-After': '1' } },
+        { status: 502 },
+      ]
+      outside.answerRead = (path) => (path.includes('0-3/1?') ? failures.shift() : undefined)
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      expect(failures).toEqual([])
+      expect(posts().map(dealIn)).toEqual([1])
+    })
+  })
+
+  describe('out', () => {
+    test('in order of occurrence, one message a second for a channel', async () => {
+      await backend.connect({ portal, channel })
+      const at = Date.now() - 10_000
+      const events = [3, 1, 4, 2].map((n) => stageChange(n, { portal, at: at + n }))
+      await backend.tell(events)
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([1, 2, 3, 4])
+      const gaps = posts()
+        .map(({ atMs }, n) => atMs - (posts()[n - 1]?.atMs ?? 0))
+        .slice(1)
+      for (const gap of gaps) expect(gap).toBeGreaterThanOrEqual(1000)
+      for (const gap of gaps) expect(gap).toBeLessThan(2500)
+    })
+
+    test('two users of one channel share its second, and hear of one event once', async () => {
+      await backend.connect({ portal, channel })
+      await backend.connect({ portal, channel })
+      await backend.tell([stageChange(1, { portal }), stageChange(2, { portal })])
+      await backend.settled()
+      expect(posts().map(dealIn).sort()).toEqual([1, 2])
+      expect((posts()[1]?.atMs ?? 0) - (posts()[0]?.atMs ?? 0)).toBeGreaterThanOrEqual(1000)
+    })
+
+    test('500 three times, then 200: said once', async () => {
+      await backend.connect({ portal, channel })
+      let failures = 3
+      outside.answerPost = (call) =>
+        call.channel === channel && failures-- > 0 ? { status: 500 } : undefined
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      expect(outside.calls.filter((call) => call.channel === channel)).toHaveLength(4)
+      expect(posts()).toHaveLength(1)
+    })
+
+    test('429 with Retry-After 7 holds that channel alone', async () => {
+      const calm = `${channel}x`
+      await backend.connect({ portal, channel })
+      await backend.connect({ portal: portal + 500_000, channel: calm })
+      let limited: number | undefined
+      outside.answerPost = (call) => {
+        if (call.channel !== channel || limited !== undefined) return undefined
+        limited = call.atMs
+        return { status: 429, headers: { 'Retry-After': '7' } }
+      }
+      await backend.tell([
+        stageChange(1, { portal }),
+        ...[1, 2, 3].map((n) => stageChange(n, { portal: portal + 500_000 })),
+      ])
+      await outside.accepted(
+        (all) => all.filter((post) => post.channel === calm).length === 3,
+        6000,
+      )
+      expect(posts()).toEqual([])
+      await backend.settled()
+      expect((posts()[0]?.atMs ?? 0) - (limited ?? 0)).toBeGreaterThanOrEqual(7000)
+      expect(outside.calls.filter((call) => call.channel === channel)).toHaveLength(2)
+    })
+
+    test('a socket that hangs is given up after ten seconds, and holds up its channel alone', async () => {
+      const calm = `${channel}x`
+      await backend.connect({ portal, channel })
+      await backend.connect({ portal: portal + 500_000, channel: calm })
+      let hung: number | undefined
+      outside.answerPost = (call) => {
+        if (call.channel !== channel || hung !== undefined) return undefined
+        hung = call.atMs
+        return 'hang'
+      }
+      await backend.tell([
+        stageChange(1, { portal }),
+        ...[1, 2, 3].map((n) => stageChange(n, { portal: portal + 500_000 })),
+      ])
+      await outside.accepted(
+        (all) => all.filter((post) => post.channel === calm).length === 3,
+        6000,
+      )
+      await backend.settled()
+      const waited = (posts()[0]?.atMs ?? 0) - (hung ?? 0)
+      expect(waited).toBeGreaterThanOrEqual(10_000)
+      expect(waited).toBeLessThan(14_000)
+    })
+
+    test.each([
+      'invalid_auth',
+      'token_revoked',
+      'token_expired',
+      'account_inactive',
+      'not_authed',
+      'missing_scope',
+      'no_service',
+      'invalid_token',
+      'channel_not_found',
+      'channel_is_archived',
+      'is_archived',
+      'not_in_channel',
+    ])('%s stops at the first try and breaks the connection', async (error) => {
+      const userId = await backend.connect({ portal, channel })
+      outside.answerPost = (call) =>
+        call.channel === channel
+          ? { status: 200, body: JSON.stringify({ ok: false, error }) }
+          : undefined
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      expect(outside.calls.filter((call) => call.channel === channel)).toHaveLength(1)
+      expect(await backend.outcomes(userId)).toEqual([['dead', error]])
+      expect(await connectionStatus(backend.database, userId, 'slack')).toMatchObject({
+        connected: false,
+        account: 'Workspace T1',
+        channel: `#${channel}`,
+        reason: expect.stringContaining(error),
+      })
+    })
+
+    test('a message that Slack will never take is dead, and the connection is not', async () => {
+      const userId = await backend.connect({ portal, channel })
+      outside.answerPost = (call) =>
+        call.channel === channel
+          ? { status: 200, body: JSON.stringify({ ok: false, error: 'invalid_blocks' }) }
+          : undefined
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      expect(await backend.outcomes(userId)).toEqual([['dead', 'invalid_blocks']])
+      expect(await connectionStatus(backend.database, userId, 'slack')).toMatchObject({
+        connected: true,
+      })
+    })
+
+    test.each(['internal_error', 'fatal_error', 'request_timeout', 'service_unavailable'])(
+      '%s is tried again',
+      async (error) => {
+        await backend.connect({ portal, channel })
+        let failures = 1
+        outside.answerPost = (call) =>
+          call.channel === channel && failures-- > 0
+            ? { status: 200, body: JSON.stringify({ ok: false, error }) }
+            : undefined
+        await backend.tell([stageChange(1, { portal })])
+        await backend.settled()
+        expect(posts()).toHaveLength(1)
+      },
+    )
+
+    test('a channel that the bot is no member of is reached by the address that Slack gave for it', async () => {
+      const userId = await backend.connect({ portal, channel, webhook: true })
+      outside.answerPost = (call) =>
+        call.channel === channel
+          ? { status: 200, body: JSON.stringify({ ok: false, error: 'not_in_channel' }) }
+          : undefined
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      expect(posts().map(({ token }) => token)).toEqual(['webhook'])
+      expect(await backend.outcomes(userId)).toEqual([['sent', null]])
+    })
+
+    test('a token revoked in the middle: what is left is dead, and goes out on replay', async () => {
+      const userId = await backend.connect({ portal, channel })
+      let taken = 0
+      outside.answerPost = (call) =>
+        call.channel === channel && ++taken > 1
+          ? { status: 200, body: JSON.stringify({ ok: false, error: 'token_revoked' }) }
+          : undefined
+      const at = Date.now()
+      await backend.tell([1, 2, 3].map((n) => stageChange(n, { portal, at: at + n })))
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([1])
+      expect(taken).toBe(2)
+      expect((await backend.outcomes(userId)).map(([state]) => state)).toEqual([
+        'sent',
+        'dead',
+        'dead',
+      ])
+
+      outside.answerPost = () => undefined
+      await backend.connectAgain(userId, { portal, channel })
+      expect(await connectionStatus(backend.database, userId, 'slack')).toMatchObject({
+        connected: true,
+      })
+      await replayDead(backend)
+      backend.relay.ring()
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([1, 2, 3])
+    })
+
+    test('what is pending follows the user to another channel', async () => {
+      const userId = await backend.connect({ portal, channel })
+      outside.answerPost = (call) => (call.channel === channel ? { status: 500 } : undefined)
+      await backend.tell([stageChange(1, { portal })])
+      await vi.waitFor(() =>
+        expect(outside.calls.some((call) => call.channel === channel)).toBe(true),
+      )
+      await backend.connectAgain(userId, { portal, channel: `${channel}x` })
+      await backend.settled()
+      expect(outside.posts.filter((post) => post.channel === `${channel}x`).map(dealIn)).toEqual([
+        1,
+      ])
+    })
+  })
+
+  test('no token, secret or message text is in a log', async () => {
+    const logs = backend.lines.join('\n')
+    expect(logs).toContain('delivery sent')
+    expect(logs).not.toMatch(/secret|Deal \d|Acme|Proposal|xoxb/)
   })
 })
