@@ -30,6 +30,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     outside.answerRead = () => undefined
     outside.answerRefresh = () => undefined
     outside.stages = usualStages
+    outside.deals.clear()
   })
   afterAll(async () => {
     await backend.stop()
