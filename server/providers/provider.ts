@@ -33,13 +33,13 @@ export interface Provider {
 }
 
 /** Tokens that replace former ones. */
-export interface Refreshed {
+interface Refreshed {
   secrets: Secrets
   accessExpiresAt: Date
 }
 
 /** A deal as HubSpot tells it; ids and labels of stages are in `stages()`. */
-export interface CrmDeal {
+interface CrmDeal {
   name: string | null
   /** A decimal number in text. */
   amount: string | null

@@ -86,8 +86,9 @@ async function storeEvents(
     await lockChannels(tx, [...new Set(targets.map(({ channel }) => channel))])
     // Sorted, so that two transactions with the same events wait for each other in one direction.
     const rows = kept
-      .map(({ key, portalId, dealId, stageId, occurredAt }) => ({
+      .map(({ key, portalId, dealId, stageId, occurredAt }, position) => ({
         key,
+        position,
         portal: portalId,
         deal: dealId,
         stage: stageId,
@@ -96,19 +97,24 @@ async function storeEvents(
       .sort((a, b) => (a.key < b.key ? -1 : 1))
     const deliveries = await rowsOf<{ channel: string }>(
       tx,
-      sql`with stored as (
+      sql`with item as materialized (
+            select * from json_to_recordset(${JSON.stringify(rows)}::json)
+              as item(key text, position int, portal text, deal text, stage text, at timestamptz)
+          ), stored as (
             insert into deal_events (key, portal_id, deal_id, stage_id, occurred_at)
-            select key, portal, deal, stage, at
-            from json_to_recordset(${JSON.stringify(rows)}::json)
-              as item(key text, portal text, deal text, stage text, at timestamptz)
+            select key, portal, deal, stage, at from item
             on conflict (key) do nothing
-            returning id, portal_id, occurred_at
+            returning id, key, portal_id, occurred_at
           ), made as (
             insert into deliveries (event_id, user_id, channel, occurred_at)
             select stored.id, target."user", target.channel, stored.occurred_at
             from stored
             join json_to_recordset(${JSON.stringify(targets)}::json)
               as target(portal text, "user" uuid, channel text) on target.portal = stored.portal_id
+            -- Of events of one moment the order is the one in which they were told.
+            join (select key, min(position) as position from item group by key) told
+              on told.key = stored.key
+            order by told.position
             returning channel
           )
           select distinct channel from made`,

@@ -51,7 +51,7 @@ export function messageFor(deal: Deal, move: Move, ruleId: RuleId): ChatMessage 
 }
 
 /** Without this a deal named `<!channel>` rings everyone. */
-export function escapeText(text: string): string {
+function escapeText(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 }
 

@@ -202,7 +202,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
 }
 
 /** Wakes every channel with something pending. Those that have a job keep the one they have. */
-export async function wakePending({
+async function wakePending({
   database,
   queue,
 }: {
@@ -402,7 +402,7 @@ function createChannelWork(
 }
 
 /** Growing and jittered: half of the wait is certain, so that a crowd of tries spreads out. */
-export function retryAfterMs(tries: number, firstMs: number, random = Math.random): number {
+function retryAfterMs(tries: number, firstMs: number, random = Math.random): number {
   const most = Math.min(firstMs * 2 ** (tries - 1), longestRetryMs)
   return Math.round(most / 2 + (most / 2) * random())
 }

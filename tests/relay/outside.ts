@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 
 /** A call to chat.postMessage, when it arrived. */
-export interface Post {
+interface Post {
   channel: string
   token: string
   text: string
@@ -10,7 +10,7 @@ export interface Post {
   atMs: number
 }
 
-export interface OutsideDeal {
+interface OutsideDeal {
   name?: string
   amount?: string | null
   currency?: string | null
@@ -20,7 +20,7 @@ export interface OutsideDeal {
 }
 
 /** How Slack answers one call; `hang` never does. */
-export type SlackAnswer =
+type SlackAnswer =
   | { status: number; body?: string; headers?: Record<string, string> }
   | 'hang'
   | undefined
