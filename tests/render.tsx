@@ -47,8 +47,7 @@ export function renderApp(...addresses: [string, ...string[]]) {
 }
 
 /** Runs a hook as the app does, with no app around it. */
-export function renderAppHook<Result>(hook: () => Result) {
-  const queryClient = makeQueryClient()
+export function renderAppHook<Result>(hook: () => Result, queryClient = makeQueryClient()) {
   const view = renderHook(hook, {
     wrapper: ({ children }) => (
       <StrictMode>

@@ -3,7 +3,7 @@ import { HttpResponse, http } from 'msw'
 import { describe, expect, test } from 'vitest'
 import { useConnectionStatus } from '../../src/api/connections.ts'
 import { ApiError } from '../../src/api/errors.ts'
-import { useHealth } from '../../src/api/health.ts'
+import { healthQuery, useHealth } from '../../src/api/health.ts'
 import { useOAuthCallback } from '../../src/api/oauth.ts'
 import { createQueryClient } from '../../src/api/query-client.ts'
 import { rulesQuery, useRules } from '../../src/api/rules.ts'
@@ -120,10 +120,13 @@ describe.each(reads)('$hook', ({ run, path, data, triesOfMomentary }) => {
 
   test('is asked while the browser believes to be offline', async () => {
     const { calls } = backend()
+    // Something is on screen that hears of it.
+    renderAppHook(() => undefined)
     setOnline(false)
-    const { result } = renderAppHook<{ data: unknown }>(run)
+    const { result, unmount } = renderAppHook<{ data: unknown }>(run)
     await waitFor(() => expect(result.current.data).toEqual(data))
     expect(calls()).toHaveLength(1)
+    unmount()
     setOnline(true)
   })
 })
@@ -172,6 +175,18 @@ test('outside of tests the second try comes a second later', async () => {
   expect(calls()).toHaveLength(1)
   await pass(20)
   expect(await rules).toEqual({ rules: ['deal-closed'] })
+})
+
+test('a health check that failed before anything was on screen stands, and is not made again', async () => {
+  const { calls } = backend()
+  server.use(http.get('*/health', answer(500)))
+  const { queryClient } = renderAppHook(() => undefined)
+  await queryClient.query(healthQuery).catch(() => {})
+  const { result } = renderAppHook(useHealth, queryClient)
+  await settle()
+  expect(result.current.isError).toBe(true)
+  expect(calls()).toHaveLength(1)
+  takeLog()
 })
 
 test('a callback without a code makes no call', async () => {

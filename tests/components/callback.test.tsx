@@ -354,6 +354,27 @@ describe('a code arrives as it came', () => {
   })
 })
 
+test.each(['12345678901234567890', 'null', '"x"', 'a%2Bb', 'a+b'])(
+  'the code %s waits unchanged in the address while the backend is away',
+  async (code) => {
+    const { calls } = startBackend()
+    server.use(
+      http.get('*/health', () => HttpResponse.error(), { once: true }),
+      http.get('*/api/slack/callback', () => new HttpResponse(null, { status: 204 })),
+    )
+    const { history, user } = renderApp(`/slack/callback?code=${code}&state=1`)
+    const again = await screen.findByRole('button', { name: 'Try again' })
+    const meant = new URLSearchParams(`code=${code}`).get('code')
+    expect(new URLSearchParams(history.location.search).get('code')).toBe(meant)
+    await user.click(again)
+    await screen.findByText('Connections required')
+    const [line] = calls().filter(isCallback)
+    const sent = new URLSearchParams(line?.split('?')[1])
+    expect([sent.get('code'), sent.get('state')]).toEqual([meant, '1'])
+    takeLog()
+  },
+)
+
 test('a failed authorization leads on by itself, and from there the user can connect again', async () => {
   stopClock()
   startBackend()
