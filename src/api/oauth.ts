@@ -23,9 +23,10 @@ const oauthCallbackQuery = (provider: Provider, { code, state, error }: Authoriz
         searchParams: { code, ...(state !== undefined && { state }) },
       })
       // What was known of the connection is old now. A dashboard to come starts without it; one that is
-      // on screen, since the user did not wait here, asks again.
+      // on screen, since the user did not wait here, asks again, and takes no answer from before.
       const { queryKey } = connectionStatusQuery(provider)
       client.removeQueries({ queryKey, type: 'inactive' })
+      await client.cancelQueries({ queryKey })
       void client.invalidateQueries({ queryKey })
       // A query must return something but undefined.
       return true

@@ -203,11 +203,26 @@ test('a callback without a code makes no call', async () => {
 test('a callback that succeeded has its connection asked for anew', async () => {
   const { calls, state } = backend()
   state.connected.clear()
+  // What was asked before the code was spent says so, and comes late.
+  const late = Promise.withResolvers<void>()
+  server.use(
+    http.get(
+      '*/api/hubspot/status',
+      async () => {
+        await late.promise
+        return HttpResponse.json({ connected: false })
+      },
+      { once: true },
+    ),
+  )
   const status = renderAppHook(() => ({
     status: useConnectionStatus(config.crm),
     callback: useOAuthCallback(config.crm, { code: 'abc' }),
   }))
   await waitFor(() => expect(status.result.current.status.data).toEqual({ connected: true }))
+  late.resolve()
+  await settle()
+  expect(status.result.current.status.data).toEqual({ connected: true })
   expect(calls('GET /api/hubspot/callback')).toHaveLength(1)
 })
 
