@@ -1,14 +1,24 @@
 import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { extname, join, sep } from 'node:path'
 import type { MiddlewareHandler } from 'hono'
 import { errorAnswer } from './errors.ts'
 
-interface StaticFile {
+interface Representation {
   body: Uint8Array<ArrayBuffer>
-  contentType: string
   etag: string
 }
+
+interface StaticFile extends Representation {
+  contentType: string
+  /** What the build compressed beforehand, by content coding. */
+  compressed: Readonly<Partial<Record<Coding, Representation>>>
+}
+
+// The smallest first; the build writes each beside the file, by this extension.
+const codings = { br: '.br', gzip: '.gz' } as const
+type Coding = keyof typeof codings
 
 /** The built dashboard, read once: what is not in the map cannot be asked for. */
 export interface Dashboard {
@@ -46,6 +56,7 @@ export async function readDashboard(
   for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
     // Names with a dot at the start are ours: the settings that the page was built with.
     if (!entry.isFile() || entry.name.startsWith('.')) continue
+    if (Object.values(codings).some((extension) => entry.name.endsWith(extension))) continue
     const path = join(entry.parentPath, entry.name)
     files.set(path.slice(folder.length).split(sep).join('/'), await readStatic(path))
   }
@@ -68,29 +79,64 @@ export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
     // A script of an older build is gone: the page in its place would fail in a less clear way.
     if (found === undefined && path.startsWith('/assets/')) return next()
     const file = found ?? dashboard.page
+    const coding = preferredCoding(file, c.req.header('Accept-Encoding'))
+    const { body, etag } = (coding && file.compressed[coding]) ?? file
     const headers: Record<string, string> = {
       // Built names hold a hash. `no-store` for the page would cost the back-forward cache.
       'Cache-Control': path.startsWith('/assets/')
         ? 'public, max-age=31536000, immutable'
         : 'no-cache',
-      ETag: file.etag,
+      ETag: etag,
+      // Said of the plain form too, or a cache would hand it to everyone.
+      ...(Object.keys(file.compressed).length > 0 && { Vary: 'Accept-Encoding' }),
     }
     if (file === dashboard.page) {
       headers['Content-Security-Policy'] = dashboard.contentSecurityPolicy
     }
-    if (matches(c.req.header('If-None-Match'), file.etag)) return c.body(null, 304, headers)
-    return c.body(file.body, 200, { ...headers, 'Content-Type': file.contentType })
+    if (matches(c.req.header('If-None-Match'), etag)) return c.body(null, 304, headers)
+    if (coding !== undefined) headers['Content-Encoding'] = coding
+    headers['Content-Type'] = file.contentType
+    headers['Content-Length'] = String(body.length)
+    return c.body(body, 200, headers)
   }
 }
 
-/** Reads a file that is served as it is. */
+/** Reads a file and what the build compressed of it. */
 async function readStatic(path: string): Promise<StaticFile> {
+  const compressed: StaticFile['compressed'] = Object.fromEntries(
+    await Promise.all(
+      Object.entries(codings)
+        .filter(([, extension]) => existsSync(path + extension))
+        .map(async ([coding, extension]) => [coding, await readRepresentation(path + extension)]),
+    ),
+  )
+  return {
+    ...(await readRepresentation(path)),
+    contentType: contentTypes[extname(path)] ?? 'application/octet-stream',
+    compressed,
+  }
+}
+
+// Each form has a tag of its own, as a strong tag must (RFC 9110 §8.8.3.3).
+async function readRepresentation(path: string): Promise<Representation> {
   const body = new Uint8Array(await readFile(path))
   return {
     body,
-    contentType: contentTypes[extname(path)] ?? 'application/octet-stream',
     etag: `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`,
   }
+}
+
+/** The smallest form that the browser takes; undefined for the plain one (RFC 9110 §12.5.3). */
+function preferredCoding(file: StaticFile, acceptEncoding = ''): Coding | undefined {
+  const weights = new Map(
+    acceptEncoding.split(',').map((item) => {
+      const [name = '', ...parameters] = item.split(';').map((part) => part.trim().toLowerCase())
+      const weight = parameters.find((parameter) => parameter.startsWith('q='))?.slice(2)
+      return [name, weight === undefined ? 1 : Number(weight)]
+    }),
+  )
+  const accepts = (coding: Coding) => (weights.get(coding) ?? weights.get('*') ?? 0) > 0
+  return (['br', 'gzip'] as const).find((coding) => file.compressed[coding] && accepts(coding))
 }
 
 // The comparison is the weak one (RFC 9110 §13.1.2): a proxy that compresses marks the tag with W/.
