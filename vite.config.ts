@@ -2,17 +2,37 @@ import { tanstackRouter } from '@tanstack/router-plugin/vite'
 import react from '@vitejs/plugin-react'
 import { loadEnv } from 'vite'
 import { defineConfig } from 'vitest/config'
+import { lean } from './build/lean.ts'
+import { page } from './build/page.ts'
+import { precompress } from './build/precompress.ts'
 import { parseConfig } from './src/parse-config.ts'
 
 export default defineConfig(({ mode }) => {
   // Nonsense in a VITE_ setting stops the build here, with a list of what is wrong.
-  parseConfig(loadEnv(mode, import.meta.dirname, 'VITE_'))
+  const config = parseConfig(loadEnv(mode, import.meta.dirname, 'VITE_'))
 
   return {
     plugins: [
-      tanstackRouter({ target: 'react', quoteStyle: 'single', disableLogging: true }),
+      tanstackRouter({
+        target: 'react',
+        quoteStyle: 'single',
+        // Unit tests take the routes whole; the browser tests take them as they are shipped.
+        autoCodeSplitting: process.env.VITEST === undefined,
+        disableLogging: true,
+      }),
       react(),
+      lean(config),
+      page(config, { script: 118 * 1024, style: 6 * 1024 }),
+      precompress(),
     ],
+    build: {
+      // The page asks for its scripts itself (build/page.ts).
+      modulePreload: false,
+      rolldownOptions: {
+        // One script for what every address needs, one for each route: more would only wait for each other.
+        output: { codeSplitting: { groups: [{ name: 'main', tags: ['$initial'] }] } },
+      },
+    },
     server: {
       port: 5173,
       // `npm run dev`: one origin for the page and the backend, as in production.
@@ -42,6 +62,7 @@ export default defineConfig(({ mode }) => {
             name: 'server',
             environment: 'node',
             include: [
+              'tests/build/**/*.test.ts',
               'tests/conventions/**/*.test.ts',
               'tests/server/**/*.test.ts',
               'tests/contract/**/*.test.ts',

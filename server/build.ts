@@ -11,6 +11,7 @@ export const distFolder = join(projectRoot, 'dist')
 // What the page is made of, beside the VITE_ settings.
 const sources = [
   'src',
+  'build',
   'contract',
   'public',
   'index.html',

@@ -1,18 +1,23 @@
 import { RouterProvider } from '@tanstack/react-router'
 import { StrictMode } from 'react'
-import { createRoot } from 'react-dom/client'
 import { createQueryClient } from './api/query-client.ts'
 import { createAppRouter } from './router.tsx'
 import './styles.css'
 
 const root = document.getElementById('root')
-if (!root) throw new Error('index.html has no element with the id root')
+if (root === null) throw new Error('index.html has no element with the id root')
 
 const router = createAppRouter(createQueryClient())
-// The page's own 'Loading…' stays until there is something to put in its place.
-await router.load()
-createRoot(root).render(
-  <StrictMode>
-    <RouterProvider router={router} />
-  </StrictMode>,
-)
+void start(root)
+
+// No top-level await: a route's script imports from this one, and each would wait for the other.
+async function start(root: HTMLElement) {
+  // React's DOM half is as large as all the rest and needed last. As a script of its own it comes in
+  // while the rest already runs, and the page's own 'Loading…' stays until both are there.
+  const [{ createRoot }] = await Promise.all([import('react-dom/client'), router.load()])
+  createRoot(root).render(
+    <StrictMode>
+      <RouterProvider router={router} />
+    </StrictMode>,
+  )
+}

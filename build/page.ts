@@ -1,0 +1,157 @@
+import { createHash } from 'node:crypto'
+import { gzipSync } from 'node:zlib'
+import type { Plugin, Rolldown } from 'vite'
+import type { Config } from '../src/parse-config.ts'
+
+/** What a link element says, under the names of its properties in a script. */
+type Link = Readonly<Record<string, string>>
+
+interface Route {
+  path: string
+  /** Its file in src/routes, without the ending. */
+  file: string
+  /** The calls that it makes at once, beside the health check that every route makes. */
+  calls: readonly string[]
+}
+
+export interface Budget {
+  /** Of all scripts that `/` loads, in bytes of gzip. */
+  script: number
+  /** Of the style sheet, in bytes of gzip. */
+  style: number
+}
+
+/**
+ * Makes index.html ask for what a page needs as soon as it is read, instead of when the scripts run.
+ *
+ * One index.html stands for every address, since a static host's fallback knows no other. It says what
+ * all addresses need; what one alone needs, its script and its calls, is asked for by a boot script of
+ * a few lines, which looks at the address (docs/decisions/0301-one-page-and-a-boot-script.md).
+ */
+export function page(config: Config, budget: Budget): Plugin {
+  const { crm, chat } = config
+  const callback = { file: '$provider.callback', calls: [] }
+  const dashboard: Route = {
+    path: '/',
+    file: 'index',
+    calls: [`/api/${crm.id}/status`, `/api/${chat.id}/status`, '/api/notifications/rules'],
+  }
+  const routes: readonly Route[] = [
+    dashboard,
+    { path: '/contact', file: 'contact', calls: [] },
+    { path: `/${crm.id}/callback`, ...callback },
+    { path: `/${chat.id}/callback`, ...callback },
+    { path: `/connect/${crm.id}`, file: 'connect.$provider', calls: [] },
+  ]
+
+  const callLink = (path: string): Link => ({
+    rel: 'preload',
+    as: 'fetch',
+    href: `${config.apiUrl}${path}`,
+    // Only a fetch of the same mode and credentials takes what was preloaded (src/api/client.ts).
+    crossOrigin: 'use-credentials',
+  })
+  let boot: { fileName: string; source: string } | undefined
+
+  return {
+    name: 'dealbell:page',
+    apply: 'build',
+    transformIndexHtml: {
+      order: 'post',
+      handler(_html, { bundle }) {
+        if (bundle === undefined) return
+        const scripts = scriptsOf(bundle)
+        const linksByPath = Object.fromEntries(
+          routes.map(({ path, file, calls }) => [
+            path,
+            [...calls.map(callLink), ...scripts.ofRoute(file).map(scriptLink)],
+          ]),
+        )
+        boot = bootScript(linksByPath, scripts.last.map(scriptLink))
+        return [
+          // Deferred scripts run in order: this one before the app asks for anything itself. Without
+          // the priority, Chromium asks for it after all that it takes to be more urgent.
+          {
+            tag: 'script',
+            attrs: { src: `/${boot.fileName}`, defer: true, fetchpriority: 'high' },
+            injectTo: 'head-prepend',
+          },
+          { tag: 'link', attrs: asAttributes(callLink('/health')), injectTo: 'head' },
+        ]
+      },
+    },
+    generateBundle: {
+      // After Vite's own, which is where index.html is made.
+      order: 'post',
+      handler(_options, bundle) {
+        if (boot === undefined) this.error('index.html was not made.')
+        this.emitFile({ type: 'asset', ...boot })
+
+        const scripts = scriptsOf(bundle)
+        const loaded = [...scripts.first, ...scripts.last, ...scripts.ofRoute(dashboard.file)]
+        const size = {
+          script: gzipSize(boot.source) + sum(loaded.map(({ code }) => gzipSize(code))),
+          style: sum(
+            Object.values(bundle).map((file) =>
+              file.type === 'asset' && file.fileName.endsWith('.css') ? gzipSize(file.source) : 0,
+            ),
+          ),
+        }
+        for (const kind of ['script', 'style'] as const) {
+          if (size[kind] > budget[kind]) {
+            this.error(
+              `The dashboard's ${kind} is over its budget: ${size[kind]} bytes of gzip, where ${budget[kind]} are allowed.`,
+            )
+          }
+        }
+      },
+    },
+  }
+}
+
+/** The scripts of the build, in the order in which a page needs them. */
+function scriptsOf(bundle: Rolldown.OutputBundle) {
+  const chunks = Object.values(bundle).filter((file) => file.type === 'chunk')
+  const withImports = (chunk: Rolldown.OutputChunk): Rolldown.OutputChunk[] => [
+    chunk,
+    ...chunks.filter(({ fileName }) => chunk.imports.includes(fileName)).flatMap(withImports),
+  ]
+  function find(what: string, isIt: (chunk: Rolldown.OutputChunk) => boolean) {
+    const found = chunks.find(isIt)
+    if (found === undefined) throw new Error(`The build has no script for ${what}.`)
+    return withImports(found)
+  }
+  const madeOf = (part: string) => (chunk: Rolldown.OutputChunk) =>
+    chunk.facadeModuleId?.includes(part) === true
+
+  const first = new Set(find('the start', ({ isEntry }) => isEntry))
+  const beyondFirst = (found: readonly Rolldown.OutputChunk[]) =>
+    [...new Set(found)].filter((chunk) => !first.has(chunk))
+  return {
+    first: [...first],
+    last: beyondFirst(find('React', madeOf('/react-dom/client.js'))),
+    ofRoute: (file: string) =>
+      beyondFirst(find(`the route ${file}`, madeOf(`/src/routes/${file}.tsx?tsr-split`))),
+  }
+}
+
+const scriptLink = ({ fileName }: Rolldown.OutputChunk): Link => ({
+  rel: 'modulepreload',
+  href: `/${fileName}`,
+  crossOrigin: '',
+})
+
+function bootScript(byPath: Readonly<Record<string, readonly Link[]>>, always: readonly Link[]) {
+  // In a block, since a classic script's names are everyone's.
+  const source = `{const links=${JSON.stringify(byPath)}[location.pathname]??[];for(const link of[...links,...${JSON.stringify(always)}])document.head.append(Object.assign(document.createElement('link'),link))}\n`
+  const hash = createHash('sha256').update(source).digest('base64url').slice(0, 8)
+  return { fileName: `assets/boot-${hash}.js`, source }
+}
+
+// HTML writes its attributes in lower case; a script sets properties, crossOrigin among them.
+const asAttributes = (link: Link) =>
+  Object.fromEntries(Object.entries(link).map(([name, value]) => [name.toLowerCase(), value]))
+
+const gzipSize = (text: string | Uint8Array) => gzipSync(text, { level: 9 }).length
+
+const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0)
