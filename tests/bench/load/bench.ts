@@ -1,0 +1,252 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as wait } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { serve } from '@hono/node-server'
+import { type Browser, type BrowserContext, chromium } from '@playwright/test'
+import react from '@vitejs/plugin-react'
+import { Hono } from 'hono'
+import { build, type InlineConfig } from 'vite'
+import { precompress } from '../../../build/precompress.ts'
+import { findChromium } from '../../../scripts/ensure-chromium.ts'
+import { dashboardPolicy, securityHeaders } from '../../../server/security-headers.ts'
+import { readDashboard, serveDashboard } from '../../../server/static.ts'
+
+// How long it takes from the navigation until both connections and the ticked rules can be used, on
+// a phone with a poor connection, beside two rivals that are built here: see docs/performance.md.
+
+const network = { latency: 150, downloadThroughput: 1_600_000 / 8, uploadThroughput: 750_000 / 8 }
+const cpuSlowdown = 4
+const apiDelayMs = 150
+const settleMs = 300
+const timeoutMs = 30_000
+
+const pages = {
+  'hand-written': '(a) hand-written page',
+  'bare-react': '(b) bare React, preloaded',
+  dealbell: 'Dealbell, first visit',
+  again: 'Dealbell, second visit',
+} as const
+type Page = keyof typeof pages
+
+interface Visit {
+  firstPaintMs: number
+  readyMs: number
+  bytes: number
+}
+
+const limits: [what: string, measure: keyof Visit, of: Page, by: Page, limit: number][] = [
+  ['ready', 'readyMs', 'dealbell', 'bare-react', 1.3],
+  ['ready', 'readyMs', 'dealbell', 'hand-written', 2.7],
+  ['first paint', 'firstPaintMs', 'dealbell', 'hand-written', 1.15],
+  ['ready', 'readyMs', 'again', 'hand-written', 1.7],
+]
+
+const { values: options } = parseArgs({ options: { runs: { type: 'string', default: '9' } } })
+const runs = Number(options.runs)
+if (!Number.isInteger(runs) || runs < 7) throw new Error('--runs must be 7 or more.')
+
+const project = join(import.meta.dirname, '../../..')
+const folder = await mkdtemp(join(tmpdir(), 'dealbell-load-'))
+const executablePath = findChromium()
+const browser = await chromium.launch({
+  ...(executablePath !== undefined && { executablePath }),
+  args: process.getuid?.() === 0 ? ['--no-sandbox'] : [],
+})
+try {
+  const isKept = await run(browser)
+  process.exitCode = isKept ? 0 : 1
+} finally {
+  await browser.close()
+  await rm(folder, { recursive: true, force: true })
+}
+
+async function run(browser: Browser): Promise<boolean> {
+  await buildPage('dealbell', { root: project })
+  for (const rival of ['hand-written', 'bare-react'] as const) {
+    const root = join(import.meta.dirname, rival)
+    const plugins = [react(), precompress()]
+    await buildPage(rival, { root, configFile: false, publicDir: false, plugins })
+  }
+
+  const servers = {
+    'hand-written': await servePage('hand-written'),
+    'bare-react': await servePage('bare-react'),
+    dealbell: await servePage('dealbell'),
+  }
+  const visits: Record<Page, Visit[]> = {
+    'hand-written': [],
+    'bare-react': [],
+    dealbell: [],
+    again: [],
+  }
+
+  // In turn, and each as often first, so that whatever else the machine does slows all of them alike.
+  const order: (keyof typeof servers)[] = ['hand-written', 'bare-react', 'dealbell']
+  for (let round = 0; round <= runs; round += 1) {
+    order.push(...order.splice(0, 1))
+    for (const page of order) {
+      const context = await browser.newContext({ viewport: { width: 390, height: 844 } })
+      const first = await visit(context, servers[page].url)
+      // The first round warms up.
+      if (round > 0) visits[page].push(first)
+      if (page === 'dealbell') {
+        const again = await visit(context, servers[page].url)
+        if (round > 0) visits.again.push(again)
+      }
+      await context.close()
+    }
+  }
+  for (const { close } of Object.values(servers)) close()
+  return report(visits)
+}
+
+async function buildPage(name: Page, config: InlineConfig): Promise<void> {
+  await build({
+    ...config,
+    logLevel: 'error',
+    build: { outDir: join(folder, name), emptyOutDir: true, modulePreload: false },
+  })
+}
+
+/** The project's own static server, and the four calls, each answered after a while. */
+async function servePage(name: Page): Promise<{ url: string; close: () => void }> {
+  const app = new Hono()
+  app.use(securityHeaders({ https: false }))
+  const answers = {
+    '/health': { status: 'ok' },
+    '/api/hubspot/status': { connected: true },
+    '/api/slack/status': { connected: true },
+    '/api/notifications/rules': { rules: ['deal-stage-changed', 'deal-closed'] },
+  }
+  for (const [path, answer] of Object.entries(answers)) {
+    app.get(path, async (c) => {
+      await wait(apiDelayMs)
+      return c.json(answer)
+    })
+  }
+  const policy = dashboardPolicy({ apiUrl: '', contactFormUrl: '' })
+  app.all('*', serveDashboard(await readDashboard(join(folder, name), policy)))
+
+  const { promise, resolve } = Promise.withResolvers<AddressInfo>()
+  const server = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' }, resolve)
+  const { port } = await promise
+  return { url: `http://127.0.0.1:${port}/`, close: () => server.close() }
+}
+
+async function visit(context: BrowserContext, url: string): Promise<Visit> {
+  const page = await context.newPage()
+  const devtools = await context.newCDPSession(page)
+  const problems: string[] = []
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) problems.push(message.text())
+  })
+  page.on('pageerror', (error) => problems.push(error.message))
+  let bytes = 0
+  devtools.on('Network.loadingFinished', ({ encodedDataLength }) => {
+    bytes += encodedDataLength
+  })
+  await devtools.send('Network.enable')
+  await devtools.send('Network.emulateNetworkConditions', { offline: false, ...network })
+  await devtools.send('Emulation.setCPUThrottlingRate', { rate: cpuSlowdown })
+
+  // Not Playwright's own ways to wait, since what they load into the page costs it tens of milliseconds.
+  const { promise, resolve, reject } = Promise.withResolvers<string>()
+  devtools.on('Runtime.bindingCalled', ({ payload }) => resolve(payload))
+  await devtools.send('Page.enable')
+  await devtools.send('Runtime.enable')
+  await devtools.send('Runtime.addBinding', { name: 'sayReady' })
+  await devtools.send('Page.addScriptToEvaluateOnNewDocument', { source: `(${watch})()` })
+
+  // What the opening of a page and the closing of the last one leave to do is not part of a visit.
+  await wait(settleMs)
+  await devtools.send('Page.navigate', { url })
+  const timer = setTimeout(
+    () => reject(new Error(`${url} was not ready in time. ${problems.join('\n')}`)),
+    timeoutMs,
+  )
+  const measured = JSON.parse(await promise)
+  clearTimeout(timer)
+  if (problems.length > 0) throw new Error(`${url} complained: ${problems.join('\n')}`)
+  await page.close()
+  return { ...measured, bytes }
+}
+
+/** Runs in the page: says when the frame is on screen that first shows what a person came for. */
+function watch(): void {
+  function look() {
+    const buttons = [...document.querySelectorAll('button')]
+    const labels = [...document.querySelectorAll('label')]
+    const isReady =
+      buttons.filter((button) => button.textContent === 'Disconnect' && !button.disabled).length ===
+        2 &&
+      ['a deal stage changes', 'a deal is signed or closed'].every((when) => {
+        const box = labels
+          .find((label) => label.textContent.includes(`Notify me when ${when}`))
+          ?.querySelector('input')
+        return box?.checked === true && !box.disabled
+      })
+    if (!isReady) {
+      requestAnimationFrame(look)
+      return
+    }
+    // A message is delivered after the frame has been painted.
+    const { port1, port2 } = new MessageChannel()
+    port1.onmessage = () => {
+      const readyMs = performance.now()
+      const firstPaintMs = performance.getEntriesByName('first-contentful-paint')[0]?.startTime
+      sayReady(JSON.stringify({ readyMs, firstPaintMs: firstPaintMs ?? readyMs }))
+    }
+    port2.postMessage(null)
+  }
+  requestAnimationFrame(look)
+}
+
+declare function sayReady(measured: string): void
+
+function report(visits: Record<Page, Visit[]>): boolean {
+  console.log(
+    `1.6 Mbit/s, ${network.latency} ms latency, processor slowed ${cpuSlowdown}×, ${apiDelayMs} ms an API call; median of ${runs} runs (lowest to highest)\n`,
+  )
+  console.table(
+    Object.fromEntries(
+      Object.entries(visits).map(([page, list]) => [
+        pages[page as Page],
+        {
+          'first paint': written(list, 'firstPaintMs'),
+          ready: written(list, 'readyMs'),
+          'kB received': (median(list, 'bytes') / 1000).toFixed(1),
+        },
+      ]),
+    ),
+  )
+  const ratios = limits.map(([what, measure, of, by, limit]) => {
+    const ratio = median(visits[of], measure) / median(visits[by], measure)
+    return { what: `${what}: ${pages[of]} ÷ ${pages[by]}`, ratio, limit, isKept: ratio <= limit }
+  })
+  console.table(
+    Object.fromEntries(
+      ratios.map(({ what, ratio, limit, isKept }) => [
+        what,
+        { ratio: ratio.toFixed(2), limit, '': isKept ? 'kept' : 'MISSED' },
+      ]),
+    ),
+  )
+  return ratios.every(({ isKept }) => isKept)
+}
+
+function written(visits: Visit[], measure: keyof Visit): string {
+  const values = visits.map((visit) => visit[measure])
+  const [lowest, highest] = [Math.min(...values), Math.max(...values)]
+  return `${median(visits, measure).toFixed(0)} ms (${lowest.toFixed(0)} to ${highest.toFixed(0)})`
+}
+
+function median(visits: Visit[], measure: keyof Visit): number {
+  const values = visits.map((visit) => visit[measure]).sort((a, b) => a - b)
+  const middle = (values.length - 1) / 2
+  const [low, high] = [values[Math.floor(middle)], values[Math.ceil(middle)]]
+  if (low === undefined || high === undefined) throw new Error('There was no run.')
+  return (low + high) / 2
+}
