@@ -39,18 +39,18 @@ test('a backend that is away is said, and the page goes on by itself when it is 
 
 test('a save that the server does not live to answer keeps the ticks, and works once it is back', async ({
   page,
-  ownServer,
+  server,
 }) => {
-  await page.goto(ownServer.url)
+  await page.goto('/')
   await connectBoth(page)
   await page.getByLabel(stageRule).check()
-  await ownServer.stop('SIGKILL')
+  await server.stop('SIGKILL')
   await page.getByRole('button', { name: 'Save' }).click()
   await expect(page.getByText('❌ Failed to save rules, try again.')).toBeVisible()
   await expect(page.getByLabel(stageRule)).toBeChecked()
   await expect(page.getByRole('button', { name: 'Save' })).toBeFocused()
 
-  await ownServer.start()
+  await server.start()
   await page.getByRole('button', { name: 'Save' }).click()
   await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
 })

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { cp, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test as base } from '@playwright/test'
@@ -53,23 +53,31 @@ export class Dealbell {
   }
 }
 
-/** `server` is one process for the tests of a worker; `ownServer` one that a test may stop and start. */
-export const test = base.extend<{ ownServer: Dealbell }, { server: Dealbell }>({
-  server: [
+/**
+ * `server` is a process of the test's own: whoever connects the stand-in's HubSpot user is one and the
+ * same person, in every browser. Each begins with a copy of an empty database, made once a worker.
+ */
+export const test = base.extend<{ server: Dealbell }, { emptyDataDir: string }>({
+  emptyDataDir: [
     // biome-ignore lint/correctness/noEmptyPattern: Playwright reads a fixture's needs from this pattern.
-    async ({}, use) => withServer(use),
+    async ({}, use) => {
+      const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-empty-'))
+      const server = new Dealbell(dataDir)
+      await server.start()
+      await server.stop()
+      await use(dataDir)
+      await rm(dataDir, { recursive: true, force: true })
+    },
     { scope: 'worker', timeout: 60_000 },
   ],
-  // biome-ignore lint/correctness/noEmptyPattern: as above.
-  ownServer: async ({}, use) => withServer(use),
+  server: async ({ emptyDataDir }, use) => {
+    const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-'))
+    await cp(emptyDataDir, dataDir, { recursive: true })
+    const server = new Dealbell(dataDir)
+    await server.start()
+    await use(server)
+    await server.stop()
+    await rm(dataDir, { recursive: true, force: true })
+  },
   baseURL: async ({ server }, use) => use(server.url),
 })
-
-async function withServer(use: (server: Dealbell) => Promise<void>): Promise<void> {
-  const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-'))
-  const server = new Dealbell(dataDir)
-  await server.start()
-  await use(server)
-  await server.stop()
-  await rm(dataDir, { recursive: true, force: true })
-}

@@ -6,9 +6,9 @@ const service = (page: Page, name: string) => page.getByRole('listitem').filter(
 
 test('a person connects both services, ticks rules, saves, and finds it all after a restart', async ({
   page,
-  ownServer,
+  server,
 }) => {
-  await page.goto(ownServer.url)
+  await page.goto('/')
   await expect(page.getByText('Connections required')).toBeVisible()
 
   for (const name of ['HubSpot', 'Slack']) {
@@ -16,7 +16,7 @@ test('a person connects both services, ticks rules, saves, and finds it all afte
     await expect(page).toHaveURL(new RegExp(`/sandbox/${name.toLowerCase()}/`))
     await expect(page.getByText(/stand-in/i).first()).toBeVisible()
     await page.getByRole('button', { name: 'Allow' }).click()
-    await expect(page).toHaveURL(`${ownServer.url}/`)
+    await expect(page).toHaveURL(`${server.url}/`)
     await expect(service(page, name)).toContainText('Connected')
     await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
   }
@@ -29,8 +29,8 @@ test('a person connects both services, ticks rules, saves, and finds it all afte
   await page.getByRole('button', { name: 'Save' }).click()
   await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
 
-  await ownServer.stop()
-  await ownServer.start()
+  await server.stop()
+  await server.start()
   await page.reload()
   await expect(page.getByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
   await expect(page.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
