@@ -5,6 +5,7 @@ const tokens = [
   'canvas',
   'surface',
   'line',
+  'edge',
   'ink',
   'muted',
   'accent',

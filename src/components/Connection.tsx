@@ -11,16 +11,18 @@ export function Connection({ provider }: { provider: Provider }) {
 
   return (
     <li className="flex items-center gap-3 py-3 first:pt-0 last:pb-0">
-      {isConnected ? <GreenCheck /> : <RedCross />}
-      <div className="min-w-0 flex-1">
+      <span className="grid size-10 shrink-0 place-items-center rounded-full border border-line bg-canvas">
+        {isConnected ? <GreenCheck /> : <RedCross />}
+      </span>
+      {/* The name belongs to what is announced: 'Not connected' alone does not say who. */}
+      <div role="status" className="min-w-0 flex-1">
         <p className="font-medium wrap-anywhere">{provider.name}</p>
-        <p role="status" className="text-sm text-muted">
-          {isConnected ? 'Connected' : 'Not connected'}
-        </p>
+        <p className="text-sm text-muted">{isConnected ? 'Connected' : 'Not connected'}</p>
       </div>
       {/* One button for both, so that the focus stays where it was when its word switches. */}
       <Button
         kind={isConnected ? 'secondary' : 'primary'}
+        busy={disconnect.isPending}
         label={`${isConnected ? 'Disconnect' : 'Connect'} ${provider.name}`}
         onClick={(event) => {
           // The second click of a double click is meant for the word that stood here at the first.

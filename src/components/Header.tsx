@@ -8,9 +8,11 @@ export function Header() {
       <div className="mx-auto flex w-full max-w-3xl px-4 sm:px-6">
         <Link
           to="/"
-          className="-mx-2 inline-flex min-h-14 items-center gap-2 rounded-lg px-2 font-semibold focus-visible:outline-2 focus-visible:-outline-offset-2 focus-visible:outline-accent"
+          className="-mx-2 inline-flex min-h-14 items-center gap-2.5 rounded-lg px-2 font-semibold focus-visible:-outline-offset-4"
         >
-          <Bell />
+          <span className="rounded-lg bg-accent p-1 text-on-accent">
+            <Bell />
+          </span>
           Dealbell
         </Link>
       </div>

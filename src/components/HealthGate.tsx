@@ -1,6 +1,7 @@
 import { type ReactNode, useEffect, useRef } from 'react'
 import { useHealth } from '../api/health.ts'
 import { Button } from '../ui/Button.tsx'
+import { Unavailable } from '../ui/icons.tsx'
 import { focusHeading, Screen } from '../ui/Screen.tsx'
 
 /** Renders nothing of the app before the backend is known to be there: no call, no code spent. */
@@ -25,11 +26,13 @@ export function HealthGate({ children }: { children: ReactNode }) {
     )
   }
   return (
-    <Screen title="Service Unavailable">
-      <p role="alert">Backend service is unavailable.</p>
-      <p className="text-muted">This page goes on by itself as soon as the service is back.</p>
+    <Screen title="Service Unavailable" icon={<Unavailable />}>
       <div>
-        <Button onClick={() => void health.refetch()}>
+        <p role="alert">Backend service is unavailable.</p>
+        <p className="text-muted">This page goes on by itself as soon as the service is back.</p>
+      </div>
+      <div>
+        <Button busy={health.isFetching} onClick={() => void health.refetch()}>
           {health.isFetching ? 'Trying…' : 'Try again'}
         </Button>
       </div>

@@ -3,6 +3,7 @@ import { useEffect } from 'react'
 import { type AuthorizationResponse, useOAuthCallback } from '../api/oauth.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
+import { RedCross, Spinner } from '../ui/icons.tsx'
 import { Screen } from '../ui/Screen.tsx'
 
 /** How long a failed authorization is shown before the way on is taken (§9). */
@@ -31,15 +32,21 @@ export function OAuthCallback({
   }, [callback.isSuccess, callback.isError, navigate, provider])
 
   return (
-    <Screen title={`Connecting ${provider.name}`}>
+    <Screen
+      title={`Connecting ${provider.name}`}
+      icon={callback.isError ? <RedCross /> : <Spinner />}
+    >
       {callback.isError ? (
-        <p role="alert">
-          {`${provider.name} connection failed: ${
-            callback.error instanceof Error
-              ? callback.error.message
-              : `${provider.name} OAuth failed unexpectedly`
-          }`}
-        </p>
+        <div>
+          <p role="alert">
+            {`${provider.name} connection failed: ${
+              callback.error instanceof Error
+                ? callback.error.message
+                : `${provider.name} OAuth failed unexpectedly`
+            }`}
+          </p>
+          <p className="text-muted">This page goes on by itself in a moment.</p>
+        </div>
       ) : (
         <p role="status">Handling {provider.name} OAuth Callback...</p>
       )}

@@ -52,9 +52,12 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
   if (rules.isPending) return <p role="status">Loading rules…</p>
 
   return (
-    <form onSubmit={onSubmit} className="flex flex-col gap-6">
+    <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">
       {catalogue.map((category) => (
-        <fieldset key={category.name} className="min-w-0">
+        <fieldset
+          key={category.name}
+          className={`min-w-0 ${category.available ? 'sm:col-span-full' : ''}`}
+        >
           <legend className="mb-1 flex items-center gap-2 text-sm font-semibold">
             {category.name} {!category.available && <Badge>Coming soon</Badge>}
           </legend>
@@ -71,17 +74,20 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
         </fieldset>
       ))}
       {selected.length === 0 && (
-        <Warning title="No notification rules defined">
-          You will receive no notifications until you select at least one rule, for example when a
-          deal stage changes or when a deal is closed (won/lost).
-        </Warning>
+        <div className="sm:col-span-full">
+          <Warning title="No notification rules defined">
+            You will receive no notifications until you select at least one rule, for example when a
+            deal stage changes or when a deal is closed (won/lost).
+          </Warning>
+        </div>
       )}
-      {/* Stays in sight, since most of the catalogue stands between the rules of today and its end. */}
-      <div className="sticky bottom-0 -mx-4 -mb-4 flex flex-wrap items-center gap-x-4 gap-y-2 rounded-b-2xl border-t border-line bg-surface px-4 py-3 sm:-mx-6 sm:-mb-6 sm:px-6">
+      {/* Stays in sight, since most of the catalogue stands between the rules of today and its end;
+          not on a screen so low, or so much enlarged, that it would cover what it belongs to. */}
+      <div className="bottom-0 -mx-4 -mb-4 flex tall:sticky sm:col-span-full flex-wrap items-center gap-x-4 gap-y-2 rounded-b-2xl border-t border-line bg-surface px-4 py-3 sm:-mx-6 sm:-mb-6 sm:px-6">
         <Button kind="primary" type="submit" disabled={save.isPending} ref={saveButton}>
           {save.isPending ? 'Saving…' : 'Save'}
         </Button>
-        <p role="status" className="min-w-0 flex-1 text-sm">
+        <p role="status" className="min-w-40 flex-1 text-sm">
           {isUnsaved && !save.isPending && !save.isError && !wasRefused && (
             <span className="text-muted">Unsaved changes</span>
           )}

@@ -11,15 +11,17 @@ const sandbox = `allow-forms allow-scripts${isForeign ? ' allow-same-origin' : '
 
 function ContactPage() {
   return (
-    <Screen title="Contact Support">
-      <p>Having issues with notifications or setup? Fill out the form and we'll get back to you.</p>
+    <Screen
+      title="Contact Support"
+      lead="Having issues with notifications or setup? Fill out the form and we'll get back to you."
+    >
       <iframe
         src={config.contactFormUrl}
         title="Contact form"
         height={600}
         sandbox={sandbox}
         referrerPolicy="no-referrer"
-        className="w-full max-w-[800px] rounded-2xl bg-surface ring-1 ring-line"
+        className="w-full max-w-[800px] rounded-2xl bg-surface outline outline-line"
       />
       <p className="text-sm text-muted">
         If you cannot see the form,{' '}
@@ -27,7 +29,7 @@ function ContactPage() {
           href={config.contactFormUrl}
           target="_blank"
           rel="noopener noreferrer"
-          className="text-accent underline underline-offset-2"
+          className="rounded-sm text-accent underline underline-offset-2 hover:text-accent-strong hover:decoration-2"
         >
           open the contact form in a new tab
         </a>

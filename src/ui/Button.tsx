@@ -5,6 +5,7 @@ export function Button({
   kind = 'secondary',
   label,
   disabled = false,
+  busy = false,
   onClick,
   type = 'button',
   ref,
@@ -14,6 +15,8 @@ export function Button({
   /** The accessible name, where the visible word alone does not say what it is about. */
   label?: string
   disabled?: boolean
+  /** What it was pressed for is under way; it keeps the focus, unlike a disabled one. */
+  busy?: boolean
   onClick?: (event: MouseEvent) => void
   type?: 'button' | 'submit'
   ref?: Ref<HTMLButtonElement>
@@ -25,8 +28,9 @@ export function Button({
       type={type}
       aria-label={label}
       disabled={disabled}
+      aria-disabled={busy || undefined}
       onClick={onClick}
-      className={`${buttonStyle[kind]} cursor-pointer disabled:cursor-default`}
+      className={`${buttonStyle[kind]} cursor-pointer disabled:cursor-progress`}
     >
       {children}
     </button>

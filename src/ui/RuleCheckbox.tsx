@@ -20,7 +20,7 @@ export const RuleCheckbox = memo(function RuleCheckbox({
   return (
     <label
       className={`-mx-2 flex min-h-9 items-start gap-3 rounded-lg px-2 py-2 text-sm pointer-coarse:min-h-11 pointer-coarse:py-3 ${
-        available ? 'cursor-pointer hover:bg-canvas' : 'text-muted'
+        available ? 'cursor-pointer hover:bg-canvas' : 'text-muted forced-colors:text-[GrayText]'
       }`}
     >
       <input
@@ -28,7 +28,7 @@ export const RuleCheckbox = memo(function RuleCheckbox({
         checked={checked}
         disabled={!available}
         onChange={() => onToggle(id)}
-        className="mt-0.5 size-4 shrink-0 accent-accent focus-visible:outline-2 focus-visible:outline-offset-2 focus-visible:outline-accent"
+        className="mt-0.5 size-4 shrink-0 accent-accent"
       />
       <span className="min-w-0">Notify me when {when}</span>
     </label>

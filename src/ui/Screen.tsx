@@ -1,28 +1,51 @@
 import { type ReactNode, useEffect } from 'react'
 
-/** One screen: its document title and its `h1`, which takes the focus when the screen is navigated to. */
+/**
+ * One screen: its document title and its `h1`, which takes the focus when the screen is navigated to.
+ * With an icon it is a single message, in a card of its own.
+ */
 export function Screen({
   title,
   lead,
+  icon,
   children,
 }: {
   title: string
   lead?: string
+  icon?: ReactNode
   children: ReactNode
 }) {
   useEffect(() => {
     document.title = `${title} · Dealbell`
   }, [title])
-
+  const heading = (
+    <h1
+      tabIndex={-1}
+      className={`font-semibold tracking-tight text-balance wrap-anywhere outline-none ${
+        icon ? 'text-xl' : 'text-2xl sm:text-3xl'
+      }`}
+    >
+      {title}
+    </h1>
+  )
+  if (icon) {
+    return (
+      <main className="flex w-full flex-1 flex-col items-center px-4 py-8 sm:px-6 sm:py-20">
+        {/* Begins at its left and its top, so that a longer message moves nothing that is there. */}
+        <div className="flex w-full max-w-lg flex-col gap-4 rounded-2xl border border-line bg-surface p-6 shadow-xs sm:p-8">
+          <span className="grid size-11 place-items-center rounded-full border border-line bg-canvas">
+            {icon}
+          </span>
+          {heading}
+          {children}
+        </div>
+      </main>
+    )
+  }
   return (
     <main className="mx-auto flex w-full max-w-3xl flex-1 flex-col gap-6 px-4 pt-8 pb-12 sm:px-6">
       <div className="flex flex-col gap-1">
-        <h1
-          tabIndex={-1}
-          className="text-2xl font-semibold tracking-tight text-balance wrap-anywhere outline-none sm:text-3xl"
-        >
-          {title}
-        </h1>
+        {heading}
         {lead && <p className="text-muted">{lead}</p>}
       </div>
       {children}
