@@ -54,6 +54,7 @@ export default defineConfig(({ mode }) => {
             environment: './tests/environment.ts',
             include: ['tests/api/**/*.test.{ts,tsx}', 'tests/components/**/*.test.{ts,tsx}'],
             setupFiles: ['tests/setup.ts'],
+            testTimeout: 20_000,
           },
         },
         {
