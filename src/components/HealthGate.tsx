@@ -1,7 +1,7 @@
 import { type ReactNode, useEffect, useRef } from 'react'
 import { useHealth } from '../api/health.ts'
 import { Button } from '../ui/Button.tsx'
-import { Unavailable } from '../ui/icons.tsx'
+import { WarningSign } from '../ui/icons.tsx'
 import { focusHeading, Screen } from '../ui/Screen.tsx'
 
 /** Renders nothing of the app before the backend is known to be there: no call, no code spent. */
@@ -26,7 +26,7 @@ export function HealthGate({ children }: { children: ReactNode }) {
     )
   }
   return (
-    <Screen title="Service Unavailable" icon={<Unavailable />}>
+    <Screen title="Service Unavailable" icon={<WarningSign />}>
       <div>
         <p role="alert">Backend service is unavailable.</p>
         <p className="text-muted">This page goes on by itself as soon as the service is back.</p>

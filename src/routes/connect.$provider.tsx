@@ -3,7 +3,7 @@ import { authorizeUrl } from '../api/connections.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
-import { ChainLink } from '../ui/icons.tsx'
+import { RedCross } from '../ui/icons.tsx'
 import { Screen } from '../ui/Screen.tsx'
 
 export const Route = createFileRoute('/connect/$provider')({
@@ -16,7 +16,7 @@ export const Route = createFileRoute('/connect/$provider')({
 function ConnectPage() {
   const { crm } = config
   return (
-    <Screen title={`Connect ${crm.name}`} icon={<ChainLink />}>
+    <Screen title={`Connect ${crm.name}`} icon={<RedCross />}>
       <p>
         The last attempt to connect {crm.name} did not succeed. It is over and has changed nothing;
         you can try again at any time.

@@ -30,7 +30,7 @@ export function Button({
       disabled={disabled}
       aria-disabled={busy || undefined}
       onClick={onClick}
-      className={`${buttonStyle[kind]} cursor-pointer disabled:cursor-progress`}
+      className={buttonStyle[kind]}
     >
       {children}
     </button>

@@ -8,7 +8,9 @@ export function Warning({ title, children }: { title: string; children: ReactNod
       role="status"
       className="flex gap-3 rounded-xl border border-warning-line bg-warning p-4 text-on-warning"
     >
-      <WarningSign />
+      <span className="mt-0.5">
+        <WarningSign />
+      </span>
       <div className="flex min-w-0 flex-col gap-1">
         <p className="font-semibold">{title}</p>
         <p className="text-sm">{children}</p>

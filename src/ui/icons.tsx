@@ -31,7 +31,7 @@ export const RedCross = () => (
 )
 
 export const WarningSign = () => (
-  <Icon className="mt-0.5 text-warning-sign">
+  <Icon className="text-warning-sign">
     <path d="M10 3 2.5 16.5h15zM10 8v4m0 2.25v.01" />
   </Icon>
 )
@@ -46,23 +46,5 @@ export const Bell = () => (
 export const Spinner = () => (
   <Icon className="animate-spin text-accent motion-reduce:animate-none">
     <path d="M10 2.5a7.5 7.5 0 1 1-7.5 7.5" />
-  </Icon>
-)
-
-export const Unavailable = () => (
-  <Icon className="text-bad">
-    <path d="M3 3l14 14M6.5 6.5A5 5 0 0 0 5.3 8.6 3.6 3.6 0 0 0 6 15.5h9M9.5 5.2a5 5 0 0 1 5 3.6 3.4 3.4 0 0 1 3 4.7" />
-  </Icon>
-)
-
-export const Exclamation = () => (
-  <Icon className="text-bad">
-    <path d="M10 5v6m0 3.5v.01" />
-  </Icon>
-)
-
-export const ChainLink = () => (
-  <Icon className="text-accent">
-    <path d="M8.5 11.5a3.2 3.2 0 0 0 4.6 0l2.6-2.6a3.2 3.2 0 0 0-4.6-4.6l-1 1M11.5 8.5a3.2 3.2 0 0 0-4.6 0l-2.6 2.6a3.2 3.2 0 0 0 4.6 4.6l1-1" />
   </Icon>
 )
