@@ -1,4 +1,5 @@
 import { useConnectionStatus } from '../api/connections.ts'
+import { useRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Card } from '../ui/Card.tsx'
 import { Screen } from '../ui/Screen.tsx'
@@ -10,6 +11,7 @@ export function Dashboard() {
   const { crm, chat } = config
   const crmStatus = useConnectionStatus(crm)
   const chatStatus = useConnectionStatus(chat)
+  const rules = useRules()
   const areConnected = crmStatus.data?.connected === true && chatStatus.data?.connected === true
 
   return (
@@ -34,18 +36,24 @@ export function Dashboard() {
           <Card heading="Notification Rules">
             <RuleSettings canSave={areConnected} />
           </Card>
-          <Card heading="AI rules (future)">
-            <textarea
-              disabled
-              aria-label="AI rules (future)"
-              placeholder="Type a rule in your own words, for example: notify me when a deal over 50k closes"
-              rows={3}
-              className="w-full resize-none rounded-lg border border-line bg-canvas p-3 text-sm text-muted placeholder:text-muted"
-            />
-          </Card>
+          {/* Shown once its place is known: how high the rules are depends on the answer. */}
+          <div className={rules.isPending ? 'invisible' : undefined}>
+            <Card heading="AI rules (future)">
+              <textarea
+                disabled
+                aria-label="AI rules (future)"
+                placeholder="Type a rule in your own words, for example: notify me when a deal over 50k closes"
+                rows={3}
+                className="w-full resize-none rounded-lg border border-line bg-canvas p-3 text-sm text-muted placeholder:text-muted"
+              />
+            </Card>
+          </div>
         </>
       ) : (
-        <p role="status">Loading dashboard...</p>
+        // As high as what comes in its place, so that the footer does not move.
+        <p role="status" className="min-h-[100rem] sm:min-h-[82rem]">
+          Loading dashboard...
+        </p>
       )}
     </Screen>
   )

@@ -49,7 +49,14 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
     else save.reset()
   }
 
-  if (rules.isPending) return <p role="status">Loading rules…</p>
+  if (rules.isPending) {
+    return (
+      // As high as the catalogue, so that the footer does not move.
+      <p role="status" className="min-h-[70rem] sm:min-h-[49.3125rem]">
+        Loading rules…
+      </p>
+    )
+  }
 
   return (
     <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">

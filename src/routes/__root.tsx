@@ -1,5 +1,5 @@
 import { type QueryClient, QueryClientProvider } from '@tanstack/react-query'
-import { createRootRouteWithContext, Outlet } from '@tanstack/react-router'
+import { createRootRouteWithContext, Outlet, useMatches } from '@tanstack/react-router'
 import { healthQuery } from '../api/health.ts'
 import { Header } from '../components/Header.tsx'
 import { HealthGate } from '../components/HealthGate.tsx'
@@ -15,13 +15,15 @@ export const Route = createRootRouteWithContext<{ queryClient: QueryClient }>()(
 
 function Root() {
   const { queryClient } = Route.useRouteContext()
+  const screen = useMatches({ select: (matches) => matches.at(-1)?.id })
   return (
     <QueryClientProvider client={queryClient}>
       <HealthGate>
         <div className="flex min-h-svh flex-col">
           <Header />
           <Outlet />
-          <Footer />
+          {/* Each screen has its own, so that none slides from the place it had on the last one. */}
+          <Footer key={screen} />
         </div>
       </HealthGate>
     </QueryClientProvider>
