@@ -16,6 +16,17 @@ export function lean(config: Config): Plugin {
       if (id.endsWith('vite/preload-helper.js')) {
         return 'export const __vitePreload = (load) => load()'
       }
+      // What the router reads its store with is for React before 18; React has it built in since.
+      if (id.endsWith('use-sync-external-store/shim/index.js')) {
+        return "export { useSyncExternalStore } from 'react'"
+      }
+      // No query here has pages; one that had would say so at once.
+      if (id.endsWith('/query-core/build/modern/infiniteQueryBehavior.js')) {
+        const refuse = "() => { throw Error('build/lean.ts leaves infinite queries out') }"
+        return ['infiniteQueryBehavior', 'hasNextPage', 'hasPreviousPage']
+          .map((name) => `export const ${name} = ${refuse}`)
+          .join('\n')
+      }
       return null
     },
   }

@@ -1,5 +1,4 @@
 import { useConnectionStatus } from '../api/connections.ts'
-import { useRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Card } from '../ui/Card.tsx'
 import { Screen } from '../ui/Screen.tsx'
@@ -11,7 +10,6 @@ export function Dashboard() {
   const { crm, chat } = config
   const crmStatus = useConnectionStatus(crm)
   const chatStatus = useConnectionStatus(chat)
-  const rules = useRules()
   const areConnected = crmStatus.data?.connected === true && chatStatus.data?.connected === true
 
   return (
@@ -36,8 +34,7 @@ export function Dashboard() {
           <Card heading="Notification Rules">
             <RuleSettings canSave={areConnected} />
           </Card>
-          {/* Shown once its place is known: how high the rules are depends on the answer. */}
-          <div className={rules.isPending ? 'invisible' : undefined}>
+          <div className="after-rules">
             <Card heading="AI rules (future)">
               <textarea
                 disabled
@@ -50,8 +47,7 @@ export function Dashboard() {
           </div>
         </>
       ) : (
-        // As high as what comes in its place, so that the footer does not move.
-        <p role="status" className="min-h-[100rem] sm:min-h-[82rem]">
+        <p role="status" className="loading-dashboard">
           Loading dashboard...
         </p>
       )}

@@ -51,8 +51,7 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
 
   if (rules.isPending) {
     return (
-      // As high as the catalogue, so that the footer does not move.
-      <p role="status" className="min-h-[70rem] sm:min-h-[49.3125rem]">
+      <p role="status" className="loading-rules">
         Loading rules…
       </p>
     )
