@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
-import type { Plugin, Rolldown } from 'vite'
+import type { HtmlTagDescriptor, Plugin, Rolldown } from 'vite'
 import type { Config } from '../src/parse-config.ts'
 
 /** What a link element says, under the names of its properties in a script. */
@@ -67,7 +67,7 @@ export function page(config: Config, budget: Budget): Plugin {
             [...calls.map(callLink), ...scripts.ofRoute(file).map(scriptLink)],
           ]),
         )
-        boot = bootScript(linksByPath, scripts.last.map(scriptLink))
+        boot = bootScript(linksByPath)
         return [
           // Deferred scripts run in order: this one before the app asks for anything itself. Without
           // the priority, Chromium asks for it after all that it takes to be more urgent.
@@ -77,6 +77,13 @@ export function page(config: Config, budget: Budget): Plugin {
             injectTo: 'head-prepend',
           },
           { tag: 'link', attrs: asAttributes(callLink('/health')), injectTo: 'head' },
+          ...scripts.last.map(
+            (script): HtmlTagDescriptor => ({
+              tag: 'link',
+              attrs: { ...asAttributes(scriptLink(script)), fetchpriority: 'low' },
+              injectTo: 'head',
+            }),
+          ),
         ]
       },
     },
@@ -141,9 +148,8 @@ const scriptLink = ({ fileName }: Rolldown.OutputChunk): Link => ({
   crossOrigin: '',
 })
 
-function bootScript(byPath: Readonly<Record<string, readonly Link[]>>, always: readonly Link[]) {
-  // In a block, since a classic script's names are everyone's.
-  const source = `{const links=${JSON.stringify(byPath)}[location.pathname]??[];for(const link of[...links,...${JSON.stringify(always)}])document.head.append(Object.assign(document.createElement('link'),link))}\n`
+function bootScript(linksByPath: Readonly<Record<string, readonly Link[]>>) {
+  const source = `for(const link of ${JSON.stringify(linksByPath)}[location.pathname]??[])document.head.append(Object.assign(document.createElement('link'),link))\n`
   const hash = createHash('sha256').update(source).digest('base64url').slice(0, 8)
   return { fileName: `assets/boot-${hash}.js`, source }
 }

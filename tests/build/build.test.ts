@@ -56,6 +56,7 @@ test('the page asks at every address for what every address needs, and for no mo
   expect(page).toContain('rel="preload" as="fetch" href="/health" crossorigin="use-credentials"')
   expect(page).not.toContain('/api/')
   expect(page).not.toContain(named(/routes-[\w-]+\.js$/))
+  expect(page).toMatch(/<link rel="modulepreload" href="\/assets\/client-[\w-]+\.js"/)
   // Scripts that are deferred run in order: what is asked for ahead comes before what asks.
   const scripts = [...page.matchAll(/<script([^>]*)>/g)].map(([, attributes]) => attributes ?? '')
   expect(scripts).toHaveLength(2)
@@ -74,24 +75,22 @@ test('the boot script asks for what its address needs', async () => {
     new Function('location', 'document', boot)({ pathname }, document)
     return links
   }
-  const react = named(/client-[\w-]+\.js$/)
   const hrefs = (pathname: string) => linksAt(pathname).map(({ href }) => href)
   expect(hrefs('/')).toEqual([
     '/api/hubspot/status',
     '/api/slack/status',
     '/api/notifications/rules',
     `/${named(/routes-[\w-]+\.js$/)}`,
-    `/${react}`,
   ])
   for (const { as, crossOrigin } of linksAt('/').slice(0, 3)) {
     expect({ as, crossOrigin }).toEqual({ as: 'fetch', crossOrigin: 'use-credentials' })
   }
-  expect(hrefs('/contact')).toEqual([`/${named(/contact-[\w-]+\.js$/)}`, `/${react}`])
+  expect(hrefs('/contact')).toEqual([`/${named(/contact-[\w-]+\.js$/)}`])
   for (const path of ['/hubspot/callback', '/slack/callback']) {
-    expect(hrefs(path)).toEqual([`/${named(/callback-[\w-]+\.js$/)}`, `/${react}`])
+    expect(hrefs(path)).toEqual([`/${named(/callback-[\w-]+\.js$/)}`])
   }
   for (const path of ['/no/such/page', '/constructor', '/toString']) {
-    expect(hrefs(path)).toEqual([`/${react}`])
+    expect(hrefs(path)).toEqual([])
   }
 })
 
