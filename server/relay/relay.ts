@@ -112,7 +112,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
 
   async function workOn(job: { id: string; channel: string }): Promise<void> {
     taken.set(job.id, job)
-    failpoint('taken')
+    failpoint('taken', job.channel)
     try {
       const againMs = await work(job.channel)
       if (againMs !== undefined) {
@@ -324,12 +324,12 @@ function createChannelWork(
       await delay(claimed.ms)
     }
     const outcome = await chat.post(openSecrets(vault, slack), slackChannel, message)
-    failpoint('accepted')
+    failpoint('accepted', delivery.dealId)
     const fields = logFields(delivery)
     switch (outcome.kind) {
       case 'posted':
         await noteSent(database, delivery)
-        failpoint('noted')
+        failpoint('noted', delivery.dealId)
         log('delivery sent', { ...fields, rule: decision.ruleId })
         return undefined
       case 'wait':

@@ -24,7 +24,7 @@ export default async function setup(project: TestProject) {
   return stop
 }
 
-export async function startPostgres(): Promise<{ url: string; stop: () => Promise<void> }> {
+async function startPostgres(): Promise<{ url: string; stop: () => Promise<void> }> {
   const folder = await mkdtemp(join(tmpdir(), 'dealbell-postgres-'))
   // As root the server runs as another user, who must be able to enter.
   await chmod(folder, 0o755)
@@ -59,7 +59,7 @@ export async function startPostgres(): Promise<{ url: string; stop: () => Promis
   }
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const address = server.address()
