@@ -5,7 +5,13 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type DatabaseKind, newPostgresDatabase } from './backend.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside } from './outside.ts'
-import { connectAccount, drained, type ServerOptions, startServer } from './process.ts'
+import {
+  connectAccount,
+  drained,
+  type ServerOptions,
+  type ServerProcess,
+  startServer,
+} from './process.ts'
 
 const kills = 10
 
@@ -33,6 +39,7 @@ export function crashTests(kind: DatabaseKind): void {
   let outside: Outside
   let folder: string
   let database: ServerOptions['database']
+  let server: ServerProcess
 
   beforeEach(async () => {
     outside = await openOutside()
@@ -40,13 +47,14 @@ export function crashTests(kind: DatabaseKind): void {
     database = kind === 'PGlite' ? { folder } : { url: await newPostgresDatabase() }
   })
   afterEach(async () => {
+    await server.kill()
     await outside.close()
     await rm(folder, { recursive: true, force: true })
   })
 
   describe(`kill -9 on ${kind}`, () => {
     test.each(points)('$name: none lost, at most one repeat a kill', async (point) => {
-      let server = await startServer({ outside, database })
+      server = await startServer({ outside, database })
       const numbers = Array.from({ length: kills }, (_, n) => n + 1)
       for (const n of numbers) await connectAccount(server, { portal: n, channel: `C${n}` })
       await server.stop()

@@ -30,7 +30,10 @@ export interface ServerProcess {
   status(): Promise<RelayStatus>
 }
 
-function serverEnv({ outside, database, failpoint, encryptionKey }: ServerOptions, port: number) {
+export function serverEnv(
+  { outside, database, failpoint, encryptionKey }: ServerOptions,
+  port: number,
+) {
   return {
     PATH: process.env.PATH,
     PORT: String(port),
