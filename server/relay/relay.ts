@@ -41,6 +41,8 @@ const maxAttempts = 20
 const longestRetryMs = 15 * 60_000
 /** Channels that one process works on at once; each sends one message a second. */
 const maxChannels = 500
+/** Few at a time, so that another process gets its part of a burst. */
+const takeAtOnce = 10
 /** A channel is given back after a while, so that processes share the work. */
 const sliceMs = 5_000
 const keepEveryMs = 3_000
@@ -148,7 +150,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
       let full = false
       try {
         await finishDone()
-        const free = Math.min(maxChannels - taken.size, 50)
+        const free = Math.min(maxChannels - taken.size, takeAtOnce)
         const jobs = free > 0 ? await queue.take(free) : []
         full = free > 0 && jobs.length === free
         for (const job of jobs) {
@@ -159,7 +161,8 @@ export function createRelay(dependencies: RelayDependencies): Relay {
         log('queue failed', errorFields(error))
         await delay(times.pollMs)
       }
-      if (!full) await rest()
+      if (full) await delay(2)
+      else await rest()
     }
   }
 
