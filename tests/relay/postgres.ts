@@ -24,7 +24,7 @@ export default async function setup(project: TestProject) {
   return stop
 }
 
-async function startPostgres(): Promise<{ url: string; stop: () => Promise<void> }> {
+export async function startPostgres(): Promise<{ url: string; stop: () => Promise<void> }> {
   const folder = await mkdtemp(join(tmpdir(), 'dealbell-postgres-'))
   // As root the server runs as another user, who must be able to enter.
   await chmod(folder, 0o755)

@@ -6,7 +6,7 @@ import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
 import { freePort } from './postgres.ts'
 
-const key = Buffer.alloc(32, 9)
+export const serverKey = Buffer.alloc(32, 9)
 
 export interface ServerOptions {
   outside: Outside
@@ -19,6 +19,7 @@ export interface ServerOptions {
 /** The whole server as a process of its own, which a test may kill. */
 export interface ServerProcess {
   url: string
+  pid: number | undefined
   /** What it wrote, on both outputs. */
   output: string[]
   exited: Promise<void>
@@ -39,7 +40,7 @@ export function serverEnv(
     PORT: String(port),
     APP_URL: appUrl,
     SERVE_DASHBOARD: 'false',
-    ENCRYPTION_KEY: encryptionKey ?? key.toString('base64'),
+    ENCRYPTION_KEY: encryptionKey ?? serverKey.toString('base64'),
     HUBSPOT_CLIENT_ID: 'hubspot-client',
     HUBSPOT_CLIENT_SECRET: clientSecret,
     HUBSPOT_API_URL: outside.hubspotUrl,
@@ -74,6 +75,7 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
 
   return {
     url,
+    pid: child.pid,
     output,
     exited,
     async kill() {
@@ -95,7 +97,7 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
     },
     async status() {
       const answer = await fetch(`${url}/relay/status`, {
-        headers: { Authorization: `Bearer ${operatorToken([key])}` },
+        headers: { Authorization: `Bearer ${operatorToken([serverKey])}` },
       })
       return (await answer.json()) as RelayStatus
     },
