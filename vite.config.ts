@@ -79,7 +79,8 @@ export default defineConfig(({ mode }) => {
             environment: 'node',
             include: ['tests/relay/**/*.test.ts'],
             globalSetup: ['tests/relay/postgres.ts'],
-            testTimeout: 150_000,
+            // Ten kills and recoveries take their time, and more of it on a loaded machine.
+            testTimeout: 300_000,
             hookTimeout: 60_000,
           },
         },

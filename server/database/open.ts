@@ -8,7 +8,7 @@ import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
 import pg from 'pg'
-import { type Db, fromPglite } from 'pg-boss'
+import { type Db, fromPglite, PgBoss } from 'pg-boss'
 import * as schema from './schema.ts'
 
 /** PGlite and PostgreSQL speak one dialect; whoever queries does not know which it is. */
@@ -52,6 +52,7 @@ export async function openPostgres(
       const migrating = drizzlePostgres(client)
       await migrating.execute(sql`select pg_advisory_lock(${migrationLock})`)
       await migratePostgres(migrating, { migrationsFolder })
+      await migrateQueue({ executeSql: (text, values) => client.query(text, values) })
       await migrating.execute(sql`select pg_advisory_unlock(${migrationLock})`)
       client.release()
     } catch (error) {
@@ -68,6 +69,13 @@ export async function openPostgres(
     queueDatabase: { executeSql: (text, values) => pool.query(text, values) },
     close: () => pool.end(),
   }
+}
+
+/** The queue's own tables; two processes that make them at once would fail. */
+async function migrateQueue(db: Db): Promise<void> {
+  const boss = new PgBoss({ db, supervise: false, schedule: false })
+  await boss.start()
+  await boss.stop({ graceful: false, close: false })
 }
 
 /** The rows of a query that is written out. Its shape is the caller's word. */

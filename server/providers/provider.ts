@@ -90,7 +90,7 @@ export interface ChatMessage {
   >
 }
 
-/** Where the relay posts. Ends within ten seconds for each call, and throws nothing. */
+/** Where the relay posts. Ends within eleven seconds, and throws nothing. */
 export interface Chat {
   post(secrets: Secrets, channelId: string, message: ChatMessage): Promise<PostOutcome>
 }

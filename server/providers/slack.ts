@@ -113,6 +113,7 @@ export function createSlack(
     },
 
     async post({ accessToken, incomingWebhookUrl }, channelId, { text, blocks }) {
+      const startedAt = performance.now()
       const message = { text, blocks: [...blocks], unfurl_links: false, unfurl_media: false }
       try {
         const call = { channel: channelId, ...message }
@@ -125,7 +126,12 @@ export function createSlack(
         return outcome.kind === 'refused' &&
           needsMembership.has(outcome.reason) &&
           incomingWebhookUrl !== undefined
-          ? await postToWebhook(incomingWebhookUrl, message, timeouts.callMs)
+          ? await postToWebhook(
+              incomingWebhookUrl,
+              message,
+              // Both ways together take no longer than one call may.
+              Math.max(timeouts.callMs - (performance.now() - startedAt), 1_000),
+            )
           : outcome
       }
     },

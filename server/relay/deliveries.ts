@@ -8,8 +8,8 @@ import type { WakeQueue } from './wake-queue.ts'
 /** Slack takes one message a second for a channel. */
 const paceMs = 1_000
 
-/** Longer than a call to Slack may take, its second way included. */
-const sendingSeconds = 25
+/** Longer than Slack may take, its second way included. */
+const sendingSeconds = 12
 
 export type Connection = typeof connections.$inferSelect
 

@@ -84,37 +84,35 @@ async function storeEvents(
     if (kept.length === 0) return
 
     await lockChannels(tx, [...new Set(targets.map(({ channel }) => channel))])
-    // Sorted, so that two transactions with the same events wait for each other in one direction.
+    // In an order that follows from the events alone: two transactions with the same events then
+    // wait for each other in one direction. What is inserted first is said first.
     const rows = kept
-      .map(({ key, portalId, dealId, stageId, occurredAt }, position) => ({
+      .map(({ key, portalId, dealId, stageId, occurredAt }) => ({
         key,
-        position,
         portal: portalId,
         deal: dealId,
         stage: stageId,
         at: occurredAt.toISOString(),
       }))
-      .sort((a, b) => (a.key < b.key ? -1 : 1))
+      .sort(
+        (a, b) => compare(a.at, b.at) || Number(a.deal) - Number(b.deal) || compare(a.key, b.key),
+      )
     const deliveries = await rowsOf<{ channel: string }>(
       tx,
-      sql`with item as materialized (
-            select * from json_to_recordset(${JSON.stringify(rows)}::json)
-              as item(key text, position int, portal text, deal text, stage text, at timestamptz)
-          ), stored as (
+      sql`with stored as (
             insert into deal_events (key, portal_id, deal_id, stage_id, occurred_at)
-            select key, portal, deal, stage, at from item
+            select key, portal, deal, stage, at
+            from json_to_recordset(${JSON.stringify(rows)}::json)
+              as item(key text, portal text, deal text, stage text, at timestamptz)
             on conflict (key) do nothing
-            returning id, key, portal_id, occurred_at
+            returning id, portal_id, occurred_at
           ), made as (
             insert into deliveries (event_id, user_id, channel, occurred_at)
             select stored.id, target."user", target.channel, stored.occurred_at
             from stored
             join json_to_recordset(${JSON.stringify(targets)}::json)
               as target(portal text, "user" uuid, channel text) on target.portal = stored.portal_id
-            -- Of events of one moment the order is the one in which they were told.
-            join (select key, min(position) as position from item group by key) told
-              on told.key = stored.key
-            order by told.position
+            order by stored.id
             returning channel
           )
           select distinct channel from made`,
@@ -126,6 +124,8 @@ async function storeEvents(
     )
   })
 }
+
+const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)
 
 /** Locks the channels' rows, in one order for everyone, until the transaction ends. */
 export async function lockChannels(

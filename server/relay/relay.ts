@@ -41,6 +41,8 @@ const maxAttempts = 20
 const longestRetryMs = 15 * 60_000
 /** Channels that one process works on at once; each sends one message a second. */
 const maxChannels = 500
+/** Few at a time, so that another process gets its part of a burst. */
+const takeAtOnce = 10
 /** A channel is given back after a while, so that processes share the work. */
 const sliceMs = 5_000
 const keepEveryMs = 3_000
@@ -112,7 +114,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
 
   async function workOn(job: { id: string; channel: string }): Promise<void> {
     taken.set(job.id, job)
-    failpoint('taken')
+    failpoint('taken', job.channel)
     try {
       const againMs = await work(job.channel)
       if (againMs !== undefined) {
@@ -148,7 +150,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
       let full = false
       try {
         await finishDone()
-        const free = Math.min(maxChannels - taken.size, 50)
+        const free = Math.min(maxChannels - taken.size, takeAtOnce)
         const jobs = free > 0 ? await queue.take(free) : []
         full = free > 0 && jobs.length === free
         for (const job of jobs) {
@@ -159,7 +161,8 @@ export function createRelay(dependencies: RelayDependencies): Relay {
         log('queue failed', errorFields(error))
         await delay(times.pollMs)
       }
-      if (!full) await rest()
+      if (full) await delay(2)
+      else await rest()
     }
   }
 
@@ -324,12 +327,12 @@ function createChannelWork(
       await delay(claimed.ms)
     }
     const outcome = await chat.post(openSecrets(vault, slack), slackChannel, message)
-    failpoint('accepted')
+    failpoint('accepted', delivery.dealId)
     const fields = logFields(delivery)
     switch (outcome.kind) {
       case 'posted':
         await noteSent(database, delivery)
-        failpoint('noted')
+        failpoint('noted', delivery.dealId)
         log('delivery sent', { ...fields, rule: decision.ruleId })
         return undefined
       case 'wait':

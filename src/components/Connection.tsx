@@ -8,6 +8,7 @@ export function Connection({ provider }: { provider: Provider }) {
   const status = useConnectionStatus(provider)
   const disconnect = useDisconnect(provider)
   const isConnected = status.data?.connected === true
+  const { account, channel, reason, since } = status.data ?? {}
 
   return (
     <li className="flex items-center gap-3 py-3 first:pt-0 last:pb-0">
@@ -17,7 +18,16 @@ export function Connection({ provider }: { provider: Provider }) {
       {/* The name belongs to what is announced: 'Not connected' alone does not say who. */}
       <div role="status" className="min-w-0 flex-1">
         <p className="font-medium wrap-anywhere">{provider.name}</p>
-        <p className="text-sm text-muted">{isConnected ? 'Connected' : 'Not connected'}</p>
+        <p className="text-sm text-muted wrap-anywhere">
+          {isConnected
+            ? ['Connected', account, channel].filter(Boolean).join(' · ')
+            : reason
+              ? `Needs to be connected again: ${reason}`
+              : 'Not connected'}
+          {!isConnected && reason && since && Number.isFinite(Date.parse(since)) && (
+            <time dateTime={since}>{` Since ${new Date(since).toLocaleString()}.`}</time>
+          )}
+        </p>
       </div>
       {/* One button for both, so that the focus stays where it was when its word switches. */}
       <Button

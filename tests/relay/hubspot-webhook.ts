@@ -42,20 +42,21 @@ export function signedWebhook(items: unknown): {
   body: string
 } {
   const body = typeof items === 'string' ? items : JSON.stringify(items)
+  return { method: 'POST', headers: hubSpotHeaders(Buffer.from(body)), body }
+}
+
+export function hubSpotHeaders(body: Uint8Array): Record<string, string> {
   const timestamp = String(Date.now())
+  const url = `${appUrl}/webhooks/hubspot`
   return {
-    method: 'POST',
-    headers: {
-      'Content-Type': 'application/json',
-      'X-HubSpot-Request-Timestamp': timestamp,
-      'X-HubSpot-Signature-v3': hubSpotSignature(clientSecret, {
-        method: 'POST',
-        url: `${appUrl}/webhooks/hubspot`,
-        body: Buffer.from(body),
-        timestamp,
-      }),
-    },
-    body,
+    'Content-Type': 'application/json',
+    'X-HubSpot-Request-Timestamp': timestamp,
+    'X-HubSpot-Signature-v3': hubSpotSignature(clientSecret, {
+      method: 'POST',
+      url,
+      body,
+      timestamp,
+    }),
   }
 }
 

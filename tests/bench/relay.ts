@@ -1,0 +1,177 @@
+import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { cpus, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import pg from 'pg'
+import { sealSecrets } from '../../server/connections.ts'
+import { openPglite, openPostgres } from '../../server/database/open.ts'
+import { connections, rules, users } from '../../server/database/schema.ts'
+import { createVault } from '../../server/vault.ts'
+import { dealIn, stageChange } from '../relay/hubspot-webhook.ts'
+import { type Outside, openOutside } from '../relay/outside.ts'
+import { startPostgres } from '../relay/postgres.ts'
+import { type ServerOptions, type ServerProcess, serverKey, startServer } from '../relay/process.ts'
+
+// What the relay takes and gives on this machine; see docs/performance.md for how it is read.
+const quick = process.argv.includes('--quick')
+const seconds = quick ? 5 : 20
+const rows: Array<Record<string, string | number>> = []
+
+console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`)
+const postgres = await startPostgres()
+for (const kind of ['PGlite', 'PostgreSQL']) {
+  for (const accounts of [1, 100, 10_000]) await measure(kind, accounts)
+}
+await postgres.stop()
+console.table(rows)
+
+async function measure(kind: string, accounts: number): Promise<void> {
+  const outside = await openOutside()
+  const folder = await mkdtemp(join(tmpdir(), 'dealbell-bench-'))
+  const database = kind === 'PGlite' ? { folder } : { url: await newDatabase() }
+  await seed(database, accounts)
+  const server = await startServer({ outside, database })
+  try {
+    for (const rate of [1, 10, 100]) {
+      // One message a second is what Slack takes for a channel.
+      if (rate > accounts) continue
+      const before = cpuMs(server)
+      const latency = await latencies(server, outside, accounts, rate)
+      const cpuPerEvent = (cpuMs(server) - before) / (rate * seconds)
+      row(kind, accounts, `event → message at ${rate}/s`, latency, `${cpuPerEvent.toFixed(1)} ms CPU an event`)
+    }
+    const acks = await acknowledgements(server, outside, accounts)
+    row(kind, accounts, 'acknowledging 100 events, 50 in flight, Slack hangs', acks.times, `${acks.perSecond} a second`)
+    await server.kill()
+    if (accounts === 10_000) await drain(kind, database)
+  } finally {
+    await server.kill()
+    await outside.close()
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function latencies(
+  server: ServerProcess,
+  outside: Outside,
+  accounts: number,
+  rate: number,
+): Promise<number[]> {
+  const told = new Map<number, number>()
+  const already = outside.posts.length
+  const started = performance.now()
+  const telling: Array<Promise<unknown>> = []
+  for (let n = 0; n < rate * seconds; n++) {
+    await delay(started + (n * 1000) / rate - performance.now())
+    const deal = already + n + 1
+    told.set(deal, performance.now())
+    telling.push(server.tell([stageChange(deal, { portal: (n % accounts) + 1 })]))
+  }
+  await Promise.all(telling)
+  await outside.accepted((posts) => posts.length >= already + told.size, 120_000)
+  return outside.posts.slice(already).map((post) => post.atMs - (told.get(dealIn(post)) ?? 0))
+}
+
+async function acknowledgements(server: ServerProcess, outside: Outside, accounts: number) {
+  outside.answerPost = () => 'hang'
+  const times: number[] = []
+  let deal = 1_000_000
+  const started = performance.now()
+  await Promise.all(
+    Array.from({ length: 50 }, async () => {
+      while (times.length < (quick ? 300 : 1_000)) {
+        const batch = Array.from({ length: 100 }, () => {
+          deal++
+          return stageChange(deal, { portal: (deal % accounts) + 1 })
+        })
+        const begun = performance.now()
+        if ((await server.tell(batch)) !== 204) throw new Error('A batch was not acknowledged.')
+        times.push(performance.now() - begun)
+      }
+    }),
+  )
+  const perSecond = Math.round(times.length / ((performance.now() - started) / 1000))
+  return { times, perSecond }
+}
+
+async function drain(kind: string, seeded: ServerOptions['database']): Promise<void> {
+  const outside = await openOutside()
+  const database = 'url' in seeded ? { url: await newDatabase() } : { folder: `${seeded.folder}/drain` }
+  await seed(database, 1_000)
+  const server = await startServer({ outside, database })
+  const started = performance.now()
+  for (let n = 0; n < 10_000; n += 100) {
+    await server.tell(Array.from({ length: 100 }, (_, m) => stageChange(n + m, { portal: ((n + m) % 1_000) + 1 })))
+  }
+  await outside.accepted((posts) => posts.length >= 10_000, 600_000)
+  const took = (performance.now() - started) / 1000
+  rows.push({ database: kind, accounts: 1_000, measured: 'draining 10,000 events over 1,000 channels', note: `${took.toFixed(1)} s` })
+  await server.kill()
+  await outside.close()
+}
+
+async function seed(database: ServerOptions['database'], accounts: number): Promise<void> {
+  const open =
+    'url' in database
+      ? await openPostgres(database.url, () => undefined)
+      : await openPglite(join(database.folder, 'pglite'))
+  const vault = createVault([serverKey])
+  const now = new Date()
+  for (let first = 0; first < accounts; first += 1_000) {
+    const some = Array.from({ length: Math.min(1_000, accounts - first) }, (_, n) => ({ id: randomUUID(), n: first + n + 1 }))
+    await open.database.insert(users).values(some.map(({ id }) => ({ id })))
+    await open.database.insert(rules).values(some.map(({ id }) => ({ userId: id, ruleIds: ['deal-stage-changed'], savedAt: now })))
+    await open.database.insert(connections).values(
+      some.flatMap(({ id, n }) => [
+        {
+          userId: id,
+          provider: 'hubspot' as const,
+          secrets: sealSecrets(vault, { userId: id, provider: 'hubspot' }, { accessToken: `t${n}`, refreshToken: `r${n}` }),
+          accessExpiresAt: new Date(Date.now() + 3_600_000),
+          accountId: String(n),
+          grantId: String(n),
+          connectedAt: now,
+        },
+        {
+          userId: id,
+          provider: 'slack' as const,
+          secrets: sealSecrets(vault, { userId: id, provider: 'slack' }, { accessToken: `s${n}` }),
+          accountId: 'T1',
+          grantId: `s${n}`,
+          channelId: `C${n}`,
+          connectedAt: now,
+        },
+      ]),
+    )
+  }
+  await open.close()
+}
+
+async function newDatabase(): Promise<string> {
+  const name = `bench_${randomUUID().replaceAll('-', '')}`
+  const client = new pg.Client({ connectionString: postgres.url })
+  await client.connect()
+  await client.query(`create database ${name}`)
+  await client.end()
+  return postgres.url.replace(/postgres$/, name)
+}
+
+function row(database: string, accounts: number, measured: string, times: number[], note: string): void {
+  const sorted = times.toSorted((a, b) => a - b)
+  const at = (part: number) => `${Math.round(sorted[Math.floor(sorted.length * part)] ?? 0)} ms`
+  rows.push({ database, accounts, measured, p50: at(0.5), p99: at(0.99), note })
+  console.log(database, accounts, measured, at(0.5), at(0.99), note)
+}
+
+/** Processor time of the server so far; only where /proc tells it. */
+function cpuMs({ pid }: ServerProcess): number {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
+    // Clock ticks of 10 ms, in user and in system mode.
+    return (Number(fields[11]) + Number(fields[12])) * 10
+  } catch {
+    return Number.NaN
+  }
+}

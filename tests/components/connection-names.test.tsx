@@ -1,0 +1,58 @@
+import { screen, within } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
+import { beforeEach, expect, test } from 'vitest'
+import { server } from '../msw/server.ts'
+import { renderApp, startBackend } from '../render.tsx'
+
+const row = async (name: string) => {
+  const button = await screen.findByRole('button', { name: new RegExp(`onnect ${name}$`) })
+  return within(button.closest('li') as HTMLElement)
+}
+
+beforeEach(() => {
+  startBackend()
+})
+
+function answerStatus(provider: string, status: object) {
+  server.use(http.get(`*/api/${provider}/status`, () => HttpResponse.json(status)))
+}
+
+test('the account’s and the workspace’s name and the channel stand beside the green check', async () => {
+  answerStatus('hubspot', { connected: true, account: 'acme.example' })
+  answerStatus('slack', { connected: true, account: 'Acme', channel: '#deals' })
+  renderApp('/')
+  expect((await row('HubSpot')).getByText('Connected · acme.example')).toBeVisible()
+  expect((await row('Slack')).getByText('Connected · Acme · #deals')).toBeVisible()
+})
+
+test('a connection that is no longer honoured says why, since when, and keeps the rules', async () => {
+  answerStatus('hubspot', { connected: true })
+  answerStatus('slack', {
+    connected: false,
+    account: 'Acme',
+    reason: 'Slack says that the access was revoked (token_revoked).',
+    since: '2026-11-20T10:00:00.000Z',
+  })
+  server.use(
+    http.get('*/api/notifications/rules', () => HttpResponse.json({ rules: ['deal-closed'] })),
+  )
+  renderApp('/')
+  const slack = await row('Slack')
+  expect(
+    slack.getByText(/Needs to be connected again: Slack says that the access was revoked/),
+  ).toBeVisible()
+  expect(slack.getByText(/Since .*2026/)).toHaveAttribute('datetime', '2026-11-20T10:00:00.000Z')
+  expect(slack.getByRole('button', { name: 'Connect Slack' })).toBeEnabled()
+  expect(await screen.findByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
+})
+
+test.each([
+  ['none of the extra fields', {}],
+  ['extra fields of another kind', { account: 5, channel: null, reason: ['x'], since: {} }],
+])('a backend with %s looks as the specification says', async (_, extra) => {
+  answerStatus('hubspot', { connected: true, ...extra })
+  answerStatus('slack', { connected: false, ...extra })
+  renderApp('/')
+  expect((await row('HubSpot')).getByText('Connected')).toBeVisible()
+  expect((await row('Slack')).getByText('Not connected')).toBeVisible()
+})

@@ -1,0 +1,3 @@
+import { chaosTest } from './chaos.ts'
+
+chaosTest('PGlite', 1)

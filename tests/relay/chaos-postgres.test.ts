@@ -1,0 +1,3 @@
+import { chaosTest } from './chaos.ts'
+
+chaosTest('PostgreSQL', 2)

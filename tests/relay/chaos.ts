@@ -1,0 +1,91 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { type DatabaseKind, newPostgresDatabase } from './backend.ts'
+import { dealIn, stageChange } from './hubspot-webhook.ts'
+import { openOutside } from './outside.ts'
+import { connectAccount, drained, type ServerProcess, startServer } from './process.ts'
+
+const channels = 100
+const events = 2_000
+const chaosMs = 60_000
+
+/** Kills for a minute, while HubSpot tells of events and tells again what was not answered. */
+export function chaosTest(kind: DatabaseKind, processes: number): void {
+  test(`on ${kind}: 2,000 events over 100 channels, a kill every 200 to 800 ms for a minute, none lost`, async () => {
+    const outside = await openOutside()
+    const folder = await mkdtemp(join(tmpdir(), 'dealbell-'))
+    const database = kind === 'PGlite' ? { folder } : { url: await newPostgresDatabase() }
+    const start = () => startServer({ outside, database })
+
+    const first = await start()
+    for (let n = 0; n < channels; n++) {
+      await connectAccount(first, { portal: n + 1, channel: `C${n}` })
+    }
+    await first.stop()
+
+    const end = Date.now() + chaosMs
+    const running = new Set<ServerProcess>()
+    let kills = 0
+
+    async function keepKilling(): Promise<void> {
+      while (Date.now() < end) {
+        const server = await start()
+        running.add(server)
+        await delay(200 + Math.random() * 600)
+        running.delete(server)
+        await server.kill()
+        kills++
+      }
+    }
+
+    async function keepTelling(): Promise<void> {
+      const at = Date.now()
+      for (let told = 0; told < events; told += 20) {
+        const batch = Array.from({ length: 20 }, (_, n) =>
+          stageChange(told + n, { portal: ((told + n) % channels) + 1, at: at + told + n }),
+        )
+        // Spread over the minute; what is not answered is told again, as HubSpot does.
+        while (Date.now() < at + (told / events) * (chaosMs - 5_000)) await delay(20)
+        for (;;) {
+          const [server] = running
+          if (server !== undefined && (await server.tell(batch)) === 204) break
+          await delay(20)
+        }
+      }
+    }
+
+    // Begun one after the other, so that their ends spread as well.
+    const killing = Array.from({ length: processes }, async (_, n) => {
+      await delay(n * 300)
+      await keepKilling()
+    })
+    const telling = keepTelling()
+    await Promise.all(killing)
+    const quiet = await start()
+    running.add(quiet)
+    await telling
+    const status = await drained(quiet, 60_000)
+    await quiet.stop()
+
+    expect(kills).toBeGreaterThan(20)
+    expect(status).toMatchObject({ sent: events, pending: 0, dead: 0, ignored: 0 })
+    const said = new Map<number, number>()
+    for (const post of outside.posts) said.set(dealIn(post), (said.get(dealIn(post)) ?? 0) + 1)
+    expect(said.size).toBe(events)
+    expect(outside.posts.length - events).toBeLessThanOrEqual(kills)
+
+    for (let n = 0; n < channels; n++) {
+      const times = outside.posts
+        .filter(({ channel }) => channel === `C${n}`)
+        .map((post) => post.atMs)
+      const gaps = times.slice(1).map((time, before) => time - (times[before] ?? 0))
+      // A call takes its time to arrive, and on a busy machine not each takes the same.
+      expect(Math.min(...gaps)).toBeGreaterThan(900)
+    }
+    await outside.close()
+    await rm(folder, { recursive: true, force: true })
+  }, 300_000)
+}

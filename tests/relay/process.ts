@@ -1,0 +1,159 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { operatorToken, type RelayStatus } from '../../server/relay/operator.ts'
+import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
+import type { Outside } from './outside.ts'
+import { freePort } from './postgres.ts'
+
+export const serverKey = Buffer.alloc(32, 9)
+
+export interface ServerOptions {
+  outside: Outside
+  /** A folder for PGlite, or PostgreSQL's address. */
+  database: { folder: string } | { url: string }
+  failpoint?: string
+  encryptionKey?: string
+}
+
+/** The whole server as a process of its own, which a test may kill. */
+export interface ServerProcess {
+  url: string
+  pid: number | undefined
+  /** What it wrote, on both outputs. */
+  output: string[]
+  exited: Promise<void>
+  kill(): Promise<void>
+  /** SIGTERM. */
+  stop(): Promise<void>
+  /** HubSpot tells of items. @returns the answer's status; undefined when none came. */
+  tell(items: unknown): Promise<number | undefined>
+  status(): Promise<RelayStatus>
+}
+
+export function serverEnv(
+  { outside, database, failpoint, encryptionKey }: ServerOptions,
+  port: number,
+) {
+  return {
+    PATH: process.env.PATH,
+    PORT: String(port),
+    APP_URL: appUrl,
+    SERVE_DASHBOARD: 'false',
+    ENCRYPTION_KEY: encryptionKey ?? serverKey.toString('base64'),
+    HUBSPOT_CLIENT_ID: 'hubspot-client',
+    HUBSPOT_CLIENT_SECRET: clientSecret,
+    HUBSPOT_API_URL: outside.hubspotUrl,
+    SLACK_CLIENT_ID: 'slack-client',
+    SLACK_CLIENT_SECRET: 'slack-client-secret',
+    SLACK_API_URL: `${outside.slackUrl}/api`,
+    ...('url' in database ? { DATABASE_URL: database.url } : { DATA_DIR: database.folder }),
+    ...(failpoint !== undefined && { DEALBELL_FAILPOINT: failpoint }),
+    DEBUG: '1',
+  }
+}
+
+export async function startServer(options: ServerOptions): Promise<ServerProcess> {
+  const port = await freePort()
+  const child: ChildProcess = spawn(process.execPath, ['server/main.ts'], {
+    env: serverEnv(options, port),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const output: string[] = []
+  const exited = once(child, 'exit').then(() => undefined)
+  await new Promise<void>((resolve, reject) => {
+    for (const stream of [child.stdout, child.stderr]) {
+      if (stream === null) throw new Error('The server has no output.')
+      createInterface({ input: stream }).on('line', (line) => {
+        output.push(line)
+        if (line.startsWith('Dealbell listens')) resolve()
+      })
+    }
+    exited.then(() => reject(new Error(`The server did not start:\n${output.join('\n')}`)))
+  })
+  const url = `http://127.0.0.1:${port}`
+
+  return {
+    url,
+    pid: child.pid,
+    output,
+    exited,
+    async kill() {
+      child.kill('SIGKILL')
+      await exited
+    },
+    async stop() {
+      child.kill('SIGTERM')
+      await exited
+    },
+    async tell(items) {
+      try {
+        const answer = await fetch(`${url}/webhooks/hubspot`, signedWebhook(items))
+        await answer.arrayBuffer()
+        return answer.status
+      } catch {
+        return undefined
+      }
+    },
+    async status() {
+      const answer = await fetch(`${url}/relay/status`, {
+        headers: { Authorization: `Bearer ${operatorToken([serverKey])}` },
+      })
+      return (await answer.json()) as RelayStatus
+    },
+  }
+}
+
+/** Connects an account by the calls that the dashboard makes. */
+export async function connectAccount(
+  { url }: { url: string },
+  {
+    portal,
+    channel,
+    ruleIds = ['deal-stage-changed'],
+  }: {
+    portal: number
+    channel: string
+    ruleIds?: string[]
+  },
+): Promise<{ cookie: string }> {
+  let cookie = ''
+  async function call(path: string, init: RequestInit = {}): Promise<Response> {
+    const headers = new Headers({
+      Cookie: cookie,
+      Origin: appUrl,
+      'Sec-Fetch-Site': 'same-origin',
+      'Sec-Fetch-Mode': path.endsWith('/auth') ? 'navigate' : 'cors',
+      ...(init.body !== undefined && { 'Content-Type': 'application/json' }),
+    })
+    const answer = await fetch(url + path, { ...init, headers, redirect: 'manual' })
+    cookie = answer.headers.getSetCookie()[0]?.split(';')[0] ?? cookie
+    await answer.arrayBuffer()
+    if (answer.status >= 400) throw new Error(`${path}: ${answer.status}`)
+    return answer
+  }
+  for (const [provider, code] of [
+    ['hubspot', `${portal}:1`],
+    ['slack', `T1:${channel}`],
+  ] as const) {
+    const begun = await call(`/api/${provider}/auth`)
+    const state = new URL(begun.headers.get('Location') ?? '').searchParams.get('state')
+    await call(`/api/${provider}/callback?code=${code}&state=${state}`)
+  }
+  await call('/api/notifications/rules', {
+    method: 'POST',
+    body: JSON.stringify({ rules: ruleIds }),
+  })
+  return { cookie }
+}
+
+/** Resolves when nothing is pending. */
+export async function drained(server: ServerProcess, withinMs: number): Promise<RelayStatus> {
+  const end = Date.now() + withinMs
+  for (;;) {
+    const status = await server.status()
+    if (status.pending === 0) return status
+    if (Date.now() > end) throw new Error(`${status.pending} are pending after ${withinMs} ms.`)
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+}

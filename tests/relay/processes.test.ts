@@ -1,0 +1,190 @@
+import { execFile } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { databaseKinds, newPostgresDatabase } from './backend.ts'
+import { dealIn, stageChange } from './hubspot-webhook.ts'
+import { type Outside, openOutside } from './outside.ts'
+import {
+  connectAccount,
+  drained,
+  type ServerOptions,
+  type ServerProcess,
+  serverEnv,
+  startServer,
+} from './process.ts'
+
+const run = promisify(execFile)
+
+/** How much longer work takes than its own processor time, because others use the machine. */
+async function contention(): Promise<number> {
+  const wall = performance.now()
+  const before = process.cpuUsage()
+  for (let n = 0; n < 300; n++) createHash('sha256').update(Buffer.alloc(1_000_000)).digest()
+  const { user, system } = process.cpuUsage(before)
+  return Math.max(1, ((performance.now() - wall) * 1000) / (user + system))
+}
+
+let outside: Outside
+let folder: string
+let servers: ServerProcess[]
+
+beforeEach(async () => {
+  outside = await openOutside()
+  folder = await mkdtemp(join(tmpdir(), 'dealbell-'))
+  servers = []
+})
+afterEach(async () => {
+  await Promise.all(servers.map((server) => server.kill()))
+  await outside.close()
+  await rm(folder, { recursive: true, force: true })
+})
+
+async function start(options: Omit<ServerOptions, 'outside'>): Promise<ServerProcess> {
+  const server = await startServer({ outside, ...options })
+  servers.push(server)
+  return server
+}
+
+test('two processes on one PostgreSQL share the work, and no message is doubled', async () => {
+  const database = { url: await newPostgresDatabase() }
+  const [one, two] = await Promise.all([start({ database }), start({ database })])
+  const channels = 60
+  for (let n = 0; n < channels; n++) await connectAccount(one, { portal: n + 1, channel: `C${n}` })
+  const events = Array.from({ length: 120 }, (_, n) =>
+    stageChange(n, { portal: (n % channels) + 1 }),
+  )
+  // Each event is told to both, by a HubSpot that did not see the first answer.
+  const answers = await Promise.all(
+    events.flatMap((event, n) =>
+      (n % 2 ? [one, two] : [two, one]).map((server) => server.tell([event])),
+    ),
+  )
+  expect(new Set(answers)).toEqual(new Set([204]))
+  await drained(one, 30_000)
+  expect(outside.posts.map(dealIn).sort((a, b) => a - b)).toEqual(events.map((_, n) => n))
+  for (const { output } of [one, two]) {
+    expect(output.filter((line) => line.includes('"delivery sent"')).length).toBeGreaterThan(10)
+  }
+})
+
+test('one event told 50 times at once, across a restart, is one message', async () => {
+  const database = { folder }
+  let server = await start({ database })
+  await connectAccount(server, { portal: 1, channel: 'C1' })
+  const event = stageChange(1, { portal: 1 })
+  const tell = () =>
+    Promise.all(
+      Array.from({ length: 25 }, (_, attemptNumber) => server.tell([{ ...event, attemptNumber }])),
+    )
+  const before = await tell()
+  await server.kill()
+  server = await start({ database })
+  const after = await tell()
+  expect(new Set([...before, ...after])).toEqual(new Set([204]))
+  expect(await drained(server, 30_000)).toMatchObject({ sent: 1 })
+  expect(outside.posts).toHaveLength(1)
+})
+
+describe.each(databaseKinds)('on %s', (kind) => {
+  const secrets = /secret-|xoxb-|hubspot-client-secret|slack-client-secret/
+
+  test('secrets stand nowhere in clear; a wrong key stops the start; a new key takes over', async () => {
+    const database = kind === 'PGlite' ? { folder } : { url: await newPostgresDatabase() }
+    const key = () => Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString('base64')
+    const [oldKey, newKey] = [key(), key()]
+    let server = await start({ database, encryptionKey: oldKey })
+    const { cookie } = await connectAccount(server, { portal: 1, channel: 'C1' })
+    await server.tell([stageChange(1, { portal: 1 })])
+    await outside.accepted((posts) => posts.length === 1)
+    const answers = await Promise.all(
+      ['/api/hubspot/status', '/api/slack/status', '/api/notifications/rules', '/relay/status'].map(
+        async (path) => (await fetch(server.url + path, { headers: { Cookie: cookie } })).text(),
+      ),
+    )
+    expect(answers.join('\n')).not.toMatch(secrets)
+    await server.stop()
+    if (kind === 'PGlite') {
+      const files = await readdir(folder, { recursive: true, withFileTypes: true })
+      expect(files.length).toBeGreaterThan(100)
+      for (const file of files.filter((entry) => entry.isFile())) {
+        const text = await readFile(join(file.parentPath, file.name), 'latin1')
+        expect(text, file.name).not.toMatch(secrets)
+      }
+    }
+
+    await expect(start({ database, encryptionKey: newKey })).rejects.toThrow(/ENCRYPTION_KEY/)
+    server = await start({ database, encryptionKey: `${newKey},${oldKey}` })
+    await server.stop()
+    // The older key is needed no more, and opens nothing any more.
+    await expect(start({ database, encryptionKey: oldKey })).rejects.toThrow(/ENCRYPTION_KEY/)
+    server = await start({ database, encryptionKey: newKey })
+    await server.tell([stageChange(2, { portal: 1 })])
+    await outside.accepted((posts) => posts.length === 2)
+    await server.stop()
+    for (const { output } of servers) expect(output.join('\n')).not.toMatch(secrets)
+    expect(servers.flatMap(({ output }) => output).join('\n')).not.toMatch(/Deal \d/)
+  })
+
+  test('npm run relay tells the counts and sends the dead ones again', async () => {
+    const options: ServerOptions = {
+      outside,
+      database: kind === 'PGlite' ? { folder } : { url: await newPostgresDatabase() },
+    }
+    let server = await start(options)
+    const relay = async (command: string) =>
+      (
+        await run(process.execPath, ['server/relay/command.ts', command], {
+          env: serverEnv(options, Number(new URL(server.url).port)),
+        })
+      ).stdout
+    await connectAccount(server, { portal: 1, channel: 'C1' })
+    outside.answerPost = ({ text }) =>
+      text.includes('Deal 2')
+        ? { status: 200, body: '{"ok":false,"error":"msg_too_long"}' }
+        : undefined
+    await server.tell([stageChange(1, { portal: 1 }), stageChange(2, { portal: 1 })])
+    await drained(server, 20_000)
+    expect(await relay('status')).toBe(
+      'pending  0\nsent     1\nignored  0\ndead     1\n  1 × msg_too_long\n',
+    )
+
+    outside.answerPost = () => undefined
+    await server.stop()
+    expect(await relay('status')).toContain('dead     1')
+    server = await start(options)
+    expect(await relay('replay')).toBe('1 dead deliveries are sent again\n')
+    await outside.accepted((posts) => posts.length === 2)
+    await drained(server, 20_000)
+    expect(await relay('status')).toContain('sent     2')
+    expect(outside.posts.map(dealIn)).toEqual([1, 2])
+    await expect(relay('nonsense')).rejects.toThrow(/Usage/)
+    const stranger = await fetch(`${server.url}/relay/replay`, { method: 'POST' })
+    expect(stranger.status).toBe(401)
+  })
+
+  test('while Slack hangs, batches of 100 with 50 in flight are acknowledged within 500 ms', async () => {
+    const database = kind === 'PGlite' ? { folder } : { url: await newPostgresDatabase() }
+    const server = await start({ database })
+    for (let n = 0; n < 20; n++) await connectAccount(server, { portal: n + 1, channel: `C${n}` })
+    outside.answerPost = () => 'hang'
+    let next = 0
+    const times: number[] = []
+    async function keepTelling(): Promise<void> {
+      while (times.length < 400) {
+        const batch = Array.from({ length: 100 }, () =>
+          stageChange(++next, { portal: (next % 20) + 1 }),
+        )
+        const started = performance.now()
+        expect(await server.tell(batch)).toBe(204)
+        times.push(performance.now() - started)
+      }
+    }
+    await Promise.all(Array.from({ length: 50 }, keepTelling))
+    times.sort((a, b) => a - b)
+    expect(times[Math.floor(times.length * 0.99)]).toBeLessThan(500 * (await contention()))
+  })
+})
