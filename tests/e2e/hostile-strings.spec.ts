@@ -3,10 +3,9 @@ import { hostileStrings } from '../hostile-strings.ts'
 import { test } from './server.ts'
 
 // All 200 are tried without a browser (tests/components); these few under the real policy, in a real one.
-const texts = ['<img src=x onerror=pwned()>', '"><svg onload=pwned()>', 'javascript:pwned()']
-const long = hostileStrings.find(
-  (text) => text.startsWith('</title>') && text.includes('srcdoc='),
-) as string
+const texts = hostileStrings.filter((text) =>
+  /^(<img src=x onerror=pwned\(\)>|">javascript:|<\/title>.*srcdoc=)/.test(text),
+)
 
 declare global {
   interface Window {
@@ -104,7 +103,8 @@ test('a text with HTML and script is nothing but text in a real browser', async 
     '',
     '',
   ])
-  for (const text of [...texts, long]) {
+  expect(texts).toHaveLength(3)
+  for (const text of texts) {
     expect(await pagesWith(page, text), text).toEqual(harmless)
   }
   expect(outside).toEqual([])
@@ -117,8 +117,8 @@ test('a stand-in’s consent page repeats what it was asked with as text alone',
     await page.getByRole('button', { name: `Connect ${service}` }).click()
     await expect(page.getByRole('button', { name: 'Allow' })).toBeVisible()
     const asked = new URL(page.url())
-    for (const [text, name] of [...texts, long].flatMap((text) =>
-      ['state', 'client_id', 'redirect_uri', 'scope'].map((name) => [text, name] as const),
+    for (const [text, name] of texts.flatMap((text) =>
+      ['state', 'client_id'].map((name) => [text, name] as const),
     )) {
       const address = new URL(asked)
       address.searchParams.set(name, text)
