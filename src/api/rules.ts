@@ -55,7 +55,7 @@ export function useRuleSelection() {
         selected.includes(id) ? selected.filter((other) => other !== id) : [...selected, id],
       )
       // While a save is under way, what the server holds is not known: every change is kept.
-      if (queryClient.isMutating({ mutationKey: saveKey, exact: true }) === 0) {
+      if (queryClient.isMutating({ mutationKey: saveKey }) === 0) {
         dropSavedDraft(queryClient)
       }
     },

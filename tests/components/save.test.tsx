@@ -269,6 +269,27 @@ describe('exactly one POST is sent', () => {
   })
 })
 
+test('a save that is under way is so for who left and came back, and makes no message there', async () => {
+  const { state, calls } = startBackend({ connected: both() })
+  const answer = holdSaving()
+  const { user, router } = renderApp('/')
+  await stageBox()
+  await user.click(saveButton())
+  await act(() => router.navigate({ to: '/contact' }))
+  await user.click(await screen.findByRole('link', { name: 'Dealbell' }))
+  const button = await screen.findByRole('button', { name: 'Saving…' })
+  expect(button).toBeDisabled()
+  await user.click(await stageBox())
+  answer()
+  expect(await screen.findByRole('button', { name: 'Save' })).toBeEnabled()
+  expect(savedOr()).toEqual([])
+  server.resetHandlers(...startBackend({ connected: both() }).handlers)
+  await user.click(saveButton())
+  expect(await screen.findByText(saved)).toBeVisible()
+  expect(calls('POST')).toHaveLength(1)
+  expect(state.rules).toEqual([])
+})
+
 describe('a save that fails', () => {
   test.each([
     ['400', () => new HttpResponse(null, { status: 400 })],

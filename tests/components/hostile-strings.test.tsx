@@ -1,0 +1,109 @@
+import { act, fireEvent, screen } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { settle } from '../clock.ts'
+import { hostileStrings } from '../hostile-strings.ts'
+import { server } from '../msw/server.ts'
+import { renderApp, startBackend } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+
+const pwned = vi.fn()
+beforeEach(() => {
+  vi.stubGlobal('pwned', pwned)
+  for (const ask of ['alert', 'confirm', 'prompt'] as const) vi.stubGlobal(ask, pwned)
+})
+afterEach(() => {
+  expect(pwned).not.toHaveBeenCalled()
+  vi.unstubAllGlobals()
+})
+
+/**
+ * Brings the text to the page by every way that leads there, and returns the page after each: all of
+ * its HTML, what was logged, and what was sent.
+ */
+async function pagesWith(text: string) {
+  const { calls, requests } = startBackend()
+  const body = { error: { code: text, message: text }, message: text, [text]: text }
+  const status = { connected: true, account: text, channel: text, reason: text, since: text }
+  server.use(
+    http.get('*/api/hubspot/callback', () => HttpResponse.json(body, { status: 400 })),
+    http.get('*/api/slack/callback', () => HttpResponse.html(text, { status: 500 })),
+    http.get('*/api/:provider/status', () => HttpResponse.json(status)),
+    http.get('*/rules', () => HttpResponse.json({ rules: [text, 'deal-closed'], [text]: text })),
+    http.post('*/rules', () => HttpResponse.html(text, { status: 500 })),
+    http.delete('*/disconnect', () => HttpResponse.json(body, { status: 409 })),
+  )
+  const value = encodeURIComponent(text)
+  const { router, history } = renderApp(`/hubspot/callback?code=${value}&state=${value}`)
+
+  const pages: Record<string, string> = {}
+  async function read(name: string) {
+    await settle()
+    pages[name] = `${document.documentElement.outerHTML}\n${takeLog().join('\n')}`
+  }
+  async function open(address: string) {
+    await act(() => router.navigate({ href: address }))
+  }
+
+  await read('a code that the backend refuses with the text')
+  expect(history.location.href).toBe('/hubspot/callback')
+  await open(`/slack/callback?code=${value}&state=${value}`)
+  await read('a code on which the backend breaks with the text as a page')
+  // As a provider's redirect does, the next one comes to a page that was not there before.
+  await open('/contact')
+  await open(`/slack/callback?error=${value}&error_description=${value}&code=${value}&${value}=1`)
+  await read('a refusal by the provider')
+  for (const [name, address] of [
+    ['a provider that is the text', `/${value}/callback?code=${value}`],
+    ['a service to connect that is the text', `/connect/${value}`],
+    ['an address that is the text', `/${value}?${value}=${value}#${value}`],
+  ] as const) {
+    await open(address)
+    await read(name)
+  }
+  await open(`/?code=${value}&${value}=${value}#${value}`)
+  await read('statuses and rules that hold the text')
+  fireEvent.click(screen.getByRole('button', { name: 'Save' }))
+  await read('a save that fails with the text')
+  fireEvent.click(screen.getByRole('button', { name: 'Disconnect Slack' }))
+  await read('a disconnect that fails with the text')
+
+  return { pages, calls, requests }
+}
+
+/** The page without what differs from one rendering to the next. */
+const settled = (page: string) => page.replaceAll(/_r_\w+_/g, 'id')
+
+let harmless: Awaited<ReturnType<typeof pagesWith>>['pages']
+
+test('a harmless text is shown nowhere, so that its pages are what the others are held against', async () => {
+  const { pages } = await pagesWith('harmless')
+  expect(Object.keys(pages)).toHaveLength(9)
+  harmless = Object.fromEntries(Object.entries(pages).map(([name, page]) => [name, settled(page)]))
+  const said = Object.values(harmless).join()
+  expect(said).toContain('HubSpot connection failed: The server answered with an error (400)')
+  expect(said).toContain('Slack connection failed: The server answered with an error (500)')
+  expect(said).toContain('Slack connection failed: Missing Slack code')
+  expect(said).toContain('Something went wrong. Please try again later.')
+  expect(said).toContain('❌ Failed to save rules, try again.')
+  expect(said).toContain('Disconnecting Slack failed: The server answered with an error (409)')
+})
+
+test('there are 200 texts, each once', () => {
+  expect(new Set(hostileStrings).size).toBe(200)
+})
+
+test.each(hostileStrings)('%j is nothing but text, wherever it comes from', async (text) => {
+  const { pages, calls, requests } = await pagesWith(text)
+  for (const [name, page] of Object.entries(pages)) expect(settled(page), name).toBe(harmless[name])
+
+  // And it went to the backend as it came: nothing was taken out of it or escaped on the way.
+  const sent = calls('GET /api/').filter((line) => line.includes('/callback'))
+  expect(sent).toHaveLength(2)
+  for (const line of sent) {
+    const query = new URL(line.slice('GET '.length), 'http://localhost').searchParams
+    expect([query.getAll('code'), query.getAll('state')]).toEqual([[text], [text]])
+  }
+  const saves = requests.filter(({ method }) => method === 'POST')
+  expect(saves.map(({ body }) => JSON.parse(body))).toEqual([{ rules: [text, 'deal-closed'] }])
+})

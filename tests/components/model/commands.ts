@@ -1,0 +1,227 @@
+import fc from 'fast-check'
+import {
+  type CallKind,
+  type Failure,
+  idOf,
+  type Model,
+  type Provider,
+  providers,
+  rules,
+} from './model.ts'
+import type { Page } from './page.ts'
+
+type Command = fc.AsyncCommand<Model, Page>
+
+/** A step: when it can be taken, what the model says of it, and how a person takes it. */
+function step(
+  name: string,
+  {
+    when,
+    model,
+    page,
+  }: {
+    when: (model: Model) => boolean
+    model: (model: Model) => void
+    page: (page: Page, before: Readonly<Model>) => Promise<void> | void
+  },
+): Command {
+  return {
+    check: when,
+    async run(m, p) {
+      // The page goes first where it needs to know how things stood; the model never looks at the page.
+      const doing = page(p, m)
+      model(m)
+      await doing
+      p.expectToBe(m)
+    },
+    toString: () => name,
+  }
+}
+
+const atDashboard = (model: Model) => model.screen === 'dashboard'
+const word = (model: Model, provider: Provider) =>
+  `${model.isSeenConnected(provider) ? 'Disconnect' : 'Connect'} ${provider}`
+
+const toggle = (index: number): Command => {
+  const rule = rules[index]
+  if (rule === undefined) throw new Error(`There is no rule ${index}.`)
+  return step(`toggle ${rule.id}`, {
+    when: atDashboard,
+    model: (m) => {
+      if (rule.available) m.toggle(rule.id)
+    },
+    page: (p) => p.click('checkbox', rule.label),
+  })
+}
+
+/** Save, answered at once: by a click, a double click, two clicks in one task or Enter, which are one save. */
+const save = (how: 1 | 2 | 'enter'): Command =>
+  step(`save ${how === 'enter' ? 'by Enter' : `by ${how} click${how > 1 ? 's' : ''}`}`, {
+    when: (m) => atDashboard(m) && m.saving === undefined,
+    model: (m) => {
+      m.beginSave()
+      m.endSave()
+    },
+    page: (p) => (how === 'enter' ? p.enter() : p.click('button', 'Save', how)),
+  })
+
+/** Save whose answer takes its time. */
+const beginSave: Command = step('save, slowly', {
+  when: (m) => atDashboard(m) && m.saving === undefined && m.canSave,
+  model: (m) => m.beginSave(),
+  page: (p) => {
+    p.holdSave()
+    return p.click('button', 'Save', 2)
+  },
+})
+
+const endSave: Command = step('the slow save is answered', {
+  when: (m) => m.saving !== undefined,
+  model: (m) => m.endSave(),
+  page: (p) => p.answerSave(),
+})
+
+const saveWhileSaving: Command = step('save while saving', {
+  when: (m) => atDashboard(m) && m.saving !== undefined,
+  model: () => {},
+  page: (p) => p.click('button', 'Saving…'),
+})
+
+const disconnect = (provider: Provider, times: number): Command =>
+  step(`disconnect ${provider} by ${times} clicks`, {
+    when: (m) => atDashboard(m) && m.isSeenConnected(provider),
+    model: (m) => m.disconnect(provider),
+    page: (p, m) => p.click('button', word(m, provider), times),
+  })
+
+/** The browser asks who has changes; who stays finds everything as it was. */
+const connectAndStay = (provider: Provider): Command => ({
+  check: (m) => atDashboard(m) && !m.isSeenConnected(provider),
+  async run(m, p) {
+    await p.click('button', `Connect ${provider}`)
+    if (p.went.splice(0).join() !== `/api/${idOf(provider)}/auth`) throw new Error('went elsewhere')
+    p.expectToBe(m)
+  },
+  toString: () => `connect ${provider}, and stay`,
+})
+
+const connect = (provider: Provider): Command => ({
+  check: (m) =>
+    atDashboard(m) && !m.isSeenConnected(provider) && m.online && m.saving === undefined,
+  async run(m, p) {
+    await p.click('button', `Connect ${provider}`)
+    if (p.went.splice(0).join() !== `/api/${idOf(provider)}/auth`) throw new Error('went elsewhere')
+    const call = await p.returnFrom(provider)
+    m.connected.add(provider)
+    m.calls.push(call)
+    m.load()
+    p.expectToBe(m)
+  },
+  toString: () => `connect ${provider}`,
+})
+
+const elsewhere = (provider: Provider, isConnected: boolean): Command =>
+  step(`${provider} is ${isConnected ? 'connected' : 'disconnected'} in another tab`, {
+    when: () => true,
+    model: (m) => {
+      if (isConnected) m.connected.add(provider)
+      else m.connected.delete(provider)
+    },
+    page: (p) => p.setConnectedElsewhere(provider, isConnected),
+  })
+
+const fail = (kind: CallKind, failure: Failure | undefined): Command =>
+  step(`${kind} ${failure === undefined ? 'works' : `fails: ${failure}`}`, {
+    when: () => true,
+    model: (m) => {
+      if (failure === undefined) m.failing.delete(kind)
+      else m.failing.set(kind, failure)
+    },
+    page: (p) => p.setFailing(kind, failure),
+  })
+
+const offline: Command = step('offline', {
+  when: (m) => m.online,
+  model: (m) => {
+    m.online = false
+  },
+  page: (p) => p.setOnline(false),
+})
+
+const online: Command = step('online', {
+  when: (m) => !m.online,
+  model: (m) => {
+    m.online = true
+    m.refresh()
+  },
+  page: (p) => p.setOnline(true),
+})
+
+const focus: Command = step('focus', {
+  when: () => true,
+  model: (m) => m.refresh(),
+  page: (p) => p.lookAgain(),
+})
+
+const leave = (goes: boolean): Command =>
+  step(`leave, and ${goes ? 'go' : 'stay'} when asked`, {
+    when: atDashboard,
+    model: (m) => m.leave(goes),
+    page: (p) => p.leave(goes),
+  })
+
+const comeBack = (afterMs: number): Command =>
+  step(`come back after ${afterMs} ms`, {
+    when: (m) => m.screen === 'contact',
+    model: (m) => {
+      m.now += afterMs
+      m.openDashboard()
+    },
+    page: (p) => {
+      p.wait(afterMs)
+      return p.click('link', 'Dealbell')
+    },
+  })
+
+const reload: Command = step('reload', {
+  when: (m) => m.online && m.saving === undefined,
+  model: (m) => m.load(),
+  page: (p) => p.load('/'),
+})
+
+const provider = fc.constantFrom(...providers)
+const unofferedIds = ['a-rule-of-tomorrow', 'invoice-paid', '__proto__']
+
+/** How things stand before the page is opened: what is connected, and what rules are stored. */
+export const beginnings = fc.record({
+  connected: fc.subarray([...providers]),
+  stored: fc.shuffledSubarray([...rules.slice(0, 4).map(({ id }) => id), ...unofferedIds]),
+})
+
+// Ticks and saves come most often, as they do from people; each line is as likely as the others.
+export const steps = [
+  fc.integer({ min: 0, max: 2 }).map(toggle),
+  fc.integer({ min: 0, max: 2 }).map(toggle),
+  fc.integer({ min: 0, max: rules.length - 1 }).map(toggle),
+  fc.constantFrom(1 as const, 2 as const, 'enter' as const).map(save),
+  fc.constant(beginSave),
+  fc.constant(endSave),
+  fc.constant(saveWhileSaving),
+  fc.tuple(provider, fc.constantFrom(1, 2)).map((args) => disconnect(...args)),
+  provider.map(connect),
+  provider.map(connectAndStay),
+  fc.tuple(provider, fc.boolean()).map((args) => elsewhere(...args)),
+  fc
+    .tuple(
+      fc.constantFrom<CallKind>('save', 'disconnect', 'status', 'rules'),
+      fc.constantFrom<(Failure | undefined)[]>(undefined, '500', '503', '404', 'network'),
+    )
+    .map((args) => fail(...args)),
+  fc.constant(fail('save', 'lost')),
+  fc.constant(offline),
+  fc.constant(online),
+  fc.constant(focus),
+  fc.boolean().map(leave),
+  fc.constantFrom(0, 4999, 5000).map(comeBack),
+  fc.constant(reload),
+]

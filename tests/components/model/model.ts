@@ -1,0 +1,204 @@
+import { ruleCatalogue } from '../../../contract/rules.ts'
+
+export const providers = ['HubSpot', 'Slack'] as const
+export type Provider = (typeof providers)[number]
+export const idOf = (provider: Provider) => provider.toLowerCase()
+
+export const rules = ruleCatalogue.flatMap((category) =>
+  category.rules.map(({ id, when }) => ({
+    id: id as string,
+    label: `Notify me when ${when}`,
+    available: category.available as boolean,
+  })),
+)
+
+export type CallKind = 'save' | 'disconnect' | 'status' | 'rules'
+/** How a call fails; 'lost' is a save that the backend stores and whose answer never arrives. */
+export type Failure = '500' | '503' | '404' | 'network' | 'lost'
+
+export const messages = {
+  saved: '✅ Rules saved successfully!',
+  failed: '❌ Failed to save rules, try again.',
+  refused: '❌ Please connect both HubSpot and Slack before saving rules.',
+} as const
+
+/** How long a status is good for a dashboard that is opened again. */
+const statusFreshMs = 5000
+
+/** What a person who knows the specification would say of the page, and of the backend. */
+export class Model {
+  // The backend.
+  readonly connected: Set<Provider>
+  stored: readonly string[]
+  readonly failing = new Map<CallKind, Failure>()
+
+  // The page.
+  screen: 'dashboard' | 'contact' = 'dashboard'
+  online = true
+  now = 0
+  /** What each status last said, and when. */
+  seen = new Map<Provider, { connected: boolean; at: number }>()
+  /** The rules as they were loaded or saved here; undefined while neither has succeeded. */
+  saved: readonly string[] | undefined
+  /** The selection, when the user has changed it. */
+  draft: readonly string[] | undefined
+  /** What was sent and is not answered yet. */
+  saving: readonly string[] | undefined
+  message: keyof typeof messages | undefined
+
+  /** What the step under way must send, and log, in whatever order. */
+  calls: string[] = []
+  /** What it may send besides. */
+  mayCall: string[] = []
+  log: string[] = []
+  /** Whether the step under way must ask before the page is left. */
+  asks = false
+
+  constructor(initial: { connected: readonly Provider[]; stored: readonly string[] }) {
+    this.connected = new Set(initial.connected)
+    this.stored = initial.stored
+  }
+
+  get selected(): readonly string[] {
+    return this.draft ?? this.saved ?? []
+  }
+
+  get canSave(): boolean {
+    return providers.every((provider) => this.isSeenConnected(provider))
+  }
+
+  isSeenConnected(provider: Provider): boolean {
+    return this.seen.get(provider)?.connected === true
+  }
+
+  failure(kind: CallKind): Failure | undefined {
+    return this.online ? this.failing.get(kind) : 'network'
+  }
+
+  /** A page that was just loaded asks for everything, and remembers nothing. */
+  load(): void {
+    this.screen = 'dashboard'
+    this.seen = new Map()
+    this.saved = undefined
+    this.draft = undefined
+    this.message = undefined
+    this.calls.push('GET /health')
+    this.openDashboard()
+  }
+
+  /** Asks for what is not known, or too old. */
+  openDashboard(): void {
+    this.screen = 'dashboard'
+    this.message = undefined
+    for (const provider of providers) {
+      const seen = this.seen.get(provider)
+      if (seen === undefined || this.now - seen.at >= statusFreshMs) this.askStatus(provider, true)
+    }
+    if (
+      this.saved === undefined &&
+      this.ask('rules', '/api/notifications/rules', 'Loading rules', true)
+    ) {
+      this.saved = this.stored
+    }
+  }
+
+  /** The tab is looked at again, or the network is back: statuses alone are asked for, where they show. */
+  refresh(): void {
+    if (this.screen !== 'dashboard') return
+    for (const provider of providers) this.askStatus(provider, false)
+  }
+
+  askStatus(provider: Provider, isOpening: boolean): void {
+    const path = `/api/${idOf(provider)}/status`
+    if (this.ask('status', path, `Loading the ${provider} connection status`, isOpening)) {
+      this.see(provider, this.connected.has(provider))
+    } else {
+      // What is shown stays, and is asked for when the dashboard is opened next.
+      const seen = this.seen.get(provider)
+      if (seen) this.seen.set(provider, { ...seen, at: Number.NEGATIVE_INFINITY })
+    }
+  }
+
+  see(provider: Provider, connected: boolean): void {
+    this.seen.set(provider, { connected, at: this.now })
+    // A refusal is over once both are connected.
+    if (this.canSave && this.message === 'refused') this.message = undefined
+  }
+
+  /**
+   * A read: what a moment's fault may have broken is asked for once more. Not surely so where the screen
+   * is just being opened: StrictMode, in development alone, mounts it twice and drops a retry in between.
+   */
+  ask(kind: CallKind, path: string, action: string, isOpening: boolean): boolean {
+    const failure = this.failure(kind)
+    this.calls.push(`GET ${path}`)
+    if (failure === undefined) return true
+    if (failure !== '404') (isOpening ? this.mayCall : this.calls).push(`GET ${path}`)
+    this.log.push(action)
+    return false
+  }
+
+  disconnect(provider: Provider): void {
+    this.calls.push(`DELETE /api/${idOf(provider)}/disconnect`)
+    if (this.failure('disconnect') !== undefined) {
+      this.log.push(`Disconnecting ${provider}`)
+      return
+    }
+    this.connected.delete(provider)
+    this.see(provider, false)
+  }
+
+  toggle(id: string): void {
+    this.draft = this.selected.includes(id)
+      ? this.selected.filter((other) => other !== id)
+      : [...this.selected, id]
+    // While a save is under way nobody knows what the backend holds: every change counts.
+    if (this.saving === undefined) this.dropDraftThatSaysNothing()
+    if (this.saving === undefined) this.message = undefined
+  }
+
+  beginSave(): void {
+    if (!this.canSave) {
+      this.message = 'refused'
+      return
+    }
+    this.message = undefined
+    this.saving = this.selected
+    this.calls.push(`POST /api/notifications/rules ${JSON.stringify({ rules: this.saving })}`)
+  }
+
+  endSave(): void {
+    const sent = this.saving
+    if (sent === undefined) return
+    this.saving = undefined
+    const failure = this.failure('save')
+    if (failure === undefined || failure === 'lost') this.stored = sent
+    if (failure === undefined) this.saved = sent
+    else this.log.push('Saving rules')
+    this.dropDraftThatSaysNothing()
+    if (this.screen !== 'dashboard' || this.wasLeftWhileSaving) this.message = undefined
+    else if (failure !== undefined) this.message = 'failed'
+    else this.message = this.draft === undefined ? 'saved' : undefined
+    this.wasLeftWhileSaving = false
+  }
+
+  /** Who leaves with changes is asked, and has discarded them by going. */
+  leave(goes: boolean): void {
+    this.asks = this.draft !== undefined
+    if (this.asks && !goes) return
+    this.draft = undefined
+    this.message = undefined
+    this.screen = 'contact'
+    this.wasLeftWhileSaving = this.saving !== undefined
+  }
+
+  /** The screen that a save was begun on is gone, and its message with it. */
+  wasLeftWhileSaving = false
+
+  dropDraftThatSaysNothing(): void {
+    const saved = new Set(this.saved ?? [])
+    if (this.draft && this.draft.length === saved.size && this.draft.every((id) => saved.has(id))) {
+      this.draft = undefined
+    }
+  }
+}

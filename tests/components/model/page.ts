@@ -1,0 +1,271 @@
+import { createBrowserHistory, type RouterHistory } from '@tanstack/react-router'
+import { act, cleanup, fireEvent, screen } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
+import { expect, vi } from 'vitest'
+import { server } from '../../msw/server.ts'
+import { renderAppWith, setOnline, startBackend } from '../../render.tsx'
+import { takeLog } from '../../setup.ts'
+import {
+  type CallKind,
+  type Failure,
+  idOf,
+  type Model,
+  messages,
+  type Provider,
+  providers,
+  rules,
+} from './model.ts'
+
+const start = new Date('2026-11-20T12:00:00Z').getTime()
+
+/** The page in a browser, and the backend behind it. What the user does and sees goes by role and name. */
+export class Page {
+  #backend
+  #app: ReturnType<typeof renderAppWith> | undefined
+  #history: RouterHistory | undefined
+  readonly #failing = new Map<CallKind, Failure>()
+  #isOnline = true
+  #held: PromiseWithResolvers<void> | undefined
+  #codes = 0
+  #read = 0
+  readonly #found = new Map<string, HTMLElement>()
+  /** Where Connect sent the browser. */
+  readonly went: string[] = []
+  #answer = false
+  #asked = 0
+
+  constructor(initial: { connected: readonly Provider[]; stored: readonly string[] }) {
+    vi.setSystemTime(start)
+    server.resetHandlers()
+    setOnline(true)
+    this.#backend = startBackend({
+      connected: new Set(initial.connected.map(idOf)),
+      rules: [...initial.stored],
+    })
+    server.use(
+      http.all('*/api/*', async ({ request }) => {
+        const kind = kindOf(request)
+        if (kind === 'save') await this.#held?.promise
+        const failure = this.#isOnline ? kind && this.#failing.get(kind) : 'network'
+        switch (failure) {
+          case undefined:
+            return undefined
+          case 'lost':
+            this.#backend.state.rules = (
+              (await request.clone().json()) as { rules: string[] }
+            ).rules
+            return HttpResponse.error()
+          case 'network':
+            return HttpResponse.error()
+          default:
+            return HttpResponse.json(
+              { error: { code: 'no', message: 'no' } },
+              { status: Number(failure), headers: { 'Retry-After': '3600' } },
+            )
+        }
+      }),
+    )
+    vi.spyOn(window.location, 'assign').mockImplementation((address) => {
+      this.went.push(String(address))
+    })
+    vi.spyOn(window, 'confirm').mockImplementation(() => {
+      this.#asked += 1
+      return this.#answer
+    })
+  }
+
+  /** Loads the page at an address, as a browser does: nothing of an earlier page is left but the cookie. */
+  async load(address: string): Promise<void> {
+    this.close()
+    window.history.replaceState(null, '', address)
+    this.#history = createBrowserHistory()
+    this.#app = renderAppWith(this.#history)
+    await this.#idle()
+  }
+
+  close(): void {
+    cleanup()
+    this.#history?.destroy()
+    this.#app = undefined
+    this.#found.clear()
+  }
+
+  /** Lets nothing of this page reach into the next one's time. */
+  async end(): Promise<void> {
+    await this.answerSave()
+    this.close()
+    takeLog()
+  }
+
+  /** Back from the provider's consent page, which is another page, with a code. */
+  async returnFrom(provider: Provider): Promise<string> {
+    this.#codes += 1
+    const code = `code-${this.#codes}`
+    this.#backend.state.codes.add(code)
+    await this.load(`/${idOf(provider)}/callback?code=${code}&state=state-${this.#codes}`)
+    return `GET /api/${idOf(provider)}/callback?code=${code}&state=state-${this.#codes}`
+  }
+
+  setFailing(kind: CallKind, failure: Failure | undefined): void {
+    if (failure === undefined) this.#failing.delete(kind)
+    else this.#failing.set(kind, failure)
+  }
+
+  setConnectedElsewhere(provider: Provider, isConnected: boolean): void {
+    if (isConnected) this.#backend.state.connected.add(idOf(provider))
+    else this.#backend.state.connected.delete(idOf(provider))
+  }
+
+  async setOnline(isOnline: boolean): Promise<void> {
+    this.#isOnline = isOnline
+    setOnline(isOnline)
+    await this.#idle()
+  }
+
+  async lookAgain(): Promise<void> {
+    act(() => {
+      document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))
+    })
+    await this.#idle()
+  }
+
+  wait(ms: number): void {
+    vi.setSystemTime(Date.now() + ms)
+  }
+
+  /** Clicks so often in one task. */
+  async click(role: 'button' | 'checkbox' | 'link', name: string, times = 1): Promise<void> {
+    const element = this.#find(role, name)
+    act(() => {
+      for (let time = 1; time <= times; time++) fireEvent.click(element, { detail: time })
+    })
+    await this.#idle()
+  }
+
+  /** Enter in a field of the form, which a browser takes for its submit button unless that is disabled. */
+  async enter(): Promise<void> {
+    const button = this.#find('button', 'Save')
+    act(() => fireEvent.click(button, { detail: 0 }))
+    await this.#idle()
+  }
+
+  holdSave(): void {
+    this.#held = Promise.withResolvers()
+  }
+
+  async answerSave(): Promise<void> {
+    this.#held?.resolve()
+    this.#held = undefined
+    await this.#idle()
+  }
+
+  async leave(goes: boolean): Promise<void> {
+    this.#answer = goes
+    act(() => {
+      // The blocker holds it back for ever when the user stays.
+      void this.#app?.router.navigate({ to: '/contact' })
+    })
+    await this.#idle()
+  }
+
+  /** Holds the page, and all that was sent and logged since the last step, against the model. */
+  expectToBe(model: Model): void {
+    const sent = this.#backend.requests.slice(this.#read)
+    this.#read = this.#backend.requests.length
+    const calls = sent.map(({ method, target, body }) => `${method} ${target} ${body}`.trim())
+    for (const call of model.mayCall) {
+      const expected = model.calls.filter((other) => other === call).length
+      if (calls.filter((other) => other === call).length > expected) model.calls.push(call)
+    }
+    expect(calls.toSorted(), 'calls').toEqual(model.calls.toSorted())
+    model.calls = []
+    model.mayCall = []
+
+    const logged = takeLog().map((line) => line.split(' failed: ')[0])
+    expect(logged.toSorted(), 'log').toEqual(model.log.toSorted())
+    model.log = []
+
+    expect(this.#asked, 'questions before leaving').toBe(model.asks ? 1 : 0)
+    this.#asked = 0
+    model.asks = false
+    const unload = new Event('beforeunload', { cancelable: true })
+    window.dispatchEvent(unload)
+    expect(unload.defaultPrevented, 'the browser asks on unload').toBe(model.draft !== undefined)
+
+    expect(this.#backend.state.rules, 'stored').toEqual(model.stored)
+
+    const text = document.body.textContent ?? ''
+    const shows = (phrase: string) => text.includes(phrase)
+    const shown = Object.entries(messages).filter(([, message]) => shows(message))
+    expect(
+      shown.map(([name]) => name),
+      'message',
+    ).toEqual(model.message === undefined ? [] : [model.message])
+    expect(shows('Something went wrong') || shows('Service Unavailable')).toBe(false)
+
+    const isDashboard = model.screen === 'dashboard'
+    expect(window.location.pathname).toBe(isDashboard ? '/' : '/contact')
+    if (!isDashboard) return
+
+    expect(shows('Loading'), 'still loading').toBe(false)
+    expect(shows('Connections required')).toBe(!model.canSave)
+    expect(shows('No notification rules defined')).toBe(model.selected.length === 0)
+    for (const provider of providers) {
+      const word = model.isSeenConnected(provider) ? 'Disconnect' : 'Connect'
+      expect(this.#find('button', `${word} ${provider}`)).toHaveTextContent(word)
+    }
+    const ticked = rules.filter(({ label }) => this.#box(label).checked)
+    expect(
+      ticked.map(({ id }) => id),
+      'ticks',
+    ).toEqual(rules.map(({ id }) => id).filter((id) => model.selected.includes(id)))
+    for (const { label, available } of rules) expect(this.#box(label).disabled).toBe(!available)
+    const isSaving = model.saving !== undefined
+    const save = this.#find('button', isSaving ? 'Saving…' : 'Save')
+    expect((save as HTMLButtonElement).disabled, 'Save is disabled').toBe(isSaving)
+  }
+
+  #box(label: string): HTMLInputElement {
+    return this.#find('checkbox', label) as HTMLInputElement
+  }
+
+  /** By role and name. Looking through a whole page is slow: what was found is kept while it has its name. */
+  #find(role: string, name: string): HTMLElement {
+    const known = this.#found.get(`${role} ${name}`)
+    if (known?.isConnected && nameOf(known) === name) return known
+    const element = screen.getByRole(role, { name, hidden: true })
+    if (nameOf(element) === name) this.#found.set(`${role} ${name}`, element)
+    return element
+  }
+
+  /** Lets everything arrive and be rendered that does not wait for an answer that is held back. */
+  async #idle(): Promise<void> {
+    const { queryClient, router } = this.#app ?? {}
+    if (!queryClient || !router) return
+    const isIdle = () =>
+      queryClient.isFetching() === 0 &&
+      queryClient.isMutating() === (this.#held && queryClient.isMutating() > 0 ? 1 : 0) &&
+      router.state.status === 'idle' &&
+      !window.location.pathname.endsWith('/callback')
+    await act(async () => {
+      for (let calm = 0, turn = 0; calm < 4 && turn < 5000; turn++) {
+        await new Promise((resolve) => setImmediate(resolve))
+        calm = isIdle() ? calm + 1 : 0
+      }
+    })
+  }
+}
+
+/** The accessible name of what is found here: a label's text, an aria-label, or its own text. */
+const nameOf = (element: HTMLElement) =>
+  (element as HTMLInputElement).labels?.[0]?.textContent ??
+  element.getAttribute('aria-label') ??
+  element.textContent
+
+/** Undefined for the callback, which does not fail here. */
+function kindOf({ method, url }: Request): CallKind | undefined {
+  if (method === 'POST') return 'save'
+  if (method === 'DELETE') return 'disconnect'
+  if (url.endsWith('/status')) return 'status'
+  return url.endsWith('/rules') ? 'rules' : undefined
+}

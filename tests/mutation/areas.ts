@@ -1,0 +1,44 @@
+interface Area {
+  /** What is changed, one small mutation at a time. */
+  mutate: string[]
+  /** The tests that are to notice. */
+  tests: string[]
+  project: 'dashboard' | 'server'
+}
+
+/**
+ * Mutants of an area are tried on the tests that promise its behaviour, and on no others: a mutant of what
+ * is made at import (a setting, a text) is tried on all of them.
+ */
+export const areas: Readonly<Record<string, Area>> = {
+  contract: {
+    mutate: ['contract/*.ts'],
+    tests: ['tests/contract/answers.test.ts', 'tests/contract/catalogue.test.ts'],
+    project: 'server',
+  },
+  vault: {
+    mutate: ['server/vault.ts'],
+    tests: ['tests/server/vault.test.ts'],
+    project: 'server',
+  },
+  signature: {
+    mutate: ['server/relay/signature.ts'],
+    tests: ['tests/relay/signature.test.ts'],
+    project: 'server',
+  },
+  state: {
+    mutate: ['server/api/authorization.ts'],
+    tests: ['tests/server/authorization.test.ts', 'tests/server/guards.test.ts'],
+    project: 'server',
+  },
+  guards: {
+    mutate: ['server/session.ts', 'server/same-site.ts', 'server/security-headers.ts'],
+    tests: ['tests/server/guards.test.ts'],
+    project: 'server',
+  },
+  api: {
+    mutate: ['src/api/*.ts'],
+    tests: ['tests/api/*.test.tsx'],
+    project: 'dashboard',
+  },
+}

@@ -1,0 +1,21 @@
+import react from '@vitejs/plugin-react'
+import { defineConfig } from 'vitest/config'
+import { areas } from './areas.ts'
+
+const area = areas[process.env.MUTATION_AREA ?? '']
+if (area === undefined) throw new Error(`MUTATION_AREA is one of ${Object.keys(areas).join(', ')}`)
+
+// The tests of one area, on a copy of the project that Stryker made and runs in.
+export default defineConfig({
+  plugins: [react()],
+  test: {
+    restoreMocks: true,
+    unstubEnvs: true,
+    include: area.tests,
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    ...(area.project === 'dashboard'
+      ? { environment: './tests/environment.ts', setupFiles: ['tests/setup.ts'] }
+      : { environment: 'node' }),
+  },
+})
