@@ -43,19 +43,24 @@ export function security({ apiUrl, contactFormUrl }: Config): Plugin {
 
 /** @throws Error when a page names a script or stylesheet that the build did not make. */
 async function withIntegrity(html: string, folder: string): Promise<string> {
-  let result = html
+  let page = html
+  const loading = /^<script|rel="(?:modulepreload|stylesheet)"|as="(?:script|style)"/
   for (const [tag] of html.matchAll(/<(?:script|link)\b[^>]*>/g)) {
-    if (!/^<script|rel="(?:modulepreload|stylesheet)"|as="(?:script|style)"/.test(tag)) continue
+    if (!loading.test(tag)) continue
     const address = /\s(?:src|href)="(\/[^"?#]*)"/.exec(tag)?.[1]
     if (address === undefined || !existsSync(join(folder, address))) {
       throw new Error(`A page asks for what the build did not make: ${tag}`)
     }
-    const hash = createHash('sha384').update(await readFile(join(folder, address)))
-    const integrity = ` integrity="sha384-${hash.digest('base64')}"`
+    const integrity = await integrityOf(join(folder, address))
     // A function, since a name of ours may hold what a replacement text would read as a reference.
-    result = result.replace(tag, () => tag.replace(/\s*\/?>$/, () => `${integrity}>`))
+    page = page.replace(tag, () => `${tag.replace(/\s*\/?>$/, '')} integrity="${integrity}">`)
   }
-  return result
+  return page
+}
+
+async function integrityOf(path: string): Promise<string> {
+  const hash = createHash('sha384').update(await readFile(path))
+  return `sha384-${hash.digest('base64')}`
 }
 
 interface Policies {

@@ -1,3 +1,5 @@
+import { contactPath } from './contact-path.ts'
+
 /**
  * The headers that keep the page safe, written once: the server sends them, and the build writes
  * them down for any other host (docs/hosting.md).
@@ -10,9 +12,6 @@ export interface PageOrigins {
   /** The form in the frame of /contact: a path on this origin or an http(s) URL. */
   contactFormUrl: string
 }
-
-/** The one address whose document may hold a frame; the router knows these spellings as well. */
-export const contactPath = /^\/contact\/?$/i
 
 // What no page of ours needs is forbidden; Trusted Types close the door to injected HTML.
 const nothing = {

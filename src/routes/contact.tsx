@@ -1,6 +1,6 @@
 import { createFileRoute } from '@tanstack/react-router'
 import { useEffect } from 'react'
-import { contactPath } from '../../contract/page-headers.ts'
+import { contactPath } from '../../contract/contact-path.ts'
 import { config } from '../config.ts'
 import { Screen } from '../ui/Screen.tsx'
 
