@@ -44,7 +44,8 @@ export function security({ apiUrl, contactFormUrl }: Config): Plugin {
 /** @throws Error when a page names a script or stylesheet that the build did not make. */
 async function withIntegrity(html: string, folder: string): Promise<string> {
   let page = html
-  const loading = /^<script|rel="(?:modulepreload|stylesheet)"|as="(?:script|style)"/
+  const loading =
+    /^<script|rel="(?:modulepreload|stylesheet)"|as="(?:script|style)"|href="[^"]*\.js"/
   for (const [tag] of html.matchAll(/<(?:script|link)\b[^>]*>/g)) {
     if (!loading.test(tag)) continue
     const address = /\s(?:src|href)="(\/[^"?#]*)"/.exec(tag)?.[1]

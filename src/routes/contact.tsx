@@ -1,5 +1,5 @@
 import { createFileRoute } from '@tanstack/react-router'
-import { useEffect } from 'react'
+import { useEffect, useState } from 'react'
 import { contactPath } from '../../contract/contact-path.ts'
 import { config } from '../config.ts'
 import { Screen } from '../ui/Screen.tsx'
@@ -19,9 +19,10 @@ function wasLoadedHere(): boolean {
 }
 
 function ContactPage() {
+  const [mayFrame] = useState(wasLoadedHere)
   useEffect(() => {
-    if (!wasLoadedHere()) window.location.reload()
-  }, [])
+    if (!mayFrame) window.location.reload()
+  }, [mayFrame])
 
   return (
     <Screen
@@ -29,7 +30,7 @@ function ContactPage() {
       lead="Having issues with notifications or setup? Fill out the form and we'll get back to you."
     >
       <iframe
-        src={config.contactFormUrl}
+        src={mayFrame ? config.contactFormUrl : undefined}
         title="Contact form"
         height={600}
         sandbox={sandbox}
