@@ -203,6 +203,54 @@ document.querySelector('button').onclick = () => {
 }
 </script>`
 
+test.describe('a file that was changed on its way', () => {
+  for (const name of ['boot', 'index', 'routes', 'client']) {
+    test(`is not run: ${name}`, async ({ page, violations }) => {
+      let isChanged = false
+      await page.route(`**/assets/${name}-*.js`, async (route) => {
+        const answer = await route.fetch()
+        isChanged = true
+        await route.fulfill({
+          response: answer,
+          body: `document.documentElement.dataset.taken = 'yes';${await answer.text()}`,
+        })
+      })
+      await page.goto('/')
+      await provoked(violations, /integrity/)
+      expect(isChanged).toBe(true)
+      await expect(page.locator('html')).not.toHaveAttribute('data-taken')
+      await page.unrouteAll({ behavior: 'ignoreErrors' })
+    })
+  }
+
+  test('is not shown: the style sheet', async ({ page, violations }) => {
+    await page.route('**/assets/*.css', async (route) => {
+      const answer = await route.fetch()
+      await route.fulfill({ response: answer, body: 'body { display: none }' })
+    })
+    await page.goto('/')
+    await provoked(violations, /integrity/)
+    await expect(page.getByRole('heading', { name: 'Connections' })).toBeVisible()
+    await page.unrouteAll({ behavior: 'ignoreErrors' })
+  })
+})
+
+test('each script is asked for once, with its integrity, and each call is made once', async ({
+  page,
+}) => {
+  const asked: string[] = []
+  const unused: string[] = []
+  page.on('request', (request) => asked.push(new URL(request.url()).pathname))
+  page.on('console', (message) => {
+    if (/preload/.test(message.text())) unused.push(message.text())
+  })
+  await page.goto('/')
+  await expect(page.getByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
+  expect(asked.filter((path, index) => asked.indexOf(path) !== index)).toEqual([])
+  expect(asked).toEqual(expect.arrayContaining(['/health', '/api/hubspot/status']))
+  expect(unused).toEqual([])
+})
+
 test.describe('a contact form that turned hostile', () => {
   test.describe.configure({ mode: 'serial' })
   let folder: string
