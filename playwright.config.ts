@@ -28,6 +28,8 @@ export default defineConfig({
         '--disable-component-update',
         '--disable-sync',
         '--no-first-run',
+        // A camera to ask for, so that a refusal is one.
+        '--use-fake-device-for-media-stream',
       ],
     },
   },

@@ -5,6 +5,7 @@ import { defineConfig } from 'vitest/config'
 import { lean } from './build/lean.ts'
 import { page } from './build/page.ts'
 import { precompress } from './build/precompress.ts'
+import { security } from './build/security.ts'
 import { parseConfig } from './src/parse-config.ts'
 
 export default defineConfig(({ mode }) => {
@@ -23,6 +24,7 @@ export default defineConfig(({ mode }) => {
       react(),
       lean(config),
       page(config, { script: 118 * 1024, style: 6 * 1024 }),
+      security(config),
       precompress(),
     ],
     build: {

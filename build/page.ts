@@ -3,8 +3,8 @@ import { gzipSync } from 'node:zlib'
 import type { HtmlTagDescriptor, Plugin, Rolldown } from 'vite'
 import type { Config } from '../src/parse-config.ts'
 
-/** What a link element says, under the names of its properties in a script. */
-type Link = Readonly<Record<string, string>>
+/** The attributes of a link element; true for one without a value. */
+type Link = Readonly<Record<string, string | true>>
 
 interface Route {
   path: string
@@ -25,8 +25,9 @@ export interface Budget {
  * Makes index.html ask for what a page needs as soon as it is read, instead of when the scripts run.
  *
  * One index.html stands for every address, since a static host's fallback knows no other. It says what
- * all addresses need; what one alone needs, its script and its calls, is asked for by a boot script of
- * a few lines, which looks at the address (docs/decisions/0301-one-page-and-a-boot-script.md).
+ * all addresses need; what one alone needs, its script and its calls, stands in links that load nothing
+ * until a boot script of a line has looked at the address
+ * (docs/decisions/0301-one-page-and-a-boot-script.md).
  */
 export function page(config: Config, budget: Budget): Plugin {
   const { crm, chat } = config
@@ -49,9 +50,8 @@ export function page(config: Config, budget: Budget): Plugin {
     as: 'fetch',
     href: `${config.apiUrl}${path}`,
     // Only a fetch of the same mode and credentials takes what was preloaded (src/api/client.ts).
-    crossOrigin: 'use-credentials',
+    crossorigin: 'use-credentials',
   })
-  let boot: { fileName: string; source: string } | undefined
 
   return {
     name: 'dealbell:page',
@@ -61,13 +61,10 @@ export function page(config: Config, budget: Budget): Plugin {
       handler(_html, { bundle }) {
         if (bundle === undefined) return
         const scripts = scriptsOf(bundle)
-        const linksByPath = Object.fromEntries(
-          routes.map(({ path, file, calls }) => [
-            path,
-            [...calls.map(callLink), ...scripts.ofRoute(file).map(scriptLink)],
-          ]),
-        )
-        boot = bootScript(linksByPath)
+        const linksByPath = routes.map(({ path, file, calls }) => ({
+          path,
+          links: [...calls.map(callLink), ...scripts.ofRoute(file).map(scriptLink)],
+        }))
         return [
           // Deferred scripts run in order: this one before the app asks for anything itself. Without
           // the priority, Chromium asks for it after all that it takes to be more urgent.
@@ -76,11 +73,14 @@ export function page(config: Config, budget: Budget): Plugin {
             attrs: { src: `/${boot.fileName}`, defer: true, fetchpriority: 'high' },
             injectTo: 'head-prepend',
           },
-          { tag: 'link', attrs: asAttributes(callLink('/health')), injectTo: 'head' },
+          { tag: 'link', attrs: callLink('/health'), injectTo: 'head' },
+          ...bootLinks(linksByPath).map(
+            (attrs): HtmlTagDescriptor => ({ tag: 'link', attrs, injectTo: 'head' }),
+          ),
           ...scripts.last.map(
             (script): HtmlTagDescriptor => ({
               tag: 'link',
-              attrs: { ...asAttributes(scriptLink(script)), fetchpriority: 'low' },
+              attrs: { ...scriptLink(script), fetchpriority: 'low' },
               injectTo: 'head',
             }),
           ),
@@ -91,7 +91,6 @@ export function page(config: Config, budget: Budget): Plugin {
       // After Vite's own, which is where index.html is made.
       order: 'post',
       handler(_options, bundle) {
-        if (boot === undefined) this.error('index.html was not made.')
         this.emitFile({ type: 'asset', ...boot })
 
         const scripts = scriptsOf(bundle)
@@ -145,18 +144,25 @@ function scriptsOf(bundle: Rolldown.OutputBundle) {
 const scriptLink = ({ fileName }: Rolldown.OutputChunk): Link => ({
   rel: 'modulepreload',
   href: `/${fileName}`,
-  crossOrigin: '',
+  crossorigin: true,
 })
 
-function bootScript(linksByPath: Readonly<Record<string, readonly Link[]>>) {
-  const source = `for(const link of ${JSON.stringify(linksByPath)}[location.pathname]??[])document.head.append(Object.assign(document.createElement('link'),link))\n`
+/** Links that load nothing yet: what each is to be, and at which addresses, is for the boot script. */
+function bootLinks(routes: readonly { path: string; links: readonly Link[] }[]): Link[] {
+  const byHref = new Map(routes.flatMap(({ links }) => links).map((link) => [link.href, link]))
+  return [...byHref.values()].map((link) => {
+    const at = routes.filter(({ links }) => links.some(({ href }) => href === link.href))
+    return { ...link, rel: 'boot', 'data-at': at.map(({ path }) => path).join(' ') }
+  })
+}
+
+const boot = bootScript()
+
+function bootScript() {
+  const source = `for(const link of document.querySelectorAll('link[rel=boot]'))if(link.dataset.at.split(' ').includes(location.pathname))link.rel=link.as?'preload':'modulepreload'\n`
   const hash = createHash('sha256').update(source).digest('base64url').slice(0, 8)
   return { fileName: `assets/boot-${hash}.js`, source }
 }
-
-// HTML writes its attributes in lower case; a script sets properties, crossOrigin among them.
-const asAttributes = (link: Link) =>
-  Object.fromEntries(Object.entries(link).map(([name, value]) => [name.toLowerCase(), value]))
 
 const gzipSize = (text: string | Uint8Array) => gzipSync(text, { level: 9 }).length
 

@@ -3,10 +3,13 @@ import { existsSync } from 'node:fs'
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseEnv } from 'node:util'
+import * as v from 'valibot'
+import { pagePolicy } from '../contract/page-headers.ts'
+import { type Dashboard, readDashboard } from './static.ts'
 
 /** The project's folder. */
 const projectRoot = join(import.meta.dirname, '..')
-export const distFolder = join(projectRoot, 'dist')
+const distFolder = join(projectRoot, 'dist')
 
 // What the page is made of, beside the VITE_ settings.
 const sources = [
@@ -28,7 +31,7 @@ const settingsFile = 'dist/.settings.json'
  * The VITE_ settings of a build that starts now, from the files and in the order in which Vite reads
  * them. Vite's own function is not asked, since a server that has built has no use for Vite.
  */
-export async function pageSettings(root = projectRoot): Promise<Record<string, string>> {
+async function pageSettings(root = projectRoot): Promise<Record<string, string>> {
   const settings: Record<string, string> = {}
   const add = (from: NodeJS.Dict<string>) => {
     for (const [name, value] of Object.entries(from)) {
@@ -56,6 +59,18 @@ export async function ensurePageBuilt(
   say(`Building the dashboard, because ${reason} …`)
   await build(root)
   await writeFile(join(root, settingsFile), written(await pageSettings(root)))
+}
+
+// What the build says of itself (build/security.ts).
+const pageOrigins = v.object({ apiUrl: v.string(), contactFormUrl: v.string() })
+
+/** The page as it was built, with the policy for the settings that it was built with. */
+export async function readBuiltPage(folder = distFolder): Promise<Dashboard> {
+  const said = await readFile(join(folder, '.origins.json'), 'utf8').catch(() => {
+    throw new Error(`${folder} was made by another version: run npm run build.`)
+  })
+  const origins = v.parse(pageOrigins, JSON.parse(said))
+  return readDashboard(folder, (path) => pagePolicy(origins, path))
 }
 
 async function whyBuild(root: string): Promise<string | undefined> {

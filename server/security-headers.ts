@@ -1,31 +1,12 @@
+import { type Server, STATUS_CODES } from 'node:http'
+import { RequestError } from '@hono/node-server'
 import type { MiddlewareHandler } from 'hono'
-
-/** One Content-Security-Policy: a directive's name and what it allows. */
-type Policy = Readonly<Record<string, readonly string[]>>
-
-// What no page of ours needs is forbidden; Trusted Types close the door to injected HTML.
-const strict: Policy = {
-  'default-src': ["'none'"],
-  'style-src': ["'self'"],
-  'img-src': ["'self'"],
-  'base-uri': ["'none'"],
-  'form-action': ["'none'"],
-  'frame-ancestors': ["'none'"],
-  'require-trusted-types-for': ["'script'"],
-  'trusted-types': ["'none'"],
-}
-
-/** The dashboard: its own scripts, calls to its backend, and the contact form in a frame. */
-export function dashboardPolicy(settings: { apiUrl: string; contactFormUrl: string }): string {
-  return written({
-    ...strict,
-    'script-src': ["'self'"],
-    'connect-src': ["'self'", ...originOf(settings.apiUrl)],
-    'frame-src': URL.canParse(settings.contactFormUrl)
-      ? originOf(settings.contactFormUrl)
-      : ["'self'"],
-  })
-}
+import {
+  answerPolicy,
+  everyAnswer,
+  policyWith,
+  strictTransportSecurity,
+} from '../contract/page-headers.ts'
 
 /**
  * A stand-in's page: no script, and a form that may lead back to the dashboard. The contact form's
@@ -33,18 +14,24 @@ export function dashboardPolicy(settings: { apiUrl: string; contactFormUrl: stri
  * the origin is written out.
  */
 export function standInPolicy(appOrigin: string, { inFrame }: { inFrame: boolean }): string {
-  return written({
-    ...strict,
-    'style-src': ["'self'", appOrigin],
-    'form-action': ["'self'", appOrigin],
-    'frame-ancestors': [inFrame ? "'self'" : "'none'"],
+  return policyWith({
+    'style-src': `'self' ${appOrigin}`,
+    'img-src': "'self'",
+    'form-action': `'self' ${appOrigin}`,
+    'frame-ancestors': inFrame ? "'self'" : "'none'",
   })
 }
 
-const answerPolicy = written({ 'default-src': ["'none'"], 'frame-ancestors': ["'none'"] })
+function headersOfAnswer({ https }: { https: boolean }): Record<string, string> {
+  return {
+    ...everyAnswer,
+    ...(https && { 'Strict-Transport-Security': strictTransportSecurity }),
+  }
+}
 
 /** Sets the headers that every answer carries; a page brings its own Content-Security-Policy. */
-export function securityHeaders({ https }: { https: boolean }): MiddlewareHandler {
+export function securityHeaders(site: { https: boolean }): MiddlewareHandler {
+  const always = Object.entries(headersOfAnswer(site))
   return async (c, next) => {
     await next()
     const headers = c.res.headers
@@ -52,21 +39,44 @@ export function securityHeaders({ https }: { https: boolean }): MiddlewareHandle
       headers.set('Content-Security-Policy', answerPolicy)
     }
     if (!headers.has('Cache-Control')) headers.set('Cache-Control', 'no-store')
-    headers.set('X-Content-Type-Options', 'nosniff')
-    // The address of a callback holds a code.
-    headers.set('Referrer-Policy', 'no-referrer')
-    headers.set('Cross-Origin-Opener-Policy', 'same-origin')
-    headers.set('Permissions-Policy', 'camera=(), geolocation=(), microphone=(), payment=()')
-    if (https) headers.set('Strict-Transport-Security', 'max-age=63072000; includeSubDomains')
+    for (const [name, value] of always) headers.set(name, value)
   }
 }
 
-function written(policy: Policy): string {
-  return Object.entries(policy)
-    .map(([directive, sources]) => `${directive} ${sources.join(' ')}`)
-    .join('; ')
-}
-
-function originOf(url: string): string[] {
-  return URL.canParse(url) ? [new URL(url).origin] : []
+/**
+ * The same for what never reaches the app: no host, an address that is none, no HTTP at all.
+ * @returns what answers the first two; the last is answered on the socket.
+ */
+export function answerUnreadable(
+  server: Server,
+  site: { https: boolean },
+): (error: unknown) => Response {
+  const headers = {
+    ...headersOfAnswer(site),
+    'Content-Security-Policy': answerPolicy,
+    'Cache-Control': 'no-store',
+  }
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    if (error.code === 'ECONNRESET' || !socket.writable) return socket.destroy()
+    const status =
+      error.code === 'HPE_HEADER_OVERFLOW'
+        ? 431
+        : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+          ? 408
+          : 400
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+    socket.end(
+      [
+        `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+        ...lines,
+        'Content-Length: 0',
+        'Connection: close',
+        '\r\n',
+      ].join('\r\n'),
+    )
+  })
+  // An expectation that nobody here knows may be ignored (RFC 9110 §10.1.1).
+  server.on('checkExpectation', (request, response) => server.emit('request', request, response))
+  return (error) =>
+    new Response(null, { status: error instanceof RequestError ? 400 : 500, headers })
 }

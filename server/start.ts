@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { createApp } from './app.ts'
-import { distFolder, ensurePageBuilt, pageSettings } from './build.ts'
+import { ensurePageBuilt, readBuiltPage } from './build.ts'
 import { checkKeys, sealWithNewestKey } from './connections.ts'
 import { openPglite, openPostgres } from './database/open.ts'
 import type { Settings } from './env.ts'
@@ -17,9 +17,8 @@ import { createRelay } from './relay/relay.ts'
 import { openWakeQueue } from './relay/wake-queue.ts'
 import { webhookRoutes } from './relay/webhook.ts'
 import { createSandbox } from './sandbox/sandbox.ts'
-import { dashboardPolicy } from './security-headers.ts'
+import { answerUnreadable } from './security-headers.ts'
 import { forgetEndedSessions } from './session.ts'
-import { readDashboard } from './static.ts'
 import { createVault, keyFromFolder } from './vault.ts'
 
 /** Opens the database, listens, and ends it all in order when it is told to. */
@@ -40,16 +39,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const alone = settings.databaseUrl === undefined
   const queue = await openWakeQueue(queueDatabase, { embedded: alone, log })
 
-  const page = await pageSettings()
-  const dashboard = settings.serveDashboard
-    ? await readDashboard(
-        distFolder,
-        dashboardPolicy({
-          apiUrl: page.VITE_API_URL ?? '',
-          contactFormUrl: page.VITE_CONTACT_FORM_URL ?? '',
-        }),
-      )
-    : undefined
+  const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
 
   const server = createServer()
   server.listen(settings.port)
@@ -90,7 +80,8 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     now: () => new Date(),
     log,
   })
-  server.on('request', getRequestListener(app.fetch))
+  const errorHandler = answerUnreadable(server, { https: appUrl.startsWith('https:') })
+  server.on('request', getRequestListener(app.fetch, { errorHandler }))
   console.log(`Dealbell listens on ${appUrl}`)
   if (hubspot.standIn) console.log('HubSpot is a stand-in: set HUBSPOT_CLIENT_ID for the real one.')
   if (slack.standIn) console.log('Slack is a stand-in: set SLACK_CLIENT_ID for the real one.')

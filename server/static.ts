@@ -25,7 +25,8 @@ export interface Dashboard {
   /** By path, such as `/assets/main.js`. */
   files: ReadonlyMap<string, StaticFile>
   page: StaticFile
-  contentSecurityPolicy: string
+  /** The Content-Security-Policy of an address. */
+  policyAt: (path: string) => string
 }
 
 const contentTypes: Readonly<Record<string, string>> = {
@@ -47,22 +48,25 @@ const contentTypes: Readonly<Record<string, string>> = {
 // What the backend answers itself; a mistake there must not look like a page.
 const backendPath = /^\/(api|health|sandbox|webhooks)(\/|$)/
 
+// What the build wrote for other hosts (build/security.ts).
+const forOtherHosts = new Set(['_headers', 'nginx-headers.conf'])
+
 /** @throws Error when the folder holds no index.html. */
 export async function readDashboard(
   folder: string,
-  contentSecurityPolicy: string,
+  policyAt: Dashboard['policyAt'],
 ): Promise<Dashboard> {
   const files = new Map<string, StaticFile>()
   for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
     // Names with a dot at the start are ours: the settings that the page was built with.
-    if (!entry.isFile() || entry.name.startsWith('.')) continue
+    if (!entry.isFile() || entry.name.startsWith('.') || forOtherHosts.has(entry.name)) continue
     if (Object.values(codings).some((extension) => entry.name.endsWith(extension))) continue
     const path = join(entry.parentPath, entry.name)
     files.set(path.slice(folder.length).split(sep).join('/'), await readStatic(path))
   }
   const page = files.get('/index.html')
   if (page === undefined) throw new Error(`There is no index.html in ${folder}.`)
-  return { files, page, contentSecurityPolicy }
+  return { files, page, policyAt }
 }
 
 /** Serves a file by its path and the page for every other address that is not the backend's. */
@@ -89,9 +93,7 @@ export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
       ETag: etag,
       // Said of the plain form too, or a cache would hand it to everyone.
       ...(Object.keys(file.compressed).length > 0 && { Vary: 'Accept-Encoding' }),
-    }
-    if (file === dashboard.page) {
-      headers['Content-Security-Policy'] = dashboard.contentSecurityPolicy
+      'Content-Security-Policy': dashboard.policyAt(path),
     }
     if (matches(c.req.header('If-None-Match'), etag)) return c.body(null, 304, headers)
     if (coding !== undefined) headers['Content-Encoding'] = coding

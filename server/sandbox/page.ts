@@ -24,7 +24,7 @@ export function standInPage({
     <meta name="robots" content="noindex">
     ${refreshS === undefined ? '' : html`<meta http-equiv="refresh" content="${refreshS}">`}
     <title>${title}</title>
-    <link rel="stylesheet" href="/sandbox/style.css">
+    <link rel="stylesheet" href="/sandbox/style.css" crossorigin>
   </head>
   <body>
     <p class="notice"><strong>Stand-in.</strong> ${notice}</p>

@@ -31,6 +31,8 @@ export function createSandbox({ appUrl, hubspot, slack }: Addresses): Hono {
 
   sandbox.get('/style.css', (c) =>
     c.body(stylesheet, 200, {
+      // The contact form's frame has no origin of its own, so that even here it is a stranger.
+      'Access-Control-Allow-Origin': '*',
       'Content-Type': 'text/css; charset=utf-8',
       'Cache-Control': 'no-cache',
     }),

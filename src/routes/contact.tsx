@@ -1,4 +1,6 @@
 import { createFileRoute } from '@tanstack/react-router'
+import { useEffect, useState } from 'react'
+import { contactPath } from '../../contract/contact-path.ts'
 import { config } from '../config.ts'
 import { Screen } from '../ui/Screen.tsx'
 
@@ -9,14 +11,26 @@ const isForeign =
   new URL(config.contactFormUrl, window.location.href).origin !== window.location.origin
 const sandbox = `allow-forms allow-scripts${isForeign ? ' allow-same-origin' : ''}`
 
+// A document may frame the form only when it was loaded at this address. Back can lead here in one that
+// was loaded at another: after a reload of the dashboard that was reached from here.
+function wasLoadedHere(): boolean {
+  const [navigation] = performance.getEntriesByType('navigation')
+  return navigation === undefined || contactPath.test(new URL(navigation.name).pathname)
+}
+
 function ContactPage() {
+  const [mayFrame] = useState(wasLoadedHere)
+  useEffect(() => {
+    if (!mayFrame) window.location.reload()
+  }, [mayFrame])
+
   return (
     <Screen
       title="Contact Support"
       lead="Having issues with notifications or setup? Fill out the form and we'll get back to you."
     >
       <iframe
-        src={config.contactFormUrl}
+        src={mayFrame ? config.contactFormUrl : undefined}
         title="Contact form"
         height={600}
         sandbox={sandbox}

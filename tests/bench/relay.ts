@@ -40,10 +40,22 @@ async function measure(kind: string, accounts: number): Promise<void> {
       const before = cpuMs(server)
       const latency = await latencies(server, outside, accounts, rate)
       const cpuPerEvent = (cpuMs(server) - before) / (rate * seconds)
-      row(kind, accounts, `event → message at ${rate}/s`, latency, `${cpuPerEvent.toFixed(1)} ms CPU an event`)
+      row(
+        kind,
+        accounts,
+        `event → message at ${rate}/s`,
+        latency,
+        `${cpuPerEvent.toFixed(1)} ms CPU an event`,
+      )
     }
     const acks = await acknowledgements(server, outside, accounts)
-    row(kind, accounts, 'acknowledging 100 events, 50 in flight, Slack hangs', acks.times, `${acks.perSecond} a second`)
+    row(
+      kind,
+      accounts,
+      'acknowledging 100 events, 50 in flight, Slack hangs',
+      acks.times,
+      `${acks.perSecond} a second`,
+    )
     await server.kill()
     if (accounts === 10_000) await drain(kind, database)
   } finally {
@@ -98,16 +110,24 @@ async function acknowledgements(server: ServerProcess, outside: Outside, account
 
 async function drain(kind: string, seeded: ServerOptions['database']): Promise<void> {
   const outside = await openOutside()
-  const database = 'url' in seeded ? { url: await newDatabase() } : { folder: `${seeded.folder}/drain` }
+  const database =
+    'url' in seeded ? { url: await newDatabase() } : { folder: `${seeded.folder}/drain` }
   await seed(database, 1_000)
   const server = await startServer({ outside, database })
   const started = performance.now()
   for (let n = 0; n < 10_000; n += 100) {
-    await server.tell(Array.from({ length: 100 }, (_, m) => stageChange(n + m, { portal: ((n + m) % 1_000) + 1 })))
+    await server.tell(
+      Array.from({ length: 100 }, (_, m) => stageChange(n + m, { portal: ((n + m) % 1_000) + 1 })),
+    )
   }
   await outside.accepted((posts) => posts.length >= 10_000, 600_000)
   const took = (performance.now() - started) / 1000
-  rows.push({ database: kind, accounts: 1_000, measured: 'draining 10,000 events over 1,000 channels', note: `${took.toFixed(1)} s` })
+  rows.push({
+    database: kind,
+    accounts: 1_000,
+    measured: 'draining 10,000 events over 1,000 channels',
+    note: `${took.toFixed(1)} s`,
+  })
   await server.kill()
   await outside.close()
 }
@@ -120,15 +140,24 @@ async function seed(database: ServerOptions['database'], accounts: number): Prom
   const vault = createVault([serverKey])
   const now = new Date()
   for (let first = 0; first < accounts; first += 1_000) {
-    const some = Array.from({ length: Math.min(1_000, accounts - first) }, (_, n) => ({ id: randomUUID(), n: first + n + 1 }))
+    const some = Array.from({ length: Math.min(1_000, accounts - first) }, (_, n) => ({
+      id: randomUUID(),
+      n: first + n + 1,
+    }))
     await open.database.insert(users).values(some.map(({ id }) => ({ id })))
-    await open.database.insert(rules).values(some.map(({ id }) => ({ userId: id, ruleIds: ['deal-stage-changed'], savedAt: now })))
+    await open.database
+      .insert(rules)
+      .values(some.map(({ id }) => ({ userId: id, ruleIds: ['deal-stage-changed'], savedAt: now })))
     await open.database.insert(connections).values(
       some.flatMap(({ id, n }) => [
         {
           userId: id,
           provider: 'hubspot' as const,
-          secrets: sealSecrets(vault, { userId: id, provider: 'hubspot' }, { accessToken: `t${n}`, refreshToken: `r${n}` }),
+          secrets: sealSecrets(
+            vault,
+            { userId: id, provider: 'hubspot' },
+            { accessToken: `t${n}`, refreshToken: `r${n}` },
+          ),
           accessExpiresAt: new Date(Date.now() + 3_600_000),
           accountId: String(n),
           grantId: String(n),
@@ -158,7 +187,13 @@ async function newDatabase(): Promise<string> {
   return postgres.url.replace(/postgres$/, name)
 }
 
-function row(database: string, accounts: number, measured: string, times: number[], note: string): void {
+function row(
+  database: string,
+  accounts: number,
+  measured: string,
+  times: number[],
+  note: string,
+): void {
   const sorted = times.toSorted((a, b) => a - b)
   const at = (part: number) => `${Math.round(sorted[Math.floor(sorted.length * part)] ?? 0)} ms`
   rows.push({ database, accounts, measured, p50: at(0.5), p99: at(0.99), note })

@@ -54,8 +54,9 @@ test('the page holds no script and no style of its own', async () => {
 test('the page asks at every address for what every address needs, and for no more', async () => {
   const page = String(await read('index.html'))
   expect(page).toContain('rel="preload" as="fetch" href="/health" crossorigin="use-credentials"')
-  expect(page).not.toContain('/api/')
-  expect(page).not.toContain(named(/routes-[\w-]+\.js$/))
+  const loading = page.replaceAll(/<link rel="boot"[^>]*>/g, '')
+  expect(loading).not.toContain('/api/')
+  expect(loading).not.toContain(named(/routes-[\w-]+\.js$/))
   expect(page).toMatch(/<link rel="modulepreload" href="\/assets\/client-[\w-]+\.js"/)
   // Scripts that are deferred run in order: what is asked for ahead comes before what asks.
   const scripts = [...page.matchAll(/<script([^>]*)>/g)].map(([, attributes]) => attributes ?? '')
@@ -66,14 +67,21 @@ test('the page asks at every address for what every address needs, and for no mo
 
 test('the boot script asks for what its address needs', async () => {
   const boot = String(await read(named(/boot-[\w-]+\.js$/)))
+  const tags = [...String(await read('index.html')).matchAll(/<link rel="boot"([^>]*)>/g)]
   function linksAt(pathname: string) {
-    const links: Record<string, string>[] = []
-    const document = {
-      createElement: () => ({}),
-      head: { append: (link: Record<string, string>) => links.push(link) },
-    }
+    const links = tags.map(([, text = '']) => {
+      const attributes = [...text.matchAll(/([\w-]+)(?:="([^"]*)")?/g)]
+      const {
+        as = '',
+        href,
+        crossorigin,
+        'data-at': at,
+      } = Object.fromEntries(attributes.map(([, name = '', value = '']) => [name, value] as const))
+      return { rel: 'boot', as, href, crossorigin, dataset: { at } }
+    })
+    const document = { querySelectorAll: () => links }
     new Function('location', 'document', boot)({ pathname }, document)
-    return links
+    return links.filter(({ rel }) => rel !== 'boot')
   }
   const hrefs = (pathname: string) => linksAt(pathname).map(({ href }) => href)
   expect(hrefs('/')).toEqual([
@@ -82,8 +90,11 @@ test('the boot script asks for what its address needs', async () => {
     '/api/notifications/rules',
     `/${named(/routes-[\w-]+\.js$/)}`,
   ])
-  for (const { as, crossOrigin } of linksAt('/').slice(0, 3)) {
-    expect({ as, crossOrigin }).toEqual({ as: 'fetch', crossOrigin: 'use-credentials' })
+  for (const { rel, as, crossorigin } of linksAt('/').slice(0, 3)) {
+    expect([rel, as, crossorigin]).toEqual(['preload', 'fetch', 'use-credentials'])
+  }
+  for (const { rel, as, crossorigin } of linksAt('/').slice(3)) {
+    expect([rel, as, crossorigin]).toEqual(['modulepreload', '', ''])
   }
   expect(hrefs('/contact')).toEqual([`/${named(/contact-[\w-]+\.js$/)}`])
   for (const path of ['/hubspot/callback', '/slack/callback']) {

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { cp, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test as base } from '@playwright/test'
+import { test as base, expect } from '@playwright/test'
 
 /** A real server process with a data folder of its own. */
 export class Dealbell {
@@ -56,8 +56,13 @@ export class Dealbell {
 /**
  * `server` is a process of the test's own: whoever connects the stand-in's HubSpot user is one and the
  * same person, in every browser. Each begins with a copy of an empty database, made once a worker.
+ * `violations` are what the pages of a test did against their policy; a test that provokes some takes
+ * them out of the list, any other fails by them.
  */
-export const test = base.extend<{ server: Dealbell }, { emptyDataDir: string }>({
+export const test = base.extend<
+  { server: Dealbell; violations: string[] },
+  { emptyDataDir: string }
+>({
   emptyDataDir: [
     // biome-ignore lint/correctness/noEmptyPattern: Playwright reads a fixture's needs from this pattern.
     async ({}, use) => {
@@ -80,4 +85,34 @@ export const test = base.extend<{ server: Dealbell }, { emptyDataDir: string }>(
     await rm(dataDir, { recursive: true, force: true })
   },
   baseURL: async ({ server }, use) => use(server.url),
+  violations: [
+    async ({ context }, use) => {
+      const violations: string[] = []
+      await context.exposeFunction('tellViolation', (violation: string) => {
+        violations.push(violation)
+      })
+      await context.addInitScript(() => {
+        document.addEventListener('securitypolicyviolation', (event) => {
+          const { effectiveDirective, blockedURI, sourceFile, lineNumber } = event
+          const violation = `${document.URL}: ${effectiveDirective} ${blockedURI} ${sourceFile}:${lineNumber}`
+          if ('tellViolation' in window && typeof window.tellViolation === 'function') {
+            window.tellViolation(violation)
+          }
+        })
+      })
+      // What happens before a script can listen, or to a whole document, is only told here.
+      context.on('console', (message) => {
+        if (
+          /Content Security Policy|Permissions[- ]Policy|Trusted ?Type|integrity/i.test(
+            message.text(),
+          )
+        ) {
+          violations.push(message.text())
+        }
+      })
+      await use(violations)
+      expect(violations, 'violations of the policy').toEqual([])
+    },
+    { auto: true },
+  ],
 })

@@ -21,7 +21,7 @@ beforeAll(async () => {
     await writeFile(join(folder, `${path}.gz`), gzipSync(text))
   }
   await writeFile(join(folder, 'favicon.svg'), '<svg/>')
-  app.all('*', serveDashboard(await readDashboard(folder, "default-src 'none'")))
+  app.all('*', serveDashboard(await readDashboard(folder, () => "default-src 'none'")))
 })
 afterAll(() => rm(folder, { recursive: true }))
 

@@ -300,27 +300,3 @@ test('without its database the backend is not healthy', async () => {
   expect((await app.request('/health')).status).toBe(500)
   expect(await (await harness.app.request('/health')).json()).toEqual({ status: 'ok' })
 })
-
-describe('every answer', () => {
-  test.each([
-    ['GET', '/health'],
-    ['GET', '/api/hubspot/status'],
-    ['GET', '/api/nonsense'],
-    ['POST', '/api/hubspot/status'],
-    ['GET', '/sandbox/contact-form'],
-  ])('carries the security headers: %s %s', async (method, path) => {
-    const { headers } = await browser.call(path, { method })
-    expect(headers.get('Content-Security-Policy')).toContain("default-src 'none'")
-    expect(headers.get('Content-Security-Policy')).toContain('frame-ancestors')
-    expect(headers.get('X-Content-Type-Options')).toBe('nosniff')
-    expect(headers.get('Referrer-Policy')).toBe('no-referrer')
-    expect(headers.get('Strict-Transport-Security')).toBeNull()
-    expect(headers.get('Cache-Control')).toBe('no-store')
-  })
-
-  test('asks browsers for https where the dashboard is on https', async () => {
-    const app = createApp({ ...harness.dependencies, appUrl: 'https://dealbell.example' })
-    const { headers } = await app.request('/health')
-    expect(headers.get('Strict-Transport-Security')).toMatch(/^max-age=63072000/)
-  })
-})

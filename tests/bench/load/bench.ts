@@ -10,8 +10,9 @@ import react from '@vitejs/plugin-react'
 import { Hono } from 'hono'
 import { build, type InlineConfig } from 'vite'
 import { precompress } from '../../../build/precompress.ts'
+import { pagePolicy } from '../../../contract/page-headers.ts'
 import { findChromium } from '../../../scripts/ensure-chromium.ts'
-import { dashboardPolicy, securityHeaders } from '../../../server/security-headers.ts'
+import { securityHeaders } from '../../../server/security-headers.ts'
 import { readDashboard, serveDashboard } from '../../../server/static.ts'
 
 // How long it takes from the navigation until both connections and the ticked rules can be used, on
@@ -127,8 +128,8 @@ async function servePage(name: Page): Promise<{ url: string; close: () => void }
       return c.json(answer)
     })
   }
-  const policy = dashboardPolicy({ apiUrl: '', contactFormUrl: '' })
-  app.all('*', serveDashboard(await readDashboard(join(folder, name), policy)))
+  const policyAt = (path: string) => pagePolicy({ apiUrl: '', contactFormUrl: '/' }, path)
+  app.all('*', serveDashboard(await readDashboard(join(folder, name), policyAt)))
 
   const { promise, resolve } = Promise.withResolvers<AddressInfo>()
   const server = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' }, resolve)

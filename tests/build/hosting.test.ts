@@ -1,0 +1,384 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { createServer, request as overHttp } from 'node:http'
+import { request as overHttps } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { Hono } from 'hono'
+import { build } from 'vite'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
+import { ensureNginx } from '../../scripts/ensure-nginx.ts'
+import { readBuiltPage } from '../../server/build.ts'
+import { securityHeaders } from '../../server/security-headers.ts'
+import { serveDashboard } from '../../server/static.ts'
+import { observatory } from './observatory.ts'
+
+const root = resolve(import.meta.dirname, '../..')
+let folder: string
+let dist: string
+let files: string[]
+const own = new Hono()
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'dealbell-hosting-'))
+  dist = join(folder, 'dist')
+  vi.stubEnv('VITEST', undefined)
+  vi.stubEnv('NODE_ENV', 'production')
+  vi.stubEnv('VITE_API_URL', 'https://api.example.com/v1')
+  vi.stubEnv('VITE_CONTACT_FORM_URL', 'https://forms.example.com/f/1?x=2')
+  await build({ root, logLevel: 'silent', build: { outDir: dist, emptyOutDir: true } })
+  vi.unstubAllEnvs()
+  files = await readdir(dist, { recursive: true })
+  own.use(securityHeaders({ https: true })).all('*', serveDashboard(await readBuiltPage(dist)))
+}, 60_000)
+afterAll(() => rm(folder, { recursive: true }))
+
+const paths = [
+  '/',
+  '/index.html',
+  '/contact',
+  '/contact/',
+  '/contact?from=footer',
+  '/contact/us',
+  '/contacts',
+  '/a/contact',
+  '/?next=/contact',
+  '/hubspot/callback?code=1',
+  '/no/such/page',
+  '/favicon.svg',
+]
+
+/** What an answer is safe by, and how long it may be kept. */
+function safeguards(headers: Headers) {
+  const names = [
+    'Content-Security-Policy',
+    ...Object.keys(everyAnswer),
+    'Strict-Transport-Security',
+    'Cache-Control',
+  ]
+  return Object.fromEntries(names.map((name) => [name, headers.get(name)]))
+}
+
+async function ofOwnServer(path: string) {
+  return safeguards((await own.request(path)).headers)
+}
+
+describe('a page of the build', () => {
+  const tagsOf = (html: string) =>
+    [...html.matchAll(/<([a-z]+)\b((?:[^>"]|"[^"]*")*)>/g)].map(([, name = '', text = '']) => ({
+      name,
+      attributes: Object.fromEntries(
+        [...text.matchAll(/([\w-]+)(?:="([^"]*)")?/g)].map(([, key = '', value = '']) => [
+          key,
+          value,
+        ]),
+      ),
+    }))
+
+  test('has no script and no style of its own, in no file', async () => {
+    const pages = files.filter((file) => /\.(html|svg)$/.test(file))
+    expect(pages).toContain('index.html')
+    for (const page of pages) {
+      const html = await readFile(join(dist, page), 'utf8')
+      expect(html).not.toMatch(/<style|javascript:|srcdoc/i)
+      for (const { name, attributes } of tagsOf(html)) {
+        expect(
+          Object.keys(attributes).filter((key) => key === 'style' || key.startsWith('on')),
+        ).toEqual([])
+        if (name === 'script') expect(attributes.src).toMatch(/^\/assets\//)
+      }
+      expect([...html.matchAll(/<script[^>]*>([^<]*)/g)].every(([, text]) => text === '')).toBe(
+        true,
+      )
+    }
+  })
+
+  test('says what each of its scripts and stylesheets must be', async () => {
+    const named = tagsOf(await readFile(join(dist, 'index.html'), 'utf8'))
+      .map(({ attributes }) => ({ ...attributes, path: attributes.src ?? attributes.href ?? '' }))
+      .filter(({ path }) => /\.(js|css)$/.test(path))
+    for (const { path, integrity } of named as { path: string; integrity?: string }[]) {
+      const hash = createHash('sha384').update(await readFile(join(dist, path)))
+      expect(integrity, path).toBe(`sha384-${hash.digest('base64')}`)
+    }
+    // None is left out: neither one that a page begins with, nor one that an address needs.
+    const made = files.filter((file) => /\.(js|css)$/.test(file)).map((file) => `/${file}`)
+    expect(named.map(({ path }) => path).toSorted()).toEqual(made.toSorted())
+  })
+})
+
+describe('dist/_headers', () => {
+  interface Rule {
+    path: string
+    lines: string[]
+  }
+  async function readRules(): Promise<Rule[]> {
+    const rules: Rule[] = []
+    for (const line of (await readFile(join(dist, '_headers'), 'utf8')).split('\n')) {
+      if (line.trim() === '' || line.startsWith('#')) continue
+      if (line.startsWith('/')) rules.push({ path: line, lines: [] })
+      else rules.at(-1)?.lines.push(line.trim())
+    }
+    return rules
+  }
+  const matching = (rules: Rule[], address: string) => {
+    const path = address.split('?')[0] ?? ''
+    return rules.filter((rule) =>
+      rule.path.endsWith('*') ? path.startsWith(rule.path.slice(0, -1)) : path === rule.path,
+    )
+  }
+  const split = (line: string) => {
+    const colon = line.indexOf(': ')
+    return [line.slice(0, colon), line.slice(colon + 2)] as const
+  }
+
+  // Both ways in which hosts read such a file: what matches is joined, or the last one wins.
+  const hosts: Record<string, (headers: Headers, line: string) => void> = {
+    'that joins what matches': (headers, line) => {
+      if (line.startsWith('! ')) headers.delete(line.slice(2))
+      else headers.append(...split(line))
+    },
+    'where the last rule wins': (headers, line) => {
+      if (!line.startsWith('! ')) headers.set(...split(line))
+    },
+  }
+  describe.each(Object.entries(hosts))('on a host %s', (_, apply) => {
+    test.each(paths)('says for %s what our server says', async (path) => {
+      const headers = new Headers()
+      for (const { lines } of matching(await readRules(), path)) {
+        for (const line of lines) apply(headers, line)
+      }
+      // How long a page is kept is these hosts' own matter; they ask again each time, as we do.
+      const { 'Cache-Control': _ours, ...expected } = await ofOwnServer(path)
+      expect(safeguards(headers)).toMatchObject(expected)
+    })
+  })
+
+  test('keeps no line longer than hosts take', async () => {
+    const rules = await readRules()
+    expect(
+      Math.max(...rules.flatMap(({ lines }) => lines.map((line) => line.length))),
+    ).toBeLessThan(2000)
+  })
+})
+
+describe('nginx with dist/nginx-headers.conf', () => {
+  let nginx: ChildProcess
+  let http: number
+  let https: number
+  const backend = createServer((_request, response) => {
+    response.setHeader('Content-Security-Policy', "default-src 'none'; frame-ancestors 'self'")
+    response.end('{}')
+  })
+
+  beforeAll(async () => {
+    const program = ensureNginx()
+    backend.listen(0, '127.0.0.1')
+    await once(backend, 'listening')
+    http = await freePort()
+    https = await freePort()
+    // What docs/hosting.md tells people to write, at other places.
+    const docs = await readFile(join(root, 'docs/hosting.md'), 'utf8')
+    const certificate = join(import.meta.dirname, 'localhost.pem')
+    const servers = (/```nginx\n(.*?)```/s.exec(docs)?.[1] ?? '')
+      .replace('listen 80;', `listen 127.0.0.1:${http};`)
+      .replace('listen 443 ssl;', `listen 127.0.0.1:${https} ssl;\nlisten 127.0.0.1:${http};`)
+      .replace('server_name dealbell.example.com;', 'server_name redirect.example.com;')
+      .replaceAll('/etc/ssl/dealbell.pem', certificate)
+      .replaceAll('/srv/dealbell/dist', dist)
+      .replace('127.0.0.1:3000', `127.0.0.1:${(backend.address() as AddressInfo).port}`)
+    const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+      .map((name) => `${name}_temp_path ${join(folder, name)};`)
+      .join('\n')
+    const config = join(folder, 'nginx.conf')
+    await writeFile(
+      config,
+      `${process.getuid?.() === 0 ? 'user root;' : ''}
+daemon off; master_process off; pid ${join(folder, 'nginx.pid')}; error_log stderr;
+events {}
+http {
+  access_log off;
+  ${temporary}
+  types { text/html html; text/javascript js; text/css css; image/svg+xml svg; }
+  ${servers}
+}`,
+    )
+    nginx = spawn(program, ['-c', config, '-p', folder], { stdio: ['ignore', 'ignore', 'pipe'] })
+    let said = ''
+    nginx.stderr?.on('data', (chunk) => {
+      said += chunk
+    })
+    for (let tries = 0; ; tries += 1) {
+      const answer = await get('/favicon.svg').catch(() => undefined)
+      if (answer?.status === 200) break
+      if (nginx.exitCode !== null || tries > 100) throw new Error(`nginx did not start:\n${said}`)
+      await new Promise((done) => setTimeout(done, 50))
+    }
+  }, 180_000)
+  afterAll(async () => {
+    const ended = once(nginx, 'exit')
+    nginx.kill('SIGTERM')
+    await ended
+    backend.closeAllConnections()
+    backend.close()
+  })
+
+  async function freePort(): Promise<number> {
+    const server = createServer().listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    server.close()
+    await once(server, 'close')
+    return port
+  }
+
+  async function get(path: string, headers: Record<string, string> = {}, isSecure = true) {
+    const host = { Host: 'dealbell.example.com', Connection: 'close' }
+    const options = { rejectUnauthorized: false, headers: { ...host, ...headers } }
+    const request = isSecure
+      ? overHttps(`https://127.0.0.1:${https}${path}`, options)
+      : overHttp(`http://127.0.0.1:${http}${path}`, options)
+    request.end()
+    const [answer] = await once(request, 'response')
+    let body = ''
+    for await (const chunk of answer) body += chunk
+    const list: [string, string][] = []
+    for (let index = 0; index < answer.rawHeaders.length; index += 2) {
+      list.push([answer.rawHeaders[index], answer.rawHeaders[index + 1]])
+    }
+    return { status: Number(answer.statusCode), headers: new Headers(list), body }
+  }
+
+  test.each(paths)('says for %s what our server says', async (path) => {
+    const answer = await get(path)
+    expect(answer.status).toBe(200)
+    expect(safeguards(answer.headers)).toEqual(await ofOwnServer(path))
+  })
+
+  test('serves what was built, for ever where its name changes with it', async () => {
+    const script = files.find((file) => /index-.*\.js$/.test(file)) ?? ''
+    const answer = await get(`/${script}`)
+    expect(answer.body).toBe(await readFile(join(dist, script), 'utf8'))
+    expect(safeguards(answer.headers)).toEqual(await ofOwnServer(`/${script}`))
+    const packed = await get(`/${script}`, { 'Accept-Encoding': 'gzip' })
+    expect(packed.headers.get('Content-Encoding')).toBe('gzip')
+  })
+
+  test('is as safe in its errors, which it does not let be kept', async () => {
+    for (const path of ['/assets/old.js', '/.origins.json', '/_headers', '/nginx-headers.conf']) {
+      const answer = await get(path)
+      expect(answer.status, path).toBe(404)
+      expect(safeguards(answer.headers)).toMatchObject({
+        ...everyAnswer,
+        'Content-Security-Policy': pagePolicy(
+          { apiUrl: 'https://api.example.com', contactFormUrl: '/' },
+          path,
+        ),
+        'Cache-Control': null,
+      })
+    }
+    const etag = (await get('/contact')).headers.get('ETag') ?? ''
+    const known = await get('/contact', { 'If-None-Match': etag })
+    expect(known.status).toBe(304)
+    expect(safeguards(known.headers)).toEqual(await ofOwnServer('/contact'))
+  })
+
+  test('speaks of https on https alone, and leads there', async () => {
+    const plain = await get('/contact', {}, false)
+    const { 'Strict-Transport-Security': _, ...expected } = await ofOwnServer('/contact')
+    expect(safeguards(plain.headers)).toEqual({ ...expected, 'Strict-Transport-Security': null })
+    const other = await get('/contact?a=1', { Host: 'redirect.example.com' }, false)
+    expect(other.status).toBe(301)
+    expect(other.headers.get('Location')).toBe('https://redirect.example.com/contact?a=1')
+  })
+
+  test('adds nothing to what the backend says itself', async () => {
+    const answer = await get('/sandbox/contact-form')
+    expect(answer.headers.get('Content-Security-Policy')).toBe(
+      "default-src 'none'; frame-ancestors 'self'",
+    )
+    expect(answer.headers.get('Dealbell')).toBeNull()
+  })
+
+  test('has an A+ of 140 or more at the HTTP Observatory', async () => {
+    const answer = await get('/')
+    const result = observatory({
+      headers: answer.headers,
+      html: answer.body,
+      http: 'redirects to https',
+      preflight: new Headers(),
+    })
+    expect(result).toMatchObject({ grade: 'A+', score: 145 })
+  })
+})
+
+describe('by the rules of the HTTP Observatory', () => {
+  const ours = async () => {
+    const answer = await own.request('https://dealbell.example/')
+    const preflight = await own.request('https://dealbell.example/', {
+      method: 'OPTIONS',
+      headers: { Origin: 'https://evil.example', 'Access-Control-Request-Method': 'GET' },
+    })
+    return {
+      headers: answer.headers,
+      html: await answer.text(),
+      http: 'redirects to https' as const,
+      preflight: preflight.headers,
+    }
+  }
+
+  test('our server has an A+ of 140 or more', async () => {
+    expect(observatory(await ours())).toEqual({
+      grade: 'A+',
+      score: 145,
+      points: {
+        'Content-Security-Policy': 10,
+        Cookies: 0,
+        CORS: 0,
+        Redirection: 0,
+        'Referrer-Policy': 5,
+        'Strict-Transport-Security': 0,
+        'Subresource Integrity': 5,
+        'X-Content-Type-Options': 0,
+        'X-Frame-Options': 5,
+        'Cross-Origin-Resource-Policy': 10,
+        'Cross-Origin-Opener-Policy': 10,
+        'Cross-Origin-Embedder-Policy': 0,
+      },
+    })
+  })
+
+  test('a site without anything has the points that the rules give it', () => {
+    const nothing = new Headers()
+    const site = { headers: nothing, html: '<script src="/a.js"></script>', preflight: nothing }
+    expect(observatory({ ...site, http: 'is served' })).toMatchObject({ score: 10, grade: 'F' })
+    expect(observatory({ ...site, http: 'redirects to https' })).toMatchObject({
+      score: 30,
+      grade: 'D',
+    })
+  })
+
+  test.each([
+    ['Content-Security-Policy', "default-src 'self'; frame-ancestors 'none'", 140],
+    ['Content-Security-Policy', "default-src 'none'", 80],
+    ['Content-Security-Policy', "default-src 'none'; script-src 'self' 'unsafe-inline'", 60],
+    ['Content-Security-Policy', "default-src 'none'; frame-src http://forms.example.com", 60],
+    ['Strict-Transport-Security', 'max-age=100', 135],
+    ['Strict-Transport-Security', '', 80],
+    ['Referrer-Policy', 'unsafe-url', 135],
+    ['X-Content-Type-Options', 'none', 140],
+    ['Cross-Origin-Opener-Policy', 'unsafe-none', 135],
+    ['Cross-Origin-Resource-Policy', 'nonsense', 130],
+    ['Set-Cookie', 'dealbell_session=1; HttpOnly; SameSite=Strict', 135],
+    ['Set-Cookie', '__Host-dealbell=1; Secure; HttpOnly; SameSite=Strict', 150],
+  ])('every slip costs: %s: %s', async (name, value, score) => {
+    const site = await ours()
+    const headers = new Headers(site.headers)
+    headers.set(name, value)
+    expect(observatory({ ...site, headers }).score).toBe(score)
+  })
+})

@@ -1,0 +1,560 @@
+import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer, type RequestListener } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { getRequestListener } from '@hono/node-server'
+import { type BrowserContext, expect, type Page } from '@playwright/test'
+import { Hono } from 'hono'
+import { readBuiltPage } from '../../server/build.ts'
+import { securityHeaders } from '../../server/security-headers.ts'
+import { serveDashboard } from '../../server/static.ts'
+import { test } from './server.ts'
+
+/** A small site of the test; `close` ends it. */
+async function serve(listener: RequestListener) {
+  const server = createServer(listener)
+  server.listen(0)
+  await once(server, 'listening')
+  const address = server.address()
+  const port = typeof address === 'object' && address !== null ? address.port : 0
+  return {
+    port,
+    close() {
+      server.closeAllConnections()
+      server.close()
+    },
+  }
+}
+
+/** Waits until the browser has told of all of these, in its console or by its event, and forgets them. */
+async function provoked(violations: string[], ...expected: (string | RegExp)[]) {
+  for (const one of expected) {
+    await expect.poll(() => violations.join('\n')).toMatch(one)
+  }
+  violations.splice(0)
+}
+
+test.describe('the page’s policy', () => {
+  test('is seen by these tests when it is violated', async ({ page, violations }) => {
+    await page.goto('/')
+    await page.evaluate(() => document.body.setAttribute('style', 'color: red'))
+    await provoked(violations, /: style-src-attr inline/, /violates the following .*style-src/)
+  })
+
+  test('lets no text become HTML or script', async ({ page, violations }) => {
+    await page.goto('/')
+    const refused = await page.evaluate(() => {
+      const attempts: Record<string, () => void> = {
+        innerHTML: () => {
+          document.body.innerHTML = '<img src=x onerror="window.got = 1">'
+        },
+        insertAdjacentHTML: () => document.body.insertAdjacentHTML('beforeend', '<b>x</b>'),
+        'script.src': () => {
+          document.createElement('script').src = 'https://evil.example/x.js'
+        },
+        'script.text': () => {
+          document.createElement('script').text = 'window.got = 1'
+        },
+        srcdoc: () => {
+          document.createElement('iframe').srcdoc = '<script>parent.got = 1</script>'
+        },
+        // In a later task, since what a debugger evaluates may evaluate more.
+        setTimeout: () => void setTimeout('window.got = 1'),
+        policy: () => {
+          const { trustedTypes } = window as { trustedTypes?: { createPolicy(name: string): void } }
+          trustedTypes?.createPolicy('mine')
+        },
+      }
+      return Object.entries(attempts).map(([name, attempt]) => {
+        try {
+          attempt()
+          return `${name} worked`
+        } catch {
+          return name
+        }
+      })
+    })
+    expect(refused).toEqual([
+      'innerHTML',
+      'insertAdjacentHTML',
+      'script.src',
+      'script.text',
+      'srcdoc',
+      'setTimeout',
+      'policy',
+    ])
+    await provoked(violations, /trusted-types-sink/, /trusted-types trusted-types-policy/)
+    expect(await page.evaluate(() => 'got' in window)).toBe(false)
+  })
+
+  test('gives away no power of the browser', async ({ page, context, server, violations }) => {
+    await context.grantPermissions(['camera', 'microphone', 'geolocation'], { origin: server.url })
+    await page.goto('/')
+    const refused = await page.evaluate(async () => {
+      const outcome = (attempt: Promise<unknown>) =>
+        attempt.then(
+          () => 'allowed',
+          (error: Error) => error.name,
+        )
+      return {
+        camera: await outcome(navigator.mediaDevices.getUserMedia({ video: true })),
+        screen: await outcome(navigator.mediaDevices.getDisplayMedia()),
+        position: await new Promise((resolve) => {
+          navigator.geolocation.getCurrentPosition(
+            () => resolve('allowed'),
+            (error) => resolve(error.code),
+          )
+        }),
+        clipboard: await outcome(navigator.clipboard.readText()),
+        fullscreen: await outcome(document.documentElement.requestFullscreen()),
+      }
+    })
+    expect(refused).toEqual({
+      camera: 'NotAllowedError',
+      screen: expect.stringMatching(/NotAllowedError|InvalidStateError/),
+      position: 1,
+      clipboard: 'NotAllowedError',
+      fullscreen: 'TypeError',
+    })
+    await provoked(violations, /camera is not allowed/, /fullscreen is not allowed/)
+  })
+
+  test('allows the form’s frame at /contact, and no frame anywhere else', async ({
+    page,
+    violations,
+  }) => {
+    await page.goto('/')
+    await page.evaluate(() => {
+      const frame = document.createElement('iframe')
+      frame.src = '/sandbox/contact-form'
+      document.body.append(frame)
+    })
+    await provoked(violations, /: frame-src /, /violates the following/)
+    await page.goto('/contact')
+    await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
+    // The stand-in's stylesheet reaches a frame that has no origin.
+    const frame = page.frames().find((one) => one.url().includes('contact-form'))
+    expect(await frame?.evaluate(() => getComputedStyle(document.body).margin)).not.toBe('8px')
+  })
+
+  test('lets the form be seen however one comes to /contact', async ({ page }) => {
+    const form = page.frameLocator('iframe').getByRole('button', { name: 'Send' })
+    await page.goto('/contact')
+    await expect(form).toBeVisible()
+    await page
+      .getByRole('link', { name: /dashboard|Dealbell/ })
+      .first()
+      .click()
+    await expect(page.getByRole('heading', { name: 'Connections' })).toBeVisible()
+    await page.goBack()
+    await expect(form).toBeVisible()
+
+    // A reload gives both entries of the history the dashboard's document, which has no frame-src.
+    await page.goForward()
+    await page.reload()
+    await expect(page.getByRole('heading', { name: 'Connections' })).toBeVisible()
+    await page.goBack()
+    await expect(page).toHaveURL('/contact')
+    await expect(form).toBeVisible()
+  })
+})
+
+// What a form that turned hostile would try. It tells of each attempt in its own page.
+const hostileForm = `<!doctype html><title>Form</title>
+<button>Send</button><pre></pre>
+<a id="top-link" target="_top" href="/taken">x</a>
+<a id="new-link" target="_blank" href="/taken">x</a>
+<a id="download" download="x.txt" href="data:text/plain,x">x</a>
+<form id="top-form" target="_top" action="/taken"></form>
+<script>
+const told = {}
+const tell = (name, outcome) => {
+  told[name] = outcome
+  document.querySelector('pre').textContent = JSON.stringify(told)
+}
+const attempt = (name, act) => {
+  try { tell(name, String(act())) } catch (error) { tell(name, error.name) }
+}
+const later = (name, promise) =>
+  promise.then((value) => tell(name, String(value)), (error) => tell(name, error.name))
+addEventListener('beforeunload', (event) => { event.preventDefault(); event.returnValue = 'Stay!' })
+document.querySelector('button').onclick = () => {
+  attempt('top.location', () => { top.location = location.origin + '/taken' })
+  attempt('top.replace', () => top.location.replace(location.origin + '/taken'))
+  attempt('parent.document', () => parent.document.title)
+  attempt('open _top', () => open('/taken', '_top'))
+  attempt('open', () => open('/taken'))
+  attempt('alert', () => alert('Your session has ended'))
+  attempt('confirm', () => confirm('Your password?'))
+  attempt('prompt', () => prompt('Your password?'))
+  for (const id of ['top-link', 'new-link', 'download']) attempt(id, () => document.getElementById(id).click())
+  attempt('top-form', () => document.getElementById('top-form').submit())
+  later('camera', navigator.mediaDevices.getUserMedia({ video: true }))
+  later('microphone', navigator.mediaDevices.getUserMedia({ audio: true }))
+  later('position', new Promise((resolve) =>
+    navigator.geolocation.getCurrentPosition(() => resolve('allowed'), (error) => resolve(error.code))))
+  later('notification', Notification.requestPermission())
+  later('clipboard', navigator.clipboard.readText())
+  later('fullscreen', document.body.requestFullscreen())
+  later('calls', fetch(document.referrer || DASHBOARD + '/health', { credentials: 'include' }))
+  parent.postMessage({ type: 'navigate', href: location.origin + '/taken' }, '*')
+}
+</script>`
+
+test.describe('a file that was changed on its way', () => {
+  for (const name of ['boot', 'index', 'routes', 'client']) {
+    test(`is not run: ${name}`, async ({ page, violations }) => {
+      let isChanged = false
+      await page.route(`**/assets/${name}-*.js`, async (route) => {
+        const answer = await route.fetch()
+        isChanged = true
+        await route.fulfill({
+          response: answer,
+          body: `document.documentElement.dataset.taken = 'yes';${await answer.text()}`,
+        })
+      })
+      await page.goto('/')
+      await provoked(violations, /integrity/)
+      expect(isChanged).toBe(true)
+      await expect(page.locator('html')).not.toHaveAttribute('data-taken')
+      await page.unrouteAll({ behavior: 'ignoreErrors' })
+    })
+  }
+
+  test('is not shown: the style sheet', async ({ page, violations }) => {
+    await page.route('**/assets/*.css', async (route) => {
+      const answer = await route.fetch()
+      await route.fulfill({ response: answer, body: 'body { display: none }' })
+    })
+    await page.goto('/')
+    await provoked(violations, /integrity/)
+    await expect(page.getByRole('heading', { name: 'Connections' })).toBeVisible()
+    await page.unrouteAll({ behavior: 'ignoreErrors' })
+  })
+})
+
+test('each script is asked for once, with its integrity, and each call is made once', async ({
+  page,
+}) => {
+  const asked: string[] = []
+  const unused: string[] = []
+  page.on('request', (request) => asked.push(new URL(request.url()).pathname))
+  page.on('console', (message) => {
+    if (/preload/.test(message.text())) unused.push(message.text())
+  })
+  await page.goto('/')
+  await expect(page.getByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
+  expect(asked.filter((path, index) => asked.indexOf(path) !== index)).toEqual([])
+  expect(asked).toEqual(expect.arrayContaining(['/health', '/api/hubspot/status']))
+  expect(unused).toEqual([])
+})
+
+test.describe('a contact form that turned hostile', () => {
+  test.describe.configure({ mode: 'serial' })
+  let folder: string
+  let form: Awaited<ReturnType<typeof serve>>
+  let dashboard: Awaited<ReturnType<typeof serve>>
+  let dashboardUrl: string
+  let formUrl: string
+
+  test.beforeAll(async () => {
+    form = await serve((request, response) => {
+      response.setHeader('Content-Type', 'text/html')
+      response.end(
+        request.url === '/form'
+          ? hostileForm.replace('DASHBOARD', () => JSON.stringify(dashboardUrl))
+          : '<title>Taken</title><h1>Taken over</h1>',
+      )
+    })
+    formUrl = `http://127.0.0.1:${form.port}/form`
+    folder = await mkdtemp(join(tmpdir(), 'dealbell-hostile-'))
+    const build = spawnSync('npx', ['vite', 'build', '--outDir', folder, '--emptyOutDir'], {
+      env: { ...process.env, NODE_ENV: 'production', VITE_CONTACT_FORM_URL: formUrl },
+      encoding: 'utf8',
+    })
+    expect(build.status, build.stderr).toBe(0)
+    const app = new Hono()
+      .use(securityHeaders({ https: false }))
+      .get('/health', (c) => c.json({ status: 'ok' }))
+      .all('*', serveDashboard(await readBuiltPage(folder)))
+    dashboard = await serve(getRequestListener(app.fetch))
+    dashboardUrl = `http://localhost:${dashboard.port}`
+  })
+  test.afterAll(async () => {
+    form.close()
+    dashboard.close()
+    await rm(folder, { recursive: true })
+  })
+
+  test('cannot navigate the page, open dialogs or ask for camera or position', async ({
+    page,
+    context,
+    violations,
+  }) => {
+    for (const origin of [dashboardUrl, new URL(formUrl).origin]) {
+      // Given to both, so that it is the page's own guards that refuse.
+      await context.grantPermissions(['camera', 'microphone', 'geolocation'], { origin })
+    }
+    const heard: string[] = []
+    page.on('dialog', (dialog) => {
+      heard.push(dialog.type())
+      void dialog.dismiss()
+    })
+    page.on('download', () => heard.push('download'))
+    await page.goto(`${dashboardUrl}/contact`)
+    await page.frameLocator('iframe').getByRole('button', { name: 'Send' }).click()
+    const told = page.frameLocator('iframe').locator('pre')
+    await expect(told).toContainText('calls')
+    await expect(told).toContainText('position')
+    await expect(told).toContainText('fullscreen')
+    await expect(told).toContainText('notification')
+
+    expect(JSON.parse((await told.textContent()) ?? '')).toEqual({
+      'top.location': 'SecurityError',
+      'top.replace': 'SecurityError',
+      'parent.document': 'SecurityError',
+      'open _top': 'null',
+      open: 'null',
+      alert: 'undefined',
+      confirm: 'false',
+      prompt: 'null',
+      // A click and a submission never throw: what they did not do is looked at below.
+      'top-link': 'undefined',
+      'new-link': 'undefined',
+      download: 'undefined',
+      'top-form': 'undefined',
+      camera: 'NotAllowedError',
+      microphone: 'NotAllowedError',
+      position: '1',
+      notification: 'denied',
+      clipboard: 'NotAllowedError',
+      fullscreen: 'TypeError',
+      calls: 'TypeError',
+    })
+    await expect(page).toHaveURL(`${dashboardUrl}/contact`)
+    await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
+    expect(context.pages()).toEqual([page])
+    await provoked(
+      violations,
+      /camera is not allowed/,
+      /microphone is not allowed/,
+      /fullscreen is/,
+    )
+
+    // Nor does it hold back whoever leaves.
+    await page.goto(`${dashboardUrl}/`)
+    expect(heard).toEqual([])
+  })
+
+  test('cannot leave its own site, not even within its frame', async ({ page, violations }) => {
+    const elsewhere = await serve((_request, response) => response.end('elsewhere'))
+    await page.goto(`${dashboardUrl}/contact`)
+    await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
+    const frame = page.frames().find((one) => one.url() === formUrl)
+    await frame?.evaluate((address) => {
+      location.href = address
+    }, `http://127.0.0.1:${elsewhere.port}/`)
+    await provoked(violations, /: frame-src /, /violates the following/)
+    await expect(page.frameLocator('iframe').getByText('elsewhere')).toHaveCount(0)
+    await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
+    elsewhere.close()
+  })
+
+  test('cannot send the page back to where it came from', async ({ page }) => {
+    await page.goto(`${dashboardUrl}/nowhere`)
+    await page.goto(`${dashboardUrl}/contact`)
+    await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
+    const frame = page.frames().find((one) => one.url() === formUrl)
+    await frame?.evaluate(() => history.back())
+    await frame?.evaluate(() => history.go(-1))
+    // A page that is to leave has left by the time that another one has come and gone.
+    await page.evaluate(() => fetch('/favicon.svg'))
+    await page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 500)))
+    await expect(page).toHaveURL(`${dashboardUrl}/contact`)
+  })
+})
+
+test.describe('another site', () => {
+  /** Connects Slack, saves a rule, and returns what the session was then. */
+  async function signIn(page: Page, context: BrowserContext) {
+    await page.goto('/')
+    await page.getByRole('button', { name: 'Connect Slack' }).click()
+    await page.getByRole('button', { name: 'Allow' }).click()
+    await expect(page.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+    const answers = await page.evaluate(async () => {
+      const saved = await fetch('/api/notifications/rules', {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: '{"rules":["deal-closed"]}',
+      })
+      return saved.ok
+    })
+    expect(answers).toBe(true)
+    return context.cookies()
+  }
+
+  async function stateOf(page: Page, url: string) {
+    await page.goto(url)
+    return page.evaluate(async () => {
+      const read = async (path: string): Promise<unknown> => (await fetch(path)).json()
+      return {
+        hubspot: await read('/api/hubspot/status'),
+        slack: await read('/api/slack/status'),
+        rules: await read('/api/notifications/rules'),
+      }
+    })
+  }
+
+  // 127.0.0.1 is another site. Another port is the same site, where the Strict cookie comes along.
+  for (const name of ['127.0.0.1', 'localhost']) {
+    test(`at ${name} changes nothing: by link, image, form, fetch or frame`, async ({
+      page,
+      context,
+      browser,
+      server,
+      violations,
+    }) => {
+      const cookies = await signIn(page, context)
+      const before = await stateOf(page, server.url)
+      expect(before).toMatchObject({
+        hubspot: { connected: false },
+        slack: { connected: true },
+        rules: { rules: ['deal-closed'] },
+      })
+
+      // The attacker has allowed access to an account of his own and keeps the code for the victim.
+      const attacker = await browser.newContext()
+      const own = await attacker.newPage()
+      let grant = ''
+      await own.route('**/hubspot/callback?*', async (route) => {
+        grant = new URL(route.request().url()).search
+        await route.abort()
+      })
+      await own.goto(server.url)
+      await own.getByRole('button', { name: 'Connect HubSpot' }).click()
+      await own.getByRole('button', { name: 'Allow' }).click()
+      await expect.poll(() => grant).toContain('code=')
+      await attacker.close()
+
+      const target = server.url
+      const site = await serve((_request, response) => {
+        response.setHeader('Content-Type', 'text/html')
+        response.end(`<!doctype html><title>Win a prize</title>
+          <a href="${target}/api/hubspot/callback${grant}">call</a>
+          <a href="${target}/hubspot/callback${grant}">page</a>
+          <form id="rules" method="post" enctype="text/plain" action="${target}/api/notifications/rules">
+            <input name='{"rules":[],"x":"' value='"}'></form>
+          <form id="disconnect" method="post" action="${target}/api/slack/disconnect"></form>
+          <form id="callback" action="${target}/api/hubspot/callback">${[
+            ...new URLSearchParams(grant),
+          ]
+            .map(([key, value]) => `<input name="${key}" value="${value}">`)
+            .join('')}</form>`)
+      })
+      const attack = `http://${name}:${site.port}/`
+
+      // By what needs no click: images, frames and calls of every kind.
+      const answers: Promise<string>[] = []
+      page.on('response', (response) => {
+        const { pathname } = new URL(response.url())
+        const request = response.request()
+        if (pathname.startsWith('/api/') && new URL(response.url()).origin === target) {
+          answers.push(Promise.resolve(`${request.method()} ${pathname} ${response.status()}`))
+        }
+      })
+      await page.goto(attack)
+      await page.evaluate(
+        async ([target, grant]) => {
+          const gone: Promise<unknown>[] = []
+          const load = (element: HTMLImageElement | HTMLIFrameElement, src: string) => {
+            const { promise, resolve } = Promise.withResolvers()
+            element.onload = resolve
+            element.onerror = resolve
+            element.src = target + src
+            document.body.append(element)
+            gone.push(promise)
+          }
+          load(new Image(), `/api/hubspot/callback${grant}`)
+          load(new Image(), '/api/slack/disconnect')
+          load(document.createElement('iframe'), '/')
+          load(document.createElement('iframe'), `/hubspot/callback${grant}`)
+          const call = (path: string, init: RequestInit) =>
+            gone.push(fetch(target + path, { credentials: 'include', ...init }).catch(() => {}))
+          const body = '{"rules":[]}'
+          const json = { 'Content-Type': 'application/json' }
+          call(`/api/hubspot/callback${grant}`, {})
+          call(`/api/hubspot/callback${grant}`, { mode: 'no-cors' })
+          call('/api/notifications/rules', { method: 'POST', mode: 'no-cors', body })
+          call('/api/notifications/rules', { method: 'POST', headers: json, body })
+          call('/api/slack/disconnect', { method: 'DELETE' })
+          call('/api/slack/disconnect', { method: 'POST', mode: 'no-cors' })
+          await Promise.all(gone)
+          navigator.sendBeacon(`${target}/api/notifications/rules`, body)
+          // What the dashboard says cannot be read either.
+          const read = await fetch(`${target}/api/notifications/rules`, { credentials: 'include' })
+            .then((answer) => answer.text())
+            .catch(() => 'refused')
+          if (read !== 'refused') throw new Error(`The other site could read ${read}`)
+        },
+        [target, grant] as const,
+      )
+      expect(
+        page
+          .frames()
+          .slice(1)
+          .map((frame) => frame.url()),
+      ).not.toContain(`${target}/`)
+      // The frames were refused by frame-ancestors, which is what the console then says.
+      violations.splice(0)
+      expect(await stateOf(page, target)).toEqual(before)
+
+      // By a link that a person clicks, to the call and to the page that makes the call.
+      await page.goto(attack)
+      await page.getByText('call').click()
+      await expect(page.getByText('cross_site')).toBeVisible()
+      expect(await stateOf(page, target)).toEqual(before)
+      await page.goto(attack)
+      await page.getByText('page').click()
+      await expect(page.getByText(/^HubSpot connection failed/)).toBeVisible()
+      expect(await stateOf(page, target)).toEqual(before)
+
+      // By forms.
+      for (const id of ['rules', 'disconnect', 'callback']) {
+        await page.goto(attack)
+        const answered = page.waitForResponse((response) => response.url().startsWith(target))
+        await page.evaluate((id) => document.querySelector<HTMLFormElement>(`#${id}`)?.submit(), id)
+        expect((await answered).status()).toBeGreaterThanOrEqual(400)
+        await page.waitForURL(`${target}/**`)
+        expect(await stateOf(page, target)).toEqual(before)
+      }
+
+      // None of it was taken for the person's own, and the session is the one that it was.
+      const taken = (await Promise.all(answers)).filter((answer) => / 2\d\d$/.test(answer))
+      const reads = /^GET \/api\/(hubspot\/status|slack\/status|notifications\/rules) /
+      expect(taken.filter((answer) => !reads.test(answer))).toEqual([])
+      const values = (list: typeof cookies) => list.map(({ name, value }) => `${name}=${value}`)
+      expect(values(await context.cookies())).toEqual(values(cookies))
+      site.close()
+    })
+  }
+
+  test('cannot keep a hand on a dashboard that it opened', async ({ page, context, server }) => {
+    const site = await serve((_request, response) => response.end('<title>Opener</title>'))
+    await page.goto(`http://127.0.0.1:${site.port}/`)
+    const opening = context.waitForEvent('page')
+    await page.evaluate((url) => {
+      Object.assign(window, { opened: window.open(url) })
+    }, server.url)
+    const dashboard = await opening
+    await expect(dashboard.getByRole('heading', { name: 'Connections' })).toBeVisible()
+    expect(await dashboard.evaluate(() => window.opener)).toBeNull()
+    await expect
+      .poll(() =>
+        page.evaluate(() => 'opened' in window && (window.opened as Window | null)?.closed),
+      )
+      .toBe(true)
+    site.close()
+  })
+})
