@@ -27,7 +27,7 @@ export function createVault(keys: readonly Buffer[]): Vault {
       const iv = randomBytes(12)
       const cipher = createCipheriv('aes-256-gcm', newest, iv)
       cipher.setAAD(Buffer.from(row))
-      const ciphertext = Buffer.concat([cipher.update(plaintext, 'utf8'), cipher.final()])
+      const ciphertext = Buffer.concat([cipher.update(Buffer.from(plaintext)), cipher.final()])
       const parts = [iv, cipher.getAuthTag(), ciphertext].map((part) => part.toString('base64url'))
       return ['v1', keyId(newest), ...parts].join('.')
     },
@@ -69,15 +69,12 @@ export async function keyFromFolder(folder: string): Promise<Buffer> {
     // A link appears whole or not at all, and never replaces a key that is there.
     await link(ours, path)
   } catch (error) {
-    if (!isExisting(error)) throw error
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   } finally {
     await unlink(ours)
   }
-  const key = Buffer.from((await readFile(path, 'utf8')).trim(), 'base64')
+  // Base64 is read without the line's end.
+  const key = Buffer.from(await readFile(path, 'utf8'), 'base64')
   if (key.length !== 32) throw new VaultError(`${path} does not hold 32 bytes in base64.`)
   return key
-}
-
-function isExisting(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'EEXIST'
 }

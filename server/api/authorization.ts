@@ -23,6 +23,12 @@ export function authorizationRoutes(
   // It is the dashboard's page that the browser comes back to, and that page then makes the call.
   const redirectUri = `${appUrl}/${provider}/callback`
   const name = displayNames[provider]
+  const invalidState = () =>
+    new ApiError(
+      400,
+      'invalid_state',
+      `This authorization was not begun here, was already used, or took too long. Connect ${name} again.`,
+    )
 
   return new Hono()
     .get('/auth', notFromAnotherSite, async (c) => {
@@ -48,27 +54,19 @@ export function authorizationRoutes(
       // Deleting is what makes the state single use: of two requests at once, one gets the row.
       // A stranger's session gets none, and so cannot use the state up for its owner either.
       const session = await sessions.find(c)
-      const [authorization] =
-        session === undefined
-          ? []
-          : await database
-              .delete(authorizations)
-              .where(
-                and(
-                  eq(authorizations.stateHash, sha256(state)),
-                  eq(authorizations.sessionHash, session.tokenHash),
-                  eq(authorizations.provider, provider),
-                  gt(authorizations.expiresAt, now()),
-                ),
-              )
-              .returning({ codeVerifier: authorizations.codeVerifier })
-      if (session === undefined || authorization === undefined) {
-        throw new ApiError(
-          400,
-          'invalid_state',
-          `This authorization was not begun here, was already used, or took too long. Connect ${name} again.`,
+      if (session === undefined) throw invalidState()
+      const [authorization] = await database
+        .delete(authorizations)
+        .where(
+          and(
+            eq(authorizations.stateHash, sha256(state)),
+            eq(authorizations.sessionHash, session.tokenHash),
+            eq(authorizations.provider, provider),
+            gt(authorizations.expiresAt, now()),
+          ),
         )
-      }
+        .returning({ codeVerifier: authorizations.codeVerifier })
+      if (authorization === undefined) throw invalidState()
 
       try {
         const { codeVerifier } = authorization

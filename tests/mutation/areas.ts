@@ -28,7 +28,7 @@ export const areas: Readonly<Record<string, Area>> = {
   },
   state: {
     mutate: ['server/api/authorization.ts'],
-    tests: ['tests/server/authorization.test.ts', 'tests/server/guards.test.ts'],
+    tests: ['tests/server/authorization.test.ts'],
     project: 'server',
   },
   guards: {

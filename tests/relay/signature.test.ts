@@ -122,7 +122,15 @@ describe('the timestamp', () => {
     '1e400',
     '0x19b7742c000',
     'null',
-  ])('%s is refused', (timestamp) => {
+    '',
+    ` ${now}`,
+    `${now} `,
+    `+${now}`,
+    `${now}.0`,
+    `0x${now.toString(16)}`,
+    `${now / 1000}e3`,
+    `${now}\n`,
+  ])('%j is refused, though it is signed', (timestamp) => {
     expect(at(timestamp)).toBe(false)
   })
 })

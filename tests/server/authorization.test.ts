@@ -1,5 +1,6 @@
 import { eq } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { createApp } from '../../server/app.ts'
 import { openSecrets } from '../../server/connections.ts'
 import { authorizations, connections, sessions } from '../../server/database/schema.ts'
 import { createHubspot } from '../../server/providers/hubspot.ts'
@@ -7,6 +8,7 @@ import { createSlack } from '../../server/providers/slack.ts'
 import { standInHub } from '../../server/sandbox/hub.ts'
 import { standInWorkspace } from '../../server/sandbox/slack.ts'
 import { sha256 } from '../../server/session.ts'
+import type { Vault } from '../../server/vault.ts'
 import { appUrl, type Harness, openBrowser, openHarness, refusal } from './harness.ts'
 
 let harness: Harness
@@ -262,6 +264,98 @@ describe.each(providers)('connecting %s', (provider) => {
       await callback(params)
       expect(sent).toBe(code)
     }
+  })
+})
+
+describe.each([
+  ['hubspot', 'HubSpot'],
+  ['slack', 'Slack'],
+] as const)('what went wrong with %s is said in a sentence', (provider, name) => {
+  const messageFor = async (query: string | URLSearchParams) => {
+    const answer = await browser.call(`/api/${provider}/callback?${query}`)
+    const body = (await answer.json()) as { error: { message: string } }
+    return body.error.message
+  }
+  const failing = async (fault: () => Response) => {
+    const params = await browser.authorize(provider)
+    harness.faults.current = fault
+    return messageFor(params)
+  }
+
+  test('of the address, for the page that came without what it needs', async () => {
+    expect(await messageFor('state=x')).toBe('The address has no authorization code.')
+    expect(await messageFor('code=x')).toBe('The address has no state.')
+  })
+
+  test('that tells the user to connect again', async () => {
+    expect(await messageFor('code=x&state=x')).toContain(`Connect ${name} again.`)
+    await browser.authorize(provider)
+    expect(await messageFor('code=x&state=x')).toContain(`Connect ${name} again.`)
+  })
+
+  test('that names the service, and is logged with where it failed', async () => {
+    const unavailable = () => new Response('', { status: 500 })
+    expect(await failing(unavailable)).toBe(`${name} could not be reached. Try again.`)
+    expect(harness.logged.map((line) => JSON.parse(line))).toEqual([
+      expect.objectContaining({
+        event: 'authorization failed',
+        provider,
+        stage: expect.any(String),
+        kind: expect.any(String),
+      }),
+    ])
+  })
+
+  test('with the provider’s own word for it, when that is a plain one', async () => {
+    const params = await browser.authorize(provider)
+    params.set('code', 'made-up')
+    const reason = provider === 'hubspot' ? 'BAD_AUTH_CODE' : 'invalid_code'
+    expect(await messageFor(params)).toBe(`${name} refused the authorization (${reason}).`)
+    expect(JSON.parse(harness.logged[0] ?? '')).toMatchObject({ kind: 'refused', reason })
+  })
+
+  test('of our own when it is our own, and no fault of the provider', async () => {
+    const params = await browser.authorize(provider)
+    const vault: Vault = {
+      ...harness.vault,
+      seal: () => {
+        throw new Error('SECRET')
+      },
+    }
+    const app = createApp({ ...harness.dependencies, vault })
+    const other = openBrowser({ app })
+    other.cookie = browser.cookie
+    const answer = await other.call(`/api/${provider}/callback?${params}`)
+    expect(await refusal(answer)).toBe('500 internal')
+    expect(harness.logged.join()).toContain('request failed')
+    expect(harness.logged.join()).not.toMatch(/SECRET|authorization failed/)
+  })
+})
+
+test('HubSpot that refuses without a plain word is said to refuse', async () => {
+  const params = await browser.authorize('hubspot')
+  harness.faults.current = () => Response.json({ error: '<b>no</b>' }, { status: 400 })
+  const answer = await browser.call(`/api/hubspot/callback?${params}`)
+  expect(await answer.json()).toEqual({
+    error: { code: 'exchange_refused', message: 'HubSpot refused the authorization.' },
+  })
+})
+
+describe('who shows the same account', () => {
+  test('of HubSpot is the same person, in whatever browser', async () => {
+    await browser.connect('hubspot')
+    await browser.save(['deal-closed'])
+    const other = openBrowser(harness)
+    await other.connect('hubspot')
+    expect(await other.rules()).toEqual({ rules: ['deal-closed'] })
+  })
+
+  test('of Slack is not: a workspace has many', async () => {
+    await browser.connect('slack')
+    await browser.save(['deal-closed'])
+    const other = openBrowser(harness)
+    await other.connect('slack')
+    expect(await other.rules()).toEqual({ rules: [] })
   })
 })
 

@@ -1,11 +1,18 @@
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { link, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { checkKeys, storeConnection } from '../../server/connections.ts'
 import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
 import { users } from '../../server/database/schema.ts'
 import { createVault, keyFromFolder, VaultError } from '../../server/vault.ts'
+
+// A file system without links (some network folders) cannot be had here otherwise.
+vi.mock(import('node:fs/promises'), async (importOriginal) => {
+  const original = await importOriginal()
+  return { ...original, link: vi.fn(original.link) }
+})
 
 const oldKey = Buffer.alloc(32, 1)
 const newKey = Buffer.alloc(32, 2)
@@ -17,6 +24,14 @@ describe('a sealed value', () => {
     for (const text of ['', 'x', 'ü €\u0000', 'a'.repeat(5000)]) {
       expect(vault.open(vault.seal(text, row), row)).toBe(text)
     }
+  })
+
+  test('of an earlier release still opens', () => {
+    const sealed =
+      'v1.8aca2b9bcc9a.EvyvnqLzlYelU5zG.IMLtrxKO660ayIAFthMnhQ.eNpUYDDM3DOx61sJFmIjKoUiZdD2GyoXJ49h'
+    expect(vault.open(sealed, row)).toBe('token of an earlier release')
+    expect(vault.holdsKeyOf(sealed)).toBe(true)
+    expect(vault.isNewest(sealed)).toBe(true)
   })
 
   test('differs each time and shows nothing of the text', () => {
@@ -31,6 +46,9 @@ describe('a sealed value', () => {
     expect(keyId).toMatch(/^[0-9a-f]{12}$/)
     expect(keyId).not.toBe(createVault([oldKey]).seal('token', row).split('.')[1])
     expect(newKey.toString('hex')).not.toContain(keyId)
+    // Nor a hash that someone could look the key up by.
+    const plainHash = createHash('sha256').update(newKey).digest('hex')
+    expect(plainHash).not.toContain(keyId)
   })
 
   test('does not open in another row', () => {
@@ -51,8 +69,14 @@ describe('a sealed value', () => {
         expect(() => vault.open(sealed, row), sealed).toThrow(VaultError)
       }
     }
-    expect(() => vault.open('', row)).toThrow(VaultError)
-    expect(() => vault.open('token', row)).toThrow(VaultError)
+    // What is wrong is said, since it is a person with a log who must mend it.
+    expect(() => vault.open(parts.with(4, 'AAAA').join('.'), row)).toThrow(/was altered/)
+    expect(() => vault.open(parts.with(1, '0'.repeat(12)).join('.'), row)).toThrow(/No key here/)
+    for (const text of ['', 'token', parts.with(0, 'v2').join('.')]) {
+      expect(() => vault.open(text, row)).toThrow(VaultError)
+      expect(() => vault.open(text, row)).toThrow(/not a sealed value/)
+    }
+    expect(vault.holdsKeyOf('token')).toBe(false)
   })
 
   test('does not open with a tag that was cut to what can be guessed', () => {
@@ -72,7 +96,16 @@ describe('a sealed value', () => {
     const rotated = createVault([newKey, oldKey])
     expect(rotated.open(sealed, row)).toBe('token')
     expect(vault.open(rotated.seal('token', row), row)).toBe('token')
+    // What the older key made is to be sealed anew; what the newest made is not.
+    expect(rotated.holdsKeyOf(sealed)).toBe(true)
+    expect(rotated.isNewest(sealed)).toBe(false)
+    expect(rotated.isNewest(rotated.seal('token', row))).toBe(true)
   })
+})
+
+test('a vault without a key is none', () => {
+  expect(() => createVault([])).toThrow(VaultError)
+  expect(() => createVault([])).toThrow(/needs a key/)
 })
 
 describe('the key in the data folder', () => {
@@ -96,10 +129,19 @@ describe('the key in the data folder', () => {
     expect(await readFile(path, 'utf8')).toBe(before)
   })
 
+  test('that cannot be made is said with its reason, and leaves nothing behind', async () => {
+    const data = join(folder, 'without-links')
+    const refusal = Object.assign(new Error('links are not permitted'), { code: 'EPERM' })
+    vi.mocked(link).mockRejectedValueOnce(refusal)
+    await expect(keyFromFolder(data)).rejects.toBe(refusal)
+    expect(await readdir(data)).toEqual([])
+  })
+
   test('is not replaced when it is broken', async () => {
     const path = join(folder, 'encryption.key')
     await writeFile(path, 'too short')
     await expect(keyFromFolder(folder)).rejects.toThrow(VaultError)
+    await expect(keyFromFolder(folder)).rejects.toThrow(/encryption\.key does not hold 32 bytes/)
     expect(await readFile(path, 'utf8')).toBe('too short')
   })
 })
