@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
 import { type Db, fromDrizzle, PgBoss } from 'pg-boss'
 import type { Database } from '../database/open.ts'
@@ -58,6 +59,9 @@ export async function openWakeQueue(
     expireInSeconds: 60 * 60,
     retentionSeconds: 60 * 60 * 24 * 30,
   })
+  // pg-boss reads a queue's settings at its first use, over its own connection. Were that inside a
+  // transaction of PGlite, which has one connection, it would wait for itself for ever.
+  await boss.findJobs(queue, { id: randomUUID() })
 
   return {
     async wake(channels, { afterMs = 0, within } = {}) {
