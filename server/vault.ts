@@ -36,14 +36,12 @@ export function createVault(keys: readonly Buffer[]): Vault {
       const key = byId.get(partOf(sealed, 1))
       if (key === undefined) throw new VaultError('No key here made this value.')
       try {
+        const bytesOf = (index: number) => Buffer.from(partOf(sealed, index), 'base64url')
         // Without authTagLength Node would accept a tag of 4 bytes, which can be guessed.
-        const [iv, tag, ciphertext] = [2, 3, 4].map((index) =>
-          Buffer.from(partOf(sealed, index), 'base64url'),
-        ) as [Buffer, Buffer, Buffer]
-        const decipher = createDecipheriv('aes-256-gcm', key, iv, { authTagLength: 16 })
+        const decipher = createDecipheriv('aes-256-gcm', key, bytesOf(2), { authTagLength: 16 })
         decipher.setAAD(Buffer.from(row))
-        decipher.setAuthTag(tag)
-        const opened = decipher.update(ciphertext)
+        decipher.setAuthTag(bytesOf(3))
+        const opened = decipher.update(bytesOf(4))
         return Buffer.concat([opened, decipher.final()]).toString('utf8')
       } catch {
         throw new VaultError('This value, or the row it stands in, was altered.')
