@@ -31,7 +31,7 @@ for (const name of asked.length > 0 ? asked : Object.keys(areas)) {
     tsconfigFile: 'no-tsconfig.json',
     tempDirName: 'reports/.stryker',
     ignorePatterns: ['data', 'dist', 'docs', 'reports', 'test-results', 'screenshots'],
-    reporters: ['clear-text', 'json', 'html'],
+    reporters: ['progress-append-only', 'clear-text', 'json', 'html'],
     clearTextReporter: { allowColor: false, reportTests: false, reportScoreTable: false },
     jsonReporter: { fileName: `${reports}/${name}.json` },
     htmlReporter: { fileName: `${reports}/${name}.html` },

@@ -12,8 +12,13 @@ interface Area {
  */
 export const areas: Readonly<Record<string, Area>> = {
   contract: {
-    mutate: ['contract/*.ts'],
+    mutate: ['contract/endpoints.ts', 'contract/rules.ts'],
     tests: ['tests/contract/answers.test.ts', 'tests/contract/catalogue.test.ts'],
+    project: 'server',
+  },
+  headers: {
+    mutate: ['contract/page-headers.ts', 'server/security-headers.ts'],
+    tests: ['tests/server/headers.test.ts'],
     project: 'server',
   },
   vault: {
@@ -31,9 +36,14 @@ export const areas: Readonly<Record<string, Area>> = {
     tests: ['tests/server/authorization.test.ts'],
     project: 'server',
   },
-  guards: {
-    mutate: ['server/session.ts', 'server/same-site.ts', 'server/security-headers.ts'],
-    tests: ['tests/server/guards.test.ts'],
+  session: {
+    mutate: ['server/session.ts'],
+    tests: ['tests/server/session.test.ts', 'tests/server/guards.test.ts'],
+    project: 'server',
+  },
+  'same-site': {
+    mutate: ['server/same-site.ts'],
+    tests: ['tests/server/same-site.test.ts'],
     project: 'server',
   },
   api: {

@@ -49,8 +49,10 @@ const toggle = (index: number): Command => {
     when: atDashboard,
     model: (m) => {
       if (rule.available) m.toggle(rule.id)
+      // No tick comes of it; that a message goes by such a click is nobody's loss.
+      else if (m.saving === undefined) m.message = undefined
     },
-    page: (p) => p.click('checkbox', rule.label),
+    page: (p) => (rule.available ? p.click('checkbox', rule.label) : p.clickDisabled(rule.label)),
   })
 }
 
@@ -91,7 +93,10 @@ const disconnect = (provider: Provider, times: number): Command =>
   step(`disconnect ${provider} by ${times} clicks`, {
     when: (m) => atDashboard(m) && m.isSeenConnected(provider),
     model: (m) => m.disconnect(provider),
-    page: (p, m) => p.click('button', word(m, provider), times),
+    page: async (p, m) => {
+      await p.click('button', word(m, provider), times)
+      if (times > 1) await p.clickLate(provider)
+    },
   })
 
 /** The browser asks who has changes; who stays finds everything as it was. */

@@ -142,6 +142,29 @@ export class Page {
     await this.#idle()
   }
 
+  /** The second click of a double click, which comes when the answer is there already. */
+  async clickLate(provider: Provider): Promise<void> {
+    const element = screen.getByRole('button', {
+      name: new RegExp(`^(Connect|Disconnect) ${provider}$`),
+      hidden: true,
+    })
+    act(() => {
+      fireEvent.click(element, { detail: 2 })
+    })
+    await this.#idle()
+  }
+
+  /** Someone takes away in the inspector what disables it. */
+  async clickDisabled(label: string): Promise<void> {
+    const box = this.#box(label)
+    box.disabled = false
+    act(() => {
+      fireEvent.click(box)
+    })
+    box.disabled = true
+    await this.#idle()
+  }
+
   /** Enter in a field of the form, which a browser takes for its submit button unless that is disabled. */
   async enter(): Promise<void> {
     const button = this.#find('button', 'Save')
@@ -185,6 +208,7 @@ export class Page {
     expect(logged.toSorted(), 'log').toEqual(model.log.toSorted())
     model.log = []
 
+    expect(this.went, 'where the browser was sent').toEqual([])
     expect(this.#asked, 'questions before leaving').toBe(model.asks ? 1 : 0)
     this.#asked = 0
     model.asks = false
