@@ -6,6 +6,7 @@ import { lean } from './build/lean.ts'
 import { page } from './build/page.ts'
 import { precompress } from './build/precompress.ts'
 import { security } from './build/security.ts'
+import { states } from './build/states.ts'
 import { parseConfig } from './src/parse-config.ts'
 
 export default defineConfig(({ mode }) => {
@@ -26,6 +27,7 @@ export default defineConfig(({ mode }) => {
       page(config, { script: 118 * 1024, style: 6 * 1024 }),
       security(config),
       precompress(),
+      states(),
     ],
     build: {
       // The page asks for its scripts itself (build/page.ts).

@@ -27,7 +27,7 @@ export function standInPage({
     <link rel="stylesheet" href="/sandbox/style.css" crossorigin>
   </head>
   <body>
-    <p class="notice"><strong>Stand-in.</strong> ${notice}</p>
+    <header class="notice"><strong>Stand-in.</strong> ${notice}</header>
     <main>
       <h1>${title}</h1>
       ${children}

@@ -11,12 +11,12 @@ export function Connection({ provider }: { provider: Provider }) {
   const { account, channel, reason, since } = status.data ?? {}
 
   return (
-    <li className="flex items-center gap-3 py-3 first:pt-0 last:pb-0">
+    <li className="flex flex-wrap items-center gap-3 py-3 first:pt-0 last:pb-0">
       <span className="grid size-10 shrink-0 place-items-center rounded-full border border-line bg-canvas">
         {isConnected ? <GreenCheck /> : <RedCross />}
       </span>
       {/* The name belongs to what is announced: 'Not connected' alone does not say who. */}
-      <div role="status" className="min-w-0 flex-1">
+      <div role="status" className="min-w-min flex-1">
         <p className="font-medium wrap-anywhere">{provider.name}</p>
         <p className="text-sm text-muted wrap-anywhere">
           {isConnected

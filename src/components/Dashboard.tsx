@@ -41,7 +41,7 @@ export function Dashboard() {
                 aria-label="AI rules (future)"
                 placeholder="Type a rule in your own words, for example: notify me when a deal over 50k closes"
                 rows={3}
-                className="w-full resize-none rounded-lg border border-line bg-canvas p-3 text-sm text-muted placeholder:text-muted"
+                className="field-sizing-content min-h-22 w-full resize-none rounded-lg border border-line bg-canvas p-3 text-sm text-muted placeholder:text-muted"
               />
             </Card>
           </div>

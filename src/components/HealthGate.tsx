@@ -20,9 +20,11 @@ export function HealthGate({ children }: { children: ReactNode }) {
   // Not isPending: that is true again while a backend that was away is asked again.
   if (!health.isFetched) {
     return (
-      <p role="status" className="p-4">
-        Loading…
-      </p>
+      <main className="p-4">
+        <div role="status">
+          <h1>Loading…</h1>
+        </div>
+      </main>
     )
   }
   return (

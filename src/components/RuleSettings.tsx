@@ -1,5 +1,5 @@
 import { useBlocker } from '@tanstack/react-router'
-import { type FormEvent, useCallback, useEffect, useRef, useState } from 'react'
+import { type FormEvent, Fragment, useCallback, useEffect, useRef, useState } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { useRuleSelection, useRules, useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
@@ -60,36 +60,36 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
   return (
     <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">
       {catalogue.map((category) => (
-        <fieldset
-          key={category.name}
-          className={`min-w-0 ${category.available ? 'sm:col-span-full' : ''}`}
-        >
-          <legend className="mb-1 flex items-center gap-2 text-sm font-semibold">
-            {category.name} {!category.available && <Badge>Coming soon</Badge>}
-          </legend>
-          {category.rules.map((rule) => (
-            <RuleCheckbox
-              key={rule.id}
-              id={rule.id}
-              when={rule.when}
-              checked={selected.includes(rule.id)}
-              available={category.available}
-              onToggle={onToggle}
-            />
-          ))}
-        </fieldset>
+        <Fragment key={category.name}>
+          <fieldset className={`min-w-0 ${category.available ? 'sm:col-span-full' : ''}`}>
+            <legend className="mb-1 flex items-center gap-2 text-sm font-semibold">
+              {category.name} {!category.available && <Badge>Coming soon</Badge>}
+            </legend>
+            {category.rules.map((rule) => (
+              <RuleCheckbox
+                key={rule.id}
+                id={rule.id}
+                when={rule.when}
+                checked={selected.includes(rule.id)}
+                available={category.available}
+                onToggle={onToggle}
+              />
+            ))}
+          </fieldset>
+          {/* Below the rules that end it: above them it would move them from under the pointer. */}
+          {category.available && selected.length === 0 && (
+            <div className="sm:col-span-full">
+              <Warning title="No notification rules defined">
+                You will receive no notifications until you select at least one rule, for example
+                when a deal stage changes or when a deal is closed (won/lost).
+              </Warning>
+            </div>
+          )}
+        </Fragment>
       ))}
-      {selected.length === 0 && (
-        <div className="sm:col-span-full">
-          <Warning title="No notification rules defined">
-            You will receive no notifications until you select at least one rule, for example when a
-            deal stage changes or when a deal is closed (won/lost).
-          </Warning>
-        </div>
-      )}
       {/* Stays in sight, since most of the catalogue stands between the rules of today and its end;
           not on a screen so low, or so much enlarged, that it would cover what it belongs to. */}
-      <div className="bottom-0 -mx-4 -mb-4 flex tall:sticky sm:col-span-full flex-wrap items-center gap-x-4 gap-y-2 rounded-b-2xl border-t border-line bg-surface px-4 py-3 sm:-mx-6 sm:-mb-6 sm:px-6">
+      <div className="save-bar sm:col-span-full">
         <Button kind="primary" type="submit" disabled={save.isPending} ref={saveButton}>
           {save.isPending ? 'Saving…' : 'Save'}
         </Button>

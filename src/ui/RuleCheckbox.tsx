@@ -19,9 +19,7 @@ export const RuleCheckbox = memo(function RuleCheckbox({
 }) {
   return (
     <label
-      className={`-mx-2 flex min-h-9 items-start gap-3 rounded-lg px-2 py-2 text-sm pointer-coarse:min-h-11 pointer-coarse:py-3 ${
-        available ? 'cursor-pointer hover:bg-canvas' : 'text-muted forced-colors:text-[GrayText]'
-      }`}
+      className={`rule ${available ? 'cursor-pointer hover:bg-canvas' : 'text-muted forced-colors:text-[GrayText]'}`}
     >
       <input
         type="checkbox"

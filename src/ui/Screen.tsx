@@ -32,7 +32,7 @@ export function Screen({
     return (
       <main className="flex w-full flex-1 flex-col items-center px-4 py-8 sm:px-6 sm:py-20">
         {/* Begins at its left and its top, so that a longer message moves nothing that is there. */}
-        <div className="flex w-full max-w-lg flex-col gap-4 rounded-2xl border border-line bg-surface p-6 shadow-xs sm:p-8">
+        <div className="card w-full max-w-lg p-6 sm:p-8">
           <span className="grid size-11 place-items-center rounded-full border border-line bg-canvas">
             {icon}
           </span>

@@ -3,16 +3,7 @@ import type { ReactNode } from 'react'
 // Beside each icon stands its meaning in words, so that none needs a name of its own.
 function Icon({ className = '', children }: { className?: string; children: ReactNode }) {
   return (
-    <svg
-      aria-hidden="true"
-      viewBox="0 0 20 20"
-      fill="none"
-      stroke="currentColor"
-      strokeWidth="2"
-      strokeLinecap="round"
-      strokeLinejoin="round"
-      className={`size-5 shrink-0 ${className}`}
-    >
+    <svg aria-hidden="true" viewBox="0 0 20 20" className={`icon ${className}`}>
       {children}
     </svg>
   )

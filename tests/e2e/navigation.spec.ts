@@ -86,7 +86,9 @@ test('support opens in a tab of its own that cannot reach back, and its form wor
   const frame = contact.locator('iframe')
   expect(await frame.evaluate((element) => element.clientHeight)).toBe(600)
   await contact.setViewportSize({ width: 320, height: 640 })
-  expect(await contact.evaluate(() => document.documentElement.scrollWidth)).toBe(320)
+  expect(await contact.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(
+    320,
+  )
 
   const form = contact.frameLocator('iframe')
   for (const box of await form.getByRole('textbox').all()) await box.fill('someone@example.test')

@@ -1,0 +1,373 @@
+import { AxeBuilder } from '@axe-core/playwright'
+import { expect, type Locator, type Page } from '@playwright/test'
+import { states } from '../states/states.ts'
+import { test } from './server.ts'
+import { showState } from './show-state.ts'
+
+// A picture of every step of these many would cost more than the steps.
+test.use({ trace: 'off' })
+
+/** Every rule but those of level AAA, the experimental ones and those that are off by default included. */
+const tags = ['a', 'aa'].flatMap((level) => [`wcag2${level}`, `wcag21${level}`, `wcag22${level}`])
+const axe = (page: Page) =>
+  new AxeBuilder({ page })
+    .withTags([...tags, 'best-practice', 'experimental'])
+    // Without a second page for each run; what stands in a frame is judged on its own.
+    .setLegacyMode()
+
+async function expectNoFinding(page: Page, where: string) {
+  for (const width of [1280, 320]) {
+    await page.setViewportSize({ width, height: 800 })
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme })
+      await settled(page)
+      const { violations, passes } = await axe(page).analyze()
+      const findings = violations.map(
+        ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`,
+      )
+      expect(findings, `${where}, ${colorScheme}, ${width} px`).toEqual([])
+      expect(passes.length).toBeGreaterThan(10)
+    }
+  }
+}
+
+/** A change of colours takes its time; what is judged in the middle of it is none of the two. */
+const settled = (page: Page) =>
+  page.evaluate(() =>
+    Promise.all(
+      document
+        .getAnimations()
+        .filter((animation) => animation instanceof CSSTransition)
+        .map(({ finished }) => finished.catch(() => {})),
+    ),
+  )
+
+/** WCAG 1.4.12, as a reader's own style sheet would set it; one that is constructed needs no leave of the policy. */
+const raiseTextSpacing = (page: Page) =>
+  page.evaluate(() => {
+    const sheet = new CSSStyleSheet()
+    sheet.replaceSync(`
+      * { line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important }
+      p { margin-bottom: 2em !important }`)
+    document.adoptedStyleSheets = [sheet]
+  })
+
+/** Texts that reach out of what they stand in, and fields that hide a part of theirs. */
+const spillingTexts = (page: Page) =>
+  page.evaluate(() => {
+    const spilling: string[] = []
+    const blockAround = (node: Node) => {
+      let around = node.parentElement
+      while (around !== null && getComputedStyle(around).display === 'inline') {
+        around = around.parentElement
+      }
+      return around
+    }
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+    const range = document.createRange()
+    while (walker.nextNode()) {
+      range.selectNodeContents(walker.currentNode)
+      const text = range.getBoundingClientRect()
+      if (text.width === 0) continue
+      const nearest = blockAround(walker.currentNode)
+      for (
+        let around = walker.currentNode.parentElement;
+        around !== null && around !== document.body;
+        around = around.parentElement
+      ) {
+        const { display, overflow, borderTopWidth, backgroundColor } = getComputedStyle(around)
+        if (display === 'inline') continue
+        // Beside what holds the text, only what has an edge that one can see.
+        const isSeen =
+          overflow !== 'visible' || borderTopWidth !== '0px' || !backgroundColor.endsWith(', 0)')
+        if (!isSeen && around !== nearest) continue
+        const box = around.getBoundingClientRect()
+        const inside =
+          text.left >= box.left - 1 &&
+          text.right <= box.right + 1 &&
+          text.top >= box.top - 1 &&
+          text.bottom <= box.bottom + 1
+        if (!inside) spilling.push(`${walker.currentNode.textContent} <${around.tagName}>`)
+      }
+    }
+    for (const field of document.querySelectorAll('textarea')) {
+      if (field.scrollHeight > field.clientHeight) spilling.push(field.placeholder)
+    }
+    return spilling
+  })
+
+/** How far the page can be moved sideways, in pixels. */
+const sideways = (page: Page) =>
+  page.evaluate(() => {
+    window.scrollBy({ left: 1000, behavior: 'instant' })
+    const moved = window.scrollX
+    window.scrollBy({ left: -1000, behavior: 'instant' })
+    return moved
+  })
+
+/** The controls by role and name, as a screen reader lists them. */
+async function controls(page: Page): Promise<string[]> {
+  const tree = await page.locator('body').ariaSnapshot()
+  return [...tree.matchAll(/- ((?:button|link|checkbox|textbox)(?: ".*?")?)(?: \[|:|$)/gm)].map(
+    (match) => match[1] ?? '',
+  )
+}
+
+// In four tests, so that two workers share them.
+for (const part of [0, 1, 2, 3]) {
+  const own = states.filter((_state, number) => number % 4 === part)
+  test(`axe finds nothing, no name is there twice, and wide text fits: ${own.map(({ name }) => name).join('; ')}`, async ({
+    page,
+  }) => {
+    // Many steps, each a matter of a second where nothing else runs.
+    test.setTimeout(300_000)
+    for (const state of own) {
+      await test.step(state.name, async () => {
+        await page.setViewportSize({ width: 1280, height: 800 })
+        await showState(page, state)
+        const names = await controls(page)
+        expect(names).toEqual([...new Set(names)])
+        await expectNoFinding(page, state.name)
+        await raiseTextSpacing(page)
+        for (const width of [320, 1280]) {
+          await page.setViewportSize({ width, height: 800 })
+          expect(await spillingTexts(page), `${state.name}, ${width} px`).toEqual([])
+          expect(await sideways(page), `${state.name}, ${width} px`).toBe(0)
+        }
+      })
+    }
+  })
+}
+
+test('axe finds nothing on the pages of the stand-ins', async ({ page }) => {
+  test.setTimeout(300_000)
+  await page.goto('/')
+  await page.getByRole('button', { name: 'Connect HubSpot' }).click()
+  await expectNoFinding(page, 'HubSpot consent')
+  await page.getByRole('button', { name: 'Allow' }).click()
+  await page.getByRole('button', { name: 'Connect Slack' }).click()
+  await expectNoFinding(page, 'Slack consent')
+  for (const address of [
+    '/sandbox/hubspot',
+    '/sandbox/slack',
+    '/sandbox/hubspot/oauth/authorize',
+    '/sandbox/contact-form',
+  ]) {
+    await page.goto(address)
+    await expectNoFinding(page, address)
+  }
+})
+
+/** Presses Tab through the whole page; what has the focus is wholly in sight and behind nothing (WCAG 2.4.12). */
+async function expectEveryStopInSight(page: Page) {
+  const stops: string[] = []
+  for (let stop = 0; stop < 30; stop += 1) {
+    await page.keyboard.press('Tab')
+    const { name, isInSight } = await page.evaluate(() => {
+      const element = document.activeElement
+      if (element === null || element === document.body) return { name: '', isInSight: true }
+      const { left, right, top, bottom } = element.getBoundingClientRect()
+      const corners = [
+        [left + 2, top + 2],
+        [right - 2, top + 2],
+        [left + 2, bottom - 2],
+        [right - 2, bottom - 2],
+      ] as const
+      return {
+        name: element.getAttribute('aria-label') ?? element.textContent ?? '',
+        isInSight: corners.every(([x, y]) => {
+          const hit = document.elementFromPoint(x, y)
+          // At the corners of a round button stands what is around it.
+          return hit !== null && (element.contains(hit) || hit.contains(element))
+        }),
+      }
+    })
+    if (name === '' && stops.length > 0 && stop > 8) break
+    expect(isInSight, `'${name}' is in sight when it has the focus`).toBe(true)
+    stops.push(name)
+  }
+  return stops
+}
+
+test.describe('at 200 %', () => {
+  // 1280 × 900, as a browser shows it when everything is twice as large.
+  test.use({ viewport: { width: 640, height: 450 }, deviceScaleFactor: 2 })
+
+  test('the whole job is done, with nothing cut off, covered or beside the page', async ({
+    page,
+  }) => {
+    const expectToFit = async () => {
+      expect(await sideways(page)).toBe(0)
+      expect(await spillingTexts(page)).toEqual([])
+      await expectEveryStopInSight(page)
+    }
+    await page.goto('/')
+    for (const name of ['HubSpot', 'Slack']) {
+      await page.getByRole('button', { name: `Connect ${name}` }).click()
+      await page.getByRole('button', { name: 'Allow' }).click()
+      await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
+    }
+    await expectToFit()
+    await page.getByLabel('Notify me when a deal stage changes').check()
+    await page.getByRole('button', { name: 'Save' }).click()
+    await expect(page.getByText('✅ Rules saved successfully!')).toBeInViewport({ ratio: 1 })
+    await expectToFit()
+    await page.screenshot({ path: 'test-results/screens/200-percent.png' })
+  })
+})
+
+test('a phone, and a page at 400 %, show what has the focus, with wide text too', async ({
+  page,
+}) => {
+  const refused = states.find(({ name }) => name.startsWith('Save refused'))
+  if (refused === undefined) throw new Error('The state is gone')
+  for (const height of [640, 256]) {
+    await page.setViewportSize({ width: 320, height })
+    await showState(page, refused)
+    await raiseTextSpacing(page)
+    const stops = await expectEveryStopInSight(page)
+    expect(stops).toContain('Save')
+    expect(stops).toContain('Contact Support')
+  }
+})
+
+const shown = (name: string) => {
+  const state = states.find((state) => state.name === name)
+  if (state === undefined) throw new Error(`There is no state '${name}'`)
+  return state
+}
+
+test('with forced colours every control has an edge, the focus a ring, and each sign is seen', async ({
+  page,
+}) => {
+  await page.emulateMedia({ forcedColors: 'active' })
+  await showState(page, shown('One service connected'))
+  const colours = (locator: Locator) =>
+    locator.evaluate((element) => {
+      const style = getComputedStyle(element)
+      const probe = (color: string) => {
+        const span = document.body.appendChild(document.createElement('span'))
+        span.style.color = color
+        const { color: computed } = getComputedStyle(span)
+        span.remove()
+        return computed
+      }
+      return {
+        canvas: probe('Canvas'),
+        grey: probe('GrayText'),
+        border: style.borderTopWidth === '0px' ? 'none' : style.borderTopColor,
+        outline: style.outlineStyle === 'none' ? 'none' : style.outlineColor,
+        stroke: style.stroke,
+        color: style.color,
+      }
+    })
+  for (const button of await page.getByRole('button').all()) {
+    const { border, canvas } = await colours(button)
+    expect(border).not.toBe('none')
+    expect(border).not.toBe(canvas)
+    expect(border).not.toMatch(/^rgba\(.*, 0\)$/)
+  }
+  for (const sign of await page.locator('svg').all()) {
+    const { stroke, canvas } = await colours(sign)
+    expect(stroke).not.toBe(canvas)
+  }
+  await page.keyboard.press('Tab')
+  for (const target of [
+    page.getByRole('button', { name: 'Save' }),
+    page.getByRole('link', { name: 'Contact Support' }),
+    page.getByLabel('Notify me when a deal stage changes'),
+  ]) {
+    await target.focus()
+    const { outline, canvas } = await colours(target)
+    expect(outline).not.toBe('none')
+    expect(outline).not.toBe(canvas)
+  }
+  const comingSoon = page.getByText('Notify me when an invoice is paid')
+  const { color, grey } = await colours(comingSoon)
+  expect(color).toBe(grey)
+  await page.screenshot({ path: 'test-results/screens/forced-colors.png', fullPage: true })
+  const { violations } = await axe(page).disableRules('color-contrast').analyze()
+  expect(violations).toEqual([])
+})
+
+test('nothing moves for whoever wants no motion', async ({ page }) => {
+  const running = () => page.evaluate(() => document.getAnimations().length)
+  await page.emulateMedia({ reducedMotion: 'no-preference' })
+  await showState(page, shown('HubSpot callback: working'))
+  expect(await running()).toBe(1)
+  await page.emulateMedia({ reducedMotion: 'reduce' })
+  expect(await running()).toBe(0)
+
+  await showState(page, shown('First visit: nothing connected, no rules'))
+  for (const button of await page.getByRole('button').all()) {
+    await button.hover()
+    expect(await running()).toBe(0)
+  }
+})
+
+/** The controls that are smaller than `size`, in CSS pixels. A link within a sentence may be (WCAG 2.5.8). */
+const smallTargets = (page: Page, size: number) =>
+  page.evaluate(
+    (size) =>
+      [...document.querySelectorAll('a, button, input')].flatMap((control) => {
+        if (getComputedStyle(control).display === 'inline') return []
+        const target = control.closest('label') ?? control
+        const { width, height } = target.getBoundingClientRect()
+        return Math.min(width, height) < size ? [`${target.textContent} ${width} × ${height}`] : []
+      }),
+    size,
+  )
+
+const places = ['First visit: nothing connected, no rules', 'Connect again', 'Service Unavailable']
+
+test('targets are at least 24 px', async ({ page }) => {
+  for (const place of places) {
+    await showState(page, shown(place))
+    expect(await smallTargets(page, 24)).toEqual([])
+  }
+})
+
+test.describe('by touch', () => {
+  test.use({ hasTouch: true, isMobile: true, viewport: { width: 390, height: 800 } })
+
+  test('targets are at least 44 px', async ({ page }) => {
+    for (const place of places) {
+      await showState(page, shown(place))
+      expect(await page.evaluate(() => matchMedia('(pointer: coarse)').matches)).toBe(true)
+      expect(await smallTargets(page, 44)).toEqual([])
+    }
+  })
+})
+
+test('a screen reader hears what each control and each state is about', async ({ page }) => {
+  await showState(page, shown('One service connected'))
+  await expect(page.getByRole('main')).toMatchAriaSnapshot(`
+    - main:
+      - heading "Deal notifications" [level=1]
+      - paragraph: Choose which HubSpot events Slack hears of.
+      - status:
+        - paragraph: Connections required
+      - region "Connections":
+        - heading "Connections" [level=2]
+        - list:
+          - listitem:
+            - status:
+              - paragraph: HubSpot
+              - paragraph: Connected
+            - button "Disconnect HubSpot": Disconnect
+          - listitem:
+            - status:
+              - paragraph: Slack
+              - paragraph: Not connected
+            - button "Connect Slack": Connect
+      - region "Notification Rules":
+        - heading "Notification Rules" [level=2]
+        - group "Deals":
+          - checkbox "Notify me when a deal stage changes" [checked]
+        - group "Contacts Coming soon":
+          - checkbox "Notify me when a contact is added to a high-value deal" [disabled]
+        - button "Save"
+      - region "AI rules (future)":
+        - textbox "AI rules (future)" [disabled]
+  `)
+})

@@ -1,0 +1,43 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect } from '@playwright/test'
+import { createServer } from 'vite'
+import { states } from '../states/states.ts'
+import { test } from './server.ts'
+
+test('/states shows every state while developing, on the backend of the tests', async ({
+  page,
+}) => {
+  // Two dozen apps load one after the other, none of them built.
+  test.setTimeout(300_000)
+  const errors: string[] = []
+  page.on('pageerror', (error) => errors.push(error.message))
+  const vite = await createServer({ server: { port: 0, hmr: false }, logLevel: 'error' })
+  try {
+    await vite.listen()
+    const address = vite.httpServer?.address()
+    if (typeof address !== 'object' || address === null) throw new Error('Vite has no port')
+    await page.goto(`http://localhost:${address.port}/states`)
+    await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
+    for (const { name, shows } of states) {
+      const frame = page.getByTitle(name, { exact: true })
+      await frame.scrollIntoViewIfNeeded()
+      await expect(frame.contentFrame().getByText(shows).first()).toBeVisible()
+    }
+    expect(errors).toEqual([])
+  } finally {
+    await vite.close()
+  }
+})
+
+test('of /states nothing is in the build', async ({ page }) => {
+  const dist = join(import.meta.dirname, '../../dist')
+  const files = await readdir(dist, { recursive: true })
+  expect(files.filter((path) => /states|mock|worker|frame/i.test(path))).toEqual([])
+  for (const path of files.filter((path) => /\.(js|css|html)$/.test(path))) {
+    const text = await readFile(join(dist, path), 'utf8')
+    expect(text, path).not.toMatch(/mockServiceWorker|setupWorker|\/states\b|Saving, unsaved/)
+  }
+  await page.goto('/states')
+  await expect(page.getByText('Something went wrong. Please try again later.')).toBeVisible()
+})

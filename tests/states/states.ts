@@ -1,0 +1,196 @@
+import { HttpResponse, http, type RequestHandler } from 'msw'
+import { createBackend } from '../msw/handlers.ts'
+
+/** What a person does to bring the state about: the label of a button or a checkbox. */
+type Step = { press: string } | { tick: string }
+
+/** One state of the dashboard, as the page /states shows it and as the browser tests check it. */
+export interface State {
+  name: string
+  address: string
+  /** Made anew for each use, since a backend remembers. */
+  backend: () => RequestHandler[]
+  steps?: readonly Step[]
+  /** A text that stands on the page when the state is reached. */
+  shows: string
+}
+
+const two = { rules: ['deal-stage-changed', 'deal-closed'] }
+const stage = 'Notify me when a deal stage changes'
+const orphan = 'Notify me when a deal moves stage without a contact or company associated'
+
+/** The backend of the tests; what stands before it answers first. */
+const backend =
+  (initial: { connected?: string[]; rules?: string[] } = {}, ...before: RequestHandler[]) =>
+  () => [
+    ...before,
+    ...createBackend({
+      connected: new Set(initial.connected ?? ['hubspot', 'slack']),
+      rules: initial.rules ?? [],
+    }).handlers,
+  ]
+
+const health = '*/health'
+const status = '*/api/:provider/status'
+const rules = '*/api/notifications/rules'
+const callback = '*/api/:provider/callback'
+
+const silence = () => new Promise<never>(() => {})
+const fault = () => new HttpResponse(null, { status: 500 })
+// One answer, and silence after it.
+const thenSilence = (first: () => Response) => {
+  let asked = 0
+  return () => (asked++ === 0 ? first() : silence())
+}
+
+export const states: readonly State[] = [
+  {
+    name: 'Health is being checked',
+    address: '/',
+    backend: backend({}, http.get(health, silence)),
+    shows: 'Loading…',
+  },
+  {
+    name: 'Service Unavailable',
+    address: '/',
+    backend: backend({}, http.get(health, fault)),
+    shows: 'Backend service is unavailable.',
+  },
+  {
+    name: 'Service Unavailable, trying again',
+    address: '/',
+    backend: () => backend({}, http.get(health, thenSilence(fault)))(),
+    steps: [{ press: 'Try again' }],
+    shows: 'Trying…',
+  },
+  {
+    name: 'The dashboard is loading',
+    address: '/',
+    backend: backend({}, http.get(status, silence)),
+    shows: 'Loading dashboard...',
+  },
+  {
+    name: 'The rules are loading',
+    address: '/',
+    backend: backend({}, http.get(rules, silence)),
+    shows: 'Loading rules…',
+  },
+  {
+    name: 'First visit: nothing connected, no rules',
+    address: '/',
+    backend: backend({ connected: [] }),
+    shows: 'No notification rules defined',
+  },
+  {
+    name: 'One service connected',
+    address: '/',
+    backend: backend({ connected: ['hubspot'], ...two }),
+    shows: 'Connections required',
+  },
+  {
+    name: 'Statuses and rules cannot be loaded',
+    address: '/',
+    backend: backend({}, http.get(status, fault), http.get(rules, fault)),
+    shows: 'No notification rules defined',
+  },
+  {
+    name: 'Both connected, two rules',
+    address: '/',
+    backend: backend(two),
+    shows: 'Notification Rules',
+  },
+  {
+    name: 'Unsaved changes',
+    address: '/',
+    backend: backend(two),
+    steps: [{ tick: orphan }],
+    shows: 'Unsaved changes',
+  },
+  {
+    name: 'Saving',
+    address: '/',
+    backend: backend({}, http.post(rules, silence)),
+    steps: [{ tick: stage }, { press: 'Save' }],
+    shows: 'Saving…',
+  },
+  {
+    name: 'Saved',
+    address: '/',
+    backend: backend(two),
+    steps: [{ tick: orphan }, { press: 'Save' }],
+    shows: '✅ Rules saved successfully!',
+  },
+  {
+    name: 'Save failed',
+    address: '/',
+    backend: backend({}, http.post(rules, fault)),
+    steps: [{ tick: stage }, { press: 'Save' }],
+    shows: '❌ Failed to save rules, try again.',
+  },
+  {
+    name: 'Save refused: a service is not connected',
+    address: '/',
+    backend: backend({ connected: ['hubspot'] }),
+    steps: [{ tick: stage }, { press: 'Save' }],
+    shows: '❌ Please connect both HubSpot and Slack before saving rules.',
+  },
+  {
+    name: 'Disconnecting',
+    address: '/',
+    backend: backend(two, http.delete('*/api/:provider/disconnect', silence)),
+    steps: [{ press: 'Disconnect Slack' }],
+    shows: 'Notification Rules',
+  },
+  ...(['HubSpot', 'Slack'] as const).flatMap((name): State[] => {
+    const address = `/${name.toLowerCase()}/callback`
+    return [
+      {
+        name: `${name} callback: working`,
+        address: `${address}?code=abc`,
+        backend: backend({}, http.get(callback, silence)),
+        shows: `Handling ${name} OAuth Callback...`,
+      },
+      {
+        name: `${name} callback: failed`,
+        address: `${address}?code=abc`,
+        backend: backend({}, http.get(callback, fault)),
+        shows: `${name} connection failed: The server answered with an error (500)`,
+      },
+      {
+        name: `${name} callback: no code`,
+        address,
+        backend: backend(),
+        shows: `${name} connection failed: Missing ${name} code`,
+      },
+    ]
+  }),
+  {
+    name: 'Connect again',
+    address: '/connect/hubspot',
+    backend: backend({ connected: [] }),
+    shows: 'The last attempt to connect HubSpot did not succeed.',
+  },
+  {
+    name: 'Contact Support',
+    address: '/contact',
+    backend: backend(),
+    shows: 'Having issues with notifications or setup?',
+  },
+  {
+    name: 'Unknown address, or a screen that failed',
+    address: '/no/such/page',
+    backend: backend(),
+    shows: 'Something went wrong. Please try again later.',
+  },
+]
+
+/**
+ * Run in a page before the app: nothing happens there for having waited seconds, so that a call without
+ * an answer does not run out of time and a failed authorization does not move on (§9).
+ * Refers to nothing outside itself, since the browser tests send it to the page as text.
+ */
+export function holdTime(): void {
+  const { setTimeout } = window
+  window.setTimeout = ((run: TimerHandler, delayMs = 0, ...rest: unknown[]) =>
+    delayMs >= 3000 ? 0 : setTimeout(run, delayMs, ...rest)) as typeof setTimeout
+}
