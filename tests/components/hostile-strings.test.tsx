@@ -24,7 +24,9 @@ afterEach(() => {
 async function pagesWith(text: string) {
   const { calls, requests } = startBackend()
   const body = { error: { code: text, message: text }, message: text, [text]: text }
-  const status = { connected: true, account: text, channel: text, reason: text, since: text }
+  // The names of the account and the channel are shown, as the text that they are.
+  const name = `«${text}»`
+  const status = { connected: true, account: name, channel: name, reason: text, since: text }
   server.use(
     http.get('*/api/hubspot/callback', () => HttpResponse.json(body, { status: 400 })),
     http.get('*/api/slack/callback', () => HttpResponse.html(text, { status: 500 })),
@@ -71,20 +73,28 @@ async function pagesWith(text: string) {
   return { pages, calls, requests }
 }
 
-/** The page without what differs from one rendering to the next. */
-const settled = (page: string) => page.replaceAll(/_r_\w+_/g, 'id')
+/** The page without what differs from one rendering to the next, and the text where it is to be shown. */
+function settled(page: string, text: string): string {
+  const paragraph = document.createElement('p')
+  paragraph.textContent = `«${text}»`
+  return page.replaceAll(/_r_\w+_/g, 'id').replaceAll(paragraph.innerHTML, '«name»')
+}
 
 let harmless: Awaited<ReturnType<typeof pagesWith>>['pages']
 
 test('a harmless text is shown nowhere, so that its pages are what the others are held against', async () => {
   const { pages } = await pagesWith('harmless')
   expect(Object.keys(pages)).toHaveLength(9)
-  harmless = Object.fromEntries(Object.entries(pages).map(([name, page]) => [name, settled(page)]))
+  harmless = Object.fromEntries(
+    Object.entries(pages).map(([name, page]) => [name, settled(page, 'harmless')]),
+  )
+  expect(Object.values(harmless).join()).not.toContain('harmless')
   const said = Object.values(harmless).join()
   expect(said).toContain('HubSpot connection failed: The server answered with an error (400)')
   expect(said).toContain('Slack connection failed: The server answered with an error (500)')
   expect(said).toContain('Slack connection failed: Missing Slack code')
   expect(said).toContain('Something went wrong. Please try again later.')
+  expect(said).toContain('Connected · «name» · «name»')
   expect(said).toContain('❌ Failed to save rules, try again.')
   expect(said).toContain('Disconnecting Slack failed: The server answered with an error (409)')
 })
@@ -95,7 +105,9 @@ test('there are 200 texts, each once', () => {
 
 test.each(hostileStrings)('%j is nothing but text, wherever it comes from', async (text) => {
   const { pages, calls, requests } = await pagesWith(text)
-  for (const [name, page] of Object.entries(pages)) expect(settled(page), name).toBe(harmless[name])
+  for (const [name, page] of Object.entries(pages)) {
+    expect(settled(page, text), name).toBe(harmless[name])
+  }
 
   // And it went to the backend as it came: nothing was taken out of it or escaped on the way.
   const sent = calls('GET /api/').filter((line) => line.includes('/callback'))
