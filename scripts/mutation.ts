@@ -31,6 +31,10 @@ for (const name of asked.length > 0 ? asked : Object.keys(areas)) {
     tsconfigFile: 'no-tsconfig.json',
     tempDirName: 'reports/.stryker',
     ignorePatterns: ['data', 'dist', 'docs', 'reports', 'test-results', 'screenshots'],
+    // What neither its code nor its tests have changed is as it was; MUTATION_ALL tries it again.
+    incremental: true,
+    force: process.env.MUTATION_ALL !== undefined,
+    incrementalFile: `reports/mutation-incremental/${name}.json`,
     reporters: ['progress-append-only', 'clear-text', 'json', 'html'],
     clearTextReporter: { allowColor: false, reportTests: false, reportScoreTable: false },
     jsonReporter: { fileName: `${reports}/${name}.json` },

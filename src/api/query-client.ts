@@ -20,8 +20,7 @@ notifyManager.setScheduler(queueMicrotask)
 /** One more try for a read that a moment's fault may have broken; a refusal or a timeout stands. */
 function retryRead(failureCount: number, error: unknown): boolean {
   const isMomentary =
-    error instanceof ApiError &&
-    (error.kind === 'network' || (error.kind === 'status' && (error.status ?? 0) >= 500))
+    error instanceof ApiError && (error.kind === 'network' || (error.status ?? 0) >= 500)
   return failureCount < 1 && isMomentary
 }
 

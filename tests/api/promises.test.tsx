@@ -1,0 +1,359 @@
+import { act, waitFor } from '@testing-library/react'
+import { delay, HttpResponse, http } from 'msw'
+import { describe, expect, test, vi } from 'vitest'
+import { healthAnswer } from '../../contract/endpoints.ts'
+import { call, getJson } from '../../src/api/client.ts'
+import { authorizeUrl, useConnectionStatus, useDisconnect } from '../../src/api/connections.ts'
+import { ApiError } from '../../src/api/errors.ts'
+import { useHealth } from '../../src/api/health.ts'
+import { useOAuthCallback } from '../../src/api/oauth.ts'
+import { createQueryClient } from '../../src/api/query-client.ts'
+import { useRuleSelection, useRules, useSaveRules } from '../../src/api/rules.ts'
+import { config } from '../../src/config.ts'
+import { pass, settle, stopClock } from '../clock.ts'
+import { server } from '../msw/server.ts'
+import { lookAgain, renderAppHook, setOnline, startBackend } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+
+const both = () => new Set(['hubspot', 'slack'])
+const refused = () => new HttpResponse(null, { status: 403 })
+const rulesPath = '*/api/notifications/rules'
+
+const useRulesWhole = () => ({
+  selection: useRuleSelection(),
+  save: useSaveRules(),
+  disconnect: useDisconnect(config.chat),
+})
+const useThree = () => ({
+  crm: useDisconnect(config.crm),
+  chat: useDisconnect(config.chat),
+  chatElsewhere: useDisconnect(config.chat),
+  rules: useRules(),
+})
+
+// What a component does not read while it renders, Query does not tell it of.
+const useHealthWhole = () => ({ ...useHealth() })
+const useAll = () => ({
+  health: useHealthWhole(),
+  rules: useRules(),
+  status: useConnectionStatus(config.crm),
+})
+
+describe('an error says what went wrong, and no more', () => {
+  const errorOf = (running: Promise<unknown>) => running.then(String, (error: ApiError) => error)
+
+  test.each([
+    [() => HttpResponse.html('<p>Hi</p>'), 'format', 'an answer that could not be understood'],
+    [() => HttpResponse.json({ no: 1 }), 'format', 'an answer that could not be understood'],
+    [() => new HttpResponse(null, { status: 409 }), 'status', 'answered with an error (409)'],
+    [() => HttpResponse.error(), 'network', 'could not be reached'],
+  ])('%#: %s', async (answer, kind, words) => {
+    server.use(http.get('*/health', answer))
+    const error = await errorOf(getJson('health', healthAnswer))
+    expect(error).toBeInstanceOf(ApiError)
+    expect(error).toMatchObject({ name: 'ApiError', kind })
+    expect((error as ApiError).message).toMatch(/^The server /)
+    expect((error as ApiError).message).toContain(words)
+  })
+
+  test('of patience that came to its end', async () => {
+    stopClock()
+    server.use(http.get('*/health', () => delay('infinite')))
+    const error = errorOf(getJson('health', healthAnswer))
+    await settle()
+    await pass(10_000)
+    expect((await error) as ApiError).toMatchObject({
+      kind: 'timeout',
+      message: 'The server took too long to answer',
+    })
+  })
+
+  test('that is none of ours passes as it is', async () => {
+    vi.spyOn(globalThis, 'fetch').mockRejectedValue('not an error')
+    await expect(call('GET', 'api/x')).rejects.toBe('not an error')
+  })
+})
+
+test.each([200, 500])('a body that nobody reads is let go: %s', async (status) => {
+  const cancel = vi.fn()
+  vi.spyOn(globalThis, 'fetch').mockImplementation(async () => {
+    return new Response(new ReadableStream({ cancel }), { status })
+  })
+  await call('GET', 'api/x').catch(() => {})
+  await settle()
+  expect(cancel).toHaveBeenCalledOnce()
+})
+
+test('the way to a provider begins at the backend', () => {
+  expect(authorizeUrl(config.crm)).toBe('/api/hubspot/auth')
+  expect(authorizeUrl(config.chat)).toBe('/api/slack/auth')
+})
+
+test('whatever fails is logged in one line, even what says nothing of itself', async () => {
+  const queryClient = createQueryClient()
+  const queryFn = () => Promise.reject('no error object')
+  await queryClient.query({ queryKey: ['x'], queryFn }).catch(() => {})
+  expect(takeLog()).toEqual(['A call failed: unknown reason'])
+})
+
+describe('a backend that was away', () => {
+  test('is asked every 5 s until it is back, and never after that', async () => {
+    stopClock()
+    const { calls } = startBackend()
+    server.use(http.get('*/health', refused))
+    const { result } = renderAppHook(useHealthWhole)
+    await settle()
+    expect(result.current.isError).toBe(true)
+    await pass(4900)
+    expect(calls()).toHaveLength(1)
+    await pass(100)
+    expect(calls()).toHaveLength(2)
+    server.resetHandlers(...startBackend().handlers)
+    await pass(5000)
+    await settle()
+    expect(result.current.data).toEqual({ status: 'ok' })
+    const { calls: later } = startBackend()
+    await pass(60_000)
+    setOnline(false)
+    setOnline(true)
+    lookAgain()
+    await settle()
+    expect(later()).toEqual([])
+    expect(takeLog()).toEqual(
+      Array(2).fill(expect.stringMatching(/^Checking the backend failed: /)),
+    )
+  })
+
+  test('is asked at once when the network is back', async () => {
+    const { calls } = startBackend()
+    server.use(http.get('*/health', () => HttpResponse.error(), { once: true }))
+    const { result } = renderAppHook(useHealthWhole)
+    await waitFor(() => expect(result.current.isError).toBe(true))
+    setOnline(false)
+    setOnline(true)
+    await waitFor(() => expect(result.current.isSuccess).toBe(true))
+    expect(calls()).toHaveLength(2)
+    takeLog()
+  })
+
+  test('is not asked a second time while the first answer is awaited', async () => {
+    stopClock()
+    const { calls } = startBackend()
+    server.use(http.get('*/health', () => delay('infinite')))
+    renderAppHook(useHealthWhole)
+    await settle()
+    await pass(9000)
+    expect(calls()).toHaveLength(1)
+  })
+
+  test('has everything else asked anew once it is back', async () => {
+    const { calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
+    server.use(
+      http.get('*/health', refused, { once: true }),
+      http.get(rulesPath, refused, { once: true }),
+      http.get('*/api/hubspot/status', () => HttpResponse.json({ connected: false }), {
+        once: true,
+      }),
+    )
+    const { result, rerender } = renderAppHook(useAll)
+    await waitFor(() => expect(result.current.health.isError).toBe(true))
+    await waitFor(() => expect(result.current.rules.isError).toBe(true))
+    await waitFor(() => expect(result.current.status.data).toEqual({ connected: false }))
+    await act(() => result.current.health.refetch())
+    await waitFor(() => expect(result.current.health.data).toEqual({ status: 'ok' }))
+    // The page that was shown in its place is gone, and with it whoever looked at the old answers.
+    rerender()
+    await waitFor(() => expect(result.current.status.data).toEqual({ connected: true }))
+    await waitFor(() => expect(result.current.rules.data).toEqual({ rules: ['deal-closed'] }))
+    expect(calls('GET /health')).toHaveLength(2)
+    takeLog()
+  })
+
+  test('that never was away has nothing asked anew', async () => {
+    const { calls } = startBackend({ connected: both() })
+    const health = Promise.withResolvers<void>()
+    server.use(
+      http.get('*/health', async () => {
+        await health.promise
+        return undefined
+      }),
+    )
+    const { result } = renderAppHook(useAll)
+    await waitFor(() => expect(result.current.rules.isSuccess).toBe(true))
+    await waitFor(() => expect(result.current.status.isSuccess).toBe(true))
+    health.resolve()
+    await waitFor(() => expect(result.current.health.isSuccess).toBe(true))
+    await settle()
+    expect(calls()).toHaveLength(3)
+  })
+})
+
+describe('rules that could not be loaded', () => {
+  test('are not asked for again by focus, by reconnect or by another that shows them', async () => {
+    const { calls } = startBackend()
+    server.use(http.get(rulesPath, refused))
+    const { result, queryClient } = renderAppHook(useRules)
+    await waitFor(() => expect(result.current.isError).toBe(true))
+    lookAgain()
+    setOnline(false)
+    setOnline(true)
+    await settle()
+    renderAppHook(useRules, queryClient)
+    await settle()
+    expect(calls()).toHaveLength(1)
+    expect(takeLog()).toEqual([expect.stringMatching(/^Loading rules failed: /)])
+  })
+
+  test('are asked for twice when a moment may have broken it, offline too', async () => {
+    const { calls } = startBackend()
+    renderAppHook(() => undefined)
+    setOnline(false)
+    server.use(http.get(rulesPath, () => HttpResponse.error()))
+    const { result } = renderAppHook(useRules)
+    await waitFor(() => expect(result.current.isError).toBe(true))
+    expect(calls()).toHaveLength(2)
+    setOnline(true)
+    takeLog()
+  })
+})
+
+describe('a selection', () => {
+  async function opened(rules: string[] = []) {
+    const backend = startBackend({ connected: both(), rules })
+    const { result } = renderAppHook(useRulesWhole)
+    await settle()
+    const toggle = (id: string) => act(async () => result.current.selection.toggle(id))
+    return { ...backend, result, toggle }
+  }
+  function hold(method: 'post' | 'delete', path: string) {
+    const held = Promise.withResolvers<void>()
+    server.use(
+      http[method](path, async () => {
+        await held.promise
+        return undefined
+      }),
+    )
+    return held.resolve
+  }
+
+  test('that is unticked loses that one alone', async () => {
+    const { result, toggle } = await opened(['deal-closed', 'deal-stage-changed', 'custom-rule'])
+    await toggle('deal-closed')
+    expect(result.current.selection.selected).toEqual(['deal-stage-changed', 'custom-rule'])
+    expect(result.current.selection.isUnsaved).toBe(true)
+  })
+
+  test('that is as it was is not unsaved, though something else is under way', async () => {
+    const { result, toggle } = await opened(['deal-closed'])
+    const answer = hold('delete', '*/disconnect')
+    await act(async () => result.current.disconnect.mutate())
+    expect(result.current.disconnect.isPending).toBe(true)
+    await toggle('deal-closed')
+    await toggle('deal-closed')
+    expect(result.current.selection).toMatchObject({ selected: ['deal-closed'], isUnsaved: false })
+    answer()
+    await waitFor(() => expect(result.current.disconnect.isPending).toBe(false))
+  })
+
+  test('that is as it was is unsaved while another is being saved, since that may be what is stored', async () => {
+    const { result, toggle, state } = await opened(['deal-closed'])
+    const answer = hold('post', rulesPath)
+    await toggle('deal-stage-changed')
+    await act(async () => result.current.save.mutate(result.current.selection.selected))
+    await toggle('deal-stage-changed')
+    expect(result.current.selection).toMatchObject({ selected: ['deal-closed'], isUnsaved: true })
+    answer()
+    await waitFor(() => expect(result.current.save.isSuccess).toBe(true))
+    expect(state.rules).toEqual(['deal-closed', 'deal-stage-changed'])
+    expect(result.current.selection).toMatchObject({ selected: ['deal-closed'], isUnsaved: true })
+  })
+
+  test('cannot be saved while offline, and is not sent later', async () => {
+    const { result, toggle, calls } = await opened()
+    await toggle('deal-closed')
+    setOnline(false)
+    server.use(http.post(rulesPath, () => HttpResponse.error()))
+    await act(async () => result.current.save.mutate(result.current.selection.selected))
+    await waitFor(() => expect(result.current.save.isError).toBe(true))
+    setOnline(true)
+    await settle()
+    expect(calls('POST')).toHaveLength(1)
+    takeLog()
+  })
+})
+
+describe('one at a time', () => {
+  test('is a disconnect of one service, while the other’s is its own', async () => {
+    const { calls } = startBackend({ connected: both() })
+    const held = Promise.withResolvers<void>()
+    server.use(
+      http.delete('*/disconnect', async () => {
+        await held.promise
+        return undefined
+      }),
+    )
+    const { result } = renderAppHook(useThree)
+    await act(async () => {
+      result.current.chat.mutate()
+      result.current.chat.mutate()
+      result.current.chatElsewhere.mutate()
+    })
+    expect(result.current.chat.isPending).toBe(true)
+    expect(result.current.chatElsewhere.isPending).toBe(true)
+    expect(result.current.crm.isPending).toBe(false)
+    await act(async () => result.current.crm.mutate())
+    await waitFor(() => expect(calls('DELETE')).toHaveLength(2))
+    // What is under way is not forgotten by it.
+    await act(async () => result.current.chat.reset())
+    expect(result.current.chat.isPending).toBe(true)
+    held.resolve()
+    await waitFor(() => expect(result.current.chat.isSuccess).toBe(true))
+    expect(result.current.chatElsewhere.isPending).toBe(false)
+    await act(async () => result.current.chat.reset())
+    expect(result.current.chat).toMatchObject({ isSuccess: false, isIdle: true })
+    expect(calls('DELETE').toSorted()).toEqual([
+      'DELETE /api/hubspot/disconnect',
+      'DELETE /api/slack/disconnect',
+    ])
+  })
+
+  test('of which a failure is logged with what it was', async () => {
+    startBackend({ connected: both() })
+    server.use(http.delete('*/disconnect', refused))
+    const { result } = renderAppHook(useThree)
+    await act(async () => result.current.chat.mutate())
+    await waitFor(() => expect(result.current.chat.isError).toBe(true))
+    expect(takeLog()).toEqual([
+      'Disconnecting Slack failed: The server answered with an error (403)',
+    ])
+  })
+
+  test('and a disconnect leaves alone what else is being asked for', async () => {
+    const { calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
+    const held = Promise.withResolvers<void>()
+    server.use(
+      http.get(rulesPath, async () => {
+        await held.promise
+        return undefined
+      }),
+    )
+    const { result } = renderAppHook(useThree)
+    await act(async () => result.current.chat.mutate())
+    await waitFor(() => expect(result.current.chat.isSuccess).toBe(true))
+    held.resolve()
+    await waitFor(() => expect(result.current.rules.data).toEqual({ rules: ['deal-closed'] }))
+    expect(calls('GET')).toHaveLength(1)
+  })
+})
+
+test('a callback carries the state that came with the code, and none when none came', async () => {
+  const { calls } = startBackend({ codes: new Set(['abc', 'def']) })
+  const one = renderAppHook(() => useOAuthCallback(config.crm, { code: 'abc', state: 's' }))
+  await waitFor(() => expect(one.result.current.isSuccess).toBe(true))
+  const other = renderAppHook(() => useOAuthCallback(config.crm, { code: 'def' }))
+  await waitFor(() => expect(other.result.current.isSuccess).toBe(true))
+  expect(calls()).toEqual([
+    'GET /api/hubspot/callback?code=abc&state=s',
+    'GET /api/hubspot/callback?code=def',
+  ])
+})
