@@ -82,6 +82,20 @@ export default defineConfig(({ mode }) => {
             name: 'relay',
             environment: 'node',
             include: ['tests/relay/**/*.test.ts'],
+            exclude: ['tests/relay/{crash,chaos}-*.test.ts'],
+            globalSetup: ['tests/relay/postgres.ts'],
+            // Ten kills and recoveries take their time, and more of it on a loaded machine.
+            testTimeout: 300_000,
+            hookTimeout: 60_000,
+          },
+        },
+        // Minutes of killed processes: `npm run test:holds`.
+        {
+          extends: true,
+          test: {
+            name: 'holds',
+            environment: 'node',
+            include: ['tests/relay/{crash,chaos}-*.test.ts'],
             globalSetup: ['tests/relay/postgres.ts'],
             // Ten kills and recoveries take their time, and more of it on a loaded machine.
             testTimeout: 300_000,
