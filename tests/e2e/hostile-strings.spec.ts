@@ -77,8 +77,10 @@ async function pagesWith(page: Page, text: string) {
   await page.goto(`/connect/${value}`)
   pages.push({ ...(await read(wrong)), address: '' })
 
+  // The names of the account and the channel are shown, as the text that they are.
+  const name = `«${text}»`
   await page.route('**/api/*/status', (route) =>
-    route.fulfill({ json: { connected: true, account: text, channel: text } }),
+    route.fulfill({ json: { connected: true, account: name, channel: name } }),
   )
   await page.route('**/api/notifications/rules', (route) =>
     route.request().method() === 'POST'
@@ -87,7 +89,9 @@ async function pagesWith(page: Page, text: string) {
   )
   await page.goto(`/?code=${value}`)
   await page.getByRole('button', { name: 'Save' }).click()
-  pages.push({ ...(await read('❌ Failed to save rules, try again.')), address: '' })
+  const dashboard = await read('❌ Failed to save rules, try again.')
+  expect(dashboard.text).toContain(`Connected · ${name} · ${name}`)
+  pages.push({ ...dashboard, text: dashboard.text?.replaceAll(name, ''), address: '' })
   await page.unrouteAll()
   return pages
 }
