@@ -11,23 +11,26 @@ export function Connection({ provider }: { provider: Provider }) {
   const { account, channel, reason, since } = status.data ?? {}
 
   return (
-    <li className="flex flex-wrap items-center gap-3 py-3 first:pt-0 last:pb-0">
-      <span className="grid size-10 shrink-0 place-items-center rounded-full border border-line bg-canvas">
-        {isConnected ? <GreenCheck /> : <RedCross />}
-      </span>
-      {/* The name belongs to what is announced: 'Not connected' alone does not say who. */}
-      <div role="status" className="min-w-min flex-1">
-        <p className="font-medium wrap-anywhere">{provider.name}</p>
-        <p className="text-sm text-muted wrap-anywhere">
-          {isConnected
-            ? ['Connected', account, channel].filter(Boolean).join(' · ')
-            : reason
-              ? `Needs to be connected again: ${reason}`
-              : 'Not connected'}
-          {!isConnected && reason && since && Number.isFinite(Date.parse(since)) && (
-            <time dateTime={since}>{` Since ${new Date(since).toLocaleString()}.`}</time>
-          )}
-        </p>
+    <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
+      {/* Takes a row of its own where it is too long to share one with the button. */}
+      <div className="flex min-w-0 flex-auto items-center gap-2 sm:flex-1 sm:gap-3">
+        <span className="grid size-9 shrink-0 place-items-center rounded-full border border-line bg-canvas">
+          {isConnected ? <GreenCheck /> : <RedCross />}
+        </span>
+        {/* The name belongs to what is announced: 'Not connected' alone does not say who. */}
+        <div role="status" className="min-w-0">
+          <p className="font-medium wrap-anywhere">{provider.name}</p>
+          <p className="text-sm text-muted wrap-anywhere">
+            {isConnected
+              ? ['Connected', account, channel].filter(Boolean).join(' · ')
+              : reason
+                ? `Needs to be connected again: ${reason}`
+                : 'Not connected'}
+            {!isConnected && reason && since && Number.isFinite(Date.parse(since)) && (
+              <time dateTime={since}>{` Since ${new Date(since).toLocaleString()}.`}</time>
+            )}
+          </p>
+        </div>
       </div>
       {/* One button for both, so that the focus stays where it was when its word switches. */}
       <Button

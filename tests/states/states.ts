@@ -88,6 +88,28 @@ export const states: readonly State[] = [
     shows: 'Connections required',
   },
   {
+    name: 'Connections with their names, and one that broke',
+    address: '/',
+    backend: backend(
+      two,
+      http.get('*/api/hubspot/status', () =>
+        HttpResponse.json({
+          connected: false,
+          reason: 'HubSpot no longer accepts the connection.',
+          since: '2026-01-02T03:04:05.000Z',
+        }),
+      ),
+      http.get('*/api/slack/status', () =>
+        HttpResponse.json({
+          connected: true,
+          account: 'A workspace with quite a long name',
+          channel: '#sales-north-and-south',
+        }),
+      ),
+    ),
+    shows: 'Needs to be connected again: HubSpot no longer accepts the connection.',
+  },
+  {
     name: 'Statuses and rules cannot be loaded',
     address: '/',
     backend: backend({}, http.get(status, fault), http.get(rules, fault)),
