@@ -20,9 +20,9 @@ export const healthQuery = queryOptions({
   retryOnMount: false,
   staleTime: Infinity,
   gcTime: Infinity,
-  refetchInterval: ({ state }) =>
-    state.data === undefined && state.errorUpdateCount > 0 ? healthRetryMs : false,
-  refetchOnReconnect: ({ state }) => state.data === undefined && 'always',
+  refetchInterval: ({ state }) => (state.data === undefined ? healthRetryMs : false),
+  // What was answered once is never stale: this is for a backend that was away.
+  refetchOnReconnect: true,
   meta: { action: 'Checking the backend' },
 })
 

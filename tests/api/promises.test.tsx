@@ -84,6 +84,15 @@ test.each([200, 500])('a body that nobody reads is let go: %s', async (status) =
   expect(cancel).toHaveBeenCalledOnce()
 })
 
+test('a call goes to the backend’s root, whatever the address of the screen', async () => {
+  window.history.replaceState(null, '', '/hubspot/callback')
+  const { calls } = startBackend()
+  expect(await getJson('health', healthAnswer)).toEqual({ status: 'ok' })
+  await call('DELETE', 'api/slack/disconnect')
+  expect(calls()).toEqual(['GET /health', 'DELETE /api/slack/disconnect'])
+  window.history.replaceState(null, '', '/')
+})
+
 test('the way to a provider begins at the backend', () => {
   expect(authorizeUrl(config.crm)).toBe('/api/hubspot/auth')
   expect(authorizeUrl(config.chat)).toBe('/api/slack/auth')

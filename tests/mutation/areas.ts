@@ -17,8 +17,8 @@ export const areas: Readonly<Record<string, Area>> = {
     project: 'server',
   },
   headers: {
-    mutate: ['contract/page-headers.ts', 'server/security-headers.ts'],
-    tests: ['tests/server/headers.test.ts'],
+    mutate: ['contract/contact-path.ts', 'contract/page-headers.ts', 'server/security-headers.ts'],
+    tests: ['tests/server/security-headers.test.ts'],
     project: 'server',
   },
   vault: {
