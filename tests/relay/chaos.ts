@@ -28,7 +28,7 @@ export function chaosTest(kind: DatabaseKind, processes: number): void {
 
     const end = Date.now() + chaosMs
     const running = new Set<ServerProcess>()
-    let kills = 0
+    const kills: number[] = []
 
     async function keepKilling(): Promise<void> {
       while (Date.now() < end) {
@@ -36,8 +36,8 @@ export function chaosTest(kind: DatabaseKind, processes: number): void {
         running.add(server)
         await delay(200 + Math.random() * 600)
         running.delete(server)
+        kills.push(performance.now())
         await server.kill()
-        kills++
       }
     }
 
@@ -70,12 +70,19 @@ export function chaosTest(kind: DatabaseKind, processes: number): void {
     const status = await drained(quiet, 60_000)
     await quiet.stop()
 
-    expect(kills).toBeGreaterThan(20)
+    expect(kills.length).toBeGreaterThan(20)
     expect(status).toMatchObject({ sent: events, pending: 0, dead: 0, ignored: 0 })
-    const said = new Map<number, number>()
-    for (const post of outside.posts) said.set(dealIn(post), (said.get(dealIn(post)) ?? 0) + 1)
+    const said = Map.groupBy(outside.posts, dealIn)
     expect(said.size).toBe(events)
-    expect(outside.posts.length - events).toBeLessThanOrEqual(kills)
+    // Many channels send at once, so one kill may catch several messages between Slack's yes and our
+    // note of it; but each repeat has its own such kill.
+    const unexplained = [...said.values()].flatMap((copies) =>
+      copies.slice(1).filter((copy, before) => {
+        const first = copies[before]?.atMs ?? 0
+        return !kills.some((kill) => first - 50 < kill && kill < first + 1_000 && kill < copy.atMs)
+      }),
+    )
+    expect(unexplained).toEqual([])
 
     for (let n = 0; n < channels; n++) {
       const times = outside.posts
