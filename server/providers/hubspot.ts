@@ -134,7 +134,15 @@ export function createHubspot(
         })
         .text()
     } catch (error) {
-      if (error instanceof HTTPError && error.response.status === 404) return undefined
+      if (error instanceof HTTPError) {
+        if (error.response.status === 404) return undefined
+        // Only these two say that the token is not honoured; anything else may pass.
+        const told = callError('read', error)
+        if (told.kind === 'refused' && ![401, 403].includes(error.response.status)) {
+          throw new ProviderError('hubspot', 'read', 'unreachable', told.reason)
+        }
+        throw told
+      }
       throw callError('read', error)
     }
     const answer = v.safeParse(shape, parseJson(text, 'read'))

@@ -21,7 +21,10 @@ const storableText = v.pipe(
 )
 
 const id = v.pipe(
-  v.union([v.pipe(v.number(), v.safeInteger()), v.pipe(v.string(), v.regex(/^\d{1,20}$/))]),
+  v.union([
+    v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
+    v.pipe(v.string(), v.regex(/^\d{1,20}$/)),
+  ]),
   v.transform(String),
 )
 

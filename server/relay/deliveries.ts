@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, eq, isNull, or, sql } from 'drizzle-orm'
+import { and, eq, inArray, notInArray, type SQL, sql } from 'drizzle-orm'
+import { alias } from 'drizzle-orm/pg-core'
 import { type Database, rowsOf } from '../database/open.ts'
-import { connections, deliveries } from '../database/schema.ts'
+import { channels, connections, dealEvents, deliveries, rules } from '../database/schema.ts'
 import { lockChannels } from './inbox.ts'
 import type { WakeQueue } from './wake-queue.ts'
 
@@ -26,8 +27,8 @@ export interface Delivery {
   occurredAt: Date
   /** Since the webhook. */
   ageMs: number
-  hubspot: Connection | undefined
-  slack: Connection | undefined
+  hubspot: Connection | null
+  slack: Connection | null
   ruleIds: readonly string[]
 }
 
@@ -36,19 +37,9 @@ export type Next =
   | { kind: 'wait'; ms: number }
   | { kind: 'nothing' }
 
-interface NextRow {
-  id: string
-  event: string
-  user: string
-  attempts: number
-  portal: string
-  deal: string
-  stage: string
-  occurred_ms: string
-  age_ms: string
-  wait_ms: string | null
-  rules: string[] | null
-}
+const hubspot = alias(connections, 'hubspot')
+const slack = alias(connections, 'slack')
+const milliseconds = (time: SQL) => sql<number>`extract(epoch from ${time}) * 1000`.mapWith(Number)
 
 /**
  * The first pending delivery of a channel by time of occurrence. One that must wait holds back those
@@ -58,64 +49,63 @@ export async function nextDelivery(database: Database, channel: string): Promise
   const held: string[] = []
   let waitMs = Number.POSITIVE_INFINITY
   for (;;) {
-    const [row] = await rowsOf<NextRow>(
-      database,
-      sql`select d.id, d.event_id as event, d.user_id as "user", d.attempts,
-                 e.portal_id as portal, e.deal_id as deal, e.stage_id as stage,
-                 extract(epoch from e.occurred_at) * 1000 as occurred_ms,
-                 extract(epoch from now() - e.received_at) * 1000 as age_ms,
-                 extract(epoch from greatest(d.not_before, d.sending_until) - now()) * 1000 as wait_ms,
-                 r.rule_ids as rules
-          from deliveries d
-          join deal_events e on e.id = d.event_id
-          left join rules r on r.user_id = d.user_id
-          where d.channel = ${channel} and d.state = 'pending'
-            and d.user_id <> all(${sql.param(held)}::uuid[])
-          order by d.occurred_at, d.id
-          limit 1`,
-    )
+    const [row] = await database
+      .select({
+        id: deliveries.id,
+        eventId: deliveries.eventId,
+        userId: deliveries.userId,
+        attempts: deliveries.attempts,
+        portalId: dealEvents.portalId,
+        dealId: dealEvents.dealId,
+        stageId: dealEvents.stageId,
+        occurredAt: dealEvents.occurredAt,
+        ageMs: milliseconds(sql`now() - ${dealEvents.receivedAt}`),
+        waitMs: milliseconds(
+          sql`greatest(${deliveries.notBefore}, ${deliveries.sendingUntil}, now()) - now()`,
+        ),
+        ruleIds: rules.ruleIds,
+        hubspot,
+        slack,
+      })
+      .from(deliveries)
+      .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
+      .leftJoin(rules, eq(rules.userId, deliveries.userId))
+      .leftJoin(
+        hubspot,
+        and(eq(hubspot.userId, deliveries.userId), eq(hubspot.provider, 'hubspot')),
+      )
+      .leftJoin(slack, and(eq(slack.userId, deliveries.userId), eq(slack.provider, 'slack')))
+      .where(
+        and(
+          eq(deliveries.channel, channel),
+          eq(deliveries.state, 'pending'),
+          notInArray(deliveries.userId, held),
+        ),
+      )
+      .orderBy(deliveries.occurredAt, deliveries.id)
+      .limit(1)
     if (row === undefined) {
       return held.length === 0 ? { kind: 'nothing' } : { kind: 'wait', ms: waitMs }
     }
-    const rowWaitMs = Number(row.wait_ms ?? 0)
-    if (rowWaitMs > 0) {
-      held.push(row.user)
-      waitMs = Math.min(waitMs, rowWaitMs)
-      continue
+    if (row.waitMs <= 0) {
+      return { kind: 'delivery', delivery: { ...row, channel, ruleIds: row.ruleIds ?? [] } }
     }
-    const own = await database.select().from(connections).where(eq(connections.userId, row.user))
-    return {
-      kind: 'delivery',
-      delivery: {
-        id: Number(row.id),
-        eventId: Number(row.event),
-        userId: row.user,
-        channel,
-        attempts: row.attempts,
-        portalId: row.portal,
-        dealId: row.deal,
-        stageId: row.stage,
-        occurredAt: new Date(Number(row.occurred_ms)),
-        ageMs: Number(row.age_ms),
-        hubspot: own.find(({ provider }) => provider === 'hubspot'),
-        slack: own.find(({ provider }) => provider === 'slack'),
-        ruleIds: row.rules ?? [],
-      },
-    }
+    held.push(row.userId)
+    waitMs = Math.min(waitMs, row.waitMs)
   }
 }
 
-/** Whether nothing is pending, seen under the lock that whoever adds something holds. */
-export async function isEmptyUnderLock(database: Database, channel: string): Promise<boolean> {
-  return await database.transaction(async (tx) => {
-    await lockChannels(tx, [channel])
-    const [pending] = await tx
-      .select({ id: deliveries.id })
-      .from(deliveries)
-      .where(and(eq(deliveries.channel, channel), eq(deliveries.state, 'pending')))
-      .limit(1)
-    return pending === undefined
-  })
+/**
+ * Resolves when the transactions that were adding to one of the channels have ended. Whoever takes a
+ * job waits for them: one that found the job waiting made none of its own, and relies on this one.
+ */
+export async function waitForAdded(database: Database, channelIds: string[]): Promise<void> {
+  await database
+    .select({ id: channels.id })
+    .from(channels)
+    .where(inArray(channels.id, channelIds))
+    .orderBy(channels.id)
+    .for('share')
 }
 
 export type Claim =
@@ -135,60 +125,64 @@ export async function claim(
   { id, eventId, userId, channel }: Delivery,
 ): Promise<Claim> {
   return await database.transaction(async (tx) => {
-    const [slot] = await rowsOf<{ wait_ms: string }>(
+    const [locked] = await rowsOf<{ wait_ms: string; connections: string }>(
       tx,
-      sql`select extract(epoch from next_at - clock_timestamp()) * 1000 as wait_ms
-          from channels where id = ${channel} for update`,
+      sql`with slot as (
+            select next_at from channels where id = ${channel} for update
+          ), own as (
+            select id from connections
+            where user_id = ${userId} and broken_since is null for share
+          )
+          select extract(epoch from (select next_at from slot) - clock_timestamp()) * 1000 as wait_ms,
+                 (select count(*) from own) as connections`,
     )
-    const waitMs = Number(slot?.wait_ms ?? 0)
+    const waitMs = Number(locked?.wait_ms)
     if (waitMs > 0) return { kind: 'wait', ms: waitMs }
+    if (Number(locked?.connections) < 2) return { kind: 'gone' }
 
-    const own = await tx
-      .select({ id: connections.id })
-      .from(connections)
-      .where(and(eq(connections.userId, userId), isNull(connections.brokenSince)))
-      .for('share')
-    if (own.length < 2) return { kind: 'gone' }
-
-    const [twin] = await rowsOf<{ id: string }>(
+    const [claimed] = await rowsOf<{ said: boolean; going: boolean }>(
       tx,
-      sql`select id from deliveries
-          where event_id = ${eventId} and channel = ${channel} and id <> ${id}
-            and (state = 'sent' or sending_until > now())`,
+      sql`with twin as (
+            select id from deliveries
+            where event_id = ${eventId} and channel = ${channel} and id <> ${id}
+              and (state = 'sent' or sending_until > now())
+          ), claimed as (
+            update deliveries
+            set attempts = attempts + 1,
+                sending_until = now() + make_interval(secs => ${sendingSeconds})
+            where id = ${id} and state = 'pending'
+              and (sending_until is null or sending_until <= now())
+              and not exists (select from twin)
+            returning id
+          ), held as (
+            ${holdChannel(channel, paceMs)} and exists (select from claimed)
+          )
+          select exists (select from twin) as said, exists (select from claimed) as going`,
     )
-    if (twin !== undefined) return { kind: 'said' }
-
-    const [claimed] = await tx
-      .update(deliveries)
-      .set({
-        attempts: sql`${deliveries.attempts} + 1`,
-        sendingUntil: sql`now() + make_interval(secs => ${sendingSeconds})`,
-      })
-      .where(
-        and(
-          eq(deliveries.id, id),
-          eq(deliveries.state, 'pending'),
-          or(isNull(deliveries.sendingUntil), sql`${deliveries.sendingUntil} <= now()`),
-        ),
-      )
-      .returning({ id: deliveries.id })
-    if (claimed === undefined) return { kind: 'gone' }
-    await holdChannel(tx, channel, paceMs)
-    return { kind: 'go' }
+    if (claimed?.said) return { kind: 'said' }
+    return { kind: claimed?.going ? 'go' : 'gone' }
   })
 }
 
-/** Notes a message that Slack took, and counts the channel's second from now. */
-export async function noteSent(database: Database, { id, channel }: Delivery): Promise<void> {
-  await database.execute(
+/**
+ * Notes a message that Slack took, and counts the channel's second from now.
+ * @returns whether more is pending in the channel.
+ */
+export async function noteSent(database: Database, { id, channel }: Delivery): Promise<boolean> {
+  const [row] = await rowsOf<{ more: boolean }>(
+    database,
     sql`with sent as (
           update deliveries
           set state = 'sent', reason = null, finished_at = now(), sending_until = null
           where id = ${id} and state = 'pending'
+        ), held as (
+          ${holdChannel(channel, paceMs)}
         )
-        update channels set next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${paceMs / 1000}))
-        where id = ${channel}`,
+        select exists (
+          select from deliveries where channel = ${channel} and state = 'pending' and id <> ${id}
+        ) as more`,
   )
+  return row?.more ?? false
 }
 
 /** Ends a delivery without a message. */
@@ -228,7 +222,7 @@ export async function noteRateLimit(
   waitMs: number,
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    await holdChannel(tx, channel, waitMs)
+    await tx.execute(holdChannel(channel, waitMs))
     await tx
       .update(deliveries)
       .set({
@@ -240,15 +234,10 @@ export async function noteRateLimit(
   })
 }
 
-async function holdChannel(
-  tx: Pick<Database, 'execute'>,
-  channel: string,
-  forMs: number,
-): Promise<void> {
-  await tx.execute(
-    sql`update channels set next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))
-        where id = ${channel}`,
-  )
+function holdChannel(channel: string, forMs: number): SQL {
+  return sql`update channels
+             set next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))
+             where id = ${channel}`
 }
 
 /** The user has chosen another channel: what is pending goes there. */

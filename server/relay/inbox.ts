@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
 import type { DealEvent } from './deal-event.ts'
@@ -27,6 +28,7 @@ export function createInbox(
   async function storeWaiting(): Promise<void> {
     storing = true
     while (waiting.length > 0) {
+      await arrivals()
       let count = 0
       const batch = waiting.filter(({ events }, at) => {
         count += events.length
@@ -45,6 +47,15 @@ export function createInbox(
       }
     }
     storing = false
+  }
+
+  /** PGlite works on this thread, so requests that came meanwhile are read only when it rests. */
+  async function arrivals(): Promise<void> {
+    let known: number
+    do {
+      known = waiting.length
+      await nextTurn()
+    } while (waiting.length > known)
   }
 
   return {

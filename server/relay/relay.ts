@@ -13,13 +13,13 @@ import {
   type Connection,
   claim,
   type Delivery,
-  isEmptyUnderLock,
   moveToChannel,
   nextDelivery,
   noteEnd,
   noteLater,
   noteRateLimit,
   noteSent,
+  waitForAdded,
 } from './deliveries.ts'
 import { failpoint } from './failpoint.ts'
 import { messageFor } from './message.ts'
@@ -82,13 +82,16 @@ export function createRelay(dependencies: RelayDependencies): Relay {
   const working = new Set<Promise<void>>()
   let finished: Array<{ id: string; channel: string }> = []
   let stopping = false
-  let rung = false
+  /** Whether the queue may have something that it was not asked for yet. */
+  let due = true
+  let rings = 0
   let wakeUp: (() => void) | undefined
   let running: Promise<void> | undefined
   const timers = new Set<NodeJS.Timeout>()
 
   function ring(): void {
-    rung = true
+    rings++
+    due = true
     wakeUp?.()
   }
 
@@ -100,13 +103,16 @@ export function createRelay(dependencies: RelayDependencies): Relay {
     timers.add(timer)
   }
 
-  /** Until someone rings, or a poll is due. */
+  /** Until someone rings, a job is done, or a poll is due. */
   async function rest(): Promise<void> {
-    if (rung || stopping) return
+    if (stopping || finished.length > 0 || (due && taken.size < maxChannels)) return
     let timer: NodeJS.Timeout | undefined
     await new Promise<void>((resolve) => {
       wakeUp = resolve
-      timer = setTimeout(resolve, times.pollMs)
+      timer = setTimeout(() => {
+        due = true
+        resolve()
+      }, times.pollMs)
     })
     clearTimeout(timer)
     wakeUp = undefined
@@ -115,6 +121,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
   async function workOn(job: { id: string; channel: string }): Promise<void> {
     taken.set(job.id, job)
     failpoint('taken', job.channel)
+    const before = rings
     try {
       const againMs = await work(job.channel)
       if (againMs !== undefined) {
@@ -123,7 +130,9 @@ export function createRelay(dependencies: RelayDependencies): Relay {
         ringIn(againMs + 5)
       }
       finished.push(job)
-      ring()
+      // The channel's next job could not be taken while this one was out.
+      due ||= rings > before
+      wakeUp?.()
     } catch (error) {
       // The job stays out, so that it is taken again after its ten seconds and not at once.
       log('channel failed', { channel: job.channel, ...errorFields(error) })
@@ -146,19 +155,28 @@ export function createRelay(dependencies: RelayDependencies): Relay {
 
   async function run(): Promise<void> {
     while (!stopping) {
-      rung = false
       let full = false
       try {
         await finishDone()
         const free = Math.min(maxChannels - taken.size, takeAtOnce)
-        const jobs = free > 0 ? await queue.take(free) : []
-        full = free > 0 && jobs.length === free
-        for (const job of jobs) {
-          const one = workOn(job).finally(() => working.delete(one))
-          working.add(one)
+        if (due && free > 0) {
+          due = false
+          const jobs = await queue.take(free)
+          full = jobs.length === free
+          due ||= full
+          if (jobs.length > 0)
+            await waitForAdded(
+              database,
+              jobs.map(({ channel }) => channel),
+            )
+          for (const job of jobs) {
+            const one = workOn(job).finally(() => working.delete(one))
+            working.add(one)
+          }
         }
       } catch (error) {
         log('queue failed', errorFields(error))
+        due = true
         await delay(times.pollMs)
       }
       if (full) await delay(2)
@@ -248,22 +266,19 @@ function createChannelWork(
     const sliceEnd = Date.now() + sliceMs
     for (;;) {
       const next = await nextDelivery(database, channel)
-      if (next.kind === 'nothing') {
-        if (await isEmptyUnderLock(database, channel)) return undefined
-        continue
-      }
+      if (next.kind === 'nothing') return undefined
       if (next.kind === 'wait') return Math.min(next.ms, longestHeldMs)
-      const againMs = await deliver(next.delivery)
-      if (againMs !== undefined) return againMs
+      const then = await deliver(next.delivery)
+      if (then === 'empty') return undefined
+      if (then !== undefined) return then
       if (isStopping() || Date.now() > sliceEnd) return 0
     }
   }
 
-  /** @returns how long the channel must rest, when it must. */
-  async function deliver(delivery: Delivery): Promise<number | undefined> {
+  /** @returns how long the channel must rest, when it must, or that nothing is left in it. */
+  async function deliver(delivery: Delivery): Promise<number | 'empty' | undefined> {
     const { hubspot, slack, channel } = delivery
-    if (hubspot === undefined || slack === undefined)
-      return await end(delivery, 'dead', 'disconnected')
+    if (hubspot === null || slack === null) return await end(delivery, 'dead', 'disconnected')
     if (hubspot.accountId !== delivery.portalId) {
       return await end(delivery, 'ignored', 'another_account')
     }
@@ -280,8 +295,10 @@ function createChannelWork(
     try {
       return await say(delivery, hubspot, slack, slack.channelId)
     } catch (error) {
-      if (!(error instanceof ProviderError)) throw error
-      return await afterCrmFailure(delivery, hubspot, error)
+      if (error instanceof ProviderError) return await afterCrmFailure(delivery, hubspot, error)
+      // A mistake of ours must not stop the channel. When it is the database, this fails as well.
+      log('delivery failed', { ...logFields(delivery), ...errorFields(error) })
+      return await retry(delivery, 'internal_error', { counted: false })
     }
   }
 
@@ -290,7 +307,7 @@ function createChannelWork(
     hubspot: Connection,
     slack: Connection,
     slackChannel: string,
-  ): Promise<number | undefined> {
+  ): Promise<number | 'empty' | undefined> {
     const token = await accessToken(hubspot)
     const deal = await crm.deal(token, delivery.dealId)
     if (deal === undefined) return await end(delivery, 'ignored', 'no_such_deal')
@@ -330,11 +347,12 @@ function createChannelWork(
     failpoint('accepted', delivery.dealId)
     const fields = logFields(delivery)
     switch (outcome.kind) {
-      case 'posted':
-        await noteSent(database, delivery)
+      case 'posted': {
+        const more = await noteSent(database, delivery)
         failpoint('noted', delivery.dealId)
         log('delivery sent', { ...fields, rule: decision.ruleId })
-        return undefined
+        return more ? undefined : 'empty'
+      }
       case 'wait':
         await noteRateLimit(database, delivery, outcome.ms)
         log('channel rate limited', { ...fields, waitMs: outcome.ms })

@@ -77,6 +77,7 @@ test('what is no deal event is left out and the rest is kept', () => {
     { ...item, propertyValue: 'x'.repeat(256) },
     { ...item, objectId: 1.5 },
     { ...item, objectId: 'x' },
+    { ...item, objectId: -1 },
     { ...item, portalId: null },
     { ...item, occurredAt: '1767225600000' },
     { ...item, occurredAt: -1 },

@@ -356,12 +356,34 @@ describe.each(databaseKinds)('on %s', (kind) => {
         { status: 500 },
         { status: 429, headers: { 'Retry-After': '1' } },
         { status: 502 },
+        // Neither says anything of the connection.
+        { status: 400, body: { status: 'error', category: 'VALIDATION_ERROR' } },
+        { status: 423 },
       ]
       outside.answerRead = (path) => (path.includes('0-3/1?') ? failures.shift() : undefined)
       await backend.tell([stageChange(1, { portal })])
       await backend.settled()
       expect(failures).toEqual([])
       expect(posts().map(dealIn)).toEqual([1])
+    })
+
+    test('what goes wrong in ourselves for one user does not hold up another', async () => {
+      const unlucky = await backend.connect({ portal, channel })
+      await backend.connect({ portal: portal * 100, channel })
+      await backend.database
+        .update(connections)
+        .set({ secrets: 'unreadable' })
+        .where(eq(connections.userId, unlucky))
+      const at = Date.now() - 10_000
+      await backend.tell([
+        stageChange(1, { portal, at }),
+        stageChange(2, { portal: portal * 100, at: at + 1 }),
+      ])
+      await outside.accepted((all) => all.some((post) => post.channel === channel))
+      expect(posts().map(dealIn)).toEqual([2])
+      expect(await backend.outcomes(unlucky)).toEqual([['pending', 'internal_error']])
+      expect(backend.lines.join('\n')).toContain('"delivery failed"')
+      await backend.disconnect(unlucky, 'slack')
     })
   })
 
