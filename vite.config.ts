@@ -48,6 +48,8 @@ export default defineConfig(({ mode }) => {
       ),
     },
     test: {
+      // Many tests wait more than they work.
+      maxWorkers: '100%',
       restoreMocks: true,
       unstubEnvs: true,
       projects: [
@@ -82,11 +84,23 @@ export default defineConfig(({ mode }) => {
             name: 'relay',
             environment: 'node',
             include: ['tests/relay/**/*.test.ts'],
-            exclude: ['tests/relay/{crash,chaos}-*.test.ts'],
+            exclude: ['tests/relay/{acknowledgements,{crash,chaos}-*}.test.ts'],
             globalSetup: ['tests/relay/postgres.ts'],
             // Ten kills and recoveries take their time, and more of it on a loaded machine.
             testTimeout: 300_000,
             hookTimeout: 60_000,
+          },
+        },
+        {
+          extends: true,
+          test: {
+            name: 'acknowledgements',
+            environment: 'node',
+            include: ['tests/relay/acknowledgements.test.ts'],
+            globalSetup: ['tests/relay/postgres.ts'],
+            testTimeout: 60_000,
+            // A time is measured, so everything else has ended.
+            sequence: { groupOrder: 1 },
           },
         },
         // Minutes of killed processes: `npm run test:holds`.

@@ -1,10 +1,10 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type DatabaseKind, newPostgresDatabase } from './backend.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
-import { type Outside, openOutside } from './outside.ts'
+import { type Outside, openOutside, unexplainedRepeats } from './outside.ts'
 import {
   connectAccount,
   drained,
@@ -41,12 +41,17 @@ export function crashTests(kind: DatabaseKind): void {
   let database: ServerOptions['database']
   let server: ServerProcess
 
-  beforeEach(async () => {
+  beforeAll(async () => {
     outside = await openOutside()
     folder = await mkdtemp(join(tmpdir(), 'dealbell-'))
     database = kind === 'PGlite' ? { folder } : { url: await newPostgresDatabase() }
+    server = await startServer({ outside, database })
+    for (let n = 0; n < points.length * kills; n++) {
+      await connectAccount(server, { portal: n, channel: `C${n}` })
+    }
+    await server.stop()
   })
-  afterEach(async () => {
+  afterAll(async () => {
     await server.kill()
     await outside.close()
     await rm(folder, { recursive: true, force: true })
@@ -54,12 +59,10 @@ export function crashTests(kind: DatabaseKind): void {
 
   describe(`kill -9 on ${kind}`, () => {
     test.each(points)('$name: none lost, at most one repeat a kill', async (point) => {
-      server = await startServer({ outside, database })
-      const numbers = Array.from({ length: kills }, (_, n) => n + 1)
-      for (const n of numbers) await connectAccount(server, { portal: n, channel: `C${n}` })
-      await server.stop()
-
+      const first = points.indexOf(point) * kills
+      const numbers = Array.from({ length: kills }, (_, n) => first + n)
       const unanswered: object[] = []
+      const killed: number[] = []
       for (const n of numbers) {
         const event = stageChange(n, { portal: n })
         const failpoint = point.failpoint(n)
@@ -67,6 +70,7 @@ export function crashTests(kind: DatabaseKind): void {
         const answer = await server.tell([event])
         if (failpoint === undefined) await server.kill()
         await server.exited
+        killed.push(performance.now())
         expect(answer).toBe(point.acknowledged ? 204 : undefined)
         if (answer === undefined) unanswered.push({ ...event, attemptNumber: 1 })
       }
@@ -75,15 +79,14 @@ export function crashTests(kind: DatabaseKind): void {
       // HubSpot tells again what was not answered.
       if (unanswered.length > 0) expect(await server.tell(unanswered)).toBe(204)
       const status = await drained(server, 60_000)
-      expect(status).toMatchObject({ sent: kills, dead: 0, ignored: 0 })
+      expect(status).toMatchObject({ sent: first + kills, dead: 0, ignored: 0 })
       await server.stop()
 
-      const said = numbers.map((n) => outside.posts.filter((post) => dealIn(post) === n).length)
-      if (point.failpoint(0)?.startsWith('accepted')) {
-        for (const times of said) expect([1, 2]).toContain(times)
-      } else {
-        expect(said).toEqual(numbers.map(() => 1))
-      }
+      const posts = outside.posts.filter((post) => numbers.includes(dealIn(post)))
+      expect(new Set(posts.map(dealIn)).size).toBe(kills)
+      // A kill at another point may catch an earlier event, which is said again at that moment, there.
+      expect(unexplainedRepeats(posts, killed)).toEqual([])
+      expect(posts.length - kills).toBeLessThanOrEqual(kills)
     })
   })
 }

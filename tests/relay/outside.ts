@@ -64,6 +64,19 @@ export interface Outside {
   close(): Promise<void>
 }
 
+/**
+ * The repeats that no kill explains: only one that comes after Slack's yes and before our note of it
+ * may make a message be said again. Times are of `performance.now()`.
+ */
+export function unexplainedRepeats(posts: readonly Post[], kills: readonly number[]): Post[] {
+  return [...Map.groupBy(posts, ({ text }) => text).values()].flatMap((copies) =>
+    copies.slice(1).filter((copy, before) => {
+      const first = copies[before]?.atMs ?? 0
+      return !kills.some((kill) => first - 50 < kill && kill < first + 1_000 && kill < copy.atMs)
+    }),
+  )
+}
+
 export const usualStages = [
   { id: 'start', label: 'Appointment', metadata: { isClosed: 'false', probability: '0.2' } },
   { id: 'next', label: 'Proposal sent', metadata: { isClosed: 'false', probability: '0.6' } },
