@@ -22,9 +22,12 @@ export function createAppRouter(queryClient: QueryClient, history?: RouterHistor
     defaultNotFoundComponent: GenericError,
   })
 
-  // A screen reader and the keyboard go on at the new screen's heading.
-  router.subscribe('onRendered', ({ fromLocation, toLocation }) => {
-    if (fromLocation && fromLocation.pathname !== toLocation.pathname) focusHeading()
+  // A screen reader and the keyboard go on at the new screen's heading. The event's own `fromLocation`
+  // is of the last navigation, and one that another overtook had no event.
+  let shown = router.history.location.pathname
+  router.subscribe('onRendered', ({ toLocation: { pathname } }) => {
+    if (pathname !== shown) focusHeading()
+    shown = pathname
   })
 
   return router
