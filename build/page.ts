@@ -25,8 +25,8 @@ export interface Budget {
  * Makes index.html ask for what a page needs as soon as it is read, instead of when the scripts run.
  *
  * One index.html stands for every address, since a static host's fallback knows no other. It says what
- * all addresses need; what one alone needs, its script and its calls, stands in links that load nothing
- * until a boot script of a line has looked at the address
+ * all addresses need first; the rest, an address's own script and calls among it, stands in links that
+ * load nothing until a boot script of a line has looked at the address
  * (docs/decisions/0301-one-page-and-a-boot-script.md).
  */
 export function page(config: Config, budget: Budget): Plugin {
@@ -74,15 +74,10 @@ export function page(config: Config, budget: Budget): Plugin {
             injectTo: 'head-prepend',
           },
           { tag: 'link', attrs: callLink('/health'), injectTo: 'head' },
-          ...bootLinks(linksByPath).map(
+          // Asked for a moment later, so that the main script has the line to itself and runs while
+          // React comes in: a browser lets scripts that it asked for together come in together.
+          ...[...bootLinks(linksByPath), ...scripts.last.map(bootLink)].map(
             (attrs): HtmlTagDescriptor => ({ tag: 'link', attrs, injectTo: 'head' }),
-          ),
-          ...scripts.last.map(
-            (script): HtmlTagDescriptor => ({
-              tag: 'link',
-              attrs: { ...scriptLink(script), fetchpriority: 'low' },
-              injectTo: 'head',
-            }),
           ),
         ]
       },
@@ -147,6 +142,8 @@ const scriptLink = ({ fileName }: Rolldown.OutputChunk): Link => ({
   crossorigin: true,
 })
 
+const bootLink = (script: Rolldown.OutputChunk): Link => ({ ...scriptLink(script), rel: 'boot' })
+
 /** Links that load nothing yet: what each is to be, and at which addresses, is for the boot script. */
 function bootLinks(routes: readonly { path: string; links: readonly Link[] }[]): Link[] {
   const byHref = new Map(routes.flatMap(({ links }) => links).map((link) => [link.href, link]))
@@ -159,7 +156,7 @@ function bootLinks(routes: readonly { path: string; links: readonly Link[] }[]):
 const boot = bootScript()
 
 function bootScript() {
-  const source = `for(const link of document.querySelectorAll('link[rel=boot]'))if(link.dataset.at.split(' ').includes(location.pathname))link.rel=link.as?'preload':'modulepreload'\n`
+  const source = `for(const link of document.querySelectorAll('link[rel=boot]'))if(!link.dataset.at||link.dataset.at.split(' ').includes(location.pathname))link.rel=link.as?'preload':'modulepreload'\n`
   const hash = createHash('sha256').update(source).digest('base64url').slice(0, 8)
   return { fileName: `assets/boot-${hash}.js`, source }
 }
