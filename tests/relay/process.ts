@@ -55,14 +55,10 @@ export function serverEnv(
 
 export async function startServer(options: ServerOptions): Promise<ServerProcess> {
   const port = await freePort()
-  const child: ChildProcess = spawn(
-    process.execPath,
-    [...(process.env.SERVER_ARGS ?? '').split(' ').filter(Boolean), 'server/main.ts'],
-    {
-      env: serverEnv(options, port),
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  )
+  const child: ChildProcess = spawn(process.execPath, ['server/main.ts'], {
+    env: serverEnv(options, port),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
   const output: string[] = []
   const exited = once(child, 'exit').then(() => undefined)
   await new Promise<void>((resolve, reject) => {
