@@ -57,12 +57,22 @@ test('the page asks at every address for what every address needs, and for no mo
   const loading = page.replaceAll(/<link rel="boot"[^>]*>/g, '')
   expect(loading).not.toContain('/api/')
   expect(loading).not.toContain(named(/routes-[\w-]+\.js$/))
-  expect(page).toMatch(/<link rel="modulepreload" href="\/assets\/client-[\w-]+\.js"/)
+  // React is asked for a moment later, so that the main script comes in before it.
+  expect(loading).not.toContain(named(/client-[\w-]+\.js$/))
   // Scripts that are deferred run in order: what is asked for ahead comes before what asks.
   const scripts = [...page.matchAll(/<script([^>]*)>/g)].map(([, attributes]) => attributes ?? '')
   expect(scripts).toHaveLength(2)
   expect(scripts[0]).toMatch(/boot-[\w-]+\.js" defer/)
   expect(scripts[1]).toMatch(/type="module"/)
+})
+
+test('every script that holds functions says that the browser may compile all at once', async () => {
+  const scripts = files.filter((file) => file.endsWith('.js') && !file.includes('boot-'))
+  expect(scripts.length).toBeGreaterThan(4)
+  // Chromium reads the hint at the very beginning alone.
+  for (const file of scripts) {
+    expect(String(await read(file))).toMatch(/^\/\/# allFunctionsCalledOnLoad\n/)
+  }
 })
 
 test('the boot script asks for what its address needs', async () => {
@@ -84,11 +94,13 @@ test('the boot script asks for what its address needs', async () => {
     return links.filter(({ rel }) => rel !== 'boot')
   }
   const hrefs = (pathname: string) => linksAt(pathname).map(({ href }) => href)
+  const react = `/${named(/client-[\w-]+\.js$/)}`
   expect(hrefs('/')).toEqual([
     '/api/hubspot/status',
     '/api/slack/status',
     '/api/notifications/rules',
     `/${named(/routes-[\w-]+\.js$/)}`,
+    react,
   ])
   for (const { rel, as, crossorigin } of linksAt('/').slice(0, 3)) {
     expect([rel, as, crossorigin]).toEqual(['preload', 'fetch', 'use-credentials'])
@@ -96,12 +108,12 @@ test('the boot script asks for what its address needs', async () => {
   for (const { rel, as, crossorigin } of linksAt('/').slice(3)) {
     expect([rel, as, crossorigin]).toEqual(['modulepreload', '', ''])
   }
-  expect(hrefs('/contact')).toEqual([`/${named(/contact-[\w-]+\.js$/)}`])
+  expect(hrefs('/contact')).toEqual([`/${named(/contact-[\w-]+\.js$/)}`, react])
   for (const path of ['/hubspot/callback', '/slack/callback']) {
-    expect(hrefs(path)).toEqual([`/${named(/callback-[\w-]+\.js$/)}`])
+    expect(hrefs(path)).toEqual([`/${named(/callback-[\w-]+\.js$/)}`, react])
   }
   for (const path of ['/no/such/page', '/constructor', '/toString']) {
-    expect(hrefs(path)).toEqual([])
+    expect(hrefs(path)).toEqual([react])
   }
 })
 

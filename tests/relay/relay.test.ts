@@ -1,8 +1,10 @@
-import { eq } from 'drizzle-orm'
+import { setTimeout as delay } from 'node:timers/promises'
+import { eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { connectionStatus } from '../../server/connections.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
-import { connections, dealEvents, rules } from '../../server/database/schema.ts'
+import { connections, dealEvents, deliveries, rules } from '../../server/database/schema.ts'
+import { lockChannels } from '../../server/relay/inbox.ts'
 import { replayDead } from '../../server/relay/operator.ts'
 import { type Backend, databaseKinds, openTestDatabase, startBackend } from './backend.ts'
 import { dealIn, signedWebhook, stageChange } from './hubspot-webhook.ts'
@@ -147,6 +149,41 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.settled()
       expect(posts().map(dealIn)).toEqual([8])
     })
+
+    // PGlite has one connection, so that nothing comes between there.
+    test.runIf(kind === 'PostgreSQL')(
+      'an event that relies on a job which is taken before it is committed is said at once',
+      async () => {
+        const userId = await backend.connect({ portal, channel })
+        await backend.tell([stageChange(1, { portal })])
+        await backend.settled()
+        const id = `T1/${channel}`
+        const waitingJobs = () =>
+          backend.database.$count(sql`pgboss.job`, sql`singleton_key = ${id} and state = 'created'`)
+        await backend.database.transaction(async (tx) => {
+          await lockChannels(tx, [id])
+          // Another's job, which this transaction finds waiting.
+          await backend.queue.wake([id])
+          const [event] = await tx
+            .insert(dealEvents)
+            .values({
+              key: id,
+              portalId: String(portal),
+              dealId: '2',
+              stageId: 'next',
+              occurredAt: new Date(),
+            })
+            .returning()
+          if (event === undefined) throw new Error('No event was stored.')
+          const { id: eventId, occurredAt } = event
+          await tx.insert(deliveries).values({ eventId, userId, channel: id, occurredAt })
+          await vi.waitFor(async () => expect(await waitingJobs()).toBe(0), 5_000)
+          // Long enough for a relay that does not wait for us to find nothing.
+          await delay(300)
+        })
+        await outside.accepted(() => posts().length === 2, 5_000)
+      },
+    )
   })
 
   describe('matched', () => {
