@@ -33,5 +33,17 @@ export default defineConfig({
       ],
     },
   },
-  projects: [{ name: 'chromium', use: { browserName: 'chromium' } }],
+  projects: [
+    { name: 'chromium', use: { browserName: 'chromium' }, grepInvert: /@alone/ },
+    // A time is measured: everything else has ended, and nothing of the browser is recorded.
+    {
+      name: 'alone',
+      use: { browserName: 'chromium', trace: 'off' },
+      grep: /@alone/,
+      dependencies: ['chromium'],
+      workers: 1,
+      // Not even a quiet machine is quiet all the time.
+      retries: 2,
+    },
+  ],
 })

@@ -30,6 +30,8 @@ export function Button({
       disabled={disabled}
       aria-disabled={busy || undefined}
       onClick={onClick}
+      // An Enter that is held presses once: at its repeats the button may say something else.
+      onKeyDown={(event) => event.repeat && event.key === 'Enter' && event.preventDefault()}
       className={buttonStyle[kind]}
     >
       {children}

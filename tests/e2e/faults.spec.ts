@@ -107,6 +107,25 @@ test('a double click saves once and disconnects once, however slow the answer', 
   expect(deletes).toEqual(['/api/hubspot/disconnect'])
 })
 
+test('an Enter that is held disconnects, and does not press the Connect that has come meanwhile', async ({
+  page,
+}) => {
+  await page.goto('/')
+  await connectBoth(page)
+  const visits = listen(page, 'GET')
+  await page.getByRole('button', { name: 'Disconnect Slack' }).focus()
+  await page.keyboard.down('Enter')
+  await expect(page.getByRole('button', { name: 'Connect Slack' })).toBeFocused()
+  for (let repeat = 0; repeat < 3; repeat += 1) await page.keyboard.down('Enter')
+  await page.keyboard.up('Enter')
+  // Another page would have been asked for by now.
+  await page.evaluate(() => fetch('/health'))
+  expect(visits).not.toContain('/api/slack/auth')
+
+  await page.keyboard.press('Enter')
+  await expect(page.getByRole('button', { name: 'Allow' })).toBeVisible()
+})
+
 test('unsaved ticks are not lost silently when the page is left', async ({ page }) => {
   await page.goto('/')
   await page.getByLabel(stageRule).check()

@@ -118,39 +118,35 @@ test('the footer of one screen does not slide to that of the next', async ({ pag
   expect(await shifts()).toEqual([])
 })
 
-test.describe('a measurement, which a machine with other work may spoil', () => {
-  test.describe.configure({ retries: 3 })
-
-  test('a tick is on screen within 50 ms on a processor slowed four times', async ({ page }) => {
-    await page.goto('/')
-    const box = page.getByLabel('Notify me when a deal stage changes')
-    await expect(box).toBeVisible()
-    const devtools = await page.context().newCDPSession(page)
-    await devtools.send('Emulation.setCPUThrottlingRate', { rate: 4 })
-    await page.evaluate(() => {
-      const durations: number[] = []
-      Object.assign(window, { durations })
-      new PerformanceObserver((list) => {
-        for (const entry of list.getEntries() as PerformanceEventTiming[]) {
-          if (entry.name === 'click' && entry.interactionId !== 0) durations.push(entry.duration)
-        }
-      }).observe({ type: 'event', durationThreshold: 16 } as PerformanceObserverInit)
-    })
-    const { x, y, width, height } = (await box.boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 }
-    const ticks = 9
-    for (let tick = 1; tick <= ticks; tick += 1) {
-      await page.mouse.click(x + width / 2, y + height / 2)
-      await expect(box).toBeChecked({ checked: tick % 2 === 1 })
-      await frame(page)
-    }
-    // An answer that is faster than the threshold is not listed. What the machine does besides may slow
-    // some of them, so the middle one counts.
-    const listed = await page.evaluate(
-      () => (window as unknown as { durations: number[] }).durations,
-    )
-    const durations = [...Array(ticks - listed.length).fill(0), ...listed].sort((a, b) => a - b)
-    expect(durations[Math.floor(ticks / 2)]).toBeLessThanOrEqual(50)
+test('a tick is on screen within 50 ms on a processor slowed four times', {
+  tag: '@alone',
+}, async ({ page }) => {
+  await page.goto('/')
+  const box = page.getByLabel('Notify me when a deal stage changes')
+  await expect(box).toBeVisible()
+  const devtools = await page.context().newCDPSession(page)
+  await devtools.send('Emulation.setCPUThrottlingRate', { rate: 4 })
+  await page.evaluate(() => {
+    const durations: number[] = []
+    Object.assign(window, { durations })
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries() as PerformanceEventTiming[]) {
+        if (entry.name === 'click' && entry.interactionId !== 0) durations.push(entry.duration)
+      }
+    }).observe({ type: 'event', durationThreshold: 16 } as PerformanceObserverInit)
   })
+  const { x, y, width, height } = (await box.boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 }
+  const ticks = 9
+  for (let tick = 1; tick <= ticks; tick += 1) {
+    await page.mouse.click(x + width / 2, y + height / 2)
+    await expect(box).toBeChecked({ checked: tick % 2 === 1 })
+    await frame(page)
+  }
+  // An answer that is faster than the threshold is not listed. What the machine does besides may slow
+  // some of them, so the middle one counts.
+  const listed = await page.evaluate(() => (window as unknown as { durations: number[] }).durations)
+  const durations = [...Array(ticks - listed.length).fill(0), ...listed].sort((a, b) => a - b)
+  expect(durations[Math.floor(ticks / 2)]).toBeLessThanOrEqual(50)
 })
 
 /** Everything that the page asks for and what the browser complains of, until it is left. */

@@ -29,7 +29,9 @@ export class Dealbell {
     })
     this.#process = child
     // Not even a test that runs out of time leaves a server behind.
-    process.once('exit', () => child.kill('SIGKILL'))
+    const kill = () => child.kill('SIGKILL')
+    process.once('exit', kill)
+    child.once('exit', () => process.off('exit', kill))
     const listening = new Promise<string>((resolve, reject) => {
       const read = (chunk: Buffer) => {
         this.output += chunk
