@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
 import type { ProviderSettings } from '../env.ts'
+import { formatAmount } from '../relay/message.ts'
 import { hubSpotSignature } from '../relay/signature.ts'
 import { formFields } from './form.ts'
 import { standInHub } from './hub.ts'
@@ -240,7 +241,7 @@ export function createStandInDeals({
     return html`
       <li id="deal-${deal.id}">
         <h2>${deal.name}</h2>
-        <p>${label}${deal.amount === '' ? '' : ` · ${deal.amount} EUR`}</p>
+        <p>${[label, formatAmount(deal.amount, 'EUR')].filter(Boolean).join(' · ')}</p>
         <form method="post" action="${address}">
           ${stageSelect(current, deal.name)}
           <div class="actions"><button name="change" value="stage">Move ${deal.name}</button></div>
