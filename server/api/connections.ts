@@ -32,8 +32,9 @@ export function connectionRoutes(
         .delete(connections)
         .where(and(eq(connections.userId, session.userId), eq(connections.provider, provider)))
         .returning()
-      if (removed === undefined) return c.body(null, 204)
+      // Also when another tab's call removed it: what that one still waits for, this one waits for.
       await stopSendingTo(database, session.userId)
+      if (removed === undefined) return c.body(null, 204)
 
       try {
         const [sharing] = await database

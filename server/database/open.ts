@@ -35,6 +35,11 @@ export async function openPglite(folder?: string): Promise<OpenDatabase> {
   return { database, queueDatabase: fromPglite(client), close: () => client.close() }
 }
 
+// Neither a server that is gone nor a process that froze may hold up the others for long. PostgreSQL
+// ends the transaction of a frozen process before it gives up those that wait for it.
+const patience = `set idle_in_transaction_session_timeout = '10s';
+  set lock_timeout = '15s'; set statement_timeout = '20s'`
+
 /**
  * PostgreSQL by its address. Migrated before it is returned, by one process at a time.
  * @param onIdleError hears of a connection that broke while nothing used it; the pool replaces it.
@@ -43,29 +48,48 @@ export async function openPostgres(
   url: string,
   onIdleError: (error: Error) => void,
 ): Promise<OpenDatabase> {
-  const pool = new pg.Pool({ connectionString: url, connectionTimeoutMillis: 10_000 })
-  // Without a listener a restart of PostgreSQL would end this process.
-  pool.on('error', onIdleError)
+  // Of its own, since a migration may take its time. Its end gives the lock back.
+  const migrator = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
+  // Whoever waits for a query hears of it there; without a listener it would end this process.
+  migrator.on('error', () => {})
   try {
+    await migrator.connect()
+    const migrating = drizzlePostgres(migrator)
+    await migrating.execute(sql`select pg_advisory_lock(${migrationLock})`)
+    await migratePostgres(migrating, { migrationsFolder })
+    await migrateQueue({ executeSql: (text, values) => migrator.query(text, values) })
+  } finally {
+    await migrator.end()
+  }
+
+  const pool = new pg.Pool({
+    connectionString: url,
+    connectionTimeoutMillis: 10_000,
+    query_timeout: 25_000,
+    keepAlive: true,
+    async onConnect(client) {
+      // The pool itself listens to the idle ones alone.
+      client.on('error', () => {})
+      await client.query(patience)
+    },
+  })
+  pool.on('error', onIdleError)
+  const database = drizzlePostgres(pool, { schema })
+  // In place of Drizzle's, which never gives back a connection that broke before its first word.
+  database.transaction = async (work, config) => {
     const client = await pool.connect()
     try {
-      const migrating = drizzlePostgres(client)
-      await migrating.execute(sql`select pg_advisory_lock(${migrationLock})`)
-      await migratePostgres(migrating, { migrationsFolder })
-      await migrateQueue({ executeSql: (text, values) => client.query(text, values) })
-      await migrating.execute(sql`select pg_advisory_unlock(${migrationLock})`)
+      const result = await drizzlePostgres(client, { schema }).transaction(work, config)
       client.release()
+      return result
     } catch (error) {
-      // Closing the connection gives the lock back, whatever state it is in.
+      // Closed, whatever state it is in.
       client.release(true)
       throw error
     }
-  } catch (error) {
-    await pool.end()
-    throw error
   }
   return {
-    database: drizzlePostgres(pool, { schema }),
+    database,
     queueDatabase: { executeSql: (text, values) => pool.query(text, values) },
     close: () => pool.end(),
   }

@@ -140,26 +140,30 @@ export async function claim(
     if (waitMs > 0) return { kind: 'wait', ms: waitMs }
     if (Number(locked?.connections) < 2) return { kind: 'gone' }
 
-    const [claimed] = await rowsOf<{ said: boolean; going: boolean }>(
+    const [claimed] = await rowsOf<{ said: boolean | null; going: boolean }>(
       tx,
+      // The clock's time: now() is that of the transaction's begin, before it waited for the locks.
       sql`with twin as (
-            select id from deliveries
+            select state from deliveries
             where event_id = ${eventId} and channel = ${channel} and id <> ${id}
-              and (state = 'sent' or sending_until > now())
+              and (state = 'sent' or sending_until > clock_timestamp())
           ), claimed as (
             update deliveries
             set attempts = attempts + 1,
-                sending_until = now() + make_interval(secs => ${sendingSeconds})
+                sending_until = clock_timestamp() + make_interval(secs => ${sendingSeconds})
             where id = ${id} and state = 'pending'
-              and (sending_until is null or sending_until <= now())
+              and (sending_until is null or sending_until <= clock_timestamp())
               and not exists (select from twin)
             returning id
           ), held as (
             ${holdChannel(channel, paceMs)} and exists (select from claimed)
           )
-          select exists (select from twin) as said, exists (select from claimed) as going`,
+          select (select bool_or(state = 'sent') from twin) as said,
+                 exists (select from claimed) as going`,
     )
-    if (claimed?.said) return { kind: 'said' }
+    if (claimed?.said === true) return { kind: 'said' }
+    // Being said, perhaps by a process that died on the way: that is known when its time is over.
+    if (claimed?.said === false) return { kind: 'wait', ms: paceMs }
     return { kind: claimed?.going ? 'go' : 'gone' }
   })
 }
@@ -198,11 +202,11 @@ export async function noteEnd(
     .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
 }
 
-/** Puts a delivery off; `failed` says that the try counts. */
+/** Puts a delivery off; `countTry` is for a try that no claim has counted. */
 export async function noteLater(
   database: Database,
   { id }: Delivery,
-  { afterMs, reason, failed }: { afterMs: number; reason: string | null; failed: boolean },
+  { afterMs, reason, countTry }: { afterMs: number; reason: string | null; countTry: boolean },
 ): Promise<void> {
   await database
     .update(deliveries)
@@ -210,7 +214,7 @@ export async function noteLater(
       notBefore: sql`now() + make_interval(secs => ${afterMs / 1000})`,
       reason,
       sendingUntil: null,
-      ...(failed && { attempts: sql`${deliveries.attempts} + 1` }),
+      ...(countTry && { attempts: sql`${deliveries.attempts} + 1` }),
     })
     .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
 }
@@ -247,7 +251,7 @@ export async function moveToChannel(
   newChannel: string,
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    await lockChannels(tx, [...new Set([channel, newChannel])].sort())
+    await lockChannels(tx, [...new Set([channel, newChannel])])
     await tx
       .update(deliveries)
       .set({ channel: newChannel })

@@ -1,5 +1,5 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
-import { eq, sql } from 'drizzle-orm'
+import { and, eq, ne, sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import * as v from 'valibot'
 import { type Database, rowsOf } from '../database/open.ts'
@@ -39,6 +39,9 @@ export async function countDeliveries(database: Database): Promise<RelayStatus> 
   }
 }
 
+// What a disconnect ended stays ended: its user was told that nothing more is sent.
+const revivable = and(eq(deliveries.state, 'dead'), ne(deliveries.reason, 'disconnected'))
+
 /** Makes the dead deliveries pending again, in their old order. @returns how many. */
 export async function replayDead({
   database,
@@ -51,7 +54,7 @@ export async function replayDead({
     const dead = await tx
       .selectDistinct({ channel: deliveries.channel })
       .from(deliveries)
-      .where(eq(deliveries.state, 'dead'))
+      .where(revivable)
     await lockChannels(
       tx,
       dead.map(({ channel }) => channel),
@@ -59,7 +62,7 @@ export async function replayDead({
     const revived = await tx
       .update(deliveries)
       .set({ state: 'pending', attempts: 0, reason: null, notBefore: null, finishedAt: null })
-      .where(eq(deliveries.state, 'dead'))
+      .where(revivable)
       .returning({ channel: deliveries.channel })
     await queue.wake([...new Set(revived.map(({ channel }) => channel))], { within: tx })
     return revived.length

@@ -36,7 +36,7 @@ export interface RelayTimes {
 
 export const relayTimes: RelayTimes = { lookAgainMs: 5_000, firstRetryMs: 1_000, pollMs: 500 }
 
-/** A delivery is dead after so many failed tries, which take about three hours. */
+/** A delivery is dead after so many failed tries, which take about two hours. */
 const maxAttempts = 20
 const longestRetryMs = 15 * 60_000
 /** Channels that one process works on at once; each sends one message a second. */
@@ -51,7 +51,7 @@ const shortWaitMs = 1_100
 /** A user's own wait must not hold up another user's new event in the same channel for long. */
 const longestHeldMs = 5_000
 const sweepEveryMs = 60_000
-/** HubSpot repeats an event for a day; what is older is only history. */
+/** HubSpot repeats an event for a day; what is older is only history, a dead delivery too. */
 const keepDays = 30
 
 export interface Relay {
@@ -237,12 +237,13 @@ async function wakePending({
   await queue.wake(pending.map(({ channel }) => channel))
 }
 
-async function forgetOld(database: Database): Promise<void> {
+/** Forgets events that are only history, with what became of them, and channels that nothing is in. */
+export async function forgetOld(database: Database): Promise<void> {
   await database.execute(
     sql`delete from ${dealEvents} e
         where e.received_at < now() - make_interval(days => ${keepDays})
           and not exists (
-            select from ${deliveries} d where d.event_id = e.id and d.state in ('pending', 'dead')
+            select from ${deliveries} d where d.event_id = e.id and d.state = 'pending'
           )`,
   )
   await database.execute(
@@ -296,9 +297,9 @@ function createChannelWork(
       return await say(delivery, hubspot, slack, slack.channelId)
     } catch (error) {
       if (error instanceof ProviderError) return await afterCrmFailure(delivery, hubspot, error)
-      // A mistake of ours must not stop the channel. When it is the database, this fails as well.
+      // A mistake of ours must not stop the channel.
       log('delivery failed', { ...logFields(delivery), ...errorFields(error) })
-      return await retry(delivery, 'internal_error', { counted: false })
+      return await retry(delivery, 'internal_error', { countTry: true })
     }
   }
 
@@ -321,7 +322,7 @@ function createChannelWork(
     if (decision.kind === 'nothing') return await end(delivery, 'ignored', 'no_rule')
     if (decision.kind === 'look again') {
       const afterMs = times.lookAgainMs - delivery.ageMs
-      await noteLater(database, delivery, { afterMs, reason: null, failed: false })
+      await noteLater(database, delivery, { afterMs, reason: null, countTry: false })
       return undefined
     }
     const owner = deal.ownerId ? await ownerName(hubspot.accountId, token, deal.ownerId) : undefined
@@ -335,6 +336,7 @@ function createChannelWork(
       decision.ruleId,
     )
 
+    const slackSecrets = openSecrets(vault, slack)
     for (;;) {
       const claimed = await claim(database, delivery)
       if (claimed.kind === 'gone') return undefined
@@ -343,12 +345,12 @@ function createChannelWork(
       if (claimed.ms > shortWaitMs || isStopping()) return claimed.ms
       await delay(claimed.ms)
     }
-    const outcome = await chat.post(openSecrets(vault, slack), slackChannel, message)
+    const outcome = await chat.post(slackSecrets, slackChannel, message)
     failpoint('accepted', delivery.dealId)
     const fields = logFields(delivery)
     switch (outcome.kind) {
       case 'posted': {
-        const more = await noteSent(database, delivery)
+        const more = await noteUntilNoted(delivery)
         failpoint('noted', delivery.dealId)
         log('delivery sent', { ...fields, rule: decision.ruleId })
         return more ? undefined : 'empty'
@@ -358,10 +360,23 @@ function createChannelWork(
         log('channel rate limited', { ...fields, waitMs: outcome.ms })
         return outcome.ms
       case 'failed':
-        return await retry(delivery, outcome.reason, { counted: true })
+        return await retry(delivery, outcome.reason, { countTry: false })
       case 'refused':
         if (outcome.connectionBroken) await markBroken(slack, outcome.reason)
         return await end(delivery, 'dead', outcome.reason)
+    }
+  }
+
+  /** Slack has the message: to try it again because the database failed would be to repeat it. */
+  async function noteUntilNoted(delivery: Delivery): Promise<boolean> {
+    for (;;) {
+      try {
+        return await noteSent(database, delivery)
+      } catch (error) {
+        log('delivery not noted', { ...logFields(delivery), ...errorFields(error) })
+        if (isStopping()) throw error
+        await delay(times.pollMs)
+      }
     }
   }
 
@@ -377,22 +392,22 @@ function createChannelWork(
       return await end(delivery, 'dead', reason)
     }
     if (error.retryAfterMs !== undefined) {
-      const later = { afterMs: error.retryAfterMs, reason: 'rate_limited', failed: false }
+      const later = { afterMs: error.retryAfterMs, reason: 'rate_limited', countTry: false }
       await noteLater(database, delivery, later)
       return undefined
     }
-    return await retry(delivery, `hubspot_${error.kind}`, { counted: false })
+    return await retry(delivery, `hubspot_${error.kind}`, { countTry: true })
   }
 
   async function retry(
     delivery: Delivery,
     reason: string,
-    { counted }: { counted: boolean },
+    { countTry }: { countTry: boolean },
   ): Promise<undefined> {
     const tries = delivery.attempts + 1
     if (tries >= maxAttempts) return await end(delivery, 'dead', reason)
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
-    await noteLater(database, delivery, { afterMs, reason, failed: !counted })
+    await noteLater(database, delivery, { afterMs, reason, countTry })
     log('delivery put off', { ...logFields(delivery), reason, tries, afterMs })
   }
 
@@ -423,7 +438,7 @@ function createChannelWork(
 }
 
 /** Growing and jittered: half of the wait is certain, so that a crowd of tries spreads out. */
-function retryAfterMs(tries: number, firstMs: number, random = Math.random): number {
+export function retryAfterMs(tries: number, firstMs: number, random = Math.random): number {
   const most = Math.min(firstMs * 2 ** (tries - 1), longestRetryMs)
   return Math.round(most / 2 + (most / 2) * random())
 }

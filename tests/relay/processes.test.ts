@@ -2,7 +2,9 @@ import { execFile } from 'node:child_process'
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { databaseKinds, newPostgresDatabase } from './backend.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
@@ -59,6 +61,52 @@ test('two processes on one PostgreSQL share the work, and no message is doubled'
   for (const { output } of [one, two]) {
     expect(output.filter((line) => line.includes('"delivery sent"')).length).toBeGreaterThan(10)
   }
+})
+
+test('a PostgreSQL that drops its connections again and again costs neither an event nor the process, and repeats none', async () => {
+  const url = await newPostgresDatabase()
+  const server = await start({ database: { url } })
+  const channels = 20
+  for (let n = 0; n < channels; n++)
+    await connectAccount(server, { portal: n + 1, channel: `C${n}` })
+  const postgres = new pg.Client({ connectionString: url })
+  await postgres.connect()
+  let isCutting = true
+  async function cut(): Promise<void> {
+    while (isCutting) {
+      await postgres.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity
+         where datname = current_database() and pid <> pg_backend_pid()`,
+      )
+      await delay(100)
+    }
+  }
+  const cutting = cut()
+  const events = Array.from({ length: 100 }, (_, n) =>
+    stageChange(n, { portal: (n % channels) + 1 }),
+  )
+  // HubSpot tells again what was not acknowledged.
+  let refused = 0
+  const waiting = [...events]
+  async function tellAll(): Promise<void> {
+    for (let event = waiting.shift(); event !== undefined; event = waiting.shift()) {
+      for (;;) {
+        const answer = await server.tell([event])
+        if (answer === 204) break
+        expect(answer).toBe(500)
+        refused += 1
+      }
+    }
+  }
+  await Promise.all([tellAll(), tellAll()])
+  await outside.accepted((all) => all.length > 10)
+  isCutting = false
+  await cutting
+  await postgres.end()
+  await drained(server, 60_000)
+  expect(outside.posts.map(dealIn).sort((a, b) => a - b)).toEqual(events.map((_, n) => n))
+  // Without a cut in the middle of something, this would promise nothing.
+  expect(refused).toBeGreaterThan(0)
 })
 
 test('one event told 50 times at once, across a restart, is one message', async () => {

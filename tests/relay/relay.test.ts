@@ -6,6 +6,7 @@ import type { OpenDatabase } from '../../server/database/open.ts'
 import { connections, dealEvents, deliveries, rules } from '../../server/database/schema.ts'
 import { lockChannels } from '../../server/relay/inbox.ts'
 import { replayDead } from '../../server/relay/operator.ts'
+import { forgetOld } from '../../server/relay/relay.ts'
 import { type Backend, databaseKinds, openTestDatabase, startBackend } from './backend.ts'
 import { dealIn, signedWebhook, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside, usualStages } from './outside.ts'
@@ -339,6 +340,35 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(posts().map(dealIn)).toEqual([1])
     })
 
+    test('a second disconnect waits as the first does', async () => {
+      const userId = await backend.connect({ portal, channel })
+      let accept = () => {}
+      const calling = new Promise<void>((started) => {
+        outside.answerPost = (call) => {
+          if (call.channel !== channel) return undefined
+          started()
+          return new Promise((resolve) => {
+            accept = () => resolve(undefined)
+          })
+        }
+      })
+      await backend.tell([stageChange(1, { portal })])
+      await calling
+      const first = backend.disconnect(userId, 'hubspot')
+      await vi.waitFor(async () =>
+        expect(await backend.database.$count(connections, eq(connections.userId, userId))).toBe(1),
+      )
+      let isAnswered = false
+      const second = backend.disconnect(userId, 'hubspot').then(() => {
+        isAnswered = true
+      })
+      // One query more than the second takes to find nothing to remove.
+      for (let n = 0; n < 20; n++) await backend.database.$count(connections)
+      expect(isAnswered).toBe(false)
+      accept()
+      await Promise.all([first, second])
+    })
+
     test('an access token is refreshed before it ends, once for all that need it', async () => {
       await backend.connect({ portal, channel, accessEndsInMs: 30_000 })
       const tokens: string[] = []
@@ -446,6 +476,59 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.settled()
       expect(posts().map(dealIn).sort()).toEqual([1, 2])
       expect((posts()[1]?.atMs ?? 0) - (posts()[0]?.atMs ?? 0)).toBeGreaterThanOrEqual(1000)
+    })
+
+    test('what another is saying in the channel is said by the next, should that one not get there', async () => {
+      const dying = await backend.connect({ portal, channel })
+      const waiting = await backend.connect({ portal, channel })
+      const id = `T1/${channel}`
+      await backend.database.transaction(async (tx) => {
+        await lockChannels(tx, [id])
+        const [event] = await tx
+          .insert(dealEvents)
+          .values({
+            key: id,
+            portalId: String(portal),
+            dealId: '1',
+            stageId: 'next',
+            occurredAt: new Date(),
+          })
+          .returning()
+        if (event === undefined) throw new Error('No event was stored.')
+        const { id: eventId, occurredAt } = event
+        const sendingUntil = sql`now() + interval '2 seconds'`
+        await tx.insert(deliveries).values([
+          { eventId, userId: dying, channel: id, occurredAt, sendingUntil },
+          { eventId, userId: waiting, channel: id, occurredAt },
+        ])
+        await tx.delete(rules).where(eq(rules.userId, dying))
+        await backend.queue.wake([id], { within: tx })
+      })
+      backend.relay.ring()
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([1])
+      expect(await backend.outcomes(waiting)).toEqual([['sent', null]])
+    })
+
+    test('a message that Slack took is not said again because it could not be noted', async () => {
+      const userId = await backend.connect({ portal, channel })
+      const refuse = `refuse_${portal}`
+      await backend.database.execute(
+        sql.raw(`create function ${refuse}() returns trigger language plpgsql
+                 as 'begin raise exception ''not now''; end'`),
+      )
+      await backend.database.execute(
+        sql.raw(`create trigger ${refuse} before update on deliveries for each row
+                 when (new.state = 'sent') execute function ${refuse}()`),
+      )
+      await backend.tell([stageChange(1, { portal })])
+      const notNoted = () =>
+        backend.lines.filter((line) => line.includes('"delivery not noted"')).length
+      await vi.waitFor(() => expect(notNoted()).toBeGreaterThan(2), 10_000)
+      await backend.database.execute(sql.raw(`drop function ${refuse} cascade`))
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([1])
+      expect(await backend.outcomes(userId)).toEqual([['sent', null]])
     })
 
     test('500 three times, then 200: said once', async () => {
@@ -606,6 +689,52 @@ describe.each(databaseKinds)('on %s', (kind) => {
       backend.relay.ring()
       await backend.settled()
       expect(posts().map(dealIn)).toEqual([1, 2, 3])
+    })
+
+    test('what a disconnect ended stays ended: a replay leaves it out', async () => {
+      const userId = await backend.connect({ portal, channel })
+      outside.answerPost = (call) => (call.channel === channel ? { status: 500 } : undefined)
+      await backend.tell([stageChange(1, { portal })])
+      await vi.waitFor(() =>
+        expect(outside.calls.some((call) => call.channel === channel)).toBe(true),
+      )
+      await backend.disconnect(userId, 'slack')
+      outside.answerPost = () => undefined
+      await backend.connectAgain(userId, { portal, channel })
+      await replayDead(backend)
+      backend.relay.ring()
+      await backend.settled()
+      expect(posts()).toEqual([])
+      expect(await backend.outcomes(userId)).toEqual([['dead', 'disconnected']])
+    })
+
+    test('after thirty days an event is forgotten, a dead one too, and one that is pending is not', async () => {
+      const events = () =>
+        backend.database.$count(dealEvents, eq(dealEvents.portalId, String(portal)))
+      const userId = await backend.connect({ portal, channel })
+      outside.answerPost = (call) =>
+        call.channel === channel
+          ? { status: 200, body: JSON.stringify({ ok: false, error: 'invalid_blocks' }) }
+          : undefined
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      outside.answerPost = (call) => (call.channel === channel ? { status: 500 } : undefined)
+      await backend.tell([stageChange(2, { portal })])
+      expect((await backend.outcomes(userId)).map(([state]) => state)).toEqual(['dead', 'pending'])
+      const age = async (days: number) => {
+        await backend.database
+          .update(dealEvents)
+          .set({ receivedAt: new Date(Date.now() - days * 86_400_000) })
+          .where(eq(dealEvents.portalId, String(portal)))
+        await forgetOld(backend.database)
+      }
+      await age(29)
+      expect(await events()).toBe(2)
+      await age(31)
+      expect(await events()).toBe(1)
+      await backend.disconnect(userId, 'slack')
+      await forgetOld(backend.database)
+      expect(await events()).toBe(0)
     })
 
     test('what is pending follows the user to another channel', async () => {
