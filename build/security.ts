@@ -32,7 +32,9 @@ export function security({ apiUrl, contactFormUrl }: Config): Plugin {
           everywhere: pagePolicy(origins, '/'),
           contact: pagePolicy(origins, '/contact'),
         }
-        await writeFile(join(dir, '_headers'), headersFile(policies))
+        const assets = await readdir(join(dir, 'assets'))
+        await writeFile(join(dir, '_headers'), headersFile(policies, assets))
+        await writeFile(join(dir, '_redirects'), redirectsFile)
         await writeFile(join(dir, 'nginx-headers.conf'), nginxSnippet(policies))
         // For the project's own server, which makes the policy of each address itself.
         await writeFile(join(dir, '.origins.json'), `${JSON.stringify(origins)}\n`)
@@ -70,7 +72,7 @@ interface Policies {
 }
 
 /** The file that Cloudflare Pages, Netlify and their like read: a path, and its headers indented. */
-function headersFile({ everywhere, contact }: Policies): string {
+function headersFile({ everywhere, contact }: Policies, assets: readonly string[]): string {
   const common = { ...everyAnswer, 'Strict-Transport-Security': strictTransportSecurity }
   const lines = Object.entries(common).map(([name, value]) => `  ${name}: ${value}`)
   return `# Made by the build. These hosts are on https, so HSTS is always sent.
@@ -84,10 +86,18 @@ ${['/contact', '/contact/']
   .map((path) => `${path}\n  ! Content-Security-Policy\n  Content-Security-Policy: ${contact}`)
   .join('\n')}
 
-/assets/*
-  Cache-Control: ${immutable}
+# Each by its name: these hosts give a rule's headers to whatever they answer, and what stands in for a
+# script of another build must not be kept.
+${assets.map((name) => `/assets/${name}\n  Cache-Control: ${immutable}`).join('\n')}
 `
 }
+
+/** The file by which Netlify and its like answer where no file is. */
+const redirectsFile = `# Made by the build. Cloudflare Pages ignores both rules, with a warning, and answers with the page by
+# itself: it would follow another rule even where a file is.
+/assets/* /index.html 404
+/* /index.html 200
+`
 
 /** For `include` in nginx's server block. It asks for the address as it was typed, not as it is served. */
 function nginxSnippet({ everywhere, contact }: Policies): string {

@@ -49,7 +49,7 @@ const contentTypes: Readonly<Record<string, string>> = {
 const backendPath = /^\/(api|health|sandbox|webhooks)(\/|$)/
 
 // What the build wrote for other hosts (build/security.ts).
-const forOtherHosts = new Set(['_headers', 'nginx-headers.conf'])
+const forOtherHosts = new Set(['_headers', '_redirects', 'nginx-headers.conf'])
 
 /** @throws Error when the folder holds no index.html. */
 export async function readDashboard(

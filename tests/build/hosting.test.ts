@@ -158,11 +158,71 @@ describe('dist/_headers', () => {
     })
   })
 
-  test('keeps no line longer than hosts take', async () => {
+  test('is only stricter at a spelling of /contact that it does not know', async () => {
     const rules = await readRules()
+    expect(matching(rules, '/Contact')).toEqual(matching(rules, '/'))
+  })
+
+  test('lets what was built be kept for ever, and nothing that stands in for what was not', async () => {
+    const rules = await readRules()
+    const kept = (path: string) =>
+      matching(rules, path).flatMap(({ lines }) =>
+        lines.filter((line) => line.startsWith('Cache-Control: ')),
+      )
+    const assets = files.filter((file) => /^assets\/.*\.(js|css)$/.test(file))
+    expect(assets.length).toBeGreaterThan(5)
+    for (const file of assets) {
+      const { 'Cache-Control': ours } = await ofOwnServer(`/${file}`)
+      expect(kept(`/${file}`), file).toEqual([`Cache-Control: ${ours}`])
+    }
+    for (const path of ['/assets/index-older.js', '/assets/', ...paths]) {
+      expect(kept(path), path).toEqual([])
+    }
+  })
+
+  test('has no more rules and no longer lines than hosts take', async () => {
+    const rules = await readRules()
+    expect(rules.length).toBeLessThanOrEqual(100)
     expect(
       Math.max(...rules.flatMap(({ lines }) => lines.map((line) => line.length))),
     ).toBeLessThan(2000)
+  })
+})
+
+describe('dist/_redirects', () => {
+  async function readRules() {
+    const lines = (await readFile(join(dist, '_redirects'), 'utf8')).split('\n')
+    return lines
+      .filter((line) => line !== '' && !line.startsWith('#'))
+      .map((line) => {
+        const [from = '', to = '', status] = line.split(' ')
+        return { from, to, status: Number(status) }
+      })
+  }
+
+  // A file that is there wins, and then the first rule that matches
+  // (docs.netlify.com/manage/routing/redirects/redirect-options).
+  test.each([...paths, '/assets/index-older.js'])(
+    'has Netlify answer %s as our server does',
+    async (address) => {
+      const path = address.split('?')[0] ?? ''
+      const isFile = path === '/' || files.includes(path.slice(1))
+      const rule = (await readRules()).find(({ from }) => path.startsWith(from.replace(/\*$/, '')))
+      const { status } = await own.request(address)
+      expect(isFile ? 200 : rule?.status).toBe(status)
+      if (!isFile) expect(rule?.to).toBe('/index.html')
+    },
+  )
+
+  // It follows a rule even where a file is (developers.cloudflare.com/pages/configuration/redirects), but
+  // none with a status beyond these, and none from everywhere to index.html.
+  test('has no rule that Cloudflare Pages would follow', async () => {
+    const followed = (await readRules()).filter(
+      ({ from, to, status }) =>
+        [200, 301, 302, 303, 307, 308].includes(status) &&
+        !(from.endsWith('/*') && to === '/index.html'),
+    )
+    expect(followed).toEqual([])
   })
 })
 
@@ -253,11 +313,14 @@ http {
     return { status: Number(answer.statusCode), headers: new Headers(list), body }
   }
 
-  test.each(paths)('says for %s what our server says', async (path) => {
-    const answer = await get(path)
-    expect(answer.status).toBe(200)
-    expect(safeguards(answer.headers)).toEqual(await ofOwnServer(path))
-  })
+  test.each([...paths, '/Contact', '/CONTACT/?a=1'])(
+    'says for %s what our server says',
+    async (path) => {
+      const answer = await get(path)
+      expect(answer.status).toBe(200)
+      expect(safeguards(answer.headers)).toEqual(await ofOwnServer(path))
+    },
+  )
 
   test('serves what was built, for ever where its name changes with it', async () => {
     const script = files.find((file) => /index-.*\.js$/.test(file)) ?? ''
@@ -269,7 +332,8 @@ http {
   })
 
   test('is as safe in its errors, which it does not let be kept', async () => {
-    for (const path of ['/assets/old.js', '/.origins.json', '/_headers', '/nginx-headers.conf']) {
+    const notes = ['/.origins.json', '/_headers', '/_redirects', '/nginx-headers.conf']
+    for (const path of ['/assets/old.js', ...notes]) {
       const answer = await get(path)
       expect(answer.status, path).toBe(404)
       expect(safeguards(answer.headers)).toMatchObject({

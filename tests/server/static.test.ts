@@ -21,6 +21,7 @@ beforeAll(async () => {
   await writeFile(join(dist, 'favicon.svg'), '<svg/>')
   await writeFile(join(dist, '.settings.json'), '{"VITE_API_URL":"hidden"}')
   await writeFile(join(dist, '_headers'), '/* hidden')
+  await writeFile(join(dist, '_redirects'), '/* hidden')
   await writeFile(join(dist, 'nginx-headers.conf'), 'hidden')
   await writeFile(join(folder, 'outside.txt'), 'OUTSIDE')
   harness = await openHarness()
@@ -124,6 +125,7 @@ describe('a file', () => {
     '/.settings.json',
     '/%2esettings.json',
     '/_headers',
+    '/_redirects',
     '/nginx-headers.conf',
   ])('outside the build is not sent: %s', async (path) => {
     const text = await (await app.request(`http://localhost:3000${path}`)).text()
