@@ -368,6 +368,38 @@ http {
     expect(answer.headers.get('Dealbell')).toBeNull()
   })
 
+  test('is as safe where it answers in the place of the backend', async () => {
+    const tooLarge = { 'Content-Length': '2000000' }
+    const { port } = backend.address() as AddressInfo
+    backend.closeAllConnections()
+    backend.close()
+    await once(backend, 'close')
+    try {
+      for (const path of [
+        '/health',
+        '/api/hubspot/status',
+        '/sandbox/slack',
+        '/webhooks/hubspot',
+      ]) {
+        for (const [status, headers] of [
+          [502, {}],
+          [413, tooLarge],
+        ] as const) {
+          const answer = await get(path, headers)
+          expect(answer.status, path).toBe(status)
+          expect(answer.body).toBe('')
+          expect(safeguards(answer.headers)).toEqual({
+            ...(await ofOwnServer('/')),
+            'Cache-Control': null,
+          })
+        }
+      }
+    } finally {
+      backend.listen(port, '127.0.0.1')
+      await once(backend, 'listening')
+    }
+  })
+
   test('has an A+ of 140 or more at the HTTP Observatory', async () => {
     const answer = await get('/')
     const result = observatory({
