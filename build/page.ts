@@ -149,14 +149,15 @@ function bootLinks(routes: readonly { path: string; links: readonly Link[] }[]):
   const byHref = new Map(routes.flatMap(({ links }) => links).map((link) => [link.href, link]))
   return [...byHref.values()].map((link) => {
     const at = routes.filter(({ links }) => links.some(({ href }) => href === link.href))
-    return { ...link, rel: 'boot', 'data-at': at.map(({ path }) => path).join(' ') }
+    return { ...link, rel: 'boot', 'data-at': at.map(({ path }) => path).join('|') }
   })
 }
 
 const boot = bootScript()
 
+// By a pattern, since the router takes an address in another case and with a slash at its end as well.
 function bootScript() {
-  const source = `for(const link of document.querySelectorAll('link[rel=boot]'))if(!link.dataset.at||link.dataset.at.split(' ').includes(location.pathname))link.rel=link.as?'preload':'modulepreload'\n`
+  const source = `for(const link of document.querySelectorAll('link[rel=boot]'))if(!link.dataset.at||RegExp('^('+link.dataset.at+')/?$','i').test(location.pathname))link.rel=link.as?'preload':'modulepreload'\n`
   const hash = createHash('sha256').update(source).digest('base64url').slice(0, 8)
   return { fileName: `assets/boot-${hash}.js`, source }
 }

@@ -108,11 +108,20 @@ test('the boot script asks for what its address needs', async () => {
   for (const { rel, as, crossorigin } of linksAt('/').slice(3)) {
     expect([rel, as, crossorigin]).toEqual(['modulepreload', '', ''])
   }
-  expect(hrefs('/contact')).toEqual([`/${named(/contact-[\w-]+\.js$/)}`, react])
-  for (const path of ['/hubspot/callback', '/slack/callback']) {
+  for (const path of ['/contact', '/contact/', '/Contact']) {
+    expect(hrefs(path)).toEqual([`/${named(/contact-[\w-]+\.js$/)}`, react])
+  }
+  for (const path of ['/hubspot/callback', '/slack/callback', '/slack/callback/']) {
     expect(hrefs(path)).toEqual([`/${named(/callback-[\w-]+\.js$/)}`, react])
   }
-  for (const path of ['/no/such/page', '/constructor', '/toString']) {
+  for (const path of [
+    '/no/such/page',
+    '/contacts',
+    '/contact/us',
+    '/a/contact',
+    '/constructor',
+    '/toString',
+  ]) {
     expect(hrefs(path)).toEqual([react])
   }
 })
