@@ -156,8 +156,10 @@ function bootLinks(routes: readonly { path: string; links: readonly Link[] }[]):
 const boot = bootScript()
 
 // By a pattern, since the router takes an address in another case and with a slash at its end as well.
+// A main script that does not arrive cannot say so itself: this one changes the page's own words (§8).
 function bootScript() {
-  const source = `for(const link of document.querySelectorAll('link[rel=boot]'))if(!link.dataset.at||RegExp('^('+link.dataset.at+')/?$','i').test(location.pathname))link.rel=link.as?'preload':'modulepreload'\n`
+  const source = `for(const link of document.querySelectorAll('link[rel=boot]'))if(!link.dataset.at||RegExp('^('+link.dataset.at+')/?$','i').test(location.pathname))link.rel=link.as?'preload':'modulepreload'
+document.addEventListener('error',({target})=>{if(target.type==='module')document.querySelector('h1').textContent='Something went wrong. Please try again later.'},true)\n`
   const hash = createHash('sha256').update(source).digest('base64url').slice(0, 8)
   return { fileName: `assets/boot-${hash}.js`, source }
 }

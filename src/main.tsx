@@ -8,7 +8,12 @@ const root = document.getElementById('root')
 if (root === null) throw new Error('index.html has no element with the id root')
 
 const router = createAppRouter(createQueryClient())
-void start(root)
+start(root).catch((error: unknown) => {
+  console.error('The page did not load.', error)
+  // What renders did not arrive, so the page's own words say it.
+  const words = root.querySelector('h1')
+  if (words !== null) words.textContent = 'Something went wrong. Please try again later.'
+})
 
 // No top-level await: a route's script imports from this one, and each would wait for the other.
 async function start(root: HTMLElement) {

@@ -89,7 +89,7 @@ test('the boot script asks for what its address needs', async () => {
       } = Object.fromEntries(attributes.map(([, name = '', value = '']) => [name, value] as const))
       return { rel: 'boot', as, href, crossorigin, dataset: { at } }
     })
-    const document = { querySelectorAll: () => links }
+    const document = { querySelectorAll: () => links, addEventListener() {} }
     new Function('location', 'document', boot)({ pathname }, document)
     return links.filter(({ rel }) => rel !== 'boot')
   }

@@ -37,6 +37,19 @@ test('a backend that is away is said, and the page goes on by itself when it is 
   await expect(page.getByText('Need Help?')).toBeVisible()
 })
 
+for (const script of ['index', 'client', 'routes']) {
+  test(`a script that does not arrive is said, and a reload mends it: ${script}`, async ({
+    page,
+  }) => {
+    await page.route(`**/assets/${script}-*.js`, (route) => route.abort('connectionreset'))
+    await page.goto('/')
+    await expect(page.getByText('Something went wrong. Please try again later.')).toBeVisible()
+    await page.unrouteAll({ behavior: 'ignoreErrors' })
+    await page.reload()
+    await expect(page.getByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
+  })
+}
+
 test('a save that the server does not live to answer keeps the ticks, and works once it is back', async ({
   page,
   server,
