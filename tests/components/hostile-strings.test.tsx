@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
 import { hostileStrings } from '../hostile-strings.ts'
 import { server } from '../msw/server.ts'
-import { renderApp, startBackend } from '../render.tsx'
+import { lookAgain, renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const pwned = vi.fn()
@@ -69,6 +69,10 @@ async function pagesWith(text: string) {
   await read('a save that fails with the text')
   fireEvent.click(screen.getByRole('button', { name: 'Disconnect Slack' }))
   await read('a disconnect that fails with the text')
+  const broken = { connected: false, reason: name, since: text }
+  server.use(http.get('*/api/:provider/status', () => HttpResponse.json(broken)))
+  lookAgain()
+  await read('connections that broke for the text')
 
   return { pages, calls, requests }
 }
@@ -84,7 +88,7 @@ let harmless: Awaited<ReturnType<typeof pagesWith>>['pages']
 
 test('a harmless text is shown nowhere, so that its pages are what the others are held against', async () => {
   const { pages } = await pagesWith('harmless')
-  expect(Object.keys(pages)).toHaveLength(9)
+  expect(Object.keys(pages)).toHaveLength(10)
   harmless = Object.fromEntries(
     Object.entries(pages).map(([name, page]) => [name, settled(page, 'harmless')]),
   )
@@ -95,6 +99,7 @@ test('a harmless text is shown nowhere, so that its pages are what the others ar
   expect(said).toContain('Slack connection failed: Missing Slack code')
   expect(said).toContain('Something went wrong. Please try again later.')
   expect(said).toContain('Connected · «name» · «name»')
+  expect(said).toContain('Needs to be connected again: «name»')
   expect(said).toContain('❌ Failed to save rules, try again.')
   expect(said).toContain('Disconnecting Slack failed: The server answered with an error (409)')
 })

@@ -54,7 +54,7 @@ async function pagesWith(page: Page, text: string) {
   const value = encodeURIComponent(text)
   const body = JSON.stringify({ error: { code: text, message: text } })
   const read = async (shown: string) => {
-    await expect(page.getByText(shown)).toBeVisible()
+    await expect(page.getByText(shown).first()).toBeVisible()
     expect(await page.evaluate(() => window.happened)).toEqual([])
     return madeOf(page)
   }
@@ -92,6 +92,13 @@ async function pagesWith(page: Page, text: string) {
   const dashboard = await read('❌ Failed to save rules, try again.')
   expect(dashboard.text).toContain(`Connected · ${name} · ${name}`)
   pages.push({ ...dashboard, text: dashboard.text?.replaceAll(name, ''), address: '' })
+
+  await page.route('**/api/*/status', (route) =>
+    route.fulfill({ json: { connected: false, reason: name, since: text } }),
+  )
+  await page.goto('/')
+  const broken = await read(`Needs to be connected again: ${name}`)
+  pages.push({ ...broken, text: broken.text?.replaceAll(name, '') })
   await page.unrouteAll()
   return pages
 }
@@ -106,6 +113,7 @@ test('a text with HTML and script is nothing but text in a real browser', async 
     '',
     '',
     '',
+    '/',
   ])
   expect(texts).toHaveLength(3)
   for (const text of texts) {
