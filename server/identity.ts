@@ -1,53 +1,46 @@
-import { and, eq, sql } from 'drizzle-orm'
+import { and, eq, isNull, sql } from 'drizzle-orm'
 import { openSecrets, sealSecrets } from './connections.ts'
-import type { Database } from './database/open.ts'
-import { connections, rules, sessions, users } from './database/schema.ts'
-import type { Session } from './session.ts'
+import { connections, rules, users } from './database/schema.ts'
+import { insertUser, type Transaction } from './session.ts'
 import type { Vault } from './vault.ts'
 
 /**
- * Who a session belongs to, now that its browser has shown which HubSpot user sits before it: the
- * user that this person already is here, so that rules and connections are found again, or else the
- * session's own user, who is this person from now on.
+ * The user of a HubSpot identity that the browser of `userId` has just shown: the one that this person
+ * already is here, so that rules and connections are found again, or else `userId`, who is this person
+ * from now on. A user who has another identity keeps it and all that is theirs; this one gets a new user.
  */
 export async function userOfHubspotIdentity(
-  database: Database,
+  tx: Transaction,
   vault: Vault,
-  session: Session,
+  userId: string,
   { hubId, hubspotUserId }: { hubId: string; hubspotUserId: string },
 ): Promise<string> {
-  return await database.transaction(async (tx) => {
-    // Two browsers of one new person at once: the second waits, and then finds the first's user.
-    const name = `hubspot:${hubId}:${hubspotUserId}`
-    await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`)
-    const [known] = await tx
-      .select({ id: users.id })
-      .from(users)
-      .where(and(eq(users.hubspotHubId, hubId), eq(users.hubspotUserId, hubspotUserId)))
-    if (known === undefined) {
-      await tx
-        .update(users)
-        .set({ hubspotHubId: hubId, hubspotUserId })
-        .where(eq(users.id, session.userId))
-      return session.userId
-    }
-    if (known.id === session.userId) return known.id
+  // Two browsers of one new person at once: the second waits, and then finds the first's user.
+  const name = `hubspot:${hubId}:${hubspotUserId}`
+  await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`)
+  const [known] = await tx
+    .select({ id: users.id })
+    .from(users)
+    .where(and(eq(users.hubspotHubId, hubId), eq(users.hubspotUserId, hubspotUserId)))
+  // Locked, since two tabs of one new browser can show two identities at once.
+  const [unnamed] = await tx
+    .select({ id: users.id })
+    .from(users)
+    .where(and(eq(users.id, userId), isNull(users.hubspotHubId)))
+    .for('update')
 
-    await tx
-      .update(sessions)
-      .set({ userId: known.id })
-      .where(eq(sessions.tokenHash, session.tokenHash))
-    const [former] = await tx.select().from(users).where(eq(users.id, session.userId))
-    // What another identity has stays with it; what an unnamed browser has done goes along.
-    if (former !== undefined && former.hubspotHubId === null) {
-      await bringAlong(tx, vault, former.id, known.id)
-    }
+  if (known !== undefined) {
+    if (unnamed !== undefined) await bringAlong(tx, vault, unnamed.id, known.id)
     return known.id
-  })
+  }
+  const id = unnamed?.id ?? (await insertUser(tx))
+  await tx.update(users).set({ hubspotHubId: hubId, hubspotUserId }).where(eq(users.id, id))
+  return id
 }
 
+/** What an unnamed browser has done goes along with the person it turns out to be. */
 async function bringAlong(
-  tx: Pick<Database, 'select' | 'insert' | 'update' | 'delete'>,
+  tx: Transaction,
   vault: Vault,
   fromUser: string,
   toUser: string,

@@ -1,13 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { and, eq, gt, lt, notExists } from 'drizzle-orm'
 import type { Context } from 'hono'
-import { getCookie, setCookie } from 'hono/cookie'
+import { generateCookie, getCookie } from 'hono/cookie'
 import type { Database } from './database/open.ts'
-import { connections, rules, sessions, users } from './database/schema.ts'
+import { authorizations, connections, rules, sessions, users } from './database/schema.ts'
 
 const lifetimeMs = 180 * 24 * 60 * 60 * 1000
 
-export interface Session {
+interface Session {
   tokenHash: string
   userId: string
 }
@@ -17,7 +17,14 @@ export interface Sessions {
   find(c: Context): Promise<Session | undefined>
   /** The browser's session; makes a user and a session, and sets the cookie, when it has none. */
   findOrCreate(c: Context): Promise<Session>
+  /**
+   * Makes the session that of the user whom `userOf` gives, who is returned, and replaces its token:
+   * whoever planted or saw the former one has nothing of this user (session fixation).
+   */
+  renew(c: Context, session: Session, userOf: (tx: Transaction) => Promise<string>): Promise<string>
 }
+
+export type Transaction = Pick<Database, 'select' | 'insert' | 'update' | 'delete' | 'execute'>
 
 /**
  * A session is made only by what must store something (beginning an authorization, saving rules).
@@ -32,13 +39,27 @@ export function createSessions(
   const name = secure ? '__Host-dealbell' : 'dealbell'
 
   function sendCookie(c: Context, token: string) {
-    setCookie(c, name, token, {
+    const cookie = generateCookie(name, token, {
       httpOnly: true,
       sameSite: 'Strict',
       secure,
       path: '/',
       maxAge: lifetimeMs / 1000,
     })
+    // Replaces the one that this answer may have already: an answer sets a cookie once.
+    c.header('Set-Cookie', cookie)
+  }
+
+  /** @returns the token, of which the database has only the hash. */
+  async function insertSession(tx: Transaction, userId: string): Promise<string> {
+    const token = randomBytes(32).toString('base64url')
+    await tx.insert(sessions).values({
+      tokenHash: sha256(token),
+      userId,
+      createdAt: now(),
+      expiresAt: new Date(now().getTime() + lifetimeMs),
+    })
+    return token
   }
 
   async function find(c: Context): Promise<Session | undefined> {
@@ -67,23 +88,36 @@ export function createSessions(
     async findOrCreate(c) {
       const found = await find(c)
       if (found !== undefined) return found
-      const token = randomBytes(32).toString('base64url')
-      const tokenHash = sha256(token)
-      const userId = await database.transaction(async (tx) => {
-        const [user] = await tx.insert(users).values({}).returning({ id: users.id })
-        if (user === undefined) throw new Error('The insert of a user returned no row.')
-        await tx.insert(sessions).values({
-          tokenHash,
-          userId: user.id,
-          createdAt: now(),
-          expiresAt: new Date(now().getTime() + lifetimeMs),
-        })
-        return user.id
+      const { token, userId } = await database.transaction(async (tx) => {
+        const userId = await insertUser(tx)
+        return { token: await insertSession(tx, userId), userId }
       })
       sendCookie(c, token)
-      return { tokenHash, userId }
+      return { tokenHash: sha256(token), userId }
+    },
+    async renew(c, session, userOf) {
+      const { token, userId } = await database.transaction(async (tx) => {
+        const userId = await userOf(tx)
+        const token = await insertSession(tx, userId)
+        // The other provider's consent page may be open in another tab.
+        await tx
+          .update(authorizations)
+          .set({ sessionHash: sha256(token) })
+          .where(eq(authorizations.sessionHash, session.tokenHash))
+        await tx.delete(sessions).where(eq(sessions.tokenHash, session.tokenHash))
+        return { token, userId }
+      })
+      sendCookie(c, token)
+      return userId
     },
   }
+}
+
+/** A user of whom nothing is known yet. @returns the id. */
+export async function insertUser(tx: Transaction): Promise<string> {
+  const [user] = await tx.insert(users).values({}).returning({ id: users.id })
+  if (user === undefined) throw new Error('The insert of a user returned no row.')
+  return user.id
 }
 
 /** Forgets sessions that have ended, and users of whom nothing is left. Run at every start. */

@@ -71,12 +71,12 @@ export function authorizationRoutes(
       try {
         const { codeVerifier } = authorization
         const grant = await providers[provider].exchange({ code, redirectUri, codeVerifier })
+        const { accountId: hubId, accountUserId: hubspotUserId } = grant
         const userId =
-          provider === 'hubspot' && grant.accountUserId !== null
-            ? await userOfHubspotIdentity(database, vault, session, {
-                hubId: grant.accountId,
-                hubspotUserId: grant.accountUserId,
-              })
+          provider === 'hubspot' && hubspotUserId !== null
+            ? await sessions.renew(c, session, (tx) =>
+                userOfHubspotIdentity(tx, vault, session.userId, { hubId, hubspotUserId }),
+              )
             : session.userId
         await storeConnection(database, vault, { userId, provider }, grant, now())
       } catch (error) {

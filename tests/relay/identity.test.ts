@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { connections, rules, sessions, users } from '../../server/database/schema.ts'
 import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
 
@@ -7,7 +7,19 @@ let harness: Harness
 beforeAll(async () => {
   harness = await openHarness()
 })
+afterEach(() => {
+  harness.faults.current = undefined
+})
 afterAll(() => harness.close())
+
+/** Whom HubSpot names from now on: which account, and which of its users. */
+function atHubspot(hub_id: number, user_id: number): void {
+  const tokens = { access_token: 'access', refresh_token: 'refresh', expires_in: 1800 }
+  harness.faults.current = (request) =>
+    request.url.endsWith('/oauth/2026-03/token')
+      ? Response.json({ ...tokens, hub_id, user_id })
+      : undefined
+}
 
 test('the same HubSpot user finds the rules and both connections again from another browser', async () => {
   const first = openBrowser(harness)
@@ -60,4 +72,111 @@ test('two browsers of one new person at once end as one user', async () => {
   await Promise.all(browsers.map((browser) => browser.connect('hubspot')))
   const owners = await harness.database.select({ userId: sessions.userId }).from(sessions)
   expect(new Set(owners.map(({ userId }) => userId)).size).toBe(1)
+})
+
+describe('another HubSpot identity in the same browser', () => {
+  test('starts afresh, and the first one’s things are found again by authorizing as that one', async () => {
+    const ann = openBrowser(harness)
+    atHubspot(1, 1)
+    await ann.connect('hubspot')
+    await ann.connect('slack')
+    await ann.save(['deal-closed'])
+    atHubspot(2, 1)
+    await ann.connect('hubspot')
+    expect(await ann.rules()).toEqual({ rules: [] })
+    expect(await ann.connected('slack')).toEqual({ connected: false })
+    expect(await ann.connected('hubspot')).toMatchObject({ connected: true })
+
+    const elsewhere = openBrowser(harness)
+    atHubspot(1, 1)
+    for (const browser of [elsewhere, ann]) {
+      await browser.connect('hubspot')
+      expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
+      expect(await browser.connected('slack')).toMatchObject({ connected: true })
+    }
+  })
+
+  test('of a second person takes over nothing of the first', async () => {
+    const shared = openBrowser(harness)
+    atHubspot(3, 1)
+    await shared.connect('hubspot')
+    await shared.connect('slack')
+    await shared.save(['deal-closed'])
+    atHubspot(3, 2)
+    await shared.connect('hubspot')
+    expect(await shared.rules()).toEqual({ rules: [] })
+    await shared.save(['deal-stage-changed'])
+    await shared.disconnect('slack')
+
+    const own = openBrowser(harness)
+    atHubspot(3, 1)
+    await own.connect('hubspot')
+    expect(await own.rules()).toEqual({ rules: ['deal-closed'] })
+    expect(await own.connected('slack')).toMatchObject({ connected: true })
+  })
+
+  test('that is known brings nothing of the first along', async () => {
+    const known = openBrowser(harness)
+    atHubspot(4, 2)
+    await known.connect('hubspot')
+    const shared = openBrowser(harness)
+    atHubspot(4, 1)
+    await shared.connect('hubspot')
+    await shared.connect('slack')
+    await shared.save(['deal-closed'])
+    atHubspot(4, 2)
+    await shared.connect('hubspot')
+    expect(await known.rules()).toEqual({ rules: [] })
+    expect(await known.connected('slack')).toEqual({ connected: false })
+  })
+})
+
+describe('the cookie from before a HubSpot authorization', () => {
+  test.each(['new', 'known'])('is worth nothing after that of a %s person', async (person) => {
+    const hubId = person === 'new' ? 5 : 6
+    atHubspot(hubId, 1)
+    if (person === 'known') await openBrowser(harness).connect('hubspot')
+
+    // Whoever planted a session in Ann's browser waits until it is hers.
+    const attacker = openBrowser(harness)
+    await attacker.send('/api/slack/auth')
+    const ann = openBrowser(harness)
+    ann.cookie = attacker.cookie
+    await ann.connect('hubspot')
+    await ann.connect('slack')
+    await ann.save(['deal-closed'])
+
+    expect(await attacker.rules()).toEqual({ rules: [] })
+    expect(await attacker.connected('hubspot')).toEqual({ connected: false })
+    await attacker.disconnect('slack')
+    await attacker.save([])
+    expect(await ann.rules()).toEqual({ rules: ['deal-closed'] })
+    expect(await ann.connected('slack')).toMatchObject({ connected: true })
+  })
+
+  test('is replaced by one answer with one cookie, however old the session is', async () => {
+    const ann = openBrowser(harness)
+    await ann.save([])
+    const before = ann.cookie
+    const begun = harness.clock.now
+    // So old that the call would also make the session longer.
+    harness.clock.now = new Date(begun.getTime() + 100 * 24 * 60 * 60 * 1000)
+    const params = await ann.authorize('hubspot')
+    await harness.database
+      .update(sessions)
+      .set({ expiresAt: new Date(harness.clock.now.getTime() + 1000) })
+    const cookies = (await ann.call(`/api/hubspot/callback?${params}`)).headers.getSetCookie()
+    harness.clock.now = begun
+    expect(cookies).toHaveLength(1)
+    expect(cookies[0]).toMatch(/^dealbell=[A-Za-z0-9_-]{43}; Max-Age=15552000; Path=\/; HttpOnly/)
+    expect(cookies[0]?.split(';')[0]).not.toBe(before)
+  })
+
+  test('takes an authorization in another tab along', async () => {
+    const ann = openBrowser(harness)
+    const otherTab = await ann.authorize('slack')
+    await ann.connect('hubspot')
+    expect((await ann.call(`/api/slack/callback?${otherTab}`)).status).toBe(204)
+    expect(await ann.connected('slack')).toMatchObject({ connected: true })
+  })
 })

@@ -99,7 +99,7 @@ async function connect(url: string, provider: 'hubspot' | 'slack', cookie?: stri
     headers: { Cookie: session },
   })
   expect(done.status).toBe(204)
-  return session
+  return done.headers.getSetCookie()[0]?.split(';')[0] ?? session
 }
 
 async function json(url: string, cookie: string): Promise<unknown> {
