@@ -1,11 +1,14 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { and, eq, gt, lt, notExists } from 'drizzle-orm'
+import { and, eq, gt, lt, notExists, or } from 'drizzle-orm'
+import type { PgColumn } from 'drizzle-orm/pg-core'
 import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
 import type { Database } from './database/open.ts'
 import { authorizations, connections, rules, sessions, users } from './database/schema.ts'
+import type { Log } from './log.ts'
 
-const lifetimeMs = 180 * 24 * 60 * 60 * 1000
+const dayMs = 24 * 60 * 60 * 1000
+const lifetimeMs = 180 * dayMs
 
 interface Session {
   tokenHash: string
@@ -120,18 +123,60 @@ export async function insertUser(tx: Transaction): Promise<string> {
   return user.id
 }
 
-/** Forgets sessions that have ended, and users of whom nothing is left. Run at every start. */
+/**
+ * Forgets sessions that have ended, those that were there for a day and hold nothing, and users of whom
+ * nothing is left. Any caller without a cookie makes a session, and most of those never come back.
+ */
 export async function forgetEndedSessions(database: Database, now: Date): Promise<void> {
-  await database.delete(sessions).where(lt(sessions.expiresAt, now))
+  const ofUser = (table: typeof connections | typeof rules, userId: PgColumn) =>
+    database.select().from(table).where(eq(table.userId, userId))
+  const begun = database
+    .select()
+    .from(authorizations)
+    .where(
+      and(eq(authorizations.sessionHash, sessions.tokenHash), gt(authorizations.expiresAt, now)),
+    )
+  await database
+    .delete(sessions)
+    .where(
+      or(
+        lt(sessions.expiresAt, now),
+        and(
+          lt(sessions.createdAt, new Date(now.getTime() - dayMs)),
+          notExists(ofUser(connections, sessions.userId)),
+          notExists(ofUser(rules, sessions.userId)),
+          notExists(begun),
+        ),
+      ),
+    )
   await database
     .delete(users)
     .where(
       and(
         notExists(database.select().from(sessions).where(eq(sessions.userId, users.id))),
-        notExists(database.select().from(connections).where(eq(connections.userId, users.id))),
-        notExists(database.select().from(rules).where(eq(rules.userId, users.id))),
+        notExists(ofUser(connections, users.id)),
+        notExists(ofUser(rules, users.id)),
       ),
     )
+}
+
+/** Forgets every day, also where a server runs for months. @returns what ends that. */
+export function forgetDaily(
+  database: Database,
+  { now, log }: { now: () => Date; log: Log },
+): { stop(): Promise<void> } {
+  let running: Promise<void> | undefined
+  const timer = setInterval(() => {
+    running = forgetEndedSessions(database, now()).catch((error: unknown) =>
+      log('forgetting sessions failed', { error: error instanceof Error ? error.name : 'unknown' }),
+    )
+  }, dayMs).unref()
+  return {
+    async stop() {
+      clearInterval(timer)
+      await running
+    },
+  }
 }
 
 /** What the database keeps of a random value that only its owner shall know. */

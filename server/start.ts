@@ -18,7 +18,7 @@ import { openWakeQueue } from './relay/wake-queue.ts'
 import { webhookRoutes } from './relay/webhook.ts'
 import { createSandbox } from './sandbox/sandbox.ts'
 import { answerUnreadable } from './security-headers.ts'
-import { forgetEndedSessions } from './session.ts'
+import { forgetDaily, forgetEndedSessions } from './session.ts'
 import { createVault, keyFromFolder } from './vault.ts'
 
 /** Opens the database, listens, and ends it all in order when it is told to. */
@@ -34,6 +34,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   await checkKeys(database, vault)
   await sealWithNewestKey(database, vault)
   await forgetEndedSessions(database, new Date())
+  const forgetting = forgetDaily(database, { now: () => new Date(), log })
 
   // PGlite's folder is ours alone, and with it the queue.
   const alone = settings.databaseUrl === undefined
@@ -103,6 +104,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     console.log('Stopping …')
     server.close()
     await once(server, 'close')
+    await forgetting.stop()
     await relay.stop()
     await queue.stop()
     await close()
