@@ -2,7 +2,7 @@ import { and, eq } from 'drizzle-orm'
 import * as v from 'valibot'
 import type { ConnectionStatus } from '../contract/endpoints.ts'
 import type { Database } from './database/open.ts'
-import { connections } from './database/schema.ts'
+import { connections, keyCheck } from './database/schema.ts'
 import type { Grant, ProviderId, Secrets } from './providers/provider.ts'
 import type { Vault } from './vault.ts'
 
@@ -134,5 +134,26 @@ export async function checkKeys(database: Database, vault: Vault): Promise<void>
       `ENCRYPTION_KEY does not open ${locked} of ${rows.length} stored connections. ` +
         'List the key that made them after the new one, with a comma between.',
     )
+  }
+}
+
+/**
+ * Refuses to go on with another key than the other processes on this database: what one seals, the
+ * other could not open. The first process leaves a value for that, as nothing may be stored yet.
+ * @throws Error
+ */
+export async function checkSharedKey(database: Database, vault: Vault): Promise<void> {
+  const sealed = vault.seal('', 'key_check.sealed')
+  await database.insert(keyCheck).values({ id: 1, sealed }).onConflictDoNothing()
+  const rows = await database.select().from(keyCheck)
+  for (const row of rows) {
+    if (!vault.holdsKeyOf(row.sealed)) {
+      throw new Error(
+        'ENCRYPTION_KEY is not the one that this database was begun with. Every process needs the ' +
+          'same; without ENCRYPTION_KEY each DATA_DIR has its own, in the file encryption.key.',
+      )
+    }
+    // The older key can then be taken from the settings.
+    if (!vault.isNewest(row.sealed)) await database.update(keyCheck).set({ sealed })
   }
 }

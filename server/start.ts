@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { createApp } from './app.ts'
 import { ensurePageBuilt, readBuiltPage } from './build.ts'
-import { checkKeys, sealWithNewestKey } from './connections.ts'
+import { checkKeys, checkSharedKey, sealWithNewestKey } from './connections.ts'
 import { openPglite, openPostgres } from './database/open.ts'
 import type { Settings } from './env.ts'
 import type { FolderLock } from './lock.ts'
@@ -31,13 +31,14 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     settings.databaseUrl === undefined
       ? await openPglite(join(settings.dataDir, 'pglite'))
       : await openPostgres(settings.databaseUrl, () => log('idle database connection lost'))
+  // PGlite's folder is ours alone, and with it the queue.
+  const alone = settings.databaseUrl === undefined
   await checkKeys(database, vault)
+  if (!alone) await checkSharedKey(database, vault)
   await sealWithNewestKey(database, vault)
   await forgetEndedSessions(database, new Date())
   const forgetting = forgetDaily(database, { now: () => new Date(), log })
 
-  // PGlite's folder is ours alone, and with it the queue.
-  const alone = settings.databaseUrl === undefined
   const queue = await openWakeQueue(queueDatabase, { embedded: alone, log })
 
   const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined

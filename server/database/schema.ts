@@ -56,6 +56,12 @@ export const authorizations = pgTable('authorizations', {
   expiresAt: time('expires_at').notNull(),
 })
 
+/** A value that the processes on a shared database seal with their key; one row (see connections.ts). */
+export const keyCheck = pgTable('key_check', {
+  id: integer('id').primaryKey(),
+  sealed: text('sealed').notNull(),
+})
+
 /** What a user has connected: one account of each provider. */
 export const connections = pgTable(
   'connections',

@@ -109,6 +109,19 @@ test('a PostgreSQL that drops its connections again and again costs neither an e
   expect(refused).toBeGreaterThan(0)
 })
 
+test('of two processes with two keys on one new PostgreSQL, only one starts', async () => {
+  const database = { url: await newPostgresDatabase() }
+  const started = await Promise.allSettled(
+    [1, 2].map((byte) =>
+      start({ database, encryptionKey: Buffer.alloc(32, byte).toString('base64') }),
+    ),
+  )
+  const refused = started.filter((one) => one.status === 'rejected')
+  expect(refused.map(({ reason }) => String(reason))).toEqual([
+    expect.stringContaining('ENCRYPTION_KEY is not the one that this database was begun with.'),
+  ])
+})
+
 test('one event told 50 times at once, across a restart, is one message', async () => {
   const database = { folder }
   let server = await start({ database })

@@ -2,11 +2,17 @@ import { createHash } from 'node:crypto'
 import { link, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { checkKeys, storeConnection } from '../../server/connections.ts'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import {
+  checkKeys,
+  checkSharedKey,
+  openSecrets,
+  sealWithNewestKey,
+  storeConnection,
+} from '../../server/connections.ts'
 import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
-import { users } from '../../server/database/schema.ts'
-import { createVault, keyFromFolder, VaultError } from '../../server/vault.ts'
+import { connections, keyCheck, users } from '../../server/database/schema.ts'
+import { createVault, keyFromFolder, type Vault, VaultError } from '../../server/vault.ts'
 
 // A file system without links (some network folders) cannot be had here otherwise.
 vi.mock(import('node:fs/promises'), async (importOriginal) => {
@@ -151,12 +157,15 @@ describe('a start', () => {
   beforeAll(async () => {
     opened = await openPglite()
   })
+  beforeEach(async () => {
+    await opened.database.delete(users)
+    await opened.database.delete(keyCheck)
+  })
   afterAll(() => opened.close())
 
-  test('is refused with a key that does not open what is stored', async () => {
-    const { database } = opened
-    await checkKeys(database, vault)
-    const [user] = await database.insert(users).values({}).returning({ id: users.id })
+  /** A user's connection, as a process with this vault stores it. */
+  async function connect(sealer: Vault): Promise<void> {
+    const [user] = await opened.database.insert(users).values({}).returning({ id: users.id })
     if (user === undefined) throw new Error('There is no user.')
     const grant = {
       secrets: { accessToken: 'token' },
@@ -169,9 +178,48 @@ describe('a start', () => {
       channelName: null,
     }
     const owner = { userId: user.id, provider: 'hubspot' } as const
-    await storeConnection(database, createVault([oldKey]), owner, grant, new Date())
+    await storeConnection(opened.database, sealer, owner, grant, new Date())
+  }
 
+  test('is refused with a key that does not open what is stored', async () => {
+    const { database } = opened
+    await checkKeys(database, vault)
+    await connect(createVault([oldKey]))
     await expect(checkKeys(database, vault)).rejects.toThrow(/ENCRYPTION_KEY does not open 1 of 1/)
     await checkKeys(database, createVault([newKey, oldKey]))
+  })
+
+  test('on a shared database is refused with a key of its own, though nothing is stored', async () => {
+    const { database } = opened
+    await checkSharedKey(database, createVault([oldKey]))
+    await checkSharedKey(database, createVault([oldKey]))
+    await expect(checkSharedKey(database, vault)).rejects.toThrow(/ENCRYPTION_KEY is not the one/)
+    // The refused process has changed nothing.
+    await checkSharedKey(database, createVault([oldKey]))
+  })
+
+  test('after the other of two processes takes a new key over in three rounds, as documented', async () => {
+    const { database } = opened
+    async function start(...keys: Buffer[]): Promise<Vault> {
+      const started = createVault(keys)
+      await checkKeys(database, started)
+      await checkSharedKey(database, started)
+      await sealWithNewestKey(database, started)
+      return started
+    }
+    const running = [await start(oldKey), await start(oldKey)]
+    for (const keys of [[oldKey, newKey], [newKey, oldKey], [newKey]]) {
+      for (const index of running.keys()) {
+        running[index] = await start(...keys)
+        // Whatever either stores, both can open.
+        for (const sealer of running) await connect(sealer)
+        const rows = await database.select().from(connections)
+        for (const row of rows) {
+          for (const opener of running) expect(openSecrets(opener, row).accessToken).toBe('token')
+        }
+      }
+    }
+    await expect(start(oldKey)).rejects.toThrow(/ENCRYPTION_KEY/)
+    await expect(checkSharedKey(database, createVault([oldKey]))).rejects.toThrow(/ENCRYPTION_KEY/)
   })
 })

@@ -1,0 +1,4 @@
+CREATE TABLE "key_check" (
+	"id" integer PRIMARY KEY NOT NULL,
+	"sealed" text NOT NULL
+);
