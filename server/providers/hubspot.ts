@@ -108,6 +108,8 @@ export function createHubspot(
           retry: 0,
           redirect: 'error',
           timeout: timeoutMs,
+          // `timeout` counts anew for the body.
+          totalTimeout: timeoutMs,
         })
         .text()
     } catch (error) {
@@ -131,18 +133,11 @@ export function createHubspot(
           retry: 0,
           redirect: 'error',
           timeout: timeouts.callMs,
+          totalTimeout: timeouts.callMs,
         })
         .text()
     } catch (error) {
-      if (error instanceof HTTPError) {
-        if (error.response.status === 404) return undefined
-        // Only these two say that the token is not honoured; anything else may pass.
-        const told = callError('read', error)
-        if (told.kind === 'refused' && ![401, 403].includes(error.response.status)) {
-          throw new ProviderError('hubspot', 'read', 'unreachable', told.reason)
-        }
-        throw told
-      }
+      if (error instanceof HTTPError && error.response.status === 404) return undefined
       throw callError('read', error)
     }
     const answer = v.safeParse(shape, parseJson(text, 'read'))
@@ -300,7 +295,23 @@ function callError(stage: ProviderError['stage'], error: unknown): ProviderError
     const waitMs = Number.isFinite(seconds) && seconds > 0 ? seconds * 1000 : 10_000
     return new ProviderError('hubspot', stage, 'unreachable', 'rate_limited', waitMs)
   }
-  return new ProviderError('hubspot', stage, status < 500 ? 'refused' : 'unreachable', reason)
+  return status < 500 && isRefusal(stage, status, reason)
+    ? new ProviderError('hubspot', stage, 'refused', reason)
+    : new ProviderError('hubspot', stage, 'unreachable', reason ?? `http_${status}`)
+}
+
+/**
+ * Whether a 4xx says no for good. What the relay is refused breaks the connection, so there only
+ * HubSpot's own word on the token counts: a proxy's page or a mistake in our settings may pass.
+ */
+function isRefusal(
+  stage: ProviderError['stage'],
+  status: number,
+  reason: string | undefined,
+): boolean {
+  if (stage === 'refresh') return reason === 'BAD_REFRESH_TOKEN' || reason === 'invalid_grant'
+  if (stage === 'read') return [401, 403].includes(status) && reason !== undefined
+  return true
 }
 
 function parseJson(text: string, stage: ProviderError['stage']): unknown {

@@ -396,7 +396,7 @@ function createChannelWork(
       await noteLater(database, delivery, later)
       return undefined
     }
-    return await retry(delivery, `hubspot_${error.kind}`, { countTry: true })
+    return await retry(delivery, `hubspot_${error.reason ?? error.kind}`, { countTry: true })
   }
 
   async function retry(

@@ -399,22 +399,30 @@ describe.each(databaseKinds)('on %s', (kind) => {
       })
     })
 
-    test('a refresh that HubSpot refuses breaks the connection; one that it cannot answer does not', async () => {
+    test('a refresh that HubSpot refuses breaks the connection; one that fails otherwise does not', async () => {
       const userId = await backend.connect({ portal, channel, accessEndsInMs: 0 })
-      let refusals = 0
-      outside.answerRefresh = () =>
-        ++refusals <= 2
-          ? { status: 503, body: {} }
-          : { status: 400, body: { error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' } }
+      const badSecret = { error: 'invalid_client', status: 'BAD_CLIENT_SECRET' }
+      const answers = [
+        { status: 503, body: {} },
+        { status: 408, body: {} },
+        { status: 403, body: '<html>' },
+        // The operator's mistake, which is no account's.
+        { status: 401, body: badSecret },
+        { status: 400, body: { error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' } },
+      ]
+      outside.answerRefresh = () => answers.shift()
       await backend.tell([stageChange(1, { portal })])
       await backend.settled()
-      expect(refusals).toBe(3)
+      expect(answers).toEqual([])
+      expect(await backend.outcomes(userId)).toEqual([['dead', 'BAD_REFRESH_TOKEN']])
       expect(await connectionStatus(backend.database, userId, 'hubspot')).toEqual({
         connected: false,
         account: 'acme.example',
         reason: 'HubSpot says that the access was revoked (BAD_REFRESH_TOKEN).',
         since: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
       })
+      // Who runs the server must be able to see what to mend.
+      expect(backend.lines.join('\n')).toContain('hubspot_BAD_CLIENT_SECRET')
     })
 
     test('HubSpot’s own limit and failures are waited out', async () => {
