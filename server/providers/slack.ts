@@ -54,6 +54,7 @@ export function createSlack(
       retryConfig: { retries: 0 },
       rejectRateLimitedCalls: true,
       allowAbsoluteUrls: false,
+      fetch: fetchWithWait,
       logger: silent,
     })
   }
@@ -149,40 +150,90 @@ const breaksConnection = new Set([
   'not_authed',
   'missing_scope',
   'no_service',
+  'no_service_id',
+  'no_active_hooks',
+  'no_team',
+  'team_disabled',
   'invalid_token',
   'channel_not_found',
   'channel_is_archived',
   'is_archived',
   'not_in_channel',
+  'no_permission',
+  'access_denied',
+  'team_access_not_granted',
+  'enterprise_is_restricted',
+  'ekm_access_denied',
+  'two_factor_setup_required',
+  'restricted_action',
+  'restricted_action_read_only_channel',
+  'restricted_action_thread_only_channel',
+  'action_prohibited',
+  'posting_to_general_channel_denied',
 ])
 
-const passing = new Set(['internal_error', 'fatal_error', 'request_timeout', 'service_unavailable'])
+/** This message will never be taken; the next may be. */
+const refusesMessage = new Set([
+  'no_text',
+  'missing_text_or_fallback_or_attachments',
+  'msg_too_long',
+  'msg_blocks_too_long',
+  'invalid_blocks',
+  'invalid_blocks_format',
+  'invalid_arguments',
+  'invalid_arg_name',
+  'invalid_array_arg',
+  'invalid_charset',
+  'invalid_form_data',
+  'invalid_post_type',
+  'missing_post_type',
+  'invalid_json',
+  'json_not_object',
+  'invalid_payload',
+])
 
 /** How long to wait when Slack does not say. */
 const defaultWaitMs = 30_000
 
-/** What a refusal by Slack's own word means for the message and for the connection. */
-function refusedPost(word: string): PostOutcome {
-  const reason = /^[a-z0-9_]{1,60}$/i.test(word) ? word : 'unknown_error'
+function waitMs(headers: Headers): number {
+  const seconds = Number.parseInt(headers.get('Retry-After') ?? '', 10)
+  return seconds > 0 ? seconds * 1000 : defaultWaitMs
+}
+
+/** Slack's client takes a 429 for a limit only when it says how long to wait. */
+async function fetchWithWait(...request: Parameters<typeof fetch>): Promise<Response> {
+  const response = await fetch(...request)
+  if (response.status !== 429) return response
+  // An unread body would hold its connection open.
+  response.body?.cancel().catch(() => {})
+  const headers = { 'Retry-After': String(waitMs(response.headers) / 1000) }
+  return new Response(null, { status: 429, headers })
+}
+
+/**
+ * What Slack's own word means for the message and for the connection. Any other answer, a proxy's page
+ * or a word that is new, may pass: it is tried again.
+ * @param otherwise the reason when it is no plain word.
+ */
+function refusedPost(word: unknown, otherwise: string): PostOutcome {
+  const reason = typeof word === 'string' && /^[a-z0-9_]{1,60}$/i.test(word) ? word : otherwise
   if (reason === 'ratelimited' || reason === 'rate_limited') {
     return { kind: 'wait', ms: defaultWaitMs }
   }
-  if (passing.has(reason)) return { kind: 'failed', reason }
-  return { kind: 'refused', reason, connectionBroken: breaksConnection.has(reason) }
+  const connectionBroken = breaksConnection.has(reason)
+  return connectionBroken || refusesMessage.has(reason)
+    ? { kind: 'refused', reason, connectionBroken }
+    : { kind: 'failed', reason }
 }
 
 function failedPost(error: unknown): PostOutcome {
-  if (error instanceof WebAPIPlatformError) return refusedPost(error.data.error)
+  // The client takes an answer that is no JSON for a refusal, with the whole text for a word.
+  if (error instanceof WebAPIPlatformError) return refusedPost(error.data.error, 'nonsense')
   if (error instanceof WebAPIRateLimitedError) return { kind: 'wait', ms: error.retryAfter * 1000 }
-  if (error instanceof WebAPIHTTPError) return failedHttp(error.statusCode)
+  // Slack itself answers 200 even when it refuses.
+  if (error instanceof WebAPIHTTPError)
+    return { kind: 'failed', reason: `http_${error.statusCode}` }
   return { kind: 'failed', reason: 'unreachable' }
-}
-
-function failedHttp(status: number): PostOutcome {
-  const reason = `http_${status}`
-  return status >= 500 || status === 408
-    ? { kind: 'failed', reason }
-    : { kind: 'refused', reason, connectionBroken: false }
 }
 
 async function postToWebhook(
@@ -191,19 +242,23 @@ async function postToWebhook(
   timeoutMs: number,
 ): Promise<PostOutcome> {
   try {
-    await ky.post(url, { json: message, retry: 0, redirect: 'error', timeout: timeoutMs })
-    return { kind: 'posted' }
+    const answer = await ky
+      .post(url, {
+        json: message,
+        retry: 0,
+        redirect: 'error',
+        timeout: timeoutMs,
+        // `timeout` counts anew for the body.
+        totalTimeout: timeoutMs,
+      })
+      .text()
+    return answer === 'ok' ? { kind: 'posted' } : { kind: 'failed', reason: 'nonsense' }
   } catch (error) {
     if (!(error instanceof HTTPError)) return { kind: 'failed', reason: 'unreachable' }
     const { status, headers } = error.response
-    if (status === 429) {
-      const seconds = Number(headers.get('Retry-After'))
-      return { kind: 'wait', ms: seconds > 0 ? seconds * 1000 : defaultWaitMs }
-    }
+    if (status === 429) return { kind: 'wait', ms: waitMs(headers) }
     // A webhook says its word as plain text, with 4xx.
-    return status < 500 && typeof error.data === 'string' && error.data !== ''
-      ? refusedPost(error.data)
-      : failedHttp(status)
+    return refusedPost(error.data, `http_${status}`)
   }
 }
 

@@ -1,12 +1,16 @@
 import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
+import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createHubspot } from '../../server/providers/hubspot.ts'
+import { createSlack } from '../../server/providers/slack.ts'
 
 interface Answer {
   status?: number
   headers?: Record<string, string>
   body?: string
+  /** The headers come after seven seconds, and the body never ends. */
+  stalls?: boolean
 }
 
 /** What a path that ends so is answered with. */
@@ -17,9 +21,11 @@ let base: string
 // Tests run at once, each below a path of its own.
 const answersOf = new Map<string, Answers>()
 
-function send(response: ServerResponse, { status = 200, headers, body }: Answer) {
+async function send(response: ServerResponse, { status = 200, headers, body, stalls }: Answer) {
+  if (stalls) await delay(7_000)
   response.writeHead(status, headers)
-  response.end(body)
+  if (stalls) response.write('{')
+  else response.end(body)
 }
 
 beforeAll(async () => {
@@ -52,10 +58,17 @@ function outside(answers: Answers) {
     authorizeUrl: url,
     standIn: false,
   }
+  const message = { text: 'Deal 1', blocks: [] }
   return {
     refresh: (): Promise<unknown> =>
       createHubspot(settings).refresh({ accessToken: 'a', refreshToken: 'r' }),
     read: (): Promise<unknown> => createHubspot(settings).deal('a', '1'),
+    post: (): Promise<unknown> =>
+      createSlack(settings).post(
+        { accessToken: 'a', incomingWebhookUrl: `${url}/webhook` },
+        'C1',
+        message,
+      ),
   }
 }
 
@@ -68,6 +81,36 @@ const page: Answer = {
   headers: { 'Content-Type': 'text/html' },
   body: '<html><h1>Please wait…</h1></html>',
 }
+const notInChannel = json({ ok: false, error: 'not_in_channel' })
+
+test('late headers and a body that stalls are given up after ten seconds in all', async () => {
+  const stalled: Answer = { ...json({}), stalls: true }
+  const calls = {
+    refresh: outside({ '/token': stalled }).refresh,
+    'refused refresh': outside({ '/token': { ...stalled, status: 400 } }).refresh,
+    read: outside({ '/1': stalled }).read,
+    'refused read': outside({ '/1': { ...stalled, status: 401 } }).read,
+    post: outside({ 'chat.postMessage': stalled }).post,
+    'refused post': outside({ 'chat.postMessage': { ...stalled, status: 500 } }).post,
+    'post by the second way': outside({ 'chat.postMessage': notInChannel, '/webhook': stalled })
+      .post,
+  }
+  await Promise.all(
+    Object.entries(calls).map(async ([name, call]) => {
+      const startedAt = performance.now()
+      const outcome = await call().catch((error: unknown) => error)
+      const tookMs = performance.now() - startedAt
+      const failure = name.includes('post')
+        ? { kind: 'failed', reason: 'unreachable' }
+        : { kind: 'unreachable' }
+      expect(outcome, name).toMatchObject(failure)
+      expect(tookMs, name).toBeGreaterThan(9_500)
+      // A bound of its own for the body would end at seventeen.
+      expect(tookMs, name).toBeLessThan(14_000)
+    }),
+  )
+})
+
 describe('HubSpot refuses', () => {
   test.each([
     [json({ status: 'BAD_REFRESH_TOKEN', message: 'missing or invalid' }, 400)],
@@ -95,4 +138,54 @@ describe('HubSpot refuses', () => {
     const proxied = outside({ '/1': { ...page, status: 403 } }).read()
     await expect(proxied).rejects.toMatchObject({ kind: 'unreachable', reason: 'http_403' })
   })
+})
+
+describe('what Slack does not say itself may pass', () => {
+  test.each([
+    [page, 'nonsense'],
+    [{ body: '' }, 'nonsense'],
+    [{ body: '{"ok":tr' }, 'nonsense'],
+    [json({}), 'nonsense'],
+    [json({ ok: false, error: { code: 'invalid_auth' } }), 'nonsense'],
+    [json(null), 'unreachable'],
+    [json({ ok: false, error: 'team_added_to_org' }), 'team_added_to_org'],
+    [{ ...page, status: 403 }, 'http_403'],
+    [{ status: 404 }, 'http_404'],
+  ])('%j', async (answer, reason) => {
+    const outcome = await outside({ 'chat.postMessage': answer }).post()
+    expect(outcome).toEqual({ kind: 'failed', reason })
+  })
+
+  test.each([
+    [page, 'nonsense'],
+    [{ body: '' }, 'nonsense'],
+    [{ ...page, status: 403 }, 'http_403'],
+    [{ status: 404 }, 'http_404'],
+    [{ status: 500, body: 'rollup_error' }, 'rollup_error'],
+  ])('by the second way: %j', async (answer, reason) => {
+    const answers = { 'chat.postMessage': notInChannel, '/webhook': answer }
+    expect(await outside(answers).post()).toEqual({ kind: 'failed', reason })
+  })
+})
+
+test.each([
+  ['action_prohibited', 403, true],
+  ['no_active_hooks', 404, true],
+  ['invalid_payload', 400, false],
+])('%s by the second way is a refusal', async (word, status, connectionBroken) => {
+  const answers = { 'chat.postMessage': notInChannel, '/webhook': { status, body: word } }
+  const refused = { kind: 'refused', reason: word, connectionBroken }
+  expect(await outside(answers).post()).toEqual(refused)
+})
+
+test.each([
+  ['7', 7_000],
+  [undefined, 30_000],
+  ['0', 30_000],
+  ['soon', 30_000],
+])('429 with Retry-After %s is a wait, by either way', async (value, ms) => {
+  const limited: Answer = { status: 429, ...(value && { headers: { 'Retry-After': value } }) }
+  expect(await outside({ 'chat.postMessage': limited }).post()).toEqual({ kind: 'wait', ms })
+  const second = { 'chat.postMessage': notInChannel, '/webhook': limited }
+  expect(await outside(second).post()).toEqual({ kind: 'wait', ms })
 })

@@ -611,6 +611,15 @@ describe.each(databaseKinds)('on %s', (kind) => {
       'channel_is_archived',
       'is_archived',
       'not_in_channel',
+      'no_permission',
+      'team_access_not_granted',
+      'enterprise_is_restricted',
+      'ekm_access_denied',
+      'restricted_action',
+      'restricted_action_read_only_channel',
+      'action_prohibited',
+      'posting_to_general_channel_denied',
+      'team_disabled',
     ])('%s stops at the first try and breaks the connection', async (error) => {
       const userId = await backend.connect({ portal, channel })
       outside.answerPost = (call) =>
@@ -625,22 +634,40 @@ describe.each(databaseKinds)('on %s', (kind) => {
         connected: false,
         account: 'Workspace T1',
         channel: `#${channel}`,
-        reason: expect.stringContaining(error),
+        // In words of its own, and not in those for a code that we do not know.
+        reason: expect.stringMatching(`^Slack says that (?!it no longer).+ \\(${error}\\)\\.$`),
       })
     })
 
-    test('a message that Slack will never take is dead, and the connection is not', async () => {
+    test.each(['invalid_blocks', 'msg_too_long', 'no_text', 'invalid_arguments'])(
+      '%s: the message is dead at the first try, and the connection is not',
+      async (error) => {
+        const userId = await backend.connect({ portal, channel })
+        outside.answerPost = (call) =>
+          call.channel === channel
+            ? { status: 200, body: JSON.stringify({ ok: false, error }) }
+            : undefined
+        await backend.tell([stageChange(1, { portal })])
+        await backend.settled()
+        expect(outside.calls.filter((call) => call.channel === channel)).toHaveLength(1)
+        expect(await backend.outcomes(userId)).toEqual([['dead', error]])
+        expect(await connectionStatus(backend.database, userId, 'slack')).toMatchObject({
+          connected: true,
+        })
+      },
+    )
+
+    test('a page that a proxy sends in Slack’s place is no refusal: the message is tried again', async () => {
       const userId = await backend.connect({ portal, channel })
+      let pages = 1
       outside.answerPost = (call) =>
-        call.channel === channel
-          ? { status: 200, body: JSON.stringify({ ok: false, error: 'invalid_blocks' }) }
+        call.channel === channel && pages-- > 0
+          ? { status: 200, body: '<html>Please log in</html>' }
           : undefined
       await backend.tell([stageChange(1, { portal })])
       await backend.settled()
-      expect(await backend.outcomes(userId)).toEqual([['dead', 'invalid_blocks']])
-      expect(await connectionStatus(backend.database, userId, 'slack')).toMatchObject({
-        connected: true,
-      })
+      expect(posts()).toHaveLength(1)
+      expect(await backend.outcomes(userId)).toEqual([['sent', null]])
     })
 
     test.each(['internal_error', 'fatal_error', 'request_timeout', 'service_unavailable'])(
