@@ -40,6 +40,15 @@ test('a lost deal says so, and an open one where it went', () => {
   ).toContain('Acme renewal moved to Proposal')
 })
 
+test('a deal’s owner stands in the message where the name is known', () => {
+  const move = { from: proposal, to: won, linked: true }
+  const [section] = messageFor({ ...deal, ownerName: 'Ada Byron' }, move, 'deal-closed').blocks
+  expect(section).toMatchObject({
+    text: { text: expect.stringMatching(/· {2}Owner: Ada Byron$/) },
+  })
+  expect(JSON.stringify(messageFor(deal, move, 'deal-closed'))).not.toContain('Owner')
+})
+
 test('nothing that comes from the CRM can ring everyone or break out of the link', () => {
   const nasty = '<!channel> & <@U1>|x>\n<!here>'
   const message = messageFor(

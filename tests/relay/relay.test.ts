@@ -259,6 +259,23 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(posts()).toHaveLength(0)
     })
 
+    test('the deal’s owner is named, and left out where the app may not read owners', async () => {
+      await backend.connect({ portal, channel })
+      outside.deals.set('1', { ownerId: '71' })
+      outside.deals.set('2', { ownerId: '72' })
+      outside.answerRead = (path) =>
+        path.endsWith('/owners/71')
+          ? { status: 200, body: { id: '71', firstName: 'Ada', lastName: 'Byron' } }
+          : undefined
+      const at = Date.now() - 10_000
+      await backend.tell([stageChange(1, { portal, at }), stageChange(2, { portal, at: at + 1 })])
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([1, 2])
+      expect(posts()[0]?.blocks).toContain('Owner: Ada Byron')
+      expect(outside.reads.some((path) => path.endsWith('/owners/72'))).toBe(true)
+      expect(posts()[1]?.blocks).not.toContain('Owner')
+    })
+
     test('no rule, a new deal and an unknown deal say nothing', async () => {
       await backend.connect({ portal, channel, ruleIds: [] })
       await backend.connect({ portal, channel: `${channel}x` })
