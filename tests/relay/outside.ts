@@ -58,7 +58,9 @@ export interface Outside {
   reads: string[]
   /** Refresh tokens that were used. */
   refreshes: string[]
-  answerRefresh: (token: string) => { status: number; body: unknown } | undefined
+  answerRefresh: (
+    token: string,
+  ) => { status: number; body: unknown } | undefined | Promise<undefined>
   revoked: string[]
   expiresInS: number
   close(): Promise<void>
@@ -209,7 +211,7 @@ export async function openOutside(): Promise<Outside> {
       if (form.get('grant_type') === 'refresh_token') {
         const used = form.get('refresh_token') ?? ''
         outside.refreshes.push(used)
-        const special = outside.answerRefresh(used)
+        const special = await outside.answerRefresh(used)
         if (special !== undefined) return json(special.status, special.body)
         return json(200, { ...hubspotToken(), refresh_token: used })
       }

@@ -104,9 +104,40 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
   }
 }
 
-/** Connects an account by the calls that the dashboard makes. */
-export async function connectAccount(
+/** A browser's calls to a server; it keeps the session's cookie. */
+function openSession(session: { cookie: string }) {
+  return async function call(address: string, init: RequestInit = {}): Promise<Response> {
+    const headers = new Headers({
+      Cookie: session.cookie,
+      Origin: appUrl,
+      'Sec-Fetch-Site': 'same-origin',
+      'Sec-Fetch-Mode': address.endsWith('/auth') ? 'navigate' : 'cors',
+      ...(init.body !== undefined && { 'Content-Type': 'application/json' }),
+    })
+    const answer = await fetch(address, { ...init, headers, redirect: 'manual' })
+    session.cookie = answer.headers.getSetCookie()[0]?.split(';')[0] ?? session.cookie
+    await answer.arrayBuffer()
+    if (answer.status >= 400) throw new Error(`${address}: ${answer.status}`)
+    return answer
+  }
+}
+
+/** Connects one service by the calls that the dashboard makes. */
+export async function connectProvider(
   { url }: { url: string },
+  session: { cookie: string },
+  provider: 'hubspot' | 'slack',
+  code: string,
+): Promise<void> {
+  const call = openSession(session)
+  const begun = await call(`${url}/api/${provider}/auth`)
+  const state = new URL(begun.headers.get('Location') ?? '').searchParams.get('state')
+  await call(`${url}/api/${provider}/callback?code=${code}&state=${state}`)
+}
+
+/** Connects an account and saves rules by the calls that the dashboard makes. */
+export async function connectAccount(
+  server: { url: string },
   {
     portal,
     channel,
@@ -117,34 +148,14 @@ export async function connectAccount(
     ruleIds?: string[]
   },
 ): Promise<{ cookie: string }> {
-  let cookie = ''
-  async function call(path: string, init: RequestInit = {}): Promise<Response> {
-    const headers = new Headers({
-      Cookie: cookie,
-      Origin: appUrl,
-      'Sec-Fetch-Site': 'same-origin',
-      'Sec-Fetch-Mode': path.endsWith('/auth') ? 'navigate' : 'cors',
-      ...(init.body !== undefined && { 'Content-Type': 'application/json' }),
-    })
-    const answer = await fetch(url + path, { ...init, headers, redirect: 'manual' })
-    cookie = answer.headers.getSetCookie()[0]?.split(';')[0] ?? cookie
-    await answer.arrayBuffer()
-    if (answer.status >= 400) throw new Error(`${path}: ${answer.status}`)
-    return answer
-  }
-  for (const [provider, code] of [
-    ['hubspot', `${portal}:1`],
-    ['slack', `T1:${channel}`],
-  ] as const) {
-    const begun = await call(`/api/${provider}/auth`)
-    const state = new URL(begun.headers.get('Location') ?? '').searchParams.get('state')
-    await call(`/api/${provider}/callback?code=${code}&state=${state}`)
-  }
-  await call('/api/notifications/rules', {
+  const session = { cookie: '' }
+  await connectProvider(server, session, 'hubspot', `${portal}:1`)
+  await connectProvider(server, session, 'slack', `T1:${channel}`)
+  await openSession(session)(`${server.url}/api/notifications/rules`, {
     method: 'POST',
     body: JSON.stringify({ rules: ruleIds }),
   })
-  return { cookie }
+  return session
 }
 
 /** Resolves when nothing is pending. */

@@ -5,12 +5,13 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { databaseKinds, newPostgresDatabase } from './backend.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside } from './outside.ts'
 import {
   connectAccount,
+  connectProvider,
   drained,
   type ServerOptions,
   type ServerProcess,
@@ -120,6 +121,40 @@ test('of two processes with two keys on one new PostgreSQL, only one starts', as
   expect(refused.map(({ reason }) => String(reason))).toEqual([
     expect.stringContaining('ENCRYPTION_KEY is not the one that this database was begun with.'),
   ])
+})
+
+test('two processes that need an access token at once refresh it once', async () => {
+  const database = { url: await newPostgresDatabase() }
+  const [one, two] = await Promise.all([start({ database }), start({ database })])
+  const portals = [1, 2, 3, 4]
+  // So short that it is to be refreshed at its first use.
+  outside.expiresInS = 60
+  const sessions = await Promise.all(
+    portals.map((portal) => connectAccount(one, { portal, channel: `C${portal}` })),
+  )
+  outside.expiresInS = 1800
+  let answer = () => {}
+  const slow = new Promise<undefined>((resolve) => {
+    answer = () => resolve(undefined)
+  })
+  outside.answerRefresh = () => slow
+  await Promise.all(portals.map((portal) => one.tell([stageChange(portal, { portal })])))
+  await vi.waitFor(() => expect(outside.refreshes).toHaveLength(portals.length), 5_000)
+  // A user has one channel, which one process works on at a time. Another channel is free to the other.
+  await Promise.all(
+    portals.map(async (portal, n) => {
+      await connectProvider(two, sessions[n] ?? { cookie: '' }, 'slack', `T1:D${portal}`)
+      await two.tell([stageChange(10 + portal, { portal })])
+    }),
+  )
+  // Long enough for a process that does not wait for the other to ask as well.
+  await delay(1_500)
+  answer()
+  await drained(one, 30_000)
+  expect(outside.posts.map(dealIn).sort((a, b) => a - b)).toEqual([1, 2, 3, 4, 11, 12, 13, 14])
+  expect(outside.refreshes).toHaveLength(portals.length)
+  // Else nothing was asked of the lock.
+  expect(two.output.some((line) => line.includes('"delivery sent"'))).toBe(true)
 })
 
 test('one event told 50 times at once, across a restart, is one message', async () => {
