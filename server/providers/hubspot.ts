@@ -297,7 +297,7 @@ function callError(stage: ProviderError['stage'], error: unknown): ProviderError
   }
   return status < 500 && isRefusal(stage, status, reason)
     ? new ProviderError('hubspot', stage, 'refused', reason)
-    : new ProviderError('hubspot', stage, 'unreachable', reason ?? `http_${status}`)
+    : new ProviderError('hubspot', stage, 'unreachable', reason ?? `status_${status}`)
 }
 
 /**

@@ -121,9 +121,9 @@ describe('HubSpot refuses', () => {
   })
 
   test.each([
-    [{ status: 408 }, 'http_408'],
-    [{ status: 423 }, 'http_423'],
-    [{ ...page, status: 403 }, 'http_403'],
+    [{ status: 408 }, 'status_408'],
+    [{ status: 423 }, 'status_423'],
+    [{ ...page, status: 403 }, 'status_403'],
     [json({ error: 'invalid_client', status: 'BAD_CLIENT_SECRET' }, 401), 'BAD_CLIENT_SECRET'],
     [json({ error: 'invalid_client', status: 'BAD_CLIENT_ID' }, 401), 'BAD_CLIENT_ID'],
     [json({ status: 'BAD_REFRESH_TOKEN' }, 500), 'BAD_REFRESH_TOKEN'],
@@ -136,7 +136,7 @@ describe('HubSpot refuses', () => {
     const refused = json({ status: 'error', category: 'MISSING_SCOPES' }, 403)
     await expect(outside({ '/1': refused }).read()).rejects.toMatchObject({ kind: 'refused' })
     const proxied = outside({ '/1': { ...page, status: 403 } }).read()
-    await expect(proxied).rejects.toMatchObject({ kind: 'unreachable', reason: 'http_403' })
+    await expect(proxied).rejects.toMatchObject({ kind: 'unreachable', reason: 'status_403' })
   })
 })
 

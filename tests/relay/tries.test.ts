@@ -56,7 +56,7 @@ describe('twenty failed tries', () => {
     await backend.settled()
     expect(outside.reads.filter((path) => path.includes('0-3/1?'))).toHaveLength(20)
     expect(await backend.outcomes(userId)).toEqual([
-      ['dead', 'hubspot_http_502'],
+      ['dead', 'hubspot_status_502'],
       ['sent', null],
     ])
     const waits = backend.lines
