@@ -3,7 +3,7 @@ interface Area {
   mutate: string[]
   /** The tests that are to notice. */
   tests: string[]
-  project: 'dashboard' | 'server'
+  project: 'dashboard' | 'server' | 'relay'
 }
 
 /**
@@ -39,6 +39,16 @@ export const areas: Readonly<Record<string, Area>> = {
   session: {
     mutate: ['server/session.ts'],
     tests: ['tests/server/session.test.ts', 'tests/server/guards.test.ts'],
+    project: 'server',
+  },
+  identity: {
+    mutate: ['server/identity.ts'],
+    tests: ['tests/relay/identity.test.ts'],
+    project: 'relay',
+  },
+  operator: {
+    mutate: ['server/relay/operator.ts'],
+    tests: ['tests/relay/operator.test.ts'],
     project: 'server',
   },
   'same-site': {

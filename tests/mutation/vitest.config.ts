@@ -17,5 +17,6 @@ export default defineConfig({
     ...(area.project === 'dashboard'
       ? { environment: './tests/environment.ts', setupFiles: ['tests/setup.ts'] }
       : { environment: 'node' }),
+    ...(area.project === 'relay' && { globalSetup: ['tests/relay/postgres.ts'] }),
   },
 })

@@ -1,0 +1,163 @@
+import { Hono } from 'hono'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
+import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
+import { answerError } from '../../server/errors.ts'
+import { operatorRoutes, operatorToken } from '../../server/relay/operator.ts'
+import { openWakeQueue, type WakeQueue } from '../../server/relay/wake-queue.ts'
+import { refusal } from '../server/harness.ts'
+
+const key = Buffer.alloc(32, 1)
+const token = operatorToken([key])
+const onReplayed = vi.fn()
+
+let open: OpenDatabase
+let queue: WakeQueue
+let app: Hono
+
+beforeAll(async () => {
+  open = await openPglite()
+  queue = await openWakeQueue(open.queueDatabase, { embedded: true, log: () => undefined })
+  const { database } = open
+  app = new Hono()
+    .route('/relay', operatorRoutes({ database, queue, token, onReplayed }))
+    .onError(answerError(() => undefined))
+})
+beforeEach(async () => {
+  onReplayed.mockClear()
+  await open.database.delete(users)
+  await open.database.delete(dealEvents)
+  await open.database.delete(channels)
+})
+afterAll(async () => {
+  await queue.stop()
+  await open.close()
+})
+
+type Delivery = Partial<typeof deliveries.$inferInsert>
+
+/** Deliveries of one user, each of an event of its own. */
+async function store(rows: Delivery[]): Promise<void> {
+  const [user] = await open.database.insert(users).values({}).returning()
+  const occurredAt = new Date('2026-11-20T12:00:00Z')
+  for (const [number, row] of rows.entries()) {
+    const [event] = await open.database
+      .insert(dealEvents)
+      .values({ key: `${number}`, portalId: '1', dealId: '1', stageId: 'won', occurredAt })
+      .returning()
+    if (user === undefined || event === undefined) throw new Error('Nothing was stored.')
+    await open.database
+      .insert(deliveries)
+      .values({ eventId: event.id, userId: user.id, channel: 'T/C', occurredAt, ...row })
+  }
+}
+
+const ask = (path: string, authorization: string | undefined = `Bearer ${token}`) =>
+  app.request(`/relay/${path}`, {
+    method: path === 'replay' ? 'POST' : 'GET',
+    headers: authorization === '' ? {} : { Authorization: authorization },
+  })
+
+describe('the operator of the server', () => {
+  test('has a token that follows from the newest key, and from no other', () => {
+    const other = Buffer.alloc(32, 2)
+    expect(operatorToken([key, other])).toBe(token)
+    expect(operatorToken([other, key])).not.toBe(token)
+    // The command and the server may be of two releases.
+    expect(token).toBe('gESVdAWWUx80_7RiXfLk5sQD9cnl28CZFOF85ffdNF0')
+    expect(() => operatorToken([])).toThrow('There is no encryption key.')
+  })
+
+  test.each([
+    ['no token', ''],
+    ['an empty one', 'Bearer '],
+    ['the token alone', token],
+    ['another scheme', `Basic${token}`],
+    ['another of the same length', `Bearer ${token.replace(/^./, '-')}`],
+    ['the beginning of it', `Bearer ${token.slice(0, -1)}`],
+    ['it, and more', `Bearer ${token}x`],
+    ['that of another key', `Bearer ${operatorToken([Buffer.alloc(32, 2)])}`],
+  ])('is no one who has %s', async (_, authorization) => {
+    await store([{ state: 'dead' }])
+    for (const path of ['status', 'replay']) {
+      const answer = await ask(path, authorization)
+      expect(await answer.clone().text()).toContain('This is for the operator of the server.')
+      expect(await refusal(answer)).toBe('401 unauthorized')
+    }
+    expect(onReplayed).not.toHaveBeenCalled()
+    expect(await open.database.select({ state: deliveries.state }).from(deliveries)).toEqual([
+      { state: 'dead' },
+    ])
+  })
+
+  test('hears how many deliveries stand how, and why the dead ones are dead', async () => {
+    const counts = async () => (await ask('status')).json()
+    expect(await counts()).toEqual({ pending: 0, sent: 0, ignored: 0, dead: 0, reasons: {} })
+    await store([
+      { state: 'pending', reason: 'slow down' },
+      { state: 'sent' },
+      { state: 'sent' },
+      { state: 'ignored', reason: 'no rule' },
+      { state: 'ignored' },
+      { state: 'ignored' },
+      { state: 'dead', reason: 'token_revoked' },
+      { state: 'dead', reason: 'token_revoked' },
+      { state: 'dead', reason: 'channel_not_found' },
+      { state: 'dead' },
+    ])
+    expect(await counts()).toEqual({
+      pending: 1,
+      sent: 2,
+      ignored: 3,
+      dead: 4,
+      reasons: { token_revoked: 2, channel_not_found: 1, '': 1 },
+    })
+  })
+
+  test('has the dead deliveries sent again, as if they had never been tried, and no others', async () => {
+    const at = new Date('2026-11-20T12:00:00Z')
+    const tried = { attempts: 7, reason: 'token_revoked', notBefore: at, finishedAt: at }
+    await store([
+      { ...tried, state: 'dead', channel: 'T/A' },
+      { ...tried, state: 'dead', channel: 'T/A' },
+      { ...tried, state: 'dead', channel: 'T/B' },
+      { ...tried, state: 'sent', channel: 'T/C' },
+      { ...tried, state: 'ignored', channel: 'T/D' },
+    ])
+    const answer = await ask('replay')
+    expect(answer.status).toBe(200)
+    expect(await answer.json()).toEqual({ replayed: 3 })
+    expect(onReplayed).toHaveBeenCalledTimes(1)
+
+    const { channel, state, attempts, reason, notBefore, finishedAt } = deliveries
+    const rows = await open.database
+      .select({ channel, state, attempts, reason, notBefore, finishedAt })
+      .from(deliveries)
+      .orderBy(deliveries.id)
+    const untried = { attempts: 0, reason: null, notBefore: null, finishedAt: null }
+    expect(rows).toEqual([
+      { ...untried, state: 'pending', channel: 'T/A' },
+      { ...untried, state: 'pending', channel: 'T/A' },
+      { ...untried, state: 'pending', channel: 'T/B' },
+      { ...tried, state: 'sent', channel: 'T/C' },
+      { ...tried, state: 'ignored', channel: 'T/D' },
+    ])
+    // The bell rings once for each channel, under the lock of its row, which the lock makes if need be.
+    const jobs = await queue.take(10)
+    await queue.finish(jobs)
+    expect(jobs.map(({ channel }) => channel).toSorted()).toEqual(['T/A', 'T/B'])
+    const locked = await open.database.select({ id: channels.id }).from(channels)
+    expect(locked.map(({ id }) => id).toSorted()).toEqual(['T/A', 'T/B'])
+  })
+
+  test('leaves them dead when nobody could be told of them', async () => {
+    await store([{ state: 'dead', reason: 'token_revoked' }])
+    vi.spyOn(queue, 'wake').mockRejectedValueOnce(new Error('no queue'))
+    expect(await refusal(await ask('replay'))).toBe('500 internal')
+    expect(onReplayed).not.toHaveBeenCalled()
+    expect(await (await ask('status')).json()).toMatchObject({
+      dead: 1,
+      reasons: { token_revoked: 1 },
+    })
+  })
+})
