@@ -203,30 +203,58 @@ export const beginnings = fc.record({
   stored: fc.shuffledSubarray([...rules.slice(0, 4).map(({ id }) => id), ...unofferedIds]),
 })
 
+/** How often a step of each kind was taken: one that is only generated says nothing of the page. */
+export const taken = new Map<string, number>()
+
+const kind = (name: string, commands: fc.Arbitrary<Command>): fc.Arbitrary<Command> => {
+  taken.set(name, 0)
+  return commands.map((command) => ({
+    check: (m) => command.check(m),
+    async run(m, p) {
+      await command.run(m, p)
+      taken.set(name, (taken.get(name) ?? 0) + 1)
+    },
+    toString: () => command.toString(),
+  }))
+}
+
 // Ticks and saves come most often, as they do from people; each line is as likely as the others.
 export const steps = [
-  fc.integer({ min: 0, max: 2 }).map(toggle),
-  fc.integer({ min: 0, max: 2 }).map(toggle),
-  fc.integer({ min: 0, max: rules.length - 1 }).map(toggle),
-  fc.constantFrom(1 as const, 2 as const, 'enter' as const).map(save),
-  fc.constant(beginSave),
-  fc.constant(endSave),
-  fc.constant(saveWhileSaving),
-  fc.tuple(provider, fc.constantFrom(1, 2)).map((args) => disconnect(...args)),
-  provider.map(connect),
-  provider.map(connectAndStay),
-  fc.tuple(provider, fc.boolean()).map((args) => elsewhere(...args)),
-  fc
-    .tuple(
-      fc.constantFrom<CallKind>('save', 'disconnect', 'status', 'rules'),
-      fc.constantFrom<(Failure | undefined)[]>(undefined, '500', '503', '404', 'network'),
-    )
-    .map((args) => fail(...args)),
-  fc.constant(fail('save', 'lost')),
-  fc.constant(offline),
-  fc.constant(online),
-  fc.constant(focus),
-  fc.boolean().map(leave),
-  fc.constantFrom(0, 4999, 5000).map(comeBack),
-  fc.constant(reload),
+  kind('toggle', fc.integer({ min: 0, max: 2 }).map(toggle)),
+  kind('toggle', fc.integer({ min: 0, max: 2 }).map(toggle)),
+  kind('toggle any', fc.integer({ min: 0, max: rules.length - 1 }).map(toggle)),
+  kind('save', fc.constantFrom(1 as const, 2 as const, 'enter' as const).map(save)),
+  // More than once, since few runs come to where these can be taken.
+  kind('save slowly', fc.constant(beginSave)),
+  kind('save slowly', fc.constant(beginSave)),
+  kind('save slowly', fc.constant(beginSave)),
+  kind('save while saving', fc.constant(saveWhileSaving)),
+  kind('save while saving', fc.constant(saveWhileSaving)),
+  kind('the slow save is answered', fc.constant(endSave)),
+  kind(
+    'disconnect',
+    fc.tuple(provider, fc.constantFrom(1, 2)).map((args) => disconnect(...args)),
+  ),
+  kind('connect', provider.map(connect)),
+  kind('connect and stay', provider.map(connectAndStay)),
+  kind(
+    'elsewhere',
+    fc.tuple(provider, fc.boolean()).map((args) => elsewhere(...args)),
+  ),
+  kind(
+    'fail',
+    fc
+      .tuple(
+        fc.constantFrom<CallKind>('save', 'disconnect', 'status', 'rules'),
+        fc.constantFrom<(Failure | undefined)[]>(undefined, '500', '503', '404', 'network'),
+      )
+      .map((args) => fail(...args)),
+  ),
+  kind('lose a save', fc.constant(fail('save', 'lost'))),
+  kind('offline', fc.constant(offline)),
+  kind('online', fc.constant(online)),
+  kind('focus', fc.constant(focus)),
+  kind('leave', fc.boolean().map(leave)),
+  kind('come back', fc.constantFrom(0, 4999, 5000).map(comeBack)),
+  kind('reload', fc.constant(reload)),
 ]

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { afterEach, expect, test, vi } from 'vitest'
-import { beginnings, steps } from './commands.ts'
+import { beginnings, steps, taken } from './commands.ts'
 import { Model } from './model.ts'
 import { Page } from './page.ts'
 
@@ -22,7 +22,6 @@ test(`the dashboard is what the model says, after each of up to 50 steps, ${numR
   console.log(`${numRuns} runs with MODEL_SEED=${seed}`)
   // The clock stands, so that what is fresh is the model's to say; timers run.
   vi.useFakeTimers({ toFake: ['Date'] })
-  let taken = 0
 
   await fc.assert(
     fc.asyncProperty(
@@ -39,11 +38,12 @@ test(`the dashboard is what the model says, after each of up to 50 steps, ${numR
           real.expectToBe(model)
           return { model, real }
         }, commands)
-        taken += [...commands].length
       },
     ),
     { seed, numRuns, ...(path !== undefined && { path }), verbose: 0 },
   )
-  // A model whose steps cannot be taken would promise nothing.
-  if (path === undefined) expect(taken / numRuns).toBeGreaterThan(10)
+  // A step that is never taken promises nothing; a few runs alone may not come to a rare one.
+  if (path === undefined && numRuns >= 100) {
+    expect([...taken].filter(([, times]) => times === 0)).toEqual([])
+  }
 }, 3_600_000)
