@@ -101,7 +101,9 @@ function contentSecurityPolicy(policy: Policy): number {
   if ([...of('script-src'), ...of('style-src')].includes("'unsafe-eval'")) return -10
   if (passive.some((name) => insecure(of(name)))) return -10
   if (of('style-src').some((one) => unsafe.includes(one))) return 0
-  return policy.get('default-src')?.join() === "'none'" ? 10 : 5
+  // As it is described; the scanner itself (1.4.8) gives the ten for default-src alone.
+  const isFormHeld = ["'none'", "'self'"].includes(policy.get('form-action')?.join() ?? '')
+  return policy.get('default-src')?.join() === "'none'" && isFormHeld ? 10 : 5
 }
 
 function cookieRule(cookie: string, site: Site): number {
