@@ -4,6 +4,7 @@ import { expect } from '@playwright/test'
 import { createServer } from 'vite'
 import { states } from '../states/states.ts'
 import { test } from './server.ts'
+import { expectState } from './show-state.ts'
 
 test('/states shows every state while developing, on the backend of the tests', async ({
   page,
@@ -22,10 +23,10 @@ test('/states shows every state while developing, on the backend of the tests', 
     if (typeof address !== 'object' || address === null) throw new Error('Vite has no port')
     await page.goto(`http://localhost:${address.port}/states`)
     await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
-    for (const { name, shows } of states) {
-      const frame = page.getByTitle(name, { exact: true })
+    for (const state of states) {
+      const frame = page.getByTitle(state.name, { exact: true })
       await frame.scrollIntoViewIfNeeded()
-      await expect(frame.contentFrame().getByText(shows).first()).toBeVisible()
+      await expectState(frame.contentFrame(), state)
     }
     expect(errors).toEqual([])
   } finally {

@@ -4,6 +4,11 @@ import { createBackend } from '../msw/handlers.ts'
 /** What a person does to bring the state about: the label of a button or a checkbox. */
 type Step = { press: string } | { tick: string }
 
+/** A text on the page, or a control by its role and name that is as said. */
+export type Sign =
+  | string
+  | { role: 'button' | 'checkbox'; name: string; disabled?: true; checked?: true }
+
 /** One state of the dashboard, as the page /states shows it and as the browser tests check it. */
 export interface State {
   name: string
@@ -11,12 +16,13 @@ export interface State {
   /** Made anew for each use, since a backend remembers. */
   backend: () => RequestHandler[]
   steps?: readonly Step[]
-  /** A text that stands on the page when the state is reached. */
-  shows: string
+  /** What stands on the page when the state is reached, and not before. */
+  shows: Sign | readonly Sign[]
 }
 
 const two = { rules: ['deal-stage-changed', 'deal-closed'] }
 const stage = 'Notify me when a deal stage changes'
+const closed = 'Notify me when a deal is signed or closed (won/lost)'
 const orphan = 'Notify me when a deal moves stage without a contact or company associated'
 
 /** The backend of the tests; what stands before it answers first. */
@@ -119,7 +125,12 @@ export const states: readonly State[] = [
     name: 'Both connected, two rules',
     address: '/',
     backend: backend(two),
-    shows: 'Notification Rules',
+    shows: [
+      { role: 'button', name: 'Disconnect HubSpot' },
+      { role: 'button', name: 'Disconnect Slack' },
+      { role: 'checkbox', name: stage, checked: true },
+      { role: 'checkbox', name: closed, checked: true },
+    ],
   },
   {
     name: 'Unsaved changes',
@@ -161,7 +172,7 @@ export const states: readonly State[] = [
     address: '/',
     backend: backend(two, http.delete('*/api/:provider/disconnect', silence)),
     steps: [{ press: 'Disconnect Slack' }],
-    shows: 'Notification Rules',
+    shows: { role: 'button', name: 'Disconnect Slack', disabled: true },
   },
   ...(['HubSpot', 'Slack'] as const).flatMap((name): State[] => {
     const address = `/${name.toLowerCase()}/callback`
