@@ -1,11 +1,12 @@
 // `npm run mutation [area …]`: changes the code in small ways, one at a time, and sees whether a test notices.
 // What it found stands in reports/mutation/, and is summed up for docs/mutation.md at the end.
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { Stryker } from '@stryker-mutator/core'
 import { areas } from '../tests/mutation/areas.ts'
 
 const reports = 'reports/mutation'
+const reportOf = (area: string) => `${reports}/${area}.json`
 /** The least share of noticed mutants, in percent: over all, and for what guards state, signature and secrets. */
 const least = { all: 90, careful: 95 }
 const careful = ['server/api/authorization.ts', 'server/relay/signature.ts', 'server/vault.ts']
@@ -18,6 +19,8 @@ for (const name of asked.length > 0 ? asked : Object.keys(areas)) {
     throw new Error(`There is no area ${name}: ${Object.keys(areas).join(', ')}`)
   console.log(`\n${name}: ${area.mutate.join(', ')}`)
   process.env.MUTATION_AREA = name
+  // A report that stands there afterwards is of this run.
+  rmSync(reportOf(name), { force: true })
   await new Stryker({
     mutate: area.mutate,
     testRunner: 'vitest',
@@ -37,7 +40,7 @@ for (const name of asked.length > 0 ? asked : Object.keys(areas)) {
     incrementalFile: `reports/mutation-incremental/${name}.json`,
     reporters: ['progress-append-only', 'clear-text', 'json', 'html'],
     clearTextReporter: { allowColor: false, reportTests: false, reportScoreTable: false },
-    jsonReporter: { fileName: `${reports}/${name}.json` },
+    jsonReporter: { fileName: reportOf(name) },
     htmlReporter: { fileName: `${reports}/${name}.html` },
     allowEmpty: false,
     allowConsoleColors: false,
@@ -48,10 +51,11 @@ interface Report {
   files: Record<string, { mutants: { status: string }[] }>
 }
 
-const rows = readdirSync(reports)
-  .filter((name) => name.endsWith('.json'))
+// What an area of earlier days has left there does not count.
+const reported = Object.keys(areas).filter((name) => existsSync(reportOf(name)))
+const rows = reported
   .flatMap((name) => {
-    const report: Report = JSON.parse(readFileSync(`${reports}/${name}`, 'utf8'))
+    const report: Report = JSON.parse(readFileSync(reportOf(name), 'utf8'))
     return Object.entries(report.files).map(([file, { mutants }]) => {
       const count = (...statuses: string[]) =>
         mutants.filter(({ status }) => statuses.includes(status)).length
@@ -96,5 +100,15 @@ const missed = [...rows, all].filter(
 )
 if (missed.length > 0) {
   console.error(`\nToo few are noticed in: ${missed.map(({ file }) => file).join(', ')}`)
+  process.exitCode = 1
+}
+
+// What has no figures cannot have bad ones. Who names areas has the others' where they were tried before.
+const missing = [
+  ...Object.keys(areas).filter((name) => !reported.includes(name)),
+  ...careful.filter((file) => !rows.some((row) => row.file === file)),
+]
+if (asked.length === 0 && missing.length > 0) {
+  console.error(`\nThere are no figures of: ${missing.join(', ')}`)
   process.exitCode = 1
 }
