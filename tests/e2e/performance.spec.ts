@@ -2,32 +2,50 @@ import type { Page } from '@playwright/test'
 import { expect } from '@playwright/test'
 import { test } from './server.ts'
 
+/** An answer in JSON, or a refusal: that one stands, and only a fault of the moment is tried again. */
+type Answer = object | 'fails'
+
+/** Holds the answer of a call back until the function that it returns is called. */
+async function holdCall(page: Page, path: string, answer: Answer) {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  await page.route(path, async (route) => {
+    await promise
+    await (answer === 'fails' ? route.fulfill({ status: 403 }) : route.fulfill({ json: answer }))
+  })
+  return resolve
+}
+
 /** What the backend answers; it holds each answer back until the test lets it go. */
 interface Backend {
-  crm?: boolean | 'fails'
-  chat?: boolean | 'fails'
+  crm?: Answer
+  chat?: Answer
   rules?: string[] | 'fails'
 }
 
-async function hold(page: Page, { crm = true, chat = true, rules = [] }: Backend) {
-  async function reply(path: string, body: object | 'fails') {
-    const { promise, resolve } = Promise.withResolvers<void>()
-    await page.route(path, async (route) => {
-      await promise
-      // A refusal stands: only a fault of the moment is tried again.
-      await (body === 'fails' ? route.fulfill({ status: 403 }) : route.fulfill({ json: body }))
-    })
-    return resolve
-  }
-  const letCrm = await reply('**/api/hubspot/status', crm === 'fails' ? crm : { connected: crm })
-  const letChat = await reply('**/api/slack/status', chat === 'fails' ? chat : { connected: chat })
+const on = { connected: true }
+const off = { connected: false }
+
+async function hold(page: Page, { crm = on, chat = on, rules = [] }: Backend) {
+  const letCrm = await holdCall(page, '**/api/hubspot/status', crm)
+  const letChat = await holdCall(page, '**/api/slack/status', chat)
+  const answer = rules === 'fails' ? rules : { rules }
   return {
     statuses: () => {
       letCrm()
       letChat()
     },
-    rules: await reply('**/api/notifications/rules', rules === 'fails' ? rules : { rules }),
+    rules: await holdCall(page, '**/api/notifications/rules', answer),
   }
+}
+
+/** Holds the contact form back until the function that it returns is called. */
+async function holdForm(page: Page) {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  await page.route('**/sandbox/contact-form', async (route) => {
+    await promise
+    await route.continue()
+  })
+  return resolve
 }
 
 /** Says what moved on the page by itself, from its first moment on. */
@@ -60,10 +78,29 @@ const some = ['deal-stage-changed']
 const states: [what: string, backend: Backend][] = [
   ['both connected, rules ticked', { rules: some }],
   ['both connected, no rules', {}],
-  ['one connected, rules ticked', { chat: false, rules: some }],
-  ['one connected, no rules', { crm: false }],
-  ['none connected, rules ticked', { crm: false, chat: false, rules: some }],
-  ['none connected, no rules', { crm: false, chat: false }],
+  ['one connected, rules ticked', { chat: off, rules: some }],
+  ['one connected, no rules', { crm: off }],
+  ['none connected, rules ticked', { crm: off, chat: off, rules: some }],
+  ['none connected, no rules', { crm: off, chat: off }],
+  [
+    'both connected, with their names',
+    {
+      crm: { ...on, account: 'A portal with quite a long name' },
+      chat: { ...on, account: 'A workspace of many words', channel: '#sales-north-and-south' },
+      rules: some,
+    },
+  ],
+  [
+    'one that broke, and the names of the other',
+    {
+      crm: {
+        ...off,
+        reason: 'HubSpot no longer accepts the connection.',
+        since: '2026-01-02T03:04:05.000Z',
+      },
+      chat: { ...on, account: 'A workspace of many words', channel: '#sales-north-and-south' },
+    },
+  ],
   ['a status that fails', { crm: 'fails', rules: some }],
   ['both statuses fail', { crm: 'fails', chat: 'fails' }],
   ['rules that fail', { rules: 'fails' }],
@@ -101,6 +138,58 @@ for (const [width, height] of [
           expect.soft(await shifts(), `${what}, ${order}`).toEqual([])
         }
       }
+    })
+
+    test('nor while the backend is slow, away and back, nor on the other screens', async ({
+      page,
+    }) => {
+      const shifts = await watchShifts(page)
+      const answers = await hold(page, { rules: some })
+      answers.statuses()
+      answers.rules()
+      for (const first of [{ status: 'ok' }, 'fails'] as const) {
+        await page.unroute('**/health')
+        const letHealth = await holdCall(page, '**/health', first)
+        await page.goto('/')
+        await expect(page.getByText('Loading…')).toBeVisible()
+        await frame(page)
+        letHealth()
+        if (first === 'fails') {
+          await expect(page.getByText('Service Unavailable')).toBeVisible()
+          await frame(page)
+          await page.unroute('**/health')
+          const letBack = await holdCall(page, '**/health', { status: 'ok' })
+          await page.getByRole('button', { name: 'Try again' }).click()
+          await expect(page.getByText('Trying…')).toBeVisible()
+          await frame(page)
+          letBack()
+        }
+        await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
+        await frame(page)
+        expect.soft(await shifts(), `health: ${JSON.stringify(first)}`).toEqual([])
+      }
+
+      const letCallback = await holdCall(page, '**/api/hubspot/callback*', 'fails')
+      await page.goto('/hubspot/callback?code=1')
+      await expect(page.getByText('Handling HubSpot OAuth Callback...')).toBeVisible()
+      await frame(page)
+      letCallback()
+      await expect(page.getByText('HubSpot connection failed')).toBeVisible()
+      await frame(page)
+      expect.soft(await shifts(), 'an authorization that fails').toEqual([])
+
+      const letForm = await holdForm(page)
+      await page.goto('/contact', { waitUntil: 'commit' })
+      await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
+      await frame(page)
+      letForm()
+      await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
+      await frame(page)
+      expect.soft(await shifts(), 'the contact form').toEqual([])
+
+      // What does move is told.
+      await page.evaluate(() => document.body.prepend('Pushed'))
+      await expect.poll(shifts).toEqual([expect.stringMatching(/^0\.\d+: .* from \d+ to \d+/)])
     })
   })
 }
