@@ -224,6 +224,7 @@ test('a tick is on screen within 50 ms on a processor slowed four times', {
       }
     }).observe({ type: 'event', durationThreshold: 16 } as PerformanceObserverInit)
   })
+  const listed = () => page.evaluate(() => (window as unknown as { durations: number[] }).durations)
   const { x, y, width, height } = (await box.boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 }
   const ticks = 9
   for (let tick = 1; tick <= ticks; tick += 1) {
@@ -231,10 +232,21 @@ test('a tick is on screen within 50 ms on a processor slowed four times', {
     await expect(box).toBeChecked({ checked: tick % 2 === 1 })
     await frame(page)
   }
-  // An answer that is faster than the threshold is not listed. What the machine does besides may slow
-  // some of them, so the middle one counts.
-  const listed = await page.evaluate(() => (window as unknown as { durations: number[] }).durations)
-  const durations = [...Array(ticks - listed.length).fill(0), ...listed].sort((a, b) => a - b)
+  // A slow click shows that clicks are measured, and comes after all that the ticks have listed.
+  await page.evaluate(() => {
+    const work = () => {
+      const end = performance.now() + 500
+      while (performance.now() < end);
+    }
+    addEventListener('click', work, { once: true })
+  })
+  await page.mouse.click(x + width / 2, y + height / 2)
+  await expect.poll(async () => (await listed()).at(-1)).toBeGreaterThanOrEqual(500)
+
+  // An answer that is faster than the threshold is not listed. The middle one counts, though INP is about
+  // the slowest: that one, 40 to 64 ms at rest, tells more of what else the machine does than of the page.
+  const slow = (await listed()).slice(0, -1)
+  const durations = [...Array(ticks - slow.length).fill(0), ...slow].sort((a, b) => a - b)
   expect(durations[Math.floor(ticks / 2)]).toBeLessThanOrEqual(50)
 })
 
