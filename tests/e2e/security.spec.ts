@@ -204,15 +204,17 @@ document.querySelector('button').onclick = () => {
 </script>`
 
 test.describe('a file that was changed on its way', () => {
-  for (const [name, address] of [
-    ['boot', '/'],
-    ['index', '/'],
-    ['routes', '/'],
-    ['client', '/'],
-    // Spellings that the router takes as well.
-    ['contact', '/Contact/'],
-    ['_provider.callback', '/hubspot/callback/'],
-  ] as const) {
+  const scripts = [
+    ['/', 'boot'],
+    ['/', 'index'],
+    ['/', 'routes'],
+    ['/', 'client'],
+    ['/connect/hubspot', 'connect._provider'],
+    // In spellings that the router takes as well.
+    ['/hubspot/callback/?code=x', '_provider.callback'],
+    ['/Contact/', 'contact'],
+  ] as const
+  for (const [address, name] of scripts) {
     test(`is not run: ${name} at ${address}`, async ({ page, violations }) => {
       let isChanged = false
       await page.route(`**/assets/${name}-*.js`, async (route) => {
@@ -234,6 +236,13 @@ test.describe('a file that was changed on its way', () => {
       expect(violations.splice(0).every((violation) => /integrity/.test(violation))).toBe(true)
     })
   }
+
+  test('can be no other script than these', async ({ request }) => {
+    const named = (await (await request.get('/')).text()).matchAll(/\/assets\/(\S+)-\S{8}\.js"/g)
+    expect([...named].map(([, name]) => name).toSorted()).toEqual(
+      scripts.map(([, name]) => name).toSorted(),
+    )
+  })
 
   test('is not shown: the style sheet', async ({ page, violations }) => {
     await page.route('**/assets/*.css', async (route) => {
@@ -300,6 +309,23 @@ test.describe('a contact form that turned hostile', () => {
     form.close()
     dashboard.close()
     await rm(folder, { recursive: true })
+  })
+
+  test('is asked for at /contact alone, and nothing else outside is asked for', async ({
+    page,
+  }) => {
+    const own = new URL(dashboardUrl).origin
+    const asked = new Set<string>()
+    page.on('request', (request) => asked.add(new URL(request.url()).origin))
+    for (const address of ['/', '/hubspot/callback', '/connect/hubspot']) {
+      asked.clear()
+      await page.goto(`${dashboardUrl}${address}`, { waitUntil: 'networkidle' })
+      await expect(page.getByText('Need Help?')).toBeVisible()
+      expect([...asked], address).toEqual([own])
+    }
+    await page.goto(`${dashboardUrl}/contact`, { waitUntil: 'networkidle' })
+    await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
+    expect([...asked], '/contact').toEqual([own, new URL(formUrl).origin])
   })
 
   test('cannot navigate the page, open dialogs or ask for camera or position', async ({
