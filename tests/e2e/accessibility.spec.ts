@@ -43,14 +43,13 @@ const settled = (page: Page) =>
   )
 
 /** WCAG 1.4.12, as a reader's own style sheet would set it; one that is constructed needs no leave of the policy. */
-const raiseTextSpacing = (page: Page) =>
-  page.evaluate(() => {
-    const sheet = new CSSStyleSheet()
-    sheet.replaceSync(`
-      * { line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important }
-      p { margin-bottom: 2em !important }`)
-    document.adoptedStyleSheets = [sheet]
-  })
+function raiseTextSpacing() {
+  const sheet = new CSSStyleSheet()
+  sheet.replaceSync(`
+    * { line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important }
+    p { margin-bottom: 2em !important }`)
+  document.adoptedStyleSheets = [sheet]
+}
 
 /** Texts that reach out of what they stand in, and fields that hide a part of theirs. */
 const spillingTexts = (page: Page) =>
@@ -128,7 +127,7 @@ for (const part of [0, 1, 2, 3]) {
         const names = await controls(page)
         expect(names).toEqual([...new Set(names)])
         await expectNoFinding(page, state.name)
-        await raiseTextSpacing(page)
+        await page.evaluate(raiseTextSpacing)
         for (const width of [320, 1280]) {
           await page.setViewportSize({ width, height: 800 })
           expect(await spillingTexts(page), `${state.name}, ${width} px`).toEqual([])
@@ -193,27 +192,34 @@ test.describe('at 200 %', () => {
   // 1280 × 900, as a browser shows it when everything is twice as large.
   test.use({ viewport: { width: 640, height: 450 }, deviceScaleFactor: 2 })
 
-  test('the whole job is done, with nothing cut off, covered or beside the page', async ({
-    page,
-  }) => {
-    const expectToFit = async () => {
-      expect(await sideways(page)).toBe(0)
-      expect(await spillingTexts(page)).toEqual([])
-      await expectEveryStopInSight(page)
-    }
-    await page.goto('/')
-    for (const name of ['HubSpot', 'Slack']) {
-      await page.getByRole('button', { name: `Connect ${name}` }).click()
-      await page.getByRole('button', { name: 'Allow' }).click()
-      await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
-    }
-    await expectToFit()
-    await page.getByLabel('Notify me when a deal stage changes').check()
-    await page.getByRole('button', { name: 'Save' }).click()
-    await expect(page.getByText('✅ Rules saved successfully!')).toBeInViewport({ ratio: 1 })
-    await expectToFit()
-    await page.screenshot({ path: 'test-results/screens/200-percent.png' })
-  })
+  for (const spacing of ['', ', and with text spacing raised']) {
+    test(`the whole job is done, with nothing cut off, covered or beside the page${spacing}`, async ({
+      page,
+    }) => {
+      // In each page that one comes to.
+      if (spacing !== '') await page.addInitScript(raiseTextSpacing)
+      const expectToFit = async () => {
+        const letters = await page.evaluate(() => getComputedStyle(document.body).letterSpacing)
+        expect(letters !== 'normal').toBe(spacing !== '')
+        expect(await sideways(page)).toBe(0)
+        expect(await spillingTexts(page)).toEqual([])
+        await expectEveryStopInSight(page)
+      }
+      await page.goto('/')
+      for (const name of ['HubSpot', 'Slack']) {
+        await page.getByRole('button', { name: `Connect ${name}` }).click()
+        await page.getByRole('button', { name: 'Allow' }).click()
+        await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
+      }
+      await expectToFit()
+      await page.getByLabel('Notify me when a deal stage changes').check()
+      await page.getByRole('button', { name: 'Save' }).click()
+      await expect(page.getByText('✅ Rules saved successfully!')).toBeInViewport({ ratio: 1 })
+      await expectToFit()
+      const picture = spacing === '' ? '200-percent' : '200-percent-spaced'
+      await page.screenshot({ path: `test-results/screens/${picture}.png` })
+    })
+  }
 })
 
 test('a phone, and a page at 400 %, show what has the focus, with wide text too', async ({
@@ -224,7 +230,7 @@ test('a phone, and a page at 400 %, show what has the focus, with wide text too'
   for (const height of [640, 256]) {
     await page.setViewportSize({ width: 320, height })
     await showState(page, refused)
-    await raiseTextSpacing(page)
+    await page.evaluate(raiseTextSpacing)
     const stops = await expectEveryStopInSight(page)
     expect(stops).toContain('Save')
     expect(stops).toContain('Contact Support')
