@@ -8,11 +8,11 @@ export default defineConfig({
   globalSetup: './tests/e2e/build.ts',
   outputDir: 'test-results',
   forbidOnly: !!process.env.CI,
-  // A test that passes on a second try is broken.
+  // A test that passes on a second try is broken; a time alone, below, may be another at the next try.
   retries: 0,
   fullyParallel: true,
   workers: 2,
-  // Room for a machine that does other things too; no test waits for time to pass.
+  // Room for a machine that does other things too; no test waits for time to pass, but for a frame to be drawn.
   timeout: 60_000,
   expect: { timeout: 20_000 },
   reporter: [['list']],

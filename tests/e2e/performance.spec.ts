@@ -70,6 +70,7 @@ async function watchShifts(page: Page) {
   return () => page.evaluate(() => (window as unknown as { shifts: string[] }).shifts)
 }
 
+/** Waits until a frame is drawn, and three more, for what comes close behind. */
 const frame = (page: Page) =>
   page.evaluate(
     () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 50))),
