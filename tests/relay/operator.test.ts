@@ -1,9 +1,15 @@
 import { Hono } from 'hono'
+import * as v from 'valibot'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { answerError } from '../../server/errors.ts'
-import { operatorRoutes, operatorToken } from '../../server/relay/operator.ts'
+import {
+  operatorRoutes,
+  operatorToken,
+  relayStatus,
+  replayAnswer,
+} from '../../server/relay/operator.ts'
 import { openWakeQueue, type WakeQueue } from '../../server/relay/wake-queue.ts'
 import { refusal } from '../server/harness.ts'
 
@@ -91,7 +97,8 @@ describe('the operator of the server', () => {
   })
 
   test('hears how many deliveries stand how, and why the dead ones are dead', async () => {
-    const counts = async () => (await ask('status')).json()
+    // As the command reads it.
+    const counts = async () => v.parse(relayStatus, await (await ask('status')).json())
     expect(await counts()).toEqual({ pending: 0, sent: 0, ignored: 0, dead: 0, reasons: {} })
     await store([
       { state: 'pending', reason: 'slow down' },
@@ -104,13 +111,14 @@ describe('the operator of the server', () => {
       { state: 'dead', reason: 'token_revoked' },
       { state: 'dead', reason: 'channel_not_found' },
       { state: 'dead' },
+      { state: 'dead' },
     ])
     expect(await counts()).toEqual({
       pending: 1,
       sent: 2,
       ignored: 3,
-      dead: 4,
-      reasons: { token_revoked: 2, channel_not_found: 1, '': 1 },
+      dead: 5,
+      reasons: { token_revoked: 2, channel_not_found: 1, '': 2 },
     })
   })
 
@@ -126,7 +134,7 @@ describe('the operator of the server', () => {
     ])
     const answer = await ask('replay')
     expect(answer.status).toBe(200)
-    expect(await answer.json()).toEqual({ replayed: 3 })
+    expect(v.parse(replayAnswer, await answer.json())).toEqual({ replayed: 3 })
     expect(onReplayed).toHaveBeenCalledTimes(1)
 
     const { channel, state, attempts, reason, notBefore, finishedAt } = deliveries
