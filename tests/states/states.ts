@@ -5,9 +5,7 @@ import { createBackend } from '../msw/handlers.ts'
 type Step = { press: string } | { tick: string }
 
 /** A text on the page, or a control by its role and name that is as said. */
-export type Sign =
-  | string
-  | { role: 'button' | 'checkbox'; name: string; disabled?: true; checked?: true }
+type Sign = string | { role: 'button' | 'checkbox'; name: string; disabled?: true; checked?: true }
 
 /** One state of the dashboard, as the page /states shows it and as the browser tests check it. */
 export interface State {
