@@ -17,7 +17,8 @@ export default defineConfig({
   expect: { timeout: 20_000 },
   reporter: [['list']],
   use: {
-    trace: 'retain-on-failure',
+    // For whoever looks at it: recording takes its time, and nobody sees what CI leaves behind.
+    trace: process.env.CI ? 'off' : 'retain-on-failure',
     // Links, buttons and texts are what a person finds them by.
     testIdAttribute: 'data-no-test-ids',
     launchOptions: {

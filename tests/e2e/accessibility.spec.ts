@@ -1,7 +1,7 @@
 import { AxeBuilder } from '@axe-core/playwright'
 import { expect, type Locator, type Page } from '@playwright/test'
 import { states } from '../states/states.ts'
-import { test } from './server.ts'
+import { sharedTest, test } from './server.ts'
 import { showState } from './show-state.ts'
 
 // A picture of every step of these many would cost more than the steps.
@@ -115,27 +115,28 @@ async function controls(page: Page): Promise<string[]> {
 // In four tests, so that two workers share them.
 for (const part of [0, 1, 2, 3]) {
   const own = states.filter((_state, number) => number % 4 === part)
-  test(`axe finds nothing, no name is there twice, and wide text fits: ${own.map(({ name }) => name).join('; ')}`, async ({
-    page,
-  }) => {
-    // Many steps, each a matter of a second where nothing else runs.
-    test.setTimeout(300_000)
-    for (const state of own) {
-      await test.step(state.name, async () => {
-        await page.setViewportSize({ width: 1280, height: 800 })
-        await showState(page, state)
-        const names = await controls(page)
-        expect(names).toEqual([...new Set(names)])
-        await expectNoFinding(page, state.name)
-        await page.evaluate(raiseTextSpacing)
-        for (const width of [320, 1280]) {
-          await page.setViewportSize({ width, height: 800 })
-          expect(await spillingTexts(page), `${state.name}, ${width} px`).toEqual([])
-          expect(await sideways(page), `${state.name}, ${width} px`).toBe(0)
-        }
-      })
-    }
-  })
+  sharedTest(
+    `axe finds nothing, no name is there twice, and wide text fits: ${own.map(({ name }) => name).join('; ')}`,
+    async ({ page }) => {
+      // Many steps, each a matter of a second where nothing else runs.
+      test.setTimeout(300_000)
+      for (const state of own) {
+        await test.step(state.name, async () => {
+          await page.setViewportSize({ width: 1280, height: 800 })
+          await showState(page, state)
+          const names = await controls(page)
+          expect(names).toEqual([...new Set(names)])
+          await expectNoFinding(page, state.name)
+          await page.evaluate(raiseTextSpacing)
+          for (const width of [320, 1280]) {
+            await page.setViewportSize({ width, height: 800 })
+            expect(await spillingTexts(page), `${state.name}, ${width} px`).toEqual([])
+            expect(await sideways(page), `${state.name}, ${width} px`).toBe(0)
+          }
+        })
+      }
+    },
+  )
 }
 
 test('axe finds nothing on the pages of the stand-ins', async ({ page }) => {
@@ -222,20 +223,21 @@ test.describe('at 200 %', () => {
   }
 })
 
-test('a phone, and a page at 400 %, show what has the focus, with wide text too', async ({
-  page,
-}) => {
-  const refused = states.find(({ name }) => name.startsWith('Save refused'))
-  if (refused === undefined) throw new Error('The state is gone')
-  for (const height of [640, 256]) {
-    await page.setViewportSize({ width: 320, height })
-    await showState(page, refused)
-    await page.evaluate(raiseTextSpacing)
-    const stops = await expectEveryStopInSight(page)
-    expect(stops).toContain('Save')
-    expect(stops).toContain('Contact Support')
-  }
-})
+sharedTest(
+  'a phone, and a page at 400 %, show what has the focus, with wide text too',
+  async ({ page }) => {
+    const refused = states.find(({ name }) => name.startsWith('Save refused'))
+    if (refused === undefined) throw new Error('The state is gone')
+    for (const height of [640, 256]) {
+      await page.setViewportSize({ width: 320, height })
+      await showState(page, refused)
+      await page.evaluate(raiseTextSpacing)
+      const stops = await expectEveryStopInSight(page)
+      expect(stops).toContain('Save')
+      expect(stops).toContain('Contact Support')
+    }
+  },
+)
 
 const shown = (name: string) => {
   const state = states.find((state) => state.name === name)
@@ -243,60 +245,61 @@ const shown = (name: string) => {
   return state
 }
 
-test('with forced colours every control has an edge, the focus a ring, and each sign is seen', async ({
-  page,
-}) => {
-  await page.emulateMedia({ forcedColors: 'active' })
-  await showState(page, shown('One service connected'))
-  const colours = (locator: Locator) =>
-    locator.evaluate((element) => {
-      const style = getComputedStyle(element)
-      const probe = (color: string) => {
-        const span = document.body.appendChild(document.createElement('span'))
-        span.style.color = color
-        const { color: computed } = getComputedStyle(span)
-        span.remove()
-        return computed
-      }
-      return {
-        canvas: probe('Canvas'),
-        grey: probe('GrayText'),
-        border: style.borderTopWidth === '0px' ? 'none' : style.borderTopColor,
-        outline: style.outlineStyle === 'none' ? 'none' : style.outlineColor,
-        stroke: style.stroke,
-        color: style.color,
-      }
-    })
-  for (const button of await page.getByRole('button').all()) {
-    const { border, canvas } = await colours(button)
-    expect(border).not.toBe('none')
-    expect(border).not.toBe(canvas)
-    expect(border).not.toMatch(/^rgba\(.*, 0\)$/)
-  }
-  for (const sign of await page.locator('svg').all()) {
-    const { stroke, canvas } = await colours(sign)
-    expect(stroke).not.toBe(canvas)
-  }
-  await page.keyboard.press('Tab')
-  for (const target of [
-    page.getByRole('button', { name: 'Save' }),
-    page.getByRole('link', { name: 'Contact Support' }),
-    page.getByLabel('Notify me when a deal stage changes'),
-  ]) {
-    await target.focus()
-    const { outline, canvas } = await colours(target)
-    expect(outline).not.toBe('none')
-    expect(outline).not.toBe(canvas)
-  }
-  const comingSoon = page.getByText('Notify me when an invoice is paid')
-  const { color, grey } = await colours(comingSoon)
-  expect(color).toBe(grey)
-  await page.screenshot({ path: 'test-results/screens/forced-colors.png', fullPage: true })
-  const { violations } = await axe(page).disableRules('color-contrast').analyze()
-  expect(violations).toEqual([])
-})
+sharedTest(
+  'with forced colours every control has an edge, the focus a ring, and each sign is seen',
+  async ({ page }) => {
+    await page.emulateMedia({ forcedColors: 'active' })
+    await showState(page, shown('One service connected'))
+    const colours = (locator: Locator) =>
+      locator.evaluate((element) => {
+        const style = getComputedStyle(element)
+        const probe = (color: string) => {
+          const span = document.body.appendChild(document.createElement('span'))
+          span.style.color = color
+          const { color: computed } = getComputedStyle(span)
+          span.remove()
+          return computed
+        }
+        return {
+          canvas: probe('Canvas'),
+          grey: probe('GrayText'),
+          border: style.borderTopWidth === '0px' ? 'none' : style.borderTopColor,
+          outline: style.outlineStyle === 'none' ? 'none' : style.outlineColor,
+          stroke: style.stroke,
+          color: style.color,
+        }
+      })
+    for (const button of await page.getByRole('button').all()) {
+      const { border, canvas } = await colours(button)
+      expect(border).not.toBe('none')
+      expect(border).not.toBe(canvas)
+      expect(border).not.toMatch(/^rgba\(.*, 0\)$/)
+    }
+    for (const sign of await page.locator('svg').all()) {
+      const { stroke, canvas } = await colours(sign)
+      expect(stroke).not.toBe(canvas)
+    }
+    await page.keyboard.press('Tab')
+    for (const target of [
+      page.getByRole('button', { name: 'Save' }),
+      page.getByRole('link', { name: 'Contact Support' }),
+      page.getByLabel('Notify me when a deal stage changes'),
+    ]) {
+      await target.focus()
+      const { outline, canvas } = await colours(target)
+      expect(outline).not.toBe('none')
+      expect(outline).not.toBe(canvas)
+    }
+    const comingSoon = page.getByText('Notify me when an invoice is paid')
+    const { color, grey } = await colours(comingSoon)
+    expect(color).toBe(grey)
+    await page.screenshot({ path: 'test-results/screens/forced-colors.png', fullPage: true })
+    const { violations } = await axe(page).disableRules('color-contrast').analyze()
+    expect(violations).toEqual([])
+  },
+)
 
-test('nothing moves for whoever wants no motion', async ({ page }) => {
+sharedTest('nothing moves for whoever wants no motion', async ({ page }) => {
   const running = () => page.evaluate(() => document.getAnimations().length)
   await page.emulateMedia({ reducedMotion: 'no-preference' })
   await showState(page, shown('HubSpot callback: working'))
@@ -326,7 +329,7 @@ const smallTargets = (page: Page, size: number) =>
 
 const places = ['First visit: nothing connected, no rules', 'Connect again', 'Service Unavailable']
 
-test('targets are at least 24 px', async ({ page }) => {
+sharedTest('targets are at least 24 px', async ({ page }) => {
   for (const place of places) {
     await showState(page, shown(place))
     expect(await smallTargets(page, 24)).toEqual([])
@@ -336,7 +339,7 @@ test('targets are at least 24 px', async ({ page }) => {
 test.describe('by touch', () => {
   test.use({ hasTouch: true, isMobile: true, viewport: { width: 390, height: 800 } })
 
-  test('targets are at least 44 px', async ({ page }) => {
+  sharedTest('targets are at least 44 px', async ({ page }) => {
     for (const place of places) {
       await showState(page, shown(place))
       expect(await page.evaluate(() => matchMedia('(pointer: coarse)').matches)).toBe(true)
@@ -345,7 +348,7 @@ test.describe('by touch', () => {
   })
 })
 
-test('a screen reader hears what each control and each state is about', async ({ page }) => {
+sharedTest('a screen reader hears what each control and each state is about', async ({ page }) => {
   await showState(page, shown('One service connected'))
   await expect(page.getByRole('main')).toMatchAriaSnapshot(`
     - main:

@@ -1,7 +1,7 @@
 import type { Page } from '@playwright/test'
 import { expect } from '@playwright/test'
 import { holdTime } from '../states/states.ts'
-import { test } from './server.ts'
+import { sharedTest as test } from './server.ts'
 
 /** An answer in JSON, or a refusal: that one stands, and only a fault of the moment is tried again. */
 type Answer = object | 'fails'

@@ -10,7 +10,7 @@ import { Hono } from 'hono'
 import { readBuiltPage } from '../../server/build.ts'
 import { securityHeaders } from '../../server/security-headers.ts'
 import { serveDashboard } from '../../server/static.ts'
-import { test } from './server.ts'
+import { sharedTest, test } from './server.ts'
 
 /** A small site of the test; `close` ends it. */
 async function serve(listener: RequestListener) {
@@ -37,13 +37,13 @@ async function provoked(violations: string[], ...expected: (string | RegExp)[]) 
 }
 
 test.describe('the page’s policy', () => {
-  test('is seen by these tests when it is violated', async ({ page, violations }) => {
+  sharedTest('is seen by these tests when it is violated', async ({ page, violations }) => {
     await page.goto('/')
     await page.evaluate(() => document.body.setAttribute('style', 'color: red'))
     await provoked(violations, /: style-src-attr inline/, /violates the following .*style-src/)
   })
 
-  test('lets no text become HTML or script', async ({ page, violations }) => {
+  sharedTest('lets no text become HTML or script', async ({ page, violations }) => {
     await page.goto('/')
     const refused = await page.evaluate(() => {
       const attempts: Record<string, () => void> = {
@@ -89,57 +89,62 @@ test.describe('the page’s policy', () => {
     expect(await page.evaluate(() => 'got' in window)).toBe(false)
   })
 
-  test('gives away no power of the browser', async ({ page, context, server, violations }) => {
-    await context.grantPermissions(['camera', 'microphone', 'geolocation'], { origin: server.url })
-    await page.goto('/')
-    const refused = await page.evaluate(async () => {
-      const outcome = (attempt: Promise<unknown>) =>
-        attempt.then(
-          () => 'allowed',
-          (error: Error) => error.name,
-        )
-      return {
-        camera: await outcome(navigator.mediaDevices.getUserMedia({ video: true })),
-        screen: await outcome(navigator.mediaDevices.getDisplayMedia()),
-        position: await new Promise((resolve) => {
-          navigator.geolocation.getCurrentPosition(
-            () => resolve('allowed'),
-            (error) => resolve(error.code),
+  sharedTest(
+    'gives away no power of the browser',
+    async ({ page, context, server, violations }) => {
+      await context.grantPermissions(['camera', 'microphone', 'geolocation'], {
+        origin: server.url,
+      })
+      await page.goto('/')
+      const refused = await page.evaluate(async () => {
+        const outcome = (attempt: Promise<unknown>) =>
+          attempt.then(
+            () => 'allowed',
+            (error: Error) => error.name,
           )
-        }),
-        clipboard: await outcome(navigator.clipboard.readText()),
-        fullscreen: await outcome(document.documentElement.requestFullscreen()),
-      }
-    })
-    expect(refused).toEqual({
-      camera: 'NotAllowedError',
-      screen: expect.stringMatching(/NotAllowedError|InvalidStateError/),
-      position: 1,
-      clipboard: 'NotAllowedError',
-      fullscreen: 'TypeError',
-    })
-    await provoked(violations, /camera is not allowed/, /fullscreen is not allowed/)
-  })
+        return {
+          camera: await outcome(navigator.mediaDevices.getUserMedia({ video: true })),
+          screen: await outcome(navigator.mediaDevices.getDisplayMedia()),
+          position: await new Promise((resolve) => {
+            navigator.geolocation.getCurrentPosition(
+              () => resolve('allowed'),
+              (error) => resolve(error.code),
+            )
+          }),
+          clipboard: await outcome(navigator.clipboard.readText()),
+          fullscreen: await outcome(document.documentElement.requestFullscreen()),
+        }
+      })
+      expect(refused).toEqual({
+        camera: 'NotAllowedError',
+        screen: expect.stringMatching(/NotAllowedError|InvalidStateError/),
+        position: 1,
+        clipboard: 'NotAllowedError',
+        fullscreen: 'TypeError',
+      })
+      await provoked(violations, /camera is not allowed/, /fullscreen is not allowed/)
+    },
+  )
 
-  test('allows the form’s frame at /contact, and no frame anywhere else', async ({
-    page,
-    violations,
-  }) => {
-    await page.goto('/')
-    await page.evaluate(() => {
-      const frame = document.createElement('iframe')
-      frame.src = '/sandbox/contact-form'
-      document.body.append(frame)
-    })
-    await provoked(violations, /: frame-src /, /violates the following/)
-    await page.goto('/contact')
-    await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
-    // The stand-in's stylesheet reaches a frame that has no origin.
-    const frame = page.frames().find((one) => one.url().includes('contact-form'))
-    expect(await frame?.evaluate(() => getComputedStyle(document.body).margin)).not.toBe('8px')
-  })
+  sharedTest(
+    'allows the form’s frame at /contact, and no frame anywhere else',
+    async ({ page, violations }) => {
+      await page.goto('/')
+      await page.evaluate(() => {
+        const frame = document.createElement('iframe')
+        frame.src = '/sandbox/contact-form'
+        document.body.append(frame)
+      })
+      await provoked(violations, /: frame-src /, /violates the following/)
+      await page.goto('/contact')
+      await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
+      // The stand-in's stylesheet reaches a frame that has no origin.
+      const frame = page.frames().find((one) => one.url().includes('contact-form'))
+      expect(await frame?.evaluate(() => getComputedStyle(document.body).margin)).not.toBe('8px')
+    },
+  )
 
-  test('lets the form be seen however one comes to /contact', async ({ page }) => {
+  sharedTest('lets the form be seen however one comes to /contact', async ({ page }) => {
     const form = page.frameLocator('iframe').getByRole('button', { name: 'Send' })
     await page.goto('/contact')
     await expect(form).toBeVisible()
@@ -215,7 +220,7 @@ test.describe('a file that was changed on its way', () => {
     ['/Contact/', 'contact'],
   ] as const
   for (const [address, name] of scripts) {
-    test(`is not run: ${name} at ${address}`, async ({ page, violations }) => {
+    sharedTest(`is not run: ${name} at ${address}`, async ({ page, violations }) => {
       let isChanged = false
       await page.route(`**/assets/${name}-*.js`, async (route) => {
         const answer = await route.fetch()
@@ -237,14 +242,14 @@ test.describe('a file that was changed on its way', () => {
     })
   }
 
-  test('can be no other script than these', async ({ request }) => {
+  sharedTest('can be no other script than these', async ({ request }) => {
     const named = (await (await request.get('/')).text()).matchAll(/\/assets\/(\S+)-\S{8}\.js"/g)
     expect([...named].map(([, name]) => name).toSorted()).toEqual(
       scripts.map(([, name]) => name).toSorted(),
     )
   })
 
-  test('is not shown: the style sheet', async ({ page, violations }) => {
+  sharedTest('is not shown: the style sheet', async ({ page, violations }) => {
     await page.route('**/assets/*.css', async (route) => {
       const answer = await route.fetch()
       await route.fulfill({ response: answer, body: 'body { display: none }' })
@@ -258,21 +263,22 @@ test.describe('a file that was changed on its way', () => {
   })
 })
 
-test('each script is asked for once, with its integrity, and each call is made once', async ({
-  page,
-}) => {
-  const asked: string[] = []
-  const unused: string[] = []
-  page.on('request', (request) => asked.push(new URL(request.url()).pathname))
-  page.on('console', (message) => {
-    if (/preload/.test(message.text())) unused.push(message.text())
-  })
-  await page.goto('/')
-  await expect(page.getByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
-  expect(asked.filter((path, index) => asked.indexOf(path) !== index)).toEqual([])
-  expect(asked).toEqual(expect.arrayContaining(['/health', '/api/hubspot/status']))
-  expect(unused).toEqual([])
-})
+sharedTest(
+  'each script is asked for once, with its integrity, and each call is made once',
+  async ({ page }) => {
+    const asked: string[] = []
+    const unused: string[] = []
+    page.on('request', (request) => asked.push(new URL(request.url()).pathname))
+    page.on('console', (message) => {
+      if (/preload/.test(message.text())) unused.push(message.text())
+    })
+    await page.goto('/')
+    await expect(page.getByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
+    expect(asked.filter((path, index) => asked.indexOf(path) !== index)).toEqual([])
+    expect(asked).toEqual(expect.arrayContaining(['/health', '/api/hubspot/status']))
+    expect(unused).toEqual([])
+  },
+)
 
 test.describe('a contact form that turned hostile', () => {
   test.describe.configure({ mode: 'serial' })
@@ -282,7 +288,7 @@ test.describe('a contact form that turned hostile', () => {
   let dashboardUrl: string
   let formUrl: string
 
-  test.beforeAll(async () => {
+  sharedTest.beforeAll(async () => {
     form = await serve((request, response) => {
       response.setHeader('Content-Type', 'text/html')
       response.end(
@@ -305,104 +311,107 @@ test.describe('a contact form that turned hostile', () => {
     dashboard = await serve(getRequestListener(app.fetch))
     dashboardUrl = `http://localhost:${dashboard.port}`
   })
-  test.afterAll(async () => {
+  sharedTest.afterAll(async () => {
     form.close()
     dashboard.close()
     await rm(folder, { recursive: true })
   })
 
-  test('is asked for at /contact alone, and nothing else outside is asked for', async ({
-    page,
-  }) => {
-    const own = new URL(dashboardUrl).origin
-    const asked = new Set<string>()
-    page.on('request', (request) => asked.add(new URL(request.url()).origin))
-    for (const address of ['/', '/hubspot/callback', '/connect/hubspot']) {
-      asked.clear()
-      await page.goto(`${dashboardUrl}${address}`, { waitUntil: 'networkidle' })
-      await expect(page.getByText('Need Help?')).toBeVisible()
-      expect([...asked], address).toEqual([own])
-    }
-    await page.goto(`${dashboardUrl}/contact`, { waitUntil: 'networkidle' })
-    await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
-    expect([...asked], '/contact').toEqual([own, new URL(formUrl).origin])
-  })
+  sharedTest(
+    'is asked for at /contact alone, and nothing else outside is asked for',
+    async ({ page }) => {
+      const own = new URL(dashboardUrl).origin
+      const asked = new Set<string>()
+      page.on('request', (request) => asked.add(new URL(request.url()).origin))
+      for (const address of ['/', '/hubspot/callback', '/connect/hubspot']) {
+        asked.clear()
+        await page.goto(`${dashboardUrl}${address}`, { waitUntil: 'networkidle' })
+        await expect(page.getByText('Need Help?')).toBeVisible()
+        expect([...asked], address).toEqual([own])
+      }
+      await page.goto(`${dashboardUrl}/contact`, { waitUntil: 'networkidle' })
+      await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
+      expect([...asked], '/contact').toEqual([own, new URL(formUrl).origin])
+    },
+  )
 
-  test('cannot navigate the page, open dialogs or ask for camera or position', async ({
-    page,
-    context,
-    violations,
-  }) => {
-    for (const origin of [dashboardUrl, new URL(formUrl).origin]) {
-      // Given to both, so that it is the page's own guards that refuse.
-      await context.grantPermissions(['camera', 'microphone', 'geolocation'], { origin })
-    }
-    const heard: string[] = []
-    page.on('dialog', (dialog) => {
-      heard.push(dialog.type())
-      void dialog.dismiss()
-    })
-    page.on('download', () => heard.push('download'))
-    await page.goto(`${dashboardUrl}/contact`)
-    await page.frameLocator('iframe').getByRole('button', { name: 'Send' }).click()
-    const told = page.frameLocator('iframe').locator('pre')
-    await expect(told).toContainText('calls')
-    await expect(told).toContainText('position')
-    await expect(told).toContainText('fullscreen')
-    await expect(told).toContainText('notification')
+  sharedTest(
+    'cannot navigate the page, open dialogs or ask for camera or position',
+    async ({ page, context, violations }) => {
+      for (const origin of [dashboardUrl, new URL(formUrl).origin]) {
+        // Given to both, so that it is the page's own guards that refuse.
+        await context.grantPermissions(['camera', 'microphone', 'geolocation'], { origin })
+      }
+      const heard: string[] = []
+      page.on('dialog', (dialog) => {
+        heard.push(dialog.type())
+        void dialog.dismiss()
+      })
+      page.on('download', () => heard.push('download'))
+      await page.goto(`${dashboardUrl}/contact`)
+      await page.frameLocator('iframe').getByRole('button', { name: 'Send' }).click()
+      const told = page.frameLocator('iframe').locator('pre')
+      await expect(told).toContainText('calls')
+      await expect(told).toContainText('position')
+      await expect(told).toContainText('fullscreen')
+      await expect(told).toContainText('notification')
 
-    expect(JSON.parse((await told.textContent()) ?? '')).toEqual({
-      'top.location': 'SecurityError',
-      'top.replace': 'SecurityError',
-      'parent.document': 'SecurityError',
-      'open _top': 'null',
-      open: 'null',
-      alert: 'undefined',
-      confirm: 'false',
-      prompt: 'null',
-      // A click and a submission never throw: what they did not do is looked at below.
-      'top-link': 'undefined',
-      'new-link': 'undefined',
-      download: 'undefined',
-      'top-form': 'undefined',
-      camera: 'NotAllowedError',
-      microphone: 'NotAllowedError',
-      position: '1',
-      notification: 'denied',
-      clipboard: 'NotAllowedError',
-      fullscreen: 'TypeError',
-      calls: 'TypeError',
-    })
-    await expect(page).toHaveURL(`${dashboardUrl}/contact`)
-    await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
-    expect(context.pages()).toEqual([page])
-    await provoked(
-      violations,
-      /camera is not allowed/,
-      /microphone is not allowed/,
-      /fullscreen is/,
-    )
+      expect(JSON.parse((await told.textContent()) ?? '')).toEqual({
+        'top.location': 'SecurityError',
+        'top.replace': 'SecurityError',
+        'parent.document': 'SecurityError',
+        'open _top': 'null',
+        open: 'null',
+        alert: 'undefined',
+        confirm: 'false',
+        prompt: 'null',
+        // A click and a submission never throw: what they did not do is looked at below.
+        'top-link': 'undefined',
+        'new-link': 'undefined',
+        download: 'undefined',
+        'top-form': 'undefined',
+        camera: 'NotAllowedError',
+        microphone: 'NotAllowedError',
+        position: '1',
+        notification: 'denied',
+        clipboard: 'NotAllowedError',
+        fullscreen: 'TypeError',
+        calls: 'TypeError',
+      })
+      await expect(page).toHaveURL(`${dashboardUrl}/contact`)
+      await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
+      expect(context.pages()).toEqual([page])
+      await provoked(
+        violations,
+        /camera is not allowed/,
+        /microphone is not allowed/,
+        /fullscreen is/,
+      )
 
-    // Nor does it hold back whoever leaves.
-    await page.goto(`${dashboardUrl}/`)
-    expect(heard).toEqual([])
-  })
+      // Nor does it hold back whoever leaves.
+      await page.goto(`${dashboardUrl}/`)
+      expect(heard).toEqual([])
+    },
+  )
 
-  test('cannot leave its own site, not even within its frame', async ({ page, violations }) => {
-    const elsewhere = await serve((_request, response) => response.end('elsewhere'))
-    await page.goto(`${dashboardUrl}/contact`)
-    await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
-    const frame = page.frames().find((one) => one.url() === formUrl)
-    await frame?.evaluate((address) => {
-      location.href = address
-    }, `http://127.0.0.1:${elsewhere.port}/`)
-    await provoked(violations, /: frame-src /, /violates the following/)
-    await expect(page.frameLocator('iframe').getByText('elsewhere')).toHaveCount(0)
-    await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
-    elsewhere.close()
-  })
+  sharedTest(
+    'cannot leave its own site, not even within its frame',
+    async ({ page, violations }) => {
+      const elsewhere = await serve((_request, response) => response.end('elsewhere'))
+      await page.goto(`${dashboardUrl}/contact`)
+      await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
+      const frame = page.frames().find((one) => one.url() === formUrl)
+      await frame?.evaluate((address) => {
+        location.href = address
+      }, `http://127.0.0.1:${elsewhere.port}/`)
+      await provoked(violations, /: frame-src /, /violates the following/)
+      await expect(page.frameLocator('iframe').getByText('elsewhere')).toHaveCount(0)
+      await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
+      elsewhere.close()
+    },
+  )
 
-  test('cannot send the page back to where it came from', async ({ page, context }) => {
+  sharedTest('cannot send the page back to where it came from', async ({ page, context }) => {
     await page.goto(`${dashboardUrl}/nowhere`)
     await page.goto(`${dashboardUrl}/contact`)
     await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()

@@ -63,7 +63,7 @@ export class Dealbell {
  */
 export const test = base.extend<
   { server: Dealbell; violations: string[] },
-  { emptyDataDir: string }
+  { emptyDataDir: string; sharedServer: Dealbell }
 >({
   emptyDataDir: [
     // biome-ignore lint/correctness/noEmptyPattern: Playwright reads a fixture's needs from this pattern.
@@ -77,15 +77,11 @@ export const test = base.extend<
     },
     { scope: 'worker', timeout: 60_000 },
   ],
-  server: async ({ emptyDataDir }, use) => {
-    const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-'))
-    await cp(emptyDataDir, dataDir, { recursive: true })
-    const server = new Dealbell(dataDir)
-    await server.start()
-    await use(server)
-    await server.stop()
-    await rm(dataDir, { recursive: true, force: true })
-  },
+  sharedServer: [
+    async ({ emptyDataDir }, use) => await withServer(emptyDataDir, use),
+    { scope: 'worker', timeout: 60_000 },
+  ],
+  server: async ({ emptyDataDir }, use) => await withServer(emptyDataDir, use),
   baseURL: async ({ server }, use) => use(server.url),
   violations: [
     async ({ context }, use) => {
@@ -118,3 +114,18 @@ export const test = base.extend<
     { auto: true },
   ],
 })
+
+/** For tests that store nothing: `server` is that of the worker, which spares each the start of its own. */
+export const sharedTest = test.extend({
+  server: async ({ sharedServer }, use) => await use(sharedServer),
+})
+
+async function withServer(emptyDataDir: string, use: (server: Dealbell) => Promise<void>) {
+  const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-'))
+  await cp(emptyDataDir, dataDir, { recursive: true })
+  const server = new Dealbell(dataDir)
+  await server.start()
+  await use(server)
+  await server.stop()
+  await rm(dataDir, { recursive: true, force: true })
+}

@@ -23,6 +23,9 @@ test('/states shows every state while developing, on the backend of the tests', 
     if (typeof address !== 'object' || address === null) throw new Error('Vite has no port')
     await page.goto(`http://localhost:${address.port}/states`)
     await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
+    // Vite bundles what all frames need when the first asks.
+    const first = page.frameLocator('iframe').first().getByRole('status').first()
+    await expect(first).toBeVisible({ timeout: 120_000 })
     for (const state of states) {
       const frame = page.getByTitle(state.name, { exact: true })
       await frame.scrollIntoViewIfNeeded()
