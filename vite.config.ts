@@ -103,7 +103,7 @@ export default defineConfig(({ mode }) => {
             environment: 'node',
             include: ['tests/relay/acknowledgements.test.ts'],
             globalSetup: ['tests/relay/postgres.ts'],
-            testTimeout: 60_000,
+            testTimeout: 120_000,
             // A time is measured, so everything else has ended.
             sequence: { groupOrder: 1 },
           },

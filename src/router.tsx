@@ -2,11 +2,10 @@ import type { QueryClient } from '@tanstack/react-query'
 import { createRouter, type RouterHistory } from '@tanstack/react-router'
 import { GenericError } from './components/GenericError.tsx'
 import { routeTree } from './routeTree.gen.ts'
-import { focusHeading } from './ui/Screen.tsx'
 
 /** Makes the router. `history` is the browser's own unless a test brings another. */
 export function createAppRouter(queryClient: QueryClient, history?: RouterHistory) {
-  const router = createRouter({
+  return createRouter({
     routeTree,
     context: { queryClient },
     ...(history && { history }),
@@ -21,16 +20,6 @@ export function createAppRouter(queryClient: QueryClient, history?: RouterHistor
     defaultErrorComponent: GenericError,
     defaultNotFoundComponent: GenericError,
   })
-
-  // A screen reader and the keyboard go on at the new screen's heading. The event's own `fromLocation`
-  // is of the last navigation, and one that another overtook had no event.
-  let shown = router.history.location.pathname
-  router.subscribe('onRendered', ({ toLocation: { pathname } }) => {
-    if (pathname !== shown) focusHeading()
-    shown = pathname
-  })
-
-  return router
 }
 
 declare module '@tanstack/react-router' {

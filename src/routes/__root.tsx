@@ -1,9 +1,11 @@
 import { type QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { createRootRouteWithContext, Outlet, useMatches } from '@tanstack/react-router'
+import { useEffect, useRef } from 'react'
 import { healthQuery } from '../api/health.ts'
 import { Header } from '../components/Header.tsx'
 import { HealthGate } from '../components/HealthGate.tsx'
 import { Footer } from '../ui/Footer.tsx'
+import { focusHeading } from '../ui/Screen.tsx'
 
 export const Route = createRootRouteWithContext<{ queryClient: QueryClient }>()({
   loader: ({ context }) => {
@@ -16,6 +18,13 @@ export const Route = createRootRouteWithContext<{ queryClient: QueryClient }>()(
 function Root() {
   const { queryClient } = Route.useRouteContext()
   const screen = useMatches({ select: (matches) => matches.at(-1)?.id })
+  // A screen reader and the keyboard go on at the new screen's heading. Not by the router's event
+  // `onRendered`: a navigation that another overtakes, or that renders in two steps, has none.
+  const shown = useRef(screen)
+  useEffect(() => {
+    if (shown.current !== screen) focusHeading()
+    shown.current = screen
+  }, [screen])
   return (
     <QueryClientProvider client={queryClient}>
       <HealthGate>
