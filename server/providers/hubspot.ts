@@ -5,6 +5,7 @@ import type { ProviderSettings } from '../env.ts'
 import {
   type Crm,
   defaultTimeouts,
+  oneTry,
   type Provider,
   ProviderError,
   type Stage,
@@ -105,11 +106,7 @@ export function createHubspot(
         .post(`${settings.apiUrl}/oauth/2026-03/${path}`, {
           body: new URLSearchParams({ ...client, ...form }),
           // A code is single use; and a redirect would carry the client secret elsewhere.
-          retry: 0,
-          redirect: 'error',
-          timeout: timeoutMs,
-          // `timeout` counts anew for the body.
-          totalTimeout: timeoutMs,
+          ...oneTry(timeoutMs),
         })
         .text()
     } catch (error) {
@@ -130,10 +127,7 @@ export function createHubspot(
         .get(`${settings.apiUrl}${path}`, {
           headers: { Authorization: `Bearer ${accessToken}` },
           // The relay has its own tries, which other work does not wait for.
-          retry: 0,
-          redirect: 'error',
-          timeout: timeouts.callMs,
-          totalTimeout: timeouts.callMs,
+          ...oneTry(timeouts.callMs),
         })
         .text()
     } catch (error) {

@@ -105,6 +105,11 @@ export interface Timeouts {
 
 export const defaultTimeouts: Timeouts = { callMs: 10_000, revokeMs: 5_000 }
 
+/** How ky calls a provider: once, within `ms` in all, and never where a redirect leads. */
+export const oneTry = (ms: number) =>
+  // `timeout` alone counts anew for the body.
+  ({ retry: 0, redirect: 'error', timeout: ms, totalTimeout: ms }) as const
+
 /**
  * A call to a provider that failed. It carries no cause and no message from outside: those hold
  * addresses, codes and tokens.

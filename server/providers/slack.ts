@@ -11,6 +11,7 @@ import type { ProviderSettings } from '../env.ts'
 import {
   type Chat,
   defaultTimeouts,
+  oneTry,
   type PostOutcome,
   type Provider,
   ProviderError,
@@ -245,11 +246,7 @@ async function postToWebhook(
     const answer = await ky
       .post(url, {
         json: message,
-        retry: 0,
-        redirect: 'error',
-        timeout: timeoutMs,
-        // `timeout` counts anew for the body.
-        totalTimeout: timeoutMs,
+        ...oneTry(timeoutMs),
       })
       .text()
     return answer === 'ok' ? { kind: 'posted' } : { kind: 'failed', reason: 'nonsense' }
