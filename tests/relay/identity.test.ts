@@ -14,6 +14,13 @@ afterEach(() => {
 })
 afterAll(() => harness.close())
 
+/** Connects both services and saves a rule. */
+async function setUp(browser: ReturnType<typeof openBrowser>): Promise<void> {
+  await browser.connect('hubspot')
+  await browser.connect('slack')
+  await browser.save(['deal-closed'])
+}
+
 /** Whom HubSpot names from now on: which account, and which of its users. */
 function atHubspot(hub_id: number, user_id: number): void {
   const tokens = { access_token: 'access', refresh_token: 'refresh', expires_in: 1800 }
@@ -25,9 +32,7 @@ function atHubspot(hub_id: number, user_id: number): void {
 
 test('the same HubSpot user finds the rules and both connections again from another browser', async () => {
   const first = openBrowser(harness)
-  await first.connect('hubspot')
-  await first.connect('slack')
-  await first.save(['deal-closed'])
+  await setUp(first)
 
   const other = openBrowser(harness)
   expect(await other.rules()).toEqual({ rules: [] })
@@ -99,9 +104,7 @@ describe('another HubSpot identity in the same browser', () => {
   test('starts afresh, and the first one’s things are found again by authorizing as that one', async () => {
     const ann = openBrowser(harness)
     atHubspot(1, 1)
-    await ann.connect('hubspot')
-    await ann.connect('slack')
-    await ann.save(['deal-closed'])
+    await setUp(ann)
     atHubspot(2, 1)
     await ann.connect('hubspot')
     expect(await ann.rules()).toEqual({ rules: [] })
@@ -120,9 +123,7 @@ describe('another HubSpot identity in the same browser', () => {
   test('of a second person takes over nothing of the first', async () => {
     const shared = openBrowser(harness)
     atHubspot(3, 1)
-    await shared.connect('hubspot')
-    await shared.connect('slack')
-    await shared.save(['deal-closed'])
+    await setUp(shared)
     atHubspot(3, 2)
     await shared.connect('hubspot')
     expect(await shared.rules()).toEqual({ rules: [] })
@@ -142,9 +143,7 @@ describe('another HubSpot identity in the same browser', () => {
     await known.connect('hubspot')
     const shared = openBrowser(harness)
     atHubspot(4, 1)
-    await shared.connect('hubspot')
-    await shared.connect('slack')
-    await shared.save(['deal-closed'])
+    await setUp(shared)
     atHubspot(4, 2)
     await shared.connect('hubspot')
     expect(await known.rules()).toEqual({ rules: [] })
@@ -163,9 +162,7 @@ describe('the cookie from before a HubSpot authorization', () => {
     await attacker.send('/api/slack/auth')
     const ann = openBrowser(harness)
     ann.cookie = attacker.cookie
-    await ann.connect('hubspot')
-    await ann.connect('slack')
-    await ann.save(['deal-closed'])
+    await setUp(ann)
 
     expect(await attacker.rules()).toEqual({ rules: [] })
     expect(await attacker.connected('hubspot')).toEqual({ connected: false })

@@ -42,6 +42,54 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   const posts = () => outside.posts.filter((post) => post.channel === channel)
+  const calls = () => outside.calls.filter((call) => call.channel === channel)
+
+  /** Slack says no to what comes to this test's channel. */
+  function refusePosts(error: string): void {
+    outside.answerPost = (call) =>
+      call.channel === channel
+        ? { status: 200, body: JSON.stringify({ ok: false, error }) }
+        : undefined
+  }
+
+  /** A message is dead at the first try. @returns what becomes of the connection to Slack. */
+  async function statusAfterRefusal(error: string) {
+    const userId = await backend.connect({ portal, channel })
+    refusePosts(error)
+    await backend.tell([stageChange(1, { portal })])
+    await backend.settled()
+    expect(calls()).toHaveLength(1)
+    expect(await backend.outcomes(userId)).toEqual([['dead', error]])
+    return await connectionStatus(backend.database, userId, 'slack')
+  }
+
+  /** Slack takes its time: `calling` is over when it is called, and it takes the message at `accept`. */
+  function holdPost(): { calling: Promise<void>; accept: () => void } {
+    const { promise: calling, resolve: started } = Promise.withResolvers<void>()
+    const { promise: accepted, resolve } = Promise.withResolvers<undefined>()
+    outside.answerPost = (call) => {
+      if (call.channel !== channel) return undefined
+      started()
+      return accepted
+    }
+    return { calling, accept: () => resolve(undefined) }
+  }
+
+  /** An event of a deal in this test's portal, stored without the inbox. @returns its id and time. */
+  async function insertEvent(tx: Pick<typeof open.database, 'insert'>, dealId: string) {
+    const [event] = await tx
+      .insert(dealEvents)
+      .values({
+        key: `T1/${channel}`,
+        portalId: String(portal),
+        dealId,
+        stageId: 'next',
+        occurredAt: new Date(),
+      })
+      .returning()
+    if (event === undefined) throw new Error('No event was stored.')
+    return { eventId: event.id, occurredAt: event.occurredAt }
+  }
 
   test('a deal that moves is said in the channel', async () => {
     await backend.connect({ portal, channel })
@@ -165,18 +213,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
           await lockChannels(tx, [id])
           // Another's job, which this transaction finds waiting.
           await backend.queue.wake([id])
-          const [event] = await tx
-            .insert(dealEvents)
-            .values({
-              key: id,
-              portalId: String(portal),
-              dealId: '2',
-              stageId: 'next',
-              occurredAt: new Date(),
-            })
-            .returning()
-          if (event === undefined) throw new Error('No event was stored.')
-          const { id: eventId, occurredAt } = event
+          const { eventId, occurredAt } = await insertEvent(tx, '2')
           await tx.insert(deliveries).values({ eventId, userId, channel: id, occurredAt })
           await vi.waitFor(async () => expect(await waitingJobs()).toBe(0), 5_000)
           // Long enough for a relay that does not wait for us to find nothing.
@@ -321,21 +358,12 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.disconnect(userId, 'slack')
       answer?.(undefined)
       await backend.settled()
-      expect(outside.calls.filter((call) => call.channel === channel)).toEqual([])
+      expect(calls()).toEqual([])
     })
 
     test('a disconnect waits for the message that is being sent', async () => {
       const userId = await backend.connect({ portal, channel })
-      let accept = () => {}
-      const calling = new Promise<void>((started) => {
-        outside.answerPost = (call) => {
-          if (call.channel !== channel) return undefined
-          started()
-          return new Promise((resolve) => {
-            accept = () => resolve(undefined)
-          })
-        }
-      })
+      const { calling, accept } = holdPost()
       await backend.tell([stageChange(1, { portal }), stageChange(2, { portal })])
       await calling
       const disconnecting = backend.disconnect(userId, 'hubspot')
@@ -359,16 +387,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
     test('a second disconnect waits as the first does', async () => {
       const userId = await backend.connect({ portal, channel })
-      let accept = () => {}
-      const calling = new Promise<void>((started) => {
-        outside.answerPost = (call) => {
-          if (call.channel !== channel) return undefined
-          started()
-          return new Promise((resolve) => {
-            accept = () => resolve(undefined)
-          })
-        }
-      })
+      const { calling, accept } = holdPost()
       await backend.tell([stageChange(1, { portal })])
       await calling
       const first = backend.disconnect(userId, 'hubspot')
@@ -379,7 +398,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       const second = backend.disconnect(userId, 'hubspot').then(() => {
         isAnswered = true
       })
-      // One query more than the second takes to find nothing to remove.
+      // Many more queries than the second takes to find nothing to remove.
       for (let n = 0; n < 20; n++) await backend.database.$count(connections)
       expect(isAnswered).toBe(false)
       accept()
@@ -509,18 +528,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       const id = `T1/${channel}`
       await backend.database.transaction(async (tx) => {
         await lockChannels(tx, [id])
-        const [event] = await tx
-          .insert(dealEvents)
-          .values({
-            key: id,
-            portalId: String(portal),
-            dealId: '1',
-            stageId: 'next',
-            occurredAt: new Date(),
-          })
-          .returning()
-        if (event === undefined) throw new Error('No event was stored.')
-        const { id: eventId, occurredAt } = event
+        const { eventId, occurredAt } = await insertEvent(tx, '1')
         const sendingUntil = sql`now() + interval '2 seconds'`
         await tx.insert(deliveries).values([
           { eventId, userId: dying, channel: id, occurredAt, sendingUntil },
@@ -563,7 +571,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         call.channel === channel && failures-- > 0 ? { status: 500 } : undefined
       await backend.tell([stageChange(1, { portal })])
       await backend.settled()
-      expect(outside.calls.filter((call) => call.channel === channel)).toHaveLength(4)
+      expect(calls()).toHaveLength(4)
       expect(posts()).toHaveLength(1)
     })
 
@@ -588,7 +596,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(posts()).toEqual([])
       await backend.settled()
       expect((posts()[0]?.atMs ?? 0) - (limited ?? 0)).toBeGreaterThanOrEqual(7000)
-      expect(outside.calls.filter((call) => call.channel === channel)).toHaveLength(2)
+      expect(calls()).toHaveLength(2)
     })
 
     test('a socket that hangs is given up after ten seconds, and holds up its channel alone', async () => {
@@ -638,16 +646,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       'posting_to_general_channel_denied',
       'team_disabled',
     ])('%s stops at the first try and breaks the connection', async (error) => {
-      const userId = await backend.connect({ portal, channel })
-      outside.answerPost = (call) =>
-        call.channel === channel
-          ? { status: 200, body: JSON.stringify({ ok: false, error }) }
-          : undefined
-      await backend.tell([stageChange(1, { portal })])
-      await backend.settled()
-      expect(outside.calls.filter((call) => call.channel === channel)).toHaveLength(1)
-      expect(await backend.outcomes(userId)).toEqual([['dead', error]])
-      expect(await connectionStatus(backend.database, userId, 'slack')).toMatchObject({
+      expect(await statusAfterRefusal(error)).toMatchObject({
         connected: false,
         account: 'Workspace T1',
         channel: `#${channel}`,
@@ -659,16 +658,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     test.each(['invalid_blocks', 'msg_too_long', 'no_text', 'invalid_arguments'])(
       '%s: the message is dead at the first try, and the connection is not',
       async (error) => {
-        const userId = await backend.connect({ portal, channel })
-        outside.answerPost = (call) =>
-          call.channel === channel
-            ? { status: 200, body: JSON.stringify({ ok: false, error }) }
-            : undefined
-        await backend.tell([stageChange(1, { portal })])
-        await backend.settled()
-        expect(outside.calls.filter((call) => call.channel === channel)).toHaveLength(1)
-        expect(await backend.outcomes(userId)).toEqual([['dead', error]])
-        expect(await connectionStatus(backend.database, userId, 'slack')).toMatchObject({
+        expect(await statusAfterRefusal(error)).toMatchObject({
           connected: true,
         })
       },
@@ -704,10 +694,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
     test('a channel that the bot is no member of is reached by the address that Slack gave for it', async () => {
       const userId = await backend.connect({ portal, channel, webhook: true })
-      outside.answerPost = (call) =>
-        call.channel === channel
-          ? { status: 200, body: JSON.stringify({ ok: false, error: 'not_in_channel' }) }
-          : undefined
+      refusePosts('not_in_channel')
       await backend.tell([stageChange(1, { portal })])
       await backend.settled()
       expect(posts().map(({ token }) => token)).toEqual(['webhook'])
@@ -747,9 +734,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       const userId = await backend.connect({ portal, channel })
       outside.answerPost = (call) => (call.channel === channel ? { status: 500 } : undefined)
       await backend.tell([stageChange(1, { portal })])
-      await vi.waitFor(() =>
-        expect(outside.calls.some((call) => call.channel === channel)).toBe(true),
-      )
+      await vi.waitFor(() => expect(calls().length).toBeGreaterThan(0))
       await backend.disconnect(userId, 'slack')
       outside.answerPost = () => undefined
       await backend.connectAgain(userId, { portal, channel })
@@ -764,10 +749,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       const events = () =>
         backend.database.$count(dealEvents, eq(dealEvents.portalId, String(portal)))
       const userId = await backend.connect({ portal, channel })
-      outside.answerPost = (call) =>
-        call.channel === channel
-          ? { status: 200, body: JSON.stringify({ ok: false, error: 'invalid_blocks' }) }
-          : undefined
+      refusePosts('invalid_blocks')
       await backend.tell([stageChange(1, { portal })])
       await backend.settled()
       outside.answerPost = (call) => (call.channel === channel ? { status: 500 } : undefined)
@@ -793,9 +775,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       const userId = await backend.connect({ portal, channel })
       outside.answerPost = (call) => (call.channel === channel ? { status: 500 } : undefined)
       await backend.tell([stageChange(1, { portal })])
-      await vi.waitFor(() =>
-        expect(outside.calls.some((call) => call.channel === channel)).toBe(true),
-      )
+      await vi.waitFor(() => expect(calls().length).toBeGreaterThan(0))
       await backend.connectAgain(userId, { portal, channel: `${channel}x` })
       await backend.settled()
       expect(outside.posts.filter((post) => post.channel === `${channel}x`).map(dealIn)).toEqual([
