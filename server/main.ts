@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
-import { parseEnv } from './env.ts'
-import { lockFolder } from './lock.ts'
+import { lockFolder } from './database/lock.ts'
+import { parseEnv } from './settings.ts'
 
 try {
   // Settings of the environment win over those of the file.

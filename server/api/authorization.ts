@@ -2,13 +2,13 @@ import { randomBytes } from 'node:crypto'
 import { and, eq, gt, lt } from 'drizzle-orm'
 import { Hono } from 'hono'
 import type { Dependencies } from '../app.ts'
-import { storeConnection } from '../connections.ts'
 import { authorizations } from '../database/schema.ts'
-import { ApiError } from '../errors.ts'
-import { userOfHubspotIdentity } from '../identity.ts'
+import { ApiError } from '../http/errors.ts'
+import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/origin.ts'
+import { storeConnection } from '../people/connections.ts'
+import { userOfHubspotIdentity } from '../people/identity.ts'
+import { type Sessions, sha256 } from '../people/session.ts'
 import { ProviderError, type ProviderId } from '../providers/provider.ts'
-import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../same-site.ts'
-import { type Sessions, sha256 } from '../session.ts'
 
 const authorizationLifetimeMs = 10 * 60 * 1000
 

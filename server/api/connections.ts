@@ -2,11 +2,11 @@ import { and, eq } from 'drizzle-orm'
 import { Hono } from 'hono'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
 import type { Dependencies } from '../app.ts'
-import { connectionStatus, openSecrets } from '../connections.ts'
 import { connections } from '../database/schema.ts'
+import { connectionStatus, openSecrets } from '../people/connections.ts'
+import type { Sessions } from '../people/session.ts'
 import { ProviderError, type ProviderId } from '../providers/provider.ts'
 import { stopSendingTo } from '../relay/deliveries.ts'
-import type { Sessions } from '../session.ts'
 
 /** The status of a user's connection to one provider, and its end (§7). */
 export function connectionRoutes(

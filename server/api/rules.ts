@@ -6,8 +6,8 @@ import { type Rules, saveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import type { Dependencies } from '../app.ts'
 import { rules } from '../database/schema.ts'
-import { ApiError } from '../errors.ts'
-import type { Sessions } from '../session.ts'
+import { ApiError } from '../http/errors.ts'
+import type { Sessions } from '../people/session.ts'
 
 const maxBodyBytes = 64 * 1024
 

@@ -114,7 +114,7 @@ export const dealEvents = pgTable(
   'deal_events',
   {
     id: bigint('id', { mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
-    // See keyOf in relay/deal-event.ts.
+    // See keyOf in providers/hubspot/events.ts.
     key: text('key').notNull().unique('deal_events_key'),
     portalId: text('portal_id').notNull(),
     dealId: text('deal_id').notNull(),

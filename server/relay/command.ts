@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import ky from 'ky'
 import * as v from 'valibot'
+import { lockFolder } from '../database/lock.ts'
 import { type OpenDatabase, openPglite, openPostgres } from '../database/open.ts'
-import { parseEnv, type Settings } from '../env.ts'
-import { lockFolder } from '../lock.ts'
 import { logToStderr as log } from '../log.ts'
-import { keyFromFolder } from '../vault.ts'
+import { keyFromFolder } from '../people/vault.ts'
+import { parseEnv, type Settings } from '../settings.ts'
 import {
   countDeliveries,
   operatorToken,

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
-import type { DealEvent } from './deal-event.ts'
+import type { DealEvent } from '../providers/hubspot/events.ts'
 import { failpoint } from './failpoint.ts'
 import type { WakeQueue } from './wake-queue.ts'
 

@@ -4,7 +4,7 @@ import { Hono } from 'hono'
 import * as v from 'valibot'
 import { type Database, rowsOf } from '../database/open.ts'
 import { deliveries } from '../database/schema.ts'
-import { ApiError } from '../errors.ts'
+import { ApiError } from '../http/errors.ts'
 import { lockChannels } from './inbox.ts'
 import type { WakeQueue } from './wake-queue.ts'
 

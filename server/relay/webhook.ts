@@ -1,11 +1,11 @@
 import { Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
-import { ApiError } from '../errors.ts'
+import { ApiError } from '../http/errors.ts'
 import type { Log } from '../log.ts'
-import { dealEvents } from './deal-event.ts'
+import { dealEvents } from '../providers/hubspot/events.ts'
+import { isSignedByHubSpot } from '../providers/hubspot/signature.ts'
 import { failpoint } from './failpoint.ts'
 import type { Inbox } from './inbox.ts'
-import { isSignedByHubSpot } from './signature.ts'
 
 const maxBodyBytes = 1024 * 1024
 

@@ -12,9 +12,9 @@ import { build } from 'vite'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
 import { ensureNginx } from '../../scripts/ensure-nginx.ts'
-import { readBuiltPage } from '../../server/build.ts'
-import { securityHeaders } from '../../server/security-headers.ts'
-import { serveDashboard } from '../../server/static.ts'
+import { securityHeaders } from '../../server/http/safety-headers.ts'
+import { readBuiltPage } from '../../server/page/build.ts'
+import { serveDashboard } from '../../server/page/serve.ts'
 import { observatory } from './observatory.ts'
 
 const root = resolve(import.meta.dirname, '../..')

@@ -7,9 +7,9 @@ import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { type BrowserContext, expect, type Page } from '@playwright/test'
 import { Hono } from 'hono'
-import { readBuiltPage } from '../../server/build.ts'
-import { securityHeaders } from '../../server/security-headers.ts'
-import { serveDashboard } from '../../server/static.ts'
+import { securityHeaders } from '../../server/http/safety-headers.ts'
+import { readBuiltPage } from '../../server/page/build.ts'
+import { serveDashboard } from '../../server/page/serve.ts'
 import { sharedTest, test } from './server.ts'
 
 /** A small site of the test; `close` ends it. */

@@ -17,17 +17,21 @@ export const areas: Readonly<Record<string, Area>> = {
     project: 'server',
   },
   headers: {
-    mutate: ['contract/contact-path.ts', 'contract/page-headers.ts', 'server/security-headers.ts'],
+    mutate: [
+      'contract/contact-path.ts',
+      'contract/page-headers.ts',
+      'server/http/safety-headers.ts',
+    ],
     tests: ['tests/server/security-headers.test.ts'],
     project: 'server',
   },
   vault: {
-    mutate: ['server/vault.ts'],
+    mutate: ['server/people/vault.ts'],
     tests: ['tests/server/vault.test.ts'],
     project: 'server',
   },
   signature: {
-    mutate: ['server/relay/signature.ts'],
+    mutate: ['server/providers/hubspot/signature.ts'],
     tests: ['tests/relay/signature.test.ts'],
     project: 'server',
   },
@@ -37,12 +41,12 @@ export const areas: Readonly<Record<string, Area>> = {
     project: 'server',
   },
   session: {
-    mutate: ['server/session.ts'],
+    mutate: ['server/people/session.ts'],
     tests: ['tests/server/session.test.ts', 'tests/server/guards.test.ts'],
     project: 'server',
   },
   identity: {
-    mutate: ['server/identity.ts'],
+    mutate: ['server/people/identity.ts'],
     tests: ['tests/relay/identity.test.ts'],
     project: 'relay',
   },
@@ -52,7 +56,7 @@ export const areas: Readonly<Record<string, Area>> = {
     project: 'server',
   },
   'same-site': {
-    mutate: ['server/same-site.ts'],
+    mutate: ['server/http/origin.ts'],
     tests: ['tests/server/same-site.test.ts'],
     project: 'server',
   },

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { dealEvents } from '../../server/relay/deal-event.ts'
+import { dealEvents } from '../../server/providers/hubspot/events.ts'
 
 const item = {
   eventId: 1,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { outcomeOf } from '../../server/providers/hubspot.ts'
+import { outcomeOf } from '../../server/providers/hubspot/hubspot.ts'
 import type { Stage } from '../../server/providers/provider.ts'
 import { decide } from '../../server/relay/decide.ts'
 

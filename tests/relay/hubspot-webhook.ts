@@ -1,4 +1,4 @@
-import { hubSpotSignature } from '../../server/relay/signature.ts'
+import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
 
 export const appUrl = 'https://dealbell.test'
 export const clientSecret = 'hubspot-client-secret'

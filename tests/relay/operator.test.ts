@@ -3,7 +3,7 @@ import * as v from 'valibot'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
-import { answerError } from '../../server/errors.ts'
+import { answerError } from '../../server/http/errors.ts'
 import {
   operatorRoutes,
   operatorToken,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { hubSpotSignature, isSignedByHubSpot } from '../../server/relay/signature.ts'
+import { hubSpotSignature, isSignedByHubSpot } from '../../server/providers/hubspot/signature.ts'
 
 const secret = 'test-client-secret'
 const now = 1_767_225_600_000

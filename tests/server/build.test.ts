@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { ensurePageBuilt } from '../../server/build.ts'
+import { ensurePageBuilt } from '../../server/page/build.ts'
 
 let root: string
 const past = new Date('2026-01-01T00:00:00Z')

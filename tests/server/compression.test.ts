@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { readDashboard, serveDashboard } from '../../server/static.ts'
+import { readDashboard, serveDashboard } from '../../server/page/serve.ts'
 
 const script = 'console.log("again"); '.repeat(200)
 const page = `<!doctype html>${'<p>Dealbell</p>'.repeat(200)}`

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { parseEnv } from '../../server/env.ts'
+import { parseEnv } from '../../server/settings.ts'
 
 const key = Buffer.alloc(32, 9).toString('base64')
 const otherKey = Buffer.alloc(32, 8).toString('base64')

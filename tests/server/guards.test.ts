@@ -2,7 +2,7 @@ import { eq } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createApp } from '../../server/app.ts'
 import { sessions, users } from '../../server/database/schema.ts'
-import { forgetEndedSessions, sha256 } from '../../server/session.ts'
+import { forgetEndedSessions, sha256 } from '../../server/people/session.ts'
 import { appUrl, type Harness, openBrowser, openHarness, refusal } from './harness.ts'
 
 let harness: Harness

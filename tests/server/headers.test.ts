@@ -8,8 +8,8 @@ import { getRequestListener } from '@hono/node-server'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { pagePolicy } from '../../contract/page-headers.ts'
 import { createApp } from '../../server/app.ts'
-import { answerUnreadable } from '../../server/security-headers.ts'
-import { readDashboard } from '../../server/static.ts'
+import { answerUnreadable } from '../../server/http/safety-headers.ts'
+import { readDashboard } from '../../server/page/serve.ts'
 import { appUrl, type Harness, openHarness } from './harness.ts'
 
 let folder: string

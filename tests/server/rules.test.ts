@@ -2,7 +2,7 @@ import { eq } from 'drizzle-orm'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { ruleCatalogue } from '../../contract/rules.ts'
 import { rules, sessions, users } from '../../server/database/schema.ts'
-import { sha256 } from '../../server/session.ts'
+import { sha256 } from '../../server/people/session.ts'
 import { type Harness, openBrowser, openHarness, refusal } from './harness.ts'
 
 let harness: Harness

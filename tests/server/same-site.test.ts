@@ -1,6 +1,6 @@
 import { Hono, type MiddlewareHandler } from 'hono'
 import { describe, expect, test } from 'vitest'
-import { answerError } from '../../server/errors.ts'
+import { answerError } from '../../server/http/errors.ts'
 import {
   atOneLoopbackName,
   byFetchOnly,
@@ -8,7 +8,7 @@ import {
   fromDashboardOnly,
   notFromAnotherSite,
   writesFromDashboardOnly,
-} from '../../server/same-site.ts'
+} from '../../server/http/origin.ts'
 
 // Each guard on its own: who gets through, by the headers that a browser sends and a script cannot change.
 const dashboard = 'https://dealbell.example'

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { parseEnv } from '../../server/env.ts'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
 import { StandInTokens } from '../../server/sandbox/tokens.ts'
+import { parseEnv } from '../../server/settings.ts'
 import { appUrl, type Harness, openHarness } from './harness.ts'
 
 let harness: Harness

@@ -5,7 +5,11 @@ import { RequestError } from '@hono/node-server'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { answerPolicy, everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
-import { answerUnreadable, securityHeaders, standInPolicy } from '../../server/security-headers.ts'
+import {
+  answerUnreadable,
+  securityHeaders,
+  standInPolicy,
+} from '../../server/http/safety-headers.ts'
 
 // To the letter, and without a server or a database: each line here is one that a browser obeys.
 const nothing = [

@@ -1,7 +1,7 @@
 import { eq } from 'drizzle-orm'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { rules, sessions, users } from '../../server/database/schema.ts'
-import { forgetDaily, forgetEndedSessions, sha256 } from '../../server/session.ts'
+import { forgetDaily, forgetEndedSessions, sha256 } from '../../server/people/session.ts'
 import { type Harness, openBrowser, openHarness } from './harness.ts'
 
 const dayMs = 24 * 60 * 60 * 1000

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { pagePolicy } from '../../contract/page-headers.ts'
 import { createApp } from '../../server/app.ts'
-import { readDashboard } from '../../server/static.ts'
+import { readDashboard } from '../../server/page/serve.ts'
 import { type Harness, openHarness, refusal } from './harness.ts'
 
 let folder: string

@@ -3,16 +3,16 @@ import { link, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/p
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
+import { connections, keyCheck, users } from '../../server/database/schema.ts'
 import {
   checkKeys,
   checkSharedKey,
   openSecrets,
   sealWithNewestKey,
   storeConnection,
-} from '../../server/connections.ts'
-import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
-import { connections, keyCheck, users } from '../../server/database/schema.ts'
-import { createVault, keyFromFolder, type Vault, VaultError } from '../../server/vault.ts'
+} from '../../server/people/connections.ts'
+import { createVault, keyFromFolder, type Vault, VaultError } from '../../server/people/vault.ts'
 
 // A file system without links (some network folders) cannot be had here otherwise.
 vi.mock(import('node:fs/promises'), async (importOriginal) => {

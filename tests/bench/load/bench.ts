@@ -12,8 +12,8 @@ import { build, type InlineConfig } from 'vite'
 import { precompress } from '../../../build/precompress.ts'
 import { pagePolicy } from '../../../contract/page-headers.ts'
 import { findChromium } from '../../../scripts/ensure-chromium.ts'
-import { securityHeaders } from '../../../server/security-headers.ts'
-import { readDashboard, serveDashboard } from '../../../server/static.ts'
+import { securityHeaders } from '../../../server/http/safety-headers.ts'
+import { readDashboard, serveDashboard } from '../../../server/page/serve.ts'
 
 // How long it takes from the navigation until both connections and the ticked rules can be used, on
 // a phone with a poor connection, beside two rivals that are built here: see docs/performance.md.

@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, isNull, lt, or, sql } from 'drizzle-orm'
-import { openSecrets, sealSecrets } from '../connections.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import { type Crm, ProviderError } from '../providers/provider.ts'
-import type { Vault } from '../vault.ts'
+import { openSecrets, sealSecrets } from './connections.ts'
+import type { Vault } from './vault.ts'
 
 /** Refreshed so long before its end that no call can begin with it and arrive after. */
 const marginMs = 2 * 60_000

@@ -4,11 +4,11 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseEnv } from 'node:util'
 import * as v from 'valibot'
-import { pagePolicy } from '../contract/page-headers.ts'
-import { type Dashboard, readDashboard } from './static.ts'
+import { pagePolicy } from '../../contract/page-headers.ts'
+import { type Dashboard, readDashboard } from './serve.ts'
 
 /** The project's folder. */
-const projectRoot = join(import.meta.dirname, '..')
+const projectRoot = join(import.meta.dirname, '../..')
 const distFolder = join(projectRoot, 'dist')
 
 // What the page is made of, beside the VITE_ settings.

@@ -1,6 +1,6 @@
 import { and, eq, isNull, sql } from 'drizzle-orm'
+import { connections, rules, users } from '../database/schema.ts'
 import { openSecrets, sealSecrets } from './connections.ts'
-import { connections, rules, users } from './database/schema.ts'
 import { insertUser, type Transaction } from './session.ts'
 import type { Vault } from './vault.ts'
 

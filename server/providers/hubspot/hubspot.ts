@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
-import type { ProviderSettings } from '../env.ts'
+import type { ProviderSettings } from '../../settings.ts'
 import {
   type Crm,
   defaultTimeouts,
@@ -10,7 +10,7 @@ import {
   ProviderError,
   type Stage,
   type Timeouts,
-} from './provider.ts'
+} from '../provider.ts'
 
 // Must equal the app's own list, `oauth` included, or HubSpot refuses to show its consent page.
 const scopes = [

@@ -3,9 +3,9 @@ import { and, eq, gt, lt, notExists, or } from 'drizzle-orm'
 import type { PgColumn } from 'drizzle-orm/pg-core'
 import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
-import type { Database } from './database/open.ts'
-import { authorizations, connections, rules, sessions, users } from './database/schema.ts'
-import type { Log } from './log.ts'
+import type { Database } from '../database/open.ts'
+import { authorizations, connections, rules, sessions, users } from '../database/schema.ts'
+import type { Log } from '../log.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const lifetimeMs = 180 * dayMs

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { extname, join, sep } from 'node:path'
 import type { MiddlewareHandler } from 'hono'
-import { errorAnswer } from './errors.ts'
+import { errorAnswer } from '../http/errors.ts'
 
 interface Representation {
   body: Uint8Array<ArrayBuffer>

@@ -6,7 +6,7 @@ import {
   everyAnswer,
   policyWith,
   strictTransportSecurity,
-} from '../contract/page-headers.ts'
+} from '../../contract/page-headers.ts'
 
 /**
  * A stand-in's page: no script, and a form that may lead back to the dashboard. The contact form's

@@ -1,9 +1,9 @@
 import { and, eq } from 'drizzle-orm'
 import * as v from 'valibot'
-import type { ConnectionStatus } from '../contract/endpoints.ts'
-import type { Database } from './database/open.ts'
-import { connections, keyCheck } from './database/schema.ts'
-import type { Grant, ProviderId, Secrets } from './providers/provider.ts'
+import type { ConnectionStatus } from '../../contract/endpoints.ts'
+import type { Database } from '../database/open.ts'
+import { connections, keyCheck } from '../database/schema.ts'
+import type { Grant, ProviderId, Secrets } from '../providers/provider.ts'
 import type { Vault } from './vault.ts'
 
 const sealedSecrets = v.object({

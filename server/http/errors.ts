@@ -1,7 +1,7 @@
 import type { Context } from 'hono'
 import { HTTPException } from 'hono/http-exception'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
-import type { Log } from './log.ts'
+import type { Log } from '../log.ts'
 
 /** A refusal that the caller may read: its status, a stable code and a sentence without secrets. */
 export class ApiError extends Error {

@@ -7,7 +7,7 @@ import {
 } from '@slack/web-api'
 import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
-import type { ProviderSettings } from '../env.ts'
+import type { ProviderSettings } from '../../settings.ts'
 import {
   type Chat,
   defaultTimeouts,
@@ -16,7 +16,7 @@ import {
   type Provider,
   ProviderError,
   type Timeouts,
-} from './provider.ts'
+} from '../provider.ts'
 
 // `incoming-webhook` makes Slack itself ask for the channel, so the dashboard needs no picker.
 const scopes = ['incoming-webhook', 'chat:write', 'channels:read']
