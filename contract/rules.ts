@@ -1,13 +1,13 @@
-/** A rule: one kind of CRM event that can raise a chat message (§3 of the specification). */
+/** A kind of CRM event that can cause a chat message (§3). */
 interface Rule {
   id: string
-  /** How the event is said in the checkbox label, after 'Notify me when '. */
+  /** What the checkbox label says after 'Notify me when '. */
   when: string
 }
 
 export interface RuleCategory {
   name: string
-  /** Rules of a category that is not available are shown greyed as coming soon and cannot be toggled. */
+  /** If false, the rules are shown as coming soon and cannot be ticked. */
   available: boolean
   rules: readonly Rule[]
 }
@@ -78,7 +78,16 @@ export const ruleCatalogue = [
   },
 ] as const satisfies readonly RuleCategory[]
 
-/** The ids that a user can select now; every other id is only carried along (§5). */
+/**
+ * The id of a rule that a user can tick now. The relay must have an entry for each of them
+ * (server/relay/rules.ts); otherwise the project does not compile.
+ */
+export type AvailableRuleId = Extract<
+  (typeof ruleCatalogue)[number],
+  { available: true }
+>['rules'][number]['id']
+
+/** The ids that a user can tick now (§5). Other ids that are stored are kept and saved back. */
 export const availableRuleIds: ReadonlySet<string> = new Set(
   ruleCatalogue
     .filter((category) => category.available)

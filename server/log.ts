@@ -1,7 +1,19 @@
-/** Writes one line about an event. Fields hold ids and codes, never tokens, secrets or texts of users. */
+/** Writes one line about an event. Fields hold ids and codes, never tokens, secrets or users' texts. */
 export type Log = (event: string, fields?: Readonly<Record<string, unknown>>) => void
 
-/** JSON lines on standard error, so that standard output stays for the person who started the server. */
+/** Writes JSON lines to standard error. Standard output is for the person who starts the server. */
 export const logToStderr: Log = (event, fields) => {
   process.stderr.write(`${JSON.stringify({ time: new Date().toISOString(), event, ...fields })}\n`)
+}
+
+/** What may be logged of an error: its name and our own lines. Its message may quote data of users. */
+export function errorFields(error: unknown): { error: string; at: string[] } {
+  const stack = error instanceof Error ? (error.stack ?? '') : ''
+  return {
+    error: error instanceof Error ? error.name : typeof error,
+    at: stack
+      .split('\n')
+      .filter((line) => line.startsWith('    at '))
+      .slice(0, 8),
+  }
 }

@@ -3,17 +3,16 @@ import { lockFolder } from './database/lock.ts'
 import { parseEnv } from './settings.ts'
 
 try {
-  // Settings of the environment win over those of the file.
+  // The environment wins over the file.
   if (existsSync('.env')) process.loadEnvFile()
   const settings = parseEnv(process.env)
-  // Before anything else, so that a second start says this and not that the port is taken.
-  // PostgreSQL takes care of itself.
+  // First of all, so that a second start reports the folder and not the port. PostgreSQL needs no lock.
   const lock = settings.databaseUrl === undefined ? lockFolder(settings.dataDir) : undefined
-  // Loaded only now: what cannot start says so at once.
+  // Import this late, so that wrong settings are reported at once.
   const { start } = await import('./start.ts')
   await start(settings, lock)
 } catch (error) {
-  // A sentence is enough for what the person can mend; the stack is for what we must.
+  // A person who can fix the problem needs only the message. DEBUG adds the stack.
   console.error(error instanceof Error ? error.message : error)
   if (process.env.DEBUG && error instanceof Error) console.error(error.stack)
   process.exit(1)

@@ -1,10 +1,6 @@
 import * as v from 'valibot'
-
-/** The client id and secret by which the stand-ins know this app when no real ones are set. */
-const standInClient = {
-  hubspot: { clientId: 'dealbell-stand-in-hubspot', clientSecret: 'stand-in-hubspot-secret' },
-  slack: { clientId: 'dealbell-stand-in-slack', clientSecret: 'stand-in-slack-secret' },
-}
+import type { ProviderSettings } from './providers/provider.ts'
+import { type ProviderId, providerIds, registry } from './providers/registry.ts'
 
 const optionalText = v.pipe(
   v.optional(v.string(), ''),
@@ -61,63 +57,46 @@ const wholeEnv = v.object({
     v.picklist(['true', 'false'], "must be 'true' or 'false'"),
     v.transform((text) => text === 'true'),
   ),
-  HUBSPOT_CLIENT_ID: optionalText,
-  HUBSPOT_CLIENT_SECRET: optionalText,
-  HUBSPOT_AUTHORIZE_URL: optionalHttpUrl,
-  HUBSPOT_API_URL: optionalHttpUrl,
-  SLACK_CLIENT_ID: optionalText,
-  SLACK_CLIENT_SECRET: optionalText,
-  SLACK_AUTHORIZE_URL: optionalHttpUrl,
-  SLACK_API_URL: optionalHttpUrl,
 })
 
-export interface ProviderSettings {
-  clientId: string
-  clientSecret: string
-  /** Where the browser goes to consent. */
-  authorizeUrl: string
-  /** Where this server calls; without a slash at its end. */
-  apiUrl: string
-  /** No client id was set, so the stand-in on this server plays the provider. */
-  standIn: boolean
-}
+/** The settings of one provider, without the prefix: HUBSPOT_CLIENT_ID is CLIENT_ID here. */
+const providerEnv = v.object({
+  CLIENT_ID: optionalText,
+  CLIENT_SECRET: optionalText,
+  AUTHORIZE_URL: optionalHttpUrl,
+  API_URL: optionalHttpUrl,
+})
 
 export interface Settings {
   port: number
   dataDir: string
-  /** PostgreSQL's address; PGlite in `dataDir` when it is not set. */
+  /** PostgreSQL's address; if undefined, PGlite in `dataDir` is used. */
   databaseUrl: string | undefined
-  /** 32 bytes each, the newest first; undefined when a key file in `dataDir` holds the key. */
+  /** 32 bytes each, the newest first; if undefined, a file in `dataDir` holds the key. */
   encryptionKeys: Buffer[] | undefined
-  /** False where another host serves the page: a static host, or Vite during development. */
+  /** False if another host serves the page: a static host, or Vite during development. */
   serveDashboard: boolean
-  /** Addresses follow the port, and port 0 is only known once the server listens. */
+  /** Addresses contain the port. With port 0 it is known only when the server listens. */
   addressesAt(port: number): Addresses
 }
 
 export interface Addresses {
-  /** The origin at which people open the dashboard; without a slash at its end. */
+  /** The origin at which people open the dashboard, without a trailing slash. */
   appUrl: string
-  hubspot: ProviderSettings
-  slack: ProviderSettings
+  providers: Record<ProviderId, ProviderSettings>
 }
+
+type Env = Readonly<Record<string, string | undefined>>
 
 /**
  * Reads process.env once.
  * @throws Error that lists everything that is wrong.
  */
-export function parseEnv(env: Readonly<Record<string, string | undefined>>): Settings {
+export function parseEnv(env: Env): Settings {
+  const problems: string[] = []
   const result = v.safeParse(wholeEnv, env)
-  const problems = result.success
-    ? []
-    : result.issues.map((issue) => `${v.getDotPath(issue)} ${issue.message}`)
-
-  for (const provider of ['HUBSPOT', 'SLACK']) {
-    const id = env[`${provider}_CLIENT_ID`]?.trim()
-    const secret = env[`${provider}_CLIENT_SECRET`]?.trim()
-    if (id && !secret) problems.push(`${provider}_CLIENT_SECRET is missing beside its CLIENT_ID`)
-    if (secret && !id) problems.push(`${provider}_CLIENT_ID is missing beside its CLIENT_SECRET`)
-  }
+  if (!result.success) problems.push(...inWords(result.issues))
+  const ofProviders = parseProviders(env, problems)
 
   if (!result.success || problems.length > 0) {
     throw new Error(
@@ -134,45 +113,62 @@ export function parseEnv(env: Readonly<Record<string, string | undefined>>): Set
     serveDashboard: settings.SERVE_DASHBOARD,
     addressesAt(port) {
       const appUrl = new URL(settings.APP_URL ?? `http://localhost:${port}`).origin
-      // The browser opens the consent page, so that one stands where people open the dashboard;
-      // the server calls itself without a detour through a proxy.
-      const pages = `${appUrl}/sandbox`
-      const calls = `http://127.0.0.1:${port}/sandbox`
-      const hubspotStandIn = settings.HUBSPOT_CLIENT_ID === undefined
-      const slackStandIn = settings.SLACK_CLIENT_ID === undefined
-      return {
-        appUrl,
-        hubspot: {
-          clientId: settings.HUBSPOT_CLIENT_ID ?? standInClient.hubspot.clientId,
-          clientSecret: settings.HUBSPOT_CLIENT_SECRET ?? standInClient.hubspot.clientSecret,
-          authorizeUrl:
-            settings.HUBSPOT_AUTHORIZE_URL ??
-            (hubspotStandIn
-              ? `${pages}/hubspot/oauth/authorize`
-              : 'https://app.hubspot.com/oauth/authorize'),
-          apiUrl: withoutSlash(
-            settings.HUBSPOT_API_URL ??
-              (hubspotStandIn ? `${calls}/hubspot` : 'https://api.hubapi.com'),
-          ),
-          standIn: hubspotStandIn,
-        },
-        slack: {
-          clientId: settings.SLACK_CLIENT_ID ?? standInClient.slack.clientId,
-          clientSecret: settings.SLACK_CLIENT_SECRET ?? standInClient.slack.clientSecret,
-          authorizeUrl:
-            settings.SLACK_AUTHORIZE_URL ??
-            (slackStandIn
-              ? `${pages}/slack/oauth/v2/authorize`
-              : 'https://slack.com/oauth/v2/authorize'),
-          apiUrl: withoutSlash(
-            settings.SLACK_API_URL ??
-              (slackStandIn ? `${calls}/slack/api` : 'https://slack.com/api'),
-          ),
-          standIn: slackStandIn,
-        },
-      }
+      return { appUrl, providers: eachProvider((id) => ofProviders[id](appUrl, port)) }
     },
   }
+}
+
+/** Adds to `problems` what is wrong. */
+function parseProviders(env: Env, problems: string[]) {
+  return eachProvider((id) => {
+    const prefix = `${id.toUpperCase()}_`
+    const ofProvider = Object.fromEntries(
+      Object.keys(providerEnv.entries).map((name) => [name, env[prefix + name]]),
+    )
+    const result = v.safeParse(providerEnv, ofProvider)
+    if (!result.success) problems.push(...inWords(result.issues, prefix))
+    const settings = result.success ? result.output : emptyProvider
+    const { CLIENT_ID, CLIENT_SECRET } = settings
+    if (CLIENT_ID && !CLIENT_SECRET) {
+      problems.push(`${prefix}CLIENT_SECRET is missing beside its CLIENT_ID`)
+    }
+    if (CLIENT_SECRET && !CLIENT_ID) {
+      problems.push(`${prefix}CLIENT_ID is missing beside its CLIENT_SECRET`)
+    }
+    return (appUrl: string, port: number) => providerSettings(id, settings, { appUrl, port })
+  })
+}
+
+const emptyProvider = v.parse(providerEnv, {})
+
+/** Without a client id, the stand-in on this server plays the provider. */
+function providerSettings(
+  id: ProviderId,
+  set: v.InferOutput<typeof providerEnv>,
+  { appUrl, port }: { appUrl: string; port: number },
+): ProviderSettings {
+  const { authorizeUrl, apiUrl, standIn } = registry[id]
+  const isStandIn = set.CLIENT_ID === undefined
+  // The browser opens the consent page, so it is at the address where people open the dashboard. The
+  // server calls the API of its own stand-in directly, not through a proxy.
+  const standInPage = `${appUrl}/sandbox/${id}${standIn.authorizePath}`
+  const standInApi = `http://127.0.0.1:${port}/sandbox/${id}${standIn.apiPath}`
+  return {
+    clientId: set.CLIENT_ID ?? `dealbell-stand-in-${id}`,
+    clientSecret: set.CLIENT_SECRET ?? `stand-in-${id}-secret`,
+    authorizeUrl: set.AUTHORIZE_URL ?? (isStandIn ? standInPage : authorizeUrl),
+    apiUrl: withoutSlash(set.API_URL ?? (isStandIn ? standInApi : apiUrl)),
+    standIn: isStandIn,
+  }
+}
+
+function eachProvider<T>(of: (id: ProviderId) => T): Record<ProviderId, T> {
+  // Object.fromEntries forgets the names of the keys.
+  return Object.fromEntries(providerIds.map((id) => [id, of(id)])) as Record<ProviderId, T>
+}
+
+function inWords(issues: readonly v.BaseIssue<unknown>[], prefix = ''): string[] {
+  return issues.map((issue) => `${prefix}${v.getDotPath(issue)} ${issue.message}`)
 }
 
 function isHttpUrl(text: string): boolean {

@@ -1,95 +1,53 @@
 import { once } from 'node:events'
-import { createServer } from 'node:http'
+import { createServer, type Server } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
-import { createApp } from './app.ts'
+import { createBackend } from './backend.ts'
 import type { FolderLock } from './database/lock.ts'
-import { openPglite, openPostgres } from './database/open.ts'
+import { type OpenDatabase, openPglite, openPostgres } from './database/open.ts'
 import { answerUnreadable } from './http/safety-headers.ts'
 import { logToStderr as log } from './log.ts'
 import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
-import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/connections.ts'
+import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/keys.ts'
 import { forgetDaily, forgetEndedSessions } from './people/session.ts'
 import { createVault, keyFromFolder } from './people/vault.ts'
-import { createHubspot } from './providers/hubspot/hubspot.ts'
-import { createSlack } from './providers/slack/slack.ts'
-import { createInbox } from './relay/inbox.ts'
-import { operatorRoutes, operatorToken } from './relay/operator.ts'
-import { createRelay } from './relay/relay.ts'
-import { openWakeQueue } from './relay/wake-queue.ts'
-import { webhookRoutes } from './relay/webhook.ts'
-import { createSandbox } from './sandbox/sandbox.ts'
+import { providerIds, registry } from './providers/registry.ts'
 import type { Settings } from './settings.ts'
 
-/** Opens the database, listens, and ends it all in order when it is told to. */
+/** Opens database and port, and closes them in order on SIGTERM and SIGINT. */
 export async function start(settings: Settings, lock: FolderLock | undefined): Promise<void> {
   if (settings.serveDashboard) await ensurePageBuilt(console.log)
-
-  const keys = settings.encryptionKeys ?? [await keyFromFolder(settings.dataDir)]
-  const vault = createVault(keys)
-  const { database, queueDatabase, close } =
-    settings.databaseUrl === undefined
-      ? await openPglite(join(settings.dataDir, 'pglite'))
-      : await openPostgres(settings.databaseUrl, () => log('idle database connection lost'))
-  // PGlite's folder is ours alone, and with it the queue.
-  const alone = settings.databaseUrl === undefined
-  await checkKeys(database, vault)
-  if (!alone) await checkSharedKey(database, vault)
-  await sealWithNewestKey(database, vault)
+  const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
+  const encryptionKeys = settings.encryptionKeys ?? [await keyFromFolder(settings.dataDir)]
+  const { database, close } = await openDatabase(settings, encryptionKeys)
   await forgetEndedSessions(database, new Date())
   const forgetting = forgetDaily(database, { now: () => new Date(), log })
 
-  const queue = await openWakeQueue(queueDatabase, { embedded: alone, log })
-
-  const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
-
   const server = createServer()
-  server.listen(settings.port)
-  await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EADDRINUSE') throw error
-    throw new Error(
-      `Port ${settings.port} is taken. Set PORT to another one, or to 0 for a free one.`,
-    )
-  })
-  // No await from here to the handler: a request that came between them would never be answered.
-  const address = server.address()
-  const port = typeof address === 'object' && address !== null ? address.port : settings.port
-  const { appUrl, hubspot, slack } = settings.addressesAt(port)
-
-  const providers = { hubspot: createHubspot(hubspot), slack: createSlack(slack) }
-  const { hubspot: crm, slack: chat } = providers
-  const relay = createRelay({ database, vault, crm, chat, queue, log, alone })
-  const app = createApp({
+  const port = await listen(server, settings.port)
+  // No await from here to the handler: a request that arrived meanwhile would never be answered.
+  const addresses = settings.addressesAt(port)
+  const { app, relay } = createBackend({
     database,
-    vault,
-    providers,
-    appUrl,
+    encryptionKeys,
+    addresses,
     dashboard,
-    sandbox: createSandbox({ appUrl, hubspot, slack }),
-    webhooks: webhookRoutes({
-      inbox: createInbox({ database, queue }, relay.ring),
-      clientSecret: hubspot.clientSecret,
-      appUrl,
-      now: () => new Date(),
-      log,
-    }),
-    operator: operatorRoutes({
-      database,
-      queue,
-      token: operatorToken(keys),
-      onReplayed: relay.ring,
-    }),
-    now: () => new Date(),
+    // PGlite's folder belongs to this process only.
+    alone: settings.databaseUrl === undefined,
     log,
   })
-  const errorHandler = answerUnreadable(server, { https: appUrl.startsWith('https:') })
+  const https = addresses.appUrl.startsWith('https:')
+  const errorHandler = answerUnreadable(server, { https })
   server.on('request', getRequestListener(app.fetch, { errorHandler }))
-  console.log(`Dealbell listens on ${appUrl}`)
-  if (hubspot.standIn) console.log('HubSpot is a stand-in: set HUBSPOT_CLIENT_ID for the real one.')
-  if (slack.standIn) console.log('Slack is a stand-in: set SLACK_CLIENT_ID for the real one.')
+  console.log(`Dealbell listens on ${addresses.appUrl}`)
+  for (const id of providerIds) {
+    if (!addresses.providers[id].standIn) continue
+    const { name } = registry[id]
+    console.log(`${name} is a stand-in: set ${id.toUpperCase()}_CLIENT_ID for the real one.`)
+  }
 
   let stopping: { signal: NodeJS.Signals; since: number } | undefined
-  // A browser keeps its connection after the answer; that must not hold up the end.
+  // A browser keeps its connection open after the answer. That must not delay the stop.
   server.on('request', (_request, response) =>
     response.on('close', () => {
       if (stopping !== undefined) setImmediate(() => server.closeIdleConnections())
@@ -97,7 +55,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   )
   async function stop(signal: NodeJS.Signals): Promise<void> {
     if (stopping !== undefined) {
-      // One Ctrl-C under npm arrives twice, from the terminal and from npm.
+      // Under npm one Ctrl-C arrives twice: from the terminal and from npm.
       if (signal === stopping.signal && Date.now() - stopping.since < 300) return
       process.exit(signal === 'SIGINT' ? 130 : 143)
     }
@@ -107,7 +65,6 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     await once(server, 'close')
     await forgetting.stop()
     await relay.stop()
-    await queue.stop()
     await close()
     lock?.release()
     process.exit(0)
@@ -115,4 +72,30 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
   await relay.start()
+}
+
+async function openDatabase(
+  { databaseUrl, dataDir }: Settings,
+  encryptionKeys: readonly Buffer[],
+): Promise<OpenDatabase> {
+  const open =
+    databaseUrl === undefined
+      ? await openPglite(join(dataDir, 'pglite'))
+      : await openPostgres(databaseUrl, () => log('idle database connection lost'))
+  const vault = createVault(encryptionKeys)
+  await checkKeys(open.database, vault)
+  if (databaseUrl !== undefined) await checkSharedKey(open.database, vault)
+  await sealWithNewestKey(open.database, vault)
+  return open
+}
+
+/** @returns the port, which is a free one if 0 was asked for. */
+async function listen(server: Server, port: number): Promise<number> {
+  server.listen(port)
+  await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EADDRINUSE') throw error
+    throw new Error(`Port ${port} is taken. Set PORT to another one, or to 0 for a free one.`)
+  })
+  const address = server.address()
+  return typeof address === 'object' && address !== null ? address.port : port
 }

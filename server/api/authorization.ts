@@ -1,28 +1,23 @@
 import { randomBytes } from 'node:crypto'
 import { and, eq, gt, lt } from 'drizzle-orm'
 import { Hono } from 'hono'
-import type { Dependencies } from '../app.ts'
+import type { Context } from '../context.ts'
 import { authorizations } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/origin.ts'
-import { storeConnection } from '../people/connections.ts'
-import { userOfHubspotIdentity } from '../people/identity.ts'
-import { type Sessions, sha256 } from '../people/session.ts'
-import { ProviderError, type ProviderId } from '../providers/provider.ts'
+import { completeAuthorization } from '../people/authorize.ts'
+import { sha256 } from '../people/session.ts'
+import { ProviderError } from '../providers/provider.ts'
+import { type ProviderId, registry } from '../providers/registry.ts'
 
 const authorizationLifetimeMs = 10 * 60 * 1000
 
-const displayNames = { hubspot: 'HubSpot', slack: 'Slack' } satisfies Record<ProviderId, string>
-
-/** The authorization code flow: the way to a provider's consent page, and back from it. */
-export function authorizationRoutes(
-  provider: ProviderId,
-  { database, vault, providers, appUrl, now, log }: Dependencies,
-  sessions: Sessions,
-) {
-  // It is the dashboard's page that the browser comes back to, and that page then makes the call.
+/** The authorization code flow: to the provider's consent page, and back from it. */
+export function authorizationRoutes(provider: ProviderId, context: Context) {
+  const { database, sessions, providers, appUrl, now, log } = context
+  // The browser comes back to the dashboard's page, and that page makes the callback call.
   const redirectUri = `${appUrl}/${provider}/callback`
-  const name = displayNames[provider]
+  const { name } = registry[provider]
   const invalidState = () =>
     new ApiError(
       400,
@@ -51,8 +46,8 @@ export function authorizationRoutes(
       const state = c.req.query('state')
       if (!state) throw new ApiError(400, 'invalid_state', 'The address has no state.')
 
-      // Deleting is what makes the state single use: of two requests at once, one gets the row.
-      // A stranger's session gets none, and so cannot use the state up for its owner either.
+      // Deleting the row makes the state single use: of two requests at once, one gets it. Another
+      // browser's session gets nothing, so it cannot use up the state either.
       const session = await sessions.find(c)
       if (session === undefined) throw invalidState()
       const [authorization] = await database
@@ -71,14 +66,7 @@ export function authorizationRoutes(
       try {
         const { codeVerifier } = authorization
         const grant = await providers[provider].exchange({ code, redirectUri, codeVerifier })
-        const { accountId: hubId, accountUserId: hubspotUserId } = grant
-        const userId =
-          provider === 'hubspot' && hubspotUserId !== null
-            ? await sessions.renew(c, session, (tx) =>
-                userOfHubspotIdentity(tx, vault, session.userId, { hubId, hubspotUserId }),
-              )
-            : session.userId
-        await storeConnection(database, vault, { userId, provider }, grant, now())
+        await completeAuthorization(context, c, session, provider, grant)
       } catch (error) {
         if (!(error instanceof ProviderError)) throw error
         const { stage, kind, reason } = error

@@ -1,18 +1,17 @@
 import { and, eq } from 'drizzle-orm'
 import { Hono } from 'hono'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
-import type { Dependencies } from '../app.ts'
+import type { Context } from '../context.ts'
 import { connections } from '../database/schema.ts'
 import { connectionStatus, openSecrets } from '../people/connections.ts'
-import type { Sessions } from '../people/session.ts'
-import { ProviderError, type ProviderId } from '../providers/provider.ts'
+import { ProviderError } from '../providers/provider.ts'
+import type { ProviderId } from '../providers/registry.ts'
 import { stopSendingTo } from '../relay/deliveries.ts'
 
-/** The status of a user's connection to one provider, and its end (§7). */
+/** The status of a user's connection to one provider, and disconnecting it (§7). */
 export function connectionRoutes(
   provider: ProviderId,
-  { database, vault, providers, log }: Dependencies,
-  sessions: Sessions,
+  { database, vault, providers, sessions, log }: Context,
 ) {
   return new Hono()
     .get('/status', async (c) => {
@@ -20,19 +19,19 @@ export function connectionRoutes(
       const status: ConnectionStatus =
         session === undefined
           ? { connected: false }
-          : await connectionStatus(database, session.userId, provider)
+          : await connectionStatus({ database, providers }, { userId: session.userId, provider })
       return c.json(status)
     })
     .delete('/disconnect', async (c) => {
       const session = await sessions.find(c)
       if (session === undefined) return c.body(null, 204)
 
-      // Removed here first: whatever the provider answers, nothing is sent or read from now on.
+      // Remove it here first. Whatever the provider answers, nothing is sent or read from now on.
       const [removed] = await database
         .delete(connections)
         .where(and(eq(connections.userId, session.userId), eq(connections.provider, provider)))
         .returning()
-      // Also when another tab's call removed it: what that one still waits for, this one waits for.
+      // If another tab's call has removed it, this call also waits until nothing is being sent.
       await stopSendingTo(database, session.userId)
       if (removed === undefined) return c.body(null, 204)
 
@@ -42,7 +41,7 @@ export function connectionRoutes(
           .from(connections)
           .where(and(eq(connections.provider, provider), eq(connections.grantId, removed.grantId)))
           .limit(1)
-        // Another user here holds the same token (Slack has one a workspace), who did not disconnect.
+        // Revoke only if no other user shares the token: Slack has one token for each workspace.
         if (sharing === undefined) await providers[provider].revoke(openSecrets(vault, removed))
       } catch (error) {
         log('revoke failed', {

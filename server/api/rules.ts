@@ -4,15 +4,14 @@ import { bodyLimit } from 'hono/body-limit'
 import * as v from 'valibot'
 import { type Rules, saveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
-import type { Dependencies } from '../app.ts'
+import type { Context } from '../context.ts'
 import { rules } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
-import type { Sessions } from '../people/session.ts'
 
 const maxBodyBytes = 64 * 1024
 
 /** The rules that a user has saved (§7). */
-export function ruleRoutes({ database, now }: Dependencies, sessions: Sessions) {
+export function ruleRoutes({ database, sessions, now }: Context) {
   async function savedRules(userId: string): Promise<string[]> {
     const [row] = await database
       .select({ ruleIds: rules.ruleIds })
@@ -30,7 +29,7 @@ export function ruleRoutes({ database, now }: Dependencies, sessions: Sessions) 
     .post(
       '/',
       async (c, next) => {
-        // A form of another site can send only three content types, and JSON is none of them.
+        // A form on another site can send three content types. JSON is not one of them.
         if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) {
           throw new ApiError(415, 'not_json', 'The body must be application/json.')
         }
@@ -49,8 +48,8 @@ export function ruleRoutes({ database, now }: Dependencies, sessions: Sessions) 
         }
         const ruleIds = [...new Set(body.output.rules)]
 
-        // An id that we do not offer stays if it is stored: an older client must be able to save
-        // back what a newer one set. Nobody can add one.
+        // An id that we do not offer is kept if it is already stored, because an older client saves
+        // back what a newer one set. Nobody can add such an id.
         const known = await sessions.find(c)
         const stored = new Set(known === undefined ? [] : await savedRules(known.userId))
         if (!ruleIds.every((id) => availableRuleIds.has(id) || stored.has(id))) {

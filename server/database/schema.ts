@@ -10,29 +10,32 @@ import {
   unique,
   uuid,
 } from 'drizzle-orm/pg-core'
+import type { DealProperty } from '../providers/provider.ts'
+import { crmIds, providerIds } from '../providers/registry.ts'
 
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 
 /**
- * A person, as far as we know one: whoever opened the dashboard first has only an id. The HubSpot
- * identity lets the same person be found again from another browser.
+ * A person. A new browser's user has only an id. Once the person has connected a CRM, the identity
+ * there finds the same user from every browser.
  */
 export const users = pgTable(
   'users',
   {
     id: uuid('id').primaryKey().defaultRandom(),
-    hubspotHubId: text('hubspot_hub_id'),
-    hubspotUserId: text('hubspot_user_id'),
+    crm: text('crm', { enum: crmIds }),
+    crmAccountId: text('crm_account_id'),
+    crmUserId: text('crm_user_id'),
     createdAt: time('created_at').notNull().defaultNow(),
   },
-  (table) => [unique('users_hubspot_identity').on(table.hubspotHubId, table.hubspotUserId)],
+  (table) => [unique('users_crm_identity').on(table.crm, table.crmAccountId, table.crmUserId)],
 )
 
-/** A browser. It points at a user, so that two browsers can be the same person's. */
+/** A browser that is signed in. Two browsers can belong to the same user. */
 export const sessions = pgTable(
   'sessions',
   {
-    // SHA-256 of the cookie's value: who reads the database cannot use the sessions in it.
+    // SHA-256 of the cookie's value, so that the database does not hold usable sessions.
     tokenHash: text('token_hash').primaryKey(),
     userId: uuid('user_id')
       .notNull()
@@ -43,20 +46,20 @@ export const sessions = pgTable(
   (table) => [index('sessions_user').on(table.userId)],
 )
 
-/** An authorization that was begun and not yet returned from (RFC 9700 §4.7.1). */
+/** An authorization that has begun and not yet come back (RFC 9700 §4.7.1). */
 export const authorizations = pgTable('authorizations', {
-  // SHA-256 of the state, which is single use: the row is gone once it has been taken.
+  // SHA-256 of the state. It is single use: taking it deletes the row.
   stateHash: text('state_hash').primaryKey(),
   sessionHash: text('session_hash')
     .notNull()
     .references(() => sessions.tokenHash, { onDelete: 'cascade' }),
-  provider: text('provider', { enum: ['hubspot', 'slack'] }).notNull(),
-  // PKCE (RFC 7636); worthless without the code and the client secret.
+  provider: text('provider', { enum: providerIds }).notNull(),
+  // PKCE (RFC 7636). It is worthless without the code and the client secret.
   codeVerifier: text('code_verifier').notNull(),
   expiresAt: time('expires_at').notNull(),
 })
 
-/** A value that the processes on a shared database seal with their key; one row (see connections.ts). */
+/** One value, sealed with the key that all processes on this database must share (people/keys.ts). */
 export const keyCheck = pgTable('key_check', {
   id: integer('id').primaryKey(),
   sealed: text('sealed').notNull(),
@@ -70,27 +73,27 @@ export const connections = pgTable(
     userId: uuid('user_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
-    provider: text('provider', { enum: ['hubspot', 'slack'] }).notNull(),
-    // The tokens, encrypted and bound to (user, provider): see connections.ts.
+    provider: text('provider', { enum: providerIds }).notNull(),
+    // The tokens, encrypted and bound to (user, provider): see people/connections.ts.
     secrets: text('secrets').notNull(),
     // When the access token ends; null when it does not.
     accessExpiresAt: time('access_expires_at'),
-    // HubSpot's hub_id, which webhooks call portalId; Slack's team id.
+    // HubSpot's hub_id, which its webhooks call portalId; Slack's team id.
     accountId: text('account_id').notNull(),
     // HubSpot's hub_domain; Slack's team name.
     accountName: text('account_name'),
-    // Who authorized, by the provider's own id.
+    // The provider's id of the person who authorized.
     accountUserId: text('account_user_id'),
-    // Connections with the same one share a token at the provider, so revoking it ends them all.
+    // Connections with the same grant share a token at the provider. Revoking it ends them all.
     grantId: text('grant_id').notNull(),
-    // Where Slack lets us post; null for HubSpot.
+    // The channel that messages go to; null for a CRM.
     channelId: text('channel_id'),
     channelName: text('channel_name'),
     connectedAt: time('connected_at').notNull(),
-    // The provider's word for why it no longer honours this connection, and since when.
+    // Why the provider no longer accepts this connection (its own error code), and since when.
     brokenReason: text('broken_reason'),
     brokenSince: time('broken_since'),
-    // Until then one process refreshes the access token, and the others leave it alone.
+    // One process refreshes the access token until then. The others wait.
     refreshingUntil: time('refreshing_until'),
   },
   (table) => [
@@ -109,23 +112,25 @@ export const rules = pgTable('rules', {
   savedAt: time('saved_at').notNull(),
 })
 
-/** A deal that came into a stage; one row however often HubSpot tells it. */
+/** A property of a deal that got a new value. One row, however often the CRM reports it. */
 export const dealEvents = pgTable(
   'deal_events',
   {
     id: bigint('id', { mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
-    // See keyOf in providers/hubspot/events.ts.
+    // See `key` of DealEvent in providers/provider.ts.
     key: text('key').notNull().unique('deal_events_key'),
-    portalId: text('portal_id').notNull(),
+    crm: text('crm', { enum: crmIds }).notNull(),
+    accountId: text('account_id').notNull(),
     dealId: text('deal_id').notNull(),
-    stageId: text('stage_id').notNull(),
+    property: text('property').$type<DealProperty>().notNull(),
+    value: text('value').notNull(),
     occurredAt: time('occurred_at').notNull(),
     receivedAt: time('received_at').notNull().defaultNow(),
   },
   (table) => [index('deal_events_received').on(table.receivedAt)],
 )
 
-/** What becomes of one event for one user. The order and the state of all sending is here. */
+/** What becomes of one event for one user. This table holds the order and the state of all messages. */
 export const deliveries = pgTable(
   'deliveries',
   {
@@ -138,17 +143,18 @@ export const deliveries = pgTable(
       .references(() => users.id, { onDelete: 'cascade' }),
     // The id of a row of `channels`.
     channel: text('channel').notNull(),
-    // Ignored: no rule of the user was met, or there is nothing left to tell.
+    // Ignored: no rule of the user applies, or there is nothing left to report.
     state: text('state', { enum: ['pending', 'sent', 'dead', 'ignored'] })
       .notNull()
       .default('pending'),
-    // The event's, beside the channel, so that one index gives the next in order.
+    // Copied from the event, so that one index gives the next delivery of a channel in order.
     occurredAt: time('occurred_at').notNull(),
     attempts: integer('attempts').notNull().default(0),
     // Why the last try failed, or why there will be none.
     reason: text('reason'),
+    // The next try is not before this time.
     notBefore: time('not_before'),
-    // Set before Slack is called: until then no other process may send this one.
+    // Set right before the chat is called. Until then no other process may send this delivery.
     sendingUntil: time('sending_until'),
     finishedAt: time('finished_at'),
   },
@@ -162,9 +168,24 @@ export const deliveries = pgTable(
   ],
 )
 
-/** A Slack channel that messages go to, as `team/channel`. Whoever changes its order locks its row. */
-export const channels = pgTable('channels', {
-  id: text('id').primaryKey(),
-  // Slack takes one message a second for a channel, and may ask for a longer wait.
-  nextAt: time('next_at').notNull().defaultNow(),
-})
+/**
+ * A chat channel that messages go to, as `team/channel`, and when the relay has work in it
+ * (relay/channels.ts).
+ */
+export const channels = pgTable(
+  'channels',
+  {
+    id: text('id').primaryKey(),
+    // The next message is not before this time: Slack takes one a second, and may ask for a pause.
+    nextAt: time('next_at').notNull().defaultNow(),
+    // When there is work in the channel; null when there is none that is known.
+    dueAt: time('due_at'),
+    // The process that works on the channel, and until when. It renews the lease while it works.
+    leasedBy: uuid('leased_by'),
+    leasedUntil: time('leased_until'),
+  },
+  (table) => [
+    index('channels_due').on(table.dueAt).where(sql`due_at is not null`),
+    index('channels_leased').on(table.leasedUntil).where(sql`leased_until is not null`),
+  ],
+)

@@ -1,7 +1,7 @@
 import type { Context } from 'hono'
 import { HTTPException } from 'hono/http-exception'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
-import type { Log } from '../log.ts'
+import { errorFields, type Log } from '../log.ts'
 
 /** A refusal that the caller may read: its status, a stable code and a sentence without secrets. */
 export class ApiError extends Error {
@@ -22,17 +22,12 @@ export function answerError(log: Log) {
     if (error instanceof HTTPException && error.status < 500) {
       return errorAnswer(c, error.status, 'bad_request', 'The request could not be read.')
     }
-    // The stack names our own code; the message may hold what a query or a URL held, so it stays out.
     log('request failed', {
       method: c.req.method,
       route: c.req.routePath,
-      error: error.name,
       // PostgreSQL's own number for what went wrong (SQLSTATE).
       code: hasCode(error.cause) ? error.cause.code : undefined,
-      at: error.stack
-        ?.split('\n')
-        .filter((line) => line.startsWith('    at '))
-        .slice(0, 8),
+      ...errorFields(error),
     })
     return errorAnswer(c, 500, 'internal', 'Something went wrong on the server.')
   }

@@ -30,7 +30,7 @@ function headersOfAnswer({ https }: { https: boolean }): Record<string, string> 
 }
 
 /** Sets the headers that every answer carries; a page brings its own Content-Security-Policy. */
-export function securityHeaders(site: { https: boolean }): MiddlewareHandler {
+export function safetyHeaders(site: { https: boolean }): MiddlewareHandler {
   const always = Object.entries(headersOfAnswer(site))
   return async (c, next) => {
     await next()

@@ -2,40 +2,42 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, isNull, lt, or, sql } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
-import { type Crm, ProviderError } from '../providers/provider.ts'
-import { openSecrets, sealSecrets } from './connections.ts'
+import { ProviderError, type Providers } from '../providers/provider.ts'
+import type { CrmId } from '../providers/registry.ts'
+import { type Connection, openSecrets, sealSecrets } from './connections.ts'
 import type { Vault } from './vault.ts'
 
-/** Refreshed so long before its end that no call can begin with it and arrive after. */
+/** The token is refreshed this long before it ends, so that no call starts with it and arrives after. */
 const marginMs = 2 * 60_000
 
-/** Longer than a refresh may take, so that a dead process holds the others up for as long at most. */
+/** Longer than a refresh may take. If the process dies, the others wait this long at most. */
 const lockSeconds = 15
 
-export type HubspotConnection = typeof connections.$inferSelect
+export type CrmConnection = Connection & { provider: CrmId }
 
 /**
- * The access token of a HubSpot connection, refreshed before it ends: never because of a 401, and by
- * one process at a time for a connection, since two refreshes race.
+ * Makes a function that returns the access token of a CRM connection. It refreshes the token before it
+ * ends, and never because of a 401. Two refreshes at once would race, so one process at a time
+ * refreshes a connection.
  */
 export function createAccessTokens({
   database,
   vault,
-  crm,
+  providers,
 }: {
   database: Database
   vault: Vault
-  crm: Pick<Crm, 'refresh'>
+  providers: Providers
 }) {
   const refreshing = new Map<string, Promise<string>>()
 
-  async function load(id: string): Promise<HubspotConnection> {
+  async function load({ id, provider }: CrmConnection): Promise<CrmConnection> {
     const [row] = await database.select().from(connections).where(eq(connections.id, id))
-    if (row === undefined) throw new ProviderError('hubspot', 'refresh', 'refused', 'disconnected')
-    return row
+    if (row === undefined) throw new ProviderError(provider, 'refresh', 'refused', 'disconnected')
+    return { ...row, provider }
   }
 
-  async function refresh(connection: HubspotConnection): Promise<string> {
+  async function refresh(connection: CrmConnection): Promise<string> {
     for (;;) {
       const [locked] = await database
         .update(connections)
@@ -50,34 +52,35 @@ export function createAccessTokens({
         .returning({ id: connections.id })
       if (locked !== undefined) return await refreshLocked(connection)
 
-      // Another process has it; what it stores is ours too.
+      // Another process refreshes. Use the token that it stores.
       await delay(100)
-      const current = await load(connection.id)
+      const current = await load(connection)
       if (!endsSoon(current)) return openSecrets(vault, current).accessToken
       connection = current
     }
   }
 
-  async function refreshLocked(connection: HubspotConnection): Promise<string> {
+  async function refreshLocked(connection: CrmConnection): Promise<string> {
     const { id, userId, provider } = connection
-    // Of a connection that was made anew meanwhile nothing is overwritten.
-    const still = and(eq(connections.id, id), eq(connections.secrets, connection.secrets))
+    // If the user has connected again meanwhile, nothing of the new connection is overwritten.
+    const unchanged = and(eq(connections.id, id), eq(connections.secrets, connection.secrets))
     try {
-      const { secrets, accessExpiresAt } = await crm.refresh(openSecrets(vault, connection))
+      const tokens = await providers[provider].refresh(openSecrets(vault, connection))
+      const { secrets, accessExpiresAt } = tokens
       const sealed = sealSecrets(vault, { userId, provider }, secrets)
       await database
         .update(connections)
         .set({ secrets: sealed, accessExpiresAt, refreshingUntil: null })
-        .where(still)
+        .where(unchanged)
       return secrets.accessToken
     } catch (error) {
-      await database.update(connections).set({ refreshingUntil: null }).where(still)
+      await database.update(connections).set({ refreshingUntil: null }).where(unchanged)
       throw error
     }
   }
 
-  /** @throws ProviderError when HubSpot refuses the refresh, or cannot be reached. */
-  return function accessToken(connection: HubspotConnection): Promise<string> {
+  /** @throws ProviderError when the CRM refuses the refresh or cannot be reached. */
+  return function accessToken(connection: CrmConnection): Promise<string> {
     if (!endsSoon(connection)) {
       return Promise.resolve(openSecrets(vault, connection).accessToken)
     }
@@ -89,6 +92,6 @@ export function createAccessTokens({
   }
 }
 
-function endsSoon({ accessExpiresAt }: HubspotConnection): boolean {
+function endsSoon({ accessExpiresAt }: CrmConnection): boolean {
   return accessExpiresAt !== null && accessExpiresAt.getTime() - Date.now() < marginMs
 }

@@ -1,60 +1,73 @@
-import { and, eq, isNull, sql } from 'drizzle-orm'
+import { and, eq, inArray, isNull, sql } from 'drizzle-orm'
+import type { Transaction } from '../database/open.ts'
 import { connections, rules, users } from '../database/schema.ts'
+import { type CrmId, chatIds } from '../providers/registry.ts'
 import { openSecrets, sealSecrets } from './connections.ts'
-import { insertUser, type Transaction } from './session.ts'
+import { insertUser } from './session.ts'
 import type { Vault } from './vault.ts'
 
+/** Who a person is at the CRM. */
+interface CrmIdentity {
+  crm: CrmId
+  crmAccountId: string
+  crmUserId: string
+}
+
 /**
- * The user of a HubSpot identity that the browser of `userId` has just shown: the one that this person
- * already is here, so that rules and connections are found again, or else `userId`, who is this person
- * from now on. A user who has another identity keeps it and all that is theirs; this one gets a new user.
+ * Finds the user of a CRM identity that the browser of `userId` has just proved. If this person is
+ * known, it is that user, so rules and connections are found again. Otherwise `userId` gets the
+ * identity. A user who already has another identity keeps it, and the person becomes a new user.
+ * @returns the user's id.
  */
-export async function userOfHubspotIdentity(
+export async function userOfCrmIdentity(
   tx: Transaction,
   vault: Vault,
   userId: string,
-  { hubId, hubspotUserId }: { hubId: string; hubspotUserId: string },
+  identity: CrmIdentity,
 ): Promise<string> {
-  // Two browsers of one new person at once: the second waits, and then finds the first's user.
-  const name = `hubspot:${hubId}:${hubspotUserId}`
+  const { crm, crmAccountId, crmUserId } = identity
+  // Two browsers of one new person at the same time: the second waits and then finds the first's user.
+  const name = `${crm}:${crmAccountId}:${crmUserId}`
   await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`)
   const [known] = await tx
     .select({ id: users.id })
     .from(users)
-    .where(and(eq(users.hubspotHubId, hubId), eq(users.hubspotUserId, hubspotUserId)))
-  // Locked, since two tabs of one new browser can show two identities at once.
+    .where(
+      and(eq(users.crm, crm), eq(users.crmAccountId, crmAccountId), eq(users.crmUserId, crmUserId)),
+    )
+  // Lock the row: two tabs of one new browser can prove two identities at the same time.
   const [unnamed] = await tx
     .select({ id: users.id })
     .from(users)
-    .where(and(eq(users.id, userId), isNull(users.hubspotHubId)))
+    .where(and(eq(users.id, userId), isNull(users.crmUserId)))
     .for('update')
 
   if (known !== undefined) {
-    if (unnamed !== undefined) await bringAlong(tx, vault, unnamed.id, known.id)
+    if (unnamed !== undefined) await moveToUser(tx, vault, unnamed.id, known.id)
     return known.id
   }
   const id = unnamed?.id ?? (await insertUser(tx))
-  await tx.update(users).set({ hubspotHubId: hubId, hubspotUserId }).where(eq(users.id, id))
+  await tx.update(users).set(identity).where(eq(users.id, id))
   return id
 }
 
-/** What an unnamed browser has done goes along with the person it turns out to be. */
-async function bringAlong(
+/** Gives what an unnamed browser has done to the person it turns out to be. */
+async function moveToUser(
   tx: Transaction,
   vault: Vault,
   fromUser: string,
   toUser: string,
 ): Promise<void> {
-  const [chat] = await tx
+  const chats = await tx
     .select()
     .from(connections)
-    .where(and(eq(connections.userId, fromUser), eq(connections.provider, 'slack')))
-  if (chat !== undefined) {
-    // The channel that was chosen last is the one that is meant.
+    .where(and(eq(connections.userId, fromUser), inArray(connections.provider, [...chatIds])))
+  for (const chat of chats) {
+    const owner = { userId: toUser, provider: chat.provider }
+    // The channel that was chosen last wins.
     await tx
       .delete(connections)
-      .where(and(eq(connections.userId, toUser), eq(connections.provider, 'slack')))
-    const owner = { userId: toUser, provider: chat.provider }
+      .where(and(eq(connections.userId, toUser), eq(connections.provider, chat.provider)))
     const secrets = sealSecrets(vault, owner, openSecrets(vault, chat))
     await tx
       .update(connections)

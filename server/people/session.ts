@@ -3,42 +3,40 @@ import { and, eq, gt, lt, notExists, or } from 'drizzle-orm'
 import type { PgColumn } from 'drizzle-orm/pg-core'
 import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
-import type { Database } from '../database/open.ts'
+import type { Database, Transaction } from '../database/open.ts'
 import { authorizations, connections, rules, sessions, users } from '../database/schema.ts'
 import type { Log } from '../log.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const lifetimeMs = 180 * dayMs
 
-interface Session {
+export interface Session {
   tokenHash: string
   userId: string
 }
 
 export interface Sessions {
-  /** The browser's session, or undefined when it has none that is valid. Never makes one. */
+  /** The browser's session; undefined when it has no valid one. Never makes one. */
   find(c: Context): Promise<Session | undefined>
-  /** The browser's session; makes a user and a session, and sets the cookie, when it has none. */
+  /** The browser's session. If it has none, makes a user and a session and sets the cookie. */
   findOrCreate(c: Context): Promise<Session>
   /**
-   * Makes the session that of the user whom `userOf` gives, who is returned, and replaces its token:
-   * whoever planted or saw the former one has nothing of this user (session fixation).
+   * Gives the session to the user whose id `userOf` returns, and replaces its token. An attacker who
+   * planted or saw the old token cannot use it as this user (session fixation). One transaction.
    */
-  renew(c: Context, session: Session, userOf: (tx: Transaction) => Promise<string>): Promise<string>
+  renew(c: Context, session: Session, userOf: (tx: Transaction) => Promise<string>): Promise<void>
 }
 
-export type Transaction = Pick<Database, 'select' | 'insert' | 'update' | 'delete' | 'execute'>
-
 /**
- * A session is made only by what must store something (beginning an authorization, saving rules).
- * Were it made by every first call, the parallel first calls of a new browser would make several,
- * of which the browser keeps one.
+ * Sessions are made only by calls that must store something: beginning an authorization and saving
+ * rules. A new browser makes several calls at the same time. If each of them made a session, the
+ * browser would keep only one.
  */
 export function createSessions(
   database: Database,
   { secure, now }: { secure: boolean; now: () => Date },
 ): Sessions {
-  // `__Host-` keeps other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
+  // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
   const name = secure ? '__Host-dealbell' : 'dealbell'
 
   function sendCookie(c: Context, token: string) {
@@ -49,11 +47,11 @@ export function createSessions(
       path: '/',
       maxAge: lifetimeMs / 1000,
     })
-    // Replaces the one that this answer may have already: an answer sets a cookie once.
+    // Replaces a cookie that this answer may already set: an answer sets a cookie once.
     c.header('Set-Cookie', cookie)
   }
 
-  /** @returns the token, of which the database has only the hash. */
+  /** @returns the token. The database stores only its hash. */
   async function insertSession(tx: Transaction, userId: string): Promise<string> {
     const token = randomBytes(32).toString('base64url')
     await tx.insert(sessions).values({
@@ -75,7 +73,7 @@ export function createSessions(
       .where(and(eq(sessions.tokenHash, tokenHash), gt(sessions.expiresAt, now())))
     if (row === undefined) return undefined
 
-    // Whoever keeps coming keeps the session; one write a quarter of a year is enough for that.
+    // A session that is used does not end. Extending it in its second half keeps writes rare.
     if (row.expiresAt.getTime() - now().getTime() < lifetimeMs / 2) {
       await database
         .update(sessions)
@@ -99,24 +97,22 @@ export function createSessions(
       return { tokenHash: sha256(token), userId }
     },
     async renew(c, session, userOf) {
-      const { token, userId } = await database.transaction(async (tx) => {
-        const userId = await userOf(tx)
-        const token = await insertSession(tx, userId)
+      const token = await database.transaction(async (tx) => {
+        const token = await insertSession(tx, await userOf(tx))
         // The other provider's consent page may be open in another tab.
         await tx
           .update(authorizations)
           .set({ sessionHash: sha256(token) })
           .where(eq(authorizations.sessionHash, session.tokenHash))
         await tx.delete(sessions).where(eq(sessions.tokenHash, session.tokenHash))
-        return { token, userId }
+        return token
       })
       sendCookie(c, token)
-      return userId
     },
   }
 }
 
-/** A user of whom nothing is known yet. @returns the id. */
+/** Inserts a user of whom nothing is known yet. @returns the id. */
 export async function insertUser(tx: Transaction): Promise<string> {
   const [user] = await tx.insert(users).values({}).returning({ id: users.id })
   if (user === undefined) throw new Error('The insert of a user returned no row.')
@@ -124,8 +120,8 @@ export async function insertUser(tx: Transaction): Promise<string> {
 }
 
 /**
- * Forgets sessions that have ended, those that were there for a day and hold nothing, and users of whom
- * nothing is left. Any caller without a cookie makes a session, and most of those never come back.
+ * Deletes sessions that have ended, sessions older than a day that hold nothing, and users who have
+ * nothing left. Any caller without a cookie can make a session, and most never come back.
  */
 export async function forgetEndedSessions(database: Database, now: Date): Promise<void> {
   const ofUser = (table: typeof connections | typeof rules, userId: PgColumn) =>
@@ -160,7 +156,7 @@ export async function forgetEndedSessions(database: Database, now: Date): Promis
     )
 }
 
-/** Forgets every day, also where a server runs for months. @returns what ends that. */
+/** Deletes ended sessions every day, for servers that run for months. */
 export function forgetDaily(
   database: Database,
   { now, log }: { now: () => Date; log: Log },
@@ -179,7 +175,7 @@ export function forgetDaily(
   }
 }
 
-/** What the database keeps of a random value that only its owner shall know. */
+/** What the database stores in place of a random secret. */
 export function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex')
 }

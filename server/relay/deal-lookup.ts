@@ -1,33 +1,34 @@
-import type { Crm, Stage } from '../providers/provider.ts'
-import type { Move } from './decide.ts'
+import type { Crm, CrmDeal, Stage } from '../providers/provider.ts'
 
 const stagesFreshMs = 5 * 60_000
 const ownersFreshMs = 60 * 60_000
 
-/** HubSpot leaves out the oldest versions of a property that changed often. */
+/** The CRM leaves out the oldest versions of a property that has changed often. */
 const shortestCutHistory = 20
 
-/** Where a deal came from, by its history: the event itself holds only where it went. */
-export function formerStageId(
-  history: ReadonlyArray<{ stageId: string; at: Date }>,
-  { stageId, occurredAt }: { stageId: string; occurredAt: Date },
+/**
+ * Finds the value before a change in the deal's history, because the webhook reports only the new one.
+ * @returns null when the deal was created with the value; undefined when the history does not say.
+ */
+export function formerValue(
+  history: CrmDeal['history'],
+  { value, occurredAt }: { value: string; occurredAt: Date },
 ): string | null | undefined {
   const distance = (at: Date) => Math.abs(at.getTime() - occurredAt.getTime())
-  // A deal may have come into the same stage more than once; the nearest time is this event's.
+  // The property may have had this value more than once. The nearest time is this event's.
   const entered = history
     .map((version, at) => ({ ...version, index: at }))
-    .filter((version) => version.stageId === stageId)
+    .filter((version) => version.value === value)
     .sort((a, b) => distance(a.at) - distance(b.at))[0]
-  // The history may lag behind the webhook: then the last other stage before it is the former one.
+  // The history may lag behind the webhook. Then the last other value before the event is the old one.
   if (entered === undefined || distance(entered.at) > 60_000) {
-    return history.findLast((version) => version.at <= occurredAt && version.stageId !== stageId)
-      ?.stageId
+    return history.findLast((version) => version.at <= occurredAt && version.value !== value)?.value
   }
-  if (entered.index > 0) return history[entered.index - 1]?.stageId
+  if (entered.index > 0) return history[entered.index - 1]?.value
   return history.length < shortestCutHistory ? null : undefined
 }
 
-/** The stages of each account, kept for minutes; a stage that is not among them loads them anew. */
+/** Caches the stages of each account for five minutes. A stage that is not among them reloads them. */
 export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = Date.now) {
   const accounts = new Map<string, { stages: ReadonlyMap<string, Stage>; loadedAt: number }>()
   const loading = new Map<string, Promise<ReadonlyMap<string, Stage>>>()
@@ -47,7 +48,7 @@ export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = D
     return started
   }
 
-  /** Those of the stages that the account has. @throws ProviderError */
+  /** The account's stages by id. `ids` are the ones that are needed. @throws ProviderError */
   return async function stagesOf(
     accountId: string,
     accessToken: string,
@@ -60,7 +61,7 @@ export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = D
   }
 }
 
-/** The names of deals' owners, kept for an hour; undefined when the app may not read them. */
+/** Caches the names of deal owners for an hour. A name is undefined when the app may not read owners. */
 export function createOwnerCache(crm: Pick<Crm, 'ownerName'>, now: () => number = Date.now) {
   const owners = new Map<string, { name: string | undefined; loadedAt: number }>()
 
@@ -76,13 +77,4 @@ export function createOwnerCache(crm: Pick<Crm, 'ownerName'>, now: () => number 
     owners.set(key, { name, loadedAt: now() })
     return name
   }
-}
-
-/** A move by the stages' own words; a stage that no pipeline has any more is called by its id. */
-export function moveBetween(
-  stages: ReadonlyMap<string, Stage>,
-  { from, to, linked }: { from: string | null | undefined; to: string; linked: boolean },
-): Move {
-  const stage = (id: string): Stage => stages.get(id) ?? { id, label: id, outcome: 'open' }
-  return { from: from ? stage(from) : from === null ? null : undefined, to: stage(to), linked }
 }

@@ -1,34 +1,33 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, eq, inArray, notInArray, type SQL, sql } from 'drizzle-orm'
+import { and, desc, eq, inArray, notInArray, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import { type Database, rowsOf } from '../database/open.ts'
-import { channels, connections, dealEvents, deliveries, rules } from '../database/schema.ts'
-import { lockChannels } from './inbox.ts'
-import type { WakeQueue } from './wake-queue.ts'
+import { connections, dealEvents, deliveries, rules } from '../database/schema.ts'
+import type { Connection } from '../people/connections.ts'
+import type { DealProperty } from '../providers/provider.ts'
+import { type CrmId, chatIds } from '../providers/registry.ts'
+import { makeDue, pause } from './channels.ts'
 
-/** Slack takes one message a second for a channel. */
-const paceMs = 1_000
-
-/** Longer than Slack may take, its second way included. */
+/** How long a message may be on its way. Longer than Slack may take for both ways of posting. */
 const sendingSeconds = 12
 
-export type Connection = typeof connections.$inferSelect
-
-/** The next thing to say in a channel, with what it takes to say it. */
+/** The next thing to send in a channel, with what it takes to send it. */
 export interface Delivery {
   id: number
   eventId: number
   userId: string
   channel: string
   attempts: number
-  portalId: string
+  crmId: CrmId
+  accountId: string
   dealId: string
-  stageId: string
+  property: DealProperty
+  value: string
   occurredAt: Date
   /** Since the webhook. */
   ageMs: number
-  hubspot: Connection | null
-  slack: Connection | null
+  crm: Connection | null
+  chat: Connection | null
   ruleIds: readonly string[]
 }
 
@@ -37,13 +36,13 @@ export type Next =
   | { kind: 'wait'; ms: number }
   | { kind: 'nothing' }
 
-const hubspot = alias(connections, 'hubspot')
-const slack = alias(connections, 'slack')
+const crm = alias(connections, 'crm')
+const chat = alias(connections, 'chat')
 const milliseconds = (time: SQL) => sql<number>`extract(epoch from ${time}) * 1000`.mapWith(Number)
 
 /**
- * The first pending delivery of a channel by time of occurrence. One that must wait holds back those
- * of the same user, whose order is kept, and not those of others.
+ * The first pending delivery of a channel by time of occurrence. A delivery that must wait holds back
+ * later ones of the same user, so their order is kept, but not those of other users.
  */
 export async function nextDelivery(database: Database, channel: string): Promise<Next> {
   const held: string[] = []
@@ -55,26 +54,25 @@ export async function nextDelivery(database: Database, channel: string): Promise
         eventId: deliveries.eventId,
         userId: deliveries.userId,
         attempts: deliveries.attempts,
-        portalId: dealEvents.portalId,
+        crmId: dealEvents.crm,
+        accountId: dealEvents.accountId,
         dealId: dealEvents.dealId,
-        stageId: dealEvents.stageId,
+        property: dealEvents.property,
+        value: dealEvents.value,
         occurredAt: dealEvents.occurredAt,
         ageMs: milliseconds(sql`now() - ${dealEvents.receivedAt}`),
         waitMs: milliseconds(
           sql`greatest(${deliveries.notBefore}, ${deliveries.sendingUntil}, now()) - now()`,
         ),
         ruleIds: rules.ruleIds,
-        hubspot,
-        slack,
+        crm,
+        chat,
       })
       .from(deliveries)
       .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
       .leftJoin(rules, eq(rules.userId, deliveries.userId))
-      .leftJoin(
-        hubspot,
-        and(eq(hubspot.userId, deliveries.userId), eq(hubspot.provider, 'hubspot')),
-      )
-      .leftJoin(slack, and(eq(slack.userId, deliveries.userId), eq(slack.provider, 'slack')))
+      .leftJoin(crm, and(eq(crm.userId, deliveries.userId), eq(crm.provider, dealEvents.crm)))
+      .leftJoin(chat, and(eq(chat.userId, deliveries.userId), inArray(chat.provider, [...chatIds])))
       .where(
         and(
           eq(deliveries.channel, channel),
@@ -82,7 +80,8 @@ export async function nextDelivery(database: Database, channel: string): Promise
           notInArray(deliveries.userId, held),
         ),
       )
-      .orderBy(deliveries.occurredAt, deliveries.id)
+      // A user may have connected more than one chat. The last one counts.
+      .orderBy(deliveries.occurredAt, deliveries.id, desc(chat.connectedAt))
       .limit(1)
     if (row === undefined) {
       return held.length === 0 ? { kind: 'nothing' } : { kind: 'wait', ms: waitMs }
@@ -95,92 +94,91 @@ export async function nextDelivery(database: Database, channel: string): Promise
   }
 }
 
-/**
- * Resolves when the transactions that were adding to one of the channels have ended. Whoever takes a
- * job waits for them: one that found the job waiting made none of its own, and relies on this one.
- */
-export async function waitForAdded(database: Database, channelIds: string[]): Promise<void> {
-  await database
-    .select({ id: channels.id })
-    .from(channels)
-    .where(inArray(channels.id, channelIds))
-    .orderBy(channels.id)
-    .for('share')
-}
-
 export type Claim =
-  | { kind: 'go' }
+  | { kind: 'send' }
   | { kind: 'wait'; ms: number }
-  /** Sent or ended by someone else, or its user has disconnected. */
+  /** Sent or ended elsewhere, or its user has disconnected. */
   | { kind: 'gone' }
-  /** Another user of the same channel was told already. */
-  | { kind: 'said' }
+  /** This process no longer holds the channel's lease. */
+  | { kind: 'lease lost' }
+  /** Another user of the same channel has already received this event there. */
+  | { kind: 'sent already' }
 
 /**
- * Takes the channel's next second for this delivery, right before Slack is called. The connections
- * are locked for the moment, so that a disconnect comes either before, or waits for the call.
+ * Claims the channel's next second for this delivery, right before the chat is called, if both
+ * connections are still there. One statement:
+ * - The lease is checked on the locked row, so a process that lost it cannot send.
+ * - The connections are locked for the moment. A disconnect either comes before the claim or waits
+ *   until the message is sent.
  */
 export async function claim(
-  database: Database,
-  { id, eventId, userId, channel }: Delivery,
+  database: Pick<Database, 'execute'>,
+  owner: string,
+  { id, eventId, channel }: Delivery,
+  connectionIds: readonly [string, string],
 ): Promise<Claim> {
-  return await database.transaction(async (tx) => {
-    const [locked] = await rowsOf<{ wait_ms: string; connections: string }>(
-      tx,
-      sql`with slot as (
-            select next_at from channels where id = ${channel} for update
-          ), own as (
-            select id from connections
-            where user_id = ${userId} and broken_since is null for share
-          )
-          select extract(epoch from (select next_at from slot) - clock_timestamp()) * 1000 as wait_ms,
-                 (select count(*) from own) as connections`,
-    )
-    const waitMs = Number(locked?.wait_ms)
-    if (waitMs > 0) return { kind: 'wait', ms: waitMs }
-    if (Number(locked?.connections) < 2) return { kind: 'gone' }
-
-    const [claimed] = await rowsOf<{ said: boolean | null; going: boolean }>(
-      tx,
-      // The clock's time: now() is that of the transaction's begin, before it waited for the locks.
-      sql`with twin as (
-            select state from deliveries
-            where event_id = ${eventId} and channel = ${channel} and id <> ${id}
-              and (state = 'sent' or sending_until > clock_timestamp())
-          ), claimed as (
-            update deliveries
-            set attempts = attempts + 1,
-                sending_until = clock_timestamp() + make_interval(secs => ${sendingSeconds})
-            where id = ${id} and state = 'pending'
-              and (sending_until is null or sending_until <= clock_timestamp())
-              and not exists (select from twin)
-            returning id
-          ), held as (
-            ${holdChannel(channel, paceMs)} and exists (select from claimed)
-          )
-          select (select bool_or(state = 'sent') from twin) as said,
-                 exists (select from claimed) as going`,
-    )
-    if (claimed?.said === true) return { kind: 'said' }
-    // Being said, perhaps by a process that died on the way: that is known when its time is over.
-    if (claimed?.said === false) return { kind: 'wait', ms: paceMs }
-    return { kind: claimed?.going ? 'go' : 'gone' }
-  })
+  const [row] = await rowsOf<{
+    claimed: boolean
+    connected: boolean
+    twin_sent: boolean | null
+    wait_ms: string | null
+  }>(
+    database,
+    // clock_timestamp(), because now() is when the statement began, before it waited for locks.
+    sql`with own as (
+          select id from connections
+          where id in (${connectionIds[0]}, ${connectionIds[1]}) and broken_since is null for share
+        ), connected as (
+          select count(*) = 2 as yes from own
+        ), twin as (
+          select bool_or(state = 'sent') as sent from deliveries
+          where event_id = ${eventId} and channel = ${channel} and id <> ${id}
+            and (state = 'sent' or sending_until > clock_timestamp())
+        ), slot as (
+          ${pause(channel)} and leased_by = ${owner} and next_at <= clock_timestamp()
+            and (select yes from connected) and (select sent is null from twin)
+          returning id
+        ), claimed as (
+          update deliveries
+          set attempts = attempts + 1,
+              sending_until = clock_timestamp() + make_interval(secs => ${sendingSeconds})
+          where id = ${id} and state = 'pending'
+            and (sending_until is null or sending_until <= clock_timestamp())
+            and exists (select from slot)
+          returning id
+        )
+        select exists (select from claimed) as claimed,
+               (select yes from connected) as connected,
+               (select sent from twin) as twin_sent,
+               (select extract(epoch from next_at - clock_timestamp()) * 1000
+                from channels where id = ${channel} and leased_by = ${owner}) as wait_ms`,
+  )
+  if (row === undefined || row.wait_ms === null) return { kind: 'lease lost' }
+  if (row.claimed) return { kind: 'send' }
+  if (!row.connected) return { kind: 'gone' }
+  if (row.twin_sent === true) return { kind: 'sent already' }
+  // The twin is on its way, perhaps from a process that died. That is known when its time is over.
+  if (row.twin_sent === false) return { kind: 'wait', ms: retryClaimMs }
+  const waitMs = Number(row.wait_ms)
+  return waitMs > 0 ? { kind: 'wait', ms: waitMs } : { kind: 'gone' }
 }
 
+/** How soon a claim is tried again while a twin of the delivery is on its way. */
+const retryClaimMs = 1_000
+
 /**
- * Notes a message that Slack took, and counts the channel's second from now.
+ * Records a message that the chat accepted. The channel's pace counts from now.
  * @returns whether more is pending in the channel.
  */
-export async function noteSent(database: Database, { id, channel }: Delivery): Promise<boolean> {
+export async function recordSent(database: Database, { id, channel }: Delivery): Promise<boolean> {
   const [row] = await rowsOf<{ more: boolean }>(
     database,
     sql`with sent as (
           update deliveries
           set state = 'sent', reason = null, finished_at = now(), sending_until = null
           where id = ${id} and state = 'pending'
-        ), held as (
-          ${holdChannel(channel, paceMs)}
+        ), paused as (
+          ${pause(channel)}
         )
         select exists (
           select from deliveries where channel = ${channel} and state = 'pending' and id <> ${id}
@@ -190,7 +188,7 @@ export async function noteSent(database: Database, { id, channel }: Delivery): P
 }
 
 /** Ends a delivery without a message. */
-export async function noteEnd(
+export async function recordEnd(
   database: Database,
   { id }: Delivery,
   state: 'dead' | 'ignored',
@@ -202,8 +200,8 @@ export async function noteEnd(
     .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
 }
 
-/** Puts a delivery off; `countTry` is for a try that no claim has counted. */
-export async function noteLater(
+/** Postpones a delivery. `countTry` counts a try that no claim has counted. */
+export async function postpone(
   database: Database,
   { id }: Delivery,
   { afterMs, reason, countTry }: { afterMs: number; reason: string | null; countTry: boolean },
@@ -219,39 +217,27 @@ export async function noteLater(
     .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
 }
 
-/** Slack asked for a longer wait: it holds for this channel alone, and the try does not count. */
-export async function noteRateLimit(
+/** The chat asked for a pause. It holds for the whole channel, and the try does not count. */
+export async function recordRateLimit(
   database: Database,
   { id, channel }: Delivery,
   waitMs: number,
 ): Promise<void> {
-  await database.transaction(async (tx) => {
-    await tx.execute(holdChannel(channel, waitMs))
-    await tx
-      .update(deliveries)
-      .set({
-        sendingUntil: null,
-        reason: 'rate_limited',
-        attempts: sql`${deliveries.attempts} - 1`,
-      })
-      .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
-  })
+  await database.execute(
+    sql`with paused as (${pause(channel, waitMs)})
+        update deliveries
+        set sending_until = null, reason = 'rate_limited', attempts = attempts - 1
+        where id = ${id} and state = 'pending'`,
+  )
 }
 
-function holdChannel(channel: string, forMs: number): SQL {
-  return sql`update channels
-             set next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))
-             where id = ${channel}`
-}
-
-/** The user has chosen another channel: what is pending goes there. */
+/** Moves what is pending to the channel that the user has chosen now. */
 export async function moveToChannel(
-  { database, queue }: { database: Database; queue: WakeQueue },
+  database: Database,
   { userId, channel }: Delivery,
   newChannel: string,
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    await lockChannels(tx, [...new Set([channel, newChannel])])
     await tx
       .update(deliveries)
       .set({ channel: newChannel })
@@ -262,11 +248,11 @@ export async function moveToChannel(
           eq(deliveries.state, 'pending'),
         ),
       )
-    await queue.wake([newChannel], { within: tx })
+    await makeDue(tx, [newChannel])
   })
 }
 
-/** Ends what is pending for a user who disconnects, and resolves when nothing is being sent. */
+/** Ends what is pending for a user who disconnects. Resolves when nothing is being sent any more. */
 export async function stopSendingTo(database: Database, userId: string): Promise<void> {
   for (;;) {
     await database

@@ -1,24 +1,25 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
-import type { DealEvent } from '../providers/hubspot/events.ts'
+import type { DealEvent } from '../providers/provider.ts'
+import { type CrmId, chatIds } from '../providers/registry.ts'
+import { makeDueFrom } from './channels.ts'
 import { failpoint } from './failpoint.ts'
-import type { WakeQueue } from './wake-queue.ts'
 
 export interface Inbox {
-  /** Resolves once the new ones among the events, and their jobs, are committed. */
-  store(events: readonly DealEvent[]): Promise<void>
+  /** Resolves when the events that are new, and their deliveries, are committed. */
+  store(crm: CrmId, events: readonly DealEvent[]): Promise<void>
 }
 
-/** A transaction's cost is mostly its own, so webhooks that come during one share the next. */
+type CrmEvent = DealEvent & { crm: CrmId }
+
+/** A transaction costs more than its rows, so webhooks that arrive during one share the next. */
 const maxEventsAtOnce = 2_000
 
-export function createInbox(
-  { database, queue }: { database: Database; queue: WakeQueue },
-  onStored: () => void,
-): Inbox {
+/** @param onStored is called after each transaction. */
+export function createInbox(database: Database, onStored: () => void): Inbox {
   interface Waiting {
-    events: readonly DealEvent[]
+    events: readonly CrmEvent[]
     resolve: () => void
     reject: (error: unknown) => void
   }
@@ -37,7 +38,7 @@ export function createInbox(
       waiting = waiting.slice(batch.length)
       try {
         await storeEvents(
-          { database, queue },
+          database,
           batch.flatMap(({ events }) => events),
         )
         for (const { resolve } of batch) resolve()
@@ -49,7 +50,7 @@ export function createInbox(
     storing = false
   }
 
-  /** PGlite works on this thread, so requests that came meanwhile are read only when it rests. */
+  /** PGlite works on this thread, so requests that arrived meanwhile are read only when it rests. */
   async function arrivals(): Promise<void> {
     let known: number
     do {
@@ -59,9 +60,10 @@ export function createInbox(
   }
 
   return {
-    store(events) {
-      if (events.length === 0) return Promise.resolve()
+    store(crm, received) {
+      if (received.length === 0) return Promise.resolve()
       return new Promise((resolve, reject) => {
+        const events = received.map((event) => ({ ...event, crm }))
         waiting.push({ events, resolve, reject })
         if (!storing) void storeWaiting()
       })
@@ -70,82 +72,63 @@ export function createInbox(
 }
 
 interface Target {
-  portal: string
+  crm: string
+  account: string
   user: string
   channel: string
 }
 
-async function storeEvents(
-  { database, queue }: { database: Database; queue: WakeQueue },
-  events: readonly DealEvent[],
-): Promise<void> {
-  const portals = [...new Set(events.map(({ portalId }) => portalId))]
+async function storeEvents(database: Database, events: readonly CrmEvent[]): Promise<void> {
+  const accounts = [...new Set(events.map(({ accountId }) => accountId))]
   await database.transaction(async (tx) => {
+    // A user may have connected more than one chat. The last one counts.
     const targets = await rowsOf<Target>(
       tx,
-      sql`select crm.account_id as portal, crm.user_id as "user",
-                 chat.account_id || '/' || coalesce(chat.channel_id, '') as channel
+      sql`select distinct on (crm.id) crm.provider as crm, crm.account_id as account,
+                 crm.user_id as "user", chat.account_id || '/' || coalesce(chat.channel_id, '') as channel
           from connections crm
-          join connections chat on chat.user_id = crm.user_id and chat.provider = 'slack'
-          where crm.provider = 'hubspot' and crm.account_id = any(${sql.param(portals)}::text[])`,
+          join connections chat on chat.user_id = crm.user_id
+            and chat.provider = any(${sql.param([...chatIds])}::text[])
+          where crm.provider = any(${sql.param([...new Set(events.map(({ crm }) => crm))])}::text[])
+            and crm.account_id = any(${sql.param(accounts)}::text[])
+          order by crm.id, chat.connected_at desc`,
     )
-    // Events of a portal that no user has connected are acknowledged and dropped.
-    const connected = new Set(targets.map(({ portal }) => portal))
-    const kept = events.filter(({ portalId }) => connected.has(portalId))
+    // Events of an account that no user has connected are acknowledged and dropped.
+    const connected = new Set(targets.map(({ crm, account }) => `${crm}/${account}`))
+    const kept = events.filter(({ crm, accountId }) => connected.has(`${crm}/${accountId}`))
     if (kept.length === 0) return
 
-    await lockChannels(tx, [...new Set(targets.map(({ channel }) => channel))])
-    // In an order that follows from the events alone: two transactions with the same events then
-    // wait for each other in one direction. What is inserted first is said first.
+    // Sorted by the events alone, so that two transactions with the same events wait for each other in
+    // one direction. Of events at the same time, the one inserted first is sent first.
     const rows = kept
-      .map(({ key, portalId, dealId, stageId, occurredAt }) => ({
-        key,
-        portal: portalId,
-        deal: dealId,
-        stage: stageId,
-        at: occurredAt.toISOString(),
-      }))
+      .map(({ occurredAt, ...event }) => ({ ...event, at: occurredAt.toISOString() }))
       .sort(
-        (a, b) => compare(a.at, b.at) || Number(a.deal) - Number(b.deal) || compare(a.key, b.key),
+        (a, b) =>
+          compare(a.at, b.at) || Number(a.dealId) - Number(b.dealId) || compare(a.key, b.key),
       )
-    const deliveries = await rowsOf<{ channel: string }>(
-      tx,
+    await tx.execute(
       sql`with stored as (
-            insert into deal_events (key, portal_id, deal_id, stage_id, occurred_at)
-            select key, portal, deal, stage, at
+            insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
+            select key, crm, "accountId", "dealId", property, value, at
             from json_to_recordset(${JSON.stringify(rows)}::json)
-              as item(key text, portal text, deal text, stage text, at timestamptz)
+              as item(key text, crm text, "accountId" text, "dealId" text, property text,
+                      value text, at timestamptz)
             on conflict (key) do nothing
-            returning id, portal_id, occurred_at
+            returning id, crm, account_id, occurred_at
           ), made as (
             insert into deliveries (event_id, user_id, channel, occurred_at)
             select stored.id, target."user", target.channel, stored.occurred_at
             from stored
             join json_to_recordset(${JSON.stringify(targets)}::json)
-              as target(portal text, "user" uuid, channel text) on target.portal = stored.portal_id
+              as target(crm text, account text, "user" uuid, channel text)
+              on target.crm = stored.crm and target.account = stored.account_id
             order by stored.id
             returning channel
           )
-          select distinct channel from made`,
+          ${makeDueFrom(sql`select channel from made`)}`,
     )
     failpoint('in transaction')
-    await queue.wake(
-      deliveries.map(({ channel }) => channel),
-      { within: tx },
-    )
   })
 }
 
 const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)
-
-/** Locks the channels' rows, in one order for everyone, until the transaction ends. */
-export async function lockChannels(
-  tx: Pick<Database, 'execute'>,
-  channels: readonly string[],
-): Promise<void> {
-  await tx.execute(
-    sql`insert into channels (id)
-        select id from unnest(${sql.param([...channels])}::text[]) as id order by id
-        on conflict (id) do update set id = excluded.id`,
-  )
-}

@@ -1,73 +1,81 @@
+import type { AvailableRuleId } from '../../contract/rules.ts'
 import { ruleCatalogue } from '../../contract/rules.ts'
 import type { ChatMessage } from '../providers/provider.ts'
-import type { Move, RuleId } from './decide.ts'
+import type { Headline } from './rules.ts'
 
-export interface Deal {
+/** What a message says about the deal itself. */
+export interface DealInMessage {
   name: string | null
-  /** As HubSpot writes it: a decimal number in text. */
+  /** A decimal number as text. */
   amount: string | null
   currency: string | null
   ownerName: string | null
-  /** Its page in HubSpot. */
+  /** The deal's page in the CRM. */
   url: string
 }
 
-/** The chat message about a move, said under one rule. */
-export function messageFor(deal: Deal, move: Move, ruleId: RuleId): ChatMessage {
-  const name = escapeText(oneLine(deal.name ?? '', 150)) || 'Unnamed deal'
-  const to = escapeText(oneLine(move.to.label, 80))
-  const from = move.from ? escapeText(oneLine(move.from.label, 80)) : undefined
-  const happened = {
-    won: 'was won',
-    lost: 'was lost',
-    closed: 'was closed',
-    open: `moved to ${to}`,
-  }[move.to.outcome]
-  const sign = { won: '🎉', lost: '📉', closed: '🏁', open: '🔔' }[move.to.outcome]
+const longestName = 150
+const longestLabel = 80
+
+/** The chat message about a change of a deal, sent under one rule. */
+export function messageFor(
+  deal: DealInMessage,
+  headline: Headline,
+  ruleId: AvailableRuleId,
+): ChatMessage {
+  const name = safeText(deal.name ?? '', longestName) || 'Unnamed deal'
+  const to = safeText(headline.to, longestLabel)
+  const from = safeText(headline.from ?? '', longestLabel)
+  const happened = safeText(headline.happened, longestLabel + 'moved to '.length)
   const amount = formatAmount(deal.amount, deal.currency)
   const facts = [
-    from === undefined ? `*${to}*` : `${from} → *${to}*`,
+    from === '' ? `*${to}*` : `${from} → *${to}*`,
     amount,
-    deal.ownerName && `Owner: ${escapeText(oneLine(deal.ownerName, 80))}`,
-    ruleId === 'deal-stage-changed-orphan' && 'No contact or company on this deal',
+    deal.ownerName && `Owner: ${safeText(deal.ownerName, longestLabel)}`,
+    headline.remark,
   ].filter((fact) => typeof fact === 'string' && fact !== '')
 
   return {
-    text: `${sign} ${name} ${happened}${amount === undefined ? '' : ` (${amount})`}`,
+    text: `${headline.sign} ${name} ${happened}${amount === undefined ? '' : ` (${amount})`}`,
     blocks: [
       {
         type: 'section',
         text: {
           type: 'mrkdwn',
-          text: `${sign} *<${escapeText(deal.url)}|${name}>* ${happened}\n${facts.join('  ·  ')}`,
+          text: `${headline.sign} *<${escapeText(deal.url)}|${name}>* ${happened}\n${facts.join('  ·  ')}`,
         },
       },
       {
         type: 'context',
-        elements: [{ type: 'mrkdwn', text: `Notify me when ${wordsOf(ruleId)}` }],
+        elements: [{ type: 'mrkdwn', text: `Notify me when ${wordingOf(ruleId)}` }],
       },
     ],
   }
 }
 
-/** Without this a deal named `<!channel>` rings everyone. */
+/** A text from the CRM as one line of at most `maxLength` characters that Slack shows as it is. */
+function safeText(text: string, maxLength: number): string {
+  return escapeText(oneLine(text, maxLength))
+}
+
+/** Without this, a deal named `<!channel>` notifies everyone in the channel. */
 function escapeText(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 }
 
-/** '€1,250.00'; undefined when HubSpot holds no amount. */
+/** An amount such as '€1,250.00'; undefined when the deal has none. */
 export function formatAmount(amount: string | null, currency: string | null): string | undefined {
   if (amount === null || amount.trim() === '') return undefined
   const value = Number(amount)
   if (!Number.isFinite(value)) return undefined
   const code = currency?.toUpperCase()
-  // Three letters are well-formed to Intl, whether or not it knows the currency.
+  // Intl accepts any three letters, whether or not it knows the currency.
   if (code === undefined || !/^[A-Z]{3}$/.test(code))
     return new Intl.NumberFormat('en').format(value)
   return new Intl.NumberFormat('en', { style: 'currency', currency: code }).format(value)
 }
 
-function wordsOf(ruleId: RuleId): string {
+function wordingOf(ruleId: AvailableRuleId): string {
   const rule = ruleCatalogue.flatMap(({ rules }) => [...rules]).find(({ id }) => id === ruleId)
   return rule === undefined ? ruleId : rule.when
 }

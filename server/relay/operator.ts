@@ -1,14 +1,11 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac } from 'node:crypto'
 import { and, eq, ne, sql } from 'drizzle-orm'
-import { Hono } from 'hono'
 import * as v from 'valibot'
 import { type Database, rowsOf } from '../database/open.ts'
 import { deliveries } from '../database/schema.ts'
-import { ApiError } from '../http/errors.ts'
-import { lockChannels } from './inbox.ts'
-import type { WakeQueue } from './wake-queue.ts'
+import { makeDue } from './channels.ts'
 
-/** How many deliveries stand how; the dead ones by reason. */
+/** The number of deliveries in each state, and of the dead ones for each reason. */
 export const relayStatus = v.object({
   pending: v.number(),
   sent: v.number(),
@@ -39,66 +36,23 @@ export async function countDeliveries(database: Database): Promise<RelayStatus> 
   }
 }
 
-// What a disconnect ended stays ended: its user was told that nothing more is sent.
-const revivable = and(eq(deliveries.state, 'dead'), ne(deliveries.reason, 'disconnected'))
+// What a disconnect ended stays ended, because its user was told that nothing more is sent.
+const replayable = and(eq(deliveries.state, 'dead'), ne(deliveries.reason, 'disconnected'))
 
 /** Makes the dead deliveries pending again, in their old order. @returns how many. */
-export async function replayDead({
-  database,
-  queue,
-}: {
-  database: Database
-  queue: WakeQueue
-}): Promise<number> {
+export async function replayDead(database: Database): Promise<number> {
   return await database.transaction(async (tx) => {
-    const dead = await tx
-      .selectDistinct({ channel: deliveries.channel })
-      .from(deliveries)
-      .where(revivable)
-    await lockChannels(
-      tx,
-      dead.map(({ channel }) => channel),
-    )
     const revived = await tx
       .update(deliveries)
       .set({ state: 'pending', attempts: 0, reason: null, notBefore: null, finishedAt: null })
-      .where(revivable)
+      .where(replayable)
       .returning({ channel: deliveries.channel })
-    await queue.wake([...new Set(revived.map(({ channel }) => channel))], { within: tx })
+    await makeDue(tx, [...new Set(revived.map(({ channel }) => channel))])
     return revived.length
   })
 }
 
-/** What `npm run relay` asks a server that holds the data folder. Only who has its key may ask. */
-export function operatorRoutes({
-  database,
-  queue,
-  token,
-  onReplayed,
-}: {
-  database: Database
-  queue: WakeQueue
-  token: string
-  onReplayed: () => void
-}) {
-  return new Hono()
-    .use(async (c, next) => {
-      const given = Buffer.from(c.req.header('Authorization') ?? '')
-      const expected = Buffer.from(`Bearer ${token}`)
-      if (given.length !== expected.length || !timingSafeEqual(given, expected)) {
-        throw new ApiError(401, 'unauthorized', 'This is for the operator of the server.')
-      }
-      await next()
-    })
-    .get('/status', async (c) => c.json(await countDeliveries(database)))
-    .post('/replay', async (c) => {
-      const replayed = await replayDead({ database, queue })
-      onReplayed()
-      return c.json({ replayed })
-    })
-}
-
-/** Follows from the newest encryption key, which server and operator both read. */
+/** The operator's token. It follows from the newest encryption key, which server and operator both read. */
 export function operatorToken([newest]: readonly Buffer[]): string {
   if (newest === undefined) throw new Error('There is no encryption key.')
   return createHmac('sha256', newest).update('dealbell operator').digest('base64url')

@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
-import type { ProviderSettings } from '../settings.ts'
+import type { ProviderSettings } from '../providers/provider.ts'
 import { StandInCodes } from './codes.ts'
 import { createStandInDeals } from './deals.ts'
 import { formFields } from './form.ts'

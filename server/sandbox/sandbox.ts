@@ -4,13 +4,22 @@ import { Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { errorAnswer } from '../http/errors.ts'
 import { standInPolicy } from '../http/safety-headers.ts'
+import type { ProviderSettings } from '../providers/provider.ts'
+import { type ProviderId, providerIds } from '../providers/registry.ts'
 import type { Addresses } from '../settings.ts'
 import { createContactForm } from './contact-form.ts'
 import { createStandInHubspot } from './hubspot.ts'
 import { createStandInSlack } from './slack.ts'
 
-/** The stand-ins of those services for which no client id is set, and the contact form's. */
-export function createSandbox({ appUrl, hubspot, slack }: Addresses): Hono {
+type CreateStandIn = (options: { settings: ProviderSettings; appUrl: string }) => Hono
+
+const standIns: Record<ProviderId, CreateStandIn> = {
+  hubspot: createStandInHubspot,
+  slack: createStandInSlack,
+}
+
+/** The stand-ins of the providers without a client id, and of the contact form. */
+export function createSandbox({ appUrl, providers }: Addresses): Hono {
   const sandbox = new Hono()
   const stylesheet = readFileSync(join(import.meta.dirname, 'style.css'), 'utf8')
   const pagePolicy = standInPolicy(appUrl, { inFrame: false })
@@ -31,18 +40,16 @@ export function createSandbox({ appUrl, hubspot, slack }: Addresses): Hono {
 
   sandbox.get('/style.css', (c) =>
     c.body(stylesheet, 200, {
-      // The contact form's frame has no origin of its own, so that even here it is a stranger.
+      // The contact form's frame has no origin, so this is another origin for it.
       'Access-Control-Allow-Origin': '*',
       'Content-Type': 'text/css; charset=utf-8',
       'Cache-Control': 'no-cache',
     }),
   )
   sandbox.route('/contact-form', createContactForm())
-  if (hubspot.standIn) {
-    sandbox.route('/hubspot', createStandInHubspot({ settings: hubspot, appUrl }))
-  }
-  if (slack.standIn) {
-    sandbox.route('/slack', createStandInSlack({ settings: slack, appUrl }))
+  for (const id of providerIds) {
+    const settings = providers[id]
+    if (settings.standIn) sandbox.route(`/${id}`, standIns[id]({ settings, appUrl }))
   }
   return sandbox
 }

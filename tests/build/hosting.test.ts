@@ -12,7 +12,7 @@ import { build } from 'vite'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
 import { ensureNginx } from '../../scripts/ensure-nginx.ts'
-import { securityHeaders } from '../../server/http/safety-headers.ts'
+import { safetyHeaders } from '../../server/http/safety-headers.ts'
 import { readBuiltPage } from '../../server/page/build.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
 import { observatory } from './observatory.ts'
@@ -33,7 +33,7 @@ beforeAll(async () => {
   await build({ root, logLevel: 'silent', build: { outDir: dist, emptyOutDir: true } })
   vi.unstubAllEnvs()
   files = await readdir(dist, { recursive: true })
-  own.use(securityHeaders({ https: true })).all('*', serveDashboard(await readBuiltPage(dist)))
+  own.use(safetyHeaders({ https: true })).all('*', serveDashboard(await readBuiltPage(dist)))
 }, 60_000)
 afterAll(() => rm(folder, { recursive: true }))
 

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { type BrowserContext, expect, type Page } from '@playwright/test'
 import { Hono } from 'hono'
-import { securityHeaders } from '../../server/http/safety-headers.ts'
+import { safetyHeaders } from '../../server/http/safety-headers.ts'
 import { readBuiltPage } from '../../server/page/build.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
 import { sharedTest, test } from './server.ts'
@@ -305,7 +305,7 @@ test.describe('a contact form that turned hostile', () => {
     })
     expect(build.status, build.stderr).toBe(0)
     const app = new Hono()
-      .use(securityHeaders({ https: false }))
+      .use(safetyHeaders({ https: false }))
       .get('/health', (c) => c.json({ status: 'ok' }))
       .all('*', serveDashboard(await readBuiltPage(folder)))
     dashboard = await serve(getRequestListener(app.fetch))

@@ -2,20 +2,13 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { eq } from 'drizzle-orm'
 import pg from 'pg'
 import { inject } from 'vitest'
-import { createApp } from '../../server/app.ts'
+import { createBackend } from '../../server/backend.ts'
 import { type OpenDatabase, openPglite, openPostgres } from '../../server/database/open.ts'
 import { deliveries, rules, sessions, users } from '../../server/database/schema.ts'
 import { storeConnection } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
-import { createVault } from '../../server/people/vault.ts'
-import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
-import type { ProviderId } from '../../server/providers/provider.ts'
-import { createSlack } from '../../server/providers/slack/slack.ts'
-import { createInbox } from '../../server/relay/inbox.ts'
-import { createRelay, relayTimes } from '../../server/relay/relay.ts'
-import { openWakeQueue } from '../../server/relay/wake-queue.ts'
-import { webhookRoutes } from '../../server/relay/webhook.ts'
-import { createSandbox } from '../../server/sandbox/sandbox.ts'
+import type { ProviderId } from '../../server/providers/registry.ts'
+import { relayTimes } from '../../server/relay/times.ts'
 import { parseEnv } from '../../server/settings.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
@@ -68,8 +61,7 @@ export async function startBackend(
   const log = (event: string, fields?: object) => {
     lines.push(JSON.stringify({ event, ...fields }))
   }
-  const vault = createVault([key])
-  const { hubspot, slack } = parseEnv({
+  const addresses = parseEnv({
     HUBSPOT_CLIENT_ID: 'hubspot-client',
     HUBSPOT_CLIENT_SECRET: clientSecret,
     HUBSPOT_API_URL: outside.hubspotUrl,
@@ -78,34 +70,14 @@ export async function startBackend(
     SLACK_API_URL: `${outside.slackUrl}/api`,
     APP_URL: appUrl,
   }).addressesAt(1)
-  const providers = { hubspot: createHubspot(hubspot), slack: createSlack(slack) }
-  const queue = await openWakeQueue(open.queueDatabase, { embedded: false, log })
-  const relay = createRelay({
+  const { app, relay, vault, providers } = createBackend({
     database,
-    vault,
-    crm: providers.hubspot,
-    chat: providers.slack,
-    queue,
-    log,
-    alone,
-    times,
-  })
-  const app = createApp({
-    database,
-    vault,
-    providers,
-    appUrl,
+    encryptionKeys: [key],
+    addresses,
     dashboard: undefined,
-    sandbox: createSandbox({ appUrl, hubspot, slack }),
-    webhooks: webhookRoutes({
-      inbox: createInbox({ database, queue }, relay.ring),
-      clientSecret,
-      appUrl,
-      now: () => new Date(),
-      log,
-    }),
-    now: () => new Date(),
+    alone,
     log,
+    times,
   })
   if (working) await relay.start()
 
@@ -157,9 +129,9 @@ export async function startBackend(
   return {
     app,
     database,
-    queue,
     relay,
     vault,
+    providers,
     lines,
     /** HubSpot tells of items; resolves to the answer's status. */
     async tell(items: unknown): Promise<number> {
@@ -210,10 +182,7 @@ export async function startBackend(
         await new Promise((resolve) => setTimeout(resolve, 20))
       }
     },
-    async stop(): Promise<void> {
-      await relay.stop()
-      await queue.stop()
-    },
+    stop: () => relay.stop(),
   }
 }
 

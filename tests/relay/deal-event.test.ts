@@ -18,9 +18,10 @@ const item = {
 test('a deal event is read in the old form and in the new one', () => {
   expect(dealEvents([item])).toMatchObject([
     {
-      portalId: '456',
+      accountId: '456',
       dealId: '123',
-      stageId: 'closedwon',
+      property: 'stage',
+      value: 'closedwon',
       occurredAt: new Date(1_767_225_600_000),
     },
   ])
@@ -69,7 +70,7 @@ test('what is no deal event is left out and the rest is kept', () => {
     { ...item, subscriptionType: 'deal.creation' },
     { ...item, subscriptionType: 'object.propertyChange', objectTypeId: '0-1' },
     { ...item, subscriptionType: 'object.propertyChange' },
-    { ...item, propertyName: 'amount' },
+    { ...item, propertyName: 'hs_next_step' },
     { ...item, propertyValue: '' },
     { ...item, propertyValue: 5 },
     { ...item, propertyValue: 'a\0b' },

@@ -66,7 +66,7 @@ test('another HubSpot user finds nothing of this one', async () => {
   const browser = openBrowser(harness)
   await browser.connect('hubspot')
   await browser.save(['deal-closed'])
-  await harness.database.update(users).set({ hubspotUserId: 'someone else' })
+  await harness.database.update(users).set({ crmUserId: 'someone else' })
   const stranger = openBrowser(harness)
   await stranger.connect('hubspot')
   expect(await stranger.rules()).toEqual({ rules: [] })

@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest'
-import type { Stage } from '../../server/providers/provider.ts'
-import { formatAmount, messageFor } from '../../server/relay/message.ts'
+import type { AvailableRuleId } from '../../contract/rules.ts'
+import { type DealInMessage, formatAmount, messageFor } from '../../server/relay/message.ts'
+import { type Change, dealRules } from '../../server/relay/rules.ts'
+import { stageMove, stages } from './change.ts'
 
-const proposal: Stage = { id: '1', label: 'Proposal', outcome: 'open' }
-const won: Stage = { id: '2', label: 'Closed won', outcome: 'won' }
-const deal = {
+const { open, next, won, lost } = stages
+const deal: DealInMessage = {
   name: 'Acme renewal',
   amount: '12500.5',
   currency: 'EUR',
@@ -12,15 +13,18 @@ const deal = {
   url: 'https://app.hubspot.com/contacts/456/record/0-3/123',
 }
 
+const message = (change: Change, ruleId: AvailableRuleId, about = deal) =>
+  messageFor(about, dealRules[ruleId].headline(change), ruleId)
+
 test('a won deal: its name as a link, both stages, the amount and the rule', () => {
-  const message = messageFor(deal, { from: proposal, to: won, linked: true }, 'deal-closed')
-  expect(message.text).toBe('🎉 Acme renewal was won (€12,500.50)')
-  expect(message.blocks).toEqual([
+  const { text, blocks } = message(stageMove(next, won), 'deal-closed')
+  expect(text).toBe('🎉 Acme renewal was won (€12,500.50)')
+  expect(blocks).toEqual([
     {
       type: 'section',
       text: {
         type: 'mrkdwn',
-        text: '🎉 *<https://app.hubspot.com/contacts/456/record/0-3/123|Acme renewal>* was won\nProposal → *Closed won*  ·  €12,500.50',
+        text: '🎉 *<https://app.hubspot.com/contacts/456/record/0-3/123|Acme renewal>* was won\nProposal → *Hurra*  ·  €12,500.50',
       },
     },
     {
@@ -30,52 +34,58 @@ test('a won deal: its name as a link, both stages, the amount and the rule', () 
   ])
 })
 
-test('a lost deal says so, and an open one where it went', () => {
-  const lost: Stage = { id: '3', label: 'Nope', outcome: 'lost' }
-  expect(messageFor(deal, { from: won, to: lost, linked: true }, 'deal-closed').text).toContain(
-    'Acme renewal was lost',
+test('a lost deal and an open deal', () => {
+  expect(message(stageMove(won, lost), 'deal-closed').text).toContain('Acme renewal was lost')
+  expect(message(stageMove(undefined, next), 'deal-stage-changed').text).toContain(
+    'Acme renewal moved to Proposal',
   )
-  expect(
-    messageFor(deal, { from: undefined, to: proposal, linked: true }, 'deal-stage-changed').text,
-  ).toContain('Acme renewal moved to Proposal')
 })
 
-test('a deal’s owner stands in the message where the name is known', () => {
-  const move = { from: proposal, to: won, linked: true }
-  const [section] = messageFor({ ...deal, ownerName: 'Ada Byron' }, move, 'deal-closed').blocks
+test('the deal’s owner is in the message when the name is known', () => {
+  const move = stageMove(open, won)
+  const [section] = message(move, 'deal-closed', { ...deal, ownerName: 'Ada Byron' }).blocks
   expect(section).toMatchObject({
     text: { text: expect.stringMatching(/· {2}Owner: Ada Byron$/) },
   })
-  expect(JSON.stringify(messageFor(deal, move, 'deal-closed'))).not.toContain('Owner')
+  expect(JSON.stringify(message(move, 'deal-closed'))).not.toContain('Owner')
 })
 
-test('nothing that comes from the CRM can ring everyone or break out of the link', () => {
+test('a deal without links says so', () => {
+  const orphan = message(stageMove(open, next, { linked: false }), 'deal-stage-changed-orphan')
+  expect(JSON.stringify(orphan)).toContain('No contact or company on this deal')
+})
+
+test('nothing from the CRM can notify everyone or break out of the link', () => {
   const nasty = '<!channel> & <@U1>|x>\n<!here>'
-  const message = messageFor(
-    { ...deal, name: nasty, ownerName: nasty, currency: nasty, amount: nasty },
-    {
-      from: { id: 'x', label: nasty, outcome: 'open' },
-      to: { id: 'y', label: nasty, outcome: 'open' },
-      linked: false,
-    },
+  const { text, blocks } = message(
+    stageMove(
+      { id: 'x', label: nasty, outcome: 'open' },
+      { id: 'y', label: nasty, outcome: 'open' },
+      { linked: false },
+    ),
     'deal-stage-changed-orphan',
+    { ...deal, name: nasty, ownerName: nasty, currency: nasty, amount: nasty },
   )
-  const printed = JSON.stringify(message).replace(
+  const printed = JSON.stringify({ text, blocks }).replace(
     '<https://app.hubspot.com/contacts/456/record/0-3/123|',
     '',
   )
-  // One bracket is left: the one that ends our own link.
+  // One bracket is left: the end of our own link.
   expect(printed.match(/[<>]/g)).toEqual(['>'])
-  expect(message.text).toContain('&lt;!channel&gt; &amp; &lt;@U1&gt;|x&gt; &lt;!here&gt;')
+  expect(text).toContain('&lt;!channel&gt; &amp; &lt;@U1&gt;|x&gt; &lt;!here&gt;')
 })
 
 test('a deal without a name, and one with an endless name, stay readable', () => {
-  const move = { from: proposal, to: won, linked: true }
-  expect(messageFor({ ...deal, name: null }, move, 'deal-closed').text).toContain('Unnamed deal')
-  expect(messageFor({ ...deal, name: ' \n ' }, move, 'deal-closed').text).toContain('Unnamed deal')
-  const long = messageFor({ ...deal, name: '💥'.repeat(5000) }, move, 'deal-closed')
-  expect(long.text.length).toBeLessThan(400)
-  expect(long.text.isWellFormed()).toBe(true)
+  const move = stageMove(open, won)
+  const named = (name: string | null) => message(move, 'deal-closed', { ...deal, name }).text
+  expect(named(null)).toContain('Unnamed deal')
+  expect(named(' \n ')).toContain('Unnamed deal')
+  expect(named('💥'.repeat(5000)).length).toBeLessThan(400)
+  expect(named('💥'.repeat(5000)).isWellFormed()).toBe(true)
+  const endless = { id: 'y', label: '💥'.repeat(5000), outcome: 'open' as const }
+  expect(
+    JSON.stringify(message(stageMove(open, endless), 'deal-stage-changed')).length,
+  ).toBeLessThan(1000)
 })
 
 test.each([

@@ -1,16 +1,12 @@
+import { isNotNull, sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import * as v from 'valibot'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { operatorRoutes } from '../../server/api/operator.ts'
 import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { answerError } from '../../server/http/errors.ts'
-import {
-  operatorRoutes,
-  operatorToken,
-  relayStatus,
-  replayAnswer,
-} from '../../server/relay/operator.ts'
-import { openWakeQueue, type WakeQueue } from '../../server/relay/wake-queue.ts'
+import { operatorToken, relayStatus, replayAnswer } from '../../server/relay/operator.ts'
 import { refusal } from '../server/harness.ts'
 
 const key = Buffer.alloc(32, 1)
@@ -18,15 +14,13 @@ const token = operatorToken([key])
 const onReplayed = vi.fn()
 
 let open: OpenDatabase
-let queue: WakeQueue
 let app: Hono
 
 beforeAll(async () => {
   open = await openPglite()
-  queue = await openWakeQueue(open.queueDatabase, { embedded: true, log: () => undefined })
   const { database } = open
   app = new Hono()
-    .route('/relay', operatorRoutes({ database, queue, token, onReplayed }))
+    .route('/relay', operatorRoutes({ database, operatorToken: token, ring: onReplayed }))
     .onError(answerError(() => undefined))
 })
 beforeEach(async () => {
@@ -36,7 +30,6 @@ beforeEach(async () => {
   await open.database.delete(channels)
 })
 afterAll(async () => {
-  await queue.stop()
   await open.close()
 })
 
@@ -49,7 +42,15 @@ async function store(rows: Delivery[]): Promise<void> {
   for (const [number, row] of rows.entries()) {
     const [event] = await open.database
       .insert(dealEvents)
-      .values({ key: `${number}`, portalId: '1', dealId: '1', stageId: 'won', occurredAt })
+      .values({
+        key: `${number}`,
+        crm: 'hubspot',
+        accountId: '1',
+        dealId: '1',
+        property: 'stage',
+        value: 'won',
+        occurredAt,
+      })
       .returning()
     if (user === undefined || event === undefined) throw new Error('Nothing was stored.')
     await open.database
@@ -150,18 +151,18 @@ describe('the operator of the server', () => {
       { ...tried, state: 'sent', channel: 'T/C' },
       { ...tried, state: 'ignored', channel: 'T/D' },
     ])
-    // The bell rings once for each channel, under the lock of its row, which the lock makes if need be.
-    const jobs = await queue.take(10)
-    await queue.finish(jobs)
-    expect(jobs.map(({ channel }) => channel).toSorted()).toEqual(['T/A', 'T/B'])
-    const locked = await open.database.select({ id: channels.id }).from(channels)
-    expect(locked.map(({ id }) => id).toSorted()).toEqual(['T/A', 'T/B'])
+    const due = await open.database
+      .select({ id: channels.id })
+      .from(channels)
+      .where(isNotNull(channels.dueAt))
+    expect(due.map(({ id }) => id).toSorted()).toEqual(['T/A', 'T/B'])
   })
 
-  test('leaves them dead when nobody could be told of them', async () => {
+  test('leaves them dead when their channels could not be made due', async () => {
     await store([{ state: 'dead', reason: 'token_revoked' }])
-    vi.spyOn(queue, 'wake').mockRejectedValueOnce(new Error('no queue'))
+    await open.database.execute(sql`alter table channels rename to channels_away`)
     expect(await refusal(await ask('replay'))).toBe('500 internal')
+    await open.database.execute(sql`alter table channels_away rename to channels`)
     expect(onReplayed).not.toHaveBeenCalled()
     expect(await (await ask('status')).json()).toMatchObject({
       dead: 1,

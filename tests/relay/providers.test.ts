@@ -62,7 +62,7 @@ function outside(answers: Answers) {
   return {
     refresh: (): Promise<unknown> =>
       createHubspot(settings).refresh({ accessToken: 'a', refreshToken: 'r' }),
-    read: (): Promise<unknown> => createHubspot(settings).deal('a', '1'),
+    read: (): Promise<unknown> => createHubspot(settings).deal('a', '1', 'stage'),
     post: (): Promise<unknown> =>
       createSlack(settings).post(
         { accessToken: 'a', incomingWebhookUrl: `${url}/webhook` },

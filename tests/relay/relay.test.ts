@@ -1,12 +1,17 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
-import { connections, dealEvents, deliveries, rules } from '../../server/database/schema.ts'
+import {
+  channels,
+  connections,
+  dealEvents,
+  deliveries,
+  rules,
+} from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
-import { lockChannels } from '../../server/relay/inbox.ts'
+import { makeDue } from '../../server/relay/channels.ts'
 import { replayDead } from '../../server/relay/operator.ts'
-import { forgetOld } from '../../server/relay/relay.ts'
+import { deleteOld } from '../../server/relay/upkeep.ts'
 import { type Backend, databaseKinds, openTestDatabase, startBackend } from './backend.ts'
 import { dealIn, signedWebhook, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside, usualStages } from './outside.ts'
@@ -60,7 +65,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await backend.settled()
     expect(calls()).toHaveLength(1)
     expect(await backend.outcomes(userId)).toEqual([['dead', error]])
-    return await connectionStatus(backend.database, userId, 'slack')
+    return await connectionStatus(backend, { userId, provider: 'slack' })
   }
 
   /** Slack takes its time: `calling` is over when it is called, and it takes the message at `accept`. */
@@ -75,15 +80,23 @@ describe.each(databaseKinds)('on %s', (kind) => {
     return { calling, accept: () => resolve(undefined) }
   }
 
+  /** Nothing is due in the channel, and no process works on it. */
+  async function isIdle(id: string): Promise<boolean> {
+    const [row] = await backend.database.select().from(channels).where(eq(channels.id, id))
+    return row?.dueAt === null && row.leasedUntil === null
+  }
+
   /** An event of a deal in this test's portal, stored without the inbox. @returns its id and time. */
   async function insertEvent(tx: Pick<typeof open.database, 'insert'>, dealId: string) {
     const [event] = await tx
       .insert(dealEvents)
       .values({
         key: `T1/${channel}`,
-        portalId: String(portal),
+        crm: 'hubspot',
+        accountId: String(portal),
         dealId,
-        stageId: 'next',
+        property: 'stage',
+        value: 'next',
         occurredAt: new Date(),
       })
       .returning()
@@ -156,7 +169,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     test('events of a portal that no user has connected are acknowledged and dropped', async () => {
       expect(await backend.tell([stageChange(6, { portal })])).toBe(204)
       expect(
-        await backend.database.$count(dealEvents, eq(dealEvents.portalId, String(portal))),
+        await backend.database.$count(dealEvents, eq(dealEvents.accountId, String(portal))),
       ).toBe(0)
     })
 
@@ -188,37 +201,37 @@ describe.each(databaseKinds)('on %s', (kind) => {
     test('it is 5xx only when nothing was stored, and then the same event is taken again', async () => {
       await backend.connect({ portal, channel })
       const event = stageChange(8, { portal })
-      const wake = vi.spyOn(backend.queue, 'wake').mockRejectedValueOnce(new Error('no queue'))
+      await backend.database.execute(
+        sql`alter table channels add constraint none check (id <> ${sql.raw(`'T1/${channel}'`)})`,
+      )
       expect(await backend.tell([event])).toBe(500)
-      wake.mockRestore()
+      await backend.database.execute(sql`alter table channels drop constraint none`)
       expect(
-        await backend.database.$count(dealEvents, eq(dealEvents.portalId, String(portal))),
+        await backend.database.$count(dealEvents, eq(dealEvents.accountId, String(portal))),
       ).toBe(0)
       expect(await backend.tell([event])).toBe(204)
       await backend.settled()
       expect(posts().map(dealIn)).toEqual([8])
     })
 
-    // PGlite has one connection, so that nothing comes between there.
+    // PGlite has one connection, so nothing can happen during a transaction there.
     test.runIf(kind === 'PostgreSQL')(
-      'an event that relies on a job which is taken before it is committed is said at once',
+      'an event that is committed while its channel is being worked on is sent at once',
       async () => {
         const userId = await backend.connect({ portal, channel })
         await backend.tell([stageChange(1, { portal })])
         await backend.settled()
         const id = `T1/${channel}`
-        const waitingJobs = () =>
-          backend.database.$count(sql`pgboss.job`, sql`singleton_key = ${id} and state = 'created'`)
         await backend.database.transaction(async (tx) => {
-          await lockChannels(tx, [id])
-          // Another's job, which this transaction finds waiting.
-          await backend.queue.wake([id])
           const { eventId, occurredAt } = await insertEvent(tx, '2')
           await tx.insert(deliveries).values({ eventId, userId, channel: id, occurredAt })
-          await vi.waitFor(async () => expect(await waitingJobs()).toBe(0), 5_000)
-          // Long enough for a relay that does not wait for us to find nothing.
-          await delay(300)
+          // The relay works on the channel and cannot see what this transaction has added.
+          await makeDue(backend.database, [id])
+          backend.relay.ring()
+          await vi.waitFor(async () => expect(await isIdle(id)).toBe(true), 5_000)
+          await makeDue(tx, [id])
         })
+        backend.relay.ring()
         await outside.accepted(() => posts().length === 2, 5_000)
       },
     )
@@ -429,7 +442,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.settled()
       expect(outside.refreshes.filter((token) => token.endsWith(`-${portal}`))).toEqual([])
       expect(posts()).toEqual([])
-      expect(await connectionStatus(backend.database, userId, 'hubspot')).toMatchObject({
+      expect(await connectionStatus(backend, { userId, provider: 'hubspot' })).toMatchObject({
         connected: false,
         reason: expect.stringContaining('INVALID_AUTHENTICATION'),
       })
@@ -451,7 +464,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.settled()
       expect(answers).toEqual([])
       expect(await backend.outcomes(userId)).toEqual([['dead', 'BAD_REFRESH_TOKEN']])
-      expect(await connectionStatus(backend.database, userId, 'hubspot')).toEqual({
+      expect(await connectionStatus(backend, { userId, provider: 'hubspot' })).toEqual({
         connected: false,
         account: 'acme.example',
         reason: 'HubSpot says that the access was revoked (BAD_REFRESH_TOKEN).',
@@ -527,7 +540,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
       const waiting = await backend.connect({ portal, channel })
       const id = `T1/${channel}`
       await backend.database.transaction(async (tx) => {
-        await lockChannels(tx, [id])
         const { eventId, occurredAt } = await insertEvent(tx, '1')
         const sendingUntil = sql`now() + interval '2 seconds'`
         await tx.insert(deliveries).values([
@@ -535,7 +547,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
           { eventId, userId: waiting, channel: id, occurredAt },
         ])
         await tx.delete(rules).where(eq(rules.userId, dying))
-        await backend.queue.wake([id], { within: tx })
+        await makeDue(tx, [id])
       })
       backend.relay.ring()
       await backend.settled()
@@ -721,10 +733,10 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
       outside.answerPost = () => undefined
       await backend.connectAgain(userId, { portal, channel })
-      expect(await connectionStatus(backend.database, userId, 'slack')).toMatchObject({
+      expect(await connectionStatus(backend, { userId, provider: 'slack' })).toMatchObject({
         connected: true,
       })
-      await replayDead(backend)
+      await replayDead(backend.database)
       backend.relay.ring()
       await backend.settled()
       expect(posts().map(dealIn)).toEqual([1, 2, 3])
@@ -738,7 +750,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.disconnect(userId, 'slack')
       outside.answerPost = () => undefined
       await backend.connectAgain(userId, { portal, channel })
-      await replayDead(backend)
+      await replayDead(backend.database)
       backend.relay.ring()
       await backend.settled()
       expect(posts()).toEqual([])
@@ -747,7 +759,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
     test('after thirty days an event is forgotten, a dead one too, and one that is pending is not', async () => {
       const events = () =>
-        backend.database.$count(dealEvents, eq(dealEvents.portalId, String(portal)))
+        backend.database.$count(dealEvents, eq(dealEvents.accountId, String(portal)))
       const userId = await backend.connect({ portal, channel })
       refusePosts('invalid_blocks')
       await backend.tell([stageChange(1, { portal })])
@@ -759,15 +771,15 @@ describe.each(databaseKinds)('on %s', (kind) => {
         await backend.database
           .update(dealEvents)
           .set({ receivedAt: new Date(Date.now() - days * 86_400_000) })
-          .where(eq(dealEvents.portalId, String(portal)))
-        await forgetOld(backend.database)
+          .where(eq(dealEvents.accountId, String(portal)))
+        await deleteOld(backend.database)
       }
       await age(29)
       expect(await events()).toBe(2)
       await age(31)
       expect(await events()).toBe(1)
       await backend.disconnect(userId, 'slack')
-      await forgetOld(backend.database)
+      await deleteOld(backend.database)
       expect(await events()).toBe(0)
     })
 

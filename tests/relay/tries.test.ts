@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
-import { relayTimes, retryAfterMs } from '../../server/relay/relay.ts'
+import { retryAfterMs } from '../../server/relay/deliver.ts'
+import { relayTimes } from '../../server/relay/times.ts'
 import { type Backend, openTestDatabase, startBackend } from './backend.ts'
 import { stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside } from './outside.ts'

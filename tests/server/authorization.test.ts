@@ -1,6 +1,5 @@
 import { eq } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { createApp } from '../../server/app.ts'
 import { authorizations, connections, sessions } from '../../server/database/schema.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
@@ -59,9 +58,9 @@ describe.each(providers)('connecting %s', (provider) => {
     const answer = await browser.send(`/api/${provider}/auth`)
     expect(answer.status).toBe(302)
     const url = new URL(answer.headers.get('Location') ?? '')
-    expect(url.href.startsWith(harness.addresses[provider].authorizeUrl)).toBe(true)
+    expect(url.href.startsWith(harness.addresses.providers[provider].authorizeUrl)).toBe(true)
     expect(url.searchParams.get('redirect_uri')).toBe(`${appUrl}/${provider}/callback`)
-    expect(url.searchParams.get('client_id')).toBe(harness.addresses[provider].clientId)
+    expect(url.searchParams.get('client_id')).toBe(harness.addresses.providers[provider].clientId)
     expect(Buffer.from(url.searchParams.get('state') ?? '', 'base64url')).toHaveLength(32)
     // Only its hash is kept.
     const state = url.searchParams.get('state') ?? ''
@@ -181,7 +180,7 @@ describe.each(providers)('connecting %s', (provider) => {
       for (const said of [text, harness.logged.join()]) {
         expect(said).not.toContain(params.get('code') ?? '-')
         expect(said).not.toContain(params.get('state') ?? '-')
-        expect(said).not.toContain(harness.addresses[provider].clientSecret)
+        expect(said).not.toContain(harness.addresses.providers[provider].clientSecret)
         expect(said).not.toContain('http')
         expect(said).not.toContain('SECRET')
       }
@@ -234,7 +233,7 @@ describe.each(providers)('connecting %s', (provider) => {
 
     test('when the provider redirects', async () => {
       // Followed, it would carry the client secret along, and be seen among the calls.
-      const elsewhere = new URL('/elsewhere', harness.addresses.hubspot.apiUrl)
+      const elsewhere = new URL('/elsewhere', harness.addresses.providers.hubspot.apiUrl)
       const fault = () => Response.redirect(elsewhere, 307)
       expect(await failing(fault)).toBe('502 provider_unavailable')
     })
@@ -322,7 +321,7 @@ describe.each([
         throw new Error('SECRET')
       },
     }
-    const app = createApp({ ...harness.dependencies, vault })
+    const app = harness.appWith({ vault })
     const other = openBrowser({ app })
     other.cookie = browser.cookie
     const answer = await other.call(`/api/${provider}/callback?${params}`)
@@ -423,7 +422,7 @@ test.each([
   ['slack', createSlack],
 ] as const)('%s is waited for only so long', async (provider, create) => {
   harness.faults.current = () => new Promise(() => {})
-  const impatient = create(harness.addresses[provider], { callMs: 50, revokeMs: 50 })
+  const impatient = create(harness.addresses.providers[provider], { callMs: 50, revokeMs: 50 })
   const unreachable = { provider, kind: 'unreachable' }
   const exchange = { code: 'c', redirectUri: `${appUrl}/${provider}/callback`, codeVerifier: 'v' }
   await expect(impatient.exchange(exchange)).rejects.toMatchObject(unreachable)

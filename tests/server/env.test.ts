@@ -14,7 +14,10 @@ describe('settings', () => {
       encryptionKeys: undefined,
       serveDashboard: true,
     })
-    const { appUrl, hubspot, slack } = settings.addressesAt(3000)
+    const {
+      appUrl,
+      providers: { hubspot, slack },
+    } = settings.addressesAt(3000)
     expect(appUrl).toBe('http://localhost:3000')
     expect(hubspot).toMatchObject({
       standIn: true,
@@ -31,18 +34,21 @@ describe('settings', () => {
   test('empty ones are unset ones', () => {
     const settings = parseEnv({ APP_URL: ' ', DATA_DIR: '', HUBSPOT_CLIENT_ID: '' })
     expect(settings.dataDir).toBe('./data')
-    expect(settings.addressesAt(1).hubspot.standIn).toBe(true)
+    expect(settings.addressesAt(1).providers.hubspot.standIn).toBe(true)
   })
 
   test('port 0 follows the port that was given', () => {
-    const { appUrl, hubspot } = parseEnv({ PORT: '0' }).addressesAt(4567)
+    const { appUrl, providers } = parseEnv({ PORT: '0' }).addressesAt(4567)
     expect(appUrl).toBe('http://localhost:4567')
-    expect(hubspot.apiUrl).toBe('http://127.0.0.1:4567/sandbox/hubspot')
+    expect(providers.hubspot.apiUrl).toBe('http://127.0.0.1:4567/sandbox/hubspot')
   })
 
   test('the consent page is where people are, the calls go straight to the server', () => {
     const settings = parseEnv({ APP_URL: 'https://dealbell.example/', PORT: '8080' })
-    const { appUrl, slack } = settings.addressesAt(8080)
+    const {
+      appUrl,
+      providers: { slack },
+    } = settings.addressesAt(8080)
     expect(appUrl).toBe('https://dealbell.example')
     expect(slack.authorizeUrl).toBe('https://dealbell.example/sandbox/slack/oauth/v2/authorize')
     expect(slack.apiUrl).toBe('http://127.0.0.1:8080/sandbox/slack/api')
@@ -54,7 +60,7 @@ describe('settings', () => {
       HUBSPOT_CLIENT_SECRET: 'secret',
       SLACK_CLIENT_ID: 'id',
       SLACK_CLIENT_SECRET: 'secret',
-    }).addressesAt(3000)
+    }).addressesAt(3000).providers
     expect(hubspot).toEqual({
       clientId: 'id',
       clientSecret: 'secret',
@@ -74,7 +80,7 @@ describe('settings', () => {
       SLACK_API_URL: 'https://slack.com/api/',
       HUBSPOT_API_URL: 'https://api-eu1.hubapi.com',
       HUBSPOT_AUTHORIZE_URL: 'https://app-eu1.hubspot.com/oauth/authorize',
-    }).addressesAt(3000)
+    }).addressesAt(3000).providers
     expect(slack.apiUrl).toBe('https://slack.com/api')
     expect(hubspot.apiUrl).toBe('https://api-eu1.hubapi.com')
     expect(hubspot.authorizeUrl).toBe('https://app-eu1.hubspot.com/oauth/authorize')

@@ -1,6 +1,5 @@
 import { eq } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { createApp } from '../../server/app.ts'
 import { sessions, users } from '../../server/database/schema.ts'
 import { forgetEndedSessions, sha256 } from '../../server/people/session.ts'
 import { appUrl, type Harness, openBrowser, openHarness, refusal } from './harness.ts'
@@ -146,7 +145,7 @@ describe('the session', () => {
   })
 
   test('is bound to its host and to https where the dashboard is on https', async () => {
-    const app = createApp({ ...harness.dependencies, appUrl: 'https://dealbell.example' })
+    const app = harness.appWith({ appUrl: 'https://dealbell.example' })
     const answer = await app.request('/api/slack/auth')
     const [cookie = ''] = answer.headers.getSetCookie()
     expect(cookie).toMatch(/^__Host-dealbell=[A-Za-z0-9_-]{43};/)
@@ -268,8 +267,7 @@ describe('an error of our own', () => {
   test('is a 500 without a word of what happened, and logged without its message', async () => {
     const logged: string[] = []
     const secret = 'postgres://user:SECRET@host'
-    const app = createApp({
-      ...harness.dependencies,
+    const app = harness.appWith({
       database: new Proxy(harness.database, {
         get() {
           throw new Error(secret)
@@ -296,7 +294,7 @@ test('without its database the backend is not healthy', async () => {
       throw new Error('The database is gone.')
     },
   })
-  const app = createApp({ ...harness.dependencies, database })
+  const app = harness.appWith({ database })
   expect((await app.request('/health')).status).toBe(500)
   expect(await (await harness.app.request('/health')).json()).toEqual({ status: 'ok' })
 })

@@ -3,14 +3,15 @@ import { createServer } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
 import type { Hono } from 'hono'
 import { Hono as HonoApp } from 'hono'
-import { createApp, type Dependencies } from '../../server/app.ts'
-import { openPglite } from '../../server/database/open.ts'
-import { createVault } from '../../server/people/vault.ts'
-import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
-import type { ProviderId } from '../../server/providers/provider.ts'
-import { createSlack } from '../../server/providers/slack/slack.ts'
+import { createApp } from '../../server/app.ts'
+import { createBackend } from '../../server/backend.ts'
+import type { Context } from '../../server/context.ts'
+import { type Database, openPglite } from '../../server/database/open.ts'
+import type { Dashboard } from '../../server/page/serve.ts'
+import { createSessions } from '../../server/people/session.ts'
+import type { ProviderId } from '../../server/providers/registry.ts'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
-import { type Addresses, parseEnv } from '../../server/settings.ts'
+import { parseEnv } from '../../server/settings.ts'
 
 export const appUrl = 'http://localhost:3000'
 
@@ -18,8 +19,9 @@ export const appUrl = 'http://localhost:3000'
 type Fault = (request: Request) => Response | Promise<Response> | undefined
 
 /** One database, one backend without a port, and the stand-ins over real HTTP. One for each file. */
-export async function openHarness(overrides: Partial<Dependencies> = {}) {
-  const { database, close } = await openPglite()
+export async function openHarness(overrides: { database?: Database } = {}) {
+  const { database: ownDatabase, close } = await openPglite()
+  const database = overrides.database ?? ownDatabase
   const calls: string[] = []
   const logged: string[] = []
   const clock = { now: new Date('2026-11-20T12:00:00Z') }
@@ -40,30 +42,35 @@ export async function openHarness(overrides: Partial<Dependencies> = {}) {
   const bound = outside.address()
   if (bound === null || typeof bound === 'string') throw new Error('The stand-in has no port.')
 
-  const addresses: Addresses = parseEnv({ APP_URL: appUrl }).addressesAt(bound.port)
+  const addresses = parseEnv({ APP_URL: appUrl }).addressesAt(bound.port)
   sandbox = createSandbox(addresses)
-  const vault = createVault([Buffer.alloc(32, 7)])
-  const dependencies: Dependencies = {
+  const backend = createBackend({
     database,
-    vault,
-    providers: {
-      hubspot: createHubspot(addresses.hubspot),
-      slack: createSlack(addresses.slack),
-    },
-    appUrl,
+    encryptionKeys: [Buffer.alloc(32, 7)],
+    addresses,
     dashboard: undefined,
-    sandbox,
-    now: () => clock.now,
+    alone: true,
     log: (event, fields) => logged.push(JSON.stringify({ event, ...fields })),
-    ...overrides,
-  }
+    now: () => clock.now,
+  })
 
   return {
-    app: createApp(dependencies),
-    dependencies,
+    app: backend.app,
+    /** The same backend with another address, database, vault, log or page. */
+    appWith({
+      dashboard,
+      ...changes
+    }: Partial<Pick<Context, 'appUrl' | 'database' | 'vault' | 'log'>> & {
+      dashboard?: Dashboard
+    }) {
+      const context = { ...backend, ...changes }
+      const secure = context.appUrl.startsWith('https:')
+      const sessions = createSessions(context.database, { secure, now: context.now })
+      return createApp({ ...context, sessions }, { dashboard, sandbox })
+    },
     addresses,
     database,
-    vault,
+    vault: backend.vault,
     clock,
     faults,
     /** Every request that reached a provider, as `METHOD /path`. */

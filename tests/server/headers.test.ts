@@ -7,7 +7,6 @@ import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { pagePolicy } from '../../contract/page-headers.ts'
-import { createApp } from '../../server/app.ts'
 import { answerUnreadable } from '../../server/http/safety-headers.ts'
 import { readDashboard } from '../../server/page/serve.ts'
 import { appUrl, type Harness, openHarness } from './harness.ts'
@@ -27,15 +26,15 @@ beforeAll(async () => {
   harness = await openHarness()
   const origins = { apiUrl: '', contactFormUrl: 'https://forms.example.com/f/1?x=2' }
   const dashboard = await readDashboard(folder, (path) => pagePolicy(origins, path))
-  const dependencies = { ...harness.dependencies, dashboard }
-  app = createApp(dependencies)
-  secure = createApp({ ...dependencies, appUrl: 'https://dealbell.example' })
+  const change = { dashboard }
+  app = harness.appWith(change)
+  secure = harness.appWith({ ...change, appUrl: 'https://dealbell.example' })
   const database = new Proxy(harness.database, {
     get() {
       throw new Error('The database is gone.')
     },
   })
-  broken = createApp({ ...dependencies, database })
+  broken = harness.appWith({ ...change, database })
 })
 afterAll(async () => {
   await harness.close()

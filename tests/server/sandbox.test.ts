@@ -17,7 +17,7 @@ const verifier = 'v'.repeat(43)
 
 function consentQuery(provider: 'hubspot' | 'slack', changes: Record<string, string> = {}) {
   return new URLSearchParams({
-    client_id: harness.addresses[provider].clientId,
+    client_id: harness.addresses.providers[provider].clientId,
     redirect_uri: `${appUrl}/${provider}/callback`,
     scope: provider === 'hubspot' ? scope : 'incoming-webhook,chat:write,channels:read',
     state: 'the-state',
@@ -114,8 +114,8 @@ describe.each(['hubspot', 'slack'] as const)('the consent page of the stand-in %
 
 describe('the stand-in HubSpot’s tokens', () => {
   const client = () => ({
-    client_id: harness.addresses.hubspot.clientId,
-    client_secret: harness.addresses.hubspot.clientSecret,
+    client_id: harness.addresses.providers.hubspot.clientId,
+    client_secret: harness.addresses.providers.hubspot.clientSecret,
   })
   const exchange = (code: string, changes: Record<string, string> = {}) =>
     post('/hubspot/oauth/2026-03/token', {
@@ -195,8 +195,8 @@ describe('the stand-in HubSpot’s tokens', () => {
 describe('the stand-in Slack', () => {
   const access = (code: string, changes: Record<string, string> = {}) =>
     post('/slack/api/oauth.v2.access', {
-      client_id: harness.addresses.slack.clientId,
-      client_secret: harness.addresses.slack.clientSecret,
+      client_id: harness.addresses.providers.slack.clientId,
+      client_secret: harness.addresses.providers.slack.clientSecret,
       code,
       redirect_uri: `${appUrl}/slack/callback`,
       ...changes,

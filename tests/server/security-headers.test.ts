@@ -5,11 +5,7 @@ import { RequestError } from '@hono/node-server'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { answerPolicy, everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
-import {
-  answerUnreadable,
-  securityHeaders,
-  standInPolicy,
-} from '../../server/http/safety-headers.ts'
+import { answerUnreadable, safetyHeaders, standInPolicy } from '../../server/http/safety-headers.ts'
 
 // To the letter, and without a server or a database: each line here is one that a browser obeys.
 const nothing = [
@@ -95,7 +91,7 @@ const always = {
 describe('an answer', () => {
   async function headersOf(https: boolean, own: Record<string, string> = {}) {
     const app = new Hono()
-    app.use(securityHeaders({ https }))
+    app.use(safetyHeaders({ https }))
     app.get('/', (c) => c.body(null, 200, own))
     return Object.fromEntries((await app.request('/')).headers)
   }

@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { pagePolicy } from '../../contract/page-headers.ts'
-import { createApp } from '../../server/app.ts'
 import { readDashboard } from '../../server/page/serve.ts'
 import { type Harness, openHarness, refusal } from './harness.ts'
 
@@ -27,7 +26,7 @@ beforeAll(async () => {
   harness = await openHarness()
   const origins = { apiUrl: '', contactFormUrl: '/sandbox/contact-form' }
   const dashboard = await readDashboard(dist, (path) => pagePolicy(origins, path))
-  app = createApp({ ...harness.dependencies, dashboard })
+  app = harness.appWith({ dashboard })
 })
 afterAll(async () => {
   await harness.close()

@@ -5,13 +5,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
 import { connections, keyCheck, users } from '../../server/database/schema.ts'
-import {
-  checkKeys,
-  checkSharedKey,
-  openSecrets,
-  sealWithNewestKey,
-  storeConnection,
-} from '../../server/people/connections.ts'
+import { openSecrets, storeConnection } from '../../server/people/connections.ts'
+import { checkKeys, checkSharedKey, sealWithNewestKey } from '../../server/people/keys.ts'
 import { createVault, keyFromFolder, type Vault, VaultError } from '../../server/people/vault.ts'
 
 // A file system without links (some network folders) cannot be had here otherwise.

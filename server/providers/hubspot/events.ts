@@ -1,21 +1,11 @@
 import { createHash } from 'node:crypto'
 import * as v from 'valibot'
-
-/** A deal that came into a stage, as a webhook told it. */
-export interface DealEvent {
-  /** The same change told twice has the same key. */
-  key: string
-  portalId: string
-  dealId: string
-  /** The stage that the deal came into. The former one is not sent. */
-  stageId: string
-  occurredAt: Date
-}
+import type { DealEvent } from '../provider.ts'
+import { propertyNamed } from './properties.ts'
 
 // PostgreSQL stores neither NUL nor half of a surrogate pair.
 const storableText = v.pipe(
   v.string(),
-  v.minLength(1),
   v.maxLength(255),
   v.check((text) => text.isWellFormed() && !text.includes('\0')),
 )
@@ -33,16 +23,16 @@ const item = v.object({
   subscriptionType: v.picklist(['deal.propertyChange', 'object.propertyChange']),
   objectTypeId: v.optional(v.string()),
   objectId: id,
-  propertyName: v.literal('dealstage'),
+  propertyName: v.string(),
   propertyValue: storableText,
-  // Up to the year 5138: what is beyond is not a time in ms.
+  // Milliseconds, up to the year 5138. A larger number is not a time in ms.
   occurredAt: v.pipe(v.number(), v.safeInteger(), v.minValue(1), v.maxValue(100_000_000_000_000)),
 })
 
 /** The object type of deals in HubSpot's `object.*` events. */
 const dealType = '0-3'
 
-/** The deal events among a webhook's items; items that we do not know are left out. */
+/** The deal events among a webhook's items. Items that we do not know are left out. */
 export function dealEvents(items: readonly unknown[]): DealEvent[] {
   return items.flatMap((value) => {
     const parsed = v.safeParse(item, value)
@@ -51,12 +41,16 @@ export function dealEvents(items: readonly unknown[]): DealEvent[] {
     if (event.subscriptionType === 'object.propertyChange' && event.objectTypeId !== dealType) {
       return []
     }
+    const property = propertyNamed(event.propertyName)
+    // A property can be cleared, a stage cannot.
+    if (property === undefined || (property === 'stage' && event.propertyValue === '')) return []
     return [
       {
         key: keyOf(event),
-        portalId: event.portalId,
+        accountId: event.portalId,
         dealId: event.objectId,
-        stageId: event.propertyValue,
+        property,
+        value: event.propertyValue,
         occurredAt: new Date(event.occurredAt),
       },
     ]

@@ -12,7 +12,7 @@ import { build, type InlineConfig } from 'vite'
 import { precompress } from '../../../build/precompress.ts'
 import { pagePolicy } from '../../../contract/page-headers.ts'
 import { findChromium } from '../../../scripts/ensure-chromium.ts'
-import { securityHeaders } from '../../../server/http/safety-headers.ts'
+import { safetyHeaders } from '../../../server/http/safety-headers.ts'
 import { readDashboard, serveDashboard } from '../../../server/page/serve.ts'
 
 // How long it takes from the navigation until both connections and the ticked rules can be used, on
@@ -115,7 +115,7 @@ async function buildPage(name: Page, config: InlineConfig): Promise<void> {
 /** The project's own static server, and the four calls, each answered after a while. */
 async function servePage(name: Page): Promise<{ url: string; close: () => void }> {
   const app = new Hono()
-  app.use(securityHeaders({ https: false }))
+  app.use(safetyHeaders({ https: false }))
   const answers = {
     '/health': { status: 'ok' },
     '/api/hubspot/status': { connected: true },

@@ -2,11 +2,9 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import ky from 'ky'
 import * as v from 'valibot'
-import { lockFolder } from '../database/lock.ts'
-import { type OpenDatabase, openPglite, openPostgres } from '../database/open.ts'
-import { logToStderr as log } from '../log.ts'
-import { keyFromFolder } from '../people/vault.ts'
-import { parseEnv, type Settings } from '../settings.ts'
+import { lockFolder } from './database/lock.ts'
+import { type OpenDatabase, openPglite, openPostgres } from './database/open.ts'
+import { keyFromFolder } from './people/vault.ts'
 import {
   countDeliveries,
   operatorToken,
@@ -14,10 +12,10 @@ import {
   relayStatus,
   replayAnswer,
   replayDead,
-} from './operator.ts'
-import { openWakeQueue } from './wake-queue.ts'
+} from './relay/operator.ts'
+import { parseEnv, type Settings } from './settings.ts'
 
-/** `npm run relay -- status|replay`: what has become of the deliveries, and the dead ones again. */
+/** `npm run relay -- status|replay`: shows what became of the deliveries, or sends the dead ones again. */
 const usage = `Usage: npm run relay -- status   counts of deliveries, and why the dead ones are dead
        npm run relay -- replay   sends the dead ones again`
 
@@ -51,16 +49,16 @@ function print({ pending, sent, ignored, dead, reasons }: RelayStatus): void {
 
 async function openOperator(settings: Settings): Promise<Operator> {
   if (settings.databaseUrl !== undefined) {
-    return await operatorOf(await openPostgres(settings.databaseUrl, () => undefined), false)
+    return operatorOf(await openPostgres(settings.databaseUrl, () => undefined))
   }
   let lock: ReturnType<typeof lockFolder>
   try {
     lock = lockFolder(settings.dataDir)
   } catch {
-    // A running server holds the folder: it is asked instead.
+    // A running server holds the folder. Ask it instead.
     return await operatorOfServer(settings)
   }
-  const operator = await operatorOf(await openPglite(join(settings.dataDir, 'pglite')), true)
+  const operator = operatorOf(await openPglite(join(settings.dataDir, 'pglite')))
   return {
     ...operator,
     async close() {
@@ -70,16 +68,11 @@ async function openOperator(settings: Settings): Promise<Operator> {
   }
 }
 
-async function operatorOf(open: OpenDatabase, embedded: boolean): Promise<Operator> {
-  const { database, queueDatabase, close } = open
-  const queue = await openWakeQueue(queueDatabase, { embedded, log })
+function operatorOf({ database, close }: OpenDatabase): Operator {
   return {
     status: () => countDeliveries(database),
-    replay: () => replayDead({ database, queue }),
-    async close() {
-      await queue.stop()
-      await close()
-    },
+    replay: () => replayDead(database),
+    close,
   }
 }
 

@@ -1,0 +1,28 @@
+import { timingSafeEqual } from 'node:crypto'
+import { Hono } from 'hono'
+import type { Context } from '../context.ts'
+import { ApiError } from '../http/errors.ts'
+import { countDeliveries, replayDead } from '../relay/operator.ts'
+
+/** What `npm run relay` asks a server that holds the data folder. It needs the server's key. */
+export function operatorRoutes({
+  database,
+  operatorToken,
+  ring,
+}: Pick<Context, 'database' | 'operatorToken' | 'ring'>) {
+  return new Hono()
+    .use(async (c, next) => {
+      const given = Buffer.from(c.req.header('Authorization') ?? '')
+      const expected = Buffer.from(`Bearer ${operatorToken}`)
+      if (given.length !== expected.length || !timingSafeEqual(given, expected)) {
+        throw new ApiError(401, 'unauthorized', 'This is for the operator of the server.')
+      }
+      await next()
+    })
+    .get('/status', async (c) => c.json(await countDeliveries(database)))
+    .post('/replay', async (c) => {
+      const replayed = await replayDead(database)
+      ring()
+      return c.json({ replayed })
+    })
+}

@@ -1,0 +1,65 @@
+import type { Hono } from 'hono'
+import { createApp } from './app.ts'
+import type { Context } from './context.ts'
+import type { Database } from './database/open.ts'
+import type { Log } from './log.ts'
+import type { Dashboard } from './page/serve.ts'
+import { createSessions } from './people/session.ts'
+import { createVault } from './people/vault.ts'
+import { createProviders } from './providers/create.ts'
+import { createInbox } from './relay/inbox.ts'
+import { createRelay, type Relay } from './relay/loop.ts'
+import { operatorToken } from './relay/operator.ts'
+import { type RelayTimes, relayTimes } from './relay/times.ts'
+import { createSandbox } from './sandbox/sandbox.ts'
+import type { Addresses } from './settings.ts'
+
+export interface BackendOptions {
+  database: Database
+  /** 32 bytes each, the newest first. */
+  encryptionKeys: readonly Buffer[]
+  addresses: Addresses
+  /** The built page; undefined where another host serves it. */
+  dashboard: Dashboard | undefined
+  /** No other process works on this database, so leases found at the start belong to a dead process. */
+  alone: boolean
+  log: Log
+  now?: () => Date
+  times?: RelayTimes
+}
+
+export interface Backend extends Context {
+  app: Hono
+  relay: Relay
+}
+
+/** Creates the whole backend. It opens no port and no file, and the relay is not started. */
+export function createBackend({
+  database,
+  encryptionKeys,
+  addresses,
+  dashboard,
+  alone,
+  log,
+  now = () => new Date(),
+  times = relayTimes,
+}: BackendOptions): Backend {
+  const { appUrl } = addresses
+  const vault = createVault(encryptionKeys)
+  const providers = createProviders(addresses.providers)
+  const relay = createRelay({ database, vault, providers, log, alone, times })
+  const context: Context = {
+    database,
+    vault,
+    providers,
+    sessions: createSessions(database, { secure: appUrl.startsWith('https:'), now }),
+    inbox: createInbox(database, relay.ring),
+    ring: relay.ring,
+    operatorToken: operatorToken(encryptionKeys),
+    appUrl,
+    now,
+    log,
+  }
+  const app = createApp(context, { dashboard, sandbox: createSandbox(addresses) })
+  return { ...context, app, relay }
+}

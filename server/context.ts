@@ -1,0 +1,24 @@
+import type { Database } from './database/open.ts'
+import type { Log } from './log.ts'
+import type { Sessions } from './people/session.ts'
+import type { Vault } from './people/vault.ts'
+import type { Providers } from './providers/provider.ts'
+import type { Inbox } from './relay/inbox.ts'
+
+/** What every route receives. */
+export interface Context {
+  database: Database
+  vault: Vault
+  providers: Providers
+  sessions: Sessions
+  /** Where webhooks leave their events. */
+  inbox: Inbox
+  /** Tells the relay that a channel is due now. */
+  ring: () => void
+  /** The bearer token of `npm run relay`. */
+  operatorToken: string
+  /** The origin at which people open the dashboard, without a trailing slash. */
+  appUrl: string
+  now: () => Date
+  log: Log
+}

@@ -1,0 +1,54 @@
+/** What is known of a provider before any code of its own runs. */
+interface ProviderEntry {
+  /** The name that people read. */
+  name: string
+  role: 'crm' | 'chat'
+  /** The provider's consent page. */
+  authorizeUrl: string
+  /** The base address of the provider's API, without a trailing slash. */
+  apiUrl: string
+  /** The paths of the consent page and of the API below /sandbox/{id}, where the stand-in is. */
+  standIn: { authorizePath: string; apiPath: string }
+}
+
+/**
+ * Every service that this backend can connect, by its id. The id is the name in paths
+ * (`/api/{id}/status`). Types, database columns, settings, routes and stand-ins follow from this list.
+ */
+export const registry = {
+  hubspot: {
+    name: 'HubSpot',
+    role: 'crm',
+    authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
+    apiUrl: 'https://api.hubapi.com',
+    standIn: { authorizePath: '/oauth/authorize', apiPath: '' },
+  },
+  slack: {
+    name: 'Slack',
+    role: 'chat',
+    authorizeUrl: 'https://slack.com/oauth/v2/authorize',
+    apiUrl: 'https://slack.com/api',
+    standIn: { authorizePath: '/oauth/v2/authorize', apiPath: '/api' },
+  },
+} as const satisfies Record<string, ProviderEntry>
+
+type Registry = typeof registry
+export type ProviderId = keyof Registry
+type IdOfRole<Role> = {
+  [Id in ProviderId]: Registry[Id]['role'] extends Role ? Id : never
+}[ProviderId]
+export type CrmId = IdOfRole<'crm'>
+export type ChatId = IdOfRole<'chat'>
+
+// Object.keys forgets the names of the keys, and that there is at least one.
+export const providerIds = Object.keys(registry) as [ProviderId, ...ProviderId[]]
+export const crmIds = providerIds.filter(isCrmId) as [CrmId, ...CrmId[]]
+export const chatIds = providerIds.filter(isChatId) as [ChatId, ...ChatId[]]
+
+export function isCrmId(id: ProviderId): id is CrmId {
+  return registry[id].role === 'crm'
+}
+
+export function isChatId(id: ProviderId): id is ChatId {
+  return registry[id].role === 'chat'
+}

@@ -1,0 +1,91 @@
+import { WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
+import * as v from 'valibot'
+import { type Chat, ProviderError, type ProviderSettings, type Timeouts } from '../provider.ts'
+import type { SlackClient } from './client.ts'
+
+// With `incoming-webhook` Slack itself asks for the channel, so the dashboard needs no picker.
+const scopes = ['incoming-webhook', 'chat:write', 'channels:read']
+
+const accessAnswer = v.object({
+  access_token: v.pipe(v.string(), v.nonEmpty()),
+  // Only when the app has turned token rotation on. `expires_in` is in seconds.
+  refresh_token: v.optional(v.string()),
+  expires_in: v.optional(v.number()),
+  team: v.object({ id: v.string(), name: v.optional(v.string()) }),
+  authed_user: v.optional(v.object({ id: v.optional(v.string()) })),
+  incoming_webhook: v.object({ channel: v.string(), channel_id: v.string(), url: v.string() }),
+})
+
+export function createSlackOAuth(
+  client: SlackClient,
+  settings: ProviderSettings,
+  timeouts: Timeouts,
+): Pick<Chat, 'authorizeUrl' | 'exchange' | 'revoke'> {
+  return {
+    // No PKCE: Slack supports it only for public clients, which have no secret.
+    authorizeUrl({ redirectUri, state }) {
+      const url = new URL(settings.authorizeUrl)
+      url.search = new URLSearchParams({
+        client_id: settings.clientId,
+        scope: scopes.join(','),
+        redirect_uri: redirectUri,
+        state,
+      }).toString()
+      return url.href
+    },
+
+    async exchange({ code, redirectUri }) {
+      let answer: unknown
+      try {
+        answer = await client(undefined, timeouts.callMs).oauth.v2.access({
+          client_id: settings.clientId,
+          client_secret: settings.clientSecret,
+          code,
+          redirect_uri: redirectUri,
+        })
+      } catch (error) {
+        throw providerError('exchange', error)
+      }
+      const access = v.safeParse(accessAnswer, answer)
+      if (!access.success) throw new ProviderError('slack', 'exchange', 'nonsense')
+      const { access_token, refresh_token, expires_in, team, authed_user, incoming_webhook } =
+        access.output
+      return {
+        secrets: {
+          accessToken: access_token,
+          ...(refresh_token !== undefined && { refreshToken: refresh_token }),
+          incomingWebhookUrl: incoming_webhook.url,
+        },
+        accessExpiresAt: expires_in === undefined ? null : new Date(Date.now() + expires_in * 1000),
+        accountId: team.id,
+        accountName: team.name ?? null,
+        accountUserId: authed_user?.id ?? null,
+        // A workspace has one bot token for an app, whoever authorized it.
+        grantId: team.id,
+        channelId: incoming_webhook.channel_id,
+        channelName: incoming_webhook.channel,
+      }
+    },
+
+    async revoke({ accessToken }) {
+      try {
+        await client(accessToken, timeouts.revokeMs).auth.revoke()
+      } catch (error) {
+        throw providerError('revoke', error)
+      }
+    },
+  }
+}
+
+function providerError(stage: ProviderError['stage'], error: unknown): ProviderError {
+  // Slack answers 200 even when it refuses; its client throws this error then. It throws the same for
+  // an answer that is not JSON, with the whole text as the code.
+  if (error instanceof WebAPIPlatformError) {
+    const refusal = new ProviderError('slack', stage, 'refused', error.data.error)
+    return refusal.reason === undefined ? new ProviderError('slack', stage, 'nonsense') : refusal
+  }
+  if (error instanceof WebAPIRateLimitedError) {
+    return new ProviderError('slack', stage, 'unreachable', 'ratelimited')
+  }
+  return new ProviderError('slack', stage, 'unreachable')
+}

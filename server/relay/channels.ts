@@ -1,0 +1,102 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { type Database, rowsOf } from '../database/open.ts'
+
+/**
+ * The table `channels` is the relay's schedule. `due_at` says when there is work in a channel. A process
+ * that works on a channel holds its lease, and no other process works on it meanwhile. Taking a lease
+ * clears `due_at`; whoever adds a delivery sets it again in the same transaction. So an event that
+ * arrives while a channel is being worked on makes the channel due once more.
+ */
+
+/** A lease ends this long after it was last renewed, because then its process is dead or frozen. */
+const leaseSeconds = 10
+
+/** Slack takes one message a second in a channel. */
+const paceMs = 1_000
+
+type Executor = Pick<Database, 'execute'>
+
+/** Makes channels due now. Call it in the transaction that adds the deliveries, after they are added. */
+export async function makeDue(tx: Executor, channels: readonly string[]): Promise<void> {
+  if (channels.length === 0) return
+  await tx.execute(makeDueFrom(sql`select unnest(${sql.param([...channels])}::text[]) as channel`))
+}
+
+/** The same as SQL, for the channels that `source` selects as `channel`. */
+export function makeDueFrom(source: SQL): SQL {
+  // In one order for every process: otherwise two transactions could wait for each other.
+  return sql`insert into channels (id, due_at)
+             select distinct channel, now() from (${source}) as source order by channel
+             on conflict (id) do update set due_at = least(channels.due_at, excluded.due_at)`
+}
+
+/** Leases up to `limit` channels that are due or whose lease has ended, those due longest first. */
+export async function leaseDue(
+  database: Executor,
+  owner: string,
+  limit: number,
+): Promise<string[]> {
+  const rows = await rowsOf<{ id: string }>(
+    database,
+    sql`update channels
+        set leased_by = ${owner},
+            leased_until = now() + make_interval(secs => ${leaseSeconds}),
+            due_at = null
+        where id in (
+          select id from channels
+          where (leased_until is null and due_at <= now()) or leased_until <= now()
+          order by coalesce(due_at, leased_until)
+          limit ${limit}
+          for update skip locked
+        )
+        returning id`,
+  )
+  return rows.map(({ id }) => id)
+}
+
+/** Renews every lease of a process. */
+export async function renewLeases(database: Executor, owner: string): Promise<void> {
+  await database.execute(
+    sql`update channels set leased_until = now() + make_interval(secs => ${leaseSeconds})
+        where leased_by = ${owner} and leased_until is not null`,
+  )
+}
+
+export interface Release {
+  channel: string
+  /** When the channel is due again, in ms from now. Without it only new deliveries make it due. */
+  againMs?: number
+}
+
+/** Ends leases. Channels that this process no longer holds stay as they are. */
+export async function releaseLeases(
+  database: Executor,
+  owner: string,
+  releases: readonly Release[],
+): Promise<void> {
+  await database.execute(
+    sql`update channels
+        set leased_by = null,
+            leased_until = null,
+            due_at = least(due_at, now() + make_interval(secs => "againMs" / 1000))
+        from json_to_recordset(${JSON.stringify(releases)}::json)
+          as release(channel text, "againMs" double precision)
+        where id = release.channel and leased_by = ${owner}`,
+  )
+}
+
+/** Ends every lease. Only for a process that knows that no other one works on this database. */
+export async function releaseAllLeases(database: Executor): Promise<void> {
+  await database.execute(
+    sql`update channels set leased_by = null, leased_until = null, due_at = now()
+        where leased_until is not null`,
+  )
+}
+
+/** SQL that moves the channel's next message at least `forMs` away from now. */
+export function pause(channel: string, forMs: number = paceMs): SQL {
+  // clock_timestamp(), because now() is when the transaction began, before it waited for locks.
+  return sql`update channels
+             set next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))
+             where id = ${channel}`
+}

@@ -1,0 +1,37 @@
+import type { CrmDeal, Stage } from '../../server/providers/provider.ts'
+import type { Change } from '../../server/relay/rules.ts'
+
+export const stages = {
+  open: { id: 'a', label: 'Closed won', outcome: 'open' },
+  next: { id: 'b', label: 'Proposal', outcome: 'open' },
+  won: { id: '12345', label: 'Hurra', outcome: 'won' },
+  lost: { id: '12346', label: 'Schade', outcome: 'lost' },
+} satisfies Record<string, Stage>
+
+const deal: CrmDeal = {
+  name: 'Acme renewal',
+  amount: '12500.5',
+  currency: 'EUR',
+  ownerId: null,
+  linked: true,
+  history: [],
+}
+
+/** A move of a deal between two stages. */
+export function stageMove(
+  from: Stage | null | undefined,
+  to: Stage,
+  { linked = true } = {},
+): Change {
+  return {
+    property: 'stage',
+    from: from ? from.id : (from as null | undefined),
+    to: to.id,
+    deal: { ...deal, linked },
+    stage: (id) => {
+      const found = [from, to].find((stage) => stage?.id === id)
+      if (!found) throw new Error(`The change has no stage ${id}.`)
+      return found
+    },
+  }
+}

@@ -1,0 +1,78 @@
+import { describe, expect, test } from 'vitest'
+import { availableRuleIds } from '../../contract/rules.ts'
+import { outcomeOf } from '../../server/providers/hubspot/deals.ts'
+import { dealRules, decide } from '../../server/relay/rules.ts'
+import { stageMove, stages } from './change.ts'
+
+const { open, next, won, lost } = stages
+const all = availableRuleIds
+const only = (id: string) => new Set([id])
+const final = { mayLookAgain: false }
+const first = { mayLookAgain: true }
+const send = (ruleId: string) => ({ kind: 'send', ruleId })
+const nothing = { kind: 'nothing' }
+
+describe('the rule under which a change is sent', () => {
+  test("is 'a stage changes' for any two stages", () => {
+    for (const to of [next, won, lost]) {
+      const decision = decide(stageMove(open, to), only('deal-stage-changed'), first)
+      expect(decision).toEqual(send('deal-stage-changed'))
+    }
+  })
+
+  test("is 'closed' for a deal that is won or lost, even one that was created closed", () => {
+    for (const from of [open, won, undefined, null]) {
+      const decision = decide(stageMove(from, lost), only('deal-closed'), first)
+      expect(decision).toEqual(send('deal-closed'))
+    }
+    expect(decide(stageMove(won, open), only('deal-closed'), first)).toEqual(nothing)
+  })
+
+  test("is 'without a contact or company' only after the deal was read a second time", () => {
+    const orphan = stageMove(open, next, { linked: false })
+    const ticked = only('deal-stage-changed-orphan')
+    expect(decide(orphan, ticked, first)).toEqual({ kind: 'look again' })
+    expect(decide(orphan, ticked, final)).toEqual(send('deal-stage-changed-orphan'))
+    expect(decide(stageMove(open, next), ticked, final)).toEqual(nothing)
+  })
+
+  test('is the one with the highest rank of those that apply', () => {
+    const orphan = { linked: false }
+    expect(decide(stageMove(open, won, orphan), all, first)).toEqual(send('deal-closed'))
+    expect(decide(stageMove(open, next, orphan), all, final)).toEqual(
+      send('deal-stage-changed-orphan'),
+    )
+    expect(decide(stageMove(open, next), all, final)).toEqual(send('deal-stage-changed'))
+    const ranks = Object.values(dealRules).map(({ rank }) => rank)
+    expect(new Set(ranks).size).toBe(ranks.length)
+  })
+
+  test('does not exist for a move to the same stage, a new deal or an empty selection', () => {
+    expect(decide(stageMove(open, open), all, final)).toEqual(nothing)
+    expect(decide(stageMove(null, next, { linked: false }), all, final)).toEqual(nothing)
+    expect(decide(stageMove(open, won), new Set(), final)).toEqual(nothing)
+  })
+
+  test('does not depend on the old stage being known', () => {
+    expect(decide(stageMove(undefined, next), all, final)).toEqual(send('deal-stage-changed'))
+  })
+
+  test('is never one about another property', () => {
+    const amount = { ...stageMove(open, won), property: 'amount' as const }
+    expect(decide(amount, all, final)).toEqual(nothing)
+  })
+})
+
+test.each([
+  [{ isClosed: 'true', probability: '1.0' }, 'won'],
+  [{ isClosed: 'true', probability: '1' }, 'won'],
+  [{ isClosed: 'true', probability: '0.0' }, 'lost'],
+  [{ isClosed: 'true', probability: '0.5' }, 'closed'],
+  [{ isClosed: 'true', probability: '' }, 'closed'],
+  [{ isClosed: 'true' }, 'closed'],
+  [{ isClosed: 'false', probability: '1.0' }, 'open'],
+  [{ isClosed: true, probability: '1.0' }, 'open'],
+  [{}, 'open'],
+] as const)('stage metadata %j is %s', (metadata, outcome) => {
+  expect(outcomeOf(metadata)).toBe(outcome)
+})
