@@ -60,9 +60,9 @@ const wholeEnv = v.object({
 })
 
 /** The settings of one provider, without the prefix: HUBSPOT_CLIENT_ID is CLIENT_ID here. */
+const clientEnv = v.object({ CLIENT_ID: optionalText, CLIENT_SECRET: optionalText })
 const providerEnv = v.object({
-  CLIENT_ID: optionalText,
-  CLIENT_SECRET: optionalText,
+  ...clientEnv.entries,
   AUTHORIZE_URL: optionalHttpUrl,
   API_URL: optionalHttpUrl,
 })
@@ -127,19 +127,17 @@ function parseProviders(env: Env, problems: string[]) {
     )
     const result = v.safeParse(providerEnv, ofProvider)
     if (!result.success) problems.push(...inWords(result.issues, prefix))
-    const settings = result.success ? result.output : emptyProvider
-    const { CLIENT_ID, CLIENT_SECRET } = settings
+    const { CLIENT_ID, CLIENT_SECRET } = v.parse(clientEnv, ofProvider)
     if (CLIENT_ID && !CLIENT_SECRET) {
       problems.push(`${prefix}CLIENT_SECRET is missing beside its CLIENT_ID`)
     }
     if (CLIENT_SECRET && !CLIENT_ID) {
       problems.push(`${prefix}CLIENT_ID is missing beside its CLIENT_SECRET`)
     }
+    const settings = result.success ? result.output : v.parse(providerEnv, {})
     return (appUrl: string, port: number) => providerSettings(id, settings, { appUrl, port })
   })
 }
-
-const emptyProvider = v.parse(providerEnv, {})
 
 /** Without a client id, the stand-in on this server plays the provider. */
 function providerSettings(

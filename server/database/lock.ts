@@ -7,11 +7,11 @@ export interface FolderLock {
 }
 
 /**
- * Takes the data folder for this process, since PGlite would let two write to it at once.
+ * Locks the data folder for this process, because PGlite would let two processes write to it at once.
  *
- * SQLite is used for its lock alone: it is the operating system's own, so it ends with the process
- * that holds it, however that dies. There is no stale lock to judge, no pid to mistake for another
- * process's, and no moment between looking and taking. The pid beside it is only for the message.
+ * SQLite serves only as a lock. Its lock belongs to the operating system and ends with the process,
+ * however the process dies. So there is never a stale lock. The file with the process id is only for the
+ * error message.
  * @throws Error that names the process that holds the folder.
  */
 export function lockFolder(folder: string): FolderLock {
@@ -19,7 +19,7 @@ export function lockFolder(folder: string): FolderLock {
   const pidFile = join(folder, 'lock.pid')
   const handle = new DatabaseSync(join(folder, 'lock'))
   try {
-    // Long enough for a process that is just ending, or that has yet to write its pid.
+    // Waits for a process that is just ending, or that has not yet written its process id.
     handle.exec('PRAGMA busy_timeout = 300')
     handle.exec('BEGIN EXCLUSIVE')
   } catch (error) {

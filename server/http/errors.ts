@@ -3,7 +3,7 @@ import { HTTPException } from 'hono/http-exception'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { errorFields, type Log } from '../log.ts'
 
-/** A refusal that the caller may read: its status, a stable code and a sentence without secrets. */
+/** An error that the caller may read: a status, a stable code and a sentence without secrets. */
 export class ApiError extends Error {
   readonly status: ContentfulStatusCode
   readonly code: string
@@ -15,7 +15,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The one place where an error becomes an answer. */
+/** Makes an answer of every error. No other place does. */
 export function answerError(log: Log) {
   return (error: Error, c: Context): Response => {
     if (error instanceof ApiError) return errorAnswer(c, error.status, error.code, error.message)
@@ -25,7 +25,7 @@ export function answerError(log: Log) {
     log('request failed', {
       method: c.req.method,
       route: c.req.routePath,
-      // PostgreSQL's own number for what went wrong (SQLSTATE).
+      // PostgreSQL's error code (SQLSTATE).
       code: hasCode(error.cause) ? error.cause.code : undefined,
       ...errorFields(error),
     })

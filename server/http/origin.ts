@@ -6,9 +6,9 @@ const refusal = () =>
   new ApiError(403, 'cross_site', 'This call may only be made by the dashboard itself.')
 
 /**
- * Refuses what another site made the browser send. SameSite=Strict already keeps the cookie from
- * such requests; this is the second lock. A request with neither header comes from no browser that
- * could carry a cookie for someone else, or from a GET over plain http, which has the state check.
+ * Refuses a request that another site made the browser send. SameSite=Strict already keeps the cookie
+ * out of such requests; this is a second guard. A request with neither header comes from no browser, or
+ * it is a GET over plain http, which the state check protects.
  */
 export function fromDashboardOnly(appOrigin: string): MiddlewareHandler {
   return async (c, next) => {
@@ -21,29 +21,29 @@ export function fromDashboardOnly(appOrigin: string): MiddlewareHandler {
   }
 }
 
-/** The same for every request that is no read, whatever its path. */
+/** Does the same for every request that is not a read. */
 export function writesFromDashboardOnly(appOrigin: string): MiddlewareHandler {
   const guard = fromDashboardOnly(appOrigin)
   return async (c, next) =>
     ['GET', 'HEAD', 'OPTIONS'].includes(c.req.method) ? next() : guard(c, next)
 }
 
-/** Refuses a link, a redirect and the address bar: the page itself makes this call, by fetch. */
+/** Refuses navigations: links, redirects and the address bar. The page makes this call with fetch. */
 export const byFetchOnly: MiddlewareHandler = async (c, next) => {
   if (c.req.header('Sec-Fetch-Mode') === 'navigate') throw refusal()
   await next()
 }
 
 /**
- * Refuses a navigation that another site began. It arrives without the SameSite=Strict cookie, so it
- * would make a new session and its cookie would replace the one that the browser has.
+ * Refuses a navigation that another site started. It comes without the SameSite=Strict cookie, so it
+ * would make a new session, whose cookie would replace the browser's own.
  */
 export const notFromAnotherSite: MiddlewareHandler = async (c, next) => {
   if (c.req.header('Sec-Fetch-Site') === 'cross-site') throw refusal()
   await next()
 }
 
-/** Lets the dashboard's own origin call from the browser when another host serves it; nobody else. */
+/** Allows calls from the dashboard's origin when another host serves the page, and from no other. */
 export function corsForDashboard(appOrigin: string): MiddlewareHandler {
   const allow = cors({
     origin: appOrigin,
@@ -56,8 +56,8 @@ export function corsForDashboard(appOrigin: string): MiddlewareHandler {
 }
 
 /**
- * Sends a page that was opened at 127.0.0.1 to localhost, where APP_URL says so: the provider sends
- * the browser back to localhost, and a cookie of 127.0.0.1 does not come along.
+ * Redirects a page at 127.0.0.1 to localhost if APP_URL is at localhost. The provider sends the browser
+ * back to localhost, where a cookie of 127.0.0.1 is not sent.
  */
 export function atOneLoopbackName(appOrigin: string): MiddlewareHandler {
   const app = new URL(appOrigin)

@@ -9,9 +9,9 @@ import {
 } from '../../contract/page-headers.ts'
 
 /**
- * A stand-in's page: no script, and a form that may lead back to the dashboard. The contact form's
- * page stands in a sandboxed frame without an origin of its own, where 'self' matches nothing, so
- * the origin is written out.
+ * The Content-Security-Policy of a stand-in's page: no scripts, and forms that may lead back to the
+ * dashboard. The contact form is in a sandboxed frame without an origin, where 'self' matches nothing.
+ * Therefore the policy names the origin.
  */
 export function standInPolicy(appOrigin: string, { inFrame }: { inFrame: boolean }): string {
   return policyWith({
@@ -29,7 +29,7 @@ function headersOfAnswer({ https }: { https: boolean }): Record<string, string> 
   }
 }
 
-/** Sets the headers that every answer carries; a page brings its own Content-Security-Policy. */
+/** Sets the headers of every answer. A page sets its own Content-Security-Policy. */
 export function safetyHeaders(site: { https: boolean }): MiddlewareHandler {
   const always = Object.entries(headersOfAnswer(site))
   return async (c, next) => {
@@ -44,8 +44,9 @@ export function safetyHeaders(site: { https: boolean }): MiddlewareHandler {
 }
 
 /**
- * The same for what never reaches the app: no host, an address that is none, no HTTP at all.
- * @returns what answers the first two; the last is answered on the socket.
+ * Answers requests that never reach the app, with the same headers. What is not HTTP is answered on the
+ * socket.
+ * @returns a handler for requests without a host or with a malformed address.
  */
 export function answerUnreadable(
   server: Server,
@@ -75,7 +76,7 @@ export function answerUnreadable(
       ].join('\r\n'),
     )
   })
-  // An expectation that nobody here knows may be ignored (RFC 9110 §10.1.1).
+  // A server may ignore an expectation that it does not know (RFC 9110 §10.1.1).
   server.on('checkExpectation', (request, response) => server.emit('request', request, response))
   return (error) =>
     new Response(null, { status: error instanceof RequestError ? 400 : 500, headers })

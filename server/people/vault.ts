@@ -2,21 +2,21 @@ import { createCipheriv, createDecipheriv, createHash, randomBytes, randomUUID }
 import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** Encrypts what must not be readable in the database. */
+/** Encrypts values that must not be readable in the database. */
 export interface Vault {
-  /** @param row names the row and column, so that a value moved to another row does not open. */
+  /** @param row names the row and column. A value that is moved to another row does not open. */
   seal(plaintext: string, row: string): string
-  /** @throws VaultError when the key is unknown, or the value or its place was altered. */
+  /** @throws VaultError if the key is unknown, or the value was altered or moved. */
   open(sealed: string, row: string): string
-  /** False when no key that we hold made this value: the start is refused then. */
+  /** False if none of our keys made this value. The server then refuses to start. */
   holdsKeyOf(sealed: string): boolean
-  /** False when an older key made this value, which is then to be sealed anew. */
+  /** False if an older key made this value. It is then sealed again. */
   isNewest(sealed: string): boolean
 }
 
 export class VaultError extends Error {}
 
-/** AES-256-GCM under the newest key; stored as `v1.{key id}.{iv}.{tag}.{ciphertext}`, base64url. */
+/** AES-256-GCM with the newest key. Values are `v1.{key id}.{iv}.{tag}.{ciphertext}` in base64url. */
 export function createVault(keys: readonly Buffer[]): Vault {
   const byId = new Map(keys.map((key) => [keyId(key), key]))
   const newest = keys[0]
@@ -52,31 +52,31 @@ export function createVault(keys: readonly Buffer[]): Vault {
   }
 }
 
-/** A part of a sealed value; empty where there is none. */
+/** A part of a sealed value; empty if it is missing. */
 function partOf(sealed: string, index: number): string {
   return sealed.split('.')[index] ?? ''
 }
 
-/** Names a key without telling anything of it that helps to find it. */
+/** Names a key without revealing anything about it. */
 function keyId(key: Buffer): string {
   return createHash('sha256').update('dealbell key id').update(key).digest('hex').slice(0, 12)
 }
 
-/** The key in `folder`, made once. Two processes that make it at once end with the same one. */
+/** Reads the key in `folder`, or makes it. Two processes that make it at once get the same key. */
 export async function keyFromFolder(folder: string): Promise<Buffer> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const path = join(folder, 'encryption.key')
   const ours = `${path}.${randomUUID()}`
   await writeFile(ours, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flush: true })
   try {
-    // A link appears whole or not at all, and never replaces a key that is there.
+    // A link appears whole or not at all, and never replaces an existing key.
     await link(ours, path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   } finally {
     await unlink(ours)
   }
-  // Base64 is read without the line's end.
+  // Decoding base64 ignores the line break.
   const key = Buffer.from(await readFile(path, 'utf8'), 'base64')
   if (key.length !== 32) throw new VaultError(`${path} does not hold 32 bytes in base64.`)
   return key

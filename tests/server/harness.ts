@@ -54,20 +54,21 @@ export async function openHarness(overrides: { database?: Database } = {}) {
     now: () => clock.now,
   })
 
+  /** The same backend with another address, database, vault, log or page. */
+  function appWith({
+    dashboard,
+    ...changes
+  }: Partial<Pick<Context, 'appUrl' | 'database' | 'vault' | 'log'>> & { dashboard?: Dashboard }) {
+    const context = { ...backend, ...changes }
+    const secure = context.appUrl.startsWith('https:')
+    const sessions = createSessions(context.database, { secure, now: context.now })
+    // The stand-ins that answer over HTTP are also the ones in the app: they share their codes.
+    return createApp({ ...context, sessions }, { dashboard, sandbox })
+  }
+
   return {
-    app: backend.app,
-    /** The same backend with another address, database, vault, log or page. */
-    appWith({
-      dashboard,
-      ...changes
-    }: Partial<Pick<Context, 'appUrl' | 'database' | 'vault' | 'log'>> & {
-      dashboard?: Dashboard
-    }) {
-      const context = { ...backend, ...changes }
-      const secure = context.appUrl.startsWith('https:')
-      const sessions = createSessions(context.database, { secure, now: context.now })
-      return createApp({ ...context, sessions }, { dashboard, sandbox })
-    },
+    app: appWith({}),
+    appWith,
     addresses,
     database,
     vault: backend.vault,
