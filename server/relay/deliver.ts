@@ -149,14 +149,16 @@ export function createDeliver({
   ): Promise<ChannelState> {
     if (!isChatId(chat.provider)) return await end(delivery, 'dead', 'no_channel')
     const secrets = openSecrets(vault, chat)
+    let waitMs = delivery.channelFreeAt - performance.now()
     for (;;) {
+      if (waitMs > shortWaitMs || (waitMs > 0 && isStopping())) return { kind: 'rest', ms: waitMs }
+      if (waitMs > 0) await delay(waitMs)
       const claimed = await claim(database, owner, delivery, [crm.id, chat.id])
       if (claimed.kind === 'send') break
       if (claimed.kind === 'gone') return goOn
       if (claimed.kind === 'lease lost') return { kind: 'done' }
       if (claimed.kind === 'sent already') return await end(delivery, 'ignored', 'said_in_channel')
-      if (claimed.ms > shortWaitMs || isStopping()) return { kind: 'rest', ms: claimed.ms }
-      await delay(claimed.ms)
+      waitMs = claimed.ms
     }
     const outcome = await providers[chat.provider].post(secrets, chatChannel, message)
     failpoint('accepted', delivery.dealId)

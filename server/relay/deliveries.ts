@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { and, desc, eq, inArray, notInArray, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import { type Database, rowsOf } from '../database/open.ts'
-import { connections, dealEvents, deliveries, rules } from '../database/schema.ts'
+import { channels, connections, dealEvents, deliveries, rules } from '../database/schema.ts'
 import type { Connection } from '../people/connections.ts'
 import type { DealProperty } from '../providers/provider.ts'
 import { type CrmId, chatIds } from '../providers/registry.ts'
@@ -26,6 +26,8 @@ export interface Delivery {
   occurredAt: Date
   /** Since the webhook. */
   ageMs: number
+  /** When the channel takes its next message, by `performance.now()`. */
+  channelFreeAt: number
   crm: Connection | null
   chat: Connection | null
   ruleIds: readonly string[]
@@ -64,12 +66,14 @@ export async function nextDelivery(database: Database, channel: string): Promise
         waitMs: milliseconds(
           sql`greatest(${deliveries.notBefore}, ${deliveries.sendingUntil}, now()) - now()`,
         ),
+        pauseMs: milliseconds(sql`${channels.nextAt} - now()`),
         ruleIds: rules.ruleIds,
         crm,
         chat,
       })
       .from(deliveries)
       .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
+      .innerJoin(channels, eq(channels.id, deliveries.channel))
       .leftJoin(rules, eq(rules.userId, deliveries.userId))
       .leftJoin(crm, and(eq(crm.userId, deliveries.userId), eq(crm.provider, dealEvents.crm)))
       .leftJoin(chat, and(eq(chat.userId, deliveries.userId), inArray(chat.provider, [...chatIds])))
@@ -87,7 +91,9 @@ export async function nextDelivery(database: Database, channel: string): Promise
       return held.length === 0 ? { kind: 'nothing' } : { kind: 'wait', ms: waitMs }
     }
     if (row.waitMs <= 0) {
-      return { kind: 'delivery', delivery: { ...row, channel, ruleIds: row.ruleIds ?? [] } }
+      const channelFreeAt = performance.now() + row.pauseMs
+      const delivery = { ...row, channel, channelFreeAt, ruleIds: row.ruleIds ?? [] }
+      return { kind: 'delivery', delivery }
     }
     held.push(row.userId)
     waitMs = Math.min(waitMs, row.waitMs)
