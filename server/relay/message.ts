@@ -1,6 +1,7 @@
 import type { AvailableRuleId } from '../../contract/rules.ts'
 import { ruleCatalogue } from '../../contract/rules.ts'
 import type { ChatMessage } from '../providers/provider.ts'
+import { formatAmount } from './amount.ts'
 import type { Headline } from './rules.ts'
 
 /** What a message says about the deal itself. */
@@ -61,18 +62,6 @@ function safeText(text: string, maxLength: number): string {
 /** Without this, a deal named `<!channel>` notifies everyone in the channel. */
 function escapeText(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
-}
-
-/** An amount such as '€1,250.00'; undefined when the deal has none. */
-export function formatAmount(amount: string | null, currency: string | null): string | undefined {
-  if (amount === null || amount.trim() === '') return undefined
-  const value = Number(amount)
-  if (!Number.isFinite(value)) return undefined
-  const code = currency?.toUpperCase()
-  // Intl accepts any three letters, whether or not it knows the currency.
-  if (code === undefined || !/^[A-Z]{3}$/.test(code))
-    return new Intl.NumberFormat('en').format(value)
-  return new Intl.NumberFormat('en', { style: 'currency', currency: code }).format(value)
 }
 
 function wordingOf(ruleId: AvailableRuleId): string {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import type { AvailableRuleId } from '../../contract/rules.ts'
-import { type DealInMessage, formatAmount, messageFor } from '../../server/relay/message.ts'
+import { formatAmount } from '../../server/relay/amount.ts'
+import { type DealInMessage, messageFor } from '../../server/relay/message.ts'
 import { type Change, dealRules } from '../../server/relay/rules.ts'
 import { stageMove, stages } from './change.ts'
 

@@ -1,10 +1,13 @@
 import { describe, expect, test } from 'vitest'
-import { availableRuleIds } from '../../contract/rules.ts'
+import { type AvailableRuleId, availableRuleIds } from '../../contract/rules.ts'
 import { outcomeOf } from '../../server/providers/hubspot/deals.ts'
+import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
+import type { Crm } from '../../server/providers/provider.ts'
 import { dealRules, decide } from '../../server/relay/rules.ts'
 import { stageMove, stages } from './change.ts'
 
 const { open, next, won, lost } = stages
+const settings = { clientId: '', clientSecret: '', authorizeUrl: '', apiUrl: '', standIn: false }
 const all = availableRuleIds
 const only = (id: string) => new Set([id])
 const final = { mayLookAgain: false }
@@ -43,7 +46,7 @@ describe('the rule under which a change is sent', () => {
       send('deal-stage-changed-orphan'),
     )
     expect(decide(stageMove(open, next), all, final)).toEqual(send('deal-stage-changed'))
-    const ranks = Object.values(dealRules).map(({ rank }) => rank)
+    const ranks = Object.values(dealRules).map(({ property, rank }) => `${property} ${rank}`)
     expect(new Set(ranks).size).toBe(ranks.length)
   })
 
@@ -61,6 +64,20 @@ describe('the rule under which a change is sent', () => {
     const amount = { ...stageMove(open, won), property: 'amount' as const }
     expect(decide(amount, all, final)).toEqual(nothing)
   })
+})
+
+test('a rule that is offered without an entry does not compile', () => {
+  const rules: object = dealRules
+  // @ts-expect-error The entry is missing.
+  dealRules satisfies Record<AvailableRuleId | 'deal-amount-changed', unknown>
+  expect(Object.keys(rules).toSorted()).toEqual([...availableRuleIds].toSorted())
+})
+
+test('a provider that cannot do all that the relay needs does not compile', () => {
+  const { refresh, ...incomplete } = createHubspot(settings)
+  // @ts-expect-error `refresh` is missing.
+  incomplete satisfies Crm
+  expect(refresh).toBeTypeOf('function')
 })
 
 test.each([
