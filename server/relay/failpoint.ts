@@ -3,8 +3,8 @@ const armed = process.env.DEALBELL_FAILPOINT
 type Point = 'verified' | 'in transaction' | 'before answer' | 'taken' | 'accepted' | 'noted'
 
 /**
- * Where tests may kill the process as a crash would; nothing else sets the variable.
- * @param about a deal or a channel, for a failpoint `name@about` that leaves others alone.
+ * A point at which a test can kill the process, as a crash would. Only tests set the variable.
+ * @param about a deal or a channel: the failpoint `name@about` kills only there.
  */
 export function failpoint(name: Point, about?: string): void {
   if (armed === undefined) return

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 
 const lifetimeMs = 5 * 60 * 1000
 
-/** The authorization codes of a stand-in: single use, and bound to what they were asked for with. */
+/** The authorization codes of a stand-in. Each is single use and bound to its request. */
 export class StandInCodes<Binding> {
   readonly #open = new Map<string, { binding: Binding; endsAt: number }>()
 

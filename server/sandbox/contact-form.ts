@@ -4,7 +4,7 @@ import { standInPage } from './page.ts'
 
 const notice = 'This form plays an external contact form; what you write is thrown away.'
 
-/** The form that /contact shows in its frame until VITE_CONTACT_FORM_URL names a real one. */
+/** The form that /contact shows in its frame if VITE_CONTACT_FORM_URL is not set. */
 export function createContactForm(): Hono {
   return new Hono()
     .get('/', (c) =>

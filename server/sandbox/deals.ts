@@ -14,7 +14,7 @@ interface StandInDeal {
   amount: string
   contact: boolean
   company: boolean
-  /** The newest last. */
+  /** The oldest first. */
   history: Array<{ stageId: string; at: number }>
 }
 
@@ -34,7 +34,7 @@ function stage(id: string, label: string, probability: string, isClosed: string)
 const notice =
   'This is not HubSpot. It plays a HubSpot account on this machine: what you change here is told to Dealbell as HubSpot would.'
 
-/** The stand-in's deals: a page to change them on, the API that Dealbell reads, and its webhooks. */
+/** The stand-in's deals: a page to change them, the API that Dealbell reads, and the webhooks. */
 export function createStandInDeals({
   settings,
   appUrl,
@@ -42,7 +42,7 @@ export function createStandInDeals({
 }: {
   settings: ProviderSettings
   appUrl: string
-  /** Whether an access token is worth something. */
+  /** Whether an access token is valid. */
   isAllowed: (accessToken: string) => boolean
 }): Hono {
   const startedAt = Date.now()
@@ -70,8 +70,8 @@ export function createStandInDeals({
     deal.history = [{ stageId: 'appointmentscheduled', at: startedAt - 86_400_000 }]
   }
 
-  /** Tells Dealbell as HubSpot does: signed, in a batch, and again when it is not acknowledged. */
-  async function tell(deal: StandInDeal, { stageId, at }: { stageId: string; at: number }) {
+  /** Sends a webhook as HubSpot does: signed, in a batch, and again if it is not acknowledged. */
+  async function sendWebhook(deal: StandInDeal, { stageId, at }: { stageId: string; at: number }) {
     const eventId = nextEventId++
     for (let attempt = 0; attempt < 10; attempt++) {
       const body = Buffer.from(
@@ -93,7 +93,7 @@ export function createStandInDeals({
         ]),
       )
       const timestamp = String(Date.now())
-      // Signed for the public address, and sent to where this server is without a detour.
+      // Signed for the public address, but sent directly to this server and not through a proxy.
       const url = `${appUrl}/webhooks/hubspot`
       const signature = hubSpotSignature(settings.clientSecret, {
         method: 'POST',
@@ -114,7 +114,7 @@ export function createStandInDeals({
         })
         if (answer.status < 500 && answer.status !== 429) return
       } catch {
-        // Nobody answered: told again below.
+        // No answer: sent again below.
       }
       await delay(1_000 * 2 ** attempt)
     }
@@ -123,7 +123,7 @@ export function createStandInDeals({
   function enter(deal: StandInDeal, stageId: string): void {
     const change = { stageId, at: Date.now() }
     deal.history.push(change)
-    void tell(deal, change)
+    void sendWebhook(deal, change)
   }
 
   function isStage(id: string | undefined): id is string {
@@ -167,8 +167,8 @@ export function createStandInDeals({
       if (isStage(stageId)) {
         const links = { contact: contact !== undefined, company: company !== undefined }
         const deal = add({ name, amount, ...links }, stageId)
-        // HubSpot tells of a new deal's stage as of any other change.
-        void tell(deal, { stageId, at: deal.history[0]?.at ?? Date.now() })
+        // HubSpot reports the stage of a new deal like any other change.
+        void sendWebhook(deal, { stageId, at: deal.history[0]?.at ?? Date.now() })
       }
       return c.redirect(list, 303)
     })
@@ -178,7 +178,7 @@ export function createStandInDeals({
       if (deal !== undefined && change === 'contact') deal.contact = !deal.contact
       if (deal !== undefined && change === 'company') deal.company = !deal.company
       if (deal !== undefined && change === 'stage' && isStage(stageId)) {
-        // Saving the stage that a deal is in changes nothing, and HubSpot tells nothing.
+        // Saving the current stage changes nothing, and HubSpot reports nothing.
         if (deal.history.at(-1)?.stageId !== stageId) enter(deal, stageId)
       }
       return c.redirect(`${list}#deal-${c.req.param('id')}`, 303)

@@ -1,4 +1,4 @@
-/** The one account of the stand-in HubSpot, and who is signed in to it. */
+/** The only account of the stand-in HubSpot, and the person who is signed in to it. */
 export const standInHub = {
   hubId: 4_200_001,
   userId: 7_700_001,

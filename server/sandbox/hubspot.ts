@@ -11,7 +11,7 @@ import { StandInTokens } from './tokens.ts'
 
 const accessLifetimeS = 1800
 
-// HubSpot shows its page only for exactly the scopes that the app declares.
+// HubSpot shows its consent page only for exactly the scopes that the app declares.
 const declaredScopes = [
   'oauth',
   'crm.objects.deals.read',
@@ -26,7 +26,7 @@ interface CodeBinding {
   codeChallenge: string | undefined
 }
 
-/** HubSpot's consent page and its OAuth API 2026-03, in the shapes of its public specification. */
+/** HubSpot's consent page and OAuth API 2026-03, as its public specification describes them. */
 export function createStandInHubspot({
   settings,
   appUrl,
@@ -38,7 +38,7 @@ export function createStandInHubspot({
   const tokens = new StandInTokens('hubspot-stand-in-', settings.clientSecret)
   const redirectUri = `${appUrl}/hubspot/callback`
 
-  /** What is wrong with a request for consent, in words; undefined when nothing is. */
+  /** What is wrong with a consent request, in words; undefined if it is right. */
   function refusal(request: Record<string, string>): string | undefined {
     if (request.client_id !== settings.clientId) return 'There is no app with this client ID.'
     if (request.redirect_uri !== redirectUri) {
@@ -53,7 +53,7 @@ export function createStandInHubspot({
     return undefined
   }
 
-  /** The client by its form fields, or HubSpot's answer to a wrong one. */
+  /** HubSpot's answer to wrong client credentials; undefined if they are right. */
   function wrongClient(c: Context, form: Record<string, string>): Response | undefined {
     if (form.client_id !== settings.clientId) {
       return hubspotError(c, 401, 'invalid_client', 'BAD_CLIENT_ID', 'missing or invalid client id')
@@ -187,7 +187,7 @@ export function createStandInHubspot({
       const wrong = wrongClient(c, form)
       if (wrong !== undefined) return wrong
       const token = tokens.read(form.token ?? '')
-      // A token that is worth nothing already is revoked as asked (RFC 7009 §2.2).
+      // Revoking a token that is not valid succeeds (RFC 7009 §2.2).
       if (typeof token !== 'string') tokens.revoke(token)
       return c.body(null, 200)
     })

@@ -16,11 +16,11 @@ export interface StandInMessage {
 
 const kept = 200
 
-/** What was posted to the stand-in Slack's channels; forgotten when the server stops. */
+/** The messages in the stand-in Slack's channels. They are lost when the server stops. */
 export class StandInMessages {
   readonly #channels = new Map<string, StandInMessage[]>()
 
-  /** @param blocks the value that the call had, or its JSON. */
+  /** @param blocks the value of the call, or its JSON. */
   add(channelId: string, text: string, blocksOrJson: unknown): void {
     const value = typeof blocksOrJson === 'string' ? parseJson(blocksOrJson) : blocksOrJson
     const parsed = v.safeParse(blocks, value)
@@ -45,7 +45,7 @@ export function messageItem({ at, text, blocks }: StandInMessage) {
   </li>`
 }
 
-/** As much of Slack's mrkdwn as Dealbell writes: links, bold, and what would ring everyone. */
+/** Renders the part of Slack's mrkdwn that Dealbell writes: links, bold and mentions. */
 function mrkdwn(text: string) {
   return text.split(/(<[^>]*>|\*)/).reduce<{ parts: unknown[]; bold: boolean }>(
     ({ parts, bold }, part) => {

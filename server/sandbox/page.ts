@@ -3,7 +3,7 @@ import type { HtmlEscapedString } from 'hono/utils/html'
 
 type Html = HtmlEscapedString | Promise<HtmlEscapedString>
 
-/** A stand-in's page, which says plainly that it is one. */
+/** A page of a stand-in. It says that it is a stand-in. */
 export function standInPage({
   title,
   notice,
@@ -13,7 +13,7 @@ export function standInPage({
   title: string
   notice: string
   children: Html
-  /** How often the page loads itself anew, in seconds. */
+  /** How often the page reloads itself, in seconds. */
   refreshS?: number
 }): Html {
   return html`<!doctype html>
@@ -36,7 +36,7 @@ export function standInPage({
 </html>`
 }
 
-/** The page on which a person lets Dealbell in, or not. */
+/** The consent page: a person allows or denies access for Dealbell. */
 export function consentPage({
   provider,
   account,
@@ -47,12 +47,12 @@ export function consentPage({
 }: {
   provider: string
   account: string
-  /** What Dealbell asks for, in words. */
+  /** The permissions that Dealbell asks for, in words. */
   wishes: readonly string[]
-  /** The request's own parameters, which the answer must repeat. */
+  /** The parameters of the request, which the form sends back. */
   fields: Readonly<Record<string, string>>
   children?: Html
-  /** Below the form. */
+  /** Shown below the form. */
   after?: Html
 }): Html {
   return standInPage({
@@ -75,7 +75,7 @@ export function consentPage({
   })
 }
 
-/** What a real provider shows for a request that it cannot trust enough to answer by a redirect. */
+/** The page for a request whose redirect URI or client is wrong, so it must not be redirected. */
 export function refusalPage(provider: string, reason: string): Html {
   return standInPage({
     title: `${provider} cannot show its consent page`,

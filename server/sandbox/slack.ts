@@ -8,7 +8,7 @@ import { messageItem, StandInMessages } from './messages.ts'
 import { consentPage, refusalPage, standInPage } from './page.ts'
 import { StandInTokens } from './tokens.ts'
 
-/** The one workspace of the stand-in Slack, and who is signed in to it. */
+/** The only workspace of the stand-in Slack, and the person who is signed in to it. */
 export const standInWorkspace = {
   teamId: 'T0STANDIN1',
   teamName: 'Acme (stand-in)',
@@ -28,7 +28,7 @@ interface CodeBinding {
   channelId: string
 }
 
-/** Slack's consent page and the calls of its Web API that Dealbell makes. */
+/** Slack's consent page, and the Web API methods that Dealbell calls. */
 export function createStandInSlack({
   settings,
   appUrl,
@@ -50,7 +50,7 @@ export function createStandInSlack({
     return undefined
   }
 
-  /** The token of a call, from its header or its form, or Slack's word for what is wrong with it. */
+  /** The token of a call, from its header or form; or Slack's error code if it is not valid. */
   async function caller(c: Context) {
     const header = c.req.header('Authorization')?.match(/^Bearer (.+)$/)?.[1]
     const token = header ?? (await formFields(c)).token

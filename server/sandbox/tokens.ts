@@ -2,17 +2,17 @@ import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto'
 import * as v from 'valibot'
 
 const payloadShape = v.object({
-  /** All tokens of one authorization; revoking ends them together. */
+  /** The authorization that the token belongs to. Revoking ends all its tokens. */
   grant: v.string(),
   use: v.picklist(['access', 'refresh']),
-  /** Milliseconds since 1970; null for a token without an end. */
+  /** Milliseconds since 1970; null for a token that does not end. */
   endsAt: v.nullable(v.number()),
 })
 export type TokenPayload = v.InferOutput<typeof payloadShape>
 
 /**
- * The tokens of a stand-in. They carry what they mean and a signature, so that a connection outlives
- * a restart of the server as it does with a real provider; only revocations are remembered.
+ * The tokens of a stand-in. A token contains its meaning and a signature. So a connection survives a
+ * restart of the server, as with a real provider. Only revocations are kept in memory.
  */
 export class StandInTokens {
   readonly #secret: string
@@ -29,7 +29,7 @@ export class StandInTokens {
     return `${this.#prefix}${body}.${this.#sign(body)}`
   }
 
-  /** What a token means, or why it is worth nothing. */
+  /** What a token means, or why it is not valid. */
   read(token: string): TokenPayload | 'invalid' | 'revoked' | 'expired' {
     const [body = '', signature = ''] = token.slice(this.#prefix.length).split('.')
     const expected = Buffer.from(this.#sign(body))
