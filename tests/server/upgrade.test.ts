@@ -1,0 +1,67 @@
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { PGlite } from '@electric-sql/pglite'
+import { drizzle } from 'drizzle-orm/pglite'
+import { migrate } from 'drizzle-orm/pglite/migrator'
+import { expect, test } from 'vitest'
+import { openPglite } from '../../server/database/open.ts'
+import { channels, dealEvents, users } from '../../server/database/schema.ts'
+
+const migrations = join(import.meta.dirname, '../../server/database/migrations')
+
+test('a database of the version with a queue keeps its users, and its pending deliveries are due', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'dealbell-upgrade-'))
+  try {
+    const old = await PGlite.create({ dataDir: join(folder, 'pglite') })
+    await migrate(drizzle(old), { migrationsFolder: await firstMigrations(3, folder) })
+    await old.exec(`
+      create schema pgboss;
+      create table pgboss.job (id int);
+      insert into users (id, hubspot_hub_id, hubspot_user_id)
+        values ('00000000-0000-0000-0000-000000000001', '7', '8');
+      insert into users (id) values ('00000000-0000-0000-0000-000000000002');
+      insert into deal_events (key, portal_id, deal_id, stage_id, occurred_at)
+        values ('k1', '7', '1', 'won', now()), ('k2', '7', '2', 'lost', now());
+      insert into deliveries (event_id, user_id, channel, state, occurred_at)
+        select id, '00000000-0000-0000-0000-000000000001',
+               case key when 'k1' then 'T/pending' else 'T/sent' end,
+               case key when 'k1' then 'pending' else 'sent' end, now()
+        from deal_events;
+      insert into channels (id) values ('T/sent');`)
+    await old.close()
+
+    const { database, close } = await openPglite(join(folder, 'pglite'))
+    expect(
+      await database
+        .select({ crm: users.crm, account: users.crmAccountId, user: users.crmUserId })
+        .from(users)
+        .orderBy(users.id),
+    ).toEqual([
+      { crm: 'hubspot', account: '7', user: '8' },
+      { crm: null, account: null, user: null },
+    ])
+    expect(await database.select().from(dealEvents).orderBy(dealEvents.id)).toMatchObject([
+      { crm: 'hubspot', accountId: '7', property: 'stage', value: 'won' },
+      { crm: 'hubspot', accountId: '7', property: 'stage', value: 'lost' },
+    ])
+    expect(await database.select().from(channels).orderBy(channels.id)).toMatchObject([
+      { id: 'T/pending', dueAt: expect.any(Date), leasedUntil: null },
+      { id: 'T/sent', dueAt: null, leasedUntil: null },
+    ])
+    await close()
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+})
+
+/** A copy of the migrations that ends after the first ones. */
+async function firstMigrations(count: number, folder: string): Promise<string> {
+  const copy = join(folder, 'migrations')
+  await cp(migrations, copy, { recursive: true })
+  const path = join(copy, 'meta/_journal.json')
+  const journal = JSON.parse(await readFile(path, 'utf8'))
+  journal.entries = journal.entries.slice(0, count)
+  await writeFile(path, JSON.stringify(journal))
+  return copy
+}
