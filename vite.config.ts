@@ -7,6 +7,7 @@ import { page } from './build/page.ts'
 import { precompress } from './build/precompress.ts'
 import { security } from './build/security.ts'
 import { states } from './build/states.ts'
+import { backendRoots } from './contract/endpoints.ts'
 import { parseConfig } from './src/parse-config.ts'
 
 export default defineConfig(({ mode }) => {
@@ -46,8 +47,8 @@ export default defineConfig(({ mode }) => {
       port: 5173,
       // `npm run dev`: one origin for the page and the backend, as in production.
       proxy: Object.fromEntries(
-        ['/api', '/health', '/sandbox', '/webhooks'].map((path) => [
-          path,
+        backendRoots.map((root) => [
+          `/${root}`,
           { target: `http://localhost:${process.env.PORT ?? 3000}`, changeOrigin: false },
         ]),
       ),

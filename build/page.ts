@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
 import type { HtmlTagDescriptor, Plugin, Rolldown } from 'vite'
+import { endpoints, navigations, pathOf } from '../contract/endpoints.ts'
 import type { Config } from '../src/parse-config.ts'
 
 /** The attributes of a link element; true for one without a value. */
@@ -35,13 +36,17 @@ export function page(config: Config, budget: Budget): Plugin {
   const dashboard: Route = {
     path: '/',
     file: 'index',
-    calls: [`/api/${crm.id}/status`, `/api/${chat.id}/status`, '/api/notifications/rules'],
+    calls: [
+      pathOf(endpoints.status, crm.id),
+      pathOf(endpoints.status, chat.id),
+      endpoints.rules.path,
+    ],
   }
   const routes: readonly Route[] = [
     dashboard,
     { path: '/contact', file: 'contact', calls: [] },
-    { path: `/${crm.id}/callback`, ...callback },
-    { path: `/${chat.id}/callback`, ...callback },
+    { path: pathOf(navigations.callbackPage, crm.id), ...callback },
+    { path: pathOf(navigations.callbackPage, chat.id), ...callback },
     { path: `/connect/${crm.id}`, file: 'connect.$provider', calls: [] },
   ]
 
@@ -73,7 +78,7 @@ export function page(config: Config, budget: Budget): Plugin {
             attrs: { src: `/${boot.fileName}`, defer: true, fetchpriority: 'high' },
             injectTo: 'head-prepend',
           },
-          { tag: 'link', attrs: callLink('/health'), injectTo: 'head' },
+          { tag: 'link', attrs: callLink(endpoints.health.path), injectTo: 'head' },
           // Asked for a moment later, so that the main script has the line to itself and runs while
           // React comes in: a browser lets scripts that it asked for together come in together.
           ...[...bootLinks(linksByPath), ...scripts.last.map(bootLink)].map(

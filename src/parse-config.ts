@@ -1,3 +1,5 @@
+import { backendRoots } from '../contract/endpoints.ts'
+
 /** A service that can be connected: its display name, and the name that stands in paths. */
 export interface Provider {
   /** The display name, lowercased (§ introduction): `/api/{id}/status`, `/{id}/callback`. */
@@ -15,15 +17,12 @@ export interface Config {
 }
 
 // Names that would collide with another route of the dashboard or of the backend.
-const reservedNames = new Set([
-  'api',
+const reservedNames: ReadonlySet<string> = new Set([
+  ...backendRoots,
   'assets',
   'connect',
   'contact',
-  'health',
   'notifications',
-  'sandbox',
-  'webhooks',
 ])
 
 /**

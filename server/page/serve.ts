@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { extname, join, sep } from 'node:path'
 import type { MiddlewareHandler } from 'hono'
+import { backendPath } from '../../contract/endpoints.ts'
 import { errorAnswer } from '../http/errors.ts'
 
 interface Representation {
@@ -45,9 +46,6 @@ const contentTypes: Readonly<Record<string, string>> = {
   '.woff2': 'font/woff2',
 }
 
-// What the backend answers itself; a mistake there must not look like a page.
-const backendPath = /^\/(api|health|sandbox|webhooks)(\/|$)/
-
 // What the build wrote for other hosts (build/security.ts).
 const forOtherHosts = new Set(['_headers', '_redirects', 'nginx-headers.conf'])
 
@@ -73,6 +71,7 @@ export async function readDashboard(
 export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
   return async (c, next) => {
     const { path } = c.req
+    // A mistyped address of the backend gets its error and not the page.
     if (backendPath.test(path)) return next()
     if (c.req.method !== 'GET' && c.req.method !== 'HEAD') {
       const allow = { Allow: 'GET, HEAD' }

@@ -1,5 +1,5 @@
 import { queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
-import { connectionStatusAnswer } from '../../contract/endpoints.ts'
+import { connectionStatusAnswer, endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { call, getJson } from './client.ts'
@@ -8,7 +8,7 @@ import { useSingleMutation } from './single-mutation.ts'
 export const connectionStatusQuery = (provider: Provider) =>
   queryOptions({
     queryKey: ['connection-status', provider.id],
-    queryFn: () => getJson(`api/${provider.id}/status`, connectionStatusAnswer),
+    queryFn: () => getJson(pathOf(endpoints.status, provider.id), connectionStatusAnswer),
     // The route asks when the dashboard opens; long enough that its first load asks once.
     staleTime: 5000,
     // Each part of the page that shows a status mounts when it is known, or has failed: neither asks again.
@@ -27,7 +27,7 @@ export function useDisconnect(provider: Provider) {
   const { queryKey } = connectionStatusQuery(provider)
   return useSingleMutation({
     mutationKey: ['disconnect', provider.id],
-    mutationFn: () => call('DELETE', `api/${provider.id}/disconnect`),
+    mutationFn: () => call('DELETE', pathOf(endpoints.disconnect, provider.id)),
     onSuccess: async () => {
       // An answer that was asked for before the disconnect must not bring the connection back.
       await queryClient.cancelQueries({ queryKey })
@@ -39,5 +39,5 @@ export function useDisconnect(provider: Provider) {
 
 /** Where the browser goes to start the provider's authorization flow (§7: a navigation, no call). */
 export function authorizeUrl(provider: Provider): string {
-  return `${config.apiUrl}/api/${provider.id}/auth`
+  return `${config.apiUrl}${pathOf(navigations.authorize, provider.id)}`
 }

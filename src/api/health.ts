@@ -1,5 +1,5 @@
 import { queryOptions, useQuery } from '@tanstack/react-query'
-import { healthAnswer } from '../../contract/endpoints.ts'
+import { endpoints, healthAnswer } from '../../contract/endpoints.ts'
 import { getJson } from './client.ts'
 
 /** How often a backend that was found unavailable is asked again, in milliseconds. */
@@ -8,7 +8,7 @@ const healthRetryMs = 5000
 export const healthQuery = queryOptions({
   queryKey: ['health'],
   queryFn: async ({ client, queryKey }) => {
-    const health = await getJson('health', healthAnswer)
+    const health = await getJson(endpoints.health.path, healthAnswer)
     // What was asked while the backend was away failed for that reason, or is old: ask for it anew.
     if ((client.getQueryState(queryKey)?.errorUpdateCount ?? 0) > 0) {
       client.removeQueries({ predicate: (query) => query.queryKey[0] !== queryKey[0] })

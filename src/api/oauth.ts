@@ -1,4 +1,5 @@
 import { queryOptions, useQuery } from '@tanstack/react-query'
+import { endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Provider } from '../parse-config.ts'
 import { call } from './client.ts'
 import { connectionStatusQuery } from './connections.ts'
@@ -19,7 +20,7 @@ const oauthCallbackQuery = (provider: Provider, { code, state, error }: Authoriz
     queryKey: ['oauth-callback', provider.id, code, state, error],
     queryFn: async ({ client }) => {
       if (!code || error !== undefined) throw new Error(`Missing ${provider.name} code`)
-      await call('GET', `api/${provider.id}/callback`, {
+      await call('GET', pathOf(endpoints.callback, provider.id), {
         searchParams: { code, ...(state !== undefined && { state }) },
       })
       // What was known of the connection is old now. A dashboard to come starts without it; one that is

@@ -6,7 +6,7 @@ import {
   useQueryClient,
 } from '@tanstack/react-query'
 import { useCallback } from 'react'
-import { rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
+import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
 import { useSingleMutation } from './single-mutation.ts'
@@ -16,7 +16,7 @@ export type RuleIds = readonly string[]
 
 export const rulesQuery = queryOptions({
   queryKey: ['rules'],
-  queryFn: () => getJson('api/notifications/rules', rulesAnswer),
+  queryFn: () => getJson(endpoints.rules.path, rulesAnswer),
   // §4: rules load once when the dashboard opens; a refetch must not fight the user's ticks.
   staleTime: Infinity,
   gcTime: Infinity,
@@ -78,7 +78,7 @@ export function useSaveRules() {
   return useSingleMutation<RuleIds>({
     mutationKey: saveKey,
     mutationFn: (rules) =>
-      call('POST', 'api/notifications/rules', {
+      call('POST', endpoints.saveRules.path, {
         json: { rules: [...rules] } satisfies SaveRulesBody,
       }),
     onSuccess: (_nothing, rules) => {

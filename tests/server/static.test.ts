@@ -76,12 +76,18 @@ describe('the page', () => {
     expect(answer.headers.get('Allow')).toBe('GET, HEAD')
   })
 
-  test.each(['/api', '/api/x', '/health/x', '/sandbox', '/sandbox/x', '/webhooks/x'])(
-    'never stands in for the backend: %s',
-    async (path) => {
-      expect(await refusal(await app.request(path))).toBe('404 not_found')
-    },
-  )
+  test.each([
+    '/api',
+    '/api/x',
+    '/health/x',
+    '/sandbox',
+    '/sandbox/x',
+    '/webhooks/x',
+    '/relay',
+    '/relay/callback',
+  ])('never stands in for the backend: %s', async (path) => {
+    expect(await refusal(await app.request(path))).toBe('404 not_found')
+  })
 })
 
 describe('a file', () => {
