@@ -2,9 +2,9 @@ import { tanstackRouter } from '@tanstack/router-plugin/vite'
 import react from '@vitejs/plugin-react'
 import { loadEnv } from 'vite'
 import { defineConfig } from 'vitest/config'
-import { lean } from './build/lean.ts'
-import { page } from './build/page.ts'
+import { budget, pageBudget } from './build/budget.ts'
 import { precompress } from './build/precompress.ts'
+import { preload } from './build/preload.ts'
 import { security } from './build/security.ts'
 import { states } from './build/states.ts'
 import { backendRoots } from './contract/endpoints.ts'
@@ -24,8 +24,8 @@ export default defineConfig(({ mode }) => {
         disableLogging: true,
       }),
       react(),
-      lean(config),
-      page(config, { script: 118 * 1024, style: 6 * 1024 }),
+      preload(config),
+      budget(pageBudget),
       security(config),
       precompress(),
       states(),
@@ -36,7 +36,11 @@ export default defineConfig(({ mode }) => {
       rolldownOptions: {
         // One script for what every address needs, one for each route: more would only wait for each other.
         output: {
-          codeSplitting: { groups: [{ name: 'main', tags: ['$initial'] }] },
+          codeSplitting: {
+            groups: [
+              { name: 'main', tags: ['$initial'], test: (id) => !id.endsWith('/src/boot.ts') },
+            ],
+          },
           // Nearly all of it runs at the start: Chromium then compiles it while it comes in, beside the
           // main thread, and not function by function at the first call.
           postBanner: '//# allFunctionsCalledOnLoad',
