@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { tanstackRouter } from '@tanstack/router-plugin/vite'
 import react from '@vitejs/plugin-react'
-import { defineConfig } from 'vite'
+import { defineConfig, type UserConfig } from 'vite'
 import { budget, pageBudget } from './build/budget.ts'
 import { precompress } from './build/precompress.ts'
 import { preload } from './build/preload.ts'
@@ -10,7 +10,7 @@ import { security } from './build/security.ts'
 import { backendRoots } from './contract/endpoints.ts'
 import { parseConfig } from './src/parse-config.ts'
 
-export default defineConfig(async ({ command }) => {
+export default defineConfig(async ({ command }): Promise<UserConfig> => {
   // Like the server, read only .env, so that both always see the same settings.
   const envFile = join(import.meta.dirname, '.env')
   if (existsSync(envFile)) process.loadEnvFile(envFile)
