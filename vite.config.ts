@@ -4,6 +4,7 @@ import { tanstackRouter } from '@tanstack/router-plugin/vite'
 import react from '@vitejs/plugin-react'
 import { defineConfig, type UserConfig } from 'vite'
 import { budget, pageBudget } from './build/budget.ts'
+import { buildInfo } from './build/build-info.ts'
 import { precompress } from './build/precompress.ts'
 import { preload } from './build/preload.ts'
 import { security } from './build/security.ts'
@@ -31,6 +32,7 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
       budget(pageBudget),
       security(config),
       precompress(),
+      buildInfo(config),
       // Import it only here: it needs MSW, which a production install leaves out.
       command === 'serve' && (await import('./build/states.ts')).states(),
     ],

@@ -7,8 +7,8 @@ import type { Plugin } from 'vite'
 const compressible = new Set(['.css', '.html', '.js', '.json', '.svg', '.txt', '.webmanifest'])
 
 /**
- * Writes a .br and a .gz beside every file of the build that gains by it: the smallest that each can be
- * takes seconds, which no visitor should wait for. Any static host that looks for such files serves them.
+ * Writes a .br and a .gz next to every file that compression makes smaller. The best compression is too
+ * slow to do for each request. The project's server and many static hosts serve these files.
  */
 export function precompress(): Plugin {
   let folder = ''
@@ -19,7 +19,7 @@ export function precompress(): Plugin {
       folder = resolve(root, build.outDir)
     },
     closeBundle: {
-      // After everything that still changes a file.
+      // After all plugins that change a file.
       order: 'post',
       sequential: true,
       async handler(error) {
@@ -40,11 +40,11 @@ async function compressBeside(path: string): Promise<void> {
     [zlib.BROTLI_PARAM_QUALITY]: zlib.BROTLI_MAX_QUALITY,
     [zlib.BROTLI_PARAM_SIZE_HINT]: body.length,
   }
-  const made = {
+  const copies = {
     br: await promisify(brotliCompress)(body, { params }),
     gz: await promisify(gzip)(body, { level: zlib.Z_BEST_COMPRESSION }),
   }
-  for (const [extension, compressed] of Object.entries(made)) {
+  for (const [extension, compressed] of Object.entries(copies)) {
     if (compressed.length < body.length) await writeFile(`${path}.${extension}`, compressed)
   }
 }

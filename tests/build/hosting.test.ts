@@ -332,7 +332,7 @@ http {
   })
 
   test('is as safe in its errors, which it does not let be kept', async () => {
-    const notes = ['/.origins.json', '/_headers', '/_redirects', '/nginx-headers.conf']
+    const notes = ['/.build.json', '/_headers', '/_redirects', '/nginx-headers.conf']
     for (const path of ['/assets/old.js', ...notes]) {
       const answer = await get(path)
       expect(answer.status, path).toBe(404)

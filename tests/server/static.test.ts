@@ -19,7 +19,7 @@ beforeAll(async () => {
   await writeFile(join(dist, 'index.html'), page)
   await writeFile(join(dist, 'assets/main-abc.js'), 'console.log(1)')
   await writeFile(join(dist, 'favicon.svg'), '<svg/>')
-  await writeFile(join(dist, '.settings.json'), '{"VITE_API_URL":"hidden"}')
+  await writeFile(join(dist, '.build.json'), '{"apiUrl":"hidden"}')
   await writeFile(join(dist, '_headers'), '/* hidden')
   await writeFile(join(dist, '_redirects'), '/* hidden')
   await writeFile(join(dist, 'nginx-headers.conf'), 'hidden')
@@ -128,8 +128,8 @@ describe('a file', () => {
     '/....//outside.txt',
     '//etc/passwd',
     '/outside.txt%00.js',
-    '/.settings.json',
-    '/%2esettings.json',
+    '/.build.json',
+    '/%2ebuild.json',
     '/_headers',
     '/_redirects',
     '/nginx-headers.conf',
