@@ -33,7 +33,8 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
       security(config),
       precompress(),
       buildInfo(config),
-      // Import it only here: it needs MSW, which a production install leaves out.
+      // It needs MSW, which a production install omits. So the npm scripts use `--configLoader native`:
+      // Vite's own loader would resolve this import for a build as well.
       command === 'serve' && (await import('./build/states.ts')).states(),
     ],
     build: {

@@ -8,7 +8,10 @@ const vite = 'http://localhost:5173'
 let stopping = false
 
 const children = [
-  run([join(root, 'node_modules/vite/bin/vite.js'), '--strictPort'], {}),
+  run(
+    [join(root, 'node_modules/vite/bin/vite.js'), '--strictPort', '--configLoader', 'native'],
+    {},
+  ),
   // Providers send the browser back to the page, so the page's address is the app's.
   run(['--watch', '--watch-preserve-output', join(root, 'server/main.ts')], {
     APP_URL: vite,

@@ -70,7 +70,8 @@ async function readBuildInfo(folder: string) {
 
 // A process of its own returns the build's memory to the system.
 async function runVite(root: string): Promise<void> {
-  const vite = spawn(process.execPath, [join(root, 'node_modules/vite/bin/vite.js'), 'build'], {
+  const program = join(root, 'node_modules/vite/bin/vite.js')
+  const vite = spawn(process.execPath, [program, 'build', '--configLoader', 'native'], {
     cwd: root,
     stdio: ['ignore', 'ignore', 'inherit'],
     env: { ...process.env, NODE_ENV: 'production' },

@@ -2,7 +2,8 @@ import { resolve } from 'node:path'
 import { build, type Plugin } from 'vite'
 import { vi } from 'vitest'
 
-const defaults = {
+/** The defaults, in spite of a developer's .env. */
+export const defaultSettings = {
   VITE_API_URL: '',
   VITE_CRM_NAME: '',
   VITE_CHAT_NAME: '',
@@ -13,9 +14,9 @@ const defaults = {
 export async function buildPage(
   outDir: string,
   plugins: Plugin[] = [],
-  settings: Partial<typeof defaults> = {},
+  settings: Partial<typeof defaultSettings> = {},
 ): Promise<void> {
-  const env = { ...defaults, ...settings, NODE_ENV: 'production', VITEST: undefined }
+  const env = { ...defaultSettings, ...settings, NODE_ENV: 'production', VITEST: undefined }
   for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value)
   const root = resolve(import.meta.dirname, '../..')
   await build({ root, plugins, logLevel: 'silent', build: { outDir, emptyOutDir: true } })
