@@ -64,7 +64,7 @@ describe('nonsense', () => {
     ['VITE_CONTACT_FORM_URL', 'forms.example.test'],
   ])('%s=%s is refused by its name', (name, value) => {
     expect(() => parseConfig({ [name]: value })).toThrow(
-      new RegExp(`^The settings make no sense:\\n- .*${name}`),
+      new RegExp(`^Invalid settings:\\n- .*${name}`),
     )
   })
 
