@@ -5,26 +5,22 @@ import { fingerprintOf } from '../server/page/fingerprint.ts'
 import type { Config } from '../src/parse-config.ts'
 
 /**
- * Writes `.build.json` as the last file of the build: what it was made from, and the origins that
- * the server's Content-Security-Policy needs (server/page/build.ts).
+ * Writes `.build.json` for the project's server (server/page/build.ts): what the build was made from, and
+ * the origins that the page's Content-Security-Policy needs.
  */
 export function buildInfo({ apiUrl, contactFormUrl }: Config): Plugin {
-  const root = resolve(import.meta.dirname, '..')
-  let folder = ''
   return {
     name: 'dealbell:build-info',
     apply: 'build',
-    configResolved: ({ build }) => {
-      folder = resolve(root, build.outDir)
-    },
     closeBundle: {
       // After the compression, so that a build that was killed does not count as complete.
       order: 'post',
       sequential: true,
       async handler(error) {
         if (error) return
-        const info = { ...(await fingerprintOf(root)), apiUrl, contactFormUrl }
-        await writeFile(join(folder, '.build.json'), `${JSON.stringify(info)}\n`)
+        const { root, build } = this.environment.config
+        const info = { fingerprint: await fingerprintOf(root), apiUrl, contactFormUrl }
+        await writeFile(join(resolve(root, build.outDir), '.build.json'), JSON.stringify(info))
       },
     },
   }

@@ -11,19 +11,17 @@ const compressible = new Set(['.css', '.html', '.js', '.json', '.svg', '.txt', '
  * slow to do for each request. The project's server and many static hosts serve these files.
  */
 export function precompress(): Plugin {
-  let folder = ''
   return {
     name: 'dealbell:precompress',
     apply: 'build',
-    configResolved: ({ root, build }) => {
-      folder = resolve(root, build.outDir)
-    },
     closeBundle: {
       // After all plugins that change a file.
       order: 'post',
       sequential: true,
       async handler(error) {
         if (error) return
+        const { root, build } = this.environment.config
+        const folder = resolve(root, build.outDir)
         for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
           if (entry.isFile() && compressible.has(extname(entry.name))) {
             await compressBeside(join(entry.parentPath, entry.name))

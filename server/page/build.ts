@@ -4,16 +4,15 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import * as v from 'valibot'
 import { pagePolicy } from '../../contract/page-headers.ts'
-import { type Fingerprint, fingerprintOf } from './fingerprint.ts'
+import { fingerprintOf } from './fingerprint.ts'
 import { type Dashboard, readDashboard } from './serve.ts'
 
 const projectRoot = join(import.meta.dirname, '../..')
 
-// The build describes itself in this file (build/security.ts).
+// The build describes itself in this file (build/build-info.ts).
 const buildInfoFile = '.build.json'
 const buildInfo = v.object({
-  sources: v.string(),
-  settings: v.nullable(v.string()),
+  fingerprint: v.string(),
   apiUrl: v.string(),
   contactFormUrl: v.string(),
 })
@@ -21,35 +20,22 @@ const buildInfo = v.object({
 /**
  * Builds the dashboard if `dist/` does not match the sources and the VITE_ settings.
  * @param log receives a sentence before a build begins, because a build takes seconds.
- * @throws Error if the build fails, or if it is needed and the sources are absent.
+ * @throws Error if the build fails.
  */
 export async function ensurePageBuilt(
   log: (sentence: string) => void,
   { root = projectRoot, build = runVite } = {},
 ): Promise<void> {
   const built = await readBuildInfo(join(root, 'dist'))
-  const current = await fingerprintOf(root)
-
   // A release may contain dist/ without the sources.
-  if (built !== undefined && !existsSync(join(root, 'index.html'))) {
-    if (current.settings !== null && current.settings !== built.settings) {
-      throw new Error(
-        'dist/ was built with other VITE_ settings, and its sources are not here. Remove the settings, or replace dist/.',
-      )
-    }
-    return
-  }
-  const reason = reasonToBuild(built, current)
-  if (reason === undefined) return
-  log(`Building the dashboard, because ${reason} …`)
+  if (built !== undefined && !existsSync(join(root, 'index.html'))) return
+  if (built?.fingerprint === (await fingerprintOf(root))) return
+  log(
+    `Building the dashboard, because ${
+      built === undefined ? 'this version is not built yet' : 'its sources or settings have changed'
+    } …`,
+  )
   await build(root)
-}
-
-function reasonToBuild(built: Fingerprint | undefined, current: Fingerprint): string | undefined {
-  if (built === undefined) return 'dist/ has no build of this version'
-  if (built.sources !== current.sources) return 'its sources have changed'
-  if (built.settings !== current.settings) return 'the VITE_ settings have changed'
-  return undefined
 }
 
 /** Reads the built page, with the policy for the settings of its build. */
