@@ -7,23 +7,21 @@ import type { Plugin } from 'vite'
 const compressible = new Set(['.css', '.html', '.js', '.json', '.svg', '.txt', '.webmanifest'])
 
 /**
- * Writes a .br and a .gz beside every file of the build that gains by it: the smallest that each can be
- * takes seconds, which no visitor should wait for. Any static host that looks for such files serves them.
+ * Writes a .br and a .gz next to every file that compression makes smaller. The best compression is too
+ * slow to do for each request. The project's server and many static hosts serve these files.
  */
 export function precompress(): Plugin {
-  let folder = ''
   return {
     name: 'dealbell:precompress',
     apply: 'build',
-    configResolved: ({ root, build }) => {
-      folder = resolve(root, build.outDir)
-    },
     closeBundle: {
-      // After everything that still changes a file.
+      // After all plugins that change a file.
       order: 'post',
       sequential: true,
       async handler(error) {
         if (error) return
+        const { root, build } = this.environment.config
+        const folder = resolve(root, build.outDir)
         for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
           if (entry.isFile() && compressible.has(extname(entry.name))) {
             await compressBeside(join(entry.parentPath, entry.name))
@@ -40,11 +38,11 @@ async function compressBeside(path: string): Promise<void> {
     [zlib.BROTLI_PARAM_QUALITY]: zlib.BROTLI_MAX_QUALITY,
     [zlib.BROTLI_PARAM_SIZE_HINT]: body.length,
   }
-  const made = {
+  const copies = {
     br: await promisify(brotliCompress)(body, { params }),
     gz: await promisify(gzip)(body, { level: zlib.Z_BEST_COMPRESSION }),
   }
-  for (const [extension, compressed] of Object.entries(made)) {
+  for (const [extension, compressed] of Object.entries(copies)) {
     if (compressed.length < body.length) await writeFile(`${path}.${extension}`, compressed)
   }
 }

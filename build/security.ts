@@ -9,16 +9,15 @@ import type { Config } from '../src/parse-config.ts'
 const immutable = 'public, max-age=31536000, immutable'
 
 /**
- * The last step of the build: gives every script and stylesheet that a page names its integrity, and
- * writes down the headers with which whoever serves the folder is as safe as the project's own server.
+ * Adds the integrity of every script and style sheet to the page, and writes the files that make other
+ * hosts send the same headers as the project's own server (docs/hosting.md).
  */
-export function security({ apiUrl, contactFormUrl }: Config): Plugin {
-  const origins = { apiUrl, contactFormUrl }
+export function security(origins: Config): Plugin {
   return {
     name: 'dealbell:security',
     apply: 'build',
     writeBundle: {
-      // After everything that still changes a file or adds a page.
+      // After all plugins that change a file or add a page.
       order: 'post',
       sequential: true,
       async handler({ dir }) {
@@ -36,14 +35,12 @@ export function security({ apiUrl, contactFormUrl }: Config): Plugin {
         await writeFile(join(dir, '_headers'), headersFile(policies, assets))
         await writeFile(join(dir, '_redirects'), redirectsFile)
         await writeFile(join(dir, 'nginx-headers.conf'), nginxSnippet(policies))
-        // For the project's own server, which makes the policy of each address itself.
-        await writeFile(join(dir, '.origins.json'), `${JSON.stringify(origins)}\n`)
       },
     },
   }
 }
 
-/** @throws Error when a page names a script or stylesheet that the build did not make. */
+/** @throws Error if the page names a script or style sheet that the build did not write. */
 async function withIntegrity(html: string, folder: string): Promise<string> {
   let page = html
   const loading =
@@ -52,10 +49,10 @@ async function withIntegrity(html: string, folder: string): Promise<string> {
     if (!loading.test(tag)) continue
     const address = /\s(?:src|href)="(\/[^"?#]*)"/.exec(tag)?.[1]
     if (address === undefined || !existsSync(join(folder, address))) {
-      throw new Error(`A page asks for what the build did not make: ${tag}`)
+      throw new Error(`The page loads a file that the build did not write: ${tag}`)
     }
     const integrity = await integrityOf(join(folder, address))
-    // A function, since a name of ours may hold what a replacement text would read as a reference.
+    // Use a function because a replacement text interprets `$`.
     page = page.replace(tag, () => `${tag.replace(/\s*\/?>$/, '')} integrity="${integrity}">`)
   }
   return page
@@ -71,45 +68,45 @@ interface Policies {
   contact: string
 }
 
-/** The file that Cloudflare Pages, Netlify and their like read: a path, and its headers indented. */
+/** The `_headers` file of Netlify and Cloudflare Pages: a path, then its headers, indented. */
 function headersFile({ everywhere, contact }: Policies, assets: readonly string[]): string {
   const common = { ...everyAnswer, 'Strict-Transport-Security': strictTransportSecurity }
   const lines = Object.entries(common).map(([name, value]) => `  ${name}: ${value}`)
-  return `# Made by the build. These hosts are on https, so HSTS is always sent.
+  return `# Written by the build. These hosts use https, so HSTS is always sent.
 /*
   Content-Security-Policy: ${everywhere}
 ${lines.join('\n')}
 
-# The form's frame. Where rules add up, '!' takes the stricter policy away first; elsewhere the later
-# rule wins and that line means nothing.
+# The frame of the contact form. On hosts that send the headers of all matching rules, '!' removes the
+# stricter policy first. On the others the last rule wins and they ignore that line.
 ${['/contact', '/contact/']
   .map((path) => `${path}\n  ! Content-Security-Policy\n  Content-Security-Policy: ${contact}`)
   .join('\n')}
 
-# Each by its name: these hosts give a rule's headers to whatever they answer, and what stands in for a
-# script of another build must not be kept.
+# Each file by its name: these hosts apply a rule to every answer, and a cache must not keep the page that
+# they send in place of a missing script.
 ${assets.map((name) => `/assets/${name}\n  Cache-Control: ${immutable}`).join('\n')}
 `
 }
 
-/** The file by which Netlify and its like answer where no file is. */
-const redirectsFile = `# Made by the build. Cloudflare Pages ignores both rules, with a warning, and answers with the page by
-# itself: it would follow another rule even where a file is.
+/** The `_redirects` file of Netlify: what to answer where there is no file. */
+const redirectsFile = `# Written by the build. Cloudflare Pages ignores both rules with a warning and answers with the page by
+# itself. It would follow any other rule even where there is a file.
 /assets/* /index.html 404
 /* /index.html 200
 `
 
-/** For `include` in nginx's server block. It asks for the address as it was typed, not as it is served. */
+/** For `include` in nginx's server block. It tests the requested address, not the file that is sent. */
 function nginxSnippet({ everywhere, contact }: Policies): string {
   const common = Object.entries(everyAnswer)
-  return `# Made by the build, for the server block: include /path/to/dist/nginx-headers.conf;
-# A location with an add_header of its own loses all of these, so that it must include this file too.
+  return `# Written by the build, for the server block: include /path/to/dist/nginx-headers.conf;
+# A location with an add_header of its own inherits none of these; include this file there too.
 set $dealbell_policy "${everywhere}";
 if ($request_uri ~* "^/contact/?(\\?|$)") {
   set $dealbell_policy "${contact}";
 }
-# nginx sends no header that is empty. $https is set where nginx itself speaks TLS; behind a proxy that
-# does, let that proxy send HSTS.
+# nginx does not send an empty header. $https is set if nginx itself terminates TLS; otherwise the proxy
+# that does so must send HSTS.
 set $dealbell_hsts "";
 if ($https) {
   set $dealbell_hsts "${strictTransportSecurity}";
@@ -121,7 +118,7 @@ if ($request_uri ~ "^/assets/") {
 add_header Content-Security-Policy $dealbell_policy always;
 ${common.map(([name, value]) => `add_header ${name} "${value}" always;`).join('\n')}
 add_header Strict-Transport-Security $dealbell_hsts always;
-# Not always: an error is not to be kept.
+# Without "always", so that caches keep no errors.
 add_header Cache-Control $dealbell_cache;
 `
 }

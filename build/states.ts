@@ -2,8 +2,8 @@ import { msw } from 'msw/vite'
 import type { Plugin } from 'vite'
 
 /**
- * `/states` while developing: every state of every component on the tests' backend (tests/states).
- * Only the development server has it, and MSW's worker: of neither is anything in the build.
+ * Serves `/states` in development: every state of every component, with the mock backend of the tests
+ * (tests/states). The build contains neither this page nor MSW's worker.
  */
 export function states(): Plugin[] {
   return [

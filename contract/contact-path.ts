@@ -1,5 +1,5 @@
 /**
- * The one address whose document may hold a frame (page-headers.ts). The router knows these spellings
- * as well. In a file of its own, so that the dashboard does not carry all headers along.
+ * The only address whose document may contain a frame (page-headers.ts), in all spellings that the
+ * router accepts. It has its own file so that the dashboard's script does not include the headers.
  */
 export const contactPath = /^\/contact\/?$/i

@@ -1,45 +1,15 @@
 import * as v from 'valibot'
 
-/** GET /health (§7). Any other answer means that the service is unavailable. */
-export const healthAnswer = v.object({ status: v.string() })
-
-/** A text that a backend may add to an answer; anything else counts as absent. */
-const extraText = v.optional(v.fallback(v.optional(v.string()), undefined))
-
 /**
- * GET /api/{provider}/status (§7). Only `true` is connected; anything but a boolean is a failed call.
- * The rest is more than §7 asks for, and a backend may leave it out.
+ * The first segments of all paths that the backend answers. The dashboard's own addresses and the
+ * names of the providers must not begin with one.
  */
-export const connectionStatusAnswer = v.object({
-  connected: v.boolean(),
-  /** The account's or workspace's name. */
-  account: extraText,
-  /** The channel that messages go to. */
-  channel: extraText,
-  /** Why a connection that was made is not honoured any more, as a sentence. */
-  reason: extraText,
-  /** Since when, in ISO 8601. */
-  since: extraText,
-})
-export type ConnectionStatus = v.InferOutput<typeof connectionStatusAnswer>
+export const backendRoots = ['api', 'health', 'sandbox', 'webhooks', 'relay'] as const
 
-/**
- * GET /api/notifications/rules (§7): a non-array is empty, entries that are no strings are
- * dropped, and an id counts once.
- */
-export const rulesAnswer = v.object({
-  rules: v.pipe(
-    v.optional(v.unknown(), null),
-    v.transform((rules) => [...new Set(Array.isArray(rules) ? rules.filter(isString) : [])]),
-  ),
-})
-export type Rules = v.InferOutput<typeof rulesAnswer>
+/** Matches the path of every address that the backend answers. */
+export const backendPath = new RegExp(`^/(${backendRoots.join('|')})(/|$)`)
 
-/** The body of POST /api/notifications/rules (§7). */
-export const saveRulesBody = v.object({ rules: v.array(v.string()) })
-export type SaveRulesBody = v.InferOutput<typeof saveRulesBody>
-
-/** Every call of §7 by method and path; `:provider` is the lowercase name of the CRM or of the chat. */
+/** Every call of §7. `:provider` is the lowercase name of the CRM or of the chat; see `pathOf`. */
 export const endpoints = {
   health: { method: 'GET', path: '/health' },
   status: { method: 'GET', path: '/api/:provider/status' },
@@ -48,6 +18,58 @@ export const endpoints = {
   disconnect: { method: 'DELETE', path: '/api/:provider/disconnect' },
   callback: { method: 'GET', path: '/api/:provider/callback' },
 } as const
+
+/** The addresses that the browser navigates to while it connects a provider (§7). */
+export const navigations = {
+  /** The backend redirects from here to the provider's consent page. */
+  authorize: { path: '/api/:provider/auth' },
+  /** The dashboard's page that the provider redirects back to. */
+  callbackPage: { path: '/:provider/callback' },
+} as const
+
+/** Returns the path of an endpoint or navigation of one provider. */
+export function pathOf(
+  { path }: { path: `${string}:provider${string}` },
+  providerId: string,
+): string {
+  return path.replace(':provider', () => providerId)
+}
+
+/** The answer of `health`. Any other answer means that the service is unavailable. */
+export const healthAnswer = v.object({ status: v.string() })
+
+/** An optional text beyond §7. A value of another type counts as absent. */
+const extraText = v.optional(v.fallback(v.optional(v.string()), undefined))
+
+/**
+ * The answer of `status`. Only `true` means connected; without a boolean the call has failed.
+ * The other fields go beyond §7, so a backend may leave them out.
+ */
+export const connectionStatusAnswer = v.object({
+  connected: v.boolean(),
+  /** The name of the account or workspace. */
+  account: extraText,
+  /** The channel that messages go to. */
+  channel: extraText,
+  /** A sentence that says why an earlier connection no longer works. */
+  reason: extraText,
+  /** The time at which it stopped working, in ISO 8601. */
+  since: extraText,
+})
+export type ConnectionStatus = v.InferOutput<typeof connectionStatusAnswer>
+
+/** The answer of `rules`. A non-array counts as empty; non-strings and duplicates are dropped. */
+export const rulesAnswer = v.object({
+  rules: v.pipe(
+    v.optional(v.unknown(), null),
+    v.transform((rules) => [...new Set(Array.isArray(rules) ? rules.filter(isString) : [])]),
+  ),
+})
+export type Rules = v.InferOutput<typeof rulesAnswer>
+
+/** The body of `saveRules`. */
+export const saveRulesBody = v.object({ rules: v.array(v.string()) })
+export type SaveRulesBody = v.InferOutput<typeof saveRulesBody>
 
 function isString(value: unknown): value is string {
   return typeof value === 'string'

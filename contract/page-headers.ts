@@ -1,20 +1,20 @@
 import { contactPath } from './contact-path.ts'
 
 /**
- * The headers that keep the page safe, written once: the server sends them, and the build writes
- * them down for any other host (docs/hosting.md).
+ * The safety headers. The server sends them, and the build writes them into the configuration of other
+ * hosts (docs/hosting.md).
  */
 
-/** What of the settings the policy must know. */
+/** The settings that the policy depends on. */
 export interface PageOrigins {
-  /** The backend's address; empty for the page's own origin. */
+  /** The address of the backend; empty if it is the page's own origin. */
   apiUrl: string
   /** The form in the frame of /contact: a path on this origin or an http(s) URL. */
   contactFormUrl: string
 }
 
-// What no page of ours needs is forbidden; Trusted Types close the door to injected HTML.
-const nothing = {
+// No page of ours needs more than it allows itself below. Trusted Types prevent injected HTML.
+const denyAll = {
   'default-src': "'none'",
   'base-uri': "'none'",
   'form-action': "'none'",
@@ -23,13 +23,13 @@ const nothing = {
   'trusted-types': "'none'",
 } as const
 
-/** The Content-Security-Policy of what is no page: answers of the API and errors. */
-export const answerPolicy = written(nothing)
+/** The Content-Security-Policy of answers that are no page: those of the API, and errors. */
+export const answerPolicy = serialize(denyAll)
 
-/** The Content-Security-Policy of the dashboard's files, for the address at which one is asked for. */
+/** The Content-Security-Policy of a dashboard file that is requested at this path. */
 export function pagePolicy({ apiUrl, contactFormUrl }: PageOrigins, path: string): string {
-  return written({
-    ...nothing,
+  return serialize({
+    ...denyAll,
     'script-src': "'self'",
     'style-src': "'self'",
     'img-src': "'self'",
@@ -40,14 +40,14 @@ export function pagePolicy({ apiUrl, contactFormUrl }: PageOrigins, path: string
   })
 }
 
-/** The Content-Security-Policy of a page that differs from an answer's in these directives. */
+/** `answerPolicy` with other directives. */
 export function policyWith(directives: Readonly<Record<string, string>>): string {
-  return written({ ...nothing, ...directives })
+  return serialize({ ...denyAll, ...directives })
 }
 
-// Every power that Chromium lets a page give away: neither the page nor the form's frame has a use
-// for one. Names that a browser does not know would each be a line in its console.
-const powers = [
+// Every feature that Chromium knows. Neither the page nor the frame of the contact form uses one. An
+// unknown name would cause a warning in the console.
+const permissions = [
   'accelerometer',
   'autoplay',
   'browsing-topics',
@@ -83,20 +83,20 @@ const powers = [
   'xr-spatial-tracking',
 ]
 
-/** What every answer carries beside its Content-Security-Policy, whatever it is. */
+/** The headers of every answer, besides its Content-Security-Policy. */
 export const everyAnswer = {
   'X-Content-Type-Options': 'nosniff',
-  // The address of a callback holds a code.
+  // The address of a callback contains an authorization code.
   'Referrer-Policy': 'no-referrer',
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
-  'Permissions-Policy': powers.map((power) => `${power}=()`).join(', '),
+  'Permissions-Policy': permissions.map((permission) => `${permission}=()`).join(', '),
 } as const
 
-/** Two years, on https alone: over http it means nothing (RFC 6797 §7.2). */
+/** Two years. Send it only over https; browsers ignore it over http (RFC 6797 §7.2). */
 export const strictTransportSecurity = 'max-age=63072000; includeSubDomains'
 
-function written(policy: Readonly<Record<string, string>>): string {
+function serialize(policy: Readonly<Record<string, string>>): string {
   return Object.entries(policy)
     .map(([directive, sources]) => `${directive} ${sources}`)
     .join('; ')

@@ -1,21 +1,24 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { join } from 'node:path'
 
-// One command for both halves: the page with hot reload, and the server that starts anew by itself.
+// Runs the dashboard with hot reload, and the server, which restarts after each change.
 const root = join(import.meta.dirname, '..')
 const vite = 'http://localhost:5173'
 
 let stopping = false
 
 const children = [
-  run([join(root, 'node_modules/vite/bin/vite.js'), '--strictPort'], {}),
-  // Providers send the browser back to the page, so the page's address is the app's.
+  run(
+    [join(root, 'node_modules/vite/bin/vite.js'), '--strictPort', '--configLoader', 'native'],
+    {},
+  ),
+  // Providers redirect to APP_URL, and Vite serves the dashboard.
   run(['--watch', '--watch-preserve-output', join(root, 'server/main.ts')], {
     APP_URL: vite,
     SERVE_DASHBOARD: 'false',
   }),
 ]
-console.log(`The dashboard is at ${vite}; Ctrl-C ends it and the server.`)
+console.log(`The dashboard is at ${vite}; Ctrl-C ends both.`)
 
 function run(args: string[], env: NodeJS.ProcessEnv): ChildProcess {
   const child = spawn(process.execPath, args, {
@@ -23,7 +26,7 @@ function run(args: string[], env: NodeJS.ProcessEnv): ChildProcess {
     stdio: 'inherit',
     env: { ...process.env, ...env },
   })
-  // One half alone is of no use.
+  // If one ends, end the other too.
   child.on('exit', (code) => {
     if (!stopping) process.exitCode = code ?? 1
     stop()
@@ -31,7 +34,7 @@ function run(args: string[], env: NodeJS.ProcessEnv): ChildProcess {
   return child
 }
 
-// The children end by themselves, and this process with the last of them.
+// This process ends when the last child has ended.
 function stop(): void {
   stopping = true
   for (const child of children) child.kill('SIGTERM')

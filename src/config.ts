@@ -1,4 +1,4 @@
 import { parseConfig } from './parse-config.ts'
 
-/** The settings of this build; the build itself has already refused nonsense. */
+/** The settings of this build. The build has already checked them. */
 export const config = parseConfig(import.meta.env)

@@ -10,15 +10,15 @@ if (root === null) throw new Error('index.html has no element with the id root')
 const router = createAppRouter(createQueryClient())
 start(root).catch((error: unknown) => {
   console.error('The page did not load.', error)
-  // What renders did not arrive, so the page's own words say it.
-  const words = root.querySelector('h1')
-  if (words !== null) words.textContent = 'Something went wrong. Please try again later.'
+  // Without react-dom only the HTML of index.html can show this.
+  const heading = root.querySelector('h1')
+  if (heading !== null) heading.textContent = 'Something went wrong. Please try again later.'
 })
 
-// No top-level await: a route's script imports from this one, and each would wait for the other.
+// A top-level await would never end: the script of a route imports this one, and both would wait.
 async function start(root: HTMLElement) {
-  // React's DOM half is as large as all the rest and needed last. As a script of its own it comes in
-  // while the rest already runs, and the page's own 'Loading…' stays until both are there.
+  // react-dom is half of the bytes and needed last. It is a separate script, which downloads while the
+  // rest already runs. Until both are ready, the 'Loading…' of index.html stays.
   const [{ createRoot }] = await Promise.all([import('react-dom/client'), router.load()])
   createRoot(root).render(
     <StrictMode>

@@ -1,12 +1,14 @@
-/** A service that can be connected: its display name, and the name that stands in paths. */
+import { backendRoots } from '../contract/endpoints.ts'
+
+/** A service that the user can connect. */
 export interface Provider {
-  /** The display name, lowercased (§ introduction): `/api/{id}/status`, `/{id}/callback`. */
+  /** The display name in lower case. Paths contain it: `/api/{id}/status`, `/{id}/callback`. */
   id: string
   name: string
 }
 
 export interface Config {
-  /** The backend's address without a trailing slash; empty for the page's own origin. */
+  /** The address of the backend without a trailing slash; empty if it is the page's own origin. */
   apiUrl: string
   crm: Provider
   chat: Provider
@@ -14,21 +16,18 @@ export interface Config {
   contactFormUrl: string
 }
 
-// Names that would collide with another route of the dashboard or of the backend.
-const reservedNames = new Set([
-  'api',
+// A provider with one of these names would have the paths of another route.
+const reservedNames: ReadonlySet<string> = new Set([
+  ...backendRoots,
   'assets',
   'connect',
   'contact',
-  'health',
   'notifications',
-  'sandbox',
-  'webhooks',
 ])
 
 /**
- * Reads the VITE_ settings. An unset or empty one has its default.
- * @throws Error that lists every setting that makes no sense.
+ * Reads the VITE_ settings. An unset or empty setting has its default.
+ * @throws Error that lists all invalid settings.
  */
 export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
   const problems: string[] = []
@@ -38,13 +37,13 @@ export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
     return typeof value === 'string' && value.trim() !== '' ? value.trim() : fallback
   }
 
-  function provider(setting_: string, name: string): Provider {
+  function provider(settingName: string, name: string): Provider {
     if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$/.test(name)) {
       problems.push(
-        `${setting_} must be 1 to 40 letters, digits, '.', '_' or '-', since it stands in paths; it is '${name}'`,
+        `${settingName} must be 1 to 40 letters, digits, '.', '_' or '-', because paths contain it; it is '${name}'`,
       )
     } else if (reservedNames.has(name.toLowerCase())) {
-      problems.push(`${setting_} must not be '${name}', since the dashboard uses that path itself`)
+      problems.push(`${settingName} must not be '${name}', because that path has another meaning`)
     }
     return { id: name.toLowerCase(), name }
   }
@@ -70,9 +69,7 @@ export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
   }
 
   if (problems.length > 0) {
-    throw new Error(
-      `The settings make no sense:\n${problems.map((problem) => `- ${problem}`).join('\n')}`,
-    )
+    throw new Error(`Invalid settings:\n${problems.map((problem) => `- ${problem}`).join('\n')}`)
   }
   return { apiUrl: apiUrl.replace(/\/+$/, ''), crm, chat, contactFormUrl }
 }

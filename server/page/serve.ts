@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { extname, join, sep } from 'node:path'
 import type { MiddlewareHandler } from 'hono'
+import { backendPath } from '../../contract/endpoints.ts'
 import { errorAnswer } from '../http/errors.ts'
 
 interface Representation {
@@ -12,15 +13,15 @@ interface Representation {
 
 interface StaticFile extends Representation {
   contentType: string
-  /** What the build compressed beforehand, by content coding. */
+  /** The compressed copies that the build wrote, by content coding. */
   compressed: Readonly<Partial<Record<Coding, Representation>>>
 }
 
-// The smallest first; the build writes each beside the file, by this extension.
+// The smallest first. The build writes the copies with these extensions (build/precompress.ts).
 const codings = { br: '.br', gzip: '.gz' } as const
 type Coding = keyof typeof codings
 
-/** The built dashboard, read once: what is not in the map cannot be asked for. */
+/** The built dashboard, read once. Only files in the map can be requested. */
 export interface Dashboard {
   /** By path, such as `/assets/main.js`. */
   files: ReadonlyMap<string, StaticFile>
@@ -45,21 +46,18 @@ const contentTypes: Readonly<Record<string, string>> = {
   '.woff2': 'font/woff2',
 }
 
-// What the backend answers itself; a mistake there must not look like a page.
-const backendPath = /^\/(api|health|sandbox|webhooks)(\/|$)/
+// The configuration of other hosts (build/security.ts) is not served.
+const configurations = new Set(['_headers', '_redirects', 'nginx-headers.conf'])
 
-// What the build wrote for other hosts (build/security.ts).
-const forOtherHosts = new Set(['_headers', '_redirects', 'nginx-headers.conf'])
-
-/** @throws Error when the folder holds no index.html. */
+/** @throws Error if the folder has no index.html. */
 export async function readDashboard(
   folder: string,
   policyAt: Dashboard['policyAt'],
 ): Promise<Dashboard> {
   const files = new Map<string, StaticFile>()
   for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
-    // Names with a dot at the start are ours: the settings that the page was built with.
-    if (!entry.isFile() || entry.name.startsWith('.') || forOtherHosts.has(entry.name)) continue
+    // A name with a leading dot is internal, such as .build.json.
+    if (!entry.isFile() || entry.name.startsWith('.') || configurations.has(entry.name)) continue
     if (Object.values(codings).some((extension) => entry.name.endsWith(extension))) continue
     const path = join(entry.parentPath, entry.name)
     files.set(path.slice(folder.length).split(sep).join('/'), await readStatic(path))
@@ -69,10 +67,11 @@ export async function readDashboard(
   return { files, page, policyAt }
 }
 
-/** Serves a file by its path and the page for every other address that is not the backend's. */
+/** Serves the files, and the page at every other address that does not belong to the backend. */
 export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
   return async (c, next) => {
     const { path } = c.req
+    // A mistyped address of the backend gets its error and not the page.
     if (backendPath.test(path)) return next()
     if (c.req.method !== 'GET' && c.req.method !== 'HEAD') {
       const allow = { Allow: 'GET, HEAD' }
@@ -80,18 +79,18 @@ export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
     }
 
     const found = dashboard.files.get(path)
-    // A script of an older build is gone: the page in its place would fail in a less clear way.
+    // A script of an older build is missing. Answering with the page would hide that.
     if (found === undefined && path.startsWith('/assets/')) return next()
     const file = found ?? dashboard.page
     const coding = preferredCoding(file, c.req.header('Accept-Encoding'))
     const { body, etag } = (coding && file.compressed[coding]) ?? file
     const headers: Record<string, string> = {
-      // Built names hold a hash. `no-store` for the page would cost the back-forward cache.
+      // Names of assets contain a hash. `no-store` for the page would disable the back-forward cache.
       'Cache-Control': path.startsWith('/assets/')
         ? 'public, max-age=31536000, immutable'
         : 'no-cache',
       ETag: etag,
-      // Said of the plain form too, or a cache would hand it to everyone.
+      // Set Vary on the uncompressed answer too. Otherwise a cache serves that answer to every client.
       ...(Object.keys(file.compressed).length > 0 && { Vary: 'Accept-Encoding' }),
       'Content-Security-Policy': dashboard.policyAt(path),
     }
@@ -103,7 +102,7 @@ export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
   }
 }
 
-/** Reads a file and what the build compressed of it. */
+/** Reads a file and its compressed copies. */
 async function readStatic(path: string): Promise<StaticFile> {
   const compressed: StaticFile['compressed'] = Object.fromEntries(
     await Promise.all(
@@ -119,7 +118,7 @@ async function readStatic(path: string): Promise<StaticFile> {
   }
 }
 
-// Each form has a tag of its own, as a strong tag must (RFC 9110 §8.8.3.3).
+// Each representation needs its own strong ETag (RFC 9110 §8.8.3.3).
 async function readRepresentation(path: string): Promise<Representation> {
   const body = new Uint8Array(await readFile(path))
   return {
@@ -128,7 +127,7 @@ async function readRepresentation(path: string): Promise<Representation> {
   }
 }
 
-/** The smallest form that the browser takes; undefined for the plain one (RFC 9110 §12.5.3). */
+/** The smallest coding that the client accepts; undefined means uncompressed (RFC 9110 §12.5.3). */
 function preferredCoding(file: StaticFile, acceptEncoding = ''): Coding | undefined {
   const weights = new Map(
     acceptEncoding.split(',').map((item) => {
@@ -141,7 +140,7 @@ function preferredCoding(file: StaticFile, acceptEncoding = ''): Coding | undefi
   return (['br', 'gzip'] as const).find((coding) => file.compressed[coding] && accepts(coding))
 }
 
-// The comparison is the weak one (RFC 9110 §13.1.2): a proxy that compresses marks the tag with W/.
+// Compare weakly (RFC 9110 §13.1.2): a proxy that compresses the answer adds W/ to its ETag.
 function matches(ifNoneMatch: string | undefined, etag: string): boolean {
   const tags = ifNoneMatch?.split(',').map((tag) => tag.trim().replace(/^W\//, '')) ?? []
   return tags.includes(etag) || tags.includes('*')

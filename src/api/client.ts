@@ -3,24 +3,24 @@ import { type GenericSchema, type InferOutput, safeParse } from 'valibot'
 import { config } from '../config.ts'
 import { ApiError } from './errors.ts'
 
-/** How long a call may take, its body included, in milliseconds. */
+/** How long a call and the download of its answer may take, in milliseconds. */
 const timeoutMs = 10_000
 
 const http = ky.create({
   prefix: config.apiUrl === '' ? '/' : config.apiUrl,
   credentials: 'include',
-  // Query is the one layer that retries; both together make 12 requests of one failing GET.
+  // Only Query retries. If both do, one failing GET becomes 12 requests.
   retry: 0,
   timeout: timeoutMs,
   totalTimeout: timeoutMs,
-  // ky's own error reads the refusal's body, which may never end, and holds the address in its text.
+  // ky's error reads the body, which may never end, and its message contains the address.
   throwHttpErrors: false,
 })
 
 /**
  * GETs `path` and checks the answer.
- * Takes no `signal`: one that Query hands out aborts and repeats a call whenever StrictMode mounts twice.
- * @throws ApiError for any failure; a thrown non-error passes as it is.
+ * It takes no `signal`: StrictMode mounts twice, and with Query's signal every call would be made twice.
+ * @throws ApiError for any failure. A thrown value that is no Error passes unchanged.
  */
 export function getJson<Schema extends GenericSchema>(
   path: string,
@@ -29,7 +29,7 @@ export function getJson<Schema extends GenericSchema>(
   return asApiError(async () => {
     const request = http(path)
     await assertOk(request)
-    // The request's own json(), since the response's would wait for a body without a limit.
+    // The request's json() applies the timeout to the body; the response's json() does not.
     const { success, output } = safeParse(answer, await request.json())
     if (!success) throw new ApiError('format')
     return output
@@ -37,8 +37,8 @@ export function getJson<Schema extends GenericSchema>(
 }
 
 /**
- * Makes a call whose answer is not read: any 2xx is success, whatever its body (§7).
- * @throws ApiError for any failure; a thrown non-error passes as it is.
+ * Makes a call and ignores the body of its answer: any 2xx is success (§7).
+ * @throws ApiError for any failure. A thrown value that is no Error passes unchanged.
  */
 export function call(
   method: 'GET' | 'POST' | 'DELETE',
@@ -57,7 +57,7 @@ async function assertOk(request: ResponsePromise): Promise<Response> {
   throw new ApiError('status', response.status)
 }
 
-/** An unread body would hold its connection open. That one is broken makes no success a failure. */
+/** Cancels a body, because an unread one keeps its connection open. A failure here does not matter. */
 function dropBody(response: Response): void {
   response.body?.cancel().catch(() => {})
 }

@@ -1,5 +1,5 @@
 import { queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
-import { connectionStatusAnswer } from '../../contract/endpoints.ts'
+import { connectionStatusAnswer, endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { call, getJson } from './client.ts'
@@ -8,13 +8,13 @@ import { useSingleMutation } from './single-mutation.ts'
 export const connectionStatusQuery = (provider: Provider) =>
   queryOptions({
     queryKey: ['connection-status', provider.id],
-    queryFn: () => getJson(`api/${provider.id}/status`, connectionStatusAnswer),
-    // The route asks when the dashboard opens; long enough that its first load asks once.
+    queryFn: () => getJson(pathOf(endpoints.status, provider.id), connectionStatusAnswer),
+    // The route starts the query when the dashboard opens. The components that mount then do not repeat it.
     staleTime: 5000,
-    // Each part of the page that shows a status mounts when it is known, or has failed: neither asks again.
+    // A component that shows a status mounts after the query has settled, and must not restart it.
     refetchOnMount: false,
     retryOnMount: false,
-    // Connecting in another tab shows here as soon as this one is looked at again.
+    // The user may have connected in another tab.
     refetchOnWindowFocus: 'always',
     refetchOnReconnect: 'always',
     meta: { action: `Loading the ${provider.name} connection status` },
@@ -27,9 +27,9 @@ export function useDisconnect(provider: Provider) {
   const { queryKey } = connectionStatusQuery(provider)
   return useSingleMutation({
     mutationKey: ['disconnect', provider.id],
-    mutationFn: () => call('DELETE', `api/${provider.id}/disconnect`),
+    mutationFn: () => call('DELETE', pathOf(endpoints.disconnect, provider.id)),
     onSuccess: async () => {
-      // An answer that was asked for before the disconnect must not bring the connection back.
+      // An answer from before the disconnect must not restore the connection.
       await queryClient.cancelQueries({ queryKey })
       queryClient.setQueryData(queryKey, { connected: false })
     },
@@ -37,7 +37,7 @@ export function useDisconnect(provider: Provider) {
   })
 }
 
-/** Where the browser goes to start the provider's authorization flow (§7: a navigation, no call). */
+/** The address that the browser navigates to in order to start the authorization flow (§7). */
 export function authorizeUrl(provider: Provider): string {
-  return `${config.apiUrl}/api/${provider.id}/auth`
+  return `${config.apiUrl}${pathOf(navigations.authorize, provider.id)}`
 }

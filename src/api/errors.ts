@@ -8,13 +8,13 @@ const messages: Record<ApiErrorKind, string> = {
 }
 
 /**
- * The one error that a call to the backend ends in. Its message is made here and shown as it is:
- * it never holds an address or an answer's body, since either may hold an authorization code.
+ * The error of every failed call to the backend. Its message is shown to users. It contains neither an
+ * address nor an answer's body, because both may contain an authorization code.
  */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
   readonly kind: ApiErrorKind
-  /** The HTTP status, when the server answered at all. */
+  /** The HTTP status; undefined if the server did not answer. */
   readonly status: number | undefined
 
   constructor(kind: ApiErrorKind, status?: number) {

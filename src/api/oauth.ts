@@ -1,9 +1,10 @@
 import { queryOptions, useQuery } from '@tanstack/react-query'
+import { endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Provider } from '../parse-config.ts'
 import { call } from './client.ts'
 import { connectionStatusQuery } from './connections.ts'
 
-/** What the provider's redirect brought back in the address (RFC 6749 §4.1.2). */
+/** The search parameters of the provider's redirect (RFC 6749 §4.1.2). */
 export interface AuthorizationResponse {
   code?: string | undefined
   state?: string | undefined
@@ -11,24 +12,24 @@ export interface AuthorizationResponse {
 }
 
 /**
- * The callback has a side effect and still is a query: a code can be spent once, and the cache key is
- * what stops StrictMode, a remount, focus or reconnect from spending it twice.
+ * The callback is a query although it has a side effect. A code can be used once, and the cache key
+ * prevents StrictMode, a remount, focus or reconnect from using it twice.
  */
 const oauthCallbackQuery = (provider: Provider, { code, state, error }: AuthorizationResponse) =>
   queryOptions({
     queryKey: ['oauth-callback', provider.id, code, state, error],
     queryFn: async ({ client }) => {
       if (!code || error !== undefined) throw new Error(`Missing ${provider.name} code`)
-      await call('GET', `api/${provider.id}/callback`, {
+      await call('GET', pathOf(endpoints.callback, provider.id), {
         searchParams: { code, ...(state !== undefined && { state }) },
       })
-      // What was known of the connection is old now. A dashboard to come starts without it; one that is
-      // on screen, since the user did not wait here, asks again, and takes no answer from before.
+      // The cached status is old. A dashboard that opens later loads it again. A dashboard that is already
+      // on screen, because the user did not wait here, refetches it and ignores earlier answers.
       const { queryKey } = connectionStatusQuery(provider)
       client.removeQueries({ queryKey, type: 'inactive' })
       await client.cancelQueries({ queryKey })
       void client.invalidateQueries({ queryKey })
-      // A query must return something but undefined.
+      // A query must not return undefined.
       return true
     },
     retry: false,

@@ -2,7 +2,7 @@ import { MutationCache, notifyManager, QueryCache, QueryClient } from '@tanstack
 import { ApiError } from './errors.ts'
 
 interface Meta extends Record<string, unknown> {
-  /** What was being done, for the log: '{action} failed: {message}'. */
+  /** What failed, for the log: '{action} failed: {message}'. */
   action: string
 }
 
@@ -13,18 +13,17 @@ declare module '@tanstack/react-query' {
   }
 }
 
-// Query's default is a timer of its own for each change; in a microtask a tick is on screen with
-// the click that made it.
+// By default Query notifies in a timer. In a microtask, a checkbox changes in the same frame as its click.
 notifyManager.setScheduler(queueMicrotask)
 
-/** One more try for a read that a moment's fault may have broken; a refusal or a timeout stands. */
+/** Retries a read once after a fault that may be temporary. A refusal or a timeout is not repeated. */
 function retryRead(failureCount: number, error: unknown): boolean {
-  const isMomentary =
+  const isTemporary =
     error instanceof ApiError && (error.kind === 'network' || (error.status ?? 0) >= 500)
-  return failureCount < 1 && isMomentary
+  return failureCount < 1 && isTemporary
 }
 
-/** Makes the query client: what holds for every query and mutation, and the one log of their failures. */
+/** Creates the query client with the defaults of all queries and mutations. It logs their failures. */
 export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
   return new QueryClient({
     queryCache: new QueryCache({
@@ -37,7 +36,7 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
       queries: {
         retry: retryRead,
         retryDelay: retryDelayMs,
-        // 'online' would hold a call back while the browser believes to be offline and send it later.
+        // With 'online', a call made while offline would be sent later, without the user's knowledge.
         networkMode: 'always',
       },
       mutations: { retry: false, networkMode: 'always' },

@@ -6,18 +6,18 @@ import {
   useQueryClient,
 } from '@tanstack/react-query'
 import { useCallback } from 'react'
-import { rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
+import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
-/** Rule ids, those that this client does not offer included: what a newer client set is kept. */
+/** Rule ids. They may include some that this client does not offer; a newer client has set them. */
 export type RuleIds = readonly string[]
 
 export const rulesQuery = queryOptions({
   queryKey: ['rules'],
-  queryFn: () => getJson('api/notifications/rules', rulesAnswer),
-  // §4: rules load once when the dashboard opens; a refetch must not fight the user's ticks.
+  queryFn: () => getJson(endpoints.rules.path, rulesAnswer),
+  // §4: rules load once when the dashboard opens. A refetch would overwrite the user's ticks.
   staleTime: Infinity,
   gcTime: Infinity,
   retryOnMount: false,
@@ -29,8 +29,8 @@ export const rulesQuery = queryOptions({
 
 export const useRules = () => useQuery(rulesQuery)
 
-// The ticks that differ from the server's rules; null when none do. They stand in the cache, beside
-// the server's, so that no remount loses one.
+// The selection if it differs from the server's rules, or null. It is in the cache so that a remount
+// does not lose it.
 const draftQuery = queryOptions({
   queryKey: ['rules-draft'],
   queryFn: skipToken,
@@ -39,13 +39,13 @@ const draftQuery = queryOptions({
   gcTime: Infinity,
 })
 
-/** The rules as the user sees them: the server's (none until loaded, §4) until a tick changes them. */
+/** The rules as the user sees them: the draft, or else the server's (none until loaded, §4). */
 export function useRuleSelection() {
   const queryClient = useQueryClient()
   const draft = useQuery(draftQuery).data
   const saved = useQuery(rulesQuery).data?.rules ?? []
 
-  /** Adds the rule or takes it out. Ids that cannot be selected now are left as they are (§5). */
+  /** Adds or removes the rule. Ids that cannot be selected now do not change (§5). */
   const toggle = useCallback(
     (id: string): void => {
       if (!availableRuleIds.has(id)) return
@@ -54,7 +54,7 @@ export function useRuleSelection() {
         draftQuery.queryKey,
         selected.includes(id) ? selected.filter((other) => other !== id) : [...selected, id],
       )
-      // While a save is under way, what the server holds is not known: every change is kept.
+      // During a save the server's rules are unknown, so every change stays in the draft.
       if (queryClient.isMutating({ mutationKey: saveKey }) === 0) {
         dropSavedDraft(queryClient)
       }
@@ -66,7 +66,7 @@ export function useRuleSelection() {
     selected: draft ?? saved,
     isUnsaved: draft !== null,
     toggle,
-    /** Forgets what was not saved. */
+    /** Drops the draft. */
     discard: () => queryClient.setQueryData(draftQuery.queryKey, null),
   }
 }
@@ -78,19 +78,19 @@ export function useSaveRules() {
   return useSingleMutation<RuleIds>({
     mutationKey: saveKey,
     mutationFn: (rules) =>
-      call('POST', 'api/notifications/rules', {
+      call('POST', endpoints.saveRules.path, {
         json: { rules: [...rules] } satisfies SaveRulesBody,
       }),
-    onSuccess: (_nothing, rules) => {
+    onSuccess: (_data, rules) => {
       queryClient.setQueryData(rulesQuery.queryKey, { rules: [...rules] })
     },
-    // A tick that was changed while saving is kept.
+    // A change made during the save stays in the draft.
     onSettled: () => dropSavedDraft(queryClient),
     meta: { action: 'Saving rules' },
   })
 }
 
-/** Whether two selections hold the same rules, in whatever order. */
+/** Tells whether two selections contain the same rules in any order. */
 export function sameRules(a: RuleIds, b: RuleIds): boolean {
   return a.length === b.length && a.every((id) => b.includes(id))
 }
@@ -103,7 +103,7 @@ function savedRules(queryClient: QueryClient): RuleIds {
   return queryClient.getQueryData(rulesQuery.queryKey)?.rules ?? []
 }
 
-/** Forgets ticks that say what the server holds anyway. */
+/** Drops the draft if it equals the server's rules. */
 function dropSavedDraft(queryClient: QueryClient): void {
   const draft = queryClient.getQueryData(draftQuery.queryKey)
   if (draft && sameRules(draft, savedRules(queryClient))) {

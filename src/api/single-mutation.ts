@@ -2,16 +2,16 @@ import { type UseMutationOptions, useMutation, useQueryClient } from '@tanstack/
 import { useCallback, useSyncExternalStore } from 'react'
 
 /**
- * `useMutation`, of which one at a time runs for a key: while one is under way, `mutate` and `reset` do
- * nothing. `isPending` reaches the screen too late for that; a double click gets through a disabled button.
- * It is also true for one that was begun on a screen that has been left since.
+ * `useMutation` that runs one mutation at a time per key: while one runs, `mutate` and `reset` do nothing.
+ * Disabling the button does not suffice, because `isPending` is rendered after a double click.
+ * `isPending` is also true for a mutation that another screen has started.
  */
 export function useSingleMutation<Variables = void>(
   options: Pick<
     UseMutationOptions<void, unknown, Variables>,
     'mutationFn' | 'onSuccess' | 'onSettled' | 'meta'
   > & {
-    /** What is done, and to what. */
+    /** The action and its target. */
     mutationKey: readonly [name: string, subject: string]
   },
 ) {
@@ -19,23 +19,23 @@ export function useSingleMutation<Variables = void>(
   const mutation = useMutation<void, unknown, Variables>(options)
   const [name, subject] = options.mutationKey
 
-  const isUnderWay = useCallback(
+  const isRunning = useCallback(
     () => queryClient.isMutating({ mutationKey: [name, subject] }) > 0,
     [queryClient, name, subject],
   )
-  // As useIsMutating does, in a fraction of its size: the page's script has a budget.
-  const isPending = useSyncExternalStore(queryClient.getMutationCache().subscribe, isUnderWay)
+  // Like useIsMutating, but much smaller.
+  const isPending = useSyncExternalStore(queryClient.getMutationCache().subscribe, isRunning)
   const { mutate, reset } = mutation
 
   return {
     ...mutation,
     isPending,
     mutate: (variables: Variables) => {
-      if (!isUnderWay()) mutate(variables)
+      if (!isRunning()) mutate(variables)
     },
-    // The same function always, for those who hand it on.
+    // Stable, because components pass it on.
     reset: useCallback(() => {
-      if (!isUnderWay()) reset()
-    }, [isUnderWay, reset]),
+      if (!isRunning()) reset()
+    }, [isRunning, reset]),
   }
 }

@@ -51,6 +51,7 @@ describe('nonsense', () => {
     ['VITE_CRM_NAME', 'x'.repeat(41)],
     ['VITE_CRM_NAME', '$provider'],
     ['VITE_CRM_NAME', 'Notifications'],
+    ['VITE_CRM_NAME', 'Relay'],
     ['VITE_CRM_NAME', 'slack'],
     ['VITE_CHAT_NAME', 'Microsoft Teams'],
     ['VITE_CHAT_NAME', 'connect'],
@@ -63,7 +64,7 @@ describe('nonsense', () => {
     ['VITE_CONTACT_FORM_URL', 'forms.example.test'],
   ])('%s=%s is refused by its name', (name, value) => {
     expect(() => parseConfig({ [name]: value })).toThrow(
-      new RegExp(`^The settings make no sense:\\n- .*${name}`),
+      new RegExp(`^Invalid settings:\\n- .*${name}`),
     )
   })
 

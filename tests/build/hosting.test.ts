@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, request as overHttp } from 'node:http'
@@ -8,13 +7,13 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { Hono } from 'hono'
-import { build } from 'vite'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
 import { ensureNginx } from '../../scripts/ensure-nginx.ts'
 import { safetyHeaders } from '../../server/http/safety-headers.ts'
 import { readBuiltPage } from '../../server/page/build.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
+import { buildPage } from './build-page.ts'
 import { observatory } from './observatory.ts'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -26,12 +25,10 @@ const own = new Hono()
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'dealbell-hosting-'))
   dist = join(folder, 'dist')
-  vi.stubEnv('VITEST', undefined)
-  vi.stubEnv('NODE_ENV', 'production')
-  vi.stubEnv('VITE_API_URL', 'https://api.example.com/v1')
-  vi.stubEnv('VITE_CONTACT_FORM_URL', 'https://forms.example.com/f/1?x=2')
-  await build({ root, logLevel: 'silent', build: { outDir: dist, emptyOutDir: true } })
-  vi.unstubAllEnvs()
+  await buildPage(dist, [], {
+    VITE_API_URL: 'https://api.example.com/v1',
+    VITE_CONTACT_FORM_URL: 'https://forms.example.com/f/1?x=2',
+  })
   files = await readdir(dist, { recursive: true })
   own.use(safetyHeaders({ https: true })).all('*', serveDashboard(await readBuiltPage(dist)))
 }, 60_000)
@@ -52,7 +49,7 @@ const paths = [
   '/favicon.svg',
 ]
 
-/** What an answer is safe by, and how long it may be kept. */
+/** The headers that make an answer safe, and how long a cache may keep it. */
 function safeguards(headers: Headers) {
   const names = [
     'Content-Security-Policy',
@@ -66,50 +63,6 @@ function safeguards(headers: Headers) {
 async function ofOwnServer(path: string) {
   return safeguards((await own.request(path)).headers)
 }
-
-describe('a page of the build', () => {
-  const tagsOf = (html: string) =>
-    [...html.matchAll(/<([a-z]+)\b((?:[^>"]|"[^"]*")*)>/g)].map(([, name = '', text = '']) => ({
-      name,
-      attributes: Object.fromEntries(
-        [...text.matchAll(/([\w-]+)(?:="([^"]*)")?/g)].map(([, key = '', value = '']) => [
-          key,
-          value,
-        ]),
-      ),
-    }))
-
-  test('has no script and no style of its own, in no file', async () => {
-    const pages = files.filter((file) => /\.(html|svg)$/.test(file))
-    expect(pages).toContain('index.html')
-    for (const page of pages) {
-      const html = await readFile(join(dist, page), 'utf8')
-      expect(html).not.toMatch(/<style|javascript:|srcdoc/i)
-      for (const { name, attributes } of tagsOf(html)) {
-        expect(
-          Object.keys(attributes).filter((key) => key === 'style' || key.startsWith('on')),
-        ).toEqual([])
-        if (name === 'script') expect(attributes.src).toMatch(/^\/assets\//)
-      }
-      expect([...html.matchAll(/<script[^>]*>([^<]*)/g)].every(([, text]) => text === '')).toBe(
-        true,
-      )
-    }
-  })
-
-  test('says what each of its scripts and stylesheets must be', async () => {
-    const named = tagsOf(await readFile(join(dist, 'index.html'), 'utf8'))
-      .map(({ attributes }) => ({ ...attributes, path: attributes.src ?? attributes.href ?? '' }))
-      .filter(({ path }) => /\.(js|css)$/.test(path))
-    for (const { path, integrity } of named as { path: string; integrity?: string }[]) {
-      const hash = createHash('sha384').update(await readFile(join(dist, path)))
-      expect(integrity, path).toBe(`sha384-${hash.digest('base64')}`)
-    }
-    // None is left out: neither one that a page begins with, nor one that an address needs.
-    const made = files.filter((file) => /\.(js|css)$/.test(file)).map((file) => `/${file}`)
-    expect(named.map(({ path }) => path).toSorted()).toEqual(made.toSorted())
-  })
-})
 
 describe('dist/_headers', () => {
   interface Rule {
@@ -136,34 +89,34 @@ describe('dist/_headers', () => {
     return [line.slice(0, colon), line.slice(colon + 2)] as const
   }
 
-  // Both ways in which hosts read such a file: what matches is joined, or the last one wins.
+  // Hosts read the file in two ways: all matching rules apply, or only the last one.
   const hosts: Record<string, (headers: Headers, line: string) => void> = {
-    'that joins what matches': (headers, line) => {
+    'that applies all matching rules': (headers, line) => {
       if (line.startsWith('! ')) headers.delete(line.slice(2))
       else headers.append(...split(line))
     },
-    'where the last rule wins': (headers, line) => {
+    'that applies the last matching rule': (headers, line) => {
       if (!line.startsWith('! ')) headers.set(...split(line))
     },
   }
   describe.each(Object.entries(hosts))('on a host %s', (_, apply) => {
-    test.each(paths)('says for %s what our server says', async (path) => {
+    test.each(paths)('gives %s the headers of our server', async (path) => {
       const headers = new Headers()
       for (const { lines } of matching(await readRules(), path)) {
         for (const line of lines) apply(headers, line)
       }
-      // How long a page is kept is these hosts' own matter; they ask again each time, as we do.
+      // These hosts decide themselves how long a page is kept; they revalidate each time, as we do.
       const { 'Cache-Control': _ours, ...expected } = await ofOwnServer(path)
       expect(safeguards(headers)).toMatchObject(expected)
     })
   })
 
-  test('is only stricter at a spelling of /contact that it does not know', async () => {
+  test('has the stricter policy at another spelling of /contact', async () => {
     const rules = await readRules()
     expect(matching(rules, '/Contact')).toEqual(matching(rules, '/'))
   })
 
-  test('lets what was built be kept for ever, and nothing that stands in for what was not', async () => {
+  test('lets caches keep the files of the build, and nothing that replaces a missing file', async () => {
     const rules = await readRules()
     const kept = (path: string) =>
       matching(rules, path).flatMap(({ lines }) =>
@@ -180,7 +133,7 @@ describe('dist/_headers', () => {
     }
   })
 
-  test('has no more rules and no longer lines than hosts take', async () => {
+  test('stays within the limits of the hosts', async () => {
     const rules = await readRules()
     expect(rules.length).toBeLessThanOrEqual(100)
     expect(
@@ -200,10 +153,10 @@ describe('dist/_redirects', () => {
       })
   }
 
-  // A file that is there wins, and then the first rule that matches
+  // An existing file wins, then the first matching rule
   // (docs.netlify.com/manage/routing/redirects/redirect-options).
   test.each([...paths, '/assets/index-older.js'])(
-    'has Netlify answer %s as our server does',
+    'makes Netlify answer %s as our server does',
     async (address) => {
       const path = address.split('?')[0] ?? ''
       const isFile = path === '/' || files.includes(path.slice(1))
@@ -214,8 +167,8 @@ describe('dist/_redirects', () => {
     },
   )
 
-  // It follows a rule even where a file is (developers.cloudflare.com/pages/configuration/redirects), but
-  // none with a status beyond these, and none from everywhere to index.html.
+  // It follows a rule even where a file exists (developers.cloudflare.com/pages/configuration/redirects).
+  // It ignores a rule with another status than these, and one from everywhere to index.html.
   test('has no rule that Cloudflare Pages would follow', async () => {
     const followed = (await readRules()).filter(
       ({ from, to, status }) =>
@@ -241,7 +194,7 @@ describe('nginx with dist/nginx-headers.conf', () => {
     await once(backend, 'listening')
     http = await freePort()
     https = await freePort()
-    // What docs/hosting.md tells people to write, at other places.
+    // The configuration of docs/hosting.md, with other paths and ports.
     const docs = await readFile(join(root, 'docs/hosting.md'), 'utf8')
     const certificate = join(import.meta.dirname, 'localhost.pem')
     const servers = (/```nginx\n(.*?)```/s.exec(docs)?.[1] ?? '')
@@ -268,14 +221,14 @@ http {
 }`,
     )
     nginx = spawn(program, ['-c', config, '-p', folder], { stdio: ['ignore', 'ignore', 'pipe'] })
-    let said = ''
+    let output = ''
     nginx.stderr?.on('data', (chunk) => {
-      said += chunk
+      output += chunk
     })
     for (let tries = 0; ; tries += 1) {
       const answer = await get('/favicon.svg').catch(() => undefined)
       if (answer?.status === 200) break
-      if (nginx.exitCode !== null || tries > 100) throw new Error(`nginx did not start:\n${said}`)
+      if (nginx.exitCode !== null || tries > 100) throw new Error(`nginx did not start:\n${output}`)
       await new Promise((done) => setTimeout(done, 50))
     }
   }, 180_000)
@@ -314,7 +267,7 @@ http {
   }
 
   test.each([...paths, '/Contact', '/CONTACT/?a=1'])(
-    'says for %s what our server says',
+    'gives %s the headers of our server',
     async (path) => {
       const answer = await get(path)
       expect(answer.status).toBe(200)
@@ -322,18 +275,18 @@ http {
     },
   )
 
-  test('serves what was built, for ever where its name changes with it', async () => {
+  test('serves the files of the build, and lets caches keep those with a hash in the name', async () => {
     const script = files.find((file) => /index-.*\.js$/.test(file)) ?? ''
     const answer = await get(`/${script}`)
     expect(answer.body).toBe(await readFile(join(dist, script), 'utf8'))
     expect(safeguards(answer.headers)).toEqual(await ofOwnServer(`/${script}`))
-    const packed = await get(`/${script}`, { 'Accept-Encoding': 'gzip' })
-    expect(packed.headers.get('Content-Encoding')).toBe('gzip')
+    const compressed = await get(`/${script}`, { 'Accept-Encoding': 'gzip' })
+    expect(compressed.headers.get('Content-Encoding')).toBe('gzip')
   })
 
-  test('is as safe in its errors, which it does not let be kept', async () => {
-    const notes = ['/.origins.json', '/_headers', '/_redirects', '/nginx-headers.conf']
-    for (const path of ['/assets/old.js', ...notes]) {
+  test('sends the safety headers with errors too, and lets caches keep none', async () => {
+    const internal = ['/.build.json', '/_headers', '/_redirects', '/nginx-headers.conf']
+    for (const path of ['/assets/old.js', ...internal]) {
       const answer = await get(path)
       expect(answer.status, path).toBe(404)
       expect(safeguards(answer.headers)).toMatchObject({
@@ -351,7 +304,7 @@ http {
     expect(safeguards(known.headers)).toEqual(await ofOwnServer('/contact'))
   })
 
-  test('speaks of https on https alone, and leads there', async () => {
+  test('sends HSTS only over https, and redirects http', async () => {
     const plain = await get('/contact', {}, false)
     const { 'Strict-Transport-Security': _, ...expected } = await ofOwnServer('/contact')
     expect(safeguards(plain.headers)).toEqual({ ...expected, 'Strict-Transport-Security': null })
@@ -360,7 +313,7 @@ http {
     expect(other.headers.get('Location')).toBe('https://redirect.example.com/contact?a=1')
   })
 
-  test('adds nothing to what the backend says itself', async () => {
+  test('adds no header to the answers of the backend', async () => {
     const answer = await get('/sandbox/contact-form')
     expect(answer.headers.get('Content-Security-Policy')).toBe(
       "default-src 'none'; frame-ancestors 'self'",
@@ -368,7 +321,7 @@ http {
     expect(answer.headers.get('Dealbell')).toBeNull()
   })
 
-  test('is as safe where it answers in the place of the backend', async () => {
+  test('sends the safety headers when it answers instead of the backend', async () => {
     const tooLarge = { 'Content-Length': '2000000' }
     const { port } = backend.address() as AddressInfo
     backend.closeAllConnections()
@@ -400,7 +353,7 @@ http {
     }
   })
 
-  test('has an A+ of 140 or more at the HTTP Observatory', async () => {
+  test('gets A+ at the HTTP Observatory', async () => {
     const answer = await get('/')
     const plain = await get('/', { Host: 'redirect.example.com' }, false)
     const result = observatory({
@@ -425,13 +378,13 @@ describe('by the rules of the HTTP Observatory', () => {
     return {
       headers: answer.headers,
       html: await answer.text(),
-      // Not by itself: the proxy that ends TLS redirects, as docs/connecting.md asks.
+      // The proxy that terminates TLS redirects (docs/connecting.md).
       http: 'redirects to https' as const,
       preflight: preflight.headers,
     }
   }
 
-  test('our server has an A+ of 140 or more, behind a proxy that redirects http', async () => {
+  test('our server gets A+ behind a proxy that redirects http', async () => {
     expect(observatory(await ours())).toEqual({
       grade: 'A+',
       score: 145,
@@ -452,7 +405,7 @@ describe('by the rules of the HTTP Observatory', () => {
     })
   })
 
-  test('a site without anything has the points that the rules give it', () => {
+  test('a site without any header gets the points of the published rules', () => {
     const nothing = new Headers()
     const site = { headers: nothing, html: '<script src="/a.js"></script>', preflight: nothing }
     expect(observatory({ ...site, http: 'is served' })).toMatchObject({ score: 10, grade: 'F' })
@@ -481,14 +434,14 @@ describe('by the rules of the HTTP Observatory', () => {
     ['Cross-Origin-Resource-Policy', 'nonsense', 130],
     ['Set-Cookie', 'dealbell_session=1; HttpOnly; SameSite=Strict', 135],
     ['Set-Cookie', '__Host-dealbell=1; Secure; HttpOnly; SameSite=Strict', 150],
-  ])('every slip costs: %s: %s', async (name, value, score) => {
+  ])('%s: %s changes the score', async (name, value, score) => {
     const site = await ours()
     const headers = new Headers(site.headers)
     headers.set(name, value)
     expect(observatory({ ...site, headers }).score).toBe(score)
   })
 
-  test('a proxy that serves http as well costs our server what earned it the A+', async () => {
+  test('a proxy that also serves http costs our server its A+', async () => {
     expect(observatory({ ...(await ours()), http: 'is served' })).toMatchObject({
       score: 80,
       grade: 'B+',

@@ -1,17 +1,16 @@
 /**
- * Mozilla's HTTP Observatory: every site begins with 100, each of its tests takes away or adds, and what
- * is added counts only where 90 are left without it. The rules and their numbers are those of
- * https://developer.mozilla.org/en-US/observatory/docs/tests_and_scoring as of September 2026, when
- * Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy had joined them.
+ * The score of Mozilla's HTTP Observatory. A site starts with 100 points. Each rule subtracts or adds
+ * points; additions count only if at least 90 points remain without them. The rules are those of September
+ * 2026 (https://developer.mozilla.org/en-US/observatory/docs/tests_and_scoring).
  */
 
 interface Site {
-  /** What the site's own address answers over https. */
+  /** The headers of the page over https. */
   headers: Headers
   html: string
-  /** Where http leads: to https on the same name, or nowhere at all. */
+  /** What happens over http. */
   http: 'redirects to https' | 'is served' | 'is not there'
-  /** What a preflight from another site is answered. */
+  /** The headers of the answer to a preflight from another site. */
   preflight: Headers
 }
 
@@ -44,7 +43,7 @@ export function observatory(site: Site) {
       'unsafe-none': 0,
     }),
   }
-  // No cookie earns nothing.
+  // Without a cookie there are no points.
   if (site.headers.getSetCookie().length === 0) points.Cookies = 0
 
   const sum = (numbers: number[]) => numbers.reduce((total, number) => total + number, 100)

@@ -1,12 +1,11 @@
-import { mkdir, mkdtemp, rm, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { ensurePageBuilt } from '../../server/page/build.ts'
+import { fingerprintOf } from '../../server/page/fingerprint.ts'
 
 let root: string
-const past = new Date('2026-01-01T00:00:00Z')
-const later = new Date('2026-01-01T00:00:10Z')
 
 beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), 'dealbell-build-'))
@@ -16,32 +15,37 @@ beforeEach(async () => {
 })
 afterEach(() => rm(root, { recursive: true }))
 
-async function put(file: string, text = '', time = past) {
+async function put(file: string, text = '') {
   const path = join(root, file)
   await mkdir(join(path, '..'), { recursive: true })
   await writeFile(path, text)
-  await utimes(path, time, time)
-  // A folder's time tells of files that came and went.
-  for (let folder = join(path, '..'); folder !== root; folder = join(folder, '..')) {
-    await utimes(folder, time, time)
-  }
 }
 
+/** What `npm run build` leaves behind (build/build-info.ts). */
+async function build() {
+  const info = { fingerprint: await fingerprintOf(root), apiUrl: '', contactFormUrl: '/form' }
+  await put('dist/.build.json', JSON.stringify(info))
+}
+
+/** Starts the server; returns what it says about a build. */
 async function start(): Promise<string | undefined> {
   let reason: string | undefined
-  await ensurePageBuilt(
-    (sentence) => {
-      reason = sentence
-    },
-    { root, build: () => put('dist/index.html', '', later) },
-  )
+  const log = (sentence: string) => {
+    reason = sentence
+  }
+  await ensurePageBuilt(log, { root, build })
   return reason
 }
 
-describe('the page is built at a start', () => {
-  test('when it is missing, and only then', async () => {
+describe('the server builds the dashboard at its start', () => {
+  test('if there is no build, and only then', async () => {
     expect(await start()).toMatch('not built yet')
     expect(await start()).toBeUndefined()
+  })
+
+  test('if the build was made by another version', async () => {
+    await put('dist/.build.json', '{"apiUrl":""}')
+    expect(await start()).toMatch('not built yet')
   })
 
   test.each([
@@ -49,54 +53,54 @@ describe('the page is built at a start', () => {
     'src/ui/Button.tsx',
     'src/routes/new.tsx',
     'contract/rules.ts',
+    'build/preload.ts',
     'index.html',
     'vite.config.ts',
     'tailwind.config.ts',
     'public/favicon.svg',
     'package-lock.json',
-  ])('when it is older than %s', async (file) => {
-    await start()
-    await put(file, '', new Date(later.getTime() + 1000))
-    expect(await start()).toMatch('sources are newer')
+  ])('if %s has changed', async (file) => {
+    await build()
+    await put(file, 'changed')
+    expect(await start()).toMatch('have changed')
   })
 
-  test('when a source was removed', async () => {
-    await start()
+  test('if a source was removed or renamed', async () => {
+    await build()
     await rm(join(root, 'src/ui/Button.tsx'))
-    expect(await start()).toMatch('sources are newer')
+    expect(await start()).toMatch('have changed')
+    await rm(join(root, 'src/main.tsx'))
+    await put('src/start.tsx')
+    expect(await start()).toMatch('have changed')
   })
 
-  test('when its settings have changed, in the environment or in .env', async () => {
-    await start()
+  test('if the VITE_ settings differ from those of the build', async () => {
     vi.stubEnv('VITE_CRM_NAME', 'Pipedrive')
-    expect(await start()).toMatch('VITE_ settings have changed')
+    await build()
     expect(await start()).toBeUndefined()
-    vi.unstubAllEnvs()
-    expect(await start()).toMatch('VITE_ settings have changed')
-    await put('.env', 'VITE_CHAT_NAME=Teams\nPORT=1\n')
-    expect(await start()).toMatch('VITE_ settings have changed')
+    vi.stubEnv('VITE_CRM_NAME', 'Zoho')
+    expect(await start()).toMatch('have changed')
+    vi.stubEnv('VITE_CRM_NAME', undefined)
+    expect(await start()).toMatch('have changed')
+    vi.stubEnv('VITE_CRM_NAME', '')
     expect(await start()).toBeUndefined()
   })
 
-  test('but not when only the server’s settings or sources have', async () => {
-    await start()
+  test('but not if only a setting or a source of the server has changed', async () => {
+    await build()
     vi.stubEnv('PORT', '4000')
-    await put('server/app.ts', '', new Date(later.getTime() + 1000))
+    await put('server/app.ts', 'changed')
     expect(await start()).toBeUndefined()
   })
+})
 
-  test('but not when it was built by hand, whatever its settings were', async () => {
-    await put('dist/index.html', '', later)
-    vi.stubEnv('VITE_CRM_NAME', 'Pipedrive')
-    expect(await start()).toBeUndefined()
-  })
-
-  test('but not when it came without its sources', async () => {
-    await start()
-    await rm(join(root, 'index.html'))
-    await put('src/main.tsx', '', new Date(later.getTime() + 1000))
-    expect(await start()).toBeUndefined()
-  })
+test('a build without its sources is served as it is', async () => {
+  await build()
+  for (const source of ['src', 'contract', 'index.html']) {
+    await rm(join(root, source), { recursive: true })
+  }
+  vi.stubEnv('VITE_CRM_NAME', 'Pipedrive')
+  expect(await start()).toBeUndefined()
 })
 
 test('a build that fails stops the start', async () => {

@@ -49,7 +49,7 @@ test.each([
   ['gzip;q=nonsense', null],
   ['', null],
   [undefined, null],
-])('who accepts %j gets %j', async (accepted, coding) => {
+])('Accept-Encoding %j gets the coding %j', async (accepted, coding) => {
   const { answer, header, body } = await get(scriptPath, accepted)
   expect(answer.status).toBe(200)
   expect(header('Content-Encoding')).toBe(coding)
@@ -59,11 +59,11 @@ test.each([
   expect(header('Content-Length')).toBe(String(body.length))
   expect(header('Content-Type')).toBe('text/javascript; charset=utf-8')
   expect(header('Cache-Control')).toBe('public, max-age=31536000, immutable')
-  // Without it a cache between us would hand one browser's form to another.
+  // Without Vary, a cache would serve one client's coding to another.
   expect(header('Vary')).toBe('Accept-Encoding')
 })
 
-test('every address that shows the page gets it compressed, to be asked for again each time', async () => {
+test('every address of the page is compressed and must be revalidated', async () => {
   for (const path of ['/', '/contact', '/hubspot/callback?code=1']) {
     const { header, body } = await get(path, 'br')
     expect(brotliDecompressSync(body).toString()).toBe(page)
@@ -72,7 +72,7 @@ test('every address that shows the page gets it compressed, to be asked for agai
   }
 })
 
-test('each form has a tag of its own, and is not sent again to whoever has it', async () => {
+test('each coding has its own ETag, and a client that has it gets 304', async () => {
   const tags = await Promise.all(
     ['br', 'gzip', ''].map(async (accepted) => {
       const etag = (await get(scriptPath, accepted)).header('ETag') ?? ''
@@ -91,7 +91,7 @@ test('each form has a tag of its own, and is not sent again to whoever has it', 
   )
 })
 
-test('HEAD says what GET would, without the body', async () => {
+test('HEAD answers like GET without the body', async () => {
   const accepted = { 'Accept-Encoding': 'br' }
   const got = await app.request(scriptPath, { headers: accepted })
   const head = await app.request(scriptPath, { method: 'HEAD', headers: accepted })
@@ -99,14 +99,14 @@ test('HEAD says what GET would, without the body', async () => {
   expect(Object.fromEntries(head.headers)).toEqual(Object.fromEntries(got.headers))
 })
 
-test('a file without a smaller form is sent as it is', async () => {
+test('a file without compressed copies is sent uncompressed', async () => {
   const { header, body } = await get('/favicon.svg', 'br, gzip')
   expect(body.toString()).toBe('<svg/>')
   expect(header('Content-Encoding')).toBeNull()
   expect(header('Vary')).toBeNull()
 })
 
-test('the compressed forms have no address of their own', async () => {
+test('the compressed copies have no address', async () => {
   expect((await get(`${scriptPath}.br`)).answer.status).toBe(404)
   expect((await get('/index.html.gz')).body.toString()).toBe(page)
 })

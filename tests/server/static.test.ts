@@ -18,7 +18,7 @@ beforeAll(async () => {
   await writeFile(join(dist, 'index.html'), page)
   await writeFile(join(dist, 'assets/main-abc.js'), 'console.log(1)')
   await writeFile(join(dist, 'favicon.svg'), '<svg/>')
-  await writeFile(join(dist, '.settings.json'), '{"VITE_API_URL":"hidden"}')
+  await writeFile(join(dist, '.build.json'), '{"apiUrl":"hidden"}')
   await writeFile(join(dist, '_headers'), '/* hidden')
   await writeFile(join(dist, '_redirects'), '/* hidden')
   await writeFile(join(dist, 'nginx-headers.conf'), 'hidden')
@@ -53,7 +53,7 @@ describe('the page', () => {
   })
 
   test.each(['http://127.0.0.1:3000', 'http://[::1]:3000'])(
-    'moves from %s to the address that the providers send the browser back to',
+    'redirects from %s to the origin that the providers redirect to',
     async (origin) => {
       const answer = await app.request(`${origin}/contact?a=1`)
       expect(answer.status).toBe(302)
@@ -69,34 +69,40 @@ describe('the page', () => {
     expect(await answer.text()).toBe('')
   })
 
-  test.each(['POST', 'PUT', 'DELETE'])('cannot be written to by %s', async (method) => {
+  test.each(['POST', 'PUT', 'DELETE'])('refuses %s', async (method) => {
     const answer = await app.request('/contact', { method })
     expect(await refusal(answer)).toBe('405 method_not_allowed')
     expect(answer.headers.get('Allow')).toBe('GET, HEAD')
   })
 
-  test.each(['/api', '/api/x', '/health/x', '/sandbox', '/sandbox/x', '/webhooks/x'])(
-    'never stands in for the backend: %s',
-    async (path) => {
-      expect(await refusal(await app.request(path))).toBe('404 not_found')
-    },
-  )
+  test.each([
+    '/api',
+    '/api/x',
+    '/health/x',
+    '/sandbox',
+    '/sandbox/x',
+    '/webhooks/x',
+    '/relay',
+    '/relay/callback',
+  ])('is not the answer to a path of the backend: %s', async (path) => {
+    expect(await refusal(await app.request(path))).toBe('404 not_found')
+  })
 })
 
 describe('a file', () => {
-  test('of the build is kept for ever, since its name changes with it', async () => {
+  test('of the build may be cached for ever, because its name contains a hash', async () => {
     const answer = await app.request('/assets/main-abc.js')
     expect(await answer.text()).toBe('console.log(1)')
     expect(answer.headers.get('Content-Type')).toBe('text/javascript; charset=utf-8')
     expect(answer.headers.get('Cache-Control')).toBe('public, max-age=31536000, immutable')
   })
 
-  test('of an older build is missed, not replaced by the page', async () => {
+  test('of an older build is missing, not replaced by the page', async () => {
     expect(await refusal(await app.request('/assets/main-old.js'))).toBe('404 not_found')
   })
 
   test.each(['/', '/favicon.svg', '/assets/main-abc.js'])(
-    'that the browser has is not sent again: %s',
+    'that the browser has in its cache is not sent again: %s',
     async (path) => {
       const etag = (await app.request(path)).headers.get('ETag') ?? ''
       expect(etag).toMatch(/^"[\w-]+"$/)
@@ -121,18 +127,18 @@ describe('a file', () => {
     '/....//outside.txt',
     '//etc/passwd',
     '/outside.txt%00.js',
-    '/.settings.json',
-    '/%2esettings.json',
+    '/.build.json',
+    '/%2ebuild.json',
     '/_headers',
     '/_redirects',
     '/nginx-headers.conf',
-  ])('outside the build is not sent: %s', async (path) => {
+  ])('that is internal or outside the build is not sent: %s', async (path) => {
     const text = await (await app.request(`http://localhost:3000${path}`)).text()
     expect(text).not.toMatch(/OUTSIDE|hidden|root:/)
   })
 })
 
-test('a folder without a page is no dashboard', async () => {
+test('a folder without index.html is an error', async () => {
   await expect(readDashboard(join(folder, 'dist', 'assets'), () => '')).rejects.toThrow(
     'index.html',
   )

@@ -1,0 +1,44 @@
+import { gzipSync } from 'node:zlib'
+import type { Plugin } from 'vite'
+import { chunksOf } from './chunks.ts'
+
+export interface Budget {
+  /** All scripts that `/` loads, in bytes of gzip. */
+  script: number
+  /** The style sheet, in bytes of gzip. */
+  style: number
+}
+
+/** The sizes of 21 November 2026 (119.7 and 4.4 KiB) and some 3 KiB for what comes next. */
+export const pageBudget: Budget = { script: 123 * 1024, style: 7 * 1024 }
+
+/** Fails the build when the dashboard exceeds its budget. */
+export function budget(limits: Budget): Plugin {
+  return {
+    name: 'dealbell:budget',
+    apply: 'build',
+    generateBundle: {
+      order: 'post',
+      handler(_options, bundle) {
+        const { boot, main, reactDom, ofRoute } = chunksOf(bundle)
+        const scripts = [boot, ...main, ...reactDom, ...ofRoute('index')].map(({ code }) => code)
+        const styles = Object.values(bundle).flatMap((file) =>
+          file.type === 'asset' && file.fileName.endsWith('.css') ? [file.source] : [],
+        )
+        const sizes: Budget = { script: gzipSize(scripts), style: gzipSize(styles) }
+        const excesses = (['script', 'style'] as const)
+          .filter((kind) => sizes[kind] > limits[kind])
+          .map((kind) => `its ${kind} takes ${sizes[kind]} of ${limits[kind]} bytes`)
+        if (excesses.length > 0) {
+          this.error(
+            `The dashboard exceeds its budget in gzip: ${excesses.join(', ')}. The limits are pageBudget in build/budget.ts.`,
+          )
+        }
+      },
+    },
+  }
+}
+
+function gzipSize(files: readonly (string | Uint8Array)[]): number {
+  return files.reduce((size, file) => size + gzipSync(file, { level: 9 }).length, 0)
+}

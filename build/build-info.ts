@@ -1,0 +1,27 @@
+import { writeFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import type { Plugin } from 'vite'
+import { fingerprintOf } from '../server/page/fingerprint.ts'
+import type { Config } from '../src/parse-config.ts'
+
+/**
+ * Writes `.build.json` for the project's server (server/page/build.ts): what the build was made from, and
+ * the origins that the page's Content-Security-Policy needs.
+ */
+export function buildInfo({ apiUrl, contactFormUrl }: Config): Plugin {
+  return {
+    name: 'dealbell:build-info',
+    apply: 'build',
+    closeBundle: {
+      // After the compression, so that a build that was killed does not count as complete.
+      order: 'post',
+      sequential: true,
+      async handler(error) {
+        if (error) return
+        const { root, build } = this.environment.config
+        const info = { fingerprint: await fingerprintOf(root), apiUrl, contactFormUrl }
+        await writeFile(join(resolve(root, build.outDir), '.build.json'), JSON.stringify(info))
+      },
+    },
+  }
+}

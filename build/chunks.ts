@@ -1,0 +1,32 @@
+import type { Rolldown } from 'vite'
+
+const bootFile = '/src/boot.ts'
+
+/** The chunks of the build, by when a page needs them. Each list includes static imports. */
+export function chunksOf(bundle: Rolldown.OutputBundle) {
+  const chunks = Object.values(bundle).filter((file) => file.type === 'chunk')
+
+  function find(what: string, matches: (moduleId: string) => boolean) {
+    const chunk = chunks.find(({ facadeModuleId }) => matches(facadeModuleId ?? ''))
+    if (chunk === undefined) throw new Error(`The build has no chunk for ${what}.`)
+    return chunk
+  }
+  const withImports = (chunk: Rolldown.OutputChunk): Rolldown.OutputChunk[] => [
+    chunk,
+    ...chunks.filter(({ fileName }) => chunk.imports.includes(fileName)).flatMap(withImports),
+  ]
+
+  const boot = find('the boot script', (id) => id.endsWith(bootFile))
+  const main = new Set(withImports(find('the page', (id) => id.endsWith('/index.html'))))
+  const withoutMain = (chunk: Rolldown.OutputChunk) => [
+    ...new Set(withImports(chunk).filter((needed) => !main.has(needed))),
+  ]
+  return {
+    boot,
+    main: [...main],
+    reactDom: withoutMain(find('react-dom', (id) => id.includes('/react-dom/client.js'))),
+    /** The chunks of a file in src/routes, named without its extension. */
+    ofRoute: (file: string) =>
+      withoutMain(find(`the route ${file}`, (id) => id.includes(`/src/routes/${file}.tsx?`))),
+  }
+}

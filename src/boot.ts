@@ -1,0 +1,27 @@
+/**
+ * Runs before the main script and starts the calls and scripts that this address needs. It has no
+ * imports, so that it is one small script. build/preload.ts puts it and its links into the page
+ * (docs/decisions/0301-one-page-and-a-boot-script.md).
+ */
+for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=boot]')) {
+  const paths = link.dataset.at
+  // Use a pattern because the router also accepts other letter cases and a trailing slash.
+  if (paths === undefined || new RegExp(`^(${paths})/?$`, 'i').test(location.pathname)) {
+    link.rel = link.as === 'fetch' ? 'preload' : 'modulepreload'
+  }
+}
+
+// If the main script does not arrive, only this script can say so (§8).
+document.addEventListener(
+  'error',
+  ({ target }) => {
+    if (!(target instanceof HTMLScriptElement)) return
+    const heading = document.querySelector('h1')
+    if (heading !== null) heading.textContent = 'Something went wrong. Please try again later.'
+  },
+  // An error of a resource does not bubble.
+  { capture: true },
+)
+
+// Makes this file a module for TypeScript; the build leaves no export behind.
+export {}

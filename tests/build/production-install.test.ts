@@ -1,0 +1,76 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { cp, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { buildPage, defaultSettings } from './build-page.ts'
+
+const root = resolve(import.meta.dirname, '../..')
+let folder: string
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'dealbell-production-'))
+})
+afterEach(() => rm(folder, { recursive: true }))
+
+test('a production install starts, and builds the same bytes as a development install', async () => {
+  const tracked = execFileSync('git', ['ls-files', '-z'], { cwd: root, encoding: 'utf8' })
+  const project = join(folder, 'project')
+  for (const file of tracked.split('\0').filter(Boolean)) {
+    await cp(join(root, file), join(project, file))
+  }
+  // Only what a shell has, so that npm and Vite do not notice that a test runs them.
+  const { PATH, HOME } = process.env
+  const env = { ...defaultSettings, PATH, HOME, PORT: '0', DATA_DIR: join(folder, 'data') }
+  const install = ['ci', '--omit=dev', '--prefer-offline', '--no-audit', '--no-fund']
+  execFileSync('npm', install, { cwd: project, env, stdio: 'pipe' })
+
+  const server = spawn('npm', ['start'], { cwd: project, env, stdio: 'pipe', detached: true })
+  try {
+    const url = await addressOf(server)
+    expect(await (await fetch(`${url}/health`)).json()).toEqual({ status: 'ok' })
+    expect(await (await fetch(url)).text()).toContain('<title>Dealbell</title>')
+  } finally {
+    // The group, because npm starts the server through a shell.
+    if (server.exitCode === null && server.pid !== undefined) {
+      process.kill(-server.pid, 'SIGTERM')
+      await once(server, 'exit')
+    }
+  }
+
+  const expected = join(folder, 'expected')
+  await buildPage(expected)
+  const built = join(project, 'dist')
+  expect(await filesIn(built)).toEqual(await filesIn(expected))
+  for (const file of await filesIn(expected)) {
+    const [ours, theirs] = await Promise.all([
+      readFile(join(expected, file)),
+      readFile(join(built, file)),
+    ])
+    expect(theirs.equals(ours), file).toBe(true)
+  }
+}, 600_000)
+
+/** Resolves with the address that a starting server prints. */
+function addressOf(server: ReturnType<typeof spawn>): Promise<string> {
+  let output = ''
+  const { promise, resolve, reject } = Promise.withResolvers<string>()
+  for (const stream of [server.stdout, server.stderr]) {
+    stream?.on('data', (chunk) => {
+      output += chunk
+      const url = /listens on (http\S+)/.exec(output)?.[1]
+      if (url !== undefined) resolve(url)
+    })
+  }
+  server.once('close', () => reject(new Error(`The server ended:\n${output}`)))
+  return promise
+}
+
+async function filesIn(path: string): Promise<string[]> {
+  const entries = await readdir(path, { recursive: true, withFileTypes: true })
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(path.length))
+    .toSorted()
+}
