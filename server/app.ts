@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { methodNotAllowed } from 'hono/method-not-allowed'
+import { endpoints } from '../contract/endpoints.ts'
 import { authorizationRoutes } from './api/authorization.ts'
 import { connectionRoutes } from './api/connections.ts'
 import { operatorRoutes } from './api/operator.ts'
@@ -23,7 +24,7 @@ export function createApp(
 
   app.use(safetyHeaders({ https: appUrl.startsWith('https:') }))
   app.use('/api/*', corsForDashboard(appUrl))
-  app.use('/health', corsForDashboard(appUrl))
+  app.use(endpoints.health.path, corsForDashboard(appUrl))
   app.use(
     methodNotAllowed({
       app,
@@ -35,15 +36,15 @@ export function createApp(
   )
   app.use('/api/*', writesFromDashboardOnly(appUrl))
 
-  app.get('/health', async (c) => {
+  app.get(endpoints.health.path, async (c) => {
     // Without its database the backend can do nothing, so it must not look healthy.
     await database.execute(sql`select 1`)
     return c.json({ status: 'ok' })
   })
-  app.route('/api/notifications/rules', ruleRoutes(context))
+  app.route('/', ruleRoutes(context))
   for (const provider of providerIds) {
-    app.route(`/api/${provider}`, connectionRoutes(provider, context))
-    app.route(`/api/${provider}`, authorizationRoutes(provider, context))
+    app.route('/', connectionRoutes(provider, context))
+    app.route('/', authorizationRoutes(provider, context))
   }
   app.route('/sandbox', sandbox)
   app.route('/webhooks', webhookRoutes(context))

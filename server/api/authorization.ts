@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { and, eq, gt, lt } from 'drizzle-orm'
 import { Hono } from 'hono'
+import { endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
 import type { Context } from '../context.ts'
 import { authorizations } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
@@ -16,7 +17,7 @@ const authorizationLifetimeMs = 10 * 60 * 1000
 export function authorizationRoutes(provider: ProviderId, context: Context) {
   const { database, sessions, providers, appUrl, now, log } = context
   // The browser comes back to the dashboard's page, and that page makes the callback call.
-  const redirectUri = `${appUrl}/${provider}/callback`
+  const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, provider)}`
   const { name } = registry[provider]
   const invalidState = () =>
     new ApiError(
@@ -26,7 +27,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
     )
 
   return new Hono()
-    .get('/auth', notFromAnotherSite, async (c) => {
+    .get(pathOf(navigations.authorize, provider), notFromAnotherSite, async (c) => {
       const session = await sessions.findOrCreate(c)
       const state = randomBytes(32).toString('base64url')
       const codeVerifier = randomBytes(32).toString('base64url')
@@ -40,45 +41,50 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
       })
       return c.redirect(providers[provider].authorizeUrl({ redirectUri, state, codeVerifier }))
     })
-    .get('/callback', fromDashboardOnly(appUrl), byFetchOnly, async (c) => {
-      const code = c.req.query('code')
-      if (!code) throw new ApiError(400, 'missing_code', 'The address has no authorization code.')
-      const state = c.req.query('state')
-      if (!state) throw new ApiError(400, 'invalid_state', 'The address has no state.')
+    .get(
+      pathOf(endpoints.callback, provider),
+      fromDashboardOnly(appUrl),
+      byFetchOnly,
+      async (c) => {
+        const code = c.req.query('code')
+        if (!code) throw new ApiError(400, 'missing_code', 'The address has no authorization code.')
+        const state = c.req.query('state')
+        if (!state) throw new ApiError(400, 'invalid_state', 'The address has no state.')
 
-      // Deleting the row makes the state single use: of two requests at once, one gets it. Another
-      // browser's session gets nothing, so it cannot use up the state either.
-      const session = await sessions.find(c)
-      if (session === undefined) throw invalidState()
-      const [authorization] = await database
-        .delete(authorizations)
-        .where(
-          and(
-            eq(authorizations.stateHash, sha256(state)),
-            eq(authorizations.sessionHash, session.tokenHash),
-            eq(authorizations.provider, provider),
-            gt(authorizations.expiresAt, now()),
-          ),
-        )
-        .returning({ codeVerifier: authorizations.codeVerifier })
-      if (authorization === undefined) throw invalidState()
+        // Deleting the row makes the state single use: of two requests at once, one gets it. Another
+        // browser's session gets nothing, so it cannot use up the state either.
+        const session = await sessions.find(c)
+        if (session === undefined) throw invalidState()
+        const [authorization] = await database
+          .delete(authorizations)
+          .where(
+            and(
+              eq(authorizations.stateHash, sha256(state)),
+              eq(authorizations.sessionHash, session.tokenHash),
+              eq(authorizations.provider, provider),
+              gt(authorizations.expiresAt, now()),
+            ),
+          )
+          .returning({ codeVerifier: authorizations.codeVerifier })
+        if (authorization === undefined) throw invalidState()
 
-      try {
-        const { codeVerifier } = authorization
-        const grant = await providers[provider].exchange({ code, redirectUri, codeVerifier })
-        await completeAuthorization(context, c, session, provider, grant)
-      } catch (error) {
-        if (!(error instanceof ProviderError)) throw error
-        const { stage, kind, reason } = error
-        log('authorization failed', { provider, stage, kind, reason })
-        throw kind === 'refused'
-          ? new ApiError(
-              502,
-              'exchange_refused',
-              `${name} refused the authorization${reason === undefined ? '' : ` (${reason})`}.`,
-            )
-          : new ApiError(502, 'provider_unavailable', `${name} could not be reached. Try again.`)
-      }
-      return c.body(null, 204)
-    })
+        try {
+          const { codeVerifier } = authorization
+          const grant = await providers[provider].exchange({ code, redirectUri, codeVerifier })
+          await completeAuthorization(context, c, session, provider, grant)
+        } catch (error) {
+          if (!(error instanceof ProviderError)) throw error
+          const { stage, kind, reason } = error
+          log('authorization failed', { provider, stage, kind, reason })
+          throw kind === 'refused'
+            ? new ApiError(
+                502,
+                'exchange_refused',
+                `${name} refused the authorization${reason === undefined ? '' : ` (${reason})`}.`,
+              )
+            : new ApiError(502, 'provider_unavailable', `${name} could not be reached. Try again.`)
+        }
+        return c.body(null, 204)
+      },
+    )
 }

@@ -1,6 +1,6 @@
 import { and, eq } from 'drizzle-orm'
 import { Hono } from 'hono'
-import type { ConnectionStatus } from '../../contract/endpoints.ts'
+import { type ConnectionStatus, endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Context } from '../context.ts'
 import { connections } from '../database/schema.ts'
 import { connectionStatus, openSecrets } from '../people/connections.ts'
@@ -14,7 +14,7 @@ export function connectionRoutes(
   { database, vault, providers, sessions, log }: Context,
 ) {
   return new Hono()
-    .get('/status', async (c) => {
+    .get(pathOf(endpoints.status, provider), async (c) => {
       const session = await sessions.find(c)
       const status: ConnectionStatus =
         session === undefined
@@ -22,7 +22,7 @@ export function connectionRoutes(
           : await connectionStatus({ database, providers }, { userId: session.userId, provider })
       return c.json(status)
     })
-    .delete('/disconnect', async (c) => {
+    .delete(pathOf(endpoints.disconnect, provider), async (c) => {
       const session = await sessions.find(c)
       if (session === undefined) return c.body(null, 204)
 

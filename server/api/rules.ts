@@ -2,7 +2,7 @@ import { eq } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import * as v from 'valibot'
-import { type Rules, saveRulesBody } from '../../contract/endpoints.ts'
+import { endpoints, type Rules, saveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import type { Context } from '../context.ts'
 import { rules } from '../database/schema.ts'
@@ -21,13 +21,13 @@ export function ruleRoutes({ database, sessions, now }: Context) {
   }
 
   return new Hono()
-    .get('/', async (c) => {
+    .get(endpoints.rules.path, async (c) => {
       const session = await sessions.find(c)
       const saved = session === undefined ? [] : await savedRules(session.userId)
       return c.json({ rules: saved } satisfies Rules)
     })
     .post(
-      '/',
+      endpoints.saveRules.path,
       async (c, next) => {
         // A form on another site can send three content types. JSON is not one of them.
         if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) {

@@ -10,8 +10,7 @@ import {
   unique,
   uuid,
 } from 'drizzle-orm/pg-core'
-import type { DealProperty } from '../providers/provider.ts'
-import { crmIds, providerIds } from '../providers/registry.ts'
+import { crmIds, dealProperties, providerIds } from '../providers/registry.ts'
 
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 
@@ -122,7 +121,7 @@ export const dealEvents = pgTable(
     crm: text('crm', { enum: crmIds }).notNull(),
     accountId: text('account_id').notNull(),
     dealId: text('deal_id').notNull(),
-    property: text('property').$type<DealProperty>().notNull(),
+    property: text('property', { enum: dealProperties }).notNull(),
     value: text('value').notNull(),
     occurredAt: time('occurred_at').notNull(),
     receivedAt: time('received_at').notNull().defaultNow(),

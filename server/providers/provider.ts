@@ -1,4 +1,4 @@
-import type { ChatId, CrmId, ProviderId } from './registry.ts'
+import type { ChatId, CrmId, DealProperty, ProviderId } from './registry.ts'
 
 /** How this server reaches a provider. */
 export interface ProviderSettings {
@@ -45,9 +45,6 @@ export interface Provider {
   /** Why the provider no longer accepts a connection, in words, by the provider's own error code. */
   brokenReasons: Readonly<Record<string, string>>
 }
-
-/** A property of a deal whose changes a rule can be about. */
-export type DealProperty = 'stage' | 'amount' | 'owner' | 'closeDate'
 
 /** A property of a deal that got a new value, as a webhook reports it. */
 export interface DealEvent {

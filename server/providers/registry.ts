@@ -45,6 +45,10 @@ export const providerIds = Object.keys(registry) as [ProviderId, ...ProviderId[]
 export const crmIds = providerIds.filter(isCrmId) as [CrmId, ...CrmId[]]
 export const chatIds = providerIds.filter(isChatId) as [ChatId, ...ChatId[]]
 
+/** The properties of a deal that a rule can be about. Every CRM names them in its own way. */
+export const dealProperties = ['stage', 'amount', 'owner', 'closeDate'] as const
+export type DealProperty = (typeof dealProperties)[number]
+
 export function isCrmId(id: ProviderId): id is CrmId {
   return registry[id].role === 'crm'
 }

@@ -4,8 +4,7 @@ import { alias } from 'drizzle-orm/pg-core'
 import { type Database, rowsOf } from '../database/open.ts'
 import { channels, connections, dealEvents, deliveries, rules } from '../database/schema.ts'
 import type { Connection } from '../people/connections.ts'
-import type { DealProperty } from '../providers/provider.ts'
-import { type CrmId, chatIds } from '../providers/registry.ts'
+import { type CrmId, chatIds, type DealProperty } from '../providers/registry.ts'
 import { makeDue, pause } from './channels.ts'
 
 /** How long a message may be on its way. Longer than Slack may take for both ways of posting. */

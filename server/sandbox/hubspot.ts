@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
+import { navigations, pathOf } from '../../contract/endpoints.ts'
 import type { ProviderSettings } from '../providers/provider.ts'
 import { StandInCodes } from './codes.ts'
 import { createStandInDeals } from './deals.ts'
@@ -36,7 +37,7 @@ export function createStandInHubspot({
 }): Hono {
   const codes = new StandInCodes<CodeBinding>()
   const tokens = new StandInTokens('hubspot-stand-in-', settings.clientSecret)
-  const redirectUri = `${appUrl}/hubspot/callback`
+  const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, 'hubspot')}`
 
   /** What is wrong with a consent request, in words; undefined if it is right. */
   function refusal(request: Record<string, string>): string | undefined {

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
+import { navigations, pathOf } from '../../contract/endpoints.ts'
 import type { ProviderSettings } from '../providers/provider.ts'
 import { StandInCodes } from './codes.ts'
 import { formFields } from './form.ts'
@@ -39,7 +40,7 @@ export function createStandInSlack({
   const codes = new StandInCodes<CodeBinding>()
   const tokens = new StandInTokens('xoxb-stand-in-', settings.clientSecret)
   const messages = new StandInMessages()
-  const redirectUri = `${appUrl}/slack/callback`
+  const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, 'slack')}`
 
   function refusal(request: Record<string, string>): string | undefined {
     if (request.client_id !== settings.clientId) return 'There is no app with this client ID.'

@@ -1,4 +1,4 @@
-import type { DealProperty } from '../provider.ts'
+import type { DealProperty } from '../registry.ts'
 
 /** HubSpot's names of the deal properties that a rule can be about. */
 export const propertyNames = {
