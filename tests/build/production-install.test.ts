@@ -16,7 +16,8 @@ afterEach(() => rm(folder, { recursive: true }))
 
 test('a production install starts, and builds the same bytes as a development install', async () => {
   const tracked = execFileSync('git', ['ls-files', '-z'], { cwd: root, encoding: 'utf8' })
-  const project = join(folder, 'project')
+  // Any path works.
+  const project = join(folder, 'a path with ü')
   for (const file of tracked.split('\0').filter(Boolean)) {
     await cp(join(root, file), join(project, file))
   }
