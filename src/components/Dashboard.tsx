@@ -32,7 +32,10 @@ export function Dashboard() {
             </ul>
           </Card>
           <Card heading="Notification Rules">
-            <RuleSettings canSave={areConnected} />
+            <RuleSettings
+              canSave={areConnected}
+              isChecking={crmStatus.isFetching || chatStatus.isFetching}
+            />
           </Card>
           <div className="after-rules">
             <Card heading="AI rules (future)">

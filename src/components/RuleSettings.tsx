@@ -11,13 +11,22 @@ import { Warning } from '../ui/Warning.tsx'
 const catalogue: readonly RuleCategory[] = ruleCatalogue
 
 /** The rule catalogue as checkboxes, and Save. Saving needs both services to be connected (§5). */
-export function RuleSettings({ canSave }: { canSave: boolean }) {
+export function RuleSettings({
+  canSave,
+  isChecking,
+}: {
+  canSave: boolean
+  /** Whether a connection status is being fetched again, so that `canSave` may change in a moment. */
+  isChecking: boolean
+}) {
   const rules = useRules()
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
   const save = useSaveRules()
   const [wasRefused, setWasRefused] = useState(false)
-  // Once both are connected the refusal is over: it must not come back with a later disconnect.
-  if (wasRefused && canSave) setWasRefused(false)
+  // The refusal ends once both services are connected, so a later disconnect does not show it again.
+  // Wait until both statuses have arrived: otherwise their order would decide whether it ends.
+  if (wasRefused && canSave && !isChecking) setWasRefused(false)
+  const isRefused = wasRefused && !canSave
   const saveButton = useFocusKept(save.isPending)
 
   useBlocker({
@@ -94,10 +103,10 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
           {save.isPending ? 'Saving…' : 'Save'}
         </Button>
         <p role="status" className="min-w-40 flex-1 text-sm">
-          {isUnsaved && !save.isPending && !save.isError && !wasRefused && (
+          {isUnsaved && !save.isPending && !save.isError && !isRefused && (
             <span className="text-muted">Unsaved changes</span>
           )}
-          {wasRefused &&
+          {isRefused &&
             `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`}
           {save.isSuccess && !isUnsaved && '✅ Rules saved successfully!'}
           {save.isError && '❌ Failed to save rules, try again.'}

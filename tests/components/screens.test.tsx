@@ -13,7 +13,7 @@ const screens = [
   { address: '/hubspot/callback', title: 'Connecting HubSpot' },
   { address: '/slack/callback', title: 'Connecting Slack' },
   { address: '/no/such/page', title: 'Something went wrong' },
-]
+] as const
 
 describe.each(screens)('$address', ({ address, title }) => {
   test('has a document title, one h1, one main part and the product in its header', async () => {
@@ -44,9 +44,10 @@ describe.each(screens)('$address', ({ address, title }) => {
 
   test('takes the focus to its heading when it is navigated to, and leaves it alone at first', async () => {
     startBackend()
-    const from = address === '/contact' ? '/connect/hubspot' : '/contact'
-    const { router } = renderApp(from)
-    await screen.findByRole('heading', { level: 1 })
+    const from = screens[address === '/contact' ? 2 : 1]
+    const { router } = renderApp(from.address)
+    // Wait by name: 'Loading…' is a heading too, and a screen that follows it leaves the focus alone.
+    await screen.findByRole('heading', { level: 1, name: from.title })
     expect(document.body).toHaveFocus()
     await act(() => router.navigate({ href: address }))
     const heading = await screen.findByRole('heading', { level: 1, name: title })

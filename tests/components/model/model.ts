@@ -106,6 +106,8 @@ export class Model {
   refresh(): void {
     if (this.screen !== 'dashboard') return
     for (const provider of providers) this.askStatus(provider, false)
+    // A refusal ends when both statuses have arrived, in either order, and say 'connected'.
+    if (this.canSave && this.message === 'refused') this.message = undefined
   }
 
   askStatus(provider: Provider, isOpening: boolean): void {
@@ -121,8 +123,6 @@ export class Model {
 
   see(provider: Provider, connected: boolean): void {
     this.seen.set(provider, { connected, at: this.now })
-    // A refusal is over once both are connected.
-    if (this.canSave && this.message === 'refused') this.message = undefined
   }
 
   /**
