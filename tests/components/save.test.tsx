@@ -74,6 +74,38 @@ describe('without both connections', () => {
     expect(calls('POST')).toEqual([])
   })
 
+  test.each([
+    ['HubSpot, Slack', ['hubspot', 'slack']],
+    ['Slack, HubSpot', ['slack', 'hubspot']],
+  ])(
+    'the message stays when one connection replaces the other: answers from %s',
+    async (_name, order) => {
+      const { state } = startBackend({ connected: new Set(['slack']) })
+      const { user } = renderApp('/')
+      await stageBox()
+      await user.click(saveButton())
+      state.connected = new Set(['hubspot'])
+      const answers = order.map((id) => {
+        const { promise, resolve } = Promise.withResolvers<void>()
+        server.use(
+          http.get(`*/api/${id}/status`, async () => {
+            await promise
+            return undefined
+          }),
+        )
+        return resolve
+      })
+      lookAgain()
+      for (const answer of answers) {
+        answer()
+        await settle()
+      }
+      expect(screen.getByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
+      expect(screen.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
+      expect(savedOr()).toEqual([refused])
+    },
+  )
+
   test('Save with a service that was just disconnected says so, in place of the earlier success', async () => {
     const { calls } = startBackend({ connected: both() })
     const { user } = renderApp('/')

@@ -11,6 +11,7 @@ import {
 import type { Page } from './page.ts'
 
 type Command = fc.AsyncCommand<Model, Page>
+type Beginning = ConstructorParameters<typeof Model>[0]
 
 /** A step: when it can be taken, what the model says of it, and how a person takes it. */
 function step(
@@ -257,4 +258,46 @@ export const steps = [
   kind('leave', fc.boolean().map(leave)),
   kind('come back', fc.constantFrom(0, 4999, 5000).map(comeBack)),
   kind('reload', fc.constant(reload)),
+]
+
+/** Runs that failed once, with their seeds: the order of two answers decided whether a refusal still showed. */
+export const regressions: { name: string; beginning: Beginning; commands: Command[] }[] = [
+  {
+    name: 'a save refused while offline, then both connections change (2142705871)',
+    beginning: { connected: ['Slack'], stored: [] },
+    commands: [
+      offline,
+      elsewhere('Slack', false),
+      focus,
+      elsewhere('HubSpot', true),
+      save(1),
+      online,
+    ],
+  },
+  {
+    name: 'the same after connecting here (2143511727)',
+    beginning: { connected: [], stored: [] },
+    commands: [
+      connect('Slack'),
+      elsewhere('Slack', false),
+      offline,
+      elsewhere('HubSpot', true),
+      focus,
+      save(1),
+      online,
+    ],
+  },
+  {
+    name: 'the same after the dashboard is opened again (2145583928)',
+    beginning: { connected: ['Slack'], stored: [] },
+    commands: [
+      leave(false),
+      elsewhere('Slack', false),
+      offline,
+      elsewhere('HubSpot', true),
+      comeBack(5000),
+      save(1),
+      online,
+    ],
+  },
 ]
