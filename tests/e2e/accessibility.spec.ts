@@ -213,7 +213,7 @@ test.describe('at 200 %', { tag: '@all' }, () => {
   test.use({ viewport: { width: 640, height: 450 }, deviceScaleFactor: 2 })
 
   for (const spacing of ['', ', and with text spacing raised']) {
-    test(`the whole job is done, with nothing cut off, covered or beside the page${spacing}`, async ({
+    test(`everything works, with nothing cut off, covered or beside the page${spacing}`, async ({
       page,
     }) => {
       // Apply it to each page.

@@ -44,7 +44,7 @@ test('a person connects both services, ticks rules, saves, and finds it all afte
 })
 
 test('the whole story works by keyboard', { tag: '@all' }, async ({ page }) => {
-  // Tab must reach each control without a detour by script.
+  // Presses Tab until the control has the focus.
   async function tabTo(name: string | RegExp, role: 'button' | 'checkbox' | 'link') {
     const target = page.getByRole(role, { name })
     await expect(target).toBeVisible()
