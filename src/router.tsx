@@ -3,13 +3,13 @@ import { createRouter, type RouterHistory } from '@tanstack/react-router'
 import { GenericError } from './components/GenericError.tsx'
 import { routeTree } from './routeTree.gen.ts'
 
-/** Makes the router. `history` is the browser's own unless a test brings another. */
+/** Creates the router. Tests pass a `history`; the default is the browser's. */
 export function createAppRouter(queryClient: QueryClient, history?: RouterHistory) {
   return createRouter({
     routeTree,
     context: { queryClient },
     ...(history && { history }),
-    // The default parser reads JSON, and an authorization code may look like it: digits, null, quotes.
+    // The default parser reads JSON, and would change a code such as 00123, null or "x".
     parseSearch: (search) => Object.fromEntries(new URLSearchParams(search)),
     stringifySearch: (search) => {
       const text = new URLSearchParams(

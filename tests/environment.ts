@@ -1,19 +1,19 @@
 import { builtinEnvironments, type Environment } from 'vitest/runtime'
 
-const nodeOwn = ['fetch', 'Response', 'Headers', 'AbortController', 'AbortSignal'] as const
+const keptFromNode = ['fetch', 'Response', 'Headers', 'AbortController', 'AbortSignal'] as const
 
 /**
- * happy-dom with Node's own fetch, since happy-dom's throws from afar when a body is cancelled and
- * does not say which credentials a request carries. Relative addresses are taken as in a browser.
+ * happy-dom with Node's fetch. happy-dom's own fetch throws an unhandled error when a body is cancelled,
+ * and its requests do not tell their credentials. Relative addresses work as in a browser.
  */
 export default {
   ...builtinEnvironments['happy-dom'],
   name: 'happy-dom-with-fetch',
   async setup(global, options) {
     const { Request, console } = global
-    const kept = nodeOwn.map((name) => [name, global[name]] as const)
+    const kept = keptFromNode.map((name) => [name, global[name]] as const)
 
-    // Without a console of ours happy-dom is silent: it would complain that it loads no frames.
+    // Without a console happy-dom is silent. It would log that it loads no frames.
     global.console = undefined
     const environment = await builtinEnvironments['happy-dom'].setup(global, options)
     global.console = console

@@ -1,4 +1,4 @@
-// Each asks to run `pwned()`, to put an element on the page, or to take it elsewhere.
+// Each tries to run `pwned()`, to add an element to the page, or to leave the page.
 const payloads = [
   '<script>pwned()</script>',
   '<ScRiPt src=//evil.example/x.js></sCrIpT>',
@@ -27,7 +27,7 @@ const payloads = [
   '{"__html":"<img src=x onerror=pwned()>","dangerouslySetInnerHTML":{"__html":"<b>x</b>"}}',
 ]
 
-// What would have to be closed first, were the text put into a tag, an attribute, a script or a comment.
+// Each closes what may surround the text: a tag, an attribute, a script or a comment.
 const openings = [
   '',
   '">',
@@ -36,11 +36,11 @@ const openings = [
   '</script>',
   '</title></textarea></style>',
   '--><!--x-->',
-  // biome-ignore lint/suspicious/noTemplateCurlyInString: what a template engine would run.
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: a template engine would run this.
   ']]>\u0000\u2028${pwned()}{{constructor.constructor("pwned()")()}}',
 ]
 
-/** 200 texts that must never be anything but text. */
+/** 200 strings that must always stay plain text. */
 export const hostileStrings: readonly string[] = openings.flatMap((opening) =>
   payloads.map((payload) => opening + payload),
 )

@@ -10,8 +10,8 @@ import { createBackend, type RecordedRequest } from './msw/handlers.ts'
 import { server } from './msw/server.ts'
 
 /**
- * Starts the backend in memory, and lists the requests that reach it: `requests` whole, `calls()` as
- * lines such as 'GET /health', those only that begin with `start`.
+ * Starts the backend in memory. `requests` lists what reaches it; `calls(start)` lists the same as lines
+ * such as 'GET /health', filtered by their start.
  */
 export function startBackend(initial?: Parameters<typeof createBackend>[0]) {
   const backend = createBackend(initial)
@@ -41,12 +41,12 @@ function recordRequests(): RecordedRequest[] {
   return requests
 }
 
-/** Renders the whole app, as main.tsx does, at the last of the addresses; the others lie behind Back. */
+/** Renders the whole app, as main.tsx does, at the last of the addresses. Back leads to the others. */
 export function renderApp(...addresses: [string, ...string[]]) {
   return renderAppWith(createMemoryHistory({ initialEntries: addresses }))
 }
 
-/** Runs a hook as the app does, with no app around it. */
+/** Runs a hook with the app's query client, without the app. */
 export function renderAppHook<Result>(hook: () => Result, queryClient = makeQueryClient()) {
   const view = renderHook(hook, {
     wrapper: ({ children }) => (
@@ -58,7 +58,7 @@ export function renderAppHook<Result>(hook: () => Result, queryClient = makeQuer
   return { ...view, queryClient }
 }
 
-/** Renders the whole app on a history of its own: the browser's, for what only that one does. */
+/** Renders the whole app on the given history, for example the browser's. */
 export function renderAppWith(history: RouterHistory) {
   const queryClient = makeQueryClient()
   const router = createAppRouter(queryClient, history)
@@ -73,7 +73,7 @@ export function renderAppWith(history: RouterHistory) {
 
 function makeQueryClient(): QueryClient {
   const queryClient = createQueryClient({ retryDelayMs: 0 })
-  // What still hangs when its test is over times out in another's time, and is no failure of that one.
+  // A call that still hangs at the end of its test must not log its timeout during another test.
   onTestFinished(() => {
     queryClient.getQueryCache().config = {}
     queryClient.getMutationCache().config = {}
@@ -82,14 +82,14 @@ function makeQueryClient(): QueryClient {
   return queryClient
 }
 
-/** The tab is looked at again. */
+/** Makes the tab visible again, as far as the page can tell. */
 export function lookAgain(): void {
   act(() => {
     document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))
   })
 }
 
-/** The network goes, or is back, as the browser tells it. */
+/** Reports to the page that the browser went offline or online. */
 export function setOnline(isOnline: boolean): void {
   vi.spyOn(navigator, 'onLine', 'get').mockReturnValue(isOnline)
   act(() => {
@@ -97,7 +97,7 @@ export function setOnline(isOnline: boolean): void {
   })
 }
 
-/** Every text that the page shows from here on. */
+/** Records the page's text after each change from here on. */
 export function recordTexts(): string[] {
   const texts: string[] = []
   new MutationObserver(() => texts.push(document.body.textContent ?? '')).observe(document.body, {

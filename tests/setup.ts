@@ -5,14 +5,14 @@ import { server } from './msw/server.ts'
 
 configure({ asyncUtilTimeout: 3000 })
 
-// happy-dom has none. A test that expects the question says what is answered.
+// happy-dom has no confirm. A test that expects the question mocks the answer.
 window.confirm = (question) => {
   throw new Error(`Unexpected confirm: ${question}`)
 }
 
 beforeAll(() => server.listen({ onUnhandledFrame: 'error' }))
 
-// Whatever is logged is a promise that some test makes: read it with `takeLog()`, or the test fails.
+// An error that is logged fails its test, unless the test expects it and reads it with `takeLog()`.
 const logged: string[] = []
 export function takeLog(): string[] {
   return logged.splice(0)

@@ -3,7 +3,7 @@ import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
 
-/** One service: whether it is connected, and the button that changes it. */
+/** One service: whether it is connected, and a button to connect or disconnect it. */
 export function Connection({ provider }: { provider: Provider }) {
   const status = useConnectionStatus(provider)
   const disconnect = useDisconnect(provider)
@@ -12,12 +12,12 @@ export function Connection({ provider }: { provider: Provider }) {
 
   return (
     <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
-      {/* Takes a row of its own where it is too long to share one with the button. */}
+      {/* Wraps onto its own row when it is too long to share one with the button. */}
       <div className="flex min-w-0 flex-auto items-center gap-2 sm:flex-1 sm:gap-3">
         <span className="grid size-9 shrink-0 place-items-center rounded-full border border-line bg-canvas">
           {isConnected ? <GreenCheck /> : <RedCross />}
         </span>
-        {/* The name belongs to what is announced: 'Not connected' alone does not say who. */}
+        {/* The live region includes the name: 'Not connected' alone does not tell which service. */}
         <div role="status" className="min-w-0">
           <p className="font-medium wrap-anywhere">{provider.name}</p>
           <p className="text-sm text-muted wrap-anywhere">
@@ -32,13 +32,13 @@ export function Connection({ provider }: { provider: Provider }) {
           </p>
         </div>
       </div>
-      {/* One button for both, so that the focus stays where it was when its word switches. */}
+      {/* One button for both actions, so it keeps the focus when its word changes. */}
       <Button
         kind={isConnected ? 'secondary' : 'primary'}
         busy={disconnect.isPending}
         label={`${isConnected ? 'Disconnect' : 'Connect'} ${provider.name}`}
         onClick={(event) => {
-          // The second click of a double click is meant for the word that stood here at the first.
+          // Ignore the second click of a double click: the button may show the other word by then.
           if (event.detail > 1) return
           if (isConnected) disconnect.mutate()
           else window.location.assign(authorizeUrl(provider))

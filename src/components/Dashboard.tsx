@@ -17,7 +17,7 @@ export function Dashboard() {
       title="Deal notifications"
       lead={`Choose which ${crm.name} events ${chat.name} hears of.`}
     >
-      {/* Not isPending: a status that failed is pending again at each new try. */}
+      {/* Not isPending: a failed status is pending again at each new attempt. */}
       {crmStatus.isFetched && chatStatus.isFetched ? (
         <>
           {!areConnected && (
@@ -32,7 +32,10 @@ export function Dashboard() {
             </ul>
           </Card>
           <Card heading="Notification Rules">
-            <RuleSettings canSave={areConnected} />
+            <RuleSettings
+              canSave={areConnected}
+              isChecking={crmStatus.isFetching || chatStatus.isFetching}
+            />
           </Card>
           <div className="after-rules">
             <Card heading="AI rules (future)">

@@ -1,7 +1,7 @@
 import { Link } from '@tanstack/react-router'
 import { Bell } from '../ui/icons.tsx'
 
-/** The product's name, and the way to the dashboard from every screen. */
+/** The product's name, which links to the dashboard. */
 export function Header() {
   return (
     <header className="border-b border-line bg-surface">

@@ -4,20 +4,20 @@ import { Button } from '../ui/Button.tsx'
 import { WarningSign } from '../ui/icons.tsx'
 import { focusHeading, Screen } from '../ui/Screen.tsx'
 
-/** Renders nothing of the app before the backend is known to be there: no call, no code spent. */
+/** Renders the app only once the backend is available, so no authorization code is used before. */
 export function HealthGate({ children }: { children: ReactNode }) {
   const health = useHealth()
   const isAvailable = health.data !== undefined
   const wasUnavailable = useRef(false)
 
-  // The button that had the focus is gone with the page that offered it.
+  // 'Try again' had the focus and is gone with its page.
   useEffect(() => {
     if (isAvailable && wasUnavailable.current) focusHeading()
     wasUnavailable.current = health.isFetched && !isAvailable
   }, [isAvailable, health.isFetched])
 
   if (isAvailable) return children
-  // Not isPending: that is true again while a backend that was away is asked again.
+  // Not isPending: that is true again at each new attempt after a failure.
   if (!health.isFetched) {
     return (
       <main className="p-4">

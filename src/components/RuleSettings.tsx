@@ -10,15 +10,24 @@ import { Warning } from '../ui/Warning.tsx'
 
 const catalogue: readonly RuleCategory[] = ruleCatalogue
 
-/** The rule catalogue as checkboxes, and Save. Saving needs both services to be connected (§5). */
-export function RuleSettings({ canSave }: { canSave: boolean }) {
+/** The rule catalogue as checkboxes, and Save. Saving needs both connections (§5). */
+export function RuleSettings({
+  canSave,
+  isChecking,
+}: {
+  canSave: boolean
+  /** Whether a connection status is being fetched again, so that `canSave` may change in a moment. */
+  isChecking: boolean
+}) {
   const rules = useRules()
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
   const save = useSaveRules()
   const [wasRefused, setWasRefused] = useState(false)
-  // Once both are connected the refusal is over: it must not come back with a later disconnect.
-  if (wasRefused && canSave) setWasRefused(false)
-  const saveButton = useFocusKept(save.isPending)
+  // The refusal ends once both services are connected, so a later disconnect does not show it again.
+  // Wait until both statuses have arrived: otherwise their order would decide whether it ends.
+  if (wasRefused && canSave && !isChecking) setWasRefused(false)
+  const isRefused = wasRefused && !canSave
+  const saveButton = useRestoredFocus(save.isPending)
 
   useBlocker({
     disabled: !isUnsaved,
@@ -31,7 +40,7 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
     },
   })
 
-  // A message goes when the selection changes. The same function always, so that a tick renders one row.
+  // A message disappears when the selection changes. The function stays the same, so a tick renders one row.
   const { reset } = save
   const onToggle = useCallback(
     (id: string) => {
@@ -76,7 +85,7 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
               />
             ))}
           </fieldset>
-          {/* Below the rules that end it: above them it would move them from under the pointer. */}
+          {/* Below the rules: above them, its disappearance would move them away from the pointer. */}
           {category.available && selected.length === 0 && (
             <div className="sm:col-span-full">
               <Warning title="No notification rules defined">
@@ -87,17 +96,17 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
           )}
         </Fragment>
       ))}
-      {/* Stays in sight, since most of the catalogue stands between the rules of today and its end;
-          not on a screen so low, or so much enlarged, that it would cover what it belongs to. */}
+      {/* Sticky, because most of the catalogue stands between the available rules and its end. Not on a
+          low or enlarged screen, where it would cover the rules. */}
       <div className="save-bar sm:col-span-full">
         <Button kind="primary" type="submit" disabled={save.isPending} ref={saveButton}>
           {save.isPending ? 'Saving…' : 'Save'}
         </Button>
         <p role="status" className="min-w-40 flex-1 text-sm">
-          {isUnsaved && !save.isPending && !save.isError && !wasRefused && (
+          {isUnsaved && !save.isPending && !save.isError && !isRefused && (
             <span className="text-muted">Unsaved changes</span>
           )}
-          {wasRefused &&
+          {isRefused &&
             `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`}
           {save.isSuccess && !isUnsaved && '✅ Rules saved successfully!'}
           {save.isError && '❌ Failed to save rules, try again.'}
@@ -107,8 +116,8 @@ export function RuleSettings({ canSave }: { canSave: boolean }) {
   )
 }
 
-/** A ref for a button that is disabled while busy: a disabled button loses the focus, so this puts it back. */
-function useFocusKept(isBusy: boolean) {
+/** A ref for a button that is disabled while busy. A disabled button loses the focus; this restores it. */
+function useRestoredFocus(isBusy: boolean) {
   const button = useRef<HTMLButtonElement>(null)
   const hadFocus = useRef(false)
   useEffect(() => {

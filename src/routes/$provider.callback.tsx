@@ -24,7 +24,7 @@ function CallbackPage() {
   const navigate = Route.useNavigate()
   const [response] = useState(search)
 
-  // Out of the address bar and of history as soon as it is read: a code is a secret.
+  // The code is a secret: remove it from the address bar and the history at once.
   useEffect(() => {
     void navigate({ search: {}, replace: true })
   }, [navigate])

@@ -9,7 +9,7 @@ import { focusHeading } from '../ui/Screen.tsx'
 
 export const Route = createRootRouteWithContext<{ queryClient: QueryClient }>()({
   loader: ({ context }) => {
-    // Not awaited: the gate shows the query's state, and the child's loader asks at the same time.
+    // Not awaited: the gate shows the query's state, and the child route loads at the same time.
     context.queryClient.query(healthQuery).catch(() => {})
   },
   component: Root,
@@ -18,12 +18,12 @@ export const Route = createRootRouteWithContext<{ queryClient: QueryClient }>()(
 function Root() {
   const { queryClient } = Route.useRouteContext()
   const screen = useMatches({ select: (matches) => matches.at(-1)?.id })
-  // A screen reader and the keyboard go on at the new screen's heading. Not by the router's event
-  // `onRendered`: a navigation that another overtakes, or that renders in two steps, has none.
-  const shown = useRef(screen)
+  // After a navigation, focus the new heading. The router's `onRendered` event is not enough: a navigation
+  // that is overtaken by another, or that renders in two steps, has none.
+  const lastScreen = useRef(screen)
   useEffect(() => {
-    if (shown.current !== screen) focusHeading()
-    shown.current = screen
+    if (lastScreen.current !== screen) focusHeading()
+    lastScreen.current = screen
   }, [screen])
   return (
     <QueryClientProvider client={queryClient}>
@@ -31,7 +31,7 @@ function Root() {
         <div className="flex min-h-svh flex-col">
           <Header />
           <Outlet />
-          {/* Each screen has its own, so that none slides from the place it had on the last one. */}
+          {/* A new footer for each screen. A kept one would slide to its new place. */}
           <Footer key={screen} />
         </div>
       </HealthGate>

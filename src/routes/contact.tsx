@@ -6,13 +6,13 @@ import { Screen } from '../ui/Screen.tsx'
 
 export const Route = createFileRoute('/contact')({ component: ContactPage })
 
-// A form on this very origin must stay without it: with its scripts it could take the sandbox off.
+// A form on our own origin must not have allow-same-origin: its scripts could remove the sandbox.
 const isForeign =
   new URL(config.contactFormUrl, window.location.href).origin !== window.location.origin
 const sandbox = `allow-forms allow-scripts${isForeign ? ' allow-same-origin' : ''}`
 
-// A document may frame the form only when it was loaded at this address. Back can lead here in one that
-// was loaded at another: after a reload of the dashboard that was reached from here.
+// Only a document loaded at this address may frame the form. Back can show this screen in a document that
+// was loaded elsewhere, for example after a reload of the dashboard.
 function wasLoadedHere(): boolean {
   const [navigation] = performance.getEntriesByType('navigation')
   return navigation === undefined || contactPath.test(new URL(navigation.name).pathname)

@@ -12,10 +12,10 @@ export function Button({
   children,
 }: {
   kind?: keyof typeof buttonStyle
-  /** The accessible name, where the visible word alone does not say what it is about. */
+  /** The accessible name, if the visible word alone is not clear. */
   label?: string
   disabled?: boolean
-  /** What it was pressed for is under way; it keeps the focus, unlike a disabled one. */
+  /** Its action is in progress. Unlike a disabled button, a busy one keeps the focus. */
   busy?: boolean
   onClick?: (event: MouseEvent) => void
   type?: 'button' | 'submit'
@@ -30,7 +30,7 @@ export function Button({
       disabled={disabled}
       aria-disabled={busy || undefined}
       onClick={onClick}
-      // An Enter that is held presses once: at its repeats the button may say something else.
+      // A held Enter clicks once: the button may already show another word when the key repeats.
       onKeyDown={(event) => event.repeat && event.key === 'Enter' && event.preventDefault()}
       className={buttonStyle[kind]}
     >

@@ -1,8 +1,8 @@
 import { memo } from 'react'
 
 /**
- * One rule of the catalogue. Memoized, so that a tick renders its own row and no other: keep
- * `onToggle` the same function between renders.
+ * One rule of the catalogue. Memoized, so a tick renders only its own row. `onToggle` must stay the
+ * same function between renders.
  */
 export const RuleCheckbox = memo(function RuleCheckbox({
   id,

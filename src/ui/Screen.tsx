@@ -1,8 +1,8 @@
 import { type ReactNode, useEffect } from 'react'
 
 /**
- * One screen: its document title and its `h1`, which takes the focus when the screen is navigated to.
- * With an icon it is a single message, in a card of its own.
+ * One screen with its document title and its `h1`, which gets the focus after a navigation.
+ * With an `icon`, the screen is a single message in a card.
  */
 export function Screen({
   title,
@@ -31,7 +31,7 @@ export function Screen({
   if (icon) {
     return (
       <main className="flex w-full flex-1 flex-col items-center px-4 py-8 sm:px-6 sm:py-20">
-        {/* Begins at its left and its top, so that a longer message moves nothing that is there. */}
+        {/* Aligned left and top, so a longer message does not move the rest. */}
         <div className="card w-full max-w-lg p-6 sm:p-8">
           <span className="grid size-11 place-items-center rounded-full border border-line bg-canvas">
             {icon}
@@ -53,7 +53,7 @@ export function Screen({
   )
 }
 
-/** Puts the focus on the screen's heading, so that keyboard and screen reader go on from there. */
+/** Focuses the screen's heading, so keyboard and screen reader continue there. */
 export function focusHeading(): void {
   document.querySelector('h1')?.focus()
 }

@@ -1,7 +1,7 @@
 import type { ReactNode } from 'react'
 import { WarningSign } from './icons.tsx'
 
-/** The yellow notice that something is missing before notifications work. */
+/** A yellow notice of what is missing for notifications to work. */
 export function Warning({ title, children }: { title: string; children: ReactNode }) {
   return (
     <div

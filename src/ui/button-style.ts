@@ -1,4 +1,4 @@
-/** The classes of a button, for a `<button>` and for a link that looks like one (src/styles.css). */
+/** The classes of a `<button>`, and of a link that looks like one (src/styles.css). */
 export const buttonStyle = {
   primary: 'button button-primary',
   secondary: 'button button-secondary',

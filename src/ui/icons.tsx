@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react'
 
-// Beside each icon stands its meaning in words, so that none needs a name of its own.
+// Text beside each icon tells its meaning, so no icon needs an accessible name.
 function Icon({ className = '', children }: { className?: string; children: ReactNode }) {
   return (
     <svg aria-hidden="true" viewBox="0 0 20 20" className={`icon ${className}`}>
@@ -33,7 +33,7 @@ export const Bell = () => (
   </Icon>
 )
 
-/** Something is under way; stands still for whoever wants no motion. */
+/** Shows that something is in progress. It stands still when the user prefers reduced motion. */
 export const Spinner = () => (
   <Icon className="animate-spin text-accent motion-reduce:animate-none">
     <path d="M10 2.5a7.5 7.5 0 1 1-7.5 7.5" />

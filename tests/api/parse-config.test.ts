@@ -10,13 +10,13 @@ const defaults = {
 
 test.each([
   ['nothing', {}],
-  ['empty texts', { VITE_API_URL: '', VITE_CRM_NAME: ' ', VITE_CHAT_NAME: '' }],
-  ['what is no setting of ours', { MODE: 'test', DEV: true, VITE_OTHER: 'x' }],
+  ['empty values', { VITE_API_URL: '', VITE_CRM_NAME: ' ', VITE_CHAT_NAME: '' }],
+  ['unknown settings', { MODE: 'test', DEV: true, VITE_OTHER: 'x' }],
 ])('%s gives the defaults', (_name, env) => {
   expect(parseConfig(env)).toEqual(defaults)
 })
 
-describe('sense', () => {
+describe('valid settings', () => {
   test.each([
     ['VITE_API_URL', 'https://api.example.test', { apiUrl: 'https://api.example.test' }],
     ['VITE_API_URL', 'http://localhost:4000/', { apiUrl: 'http://localhost:4000' }],
@@ -31,12 +31,12 @@ describe('sense', () => {
       'https://forms.example.test/f?id=1#top',
       { contactFormUrl: 'https://forms.example.test/f?id=1#top' },
     ],
-  ])('%s=%s is taken', (name, value, change) => {
+  ])('%s=%s is accepted', (name, value, change) => {
     expect(parseConfig({ [name]: value })).toEqual({ ...defaults, ...change })
   })
 })
 
-describe('nonsense', () => {
+describe('invalid settings', () => {
   test.each([
     ['VITE_API_URL', 'api.example.test'],
     ['VITE_API_URL', '/api'],
@@ -62,13 +62,13 @@ describe('nonsense', () => {
     ['VITE_CONTACT_FORM_URL', 'javascript:alert(1)'],
     ['VITE_CONTACT_FORM_URL', 'data:text/html,x'],
     ['VITE_CONTACT_FORM_URL', 'forms.example.test'],
-  ])('%s=%s is refused by its name', (name, value) => {
+  ])('%s=%s is refused, and the message names it', (name, value) => {
     expect(() => parseConfig({ [name]: value })).toThrow(
       new RegExp(`^Invalid settings:\\n- .*${name}`),
     )
   })
 
-  test('of several settings is listed whole', () => {
+  test('are all listed', () => {
     expect(() =>
       parseConfig({ VITE_API_URL: 'x', VITE_CRM_NAME: '?', VITE_CONTACT_FORM_URL: 'y' }),
     ).toThrow(/VITE_API_URL.*'x'\n- VITE_CRM_NAME.*'\?'\n- VITE_CONTACT_FORM_URL.*'y'$/)

@@ -31,7 +31,7 @@ const useThree = () => ({
   rules: useRules(),
 })
 
-// What a component does not read while it renders, Query does not tell it of.
+// Query only tells a component of the fields that it reads, so read them all.
 const useHealthWhole = () => ({ ...useHealth() })
 const useAll = () => ({
   health: useHealthWhole(),
@@ -39,7 +39,7 @@ const useAll = () => ({
   status: useConnectionStatus(config.crm),
 })
 
-describe('an error says what went wrong, and no more', () => {
+describe('the error of a call', () => {
   const errorOf = (running: Promise<unknown>) => running.then(String, (error: ApiError) => error)
 
   test.each([
@@ -56,7 +56,7 @@ describe('an error says what went wrong, and no more', () => {
     expect((error as ApiError).message).toContain(words)
   })
 
-  test('of patience that came to its end', async () => {
+  test('after 10 s is a timeout', async () => {
     stopClock()
     server.use(http.get('*/health', () => delay('infinite')))
     const error = errorOf(getJson('health', healthAnswer))
@@ -68,23 +68,26 @@ describe('an error says what went wrong, and no more', () => {
     })
   })
 
-  test('that is none of ours passes as it is', async () => {
+  test('is not changed if it is no Error', async () => {
     vi.spyOn(globalThis, 'fetch').mockRejectedValue('not an error')
     await expect(call('GET', 'api/x')).rejects.toBe('not an error')
   })
 })
 
-test.each([200, 500])('a body that nobody reads is let go: %s', async (status) => {
-  const cancel = vi.fn()
-  vi.spyOn(globalThis, 'fetch').mockImplementation(async () => {
-    return new Response(new ReadableStream({ cancel }), { status })
-  })
-  await call('GET', 'api/x').catch(() => {})
-  await settle()
-  expect(cancel).toHaveBeenCalledOnce()
-})
+test.each([200, 500])(
+  'an unread body of a %s is cancelled, which frees the connection',
+  async (status) => {
+    const cancel = vi.fn()
+    vi.spyOn(globalThis, 'fetch').mockImplementation(async () => {
+      return new Response(new ReadableStream({ cancel }), { status })
+    })
+    await call('GET', 'api/x').catch(() => {})
+    await settle()
+    expect(cancel).toHaveBeenCalledOnce()
+  },
+)
 
-test('a call goes to the backend’s root, whatever the address of the screen', async () => {
+test('a call goes to the backend’s root from every address', async () => {
   window.history.replaceState(null, '', '/hubspot/callback')
   const { calls } = startBackend()
   expect(await getJson('health', healthAnswer)).toEqual({ status: 'ok' })
@@ -93,20 +96,20 @@ test('a call goes to the backend’s root, whatever the address of the screen', 
   window.history.replaceState(null, '', '/')
 })
 
-test('the way to a provider begins at the backend', () => {
+test('the authorization URL is on the backend', () => {
   expect(authorizeUrl(config.crm)).toBe('/api/hubspot/auth')
   expect(authorizeUrl(config.chat)).toBe('/api/slack/auth')
 })
 
-test('whatever fails is logged in one line, even what says nothing of itself', async () => {
+test('a failure without an Error is logged in one line, too', async () => {
   const queryClient = createQueryClient()
   const queryFn = () => Promise.reject('no error object')
   await queryClient.query({ queryKey: ['x'], queryFn }).catch(() => {})
   expect(takeLog()).toEqual(['A call failed: unknown reason'])
 })
 
-describe('a backend that was away', () => {
-  test('is asked every 5 s until it is back, and never after that', async () => {
+describe('a backend that was unavailable', () => {
+  test('is checked every 5 s until it is back, and never after that', async () => {
     stopClock()
     const { calls } = startBackend()
     server.use(http.get('*/health', refused))
@@ -133,7 +136,7 @@ describe('a backend that was away', () => {
     )
   })
 
-  test('is asked at once when the network is back', async () => {
+  test('is checked at once when the network is back', async () => {
     const { calls } = startBackend()
     server.use(http.get('*/health', () => HttpResponse.error(), { once: true }))
     const { result } = renderAppHook(useHealthWhole)
@@ -145,7 +148,7 @@ describe('a backend that was away', () => {
     takeLog()
   })
 
-  test('is not asked a second time while the first answer is awaited', async () => {
+  test('gets no second request while the first is pending', async () => {
     stopClock()
     const { calls } = startBackend()
     server.use(http.get('*/health', () => delay('infinite')))
@@ -155,7 +158,7 @@ describe('a backend that was away', () => {
     expect(calls()).toHaveLength(1)
   })
 
-  test('has everything else asked anew once it is back', async () => {
+  test('has everything else fetched again once it is back', async () => {
     const { calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
     server.use(
       http.get('*/health', refused, { once: true }),
@@ -170,7 +173,7 @@ describe('a backend that was away', () => {
     await waitFor(() => expect(result.current.status.data).toEqual({ connected: false }))
     await act(() => result.current.health.refetch())
     await waitFor(() => expect(result.current.health.data).toEqual({ status: 'ok' }))
-    // The page that was shown in its place is gone, and with it whoever looked at the old answers.
+    // The app renders again, and its hooks find no old answers.
     rerender()
     await waitFor(() => expect(result.current.status.data).toEqual({ connected: true }))
     await waitFor(() => expect(result.current.rules.data).toEqual({ rules: ['deal-closed'] }))
@@ -178,7 +181,7 @@ describe('a backend that was away', () => {
     takeLog()
   })
 
-  test('that never was away has nothing asked anew', async () => {
+  test('that was only slow has nothing fetched again', async () => {
     const { calls } = startBackend({ connected: both() })
     const health = Promise.withResolvers<void>()
     server.use(
@@ -198,7 +201,7 @@ describe('a backend that was away', () => {
 })
 
 describe('rules that could not be loaded', () => {
-  test('are not asked for again by focus, by reconnect or by another that shows them', async () => {
+  test('are not fetched again by focus, reconnect or another component', async () => {
     const { calls } = startBackend()
     server.use(http.get(rulesPath, refused))
     const { result, queryClient } = renderAppHook(useRules)
@@ -213,7 +216,7 @@ describe('rules that could not be loaded', () => {
     expect(takeLog()).toEqual([expect.stringMatching(/^Loading rules failed: /)])
   })
 
-  test('are asked for twice when a moment may have broken it, offline too', async () => {
+  test('are retried once after a temporary failure, also while offline', async () => {
     const { calls } = startBackend()
     renderAppHook(() => undefined)
     setOnline(false)
@@ -245,14 +248,14 @@ describe('a selection', () => {
     return held.resolve
   }
 
-  test('that is unticked loses that one alone', async () => {
+  test('loses only the rule that is unticked', async () => {
     const { result, toggle } = await opened(['deal-closed', 'deal-stage-changed', 'custom-rule'])
     await toggle('deal-closed')
     expect(result.current.selection.selected).toEqual(['deal-stage-changed', 'custom-rule'])
     expect(result.current.selection.isUnsaved).toBe(true)
   })
 
-  test('that is as it was is not unsaved, though something else is under way', async () => {
+  test('that equals the saved one is not unsaved, even during another call', async () => {
     const { result, toggle } = await opened(['deal-closed'])
     const answer = hold('delete', '*/disconnect')
     await act(async () => result.current.disconnect.mutate())
@@ -264,7 +267,7 @@ describe('a selection', () => {
     await waitFor(() => expect(result.current.disconnect.isPending).toBe(false))
   })
 
-  test('that is as it was is unsaved while another is being saved, since that may be what is stored', async () => {
+  test('that equals the old one is unsaved during a save, which may change what is stored', async () => {
     const { result, toggle, state } = await opened(['deal-closed'])
     const answer = hold('post', rulesPath)
     await toggle('deal-stage-changed')
@@ -291,8 +294,8 @@ describe('a selection', () => {
   })
 })
 
-describe('one at a time', () => {
-  test('is a disconnect of one service, while the other’s is its own', async () => {
+describe('disconnects', () => {
+  test('run once at a time per service', async () => {
     const { calls } = startBackend({ connected: both() })
     const held = Promise.withResolvers<void>()
     server.use(
@@ -312,7 +315,7 @@ describe('one at a time', () => {
     expect(result.current.crm.isPending).toBe(false)
     await act(async () => result.current.crm.mutate())
     await waitFor(() => expect(calls('DELETE')).toHaveLength(2))
-    // What is under way is not forgotten by it.
+    // A reset does not forget the running call.
     await act(async () => result.current.chat.reset())
     expect(result.current.chat.isPending).toBe(true)
     held.resolve()
@@ -326,7 +329,7 @@ describe('one at a time', () => {
     ])
   })
 
-  test('of which a failure is logged with what it was', async () => {
+  test('log their failure with the service’s name', async () => {
     startBackend({ connected: both() })
     server.use(http.delete('*/disconnect', refused))
     const { result } = renderAppHook(useThree)
@@ -337,7 +340,7 @@ describe('one at a time', () => {
     ])
   })
 
-  test('and a disconnect leaves alone what else is being asked for', async () => {
+  test('do not cancel other calls', async () => {
     const { calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
     const held = Promise.withResolvers<void>()
     server.use(
@@ -355,7 +358,7 @@ describe('one at a time', () => {
   })
 })
 
-test('a callback carries the state that came with the code, and none when none came', async () => {
+test('a callback sends the state only if there is one', async () => {
   const { calls } = startBackend({ codes: new Set(['abc', 'def']) })
   const one = renderAppHook(() => useOAuthCallback(config.crm, { code: 'abc', state: 's' }))
   await waitFor(() => expect(one.result.current.isSuccess).toBe(true))

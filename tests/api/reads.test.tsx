@@ -19,28 +19,28 @@ const reads = [
     run: useHealth,
     path: '/health',
     data: { status: 'ok' },
-    triesOfMomentary: 1,
+    callsOnTemporaryFailure: 1,
   },
   {
     hook: 'useConnectionStatus',
     run: () => useConnectionStatus(config.crm),
     path: '/api/hubspot/status',
     data: { connected: true },
-    triesOfMomentary: 2,
+    callsOnTemporaryFailure: 2,
   },
   {
     hook: 'useRules',
     run: useRules,
     path: '/api/notifications/rules',
     data: { rules: ['deal-closed'] },
-    triesOfMomentary: 2,
+    callsOnTemporaryFailure: 2,
   },
   {
     hook: 'useOAuthCallback',
     run: () => useOAuthCallback(config.crm, { code: 'abc' }),
     path: '/api/hubspot/callback?code=abc',
     data: true,
-    triesOfMomentary: 1,
+    callsOnTemporaryFailure: 1,
   },
 ]
 
@@ -51,8 +51,8 @@ const backend = () =>
     codes: new Set(['abc']),
   })
 
-describe.each(reads)('$hook', ({ run, path, data, triesOfMomentary }) => {
-  test('is pending, then has its answer, of one call', async () => {
+describe.each(reads)('$hook', ({ run, path, data, callsOnTemporaryFailure }) => {
+  test('is pending, then has the answer of one call', async () => {
     const { calls } = backend()
     const { result } = renderAppHook<{ isPending: boolean; data: unknown }>(run)
     expect(result.current).toMatchObject({ isPending: true, data: undefined })
@@ -61,20 +61,20 @@ describe.each(reads)('$hook', ({ run, path, data, triesOfMomentary }) => {
   })
 
   test.each([
-    { name: '400', answer: answer(400), kind: 'status', status: 400, momentary: false },
-    { name: '401', answer: answer(401), kind: 'status', status: 401, momentary: false },
-    { name: '404', answer: answer(404), kind: 'status', status: 404, momentary: false },
-    { name: '429', answer: answer(429), kind: 'status', status: 429, momentary: false },
-    { name: '500', answer: answer(500), kind: 'status', status: 500, momentary: true },
-    { name: '503', answer: answer(503), kind: 'status', status: 503, momentary: true },
+    { name: '400', answer: answer(400), kind: 'status', status: 400, temporary: false },
+    { name: '401', answer: answer(401), kind: 'status', status: 401, temporary: false },
+    { name: '404', answer: answer(404), kind: 'status', status: 404, temporary: false },
+    { name: '429', answer: answer(429), kind: 'status', status: 429, temporary: false },
+    { name: '500', answer: answer(500), kind: 'status', status: 500, temporary: true },
+    { name: '503', answer: answer(503), kind: 'status', status: 503, temporary: true },
     {
       name: 'a dropped connection',
       answer: () => HttpResponse.error(),
       kind: 'network',
       status: undefined,
-      momentary: true,
+      temporary: true,
     },
-  ])('fails for good with $name', async ({ answer, kind, status, momentary }) => {
+  ])('fails with $name', async ({ answer, kind, status, temporary }) => {
     const { calls } = backend()
     server.use(http.get(`*${path.split('?')[0]}`, answer))
     const { result } = renderAppHook<{ isError: boolean; error: unknown }>(run)
@@ -82,11 +82,11 @@ describe.each(reads)('$hook', ({ run, path, data, triesOfMomentary }) => {
     expect(result.current.error).toBeInstanceOf(ApiError)
     expect(result.current.error).toMatchObject({ kind, status })
     await settle()
-    expect(calls()).toHaveLength(momentary ? triesOfMomentary : 1)
+    expect(calls()).toHaveLength(temporary ? callsOnTemporaryFailure : 1)
     expect(takeLog()).toHaveLength(1)
   })
 
-  test('does not wait for the hour that a refusal asks for', async () => {
+  test('ignores a Retry-After of an hour', async () => {
     stopClock()
     const { calls } = backend()
     server.use(
@@ -100,11 +100,11 @@ describe.each(reads)('$hook', ({ run, path, data, triesOfMomentary }) => {
     await pass(10)
     await pass(10)
     expect(result.current.isError).toBe(true)
-    expect(calls()).toHaveLength(triesOfMomentary)
+    expect(calls()).toHaveLength(callsOnTemporaryFailure)
     takeLog()
   })
 
-  test('takes 10 s at most, and is not tried again after that', async () => {
+  test('fails after 10 s, without a retry', async () => {
     stopClock()
     const { calls } = backend()
     server.use(http.get(`*${path.split('?')[0]}`, () => new Promise<Response>(() => {})))
@@ -118,9 +118,9 @@ describe.each(reads)('$hook', ({ run, path, data, triesOfMomentary }) => {
     takeLog()
   })
 
-  test('is asked while the browser believes to be offline', async () => {
+  test('is fetched although the browser reports that it is offline', async () => {
     const { calls } = backend()
-    // Something is on screen that hears of it.
+    // Query listens for 'offline' only while something is mounted.
     renderAppHook(() => undefined)
     setOnline(false)
     const { result, unmount } = renderAppHook<{ data: unknown }>(run)
@@ -131,7 +131,7 @@ describe.each(reads)('$hook', ({ run, path, data, triesOfMomentary }) => {
   })
 })
 
-describe('what is asked again', () => {
+describe('refetches', () => {
   test.each([
     ['useHealth', useHealth, '/health', 1],
     ['useRules', useRules, '/api/notifications/rules', 1],
@@ -157,14 +157,14 @@ describe('what is asked again', () => {
   })
 })
 
-test('a read that succeeds at its second try is a success, and is not logged', async () => {
+test('a read that succeeds at the retry is not logged', async () => {
   backend()
   server.use(http.get('*/api/notifications/rules', answer(500), { once: true }))
   const { result } = renderAppHook(useRules)
   await waitFor(() => expect(result.current.data).toEqual({ rules: ['deal-closed'] }))
 })
 
-test('outside of tests the second try comes a second later', async () => {
+test('outside of tests the retry comes a second later', async () => {
   stopClock()
   const { calls } = backend()
   server.use(http.get('*/api/notifications/rules', answer(500), { once: true }))
@@ -177,7 +177,7 @@ test('outside of tests the second try comes a second later', async () => {
   expect(await rules).toEqual({ rules: ['deal-closed'] })
 })
 
-test('a health check that failed before anything was on screen stands, and is not made again', async () => {
+test('a health check that failed before the first render is not repeated', async () => {
   const { calls } = backend()
   server.use(http.get('*/health', answer(500)))
   const { queryClient } = renderAppHook(() => undefined)
@@ -200,10 +200,10 @@ test('a callback without a code makes no call', async () => {
   takeLog()
 })
 
-test('a callback that succeeded has its connection asked for anew', async () => {
+test('a successful callback has its connection status fetched again', async () => {
   const { calls, state } = backend()
   state.connected.clear()
-  // What was asked before the code was spent says so, and comes late.
+  // A status that was requested before the callback arrives after it.
   const late = Promise.withResolvers<void>()
   server.use(
     http.get(

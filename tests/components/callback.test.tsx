@@ -22,19 +22,19 @@ const services = [
 const secret = 'SECRET-c0de'
 const isCallback = (line: string) => line.includes('/callback')
 
-// Whatever is said anywhere, none of it holds a code.
-let said: string[] = []
+// No console output may contain a code.
+let printed: string[] = []
 beforeEach(() => {
-  said = []
+  printed = []
   for (const method of ['log', 'info', 'warn', 'debug'] as const) {
-    vi.spyOn(console, method).mockImplementation((...parts) => void said.push(parts.join(' ')))
+    vi.spyOn(console, method).mockImplementation((...parts) => void printed.push(parts.join(' ')))
   }
 })
 
 describe.each(services)('the return from $name', ({ id, name, onward }) => {
   const working = `Handling ${name} OAuth Callback...`
 
-  test('says that it is working, and success leads to the dashboard, connected', async () => {
+  test('shows that it is working, and leads to the connected dashboard', async () => {
     const { calls, state } = startBackend()
     const answer = Promise.withResolvers<void>()
     server.use(
@@ -63,7 +63,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     ['201', () => new HttpResponse('made', { status: 201 })],
     ['204', () => new HttpResponse(null, { status: 204 })],
     ['JSON that says otherwise', () => HttpResponse.json({ connected: false })],
-  ])('succeeds with %s, which is not read', async (_name, answer) => {
+  ])('succeeds with %s, which it does not read', async (_name, answer) => {
     startBackend()
     server.use(http.get(`*/api/${id}/callback`, answer))
     const { router } = renderApp(`/${id}/callback?code=abc`)
@@ -71,7 +71,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     expect(router.state.location.pathname).toBe('/')
   })
 
-  test('never shows the connection as missing on the dashboard that it leads to', async () => {
+  test('leads to a dashboard that never shows the service as not connected', async () => {
     startBackend({ codes: new Set(['abc']) })
     const texts = recordTexts()
     const { router } = renderApp('/')
@@ -83,7 +83,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     expect(texts.slice(before).filter((text) => text.includes(`${name}Not connected`))).toEqual([])
   })
 
-  test('forwards state when the address had one, and nothing else', async () => {
+  test('forwards the code and the state, and no other parameter', async () => {
     const { calls } = startBackend({ codes: new Set(['abc']) })
     renderApp(`/${id}/callback?scope=a%20b&state=s%2F%2Bt&code=abc&extra=1`)
     await screen.findByRole('button', { name: `Disconnect ${name}` })
@@ -104,7 +104,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     ['a refusal with its reason and state', '?error=access_denied&error_description=x&state=abc'],
     ['a refusal that comes with a code', `?error=access_denied&code=${secret}`],
     ['another case of the name', '?Code=abc'],
-  ])('with %s says that the code is missing, without a call', async (_name, query) => {
+  ])('with %s shows that the code is missing, and makes no call', async (_name, query) => {
     const { calls } = startBackend()
     renderApp(`/${id}/callback${query}`)
     const message = await screen.findByRole('alert')
@@ -120,7 +120,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     ['404', () => HttpResponse.html('x', { status: 404 }), 'answered with an error (404)'],
     ['500', () => new HttpResponse(null, { status: 500 }), 'answered with an error (500)'],
     [
-      '503 that asks for patience',
+      '503 with Retry-After',
       () => new HttpResponse(null, { status: 503, headers: { 'Retry-After': '3600' } }),
       'answered with an error (503)',
     ],
@@ -130,27 +130,32 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
       'answered with an error (400)',
     ],
     ['a dropped connection', () => HttpResponse.error(), 'could not be reached'],
-  ])('that fails with %s says so, once and without the code', async (_name, answer, reason) => {
-    const { calls } = startBackend()
-    server.use(http.get(`*/api/${id}/callback`, answer))
-    const texts = recordTexts()
-    const { history, queryClient } = renderApp(`/${id}/callback?code=${secret}&state=SECRET-state`)
-    const message = await screen.findByRole('alert')
-    expect(message).toHaveTextContent(`${name} connection failed: The server ${reason}`)
-    await settle()
-    expect(calls().filter(isCallback)).toHaveLength(1)
-    const log = takeLog()
-    expect(log).toEqual([
-      expect.stringContaining(`Connecting ${name} failed: The server ${reason}`),
-    ])
-    const everything = [...texts, ...log, ...said, document.title, history.location.href]
-    expect(everything.join('\n')).not.toContain('SECRET')
-    expect(document.documentElement.outerHTML).not.toContain('SECRET')
-    const error = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })[0]?.state
-    expect(String((error?.error as Error | undefined)?.stack)).not.toContain('SECRET')
-  })
+  ])(
+    'that fails with %s shows and logs it once, without the code',
+    async (_name, answer, reason) => {
+      const { calls } = startBackend()
+      server.use(http.get(`*/api/${id}/callback`, answer))
+      const texts = recordTexts()
+      const { history, queryClient } = renderApp(
+        `/${id}/callback?code=${secret}&state=SECRET-state`,
+      )
+      const message = await screen.findByRole('alert')
+      expect(message).toHaveTextContent(`${name} connection failed: The server ${reason}`)
+      await settle()
+      expect(calls().filter(isCallback)).toHaveLength(1)
+      const log = takeLog()
+      expect(log).toEqual([
+        expect.stringContaining(`Connecting ${name} failed: The server ${reason}`),
+      ])
+      const everything = [...texts, ...log, ...printed, document.title, history.location.href]
+      expect(everything.join('\n')).not.toContain('SECRET')
+      expect(document.documentElement.outerHTML).not.toContain('SECRET')
+      const error = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })[0]?.state
+      expect(String((error?.error as Error | undefined)?.stack)).not.toContain('SECRET')
+    },
+  )
 
-  test('that is rejected with something that is no error is said to have failed unexpectedly', async () => {
+  test('that throws something other than an error shows that it failed unexpectedly', async () => {
     startBackend()
     const really = globalThis.fetch
     vi.spyOn(globalThis, 'fetch').mockImplementation((input, init) =>
@@ -164,7 +169,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     expect(takeLog().join()).not.toContain(secret)
   })
 
-  test('that is not answered within 10 s has failed then', async () => {
+  test('fails after 10 s without an answer', async () => {
     stopClock()
     const { calls } = startBackend()
     server.use(http.get(`*/api/${id}/callback`, () => delay('infinite')))
@@ -197,12 +202,12 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     expect(history.location.href).toBe(onward)
     expect(screen.queryByRole('alert')).not.toBeInTheDocument()
     expect(screen.getByRole('heading', { level: 1 })).toHaveFocus()
-    // In place of the page that is over, so that Back does not lead there.
+    // The history entry is replaced, so Back does not lead to the callback.
     expect(history.length).toBe(length)
     takeLog()
   })
 
-  test('does not lead anywhere once its page was left', async () => {
+  test('does not navigate after the user has left its page', async () => {
     stopClock()
     startBackend()
     const { history, router } = renderApp(`/${id}/callback`)
@@ -216,7 +221,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     takeLog()
   })
 
-  test('spends its code once, whatever focus, reconnect and coming back do', async () => {
+  test('uses its code once, also after focus, reconnect and Back', async () => {
     const { calls } = startBackend()
     server.use(http.get(`*/api/${id}/callback`, () => HttpResponse.error()))
     const { router, history } = renderApp('/contact', `/${id}/callback?code=abc`)
@@ -231,7 +236,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     await screen.findByRole('heading', { name: `Connecting ${name}` })
     act(() => history.forward())
     await screen.findByRole('heading', { name: 'Contact Support' })
-    // The very address once more, as from a bookmark.
+    // The same address again, as from a bookmark.
     await act(() => router.navigate({ href: `/${id}/callback?code=abc` }))
     await screen.findByRole('alert')
     await settle()
@@ -239,7 +244,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     takeLog()
   })
 
-  test('while its call is under way, focus and reconnect and leaving do not repeat it', async () => {
+  test('does not repeat its call when the user looks away, reconnects or leaves meanwhile', async () => {
     const { calls, state } = startBackend()
     const answer = Promise.withResolvers<void>()
     server.use(
@@ -254,7 +259,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     lookAgain()
     setOnline(false)
     setOnline(true)
-    // The user does not wait; the dashboard shows it once it is done.
+    // The user leaves before the answer. The dashboard shows the connection once it is there.
     await user.click(screen.getByRole('link', { name: 'Dealbell' }))
     expect(await screen.findByRole('button', { name: `Connect ${name}` })).toBeVisible()
     answer.resolve()
@@ -263,7 +268,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     expect(calls().filter(isCallback)).toHaveLength(1)
   })
 
-  test('takes the code out of the address and out of history as soon as it is read', async () => {
+  test('removes the code from the address and the history at once', async () => {
     startBackend()
     server.use(http.get(`*/api/${id}/callback`, () => delay('infinite')))
     window.history.replaceState(null, '', '/contact')
@@ -288,7 +293,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     takeLog()
   })
 
-  test('two codes are two calls, each with its own', async () => {
+  test('makes one call for each of two codes', async () => {
     const { calls } = startBackend({ codes: new Set(['second']) })
     const { router } = renderApp(`/${id}/callback?code=first`)
     await screen.findByRole('alert')
@@ -303,7 +308,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
   })
 })
 
-describe('a code arrives as it came', () => {
+describe('the backend receives a code unchanged', () => {
   test.each([
     '12345678901234567890',
     '00123',
@@ -355,7 +360,7 @@ describe('a code arrives as it came', () => {
 })
 
 test.each(['12345678901234567890', 'null', '"x"', 'a%2Bb', 'a+b'])(
-  'the code %s waits unchanged in the address while the backend is away',
+  'the code %s stays unchanged in the address while the backend is away',
   async (code) => {
     const { calls } = startBackend()
     server.use(
@@ -375,7 +380,7 @@ test.each(['12345678901234567890', 'null', '"x"', 'a%2Bb', 'a+b'])(
   },
 )
 
-test('a failed authorization leads on by itself, and from there the user can connect again', async () => {
+test('a failed authorization leads to a page where the user can connect again', async () => {
   stopClock()
   startBackend()
   const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
@@ -387,7 +392,7 @@ test('a failed authorization leads on by itself, and from there the user can con
   takeLog()
 })
 
-test('a return from a service that is none of ours is the generic text, without a call', async () => {
+test('a callback of an unknown service shows the generic text and makes no call', async () => {
   const { calls } = startBackend()
   renderApp('/salesforce/callback?code=abc')
   expect(await screen.findByRole('alert')).toHaveTextContent(

@@ -17,7 +17,7 @@ function answerStatus(provider: string, status: object) {
   server.use(http.get(`*/api/${provider}/status`, () => HttpResponse.json(status)))
 }
 
-test('the account’s and the workspace’s name and the channel stand beside the green check', async () => {
+test('a connected service shows its account or workspace, and the channel', async () => {
   answerStatus('hubspot', { connected: true, account: 'acme.example' })
   answerStatus('slack', { connected: true, account: 'Acme', channel: '#deals' })
   renderApp('/')
@@ -25,7 +25,7 @@ test('the account’s and the workspace’s name and the channel stand beside th
   expect((await row('Slack')).getByText('Connected · Acme · #deals')).toBeVisible()
 })
 
-test('a connection that is no longer honoured says why, since when, and keeps the rules', async () => {
+test('a broken connection shows why and since when, and the rules stay', async () => {
   answerStatus('hubspot', { connected: true })
   answerStatus('slack', {
     connected: false,

@@ -9,7 +9,7 @@ import { takeLog } from '../setup.ts'
 const both = () => new Set(['hubspot', 'slack'])
 
 describe('opening the dashboard', () => {
-  test('asks for health, both statuses and rules at the same time, once each', async () => {
+  test('requests health, both statuses and the rules at the same time, once each', async () => {
     const { calls } = startBackend()
     server.use(http.all('*', () => delay('infinite')))
     renderApp('/')
@@ -22,7 +22,7 @@ describe('opening the dashboard', () => {
     ])
   })
 
-  test('asks for nothing twice once everything has been answered', async () => {
+  test('requests nothing twice after all answers have arrived', async () => {
     const { calls } = startBackend({ connected: both() })
     renderApp('/')
     await screen.findByRole('button', { name: 'Disconnect HubSpot' })
@@ -30,7 +30,7 @@ describe('opening the dashboard', () => {
     expect(calls()).toHaveLength(4)
   })
 
-  test('sends the session along with every call', async () => {
+  test('sends credentials with every call', async () => {
     startBackend({ connected: both() })
     const fetched = vi.spyOn(globalThis, 'fetch')
     const { user } = renderApp('/')
@@ -49,7 +49,7 @@ describe('opening the dashboard', () => {
   })
 
   test.each(['hubspot', 'slack'])(
-    "shows 'Loading dashboard...' until the status of %s too has come",
+    "shows 'Loading dashboard...' until the status of %s has arrived too",
     async (last) => {
       startBackend({ connected: both() })
       const answer = Promise.withResolvers<void>()
@@ -74,7 +74,7 @@ describe('opening the dashboard', () => {
     },
   )
 
-  test('asks for a status once, however long the other one takes', async () => {
+  test('requests a status once, even if the other one is slow', async () => {
     stopClock()
     const { calls } = startBackend({ connected: both() })
     server.use(
@@ -90,7 +90,7 @@ describe('opening the dashboard', () => {
     expect(calls()).toHaveLength(4)
   })
 
-  test('asks for a status once, however long health takes', async () => {
+  test('requests a status once, even if the health check is slow', async () => {
     stopClock()
     const { calls } = startBackend({ connected: both() })
     server.use(
@@ -118,7 +118,7 @@ describe('opening the dashboard', () => {
   })
 })
 
-describe('what is connected', () => {
+describe('a connection status', () => {
   test.each([
     { connected: [], warned: true },
     { connected: ['hubspot'], warned: true },
@@ -138,7 +138,7 @@ describe('what is connected', () => {
       })
       expect(button).toHaveTextContent(isConnected ? /^Disconnect$/ : /^Connect$/)
       const row = rows.getByText(name).closest('li') as HTMLElement
-      // What is announced when it changes says whose state it is.
+      // A screen reader announces a change together with the service's name.
       expect(within(row).getByRole('status').textContent).toBe(
         `${name}${isConnected ? 'Connected' : 'Not connected'}`,
       )
@@ -166,7 +166,7 @@ describe('what is connected', () => {
     ['1', () => HttpResponse.json({ connected: 1 }), 1, 'could not be understood'],
     ['null', () => HttpResponse.json({ connected: null }), 1, 'could not be understood'],
   ])(
-    'is not connected when the status is %s; it is logged once, nothing flickers, nothing loops',
+    'that is %s counts as not connected: one line in the log, no flicker, no loop',
     async (_name, answer, tries, reason) => {
       const { calls } = startBackend({ connected: both() })
       server.use(http.get('*/api/hubspot/status', answer))
@@ -190,7 +190,7 @@ describe('what is connected', () => {
     },
   )
 
-  test('does not flicker when a failed status fails again as the tab is looked at', async () => {
+  test('that fails again at a refetch does not flicker', async () => {
     const { calls } = startBackend({ connected: both() })
     server.use(http.get('*/status', () => new HttpResponse(null, { status: 500 })))
     renderApp('/')
@@ -207,7 +207,7 @@ describe('what is connected', () => {
     expect(takeLog()).toHaveLength(4)
   })
 
-  test('stays as it was when a later status fails', async () => {
+  test('stays when a refetch fails', async () => {
     startBackend({ connected: both() })
     renderApp('/')
     await screen.findByRole('button', { name: 'Disconnect HubSpot' })
@@ -220,7 +220,7 @@ describe('what is connected', () => {
     takeLog()
   })
 
-  test('is asked again when the tab is looked at, and shows what another tab has connected', async () => {
+  test('is fetched again when the tab becomes visible, and shows what another tab has connected', async () => {
     const { state, calls } = startBackend()
     const { user } = renderApp('/')
     await user.click(await screen.findByRole('checkbox', { name: /deal stage changes/ }))
@@ -232,12 +232,12 @@ describe('what is connected', () => {
     expect(screen.queryByText('Connections required')).not.toBeInTheDocument()
     expect(texts.filter((text) => text.includes('Loading'))).toEqual([])
     expect(calls('GET /api/slack/status')).toHaveLength(2)
-    // The tick that was not saved yet is untouched, and rules were not asked for again.
+    // The unsaved tick stays, and the rules are not fetched again.
     expect(screen.getByRole('checkbox', { name: /deal stage changes/ })).toBeChecked()
     expect(calls('GET /api/notifications/rules')).toHaveLength(1)
   })
 
-  test('is asked again when the network is back', async () => {
+  test('is fetched again when the network is back', async () => {
     const { state } = startBackend()
     renderApp('/')
     await screen.findByRole('button', { name: 'Connect Slack' })
@@ -247,7 +247,7 @@ describe('what is connected', () => {
     expect(await screen.findByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   })
 
-  test('does not hinder the dashboard when there are more fields than are known', async () => {
+  test('may have fields that the dashboard does not know', async () => {
     startBackend()
     server.use(
       http.get('*/api/slack/status', () =>
@@ -263,7 +263,7 @@ describe('Connect', () => {
   test.each([
     ['HubSpot', '/api/hubspot/auth'],
     ['Slack', '/api/slack/auth'],
-  ])('lets the browser go to the authorization of %s, without a call', async (name, address) => {
+  ])('sends the browser to the authorization of %s, without a call', async (name, address) => {
     const { calls } = startBackend()
     const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
     const { user } = renderApp('/')
@@ -300,7 +300,7 @@ describe('Disconnect', () => {
     ['JSON', () => HttpResponse.json({ connected: true })],
     ['HTML', () => HttpResponse.html('<p>Bye</p>')],
     ['201', () => new HttpResponse('', { status: 201 })],
-  ])('succeeds with %s, which is not read', async (_name, answer) => {
+  ])('succeeds with %s, which it does not read', async (_name, answer) => {
     startBackend({ connected: both() })
     server.use(http.delete('*/disconnect', answer))
     const { user } = renderApp('/')
@@ -311,7 +311,7 @@ describe('Disconnect', () => {
   test.each([
     ['a 500', () => new HttpResponse(null, { status: 500 })],
     [
-      'a 503 that asks for patience',
+      'a 503 with Retry-After',
       () => new HttpResponse(null, { status: 503, headers: { 'Retry-After': '3600' } }),
     ],
     ['a 404', () => new HttpResponse(null, { status: 404 })],
@@ -338,7 +338,7 @@ describe('Disconnect', () => {
     await user.click(button)
     await waitFor(() => expect(takeLog()).toHaveLength(1))
     await settle()
-    // Later than a double click.
+    // A later click, not a double click.
     button.click()
     expect(await screen.findByRole('button', { name: 'Connect Slack' })).toBeVisible()
   })
@@ -358,7 +358,7 @@ describe('Disconnect', () => {
     ])
   })
 
-  test('the second click of a double click does not press the Connect that has come meanwhile', async () => {
+  test('ignores a second click of a double click when the button already reads Connect', async () => {
     startBackend({ connected: both() })
     const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
     const { user } = renderApp('/')
@@ -370,7 +370,7 @@ describe('Disconnect', () => {
     expect(assign).toHaveBeenCalledOnce()
   })
 
-  test('of one service does not hold up the other', async () => {
+  test('of one service does not block the other', async () => {
     const { calls } = startBackend({ connected: both() })
     server.use(http.delete('*/api/slack/disconnect', () => delay('infinite')))
     const { user } = renderApp('/')
@@ -381,7 +381,7 @@ describe('Disconnect', () => {
     expect(calls('DELETE')).toHaveLength(2)
   })
 
-  test('is not undone by a status that was asked for before it and answered after it', async () => {
+  test('is not undone by a status that was requested earlier and answered later', async () => {
     const { calls } = startBackend({ connected: both() })
     const { user } = renderApp('/')
     const button = await screen.findByRole('button', { name: 'Disconnect Slack' })
@@ -401,7 +401,7 @@ describe('Disconnect', () => {
     expect(screen.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
   })
 
-  test('while offline fails at once and is not sent later', async () => {
+  test('while offline fails at once, and is not sent later', async () => {
     const { calls } = startBackend({ connected: both() })
     const { user } = renderApp('/')
     const button = await screen.findByRole('button', { name: 'Disconnect Slack' })
@@ -416,7 +416,7 @@ describe('Disconnect', () => {
   })
 })
 
-/** Whether what had gone is here again. */
+/** Whether a text that had disappeared is back. */
 function comesBack(value: boolean, index: number, all: boolean[]): boolean {
   return value && index > 0 && all[index - 1] === false
 }

@@ -25,8 +25,8 @@ const neverEndingJson = () =>
     { headers: { 'content-type': 'application/json' } },
   )
 
-describe('before the backend is known to be there', () => {
-  test.each(routes)('%s shows Loading… and nothing else, and spends no code', async (address) => {
+describe('before the first health answer', () => {
+  test.each(routes)('%s shows only Loading…, and uses no code', async (address) => {
     const { calls } = startBackend({ codes: new Set(['abc']) })
     server.use(http.get('*/health', () => delay('infinite')))
     renderApp(address)
@@ -38,7 +38,7 @@ describe('before the backend is known to be there', () => {
     expect(calls().filter((line) => line.includes('callback'))).toEqual([])
   })
 
-  test('then the app is shown in its place', async () => {
+  test('the app replaces Loading… when the answer arrives', async () => {
     startBackend()
     const answer = Promise.withResolvers<void>()
     server.use(
@@ -83,7 +83,7 @@ describe('a backend that is not healthy', () => {
     ])
   })
 
-  test.each(routes)('shows nothing of the app at %s and spends no code', async (address) => {
+  test.each(routes)('shows nothing of the app at %s, and uses no code', async (address) => {
     const { calls } = startBackend({ codes: new Set(['abc']) })
     server.use(http.get('*/health', () => new HttpResponse(null, { status: 500 })))
     const { history } = renderApp(address)
@@ -91,7 +91,7 @@ describe('a backend that is not healthy', () => {
     await settle()
     expect(screen.queryByRole('contentinfo')).not.toBeInTheDocument()
     expect(calls().filter((line) => line.includes('callback'))).toEqual([])
-    // The code is still there for when the backend is back.
+    // The code stays in the address until the backend is back.
     expect(history.location.href).toBe(address)
     takeLog()
   })
@@ -120,7 +120,7 @@ describe('a backend that is not healthy', () => {
     expect(takeLog()).toEqual(['Checking the backend failed: The server took too long to answer'])
   })
 
-  test('is tried again by the button, which says so, and the app is shown once it is back', async () => {
+  test('is checked again by the button, which shows it, and the app appears once it is back', async () => {
     const { calls } = startBackend()
     const answer = Promise.withResolvers<void>()
     server.use(
@@ -135,18 +135,18 @@ describe('a backend that is not healthy', () => {
     expect(await screen.findByRole('button', { name: 'Trying…' })).toBeVisible()
     expect(screen.getByText('Backend service is unavailable.')).toBeVisible()
     expect(screen.queryByText('Loading…')).not.toBeInTheDocument()
-    // A second press does not ask a second time.
+    // A second click makes no second call.
     await user.click(screen.getByRole('button', { name: 'Trying…' }))
     answer.resolve()
     const heading = await screen.findByRole('heading', { name: 'Contact Support' })
-    // The button that had the focus is gone.
+    // The button with the focus is gone, so the heading has it.
     expect(heading).toHaveFocus()
     expect(document.title).toBe('Contact Support · Dealbell')
     expect(calls()).toEqual(['GET /health', 'GET /health'])
     takeLog()
   })
 
-  test('that answers with the wrong thing again stays unavailable', async () => {
+  test('stays unavailable after a second invalid answer', async () => {
     const { calls } = startBackend()
     server.use(http.get('*/health', () => HttpResponse.json('soon')))
     const { user } = renderApp('/contact')
@@ -157,7 +157,7 @@ describe('a backend that is not healthy', () => {
     takeLog()
   })
 
-  test('is asked again every 5 s, and the page recovers by itself and then asks no more', async () => {
+  test('is checked every 5 s until it is back, and never after that', async () => {
     stopClock()
     const { calls } = startBackend()
     let isBack = false
@@ -182,7 +182,7 @@ describe('a backend that is not healthy', () => {
     takeLog()
   })
 
-  test('that hangs is never asked twice at a time', async () => {
+  test('that hangs gets no second request meanwhile', async () => {
     stopClock()
     const { calls } = startBackend()
     server.use(http.get('*/health', () => delay('infinite')))
@@ -193,7 +193,7 @@ describe('a backend that is not healthy', () => {
     takeLog()
   })
 
-  test('recovers when the network is back, and when the tab is looked at again', async () => {
+  test('is checked again when the tab becomes visible or the network is back', async () => {
     const { calls } = startBackend()
     server.use(http.get('*/health', () => HttpResponse.error()))
     renderApp('/contact')
@@ -208,7 +208,7 @@ describe('a backend that is not healthy', () => {
     takeLog()
   })
 
-  test('a code waits for the backend to be back, and is then spent once', async () => {
+  test('leaves a code unused until it is back, and then uses it once', async () => {
     const { calls } = startBackend({ codes: new Set(['abc']) })
     server.use(http.get('*/health', () => HttpResponse.error(), { once: true }))
     const { user } = renderApp('/hubspot/callback?code=abc')
@@ -220,7 +220,7 @@ describe('a backend that is not healthy', () => {
     takeLog()
   })
 
-  test('what failed with it is asked anew once it is back, and is not called disconnected meanwhile', async () => {
+  test('has the statuses fetched again once it is back, and never shows them as not connected', async () => {
     const { calls } = startBackend({
       connected: new Set(['hubspot', 'slack']),
       rules: ['deal-closed'],
@@ -248,7 +248,7 @@ describe('a backend that is not healthy', () => {
     takeLog()
   })
 
-  test('what was known before it was back is asked anew', async () => {
+  test('has everything fetched again once it is back', async () => {
     const { state, calls } = startBackend()
     server.use(http.get('*/health', () => new HttpResponse(null, { status: 500 }), { once: true }))
     const { user } = renderApp('/')
@@ -260,7 +260,7 @@ describe('a backend that is not healthy', () => {
   })
 })
 
-test('health is asked once, and never again while the app is used', async () => {
+test('the app makes one health check and no more', async () => {
   const { calls } = startBackend()
   const { user } = renderApp('/')
   expect(await screen.findByText('Connections required')).toBeVisible()

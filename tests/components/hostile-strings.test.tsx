@@ -17,14 +17,18 @@ afterEach(() => {
   vi.unstubAllGlobals()
 })
 
+// `npm test` takes eleven strings: every opening, each with other payloads. `npm run test:all` takes all.
+const strings =
+  process.env.TEST_ALL === '1' ? hostileStrings : hostileStrings.filter((_, i) => i % 19 === 0)
+
 /**
- * Brings the text to the page by every way that leads there, and returns the page after each: all of
- * its HTML, what was logged, and what was sent.
+ * Brings the string to the page in every way that an attacker or a broken backend has. Returns the
+ * HTML and the log after each step, and the requests.
  */
 async function pagesWith(text: string) {
   const { calls, requests } = startBackend()
   const body = { error: { code: text, message: text }, message: text, [text]: text }
-  // The names of the account and the channel are shown, as the text that they are.
+  // The page shows the names of the account and the channel, as plain text.
   const name = `«${text}»`
   const status = { connected: true, account: name, channel: name, reason: text, since: text }
   server.use(
@@ -51,7 +55,7 @@ async function pagesWith(text: string) {
   expect(history.location.href).toBe('/hubspot/callback')
   await open(`/slack/callback?code=${value}&state=${value}`)
   await read('a code on which the backend breaks with the text as a page')
-  // As a provider's redirect does, the next one comes to a page that was not there before.
+  // Leave first: a provider's redirect always opens a new page.
   await open('/contact')
   await open(`/slack/callback?error=${value}&error_description=${value}&code=${value}&${value}=1`)
   await read('a refusal by the provider')
@@ -77,7 +81,7 @@ async function pagesWith(text: string) {
   return { pages, calls, requests }
 }
 
-/** The page without what differs from one rendering to the next, and the text where it is to be shown. */
+/** The page without React's generated ids, and with 'name' in place of the string where it may appear. */
 function settled(page: string, text: string): string {
   const paragraph = document.createElement('p')
   paragraph.textContent = `«${text}»`
@@ -86,7 +90,7 @@ function settled(page: string, text: string): string {
 
 let harmless: Awaited<ReturnType<typeof pagesWith>>['pages']
 
-test('a harmless text is shown nowhere, so that its pages are what the others are held against', async () => {
+test('a harmless string appears nowhere but in names, so its pages are the reference', async () => {
   const { pages } = await pagesWith('harmless')
   expect(Object.keys(pages)).toHaveLength(10)
   harmless = Object.fromEntries(
@@ -104,17 +108,13 @@ test('a harmless text is shown nowhere, so that its pages are what the others ar
   expect(said).toContain('Disconnecting Slack failed: The server answered with an error (409)')
 })
 
-test('there are 200 texts, each once', () => {
-  expect(new Set(hostileStrings).size).toBe(200)
-})
-
-test.each(hostileStrings)('%j is nothing but text, wherever it comes from', async (text) => {
+test.each(strings)('%j stays plain text, wherever it comes from', async (text) => {
   const { pages, calls, requests } = await pagesWith(text)
   for (const [name, page] of Object.entries(pages)) {
     expect(settled(page, text), name).toBe(harmless[name])
   }
 
-  // And it went to the backend as it came: nothing was taken out of it or escaped on the way.
+  // The backend received it unchanged.
   const sent = calls('GET /api/').filter((line) => line.includes('/callback'))
   expect(sent).toHaveLength(2)
   for (const line of sent) {

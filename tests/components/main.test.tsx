@@ -13,7 +13,7 @@ async function start() {
   await act(() => import('../../src/main.tsx'))
 }
 
-test('the page starts with each call once, and its Loading… gives way to the dashboard', async () => {
+test('the page makes each call once, and the dashboard replaces Loading…', async () => {
   const { calls } = startBackend({ connected: new Set(['hubspot', 'slack']) })
   await start()
   expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
@@ -27,7 +27,7 @@ test('the page starts with each call once, and its Loading… gives way to the d
   ])
 })
 
-test('a backend that fails before anything is rendered is asked once', async () => {
+test('a health check that fails before the first render is not repeated', async () => {
   const { calls } = startBackend()
   server.use(http.get('*/health', () => HttpResponse.error()))
   await start()
@@ -41,7 +41,7 @@ test('a backend that fails before anything is rendered is asked once', async () 
   expect(await screen.findByRole('region', { name: 'Connections' })).toBeVisible()
 })
 
-test('a page without a place for the dashboard says so', async () => {
+test('a page without the root element throws an error that names it', async () => {
   document.body.innerHTML = ''
   vi.resetModules()
   await expect(import('../../src/main.tsx')).rejects.toThrow(/id root/)

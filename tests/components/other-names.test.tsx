@@ -6,7 +6,7 @@ import { server } from '../msw/server.ts'
 import { renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
-// Before any import: the settings are read once.
+// Must run before the imports, which read the settings.
 vi.hoisted(() => {
   vi.stubEnv('VITE_CRM_NAME', 'Pipedrive')
   vi.stubEnv('VITE_CHAT_NAME', 'Teams')
@@ -18,11 +18,11 @@ beforeEach(() => {
   assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
 })
 
-const sayNoOtherName = () => {
+const expectNoOtherName = () => {
   expect(document.title + document.documentElement.outerHTML).not.toMatch(/hubspot|slack/i)
 }
 
-test('the dashboard asks for, names, connects and disconnects the services of the settings', async () => {
+test('the dashboard requests, names and connects the services of the settings', async () => {
   const { calls } = startBackend({ providers })
   const { user } = renderApp('/')
   expect(await screen.findByText(/connect both Pipedrive and Teams/)).toBeVisible()
@@ -33,7 +33,7 @@ test('the dashboard asks for, names, connects and disconnects the services of th
   await user.click(screen.getByRole('button', { name: 'Connect Pipedrive' }))
   await user.click(screen.getByRole('button', { name: 'Connect Teams' }))
   expect(assign.mock.calls).toEqual([['/api/pipedrive/auth'], ['/api/teams/auth']])
-  sayNoOtherName()
+  expectNoOtherName()
   expect(calls().sort()).toEqual([
     'GET /api/notifications/rules',
     'GET /api/pipedrive/status',
@@ -56,7 +56,7 @@ test('saving and disconnecting work', async () => {
     'DELETE /api/teams/disconnect',
     'DELETE /api/pipedrive/disconnect',
   ])
-  sayNoOtherName()
+  expectNoOtherName()
 })
 
 test.each([
@@ -68,7 +68,7 @@ test.each([
   expect(await screen.findByText(`Handling ${name} OAuth Callback...`)).toBeVisible()
   expect(await screen.findByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
   expect(calls()).toContain(`GET /api/${id}/callback?code=abc`)
-  sayNoOtherName()
+  expectNoOtherName()
 })
 
 test.each([
@@ -82,13 +82,13 @@ test.each([
   expect(screen.getByRole('alert').textContent).toBe(
     `${name} connection failed: Missing ${name} code`,
   )
-  sayNoOtherName()
+  expectNoOtherName()
   await pass(3000)
   expect(history.location.pathname).toBe(onward)
   takeLog()
 })
 
-test('what is rejected with no error object is said with the name of the settings', async () => {
+test('an unexpected failure names the service of the settings', async () => {
   startBackend({ providers })
   const really = globalThis.fetch
   vi.spyOn(globalThis, 'fetch').mockImplementation((input, init) =>
@@ -116,12 +116,12 @@ test('failures are logged with the names of the settings', async () => {
   ])
 })
 
-test('/connect/pipedrive is the way to connect again', async () => {
+test('/connect/pipedrive offers to connect again', async () => {
   startBackend({ providers })
   const { user } = renderApp('/connect/pipedrive')
   await user.click(await screen.findByRole('button', { name: 'Connect Pipedrive' }))
   expect(assign.mock.calls).toEqual([['/api/pipedrive/auth']])
-  sayNoOtherName()
+  expectNoOtherName()
 })
 
 test.each([

@@ -2,7 +2,7 @@ import { screen } from '@testing-library/react'
 import { expect, test, vi } from 'vitest'
 import { renderApp, startBackend } from '../render.tsx'
 
-// Before any import: the settings are read once.
+// Must run before the imports, which read the settings.
 vi.hoisted(() => {
   vi.stubEnv('VITE_API_URL', 'https://api.example.test/dealbell/')
   vi.stubEnv('VITE_CONTACT_FORM_URL', 'https://forms.example.test/f/1?embed=1')
@@ -10,7 +10,7 @@ vi.hoisted(() => {
 
 const both = new Set(['hubspot', 'slack'])
 
-test('every call goes to the other origin and carries the session', async () => {
+test('every call goes to the other origin, with credentials', async () => {
   startBackend({ connected: new Set(both), codes: new Set(['abc']) })
   const fetched = vi.spyOn(globalThis, 'fetch')
   const { user } = renderApp('/hubspot/callback?code=abc')
@@ -41,7 +41,7 @@ test.each(['/', '/connect/hubspot'])('Connect at %s goes to the other origin', a
   expect(assign.mock.calls).toEqual([['https://api.example.test/dealbell/api/hubspot/auth']])
 })
 
-test('a contact form of another origin keeps its own origin in its form, which it needs to work', async () => {
+test('a contact form of another origin keeps its origin, which it needs to work', async () => {
   startBackend()
   renderApp('/contact')
   const form = await screen.findByTitle('Contact form')

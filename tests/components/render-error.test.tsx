@@ -23,10 +23,10 @@ function breaking<Props extends object>(part: string, Real: (props: Props) => Re
 }
 
 test.each(['a card', 'the frame around every screen'])(
-  'an error in %s is the generic text with a way back, and its reason is not shown',
+  'an error in %s shows the generic text with a way back, and not its reason',
   async (part) => {
     broken.part = part
-    // The router tells of it too.
+    // The router logs the error, too.
     vi.spyOn(console, 'warn').mockImplementation(() => {})
     startBackend()
     renderApp('/')
@@ -37,12 +37,12 @@ test.each(['a card', 'the frame around every screen'])(
     expect(screen.getByRole('link', { name: 'Back to the dashboard' })).toHaveAttribute('href', '/')
     expect(document.body).not.toHaveTextContent('SECRET')
     if (part === 'a card') expect(screen.getByRole('contentinfo')).toBeVisible()
-    // What happened stands in the log of the browser.
+    // The browser's log has the reason.
     expect(takeLog().join()).toContain('SECRET reason')
   },
 )
 
-test('without an error there is none of it', async () => {
+test('without an error, the generic text does not appear', async () => {
   broken.part = ''
   startBackend()
   renderApp('/')

@@ -33,7 +33,7 @@ const catalogue = {
   Custom: ['Notify me when a rule of my own is met'],
 }
 
-/** Every id of the specification's table, in the order in which the labels stand above. */
+/** Every id of the specification's table, in the order of the labels above. */
 const ids = [
   'deal-stage-changed',
   'deal-closed',
@@ -52,7 +52,7 @@ const ids = [
 ]
 
 describe('the catalogue', () => {
-  test('has 14 rules in five groups, of which those for deals alone can be selected', async () => {
+  test('has 14 rules in five groups, and only those for deals are enabled', async () => {
     startBackend()
     renderApp('/')
     const rules = within(await screen.findByRole('region', { name: 'Notification Rules' }))
@@ -83,7 +83,7 @@ describe('the catalogue', () => {
     },
   )
 
-  test('is not to be toggled where it is coming soon, by mouse, keyboard or script', async () => {
+  test('keeps rules that are coming soon unchanged, by mouse, keyboard and script', async () => {
     const { state, calls } = startBackend({ connected: both(), rules: ['custom-rule'] })
     const { user } = renderApp('/')
     await user.click(await screen.findByRole('checkbox', { name: /deal stage changes/ }))
@@ -102,7 +102,7 @@ describe('the catalogue', () => {
       stands()
       fireEvent.click(box)
       stands()
-      // A user who takes the attribute away in the inspector gets no further.
+      // Removing the attribute in the inspector does not help.
       box.removeAttribute('disabled')
       box.focus()
       await user.keyboard(' ')
@@ -118,7 +118,7 @@ describe('the catalogue', () => {
     await screen.findByText('✅ Rules saved successfully!')
   })
 
-  test('is toggled where it is for deals, by the box, by its label and by the space bar', async () => {
+  test('toggles a rule for deals by its box, its label and the space bar', async () => {
     startBackend()
     const { user } = renderApp('/')
     const box = await screen.findByRole('checkbox', { name: /deal stage changes/ })
@@ -133,7 +133,7 @@ describe('the catalogue', () => {
 })
 
 describe('loading the rules', () => {
-  test("shows 'Loading rules…' until they have come, and nothing to tick", async () => {
+  test("shows 'Loading rules…' and no checkbox until they arrive", async () => {
     startBackend({ rules: ['deal-closed'] })
     const answer = Promise.withResolvers<void>()
     server.use(
@@ -159,7 +159,7 @@ describe('loading the rules', () => {
     ['a text', { rules: 'deal-closed' }],
     ['a number', { rules: 3 }],
     ['missing', {}],
-  ])('takes rules that are %s as none', async (_name, body) => {
+  ])('treats rules that are %s as none', async (_name, body) => {
     startBackend()
     server.use(http.get('*/api/notifications/rules', () => HttpResponse.json(body)))
     renderApp('/')
@@ -167,7 +167,7 @@ describe('loading the rules', () => {
     expect(screen.queryByRole('checkbox', { checked: true })).not.toBeInTheDocument()
   })
 
-  test('drops what is no text and counts a rule once', async () => {
+  test('ignores ids that are no strings, and counts a duplicate once', async () => {
     const { requests } = startBackend({ connected: both() })
     server.use(
       http.get('*/api/notifications/rules', () =>
@@ -214,7 +214,7 @@ describe('loading the rules', () => {
     },
   )
 
-  test('happens once: focus, reconnect and coming back neither ask again nor touch a tick', async () => {
+  test('happens once: focus, reconnect and coming back neither fetch again nor change a tick', async () => {
     const { state, calls } = startBackend({ rules: ['deal-closed'] })
     const { user, router } = renderApp('/')
     await screen.findByRole('checkbox', { name: /signed or closed/ })
@@ -239,7 +239,7 @@ describe('loading the rules', () => {
     expect(calls('GET /api/notifications/rules')).toHaveLength(1)
   })
 
-  test('is not tried again after it failed by focus, reconnect or a tick', async () => {
+  test('that failed is not repeated by focus, reconnect or a tick', async () => {
     const { calls } = startBackend()
     server.use(http.get('*/api/notifications/rules', () => new HttpResponse(null, { status: 403 })))
     const { user } = renderApp('/')
@@ -263,7 +263,7 @@ describe('loading the rules', () => {
 })
 
 describe('an empty selection', () => {
-  test('is warned of, until one rule is ticked', async () => {
+  test('shows a warning until one rule is ticked', async () => {
     startBackend({ connected: both() })
     const { user } = renderApp('/')
     const title = await screen.findByText('No notification rules defined')
@@ -278,7 +278,7 @@ describe('an empty selection', () => {
     expect(screen.getByText('No notification rules defined')).toBeVisible()
   })
 
-  test('is not said of rules that this page does not know', async () => {
+  test('is not empty if it holds a rule that this page does not know', async () => {
     startBackend({ rules: ['a-rule-of-tomorrow'] })
     renderApp('/')
     await screen.findByRole('checkbox', { name: /deal stage changes/ })

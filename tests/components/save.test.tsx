@@ -18,7 +18,7 @@ const closedBox = () => screen.findByRole('checkbox', { name: /signed or closed/
 const saveButton = () => screen.getByRole('button', { name: 'Save' })
 const savedOr = () => [saved, failed, refused].filter((text) => screen.queryByText(text) !== null)
 
-/** A body that begins and never ends. */
+/** A body that starts and never ends. */
 const endlessBody = () =>
   new ReadableStream({
     start(controller) {
@@ -26,7 +26,7 @@ const endlessBody = () =>
     },
   })
 
-/** Makes saving wait until it is told what to answer. */
+/** Holds the answer of a save until the returned function gives its status. */
 function holdSaving() {
   const held = Promise.withResolvers<Response>()
   server.use(http.post('*/api/notifications/rules', () => held.promise))
@@ -53,7 +53,7 @@ describe('without both connections', () => {
     },
   )
 
-  test('the message goes when the selection changes, and when both are connected; it does not come back by itself', async () => {
+  test('the message disappears when the selection changes or both are connected, and does not come back', async () => {
     const { state, calls } = startBackend({ connected: new Set(['hubspot']) })
     const { user } = renderApp('/')
     const box = await stageBox()
@@ -74,7 +74,39 @@ describe('without both connections', () => {
     expect(calls('POST')).toEqual([])
   })
 
-  test('Save with a service that was just disconnected says so, in place of the earlier success', async () => {
+  test.each([
+    ['HubSpot, Slack', ['hubspot', 'slack']],
+    ['Slack, HubSpot', ['slack', 'hubspot']],
+  ])(
+    'the message stays when one connection replaces the other: answers from %s',
+    async (_name, order) => {
+      const { state } = startBackend({ connected: new Set(['slack']) })
+      const { user } = renderApp('/')
+      await stageBox()
+      await user.click(saveButton())
+      state.connected = new Set(['hubspot'])
+      const answers = order.map((id) => {
+        const { promise, resolve } = Promise.withResolvers<void>()
+        server.use(
+          http.get(`*/api/${id}/status`, async () => {
+            await promise
+            return undefined
+          }),
+        )
+        return resolve
+      })
+      lookAgain()
+      for (const answer of answers) {
+        answer()
+        await settle()
+      }
+      expect(screen.getByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
+      expect(screen.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
+      expect(savedOr()).toEqual([refused])
+    },
+  )
+
+  test('Save after a disconnect replaces the earlier success by this message', async () => {
     const { calls } = startBackend({ connected: both() })
     const { user } = renderApp('/')
     await user.click(await stageBox())
@@ -89,7 +121,7 @@ describe('without both connections', () => {
 })
 
 describe('saving', () => {
-  test("sends the whole selection, says 'Saving…' on a disabled button and then that it is saved", async () => {
+  test("sends the whole selection, shows a disabled 'Saving…', then the success", async () => {
     const { requests, calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
     const answer = holdSaving()
     const fetched = vi.spyOn(globalThis, 'fetch')
@@ -100,7 +132,7 @@ describe('saving', () => {
     expect(button).toBeDisabled()
     expect(button).toHaveTextContent(/^Saving…$/)
     expect(savedOr()).toEqual([])
-    // A browser takes the focus from a button that is disabled; this one needs a detour.
+    // A browser removes the focus from a disabled button. happy-dom does not, so do it here.
     const elsewhere = await closedBox()
     act(() => {
       elsewhere.focus()
@@ -112,18 +144,18 @@ describe('saving', () => {
     expect(message).toHaveAttribute('role', 'status')
     expect(button).toBeEnabled()
     expect(button).toHaveTextContent(/^Save$/)
-    // The focus is back where the keyboard left it.
+    // The focus is back on the button.
     expect(button).toHaveFocus()
     expect(calls('POST')).toEqual(['POST /api/notifications/rules'])
     expect(requests.at(-1)?.body).toBe('{"rules":["deal-closed","deal-stage-changed"]}')
     const sent = fetched.mock.calls.at(-1)?.[0] as Request
     expect(sent.headers.get('content-type')).toBe('application/json')
-    // Rules are not asked for again: what was saved is known.
+    // The saved rules are known, so they are not fetched again.
     await settle()
     expect(calls('GET /api/notifications/rules')).toHaveLength(1)
   })
 
-  test('leaves the focus where the user has taken it meanwhile', async () => {
+  test('leaves the focus where the user has moved it during the save', async () => {
     startBackend({ connected: both() })
     const answer = holdSaving()
     const { user } = renderApp('/')
@@ -137,7 +169,7 @@ describe('saving', () => {
     expect(other).toHaveFocus()
   })
 
-  test('sends every id that this page does not offer back as it came', async () => {
+  test('sends ids that this page does not offer back unchanged', async () => {
     const { requests } = startBackend({
       connected: both(),
       rules: ['a-rule-of-tomorrow', 'invoice-paid', 'deal-closed'],
@@ -161,7 +193,7 @@ describe('saving', () => {
     expect(requests.at(-1)?.body).toBe('{"rules":["deal-closed"]}')
   })
 
-  test('works again and again, each with the selection of its time', async () => {
+  test('works repeatedly, each time with the current selection', async () => {
     const { requests } = startBackend({ connected: both() })
     const { user } = renderApp('/')
     for (const body of ['{"rules":["deal-stage-changed"]}', '{"rules":[]}']) {
@@ -173,7 +205,7 @@ describe('saving', () => {
     }
   })
 
-  test('one rule that is ticked, unticked and ticked is in the body once', async () => {
+  test('sends a rule once that was ticked, unticked and ticked again', async () => {
     const { requests } = startBackend({ connected: both() })
     const { user } = renderApp('/')
     const box = await stageBox()
@@ -269,7 +301,7 @@ describe('exactly one POST is sent', () => {
   })
 })
 
-test('a save that is under way is so for who left and came back, and makes no message there', async () => {
+test('a save in progress shows as such after leaving and coming back, and then shows no message', async () => {
   const { state, calls } = startBackend({ connected: both() })
   const answer = holdSaving()
   const { user, router } = renderApp('/')
@@ -298,18 +330,18 @@ describe('a save that fails', () => {
     ['409 with JSON', () => HttpResponse.json({ error: { message: 'No' } }, { status: 409 })],
     ['413', () => new HttpResponse(null, { status: 413 })],
     [
-      '429 that asks for patience',
+      '429 with Retry-After',
       () => new HttpResponse(null, { status: 429, headers: { 'Retry-After': '3600' } }),
     ],
     ['500', () => new HttpResponse(null, { status: 500 })],
     [
-      '503 that asks for patience',
+      '503 with Retry-After',
       () => new HttpResponse(null, { status: 503, headers: { 'Retry-After': '3600' } }),
     ],
     ['500 whose body never ends', () => new HttpResponse(endlessBody(), { status: 500 })],
     ['a reset connection', () => HttpResponse.error()],
     ['a redirect to nowhere', () => new HttpResponse(null, { status: 304 })],
-  ])('with %s says so once, keeps the ticks and gives the button back', async (_name, answer) => {
+  ])('with %s shows one message, keeps the ticks and enables the button', async (_name, answer) => {
     const { calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
     server.use(http.post('*/api/notifications/rules', answer))
     const { user } = renderApp('/')
@@ -327,7 +359,7 @@ describe('a save that fails', () => {
     expect(takeLog()).toEqual([expect.stringMatching(/^Saving rules failed: /)])
   })
 
-  test('with no answer within 10 s says so then, and not before', async () => {
+  test('without an answer fails after 10 s, and not before', async () => {
     stopClock()
     const { calls } = startBackend({ connected: both() })
     server.use(http.post('*/api/notifications/rules', () => delay('infinite')))
@@ -346,7 +378,7 @@ describe('a save that fails', () => {
     expect(takeLog()).toEqual(['Saving rules failed: The server took too long to answer'])
   })
 
-  test('while offline says so at once, and is not sent when the network is back', async () => {
+  test('while offline fails at once, and is not sent when the network is back', async () => {
     const { state, calls } = startBackend({ connected: both() })
     const { user } = renderApp('/')
     const box = await stageBox()
@@ -366,7 +398,7 @@ describe('a save that fails', () => {
     takeLog()
   })
 
-  test('can be tried again, and the message gives way to the success', async () => {
+  test('can be repeated, and the success replaces the message', async () => {
     const { state } = startBackend({ connected: both() })
     server.use(http.post('*/api/notifications/rules', () => HttpResponse.error(), { once: true }))
     const { user } = renderApp('/')
@@ -380,7 +412,7 @@ describe('a save that fails', () => {
     takeLog()
   })
 
-  test('has its message only until the selection changes', async () => {
+  test('shows its message until the selection changes', async () => {
     startBackend({ connected: both() })
     server.use(http.post('*/api/notifications/rules', () => HttpResponse.error(), { once: true }))
     const { user } = renderApp('/')
@@ -393,8 +425,8 @@ describe('a save that fails', () => {
   })
 })
 
-describe('a tick that is changed while saving', () => {
-  test('is kept, and the success is not claimed for it', async () => {
+describe('a tick that changes during a save', () => {
+  test('is kept, and the page does not claim that it is saved', async () => {
     const { state, requests } = startBackend({ connected: both() })
     const answer = holdSaving()
     const { user } = renderApp('/')
@@ -428,7 +460,7 @@ describe('a tick that is changed while saving', () => {
     takeLog()
   })
 
-  test('and back again leaves the success true', async () => {
+  test('and changes back shows the success', async () => {
     startBackend({ connected: both() })
     const answer = holdSaving()
     const { user } = renderApp('/')
@@ -440,7 +472,7 @@ describe('a tick that is changed while saving', () => {
     expect(await screen.findByText(saved)).toBeVisible()
   })
 
-  test('back to what was stored before is an unsaved tick, since the save has changed that', async () => {
+  test('back to the previously stored state is unsaved, because the save has changed the store', async () => {
     startBackend({ connected: both() })
     const answer = holdSaving()
     const confirm = vi.spyOn(window, 'confirm').mockReturnValue(false)
@@ -459,7 +491,7 @@ describe('a tick that is changed while saving', () => {
 })
 
 describe('unsaved ticks', () => {
-  /** The whole app on the browser's own history, the only one that knows of unloading. */
+  /** Renders the app on the browser's history. Only that one handles unloading. */
   function renderInBrowser() {
     window.history.replaceState(null, '', '/contact')
     window.history.pushState(null, '', '/')
@@ -474,7 +506,7 @@ describe('unsaved ticks', () => {
     return event.defaultPrevented ? 'asked' : 'left'
   }
 
-  test('make the browser ask before the page is left; none, taken back or saved do not', async () => {
+  test('make the browser ask before it leaves the page, unless they are undone or saved', async () => {
     startBackend({ connected: both() })
     const { user } = renderInBrowser()
     const box = await stageBox()
@@ -489,7 +521,7 @@ describe('unsaved ticks', () => {
     expect(unload()).toBe('left')
   })
 
-  test('make the browser ask while they are being saved, and after that failed', async () => {
+  test('make the browser ask during a save and after it failed', async () => {
     startBackend({ connected: both() })
     const answer = holdSaving()
     const { user } = renderInBrowser()
@@ -497,7 +529,7 @@ describe('unsaved ticks', () => {
     await user.click(box)
     await user.click(saveButton())
     expect(unload()).toBe('asked')
-    // What the server holds after this is not known: not even the old selection is safe.
+    // During the save, what the server holds is unknown, so even the old selection counts as unsaved.
     await user.click(box)
     expect(unload()).toBe('asked')
     answer(500)
@@ -510,7 +542,7 @@ describe('unsaved ticks', () => {
 
   test('make the browser ask when Connect leaves the page', async () => {
     startBackend()
-    // As a browser does: unloading asks first, then goes.
+    // Dispatch beforeunload as a browser does before it leaves.
     const went: string[] = []
     vi.spyOn(window.location, 'assign').mockImplementation((address) => {
       went.push(`${unload()} ${address}`)
@@ -521,7 +553,7 @@ describe('unsaved ticks', () => {
     expect(went).toEqual(['asked /api/hubspot/auth'])
   })
 
-  test('are asked about when another screen is opened: staying keeps them', async () => {
+  test('make the page ask before another screen opens, and staying keeps them', async () => {
     startBackend()
     const confirm = vi.spyOn(window, 'confirm').mockReturnValue(false)
     const { user, router } = renderApp('/')
@@ -534,7 +566,7 @@ describe('unsaved ticks', () => {
     expect(await stageBox()).toBeChecked()
   })
 
-  test('are gone when the user leaves all the same', async () => {
+  test('are discarded when the user leaves all the same', async () => {
     startBackend({ rules: ['deal-closed'] })
     const confirm = vi.spyOn(window, 'confirm').mockReturnValue(true)
     const { user, router } = renderApp('/')
@@ -547,7 +579,7 @@ describe('unsaved ticks', () => {
     expect(confirm).toHaveBeenCalledOnce()
   })
 
-  test('are asked about when the user goes back', async () => {
+  test('make the page ask when the user goes back', async () => {
     startBackend()
     const confirm = vi.spyOn(window, 'confirm').mockReturnValue(false)
     const { user, router } = renderInBrowser()
@@ -559,7 +591,7 @@ describe('unsaved ticks', () => {
     expect(await stageBox()).toBeChecked()
   })
 
-  test('are not asked about on the way to the dashboard itself', async () => {
+  test('do not make the page ask on a navigation to the dashboard itself', async () => {
     startBackend()
     const { user } = renderApp('/')
     await user.click(await stageBox())
@@ -568,7 +600,7 @@ describe('unsaved ticks', () => {
     expect(await stageBox()).toBeChecked()
   })
 
-  test('nothing is asked when nothing is unsaved', async () => {
+  test('do not make the page ask once they are undone', async () => {
     startBackend()
     const { user, router } = renderApp('/')
     const box = await stageBox()
@@ -578,7 +610,7 @@ describe('unsaved ticks', () => {
     expect(await screen.findByRole('heading', { name: 'Contact Support' })).toBeVisible()
   })
 
-  test('that were left while they were being saved show as what the server then holds', async () => {
+  test('left during their save appear later as the server stored them', async () => {
     startBackend({ connected: both() })
     const answer = holdSaving()
     vi.spyOn(window, 'confirm').mockReturnValue(true)

@@ -13,10 +13,10 @@ const screens = [
   { address: '/hubspot/callback', title: 'Connecting HubSpot' },
   { address: '/slack/callback', title: 'Connecting Slack' },
   { address: '/no/such/page', title: 'Something went wrong' },
-]
+] as const
 
 describe.each(screens)('$address', ({ address, title }) => {
-  test('has a document title, one h1, one main part and the product in its header', async () => {
+  test('has a document title, one h1, one main element and the product in its header', async () => {
     startBackend()
     renderApp(address)
     expect(await screen.findByRole('heading', { level: 1, name: title })).toBeVisible()
@@ -42,11 +42,12 @@ describe.each(screens)('$address', ({ address, title }) => {
     takeLog()
   })
 
-  test('takes the focus to its heading when it is navigated to, and leaves it alone at first', async () => {
+  test('focuses its heading after a navigation, but not when it is the first screen', async () => {
     startBackend()
-    const from = address === '/contact' ? '/connect/hubspot' : '/contact'
-    const { router } = renderApp(from)
-    await screen.findByRole('heading', { level: 1 })
+    const from = screens[address === '/contact' ? 2 : 1]
+    const { router } = renderApp(from.address)
+    // Wait by name: 'Loading…' is a heading too, and a screen that follows it leaves the focus alone.
+    await screen.findByRole('heading', { level: 1, name: from.title })
     expect(document.body).toHaveFocus()
     await act(() => router.navigate({ href: address }))
     const heading = await screen.findByRole('heading', { level: 1, name: title })
@@ -57,7 +58,7 @@ describe.each(screens)('$address', ({ address, title }) => {
 })
 
 describe('/contact', () => {
-  test('says what it is for, with the form in a frame', async () => {
+  test('shows its text and the form in a frame', async () => {
     const { calls } = startBackend()
     renderApp('/contact')
     expect(
@@ -74,17 +75,17 @@ describe('/contact', () => {
     expect(calls()).toEqual(['GET /health'])
   })
 
-  test('lets the form work, and keeps it from navigating the page or leaving its sandbox', async () => {
+  test('lets the form work, but not navigate the page or leave its sandbox', async () => {
     startBackend()
     renderApp('/contact')
     const form = await screen.findByTitle('Contact form')
     const allowed = form.getAttribute('sandbox')?.split(' ')
-    // The form is on this very origin: with 'allow-same-origin' its scripts could undo all this.
+    // The form has our own origin. With 'allow-same-origin' its scripts could remove the sandbox.
     expect(allowed?.toSorted()).toEqual(['allow-forms', 'allow-scripts'])
     expect(form).toHaveAttribute('referrerpolicy', 'no-referrer')
   })
 
-  test('has a link to the form itself for who cannot see the frame', async () => {
+  test('links to the form for users who cannot see the frame', async () => {
     startBackend()
     renderApp('/contact')
     const link = await screen.findByRole('link', { name: 'open the contact form in a new tab' })
@@ -95,7 +96,7 @@ describe('/contact', () => {
 })
 
 describe('/connect/hubspot', () => {
-  test('says that what went wrong is over, and offers to connect again and the dashboard', async () => {
+  test('says that the attempt is over, and offers to connect again or to go to the dashboard', async () => {
     const { calls } = startBackend()
     const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
     const { user } = renderApp('/connect/hubspot')
@@ -123,21 +124,18 @@ test.each([
   '/api/callback?code=abc',
   '/%E0%A4%A',
   '/index.html',
-])(
-  '%s is the generic text with a way back, and nothing is asked of the backend',
-  async (address) => {
-    const { calls } = startBackend()
-    renderApp(address)
-    const alert = await screen.findByRole('alert')
-    expect(alert.textContent).toBe('Something went wrong. Please try again later.')
-    expect(screen.getByRole('link', { name: 'Back to the dashboard' })).toHaveAttribute('href', '/')
-    expect(screen.getByRole('contentinfo')).toBeVisible()
-    await settle()
-    expect(calls()).toEqual(['GET /health'])
-  },
-)
+])('%s shows the generic text with a way back, and calls only health', async (address) => {
+  const { calls } = startBackend()
+  renderApp(address)
+  const alert = await screen.findByRole('alert')
+  expect(alert.textContent).toBe('Something went wrong. Please try again later.')
+  expect(screen.getByRole('link', { name: 'Back to the dashboard' })).toHaveAttribute('href', '/')
+  expect(screen.getByRole('contentinfo')).toBeVisible()
+  await settle()
+  expect(calls()).toEqual(['GET /health'])
+})
 
-test('the whole job is done by keyboard alone', async () => {
+test('everything works by keyboard alone', async () => {
   const { state } = startBackend({ connected: new Set(['slack']) })
   const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
   const { user } = renderApp('/')
@@ -155,7 +153,7 @@ test('the whole job is done by keyboard alone', async () => {
     if (focused.getAttribute('aria-label') === 'Connect HubSpot') {
       await user.keyboard('{Enter}')
       expect(assign.mock.calls).toEqual([['/api/hubspot/auth']])
-      // Another tab finishes it.
+      // Another tab completes the connection.
       state.connected.add('hubspot')
       act(() => {
         document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))
@@ -186,7 +184,7 @@ test('the whole job is done by keyboard alone', async () => {
   expect(state.rules).toEqual(['deal-stage-changed'])
 })
 
-test('a live region for the message stands there before there is a message', async () => {
+test('the live region exists before it has a message', async () => {
   startBackend({ connected: new Set(['hubspot', 'slack']) })
   server.use(http.post('*/api/notifications/rules', () => HttpResponse.error()))
   const { user } = renderApp('/')

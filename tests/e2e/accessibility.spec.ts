@@ -4,35 +4,44 @@ import { states } from '../states/states.ts'
 import { sharedTest, test } from './server.ts'
 import { showState } from './show-state.ts'
 
-// A picture of every step of these many would cost more than the steps.
+// A trace of these many steps would cost more than the steps.
 test.use({ trace: 'off' })
 
-/** Every rule but those of level AAA, the experimental ones and those that are off by default included. */
+// Level AA of WCAG 2.2, axe's best practices and its experimental rules; none is disabled.
 const tags = ['a', 'aa'].flatMap((level) => [`wcag2${level}`, `wcag21${level}`, `wcag22${level}`])
 const axe = (page: Page) =>
   new AxeBuilder({ page })
     .withTags([...tags, 'best-practice', 'experimental'])
-    // Without a second page for each run; what stands in a frame is judged on its own.
+    // Legacy mode opens no second page per run. It skips frames; the form in the frame has its own run.
     .setLegacyMode()
 
-async function expectNoFinding(page: Page, where: string) {
-  for (const width of [1280, 320]) {
+const looks = [
+  { width: 1280, colorScheme: 'light' },
+  { width: 320, colorScheme: 'dark' },
+  { width: 1280, colorScheme: 'dark' },
+  { width: 320, colorScheme: 'light' },
+] as const
+
+async function expectNoFinding(
+  page: Page,
+  where: string,
+  inLooks: readonly (typeof looks)[number][] = looks,
+) {
+  for (const { width, colorScheme } of inLooks) {
     await page.setViewportSize({ width, height: 800 })
-    for (const colorScheme of ['light', 'dark'] as const) {
-      await page.emulateMedia({ colorScheme })
-      await settled(page)
-      const { violations, passes } = await axe(page).analyze()
-      const findings = violations.map(
-        ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`,
-      )
-      expect(findings, `${where}, ${colorScheme}, ${width} px`).toEqual([])
-      expect(passes.length).toBeGreaterThan(10)
-    }
+    await page.emulateMedia({ colorScheme })
+    await endTransitions(page)
+    const { violations, passes } = await axe(page).analyze()
+    const findings = violations.map(
+      ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`,
+    )
+    expect(findings, `${where}, ${colorScheme}, ${width} px`).toEqual([])
+    expect(passes.length).toBeGreaterThan(10)
   }
 }
 
-/** A change of colours takes its time; what is judged in the middle of it is none of the two. */
-const settled = (page: Page) =>
+/** Waits until colours have changed. In the middle of a transition their contrast means nothing. */
+const endTransitions = (page: Page) =>
   page.evaluate(() =>
     Promise.all(
       document
@@ -42,7 +51,7 @@ const settled = (page: Page) =>
     ),
   )
 
-/** WCAG 1.4.12, as a reader's own style sheet would set it; one that is constructed needs no leave of the policy. */
+/** Sets the spacing of WCAG 1.4.12. The page's policy does not apply to a constructed style sheet. */
 function raiseTextSpacing() {
   const sheet = new CSSStyleSheet()
   sheet.replaceSync(`
@@ -51,7 +60,7 @@ function raiseTextSpacing() {
   document.adoptedStyleSheets = [sheet]
 }
 
-/** Texts that reach out of what they stand in, and fields that hide a part of theirs. */
+/** Texts that reach beyond their box, and fields that hide a part of their text. */
 const spillingTexts = (page: Page) =>
   page.evaluate(() => {
     const spilling: string[] = []
@@ -76,7 +85,7 @@ const spillingTexts = (page: Page) =>
       ) {
         const { display, overflow, borderTopWidth, backgroundColor } = getComputedStyle(around)
         if (display === 'inline') continue
-        // Beside what holds the text, only what has an edge that one can see.
+        // Apart from the nearest block, only boxes with a visible edge count.
         const isSeen =
           overflow !== 'visible' || borderTopWidth !== '0px' || !backgroundColor.endsWith(', 0)')
         if (!isSeen && around !== nearest) continue
@@ -95,7 +104,7 @@ const spillingTexts = (page: Page) =>
     return spilling
   })
 
-/** How far the page can be moved sideways, in pixels. */
+/** How far the page scrolls sideways, in pixels. */
 const sideways = (page: Page) =>
   page.evaluate(() => {
     window.scrollBy({ left: 1000, behavior: 'instant' })
@@ -112,34 +121,44 @@ async function controls(page: Page): Promise<string[]> {
   )
 }
 
-// In four tests, so that two workers share them.
-for (const part of [0, 1, 2, 3]) {
-  const own = states.filter((_state, number) => number % 4 === part)
+// Two tests, one for each worker. `npm test` gives each state one look, `npm run test:all` all four.
+for (const part of [0, 1]) {
   sharedTest(
-    `axe finds nothing, no name is there twice, and wide text fits: ${own.map(({ name }) => name).join('; ')}`,
+    `axe finds nothing in any state, and no name occurs twice: part ${part + 1}`,
     async ({ page }) => {
-      // Many steps, each a matter of a second where nothing else runs.
+      // Many steps of about a second each.
       test.setTimeout(300_000)
-      for (const state of own) {
+      for (const [number, state] of states.entries()) {
+        if (number % 2 !== part) continue
         await test.step(state.name, async () => {
           await page.setViewportSize({ width: 1280, height: 800 })
           await showState(page, state)
           const names = await controls(page)
           expect(names).toEqual([...new Set(names)])
-          await expectNoFinding(page, state.name)
-          await page.evaluate(raiseTextSpacing)
-          for (const width of [320, 1280]) {
-            await page.setViewportSize({ width, height: 800 })
-            expect(await spillingTexts(page), `${state.name}, ${width} px`).toEqual([])
-            expect(await sideways(page), `${state.name}, ${width} px`).toBe(0)
-          }
+          const own = looks.filter(
+            (_look, index) => index === Math.floor(number / 2) % looks.length,
+          )
+          await expectNoFinding(page, state.name, process.env.TEST_ALL === '1' ? looks : own)
         })
       }
     },
   )
 }
 
-test('axe finds nothing on the pages of the stand-ins', async ({ page }) => {
+sharedTest('wide text fits in every state', { tag: '@all' }, async ({ page }) => {
+  test.setTimeout(300_000)
+  for (const state of states) {
+    await showState(page, state)
+    await page.evaluate(raiseTextSpacing)
+    for (const width of [320, 1280]) {
+      await page.setViewportSize({ width, height: 800 })
+      expect(await spillingTexts(page), `${state.name}, ${width} px`).toEqual([])
+      expect(await sideways(page), `${state.name}, ${width} px`).toBe(0)
+    }
+  }
+})
+
+test('axe finds nothing on the pages of the stand-ins', { tag: '@all' }, async ({ page }) => {
   test.setTimeout(300_000)
   await page.goto('/')
   await page.getByRole('button', { name: 'Connect HubSpot' }).click()
@@ -158,7 +177,7 @@ test('axe finds nothing on the pages of the stand-ins', async ({ page }) => {
   }
 })
 
-/** Presses Tab through the whole page; what has the focus is wholly in sight and behind nothing (WCAG 2.4.12). */
+/** Presses Tab through the whole page. The focused control is always fully visible (WCAG 2.4.12). */
 async function expectEveryStopInSight(page: Page) {
   const stops: string[] = []
   for (let stop = 0; stop < 30; stop += 1) {
@@ -177,7 +196,7 @@ async function expectEveryStopInSight(page: Page) {
         name: element.getAttribute('aria-label') ?? element.textContent ?? '',
         isInSight: corners.every(([x, y]) => {
           const hit = document.elementFromPoint(x, y)
-          // At the corners of a round button stands what is around it.
+          // At the corner of a rounded button, its parent is hit.
           return hit !== null && (element.contains(hit) || hit.contains(element))
         }),
       }
@@ -189,15 +208,15 @@ async function expectEveryStopInSight(page: Page) {
   return stops
 }
 
-test.describe('at 200 %', () => {
-  // 1280 × 900, as a browser shows it when everything is twice as large.
+test.describe('at 200 %', { tag: '@all' }, () => {
+  // A window of 1280 × 900 at a zoom of 200 %.
   test.use({ viewport: { width: 640, height: 450 }, deviceScaleFactor: 2 })
 
   for (const spacing of ['', ', and with text spacing raised']) {
-    test(`the whole job is done, with nothing cut off, covered or beside the page${spacing}`, async ({
+    test(`everything works, with nothing cut off, covered or beside the page${spacing}`, async ({
       page,
     }) => {
-      // In each page that one comes to.
+      // Apply it to each page.
       if (spacing !== '') await page.addInitScript(raiseTextSpacing)
       const expectToFit = async () => {
         const letters = await page.evaluate(() => getComputedStyle(document.body).letterSpacing)
@@ -224,7 +243,8 @@ test.describe('at 200 %', () => {
 })
 
 sharedTest(
-  'a phone, and a page at 400 %, show what has the focus, with wide text too',
+  'a phone and a page at 400 % show the focused control, with wide text too',
+  { tag: '@all' },
   async ({ page }) => {
     const refused = states.find(({ name }) => name.startsWith('Save refused'))
     if (refused === undefined) throw new Error('The state is gone')
@@ -246,7 +266,8 @@ const shown = (name: string) => {
 }
 
 sharedTest(
-  'with forced colours every control has an edge, the focus a ring, and each sign is seen',
+  'with forced colours every control has an edge, the focus a ring, and each icon is visible',
+  { tag: '@all' },
   async ({ page }) => {
     await page.emulateMedia({ forcedColors: 'active' })
     await showState(page, shown('One service connected'))
@@ -299,22 +320,26 @@ sharedTest(
   },
 )
 
-sharedTest('nothing moves for whoever wants no motion', async ({ page }) => {
-  const running = () => page.evaluate(() => document.getAnimations().length)
-  await page.emulateMedia({ reducedMotion: 'no-preference' })
-  await showState(page, shown('HubSpot callback: working'))
-  expect(await running()).toBe(1)
-  await page.emulateMedia({ reducedMotion: 'reduce' })
-  expect(await running()).toBe(0)
-
-  await showState(page, shown('First visit: nothing connected, no rules'))
-  for (const button of await page.getByRole('button').all()) {
-    await button.hover()
+sharedTest(
+  'nothing moves when the user prefers reduced motion',
+  { tag: '@all' },
+  async ({ page }) => {
+    const running = () => page.evaluate(() => document.getAnimations().length)
+    await page.emulateMedia({ reducedMotion: 'no-preference' })
+    await showState(page, shown('HubSpot callback: working'))
+    expect(await running()).toBe(1)
+    await page.emulateMedia({ reducedMotion: 'reduce' })
     expect(await running()).toBe(0)
-  }
-})
 
-/** The controls that are smaller than `size`, in CSS pixels. A link within a sentence may be (WCAG 2.5.8). */
+    await showState(page, shown('First visit: nothing connected, no rules'))
+    for (const button of await page.getByRole('button').all()) {
+      await button.hover()
+      expect(await running()).toBe(0)
+    }
+  },
+)
+
+/** The controls smaller than `size` CSS pixels. A link within a sentence may be smaller (WCAG 2.5.8). */
 const smallTargets = (page: Page, size: number) =>
   page.evaluate(
     (size) =>
@@ -329,14 +354,14 @@ const smallTargets = (page: Page, size: number) =>
 
 const places = ['First visit: nothing connected, no rules', 'Connect again', 'Service Unavailable']
 
-sharedTest('targets are at least 24 px', async ({ page }) => {
+sharedTest('targets are at least 24 px', { tag: '@all' }, async ({ page }) => {
   for (const place of places) {
     await showState(page, shown(place))
     expect(await smallTargets(page, 24)).toEqual([])
   }
 })
 
-test.describe('by touch', () => {
+test.describe('by touch', { tag: '@all' }, () => {
   test.use({ hasTouch: true, isMobile: true, viewport: { width: 390, height: 800 } })
 
   sharedTest('targets are at least 44 px', async ({ page }) => {
@@ -348,9 +373,14 @@ test.describe('by touch', () => {
   })
 })
 
-sharedTest('a screen reader hears what each control and each state is about', async ({ page }) => {
-  await showState(page, shown('One service connected'))
-  await expect(page.getByRole('main')).toMatchAriaSnapshot(`
+sharedTest(
+  'a screen reader announces what each control and each state refers to',
+  {
+    tag: '@all',
+  },
+  async ({ page }) => {
+    await showState(page, shown('One service connected'))
+    await expect(page.getByRole('main')).toMatchAriaSnapshot(`
     - main:
       - heading "Deal notifications" [level=1]
       - paragraph: Choose which HubSpot events Slack hears of.
@@ -379,4 +409,5 @@ sharedTest('a screen reader hears what each control and each state is about', as
       - region "AI rules (future)":
         - textbox "AI rules (future)" [disabled]
   `)
-})
+  },
+)

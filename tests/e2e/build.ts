@@ -1,7 +1,21 @@
 import { spawnSync } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Dealbell } from './server.ts'
 
-/** Builds the page once, so that the servers which the tests start find it fresh. */
-export default function build(): void {
+/**
+ * Runs once before all tests: builds the page and creates an empty database. The first start of a
+ * database takes seconds, so each server of a test starts with a copy of this one.
+ */
+export default async function prepare(): Promise<() => Promise<void>> {
   const { status } = spawnSync('npm', ['run', 'build'], { stdio: 'inherit' })
   if (status !== 0) throw new Error('The page could not be built')
+
+  const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-empty-'))
+  const server = new Dealbell(dataDir)
+  await server.start()
+  await server.stop()
+  process.env.EMPTY_DATA_DIR = dataDir
+  return () => rm(dataDir, { recursive: true, force: true })
 }

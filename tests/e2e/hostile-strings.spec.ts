@@ -2,19 +2,19 @@ import { expect, type Page } from '@playwright/test'
 import { hostileStrings } from '../hostile-strings.ts'
 import { test } from './server.ts'
 
-// All 200 are tried without a browser (tests/components); these few under the real policy, in a real one.
+// tests/components tries all strings without a browser. These three run in a browser, under the real policy.
 const texts = hostileStrings.filter((text) =>
   /^(<img src=x onerror=pwned\(\)>|">javascript:|<\/title>.*srcdoc=)/.test(text),
 )
 
 declare global {
   interface Window {
-    /** Everything that must not have happened. */
+    /** What the strings managed to do; must stay empty. */
     happened: string[]
   }
 }
 
-/** Notes in the page whatever a text could do that is more than text. */
+/** Records in the page what a string does beyond being text. Returns what the browser sees from outside. */
 async function watch(page: Page): Promise<string[]> {
   const outside: string[] = []
   page.on('dialog', (dialog) => {
@@ -36,8 +36,8 @@ async function watch(page: Page): Promise<string[]> {
   return outside
 }
 
-/** What the page is made of: its elements with their attributes, and its text. */
-const madeOf = (page: Page) =>
+/** The page's elements with their attributes, and its text. */
+const contentOf = (page: Page) =>
   page.evaluate(() => ({
     elements: [...document.querySelectorAll('*')].map((element) =>
       [element.tagName, ...[...element.attributes].map(({ name, value }) => `${name}=${value}`)]
@@ -49,19 +49,19 @@ const madeOf = (page: Page) =>
     address: location.pathname + location.search + location.hash,
   }))
 
-/** Opens what a redirect, a link or a broken backend could bring the text to, and reads each page. */
+/** Brings the string to the page by redirect, by link and by a broken backend. Returns each page's content. */
 async function pagesWith(page: Page, text: string) {
   const value = encodeURIComponent(text)
   const body = JSON.stringify({ error: { code: text, message: text } })
   const read = async (shown: string) => {
     await expect(page.getByText(shown).first()).toBeVisible()
     expect(await page.evaluate(() => window.happened)).toEqual([])
-    return madeOf(page)
+    return contentOf(page)
   }
   const wrong = 'Something went wrong. Please try again later.'
   const pages = []
 
-  // The real backend refuses the state; then one that answers with the text itself.
+  // First the real backend, which refuses the state. Then a backend that answers with the string itself.
   await page.goto(`/hubspot/callback?code=${value}&state=${value}`)
   pages.push(await read('HubSpot connection failed: The server answered with an error (400)'))
   await page.goto(`/slack/callback?error=${value}&error_description=${value}&state=${value}`)
@@ -77,7 +77,7 @@ async function pagesWith(page: Page, text: string) {
   await page.goto(`/connect/${value}`)
   pages.push({ ...(await read(wrong)), address: '' })
 
-  // The names of the account and the channel are shown, as the text that they are.
+  // The page shows the names of the account and the channel, as plain text.
   const name = `«${text}»`
   await page.route('**/api/*/status', (route) =>
     route.fulfill({ json: { connected: true, account: name, channel: name } }),
@@ -103,7 +103,9 @@ async function pagesWith(page: Page, text: string) {
   return pages
 }
 
-test('a text with HTML and script is nothing but text in a real browser', async ({ page }) => {
+test('a string with HTML and script stays plain text in a real browser', { tag: '@all' }, async ({
+  page,
+}) => {
   const outside = await watch(page)
   const harmless = await pagesWith(page, 'harmless')
   expect(harmless.map(({ address }) => address)).toEqual([
@@ -122,7 +124,9 @@ test('a text with HTML and script is nothing but text in a real browser', async 
   expect(outside).toEqual([])
 })
 
-test('a stand-in’s consent page repeats what it was asked with as text alone', async ({ page }) => {
+test('a stand-in’s consent page shows its parameters as plain text', { tag: '@all' }, async ({
+  page,
+}) => {
   const outside = await watch(page)
   for (const service of ['HubSpot', 'Slack']) {
     await page.goto('/')

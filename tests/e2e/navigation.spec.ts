@@ -1,7 +1,7 @@
 import { expect } from '@playwright/test'
-import { test } from './server.ts'
+import { sharedTest, test } from './server.ts'
 
-test('the code is spent once, is out of the address at once, and Back does not find it', async ({
+test('the code is used once, leaves the address at once, and Back does not find it', async ({
   page,
 }) => {
   const callbacks: string[] = []
@@ -25,7 +25,7 @@ test('the code is spent once, is out of the address at once, and Back does not f
   answer()
   await expect(page.getByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
 
-  // Back leads to what was before the authorization, not into it.
+  // Back leads to the consent page, not to the callback.
   await page.goBack()
   await expect(page).toHaveURL(/\/sandbox\/hubspot\//)
   await page.goForward()
@@ -34,69 +34,69 @@ test('the code is spent once, is out of the address at once, and Back does not f
   expect(callbacks).toHaveLength(1)
 })
 
-test('a code that the backend refuses is said without the code, and the way on leads to connect again', async ({
-  page,
-}) => {
-  const logs: string[] = []
-  page.on('console', (message) => logs.push(message.text()))
-  await page.goto('/hubspot/callback?code=SECRET-CODE&state=SECRET-STATE')
-  await expect(page.getByRole('alert')).toHaveText(
-    'HubSpot connection failed: The server answered with an error (400)',
-  )
-  expect(await page.content()).not.toContain('SECRET')
-  await expect(page).toHaveURL('/connect/hubspot')
-  // The browser's own line about the failed request names its address; ours must not.
-  expect(logs.filter((line) => line.includes('SECRET'))).toEqual([])
-})
+sharedTest(
+  'a refused code never appears in the message, and the page leads on to connect again',
+  async ({ page }) => {
+    const logs: string[] = []
+    page.on('console', (message) => logs.push(message.text()))
+    await page.goto('/hubspot/callback?code=SECRET-CODE&state=SECRET-STATE')
+    await expect(page.getByRole('alert')).toHaveText(
+      'HubSpot connection failed: The server answered with an error (400)',
+    )
+    expect(await page.content()).not.toContain('SECRET')
+    await expect(page).toHaveURL('/connect/hubspot')
+    expect(logs.filter((line) => line.includes('SECRET'))).toEqual([])
+  },
+)
 
-test('a service that was connected in another tab shows here once this tab is looked at again', async ({
-  page,
-  context,
-}) => {
-  await page.goto('/')
-  await expect(page.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
-  await page.getByLabel('Notify me when a deal stage changes').check()
+sharedTest(
+  'a service connected in another tab shows here when this tab becomes visible',
+  async ({ page, context }) => {
+    await page.goto('/')
+    await expect(page.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
+    await page.getByLabel('Notify me when a deal stage changes').check()
 
-  const other = await context.newPage()
-  await other.goto('/')
-  await other.getByRole('button', { name: 'Connect Slack' }).click()
-  await other.getByRole('button', { name: 'Allow' }).click()
-  await expect(other.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+    const other = await context.newPage()
+    await other.goto('/')
+    await other.getByRole('button', { name: 'Connect Slack' }).click()
+    await other.getByRole('button', { name: 'Allow' }).click()
+    await expect(other.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
 
-  // Headless tabs are always visible, so the event that comes with the look is made by hand.
-  await page.evaluate(() =>
-    document.dispatchEvent(new Event('visibilitychange', { bubbles: true })),
-  )
-  await expect(page.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
-  await expect(page.getByLabel('Notify me when a deal stage changes')).toBeChecked()
-})
+    // Headless tabs are always visible, so dispatch the event by hand.
+    await page.evaluate(() =>
+      document.dispatchEvent(new Event('visibilitychange', { bubbles: true })),
+    )
+    await expect(page.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+    await expect(page.getByLabel('Notify me when a deal stage changes')).toBeChecked()
+  },
+)
 
-test('support opens in a tab of its own that cannot reach back, and its form works in its frame', async ({
-  page,
-  context,
-}) => {
-  await page.goto('/')
-  const opened = context.waitForEvent('page')
-  await page.getByRole('link', { name: 'Contact Support' }).click()
-  const contact = await opened
-  await expect(contact).toHaveURL('/contact')
-  expect(await contact.evaluate(() => window.opener)).toBeNull()
-  await expect(contact.getByText("Fill out the form and we'll get back to you.")).toBeVisible()
+sharedTest(
+  'support opens in its own tab without an opener, and its form works in its frame',
+  async ({ page, context }) => {
+    await page.goto('/')
+    const opened = context.waitForEvent('page')
+    await page.getByRole('link', { name: 'Contact Support' }).click()
+    const contact = await opened
+    await expect(contact).toHaveURL('/contact')
+    expect(await contact.evaluate(() => window.opener)).toBeNull()
+    await expect(contact.getByText("Fill out the form and we'll get back to you.")).toBeVisible()
 
-  const frame = contact.locator('iframe')
-  expect(await frame.evaluate((element) => element.clientHeight)).toBe(600)
-  await contact.setViewportSize({ width: 320, height: 640 })
-  expect(await contact.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(
-    320,
-  )
+    const frame = contact.locator('iframe')
+    expect(await frame.evaluate((element) => element.clientHeight)).toBe(600)
+    await contact.setViewportSize({ width: 320, height: 640 })
+    expect(await contact.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(
+      320,
+    )
 
-  const form = contact.frameLocator('iframe')
-  for (const box of await form.getByRole('textbox').all()) await box.fill('someone@example.test')
-  await form.getByRole('button').click()
-  await expect(form.getByText(/thank/i)).toBeVisible()
-})
+    const form = contact.frameLocator('iframe')
+    for (const box of await form.getByRole('textbox').all()) await box.fill('someone@example.test')
+    await form.getByRole('button').click()
+    await expect(form.getByText(/thank/i)).toBeVisible()
+  },
+)
 
-test('an unknown address offers the way back', async ({ page }) => {
+sharedTest('an unknown address offers the way back', async ({ page }) => {
   await page.goto('/no/such/page')
   await expect(page.getByText('Something went wrong. Please try again later.')).toBeVisible()
   await page.getByRole('link', { name: 'Back to the dashboard' }).click()

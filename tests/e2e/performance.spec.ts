@@ -3,10 +3,10 @@ import { expect } from '@playwright/test'
 import { holdTime } from '../states/states.ts'
 import { sharedTest as test } from './server.ts'
 
-/** An answer in JSON, or a refusal: that one stands, and only a fault of the moment is tried again. */
+/** An answer in JSON, or a refusal, which the page does not retry. */
 type Answer = object | 'fails'
 
-/** Holds the answer of a call back until the function that it returns is called. */
+/** Holds the answer of a call back until the returned function is called. */
 async function holdCall(page: Page, path: string, answer: Answer) {
   const { promise, resolve } = Promise.withResolvers<void>()
   await page.route(path, async (route) => {
@@ -16,7 +16,7 @@ async function holdCall(page: Page, path: string, answer: Answer) {
   return resolve
 }
 
-/** What the backend answers; it holds each answer back until the test lets it go. */
+/** What the backend answers. Each answer waits until the test releases it. */
 interface Backend {
   crm?: Answer
   chat?: Answer
@@ -39,7 +39,7 @@ async function hold(page: Page, { crm = on, chat = on, rules = [] }: Backend) {
   }
 }
 
-/** Holds the contact form back until the function that it returns is called. */
+/** Holds the contact form back until the returned function is called. */
 async function holdForm(page: Page) {
   const { promise, resolve } = Promise.withResolvers<void>()
   await page.route('**/sandbox/contact-form', async (route) => {
@@ -49,7 +49,7 @@ async function holdForm(page: Page) {
   return resolve
 }
 
-/** Says what moved on the page by itself, from its first moment on. */
+/** Records every layout shift from the first frame on. */
 async function watchShifts(page: Page) {
   await page.addInitScript(() => {
     const shifts: string[] = []
@@ -70,7 +70,7 @@ async function watchShifts(page: Page) {
   return () => page.evaluate(() => (window as unknown as { shifts: string[] }).shifts)
 }
 
-/** Waits until a frame is drawn, and three more, for what comes close behind. */
+/** Waits for a frame and the next 50 ms, in which a late shift would come. */
 const frame = (page: Page) =>
   page.evaluate(
     () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 50))),
@@ -117,7 +117,9 @@ for (const [width, height] of [
   test.describe(`at ${width} × ${height}`, () => {
     test.use({ viewport: { width, height } })
 
-    test('nothing moves between loading and loaded, in any state', async ({ page }) => {
+    test('nothing moves between loading and loaded, in any state', { tag: '@all' }, async ({
+      page,
+    }) => {
       test.setTimeout(120_000)
       const shifts = await watchShifts(page)
       for (const [what, backend] of states) {
@@ -142,9 +144,9 @@ for (const [width, height] of [
       }
     })
 
-    test('nor while the backend is slow, away and back, nor on the other screens', async ({
-      page,
-    }) => {
+    test('nothing moves while the backend is slow or away, nor on the other screens', {
+      tag: '@all',
+    }, async ({ page }) => {
       const shifts = await watchShifts(page)
       const answers = await hold(page, { rules: some })
       answers.statuses()
@@ -189,14 +191,16 @@ for (const [width, height] of [
       await frame(page)
       expect.soft(await shifts(), 'the contact form').toEqual([])
 
-      // What does move is told.
+      // The observer reports a real shift.
       await page.evaluate(() => document.body.prepend('Pushed'))
       await expect.poll(shifts).toEqual([expect.stringMatching(/^0\.\d+: .* from \d+ to \d+/)])
     })
   })
 }
 
-test('the footer of one screen does not slide to that of the next', async ({ page }) => {
+test('the footer of one screen does not slide to that of the next', { tag: '@all' }, async ({
+  page,
+}) => {
   const shifts = await watchShifts(page)
   const answers = await hold(page, {})
   await page.route('**/api/hubspot/callback*', (route) => route.fulfill({ status: 204 }))
@@ -210,7 +214,7 @@ test('the footer of one screen does not slide to that of the next', async ({ pag
 })
 
 test('a tick is on screen within 50 ms on a processor slowed four times', {
-  tag: '@alone',
+  tag: ['@alone', '@all'],
 }, async ({ page }) => {
   await page.goto('/')
   const box = page.getByLabel('Notify me when a deal stage changes')
@@ -234,7 +238,7 @@ test('a tick is on screen within 50 ms on a processor slowed four times', {
     await expect(box).toBeChecked({ checked: tick % 2 === 1 })
     await frame(page)
   }
-  // A slow click shows that clicks are measured, and comes after all that the ticks have listed.
+  // A slow click proves that clicks are measured. Its entry comes after the entries of the ticks.
   await page.evaluate(() => {
     const work = () => {
       const end = performance.now() + 500
@@ -245,19 +249,19 @@ test('a tick is on screen within 50 ms on a processor slowed four times', {
   await page.mouse.click(x + width / 2, y + height / 2)
   await expect.poll(async () => (await listed()).at(-1)).toBeGreaterThanOrEqual(500)
 
-  // An answer that is faster than the threshold is not listed. The middle one counts, though INP is about
-  // the slowest: that one, 40 to 64 ms at rest, tells more of what else the machine does than of the page.
+  // Clicks faster than the threshold have no entry. Take the median, although INP takes the slowest click:
+  // the slowest one (40 to 64 ms at rest) depends more on the machine than on the page.
   const slow = (await listed()).slice(0, -1)
   const durations = [...Array(ticks - slow.length).fill(0), ...slow].sort((a, b) => a - b)
   expect(durations[Math.floor(ticks / 2)]).toBeLessThanOrEqual(50)
 })
 
-/** Everything that the page asks for and what the browser complains of, until it has complained. */
+/** Opens an address. Returns its requests, and the browser's complaints once it has made them. */
 async function visit(page: Page, address: string) {
   const asked: URL[] = []
   const complaints: string[] = []
-  // Chromium says some seconds after the load event, in one go, which preloads were not used. One more
-  // of them tells when that was, and that it is told at all.
+  // Some seconds after the load event, Chromium reports all unused preloads at once. Add one unused
+  // preload: its report tells when this has happened.
   const inVain = '/favicon.svg?in-vain'
   page.on('request', (request) => {
     if (!request.url().endsWith(inVain)) asked.push(new URL(request.url()))
@@ -265,7 +269,7 @@ async function visit(page: Page, address: string) {
   page.on('console', (message) => {
     if (['warning', 'error'].includes(message.type())) complaints.push(message.text())
   })
-  // A failed return from the chat stays where it is, instead of going to the dashboard after 3 s.
+  // Keep a failed chat callback on screen. It would lead to the dashboard after 3 s.
   await page.addInitScript(holdTime)
   await page.addInitScript((href) => {
     if (window !== top) return
@@ -277,7 +281,7 @@ async function visit(page: Page, address: string) {
   const told = page.waitForEvent('console', (message) => message.text().includes(inVain))
   await page.goto(address)
   await told
-  // What was told in the same go has been heard before this is answered.
+  // This answer arrives after all reports of the same batch.
   await page.evaluate(() => {})
   return {
     asked,
@@ -286,10 +290,9 @@ async function visit(page: Page, address: string) {
   }
 }
 
-test('the dashboard asks once for each thing, of its own origin, and preloads nothing in vain', async ({
-  page,
-  server,
-}) => {
+test('the dashboard requests everything once, from its own origin, and preloads nothing unused', {
+  tag: '@all',
+}, async ({ page, server }) => {
   const { asked, complaints, paths } = await visit(page, '/')
   await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
   expect(complaints).toEqual([])
@@ -309,7 +312,9 @@ for (const address of [
   '/connect/hubspot',
   '/no/such/page',
 ]) {
-  test(`${address} loads no script of the dashboard and makes no call of it`, async ({ page }) => {
+  test(`${address} loads no script of the dashboard and makes none of its calls`, {
+    tag: '@all',
+  }, async ({ page }) => {
     let dashboardScript = ''
     page.on('response', async (response) => {
       const text = response.url().endsWith('.js') ? await response.text() : ''

@@ -1,7 +1,7 @@
 import { expect } from '@playwright/test'
 import { test } from './server.ts'
 
-test('a deal is moved in the stand-in HubSpot, and the stand-in Slack hears of it', async ({
+test('a deal that moves in the stand-in HubSpot makes a message in the stand-in Slack', async ({
   page,
   server,
 }) => {
@@ -25,15 +25,15 @@ test('a deal is moved in the stand-in HubSpot, and the stand-in Slack hears of i
   }
   await move('Acme renewal', 'Closed won')
   await move('Initech expansion', 'Closed lost')
-  // Neither a contact nor a company stands on it.
+  // This deal has neither a contact nor a company.
   await move('Umbrella onboarding', 'Contract sent')
-  // Both do, and no rule asks for a mere change of stage.
+  // This deal has both, and no rule is ticked for a stage change alone.
   await move('Globex pilot', 'Contract sent')
 
   await page.goto(`${server.url}/sandbox/slack`)
   await page.getByRole('link', { name: '#sales-floor' }).click()
   const messages = page.getByRole('list', { name: 'Messages' }).getByRole('listitem')
-  // The page loads itself anew; a deal without links is said after a second look.
+  // The page reloads itself. The relay checks a deal without associations twice, so its message comes later.
   await expect(messages).toHaveCount(3, { timeout: 20_000 })
   await expect(messages.nth(2)).toContainText('Acme renewal was won')
   await expect(messages.nth(2)).toContainText('Appointment scheduled → Closed won')

@@ -1,7 +1,7 @@
 import { expect } from '@playwright/test'
 import { test } from './server.ts'
 
-// For a person to look at, in test-results/screens/: what is asserted is only that each screen fits.
+// Takes pictures for people, in test-results/screens/. The only assertion is that each screen fits its width.
 const folder = 'test-results/screens'
 
 for (const colorScheme of ['light', 'dark'] as const) {
@@ -10,14 +10,14 @@ for (const colorScheme of ['light', 'dark'] as const) {
       const height = width === 320 ? 640 : 900
       test.use({ colorScheme, viewport: { width, height } })
 
-      test('the main screens', async ({ page }) => {
+      test('the main screens', { tag: '@all' }, async ({ page }) => {
         const shoot = async (name: string) => {
           const { scrollWidth, scrollHeight } = await page.evaluate(() => ({
             scrollWidth: document.documentElement.scrollWidth,
             scrollHeight: document.documentElement.scrollHeight,
           }))
           expect(scrollWidth).toBeLessThanOrEqual(width)
-          // The whole page in one view: a full-page picture would show the bar with Save in mid-page.
+          // Enlarge the window: a full-page picture would show the sticky bar with Save in mid-page.
           await page.setViewportSize({ width, height: scrollHeight })
           await page.screenshot({ path: `${folder}/${name}-${colorScheme}-${width}.png` })
           await page.setViewportSize({ width, height })

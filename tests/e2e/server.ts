@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test as base, expect } from '@playwright/test'
 
-/** A real server process with a data folder of its own. */
+/** A real server process with its own data folder. */
 export class Dealbell {
-  /** The address it printed. */
+  /** The address that it printed. */
   url = ''
-  /** All that it printed. */
+  /** Everything that it printed. */
   output = ''
   readonly #dataDir: string
   readonly #env: Record<string, string>
@@ -21,14 +21,14 @@ export class Dealbell {
   }
 
   async start(): Promise<void> {
-    // A restart comes back on the port it had, where the browser still looks for it.
+    // A restart keeps the port, because the browser's page still calls it.
     const port = this.url === '' ? '0' : new URL(this.url).port
     const child = spawn(process.execPath, ['server/main.ts'], {
       env: { ...process.env, ...this.#env, PORT: port, DATA_DIR: this.#dataDir },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     this.#process = child
-    // Not even a test that runs out of time leaves a server behind.
+    // A test that times out leaves no server behind either.
     const kill = () => child.kill('SIGKILL')
     process.once('exit', kill)
     child.once('exit', () => process.off('exit', kill))
@@ -56,49 +56,38 @@ export class Dealbell {
 }
 
 /**
- * `server` is a process of the test's own: whoever connects the stand-in's HubSpot user is one and the
- * same person, in every browser. Each begins with a copy of an empty database, made once a worker.
- * `violations` are what the pages of a test did against their policy; a test that provokes some takes
- * them out of the list, any other fails by them.
+ * Each test has a `server` of its own: the stand-in HubSpot has one user, so all browsers that connect
+ * it on one server are the same person. `violations` lists what the test's pages did against their
+ * policy. A test that provokes violations removes them from the list; any other violation fails it.
  */
 export const test = base.extend<
   { server: Dealbell; violations: string[] },
-  { emptyDataDir: string; sharedServer: Dealbell }
+  { sharedServer: Dealbell }
 >({
-  emptyDataDir: [
-    // biome-ignore lint/correctness/noEmptyPattern: Playwright reads a fixture's needs from this pattern.
-    async ({}, use) => {
-      const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-empty-'))
-      const server = new Dealbell(dataDir)
-      await server.start()
-      await server.stop()
-      await use(dataDir)
-      await rm(dataDir, { recursive: true, force: true })
-    },
-    { scope: 'worker', timeout: 60_000 },
-  ],
   sharedServer: [
-    async ({ emptyDataDir }, use) => await withServer(emptyDataDir, use),
+    // biome-ignore lint/correctness/noEmptyPattern: Playwright reads a fixture's needs from this pattern.
+    async ({}, use) => await withServer(use),
     { scope: 'worker', timeout: 60_000 },
   ],
-  server: async ({ emptyDataDir }, use) => await withServer(emptyDataDir, use),
+  // biome-ignore lint/correctness/noEmptyPattern: Playwright reads a fixture's needs from this pattern.
+  server: async ({}, use) => await withServer(use),
   baseURL: async ({ server }, use) => use(server.url),
   violations: [
     async ({ context }, use) => {
       const violations: string[] = []
-      await context.exposeFunction('tellViolation', (violation: string) => {
+      await context.exposeFunction('reportViolation', (violation: string) => {
         violations.push(violation)
       })
       await context.addInitScript(() => {
         document.addEventListener('securitypolicyviolation', (event) => {
           const { effectiveDirective, blockedURI, sourceFile, lineNumber } = event
           const violation = `${document.URL}: ${effectiveDirective} ${blockedURI} ${sourceFile}:${lineNumber}`
-          if ('tellViolation' in window && typeof window.tellViolation === 'function') {
-            window.tellViolation(violation)
+          if ('reportViolation' in window && typeof window.reportViolation === 'function') {
+            window.reportViolation(violation)
           }
         })
       })
-      // What happens before a script can listen, or to a whole document, is only told here.
+      // The console alone reports violations of a whole document, and those before any script runs.
       context.on('console', (message) => {
         if (
           /Content Security Policy|Permissions[- ]Policy|Trusted ?Type|integrity/i.test(
@@ -115,14 +104,19 @@ export const test = base.extend<
   ],
 })
 
-/** For tests that store nothing: `server` is that of the worker, which spares each the start of its own. */
+/**
+ * For tests that never connect HubSpot: they share one server per worker, which saves a start. Each
+ * test's browser has its own session, and so its own Slack connection and rules.
+ */
 export const sharedTest = test.extend({
   server: async ({ sharedServer }, use) => await use(sharedServer),
 })
 
-async function withServer(emptyDataDir: string, use: (server: Dealbell) => Promise<void>) {
+async function withServer(use: (server: Dealbell) => Promise<void>) {
+  const empty = process.env.EMPTY_DATA_DIR
+  if (empty === undefined) throw new Error('tests/e2e/build.ts has not run')
   const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-'))
-  await cp(emptyDataDir, dataDir, { recursive: true })
+  await cp(empty, dataDir, { recursive: true })
   const server = new Dealbell(dataDir)
   await server.start()
   await use(server)

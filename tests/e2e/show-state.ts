@@ -2,22 +2,22 @@ import { expect, type FrameLocator, type Page } from '@playwright/test'
 import { getResponse } from 'msw'
 import { holdTime, type State } from '../states/states.ts'
 
-/** Opens the built page in a state of tests/states: the real server's page, on the backend in memory. */
+/** Opens the built page in a state of tests/states. The backend in memory answers its calls. */
 export async function showState(page: Page, state: State) {
   const { address, backend, steps } = state
   const handlers = backend()
   await page.unrouteAll()
   await page.route(/\/(health|api\/.*)$|\/api\/.*\?/, async (route) => {
-    const asked = route.request()
+    const request = route.request()
     const response = await getResponse(
       handlers,
-      new Request(asked.url(), {
-        method: asked.method(),
-        headers: asked.headers(),
-        body: asked.postData(),
+      new Request(request.url(), {
+        method: request.method(),
+        headers: request.headers(),
+        body: request.postData(),
       }),
     )
-    // The page may have been left meanwhile.
+    // The page may be gone by now.
     await route
       .fulfill({
         status: response?.status ?? 501,
@@ -35,7 +35,7 @@ export async function showState(page: Page, state: State) {
   await expectState(page, state)
 }
 
-/** Waits until the page, or the app in a frame of one, shows what it shows in that state alone. */
+/** Waits until the page, or the app in a frame, shows what only this state shows. */
 export async function expectState(place: Page | FrameLocator, { shows }: Pick<State, 'shows'>) {
   for (const sign of [shows].flat()) {
     const found =

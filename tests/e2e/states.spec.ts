@@ -6,15 +6,12 @@ import { states } from '../states/states.ts'
 import { test } from './server.ts'
 import { expectState } from './show-state.ts'
 
-test('/states shows every state while developing, on the backend of the tests', async ({
-  page,
-  server,
-}) => {
-  // Two dozen apps load one after the other, none of them built.
+test('/states shows every state during development', { tag: '@all' }, async ({ page, server }) => {
+  // Two dozen apps load one after the other, without a build.
   test.setTimeout(300_000)
   const errors: string[] = []
   page.on('pageerror', (error) => errors.push(error.message))
-  // The contact form is a page of the backend's; no handler can answer for a frame.
+  // The backend serves the contact form, and MSW's handlers cannot answer for a frame.
   const proxy = { '/sandbox': { target: server.url, changeOrigin: false } }
   const vite = await createServer({ server: { port: 0, hmr: false, proxy }, logLevel: 'error' })
   try {
@@ -23,7 +20,7 @@ test('/states shows every state while developing, on the backend of the tests', 
     if (typeof address !== 'object' || address === null) throw new Error('Vite has no port')
     await page.goto(`http://localhost:${address.port}/states`)
     await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
-    // Vite bundles what all frames need when the first asks.
+    // Vite bundles the dependencies when the first frame asks for them.
     const first = page.frameLocator('iframe').first().getByRole('status').first()
     await expect(first).toBeVisible({ timeout: 120_000 })
     for (const state of states) {
@@ -37,7 +34,7 @@ test('/states shows every state while developing, on the backend of the tests', 
   }
 })
 
-test('of /states nothing is in the build', async ({ page }) => {
+test('the build contains nothing of /states', { tag: '@all' }, async ({ page }) => {
   const dist = join(import.meta.dirname, '../../dist')
   const files = await readdir(dist, { recursive: true })
   expect(files.filter((path) => /states|mock|worker|frame/i.test(path))).toEqual([])

@@ -43,8 +43,8 @@ test('a person connects both services, ticks rules, saves, and finds it all afte
   await expect(page.getByText('Connections required')).toBeVisible()
 })
 
-test('the whole story goes by keyboard', async ({ page }) => {
-  // Tab stops at what a person can use, in the order that the page shows it.
+test('the whole story works by keyboard', { tag: '@all' }, async ({ page }) => {
+  // Presses Tab until the control has the focus.
   async function tabTo(name: string | RegExp, role: 'button' | 'checkbox' | 'link') {
     const target = page.getByRole(role, { name })
     await expect(target).toBeVisible()
@@ -63,7 +63,7 @@ test('the whole story goes by keyboard', async ({ page }) => {
     await page.keyboard.press('Enter')
     await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
   }
-  // The way here was a navigation within the page: keyboard and screen reader stand at its heading.
+  // After a navigation within the page, the focus is on the heading.
   await expect(page.getByRole('heading', { level: 1 })).toBeFocused()
 
   await tabTo('Notify me when a deal stage changes', 'checkbox')
@@ -75,7 +75,9 @@ test('the whole story goes by keyboard', async ({ page }) => {
   await expect(page.getByRole('button', { name: 'Save' })).toBeFocused()
 })
 
-test('a person who denies is told so and can connect again', async ({ page }) => {
+test('a person who denies sees a message and can connect again', { tag: '@all' }, async ({
+  page,
+}) => {
   await page.goto('/')
   await page.getByRole('button', { name: 'Connect HubSpot' }).click()
   await page.getByRole('button', { name: 'Deny' }).click()

@@ -4,24 +4,24 @@ import { saveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 
 export interface BackendState {
-  /** The providers that are connected, by the name that stands in paths. */
+  /** The ids of the connected providers, as in paths. */
   connected: Set<string>
   rules: string[]
-  /** The authorization codes that the backend takes; each can be spent once. */
+  /** The valid authorization codes; each works once. */
   codes: Set<string>
 }
 
 export interface RecordedRequest {
   method: string
-  /** Path and query as they were sent. */
+  /** Path and query, as sent. */
   target: string
   body: string
   credentials: RequestCredentials
 }
 
 /**
- * A backend of section 7 in memory: what it answers is held to the same tests as the real one
- * (tests/contract). `requests` lists what reached it, in order.
+ * A backend of section 7 in memory. tests/contract runs the same tests against this backend and the
+ * real one.
  */
 export function createBackend({
   providers = ['hubspot', 'slack'],

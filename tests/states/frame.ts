@@ -3,7 +3,7 @@ import userEvent from '@testing-library/user-event'
 import { setupWorker } from 'msw/browser'
 import { holdTime, states } from './states.ts'
 
-// The whole app in one state: the backend first, then the address, then the app itself.
+// Shows the whole app in one state. The backend and the address must be set before the app starts.
 const number = Number(new URLSearchParams(window.location.search).get('state'))
 const state = states[number]
 if (state === undefined) throw new Error(`There is no state ${number}`)
@@ -13,7 +13,7 @@ holdTime()
 window.history.replaceState(null, '', state.address)
 await import('../../src/main.tsx')
 
-// Many frames load at once; one that is asked to wait says so by what it shows.
+// Many frames load at once, so each may take long.
 configure({ asyncUtilTimeout: 60_000 })
 const user = userEvent.setup()
 for (const step of state.steps ?? []) {

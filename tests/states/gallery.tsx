@@ -11,7 +11,7 @@ import { states } from './states.ts'
 import '../../src/styles.css'
 import './gallery.css'
 
-/** Every state of every component side by side, each app in a frame with a backend of its own. */
+/** Every state of every component side by side, each in a frame with its own backend. */
 function Gallery() {
   const [width, setWidth] = useState(390)
   const [scheme, setScheme] = useState('light dark')
@@ -44,7 +44,7 @@ function Gallery() {
           <li key={state.name} style={{ width }}>
             <h3>{state.name}</h3>
             <iframe
-              // A frame asks for its colours when it loads.
+              // A frame reads its colour scheme only when it loads.
               key={scheme}
               title={state.name}
               src={`/tests/states/frame.html?state=${number}`}

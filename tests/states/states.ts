@@ -1,20 +1,20 @@
 import { HttpResponse, http, type RequestHandler } from 'msw'
 import { createBackend } from '../msw/handlers.ts'
 
-/** What a person does to bring the state about: the label of a button or a checkbox. */
+/** What a user does to reach the state: the label of a button or a checkbox. */
 type Step = { press: string } | { tick: string }
 
-/** A text on the page, or a control by its role and name that is as said. */
+/** A text on the page, or a control with its role, name and condition. */
 type Sign = string | { role: 'button' | 'checkbox'; name: string; disabled?: true; checked?: true }
 
-/** One state of the dashboard, as the page /states shows it and as the browser tests check it. */
+/** One state of the dashboard. The page /states shows it, and the browser tests check it. */
 export interface State {
   name: string
   address: string
-  /** Made anew for each use, since a backend remembers. */
+  /** Creates a new backend for each use, because a backend has state. */
   backend: () => RequestHandler[]
   steps?: readonly Step[]
-  /** What stands on the page when the state is reached, and not before. */
+  /** What the page shows once the state is reached, and not before. */
   shows: Sign | readonly Sign[]
 }
 
@@ -23,7 +23,7 @@ const stage = 'Notify me when a deal stage changes'
 const closed = 'Notify me when a deal is signed or closed (won/lost)'
 const orphan = 'Notify me when a deal moves stage without a contact or company associated'
 
-/** The backend of the tests; what stands before it answers first. */
+/** The backend of the tests. The handlers in `before` take precedence. */
 const backend =
   (initial: { connected?: string[]; rules?: string[] } = {}, ...before: RequestHandler[]) =>
   () => [
@@ -41,7 +41,7 @@ const callback = '*/api/:provider/callback'
 
 const silence = () => new Promise<never>(() => {})
 const fault = () => new HttpResponse(null, { status: 500 })
-// One answer, and silence after it.
+// Answers once, then never again.
 const thenSilence = (first: () => Response) => {
   let asked = 0
   return () => (asked++ === 0 ? first() : silence())
@@ -216,9 +216,9 @@ export const states: readonly State[] = [
 ]
 
 /**
- * Run in a page before the app: nothing happens there for having waited seconds, so that a call without
- * an answer does not run out of time and a failed authorization does not move on (§9).
- * Refers to nothing outside itself, since the browser tests send it to the page as text.
+ * Runs in a page before the app and drops all timers of 3 s and more. So a call without an answer never
+ * times out, and a failed authorization does not lead on (§9).
+ * Uses nothing from outside, because the browser tests send its source to the page.
  */
 export function holdTime(): void {
   const { setTimeout } = window

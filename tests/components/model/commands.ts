@@ -11,8 +11,9 @@ import {
 import type { Page } from './page.ts'
 
 type Command = fc.AsyncCommand<Model, Page>
+type Beginning = ConstructorParameters<typeof Model>[0]
 
-/** A step: when it can be taken, what the model says of it, and how a person takes it. */
+/** A step: when it is possible, what it does to the model, and how a user takes it on the page. */
 function step(
   name: string,
   {
@@ -28,7 +29,7 @@ function step(
   return {
     check: when,
     async run(m, p) {
-      // The page goes first where it needs to know how things stood; the model never looks at the page.
+      // Start on the page first: it may read the model's state before the step. The model never reads the page.
       const doing = page(p, m)
       model(m)
       await doing
@@ -49,14 +50,14 @@ const toggle = (index: number): Command => {
     when: atDashboard,
     model: (m) => {
       if (rule.available) m.toggle(rule.id)
-      // No tick comes of it; that a message goes by such a click is nobody's loss.
+      // The click changes no tick. It may remove a message, which harms nobody.
       else if (m.saving === undefined) m.message = undefined
     },
     page: (p) => (rule.available ? p.click('checkbox', rule.label) : p.clickDisabled(rule.label)),
   })
 }
 
-/** Save, answered at once: by a click, a double click, two clicks in one task or Enter, which are one save. */
+/** A save that is answered at once. A click, two clicks in one task and Enter each make one save. */
 const save = (how: 1 | 2 | 'enter'): Command =>
   step(`save ${how === 'enter' ? 'by Enter' : `by ${how} click${how > 1 ? 's' : ''}`}`, {
     when: (m) => atDashboard(m) && m.saving === undefined,
@@ -67,7 +68,7 @@ const save = (how: 1 | 2 | 'enter'): Command =>
     page: (p) => (how === 'enter' ? p.enter() : p.click('button', 'Save', how)),
   })
 
-/** Save whose answer takes its time. */
+/** A save whose answer comes later. */
 const beginSave: Command = step('save, slowly', {
   when: (m) => atDashboard(m) && m.saving === undefined && m.canSave,
   model: (m) => m.beginSave(),
@@ -99,7 +100,7 @@ const disconnect = (provider: Provider, times: number): Command =>
     },
   })
 
-/** The browser asks who has changes; who stays finds everything as it was. */
+/** The browser asks before it leaves the page. A user who stays finds everything unchanged. */
 const connectAndStay = (provider: Provider): Command => ({
   check: (m) => atDashboard(m) && !m.isSeenConnected(provider),
   async run(m, p) {
@@ -197,13 +198,13 @@ const reload: Command = step('reload', {
 const provider = fc.constantFrom(...providers)
 const unofferedIds = ['a-rule-of-tomorrow', 'invoice-paid', '__proto__']
 
-/** How things stand before the page is opened: what is connected, and what rules are stored. */
+/** The backend before the page opens: what is connected, and which rules are stored. */
 export const beginnings = fc.record({
   connected: fc.subarray([...providers]),
   stored: fc.shuffledSubarray([...rules.slice(0, 4).map(({ id }) => id), ...unofferedIds]),
 })
 
-/** How often a step of each kind was taken: one that is only generated says nothing of the page. */
+/** How often a step of each kind was taken. A step that is generated but never possible tests nothing. */
 export const taken = new Map<string, number>()
 
 const kind = (name: string, commands: fc.Arbitrary<Command>): fc.Arbitrary<Command> => {
@@ -218,13 +219,13 @@ const kind = (name: string, commands: fc.Arbitrary<Command>): fc.Arbitrary<Comma
   }))
 }
 
-// Ticks and saves come most often, as they do from people; each line is as likely as the others.
+// Each line is equally likely. Ticks and saves have several lines, because users tick and save most often.
 export const steps = [
   kind('toggle', fc.integer({ min: 0, max: 2 }).map(toggle)),
   kind('toggle', fc.integer({ min: 0, max: 2 }).map(toggle)),
   kind('toggle any', fc.integer({ min: 0, max: rules.length - 1 }).map(toggle)),
   kind('save', fc.constantFrom(1 as const, 2 as const, 'enter' as const).map(save)),
-  // More than once, since few runs come to where these can be taken.
+  // These are rarely possible, so they have several lines.
   kind('save slowly', fc.constant(beginSave)),
   kind('save slowly', fc.constant(beginSave)),
   kind('save slowly', fc.constant(beginSave)),
@@ -257,4 +258,46 @@ export const steps = [
   kind('leave', fc.boolean().map(leave)),
   kind('come back', fc.constantFrom(0, 4999, 5000).map(comeBack)),
   kind('reload', fc.constant(reload)),
+]
+
+/** Runs that failed once, with their seeds: the order of two answers decided whether a refusal still showed. */
+export const regressions: { name: string; beginning: Beginning; commands: Command[] }[] = [
+  {
+    name: 'a save refused while offline, then both connections change (2142705871)',
+    beginning: { connected: ['Slack'], stored: [] },
+    commands: [
+      offline,
+      elsewhere('Slack', false),
+      focus,
+      elsewhere('HubSpot', true),
+      save(1),
+      online,
+    ],
+  },
+  {
+    name: 'the same after connecting here (2143511727)',
+    beginning: { connected: [], stored: [] },
+    commands: [
+      connect('Slack'),
+      elsewhere('Slack', false),
+      offline,
+      elsewhere('HubSpot', true),
+      focus,
+      save(1),
+      online,
+    ],
+  },
+  {
+    name: 'the same after the dashboard is opened again (2145583928)',
+    beginning: { connected: ['Slack'], stored: [] },
+    commands: [
+      leave(false),
+      elsewhere('Slack', false),
+      offline,
+      elsewhere('HubSpot', true),
+      comeBack(5000),
+      save(1),
+      online,
+    ],
+  },
 ]

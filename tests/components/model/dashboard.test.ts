@@ -1,48 +1,60 @@
 import fc from 'fast-check'
-import { afterEach, expect, test, vi } from 'vitest'
-import { beginnings, steps, taken } from './commands.ts'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { beginnings, regressions, steps, taken } from './commands.ts'
 import { Model } from './model.ts'
 import { Page } from './page.ts'
 
-/** `npm run test:model` takes its time; MODEL_RUNS says otherwise. */
-const isThorough = process.env.npm_lifecycle_event === 'test:model'
-const numRuns = Number(process.env.MODEL_RUNS ?? (isThorough ? 1000 : 100))
-// What a failure prints; with these it is taken again, at once and step by step.
-const seed = Number(process.env.MODEL_SEED ?? Date.now() % 2 ** 31)
+// `npm test` makes the same few runs each time, `npm run test:all` and `npm run test:model` make new ones.
+const isForModelAlone = process.env.npm_lifecycle_event === 'test:model'
+const drawsSeed = isForModelAlone || process.env.TEST_ALL === '1'
+const numRuns = Number(process.env.MODEL_RUNS ?? (isForModelAlone ? 1000 : drawsSeed ? 100 : 20))
+const seed = Number(process.env.MODEL_SEED ?? (drawsSeed ? Date.now() % 2 ** 31 : 1))
+// A failure prints both. With them, the failing run is repeated alone.
 const path = process.env.MODEL_PATH
 const replayPath = process.env.MODEL_REPLAY
 
 let page: Page | undefined
+beforeEach(() => {
+  // The date stands still, so the model decides what is fresh. Timers run.
+  vi.useFakeTimers({ toFake: ['Date'] })
+})
 afterEach(async () => {
   await page?.end()
+  page = undefined
   vi.useRealTimers()
 })
 
-test(`the dashboard is what the model says, after each of up to 50 steps, ${numRuns} times`, async () => {
-  console.log(`${numRuns} runs with MODEL_SEED=${seed}`)
-  // The clock stands, so that what is fresh is the model's to say; timers run.
-  vi.useFakeTimers({ toFake: ['Date'] })
+type Beginning = ConstructorParameters<typeof Model>[0]
 
+/** Opens a new page, and a model of it. */
+async function begin(beginning: Beginning) {
+  await page?.end()
+  const real = new Page(beginning)
+  page = real
+  const model = new Model(beginning)
+  model.load()
+  await real.load('/')
+  real.expectToBe(model)
+  return { model, real }
+}
+
+test.each(regressions)('once failed: $name', async ({ beginning, commands }) => {
+  await fc.asyncModelRun(() => begin(beginning), commands)
+})
+
+test(`the dashboard equals its model after each of up to 50 steps, ${numRuns} times`, async () => {
+  console.log(`${numRuns} runs with MODEL_SEED=${seed}`)
   await fc.assert(
     fc.asyncProperty(
       beginnings,
       fc.commands(steps, { maxCommands: 50, size: 'max', ...(replayPath && { replayPath }) }),
       async (beginning, commands) => {
-        await fc.asyncModelRun(async () => {
-          await page?.end()
-          const real = new Page(beginning)
-          page = real
-          const model = new Model(beginning)
-          model.load()
-          await real.load('/')
-          real.expectToBe(model)
-          return { model, real }
-        }, commands)
+        await fc.asyncModelRun(() => begin(beginning), commands)
       },
     ),
     { seed, numRuns, ...(path !== undefined && { path }), verbose: 0 },
   )
-  // A step that is never taken promises nothing; a few runs alone may not come to a rare one.
+  // A step that no run takes tests nothing. A handful of runs may miss a rare step.
   if (path === undefined && numRuns >= 100) {
     expect([...taken].filter(([, times]) => times === 0)).toEqual([])
   }

@@ -13,7 +13,7 @@ export const rules = ruleCatalogue.flatMap((category) =>
 )
 
 export type CallKind = 'save' | 'disconnect' | 'status' | 'rules'
-/** How a call fails; 'lost' is a save that the backend stores and whose answer never arrives. */
+/** How a call fails. 'lost': the backend stores the rules, but its answer never arrives. */
 export type Failure = '500' | '503' | '404' | 'network' | 'lost'
 
 export const messages = {
@@ -22,10 +22,10 @@ export const messages = {
   refused: '❌ Please connect both HubSpot and Slack before saving rules.',
 } as const
 
-/** How long a status is good for a dashboard that is opened again. */
+/** How long a status stays fresh. Opening the dashboard again fetches an older one. */
 const statusFreshMs = 5000
 
-/** What a person who knows the specification would say of the page, and of the backend. */
+/** The page and the backend, as someone who knows the specification expects them. */
 export class Model {
   // The backend.
   readonly connected: Set<Provider>
@@ -36,22 +36,22 @@ export class Model {
   screen: 'dashboard' | 'contact' = 'dashboard'
   online = true
   now = 0
-  /** What each status last said, and when. */
+  /** The last answer of each status, and its time. */
   seen = new Map<Provider, { connected: boolean; at: number }>()
-  /** The rules as they were loaded or saved here; undefined while neither has succeeded. */
+  /** The rules that were loaded or saved last; undefined until one of both succeeds. */
   saved: readonly string[] | undefined
-  /** The selection, when the user has changed it. */
+  /** The selection, if the user has changed it. */
   draft: readonly string[] | undefined
-  /** What was sent and is not answered yet. */
+  /** The rules of a save without an answer so far. */
   saving: readonly string[] | undefined
   message: keyof typeof messages | undefined
 
-  /** What the step under way must send, and log, in whatever order. */
+  /** What the current step must send and log, in any order. */
   calls: string[] = []
-  /** What it may send besides. */
+  /** What it may send in addition. */
   mayCall: string[] = []
   log: string[] = []
-  /** Whether the step under way must ask before the page is left. */
+  /** Whether the current step must ask before the page is left. */
   asks = false
 
   constructor(initial: { connected: readonly Provider[]; stored: readonly string[] }) {
@@ -75,7 +75,7 @@ export class Model {
     return this.online ? this.failing.get(kind) : 'network'
   }
 
-  /** A page that was just loaded asks for everything, and remembers nothing. */
+  /** A newly loaded page fetches everything. */
   load(): void {
     this.screen = 'dashboard'
     this.seen = new Map()
@@ -86,7 +86,7 @@ export class Model {
     this.openDashboard()
   }
 
-  /** Asks for what is not known, or too old. */
+  /** Fetches what is unknown or too old. */
   openDashboard(): void {
     this.screen = 'dashboard'
     this.message = undefined
@@ -102,10 +102,12 @@ export class Model {
     }
   }
 
-  /** The tab is looked at again, or the network is back: statuses alone are asked for, where they show. */
+  /** The tab is visible again, or the network is back: fetches the statuses, where they show. */
   refresh(): void {
     if (this.screen !== 'dashboard') return
     for (const provider of providers) this.askStatus(provider, false)
+    // A refusal ends when both statuses have arrived, in either order, and say 'connected'.
+    if (this.canSave && this.message === 'refused') this.message = undefined
   }
 
   askStatus(provider: Provider, isOpening: boolean): void {
@@ -113,7 +115,7 @@ export class Model {
     if (this.ask('status', path, `Loading the ${provider} connection status`, isOpening)) {
       this.see(provider, this.connected.has(provider))
     } else {
-      // What is shown stays, and is asked for when the dashboard is opened next.
+      // The page keeps what it shows, and fetches it when the dashboard opens the next time.
       const seen = this.seen.get(provider)
       if (seen) this.seen.set(provider, { ...seen, at: Number.NEGATIVE_INFINITY })
     }
@@ -121,13 +123,11 @@ export class Model {
 
   see(provider: Provider, connected: boolean): void {
     this.seen.set(provider, { connected, at: this.now })
-    // A refusal is over once both are connected.
-    if (this.canSave && this.message === 'refused') this.message = undefined
   }
 
   /**
-   * A read: what a moment's fault may have broken is asked for once more. Not surely so where the screen
-   * is just being opened: StrictMode, in development alone, mounts it twice and drops a retry in between.
+   * A read. A temporary failure is retried once. While a screen opens, the retry may be missing:
+   * StrictMode mounts the screen twice (only in development) and drops a retry in between.
    */
   ask(kind: CallKind, path: string, action: string, isOpening: boolean): boolean {
     const failure = this.failure(kind)
@@ -152,8 +152,8 @@ export class Model {
     this.draft = this.selected.includes(id)
       ? this.selected.filter((other) => other !== id)
       : [...this.selected, id]
-    // While a save is under way nobody knows what the backend holds: every change counts.
-    if (this.saving === undefined) this.dropDraftThatSaysNothing()
+    // During a save, what the backend holds is unknown, so every change counts.
+    if (this.saving === undefined) this.dropUnchangedDraft()
     if (this.saving === undefined) this.message = undefined
   }
 
@@ -175,14 +175,14 @@ export class Model {
     if (failure === undefined || failure === 'lost') this.stored = sent
     if (failure === undefined) this.saved = sent
     else this.log.push('Saving rules')
-    this.dropDraftThatSaysNothing()
+    this.dropUnchangedDraft()
     if (this.screen !== 'dashboard' || this.wasLeftWhileSaving) this.message = undefined
     else if (failure !== undefined) this.message = 'failed'
     else this.message = this.draft === undefined ? 'saved' : undefined
     this.wasLeftWhileSaving = false
   }
 
-  /** Who leaves with changes is asked, and has discarded them by going. */
+  /** Leaving with unsaved changes asks. Leaving all the same discards them. */
   leave(goes: boolean): void {
     this.asks = this.draft !== undefined
     if (this.asks && !goes) return
@@ -192,10 +192,10 @@ export class Model {
     this.wasLeftWhileSaving = this.saving !== undefined
   }
 
-  /** The screen that a save was begun on is gone, and its message with it. */
+  /** The screen on which the save began is gone, and so is its message. */
   wasLeftWhileSaving = false
 
-  dropDraftThatSaysNothing(): void {
+  dropUnchangedDraft(): void {
     const saved = new Set(this.saved ?? [])
     if (this.draft && this.draft.length === saved.size && this.draft.every((id) => saved.has(id))) {
       this.draft = undefined

@@ -18,7 +18,7 @@ import {
 
 const start = new Date('2026-11-20T12:00:00Z').getTime()
 
-/** The page in a browser, and the backend behind it. What the user does and sees goes by role and name. */
+/** The page and its backend. All elements are found by role and name. */
 export class Page {
   #backend
   #app: ReturnType<typeof renderAppWith> | undefined
@@ -29,7 +29,7 @@ export class Page {
   #codes = 0
   #read = 0
   readonly #found = new Map<string, HTMLElement>()
-  /** Where Connect sent the browser. */
+  /** The addresses to which Connect sent the browser. */
   readonly went: string[] = []
   #answer = false
   #asked = 0
@@ -74,7 +74,7 @@ export class Page {
     })
   }
 
-  /** Loads the page at an address, as a browser does: nothing of an earlier page is left but the cookie. */
+  /** Loads the page at an address. Nothing of an earlier page remains, as in a browser. */
   async load(address: string): Promise<void> {
     this.close()
     window.history.replaceState(null, '', address)
@@ -90,14 +90,14 @@ export class Page {
     this.#found.clear()
   }
 
-  /** Lets nothing of this page reach into the next one's time. */
+  /** Ends all that is under way, so that it cannot affect the next page. */
   async end(): Promise<void> {
     await this.answerSave()
     this.close()
     takeLog()
   }
 
-  /** Back from the provider's consent page, which is another page, with a code. */
+  /** Returns from the provider's consent page with a code. */
   async returnFrom(provider: Provider): Promise<string> {
     this.#codes += 1
     const code = `code-${this.#codes}`
@@ -133,7 +133,7 @@ export class Page {
     vi.setSystemTime(Date.now() + ms)
   }
 
-  /** Clicks so often in one task. */
+  /** Clicks `times` times in one task. */
   async click(role: 'button' | 'checkbox' | 'link', name: string, times = 1): Promise<void> {
     const element = this.#find(role, name)
     act(() => {
@@ -142,7 +142,7 @@ export class Page {
     await this.#idle()
   }
 
-  /** The second click of a double click, which comes when the answer is there already. */
+  /** The second click of a double click, after the answer has arrived. */
   async clickLate(provider: Provider): Promise<void> {
     const element = screen.getByRole('button', {
       name: new RegExp(`^(Connect|Disconnect) ${provider}$`),
@@ -154,7 +154,7 @@ export class Page {
     await this.#idle()
   }
 
-  /** Someone takes away in the inspector what disables it. */
+  /** Clicks a checkbox after removing its `disabled`, as a user can in the inspector. */
   async clickDisabled(label: string): Promise<void> {
     const box = this.#box(label)
     box.disabled = false
@@ -165,7 +165,7 @@ export class Page {
     await this.#idle()
   }
 
-  /** Enter in a field of the form, which a browser takes for its submit button unless that is disabled. */
+  /** Enter in a field of the form: a browser then clicks the submit button, unless it is disabled. */
   async enter(): Promise<void> {
     const button = this.#find('button', 'Save')
     act(() => fireEvent.click(button, { detail: 0 }))
@@ -185,13 +185,13 @@ export class Page {
   async leave(goes: boolean): Promise<void> {
     this.#answer = goes
     act(() => {
-      // The blocker holds it back for ever when the user stays.
+      // This promise never ends when the user stays.
       void this.#app?.router.navigate({ to: '/contact' })
     })
     await this.#idle()
   }
 
-  /** Holds the page, and all that was sent and logged since the last step, against the model. */
+  /** Compares the page, and everything sent and logged since the last step, with the model. */
   expectToBe(model: Model): void {
     const sent = this.#backend.requests.slice(this.#read)
     this.#read = this.#backend.requests.length
@@ -253,7 +253,7 @@ export class Page {
     return this.#find('checkbox', label) as HTMLInputElement
   }
 
-  /** By role and name. Looking through a whole page is slow: what was found is kept while it has its name. */
+  /** Finds by role and name. A search is slow, so an element is reused while it keeps its name. */
   #find(role: string, name: string): HTMLElement {
     const known = this.#found.get(`${role} ${name}`)
     if (known?.isConnected && nameOf(known) === name) return known
@@ -262,7 +262,7 @@ export class Page {
     return element
   }
 
-  /** Lets everything arrive and be rendered that does not wait for an answer that is held back. */
+  /** Waits until everything has arrived and rendered, apart from a held answer. */
   async #idle(): Promise<void> {
     const { queryClient, router } = this.#app ?? {}
     if (!queryClient || !router) return
@@ -272,21 +272,21 @@ export class Page {
       router.state.status === 'idle' &&
       !window.location.pathname.endsWith('/callback')
     await act(async () => {
-      for (let calm = 0, turn = 0; calm < 4 && turn < 5000; turn++) {
+      for (let idleTurns = 0, turn = 0; idleTurns < 4 && turn < 5000; turn++) {
         await new Promise((resolve) => setImmediate(resolve))
-        calm = isIdle() ? calm + 1 : 0
+        idleTurns = isIdle() ? idleTurns + 1 : 0
       }
     })
   }
 }
 
-/** The accessible name of what is found here: a label's text, an aria-label, or its own text. */
+/** The accessible name: the label's text, the aria-label, or the element's own text. */
 const nameOf = (element: HTMLElement) =>
   (element as HTMLInputElement).labels?.[0]?.textContent ??
   element.getAttribute('aria-label') ??
   element.textContent
 
-/** Undefined for the callback, which does not fail here. */
+/** Undefined for the callback, which never fails in this test. */
 function kindOf({ method, url }: Request): CallKind | undefined {
   if (method === 'POST') return 'save'
   if (method === 'DELETE') return 'disconnect'
