@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type DatabaseKind, newPostgresDatabase } from './backend.ts'
+import { type DatabaseKind, newPostgresDatabase } from '../database.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside, unexplainedRepeats } from './outside.ts'
 import {

@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { connections, rules, sessions, users } from '../../server/database/schema.ts'
+import { openTestDatabase } from '../database.ts'
 import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
-import { openTestDatabase } from './backend.ts'
 
 let harness: Harness
 

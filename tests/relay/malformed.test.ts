@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { openTestDatabase, startBackend } from './backend.ts'
+import { openTestDatabase } from '../database.ts'
+import { startBackend } from './backend.ts'
 import { hubSpotHeaders, stageChange } from './hubspot-webhook.ts'
 import { openOutside } from './outside.ts'
 

@@ -1,7 +1,7 @@
 import { Hono } from 'hono'
 import * as v from 'valibot'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
+import type { OpenDatabase } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { answerError } from '../../server/http/errors.ts'
 import {
@@ -11,6 +11,7 @@ import {
   replayAnswer,
 } from '../../server/relay/operator.ts'
 import { openWakeQueue, type WakeQueue } from '../../server/relay/wake-queue.ts'
+import { openTestDatabase } from '../database.ts'
 import { refusal } from '../server/harness.ts'
 
 const key = Buffer.alloc(32, 1)
@@ -22,7 +23,7 @@ let queue: WakeQueue
 let app: Hono
 
 beforeAll(async () => {
-  open = await openPglite()
+  open = await openTestDatabase('PGlite')
   queue = await openWakeQueue(open.queueDatabase, { embedded: true, log: () => undefined })
   const { database } = open
   app = new Hono()

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { databaseKinds, newPostgresDatabase } from './backend.ts'
+import { databaseKinds, newPostgresDatabase } from '../database.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside } from './outside.ts'
 import {

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { relayTimes, retryAfterMs } from '../../server/relay/relay.ts'
-import { type Backend, openTestDatabase, startBackend } from './backend.ts'
+import { openTestDatabase } from '../database.ts'
+import { type Backend, startBackend } from './backend.ts'
 import { stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside } from './outside.ts'
 

@@ -4,13 +4,13 @@ import { getRequestListener } from '@hono/node-server'
 import type { Hono } from 'hono'
 import { Hono as HonoApp } from 'hono'
 import { createApp, type Dependencies } from '../../server/app.ts'
-import { openPglite } from '../../server/database/open.ts'
 import { createVault } from '../../server/people/vault.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import type { ProviderId } from '../../server/providers/provider.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
 import { type Addresses, parseEnv } from '../../server/settings.ts'
+import { openTestDatabase } from '../database.ts'
 
 export const appUrl = 'http://localhost:3000'
 
@@ -19,7 +19,7 @@ type Fault = (request: Request) => Response | Promise<Response> | undefined
 
 /** One database, one backend without a port, and the stand-ins over real HTTP. One for each file. */
 export async function openHarness(overrides: Partial<Dependencies> = {}) {
-  const { database, close } = await openPglite()
+  const { database, close } = await openTestDatabase('PGlite')
   const calls: string[] = []
   const logged: string[] = []
   const clock = { now: new Date('2026-11-20T12:00:00Z') }

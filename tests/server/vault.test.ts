@@ -3,7 +3,7 @@ import { link, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/p
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
+import type { OpenDatabase } from '../../server/database/open.ts'
 import { connections, keyCheck, users } from '../../server/database/schema.ts'
 import {
   checkKeys,
@@ -13,6 +13,7 @@ import {
   storeConnection,
 } from '../../server/people/connections.ts'
 import { createVault, keyFromFolder, type Vault, VaultError } from '../../server/people/vault.ts'
+import { openTestDatabase } from '../database.ts'
 
 // A file system without links (some network folders) cannot be had here otherwise.
 vi.mock(import('node:fs/promises'), async (importOriginal) => {
@@ -155,7 +156,7 @@ describe('the key in the data folder', () => {
 describe('a start', () => {
   let opened: OpenDatabase
   beforeAll(async () => {
-    opened = await openPglite()
+    opened = await openTestDatabase('PGlite')
   })
   beforeEach(async () => {
     await opened.database.delete(users)

@@ -1,0 +1,50 @@
+import { defineConfig } from 'vitest/config'
+
+// These take minutes, need more than npm ci brings, or draw new random values at each run.
+// Only `npm run test:all` runs them.
+const testAllOnly = [
+  'tests/build/hosting.test.ts',
+  'tests/build/production-install.test.ts',
+  'tests/relay/chaos-*.test.ts',
+  'tests/relay/crash-postgres.test.ts',
+  'tests/relay/postgres.test.ts',
+]
+const exclude = process.env.TEST_ALL === '1' ? [] : testAllOnly
+
+export default defineConfig({
+  // The tests do not depend on a developer's .env.
+  envDir: false,
+  test: {
+    // Many tests wait more than they compute.
+    maxWorkers: '100%',
+    restoreMocks: true,
+    unstubEnvs: true,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'dashboard',
+          environment: './tests/environment.ts',
+          include: ['tests/{api,components}/**/*.test.{ts,tsx}'],
+          exclude,
+          setupFiles: ['tests/setup.ts'],
+          testTimeout: 20_000,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          // Server and relay are one project, so that their databases are prepared once.
+          name: 'server',
+          environment: 'node',
+          include: ['tests/{build,conventions,contract,relay,server}/**/*.test.ts'],
+          exclude,
+          globalSetup: ['tests/database-setup.ts'],
+          // Room for a busy machine: several tests start processes.
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
+    ],
+  },
+})
