@@ -34,9 +34,9 @@ describe('twenty failed tries', () => {
   let backend: Backend
 
   beforeAll(async () => {
-    open = await openTestDatabase('PostgreSQL')
+    open = await openTestDatabase('PGlite')
     outside = await openOutside()
-    // The waits grow from so little that all of them together take half a second.
+    // The first wait is so short that all twenty together take half a second.
     const times = { ...relayTimes, firstRetryMs: 0.001, pollMs: 20 }
     backend = await startBackend(open, outside, { times })
   })
