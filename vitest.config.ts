@@ -8,6 +8,7 @@ const testAllOnly = [
   'tests/relay/chaos-*.test.ts',
   'tests/relay/crash-postgres.test.ts',
   'tests/relay/postgres.test.ts',
+  'tests/relay/two-processes.test.ts',
 ]
 const exclude = process.env.TEST_ALL === '1' ? [] : testAllOnly
 

@@ -16,16 +16,16 @@ declare module 'vitest' {
 
 /** Prepares the databases for all tests of server and relay. */
 export default async function setup(project: TestProject) {
+  const given = process.env.TEST_DATABASE_URL
+  const postgres = process.env.TEST_ALL === '1' && !given ? await startPostgres() : undefined
+  project.provide('postgresUrl', given ?? postgres?.url)
+
   const folder = await mkdtemp(join(tmpdir(), 'dealbell-tests-'))
   const dataFolders = { template: join(folder, 'template'), copies: join(folder, 'copies') }
   await mkdir(dataFolders.copies)
   const { close } = await openPglite(join(dataFolders.template, 'pglite'))
   await close()
   project.provide('dataFolders', dataFolders)
-
-  const given = process.env.TEST_DATABASE_URL
-  const postgres = process.env.TEST_ALL === '1' && !given ? await startPostgres() : undefined
-  project.provide('postgresUrl', given ?? postgres?.url)
 
   return async () => {
     await postgres?.stop()

