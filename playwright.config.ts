@@ -1,50 +1,59 @@
 import { defineConfig } from '@playwright/test'
-import { findChromium } from './scripts/ensure-chromium.ts'
+import { findChromium } from './scripts/programs.ts'
 
 const executablePath = findChromium()
+const runsAll = process.env.TEST_ALL === '1'
 
 export default defineConfig({
   testDir: 'tests/e2e',
   globalSetup: './tests/e2e/build.ts',
   outputDir: 'test-results',
-  forbidOnly: !!process.env.CI,
-  // A test that passes on a second try is broken; a time alone, below, may be another at the next try.
+  forbidOnly: Boolean(process.env.CI),
+  // A test that passes only at its second try is broken.
   retries: 0,
   fullyParallel: true,
   workers: 2,
-  // Room for a machine that does other things too; no test waits for time to pass, but for a frame to be drawn.
+  // These limits leave room for a busy machine. Tests wait for conditions, so a quiet one never reaches them.
   timeout: 60_000,
   expect: { timeout: 20_000 },
   reporter: [['list']],
   use: {
-    // For whoever looks at it: recording takes its time, and nobody sees what CI leaves behind.
+    // Recording a trace takes time, and nobody opens one in CI.
     trace: process.env.CI ? 'off' : 'retain-on-failure',
-    // Links, buttons and texts are what a person finds them by.
+    // Tests find elements by role and text, as people do. No element has this attribute.
     testIdAttribute: 'data-no-test-ids',
     launchOptions: {
       ...(executablePath !== undefined && { executablePath }),
       args: [
+        // Chromium's sandbox does not work for root.
         ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),
         '--disable-background-networking',
         '--disable-component-update',
         '--disable-sync',
         '--no-first-run',
-        // A camera to ask for, so that a refusal is one.
+        // Without a camera a request for one fails for lack of a device, not for lack of permission.
         '--use-fake-device-for-media-stream',
       ],
     },
   },
   projects: [
-    { name: 'chromium', use: { browserName: 'chromium' }, grepInvert: /@alone/ },
-    // A time is measured: everything else has ended, and nothing of the browser is recorded.
     {
-      name: 'alone',
-      use: { browserName: 'chromium', trace: 'off' },
-      grep: /@alone/,
-      dependencies: ['chromium'],
-      workers: 1,
-      // Not even a quiet machine is quiet all the time.
-      retries: 2,
+      name: 'chromium',
+      use: { browserName: 'chromium' },
+      // `npm test` leaves out the tests tagged @all.
+      grepInvert: runsAll ? /@alone/ : /@alone|@all/,
     },
+    // Tests that measure time run one by one after all others.
+    ...(runsAll
+      ? [
+          {
+            name: 'alone',
+            use: { browserName: 'chromium' as const, trace: 'off' as const },
+            grep: /@alone/,
+            dependencies: ['chromium'],
+            workers: 1,
+          },
+        ]
+      : []),
   ],
 })

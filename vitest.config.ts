@@ -5,8 +5,10 @@ import { defineConfig } from 'vitest/config'
 const testAllOnly = [
   'tests/build/hosting.test.ts',
   'tests/build/production-install.test.ts',
-  'tests/relay/{crash,chaos}-*.test.ts',
-  'tests/relay/acknowledgements.test.ts',
+  'tests/relay/chaos-*.test.ts',
+  'tests/relay/crash-postgres.test.ts',
+  'tests/relay/postgres.test.ts',
+  'tests/relay/two-processes.test.ts',
 ]
 const exclude = process.env.TEST_ALL === '1' ? [] : testAllOnly
 
@@ -33,24 +35,14 @@ export default defineConfig({
       {
         extends: true,
         test: {
+          // Server and relay are one project, so that their databases are prepared once.
           name: 'server',
           environment: 'node',
-          include: ['tests/{build,conventions,contract,server}/**/*.test.ts'],
+          include: ['tests/{build,conventions,contract,relay,server}/**/*.test.ts'],
           exclude,
-          testTimeout: 20_000,
-          hookTimeout: 30_000,
-        },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'relay',
-          environment: 'node',
-          include: ['tests/relay/**/*.test.ts'],
-          exclude,
-          globalSetup: ['tests/relay/postgres.ts'],
-          // Ten kills and recoveries of a process take their time, and more on a busy machine.
-          testTimeout: 300_000,
+          globalSetup: ['tests/database-setup.ts'],
+          // Room for a busy machine: several tests start processes.
+          testTimeout: 60_000,
           hookTimeout: 60_000,
         },
       },

@@ -1,5 +1,5 @@
-// `npm run mutation [area …]`: changes the code in small ways, one at a time, and sees whether a test notices.
-// What it found stands in reports/mutation/, and is summed up for docs/mutation.md at the end.
+// `npm run mutation [area …]` changes the code in small ways, one at a time, and checks that a test fails.
+// It writes reports/mutation/ and prints the table for docs/mutation.md.
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { Stryker } from '@stryker-mutator/core'
@@ -7,7 +7,7 @@ import { areas } from '../tests/mutation/areas.ts'
 
 const reports = 'reports/mutation'
 const reportOf = (area: string) => `${reports}/${area}.json`
-/** The least share of noticed mutants, in percent: over all, and for what guards state, signature and secrets. */
+/** The smallest share of detected mutants in percent: over all files, and for each of the `careful` ones. */
 const least = { all: 90, careful: 95 }
 const careful = [
   'server/api/authorization.ts',
@@ -23,7 +23,7 @@ for (const name of asked.length > 0 ? asked : Object.keys(areas)) {
     throw new Error(`There is no area ${name}: ${Object.keys(areas).join(', ')}`)
   console.log(`\n${name}: ${area.mutate.join(', ')}`)
   process.env.MUTATION_AREA = name
-  // A report that stands there afterwards is of this run.
+  // A report that exists afterwards comes from this run.
   rmSync(reportOf(name), { force: true })
   await new Stryker({
     mutate: area.mutate,
@@ -31,14 +31,14 @@ for (const name of asked.length > 0 ? asked : Object.keys(areas)) {
     vitest: { configFile: 'tests/mutation/vitest.config.ts', related: false },
     coverageAnalysis: 'perTest',
     concurrency: Number(process.env.MUTATION_CONCURRENCY ?? Math.ceil(availableParallelism() / 2)),
-    // A slow machine is no test that failed.
+    // A slow machine must not look like a detected mutant.
     timeoutMS: 60_000,
     timeoutFactor: 3,
-    // Stryker would read it with TypeScript's old API, which TypeScript 7 has not; Vitest needs no rewrite.
+    // Stryker reads it with an API that TypeScript 7 no longer has. Vitest does not need what Stryker would change.
     tsconfigFile: 'no-tsconfig.json',
     tempDirName: 'reports/.stryker',
     ignorePatterns: ['data', 'dist', 'docs', 'reports', 'test-results', 'screenshots'],
-    // What neither its code nor its tests have changed is as it was; MUTATION_ALL tries it again.
+    // Skip mutants whose code and tests have not changed. MUTATION_ALL runs them again.
     incremental: true,
     force: process.env.MUTATION_ALL !== undefined,
     incrementalFile: `reports/mutation-incremental/${name}.json`,
@@ -55,7 +55,7 @@ interface Report {
   files: Record<string, { mutants: { status: string }[] }>
 }
 
-// What an area of earlier days has left there does not count.
+// Ignore reports of areas that no longer exist.
 const reported = Object.keys(areas).filter((name) => existsSync(reportOf(name)))
 const rows = reported
   .flatMap((name) => {
@@ -65,8 +65,8 @@ const rows = reported
         mutants.filter(({ status }) => statuses.includes(status)).length
       return {
         file,
-        noticed: count('Killed', 'Timeout'),
-        unnoticed: count('Survived', 'NoCoverage'),
+        detected: count('Killed', 'Timeout'),
+        undetected: count('Survived', 'NoCoverage'),
         ignored: count('Ignored'),
         broken: count('CompileError', 'RuntimeError'),
       }
@@ -74,45 +74,45 @@ const rows = reported
   })
   .toSorted((a, b) => a.file.localeCompare(b.file))
 
-const share = (noticed: number, unnoticed: number) =>
-  noticed + unnoticed === 0 ? 100 : (100 * noticed) / (noticed + unnoticed)
+const share = (detected: number, undetected: number) =>
+  detected + undetected === 0 ? 100 : (100 * detected) / (detected + undetected)
 const sum = (pick: (row: (typeof rows)[number]) => number) =>
   rows.reduce((total, row) => total + pick(row), 0)
 const all = {
   file: 'all',
-  noticed: sum((row) => row.noticed),
-  unnoticed: sum((row) => row.unnoticed),
+  detected: sum((row) => row.detected),
+  undetected: sum((row) => row.undetected),
   ignored: sum((row) => row.ignored),
   broken: sum((row) => row.broken),
 }
 
 const table = [
-  '| file | noticed | not noticed | set aside | share |',
+  '| file | detected | not detected | ignored | share |',
   '|---|---:|---:|---:|---:|',
   ...[...rows, all].map(
-    ({ file, noticed, unnoticed, ignored, broken }) =>
-      `| ${file} | ${noticed} | ${unnoticed} | ${ignored + broken} | ${share(noticed, unnoticed).toFixed(1)} % |`,
+    ({ file, detected, undetected, ignored, broken }) =>
+      `| ${file} | ${detected} | ${undetected} | ${ignored + broken} | ${share(detected, undetected).toFixed(1)} % |`,
   ),
 ].join('\n')
 writeFileSync(`${reports}/summary.md`, `${table}\n`)
 console.log(`\n${table}`)
 
 const missed = [...rows, all].filter(
-  ({ file, noticed, unnoticed }) =>
-    share(noticed, unnoticed) <
+  ({ file, detected, undetected }) =>
+    share(detected, undetected) <
     (careful.includes(file) ? least.careful : file === 'all' ? least.all : 0),
 )
 if (missed.length > 0) {
-  console.error(`\nToo few are noticed in: ${missed.map(({ file }) => file).join(', ')}`)
+  console.error(`\nToo few mutants are detected in: ${missed.map(({ file }) => file).join(', ')}`)
   process.exitCode = 1
 }
 
-// What has no figures cannot have bad ones. Who names areas has the others' where they were tried before.
+// A run of all areas must report each of them. A run of named areas reuses the other reports.
 const missing = [
   ...Object.keys(areas).filter((name) => !reported.includes(name)),
   ...careful.filter((file) => !rows.some((row) => row.file === file)),
 ]
 if (asked.length === 0 && missing.length > 0) {
-  console.error(`\nThere are no figures of: ${missing.join(', ')}`)
+  console.error(`\nThere is no report of: ${missing.join(', ')}`)
   process.exitCode = 1
 }

@@ -14,10 +14,14 @@ import { type Outside, openOutside } from '../relay/outside.ts'
 import { startPostgres } from '../relay/postgres.ts'
 import { type ServerOptions, type ServerProcess, serverKey, startServer } from '../relay/process.ts'
 
-// What the relay takes and gives on this machine; see docs/performance.md for how it is read.
+// Measures the relay on this machine. docs/performance.md explains the table.
 const quick = process.argv.includes('--quick')
 const seconds = quick ? 5 : 20
 const rows: Array<Record<string, string | number>> = []
+/** HubSpot repeats what is not acknowledged in time. On a quiet machine the 99th percentile stays below this. */
+const acknowledgementLimitMs = 500
+/** With more accounts a transaction touches thousands of channels, and the limit does not hold. */
+const limitedAccounts = 100
 
 console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`)
 const postgres = await startPostgres()
@@ -34,7 +38,7 @@ async function measure(kind: string, accounts: number): Promise<void> {
   await seed(database, accounts)
   const server = await startServer({ outside, database })
   try {
-    // One message a second is what Slack takes for a channel, and that is not what is measured.
+    // Slack takes one message a second for a channel. The rates stay below that.
     for (const rate of [0.5, 1, 10, 100].filter((each) => each * 2 <= accounts)) {
       if (rate < 1 && accounts > 1) continue
       const before = cpuMs(server)
@@ -49,6 +53,10 @@ async function measure(kind: string, accounts: number): Promise<void> {
       )
     }
     const acks = await acknowledgements(server, outside, accounts)
+    if (accounts <= limitedAccounts && percentile(acks.times, 0.99) > acknowledgementLimitMs) {
+      console.error(`Over the limit: acknowledgements took more than ${acknowledgementLimitMs} ms.`)
+      process.exitCode = 1
+    }
     row(
       kind,
       accounts,
@@ -104,7 +112,7 @@ async function acknowledgements(server: ServerProcess, outside: Outside, account
     }
     await Promise.all(Array.from({ length: 50 }, keepTelling))
   }
-  // Until the code is compiled and Slack has the channels' first calls.
+  // The first batches also compile the code and start the calls that hang.
   await tellUntil(200)
   times.length = 0
   const started = performance.now()
@@ -199,13 +207,17 @@ function row(
   times: number[],
   note: string,
 ): void {
-  const sorted = times.toSorted((a, b) => a - b)
-  const at = (part: number) => `${Math.round(sorted[Math.floor(sorted.length * part)] ?? 0)} ms`
+  const at = (part: number) => `${Math.round(percentile(times, part))} ms`
   rows.push({ database, accounts, measured, p50: at(0.5), p99: at(0.99), note })
   console.log(database, accounts, measured, at(0.5), at(0.99), note)
 }
 
-/** Processor time of the server so far; only where /proc tells it. */
+function percentile(times: number[], part: number): number {
+  const sorted = times.toSorted((a, b) => a - b)
+  return sorted[Math.floor(sorted.length * part)] ?? 0
+}
+
+/** Processor time of the server so far; NaN where there is no /proc. */
 function cpuMs({ pid }: ServerProcess): number {
   try {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []

@@ -5,7 +5,7 @@ import { areas } from './areas.ts'
 const area = areas[process.env.MUTATION_AREA ?? '']
 if (area === undefined) throw new Error(`MUTATION_AREA is one of ${Object.keys(areas).join(', ')}`)
 
-// The tests of one area, on a copy of the project that Stryker made and runs in.
+// The tests of one area. Stryker runs them in a copy of the project.
 export default defineConfig({
   plugins: [react()],
   test: {
@@ -16,7 +16,6 @@ export default defineConfig({
     hookTimeout: 60_000,
     ...(area.project === 'dashboard'
       ? { environment: './tests/environment.ts', setupFiles: ['tests/setup.ts'] }
-      : { environment: 'node' }),
-    ...(area.project === 'relay' && { globalSetup: ['tests/relay/postgres.ts'] }),
+      : { environment: 'node', globalSetup: ['tests/database-setup.ts'] }),
   },
 })

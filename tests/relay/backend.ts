@@ -1,9 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { eq } from 'drizzle-orm'
-import pg from 'pg'
-import { inject } from 'vitest'
 import { createBackend } from '../../server/backend.ts'
-import { type OpenDatabase, openPglite, openPostgres } from '../../server/database/open.ts'
+import type { OpenDatabase } from '../../server/database/open.ts'
 import { deliveries, rules, sessions, users } from '../../server/database/schema.ts'
 import { storeConnection } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
@@ -12,27 +10,6 @@ import { relayTimes } from '../../server/relay/times.ts'
 import { parseEnv } from '../../server/settings.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
-
-export const databaseKinds = ['PGlite', 'PostgreSQL'] as const
-export type DatabaseKind = (typeof databaseKinds)[number]
-
-/** The address of a new, empty database on the tests' PostgreSQL. */
-export async function newPostgresDatabase(server = inject('postgresUrl')): Promise<string> {
-  const name = `relay_${randomUUID().replaceAll('-', '')}`
-  const client = new pg.Client({ connectionString: server })
-  await client.connect()
-  await client.query(`create database ${name}`)
-  await client.end()
-  const url = new URL(server)
-  url.pathname = `/${name}`
-  return url.href
-}
-
-export async function openTestDatabase(kind: DatabaseKind): Promise<OpenDatabase> {
-  return kind === 'PGlite'
-    ? await openPglite()
-    : await openPostgres(await newPostgresDatabase(), () => undefined)
-}
 
 interface Account {
   portal: number

@@ -3,10 +3,11 @@ import { Hono } from 'hono'
 import * as v from 'valibot'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { operatorRoutes } from '../../server/api/operator.ts'
-import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
+import type { OpenDatabase } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { answerError } from '../../server/http/errors.ts'
 import { operatorToken, relayStatus, replayAnswer } from '../../server/relay/operator.ts'
+import { openTestDatabase } from '../database.ts'
 import { refusal } from '../server/harness.ts'
 
 const key = Buffer.alloc(32, 1)
@@ -17,7 +18,7 @@ let open: OpenDatabase
 let app: Hono
 
 beforeAll(async () => {
-  open = await openPglite()
+  open = await openTestDatabase('PGlite')
   const { database } = open
   app = new Hono()
     .route('/relay', operatorRoutes({ database, operatorToken: token, ring: onReplayed }))

@@ -3,26 +3,30 @@ import { createServer, type Server, type ServerResponse } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
+import { defaultTimeouts } from '../../server/providers/provider.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
 
 interface Answer {
   status?: number
   headers?: Record<string, string>
   body?: string
-  /** The headers come after seven seconds, and the body never ends. */
+  /** The headers come late, and the body never ends. */
   stalls?: boolean
 }
 
-/** What a path that ends so is answered with. */
+/** The answer to each path, by the end of the path. */
 type Answers = Readonly<Record<string, Answer>>
 
 let server: Server
 let base: string
-// Tests run at once, each below a path of its own.
+// A bound on the headers plus one on the body would take until 3.4 s.
+const timeouts = { ...defaultTimeouts, callMs: 2_000 }
+const lateHeadersMs = 1_400
+// Each test has a path of its own.
 const answersOf = new Map<string, Answers>()
 
 async function send(response: ServerResponse, { status = 200, headers, body, stalls }: Answer) {
-  if (stalls) await delay(7_000)
+  if (stalls) await delay(lateHeadersMs)
   response.writeHead(status, headers)
   if (stalls) response.write('{')
   else response.end(body)
@@ -61,14 +65,16 @@ function outside(answers: Answers) {
   const message = { text: 'Deal 1', blocks: [] }
   return {
     refresh: (): Promise<unknown> =>
-      createHubspot(settings).refresh({ accessToken: 'a', refreshToken: 'r' }),
-    read: (): Promise<unknown> => createHubspot(settings).deal('a', '1', 'stage'),
+      createHubspot(settings, timeouts).refresh({ accessToken: 'a', refreshToken: 'r' }),
+    read: (): Promise<unknown> => createHubspot(settings, timeouts).deal('a', '1', 'stage'),
     post: (): Promise<unknown> =>
-      createSlack(settings).post(
+      createSlack(settings, timeouts).post(
         { accessToken: 'a', incomingWebhookUrl: `${url}/webhook` },
         'C1',
         message,
       ),
+    postWithoutWebhook: (): Promise<unknown> =>
+      createSlack(settings, timeouts).post({ accessToken: 'a' }, 'C1', message),
   }
 }
 
@@ -83,7 +89,7 @@ const page: Answer = {
 }
 const notInChannel = json({ ok: false, error: 'not_in_channel' })
 
-test('late headers and a body that stalls are given up after ten seconds in all', async () => {
+test('a call with late headers and a body that stalls ends in time, both ways of posting together', async () => {
   const stalled: Answer = { ...json({}), stalls: true }
   const calls = {
     refresh: outside({ '/token': stalled }).refresh,
@@ -104,11 +110,11 @@ test('late headers and a body that stalls are given up after ten seconds in all'
         ? { kind: 'failed', reason: 'unreachable' }
         : { kind: 'unreachable' }
       expect(outcome, name).toMatchObject(failure)
-      expect(tookMs, name).toBeGreaterThan(9_500)
-      // A bound of its own for the body would end at seventeen.
-      expect(tookMs, name).toBeLessThan(14_000)
+      expect(tookMs, name).toBeGreaterThan(timeouts.callMs - 50)
+      expect(tookMs, name).toBeLessThan(timeouts.callMs + lateHeadersMs)
     }),
   )
+  expect(defaultTimeouts.callMs).toBe(10_000)
 })
 
 describe('HubSpot refuses', () => {
@@ -138,6 +144,51 @@ describe('HubSpot refuses', () => {
     const proxied = outside({ '/1': { ...page, status: 403 } }).read()
     await expect(proxied).rejects.toMatchObject({ kind: 'unreachable', reason: 'status_403' })
   })
+})
+
+describe('Slack refuses', () => {
+  const post = (error: string) =>
+    outside({ 'chat.postMessage': json({ ok: false, error }) }).postWithoutWebhook()
+
+  test.each([
+    'invalid_auth',
+    'token_revoked',
+    'token_expired',
+    'account_inactive',
+    'not_authed',
+    'missing_scope',
+    'no_service',
+    'invalid_token',
+    'channel_not_found',
+    'not_in_channel',
+    'channel_is_archived',
+    'is_archived',
+    'no_permission',
+    'team_access_not_granted',
+    'enterprise_is_restricted',
+    'ekm_access_denied',
+    'restricted_action',
+    'restricted_action_read_only_channel',
+    'action_prohibited',
+    'posting_to_general_channel_denied',
+    'team_disabled',
+  ])('the connection: %s', async (reason) => {
+    expect(await post(reason)).toEqual({ kind: 'refused', reason, connectionBroken: true })
+  })
+
+  test.each(['invalid_blocks', 'msg_too_long', 'no_text', 'invalid_arguments'])(
+    'this message alone: %s',
+    async (reason) => {
+      expect(await post(reason)).toEqual({ kind: 'refused', reason, connectionBroken: false })
+    },
+  )
+
+  test.each(['internal_error', 'fatal_error', 'request_timeout', 'service_unavailable'])(
+    'nothing for good: %s is tried again',
+    async (reason) => {
+      expect(await post(reason)).toEqual({ kind: 'failed', reason })
+    },
+  )
 })
 
 describe('what Slack does not say itself may pass', () => {

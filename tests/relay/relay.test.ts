@@ -12,7 +12,8 @@ import { connectionStatus } from '../../server/people/connections.ts'
 import { makeDue } from '../../server/relay/channels.ts'
 import { replayDead } from '../../server/relay/operator.ts'
 import { deleteOld } from '../../server/relay/upkeep.ts'
-import { type Backend, databaseKinds, openTestDatabase, startBackend } from './backend.ts'
+import { databaseKinds, openTestDatabase } from '../database.ts'
+import { type Backend, startBackend } from './backend.ts'
 import { dealIn, signedWebhook, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside, usualStages } from './outside.ts'
 
@@ -138,10 +139,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(posts()).toHaveLength(1)
     })
 
-    test('events that differ in any part of the key are each a message', async () => {
+    test('events that differ in any part of the key are each a delivery', async () => {
       const other = portal + 500_000
-      await backend.connect({ portal, channel })
-      await backend.connect({ portal: other, channel: `${channel}x` })
+      // Without a rule nothing is sent, so the channel's pace of one message a second does not matter.
+      const userId = await backend.connect({ portal, channel, ruleIds: [] })
+      const otherUserId = await backend.connect({ portal: other, channel, ruleIds: [] })
       const at = Date.now()
       const event = stageChange(3, { portal, at })
       await backend.tell([
@@ -154,8 +156,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
         { ...event, occurredAt: at + 1 },
       ])
       await backend.settled()
-      expect(posts()).toHaveLength(5)
-      expect(outside.posts.filter((post) => post.channel === `${channel}x`)).toHaveLength(1)
+      expect(await backend.outcomes(userId)).toHaveLength(5)
+      expect(await backend.outcomes(otherUserId)).toHaveLength(1)
     })
 
     test('a signed body with items that we do not know keeps the rest', async () => {
@@ -523,7 +525,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
         .map(({ atMs }, n) => atMs - (posts()[n - 1]?.atMs ?? 0))
         .slice(1)
       for (const gap of gaps) expect(gap).toBeGreaterThanOrEqual(1000)
-      for (const gap of gaps) expect(gap).toBeLessThan(2500)
     })
 
     test('two users of one channel share its second, and hear of one event once', async () => {
@@ -576,105 +577,73 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(await backend.outcomes(userId)).toEqual([['sent', null]])
     })
 
-    test('500 three times, then 200: said once', async () => {
+    test('500 twice, then 200: one message', async () => {
       await backend.connect({ portal, channel })
-      let failures = 3
+      let failures = 2
       outside.answerPost = (call) =>
         call.channel === channel && failures-- > 0 ? { status: 500 } : undefined
       await backend.tell([stageChange(1, { portal })])
       await backend.settled()
-      expect(calls()).toHaveLength(4)
+      expect(calls()).toHaveLength(3)
       expect(posts()).toHaveLength(1)
     })
 
-    test('429 with Retry-After 7 holds that channel alone', async () => {
-      const calm = `${channel}x`
+    test('429 with Retry-After 2: the message is tried again after two seconds', async () => {
       await backend.connect({ portal, channel })
-      await backend.connect({ portal: portal + 500_000, channel: calm })
       let limited: number | undefined
       outside.answerPost = (call) => {
         if (call.channel !== channel || limited !== undefined) return undefined
         limited = call.atMs
-        return { status: 429, headers: { 'Retry-After': '7' } }
+        return { status: 429, headers: { 'Retry-After': '2' } }
       }
-      await backend.tell([
-        stageChange(1, { portal }),
-        ...[1, 2, 3].map((n) => stageChange(n, { portal: portal + 500_000 })),
-      ])
-      await outside.accepted(
-        (all) => all.filter((post) => post.channel === calm).length === 3,
-        6000,
-      )
-      expect(posts()).toEqual([])
+      await backend.tell([stageChange(1, { portal })])
       await backend.settled()
-      expect((posts()[0]?.atMs ?? 0) - (limited ?? 0)).toBeGreaterThanOrEqual(7000)
+      expect((posts()[0]?.atMs ?? 0) - (limited ?? 0)).toBeGreaterThanOrEqual(2000)
       expect(calls()).toHaveLength(2)
     })
 
-    test('a socket that hangs is given up after ten seconds, and holds up its channel alone', async () => {
+    test('a channel that must wait for an hour holds up no other channel', async () => {
+      const calm = `${channel}x`
+      const limited = await backend.connect({ portal, channel })
+      await backend.connect({ portal: portal + 500_000, channel: calm })
+      outside.answerPost = (call) =>
+        call.channel === channel ? { status: 429, headers: { 'Retry-After': '3600' } } : undefined
+      await backend.tell([stageChange(1, { portal })])
+      await vi.waitFor(() => expect(calls()).toHaveLength(1), 20_000)
+      await backend.tell([stageChange(2, { portal: portal + 500_000 })])
+      await outside.accepted((all) => all.some((post) => post.channel === calm))
+      expect(posts()).toEqual([])
+      await backend.disconnect(limited, 'slack')
+    })
+
+    test('a call that Slack does not answer holds up no other channel', async () => {
       const calm = `${channel}x`
       await backend.connect({ portal, channel })
       await backend.connect({ portal: portal + 500_000, channel: calm })
-      let hung: number | undefined
-      outside.answerPost = (call) => {
-        if (call.channel !== channel || hung !== undefined) return undefined
-        hung = call.atMs
-        return 'hang'
-      }
-      await backend.tell([
-        stageChange(1, { portal }),
-        ...[1, 2, 3].map((n) => stageChange(n, { portal: portal + 500_000 })),
-      ])
-      await outside.accepted(
-        (all) => all.filter((post) => post.channel === calm).length === 3,
-        6000,
-      )
+      const { calling, accept } = holdPost()
+      await backend.tell([stageChange(1, { portal })])
+      await calling
+      await backend.tell([stageChange(2, { portal: portal + 500_000 })])
+      await outside.accepted((all) => all.some((post) => post.channel === calm))
+      expect(posts()).toEqual([])
+      accept()
       await backend.settled()
-      const waited = (posts()[0]?.atMs ?? 0) - (hung ?? 0)
-      expect(waited).toBeGreaterThanOrEqual(10_000)
-      expect(waited).toBeLessThan(14_000)
+      expect(posts()).toHaveLength(1)
     })
 
-    test.each([
-      'invalid_auth',
-      'token_revoked',
-      'token_expired',
-      'account_inactive',
-      'not_authed',
-      'missing_scope',
-      'no_service',
-      'invalid_token',
-      'channel_not_found',
-      'channel_is_archived',
-      'is_archived',
-      'not_in_channel',
-      'no_permission',
-      'team_access_not_granted',
-      'enterprise_is_restricted',
-      'ekm_access_denied',
-      'restricted_action',
-      'restricted_action_read_only_channel',
-      'action_prohibited',
-      'posting_to_general_channel_denied',
-      'team_disabled',
-    ])('%s stops at the first try and breaks the connection', async (error) => {
-      expect(await statusAfterRefusal(error)).toMatchObject({
+    // tests/relay/providers.test.ts has every code of Slack.
+    test('a refusal of the connection: the message is dead at the first try, and the status says why', async () => {
+      expect(await statusAfterRefusal('token_revoked')).toMatchObject({
         connected: false,
         account: 'Workspace T1',
         channel: `#${channel}`,
-        // In words of its own, and not in those for a code that we do not know.
-        reason: expect.stringMatching(`^Slack says that (?!it no longer).+ \\(${error}\\)\\.$`),
+        reason: expect.stringMatching(/^Slack says that .+ \(token_revoked\)\.$/),
       })
     })
 
-    test.each(['invalid_blocks', 'msg_too_long', 'no_text', 'invalid_arguments'])(
-      '%s: the message is dead at the first try, and the connection is not',
-      async (error) => {
-        expect(await statusAfterRefusal(error)).toMatchObject({
-          connected: true,
-        })
-      },
-    )
+    test('a refusal of the message: it is dead at the first try, and the connection is not', async () => {
+      expect(await statusAfterRefusal('invalid_blocks')).toMatchObject({ connected: true })
+    })
 
     test('a page that a proxy sends in Slack’s place is no refusal: the message is tried again', async () => {
       const userId = await backend.connect({ portal, channel })
@@ -688,21 +657,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(posts()).toHaveLength(1)
       expect(await backend.outcomes(userId)).toEqual([['sent', null]])
     })
-
-    test.each(['internal_error', 'fatal_error', 'request_timeout', 'service_unavailable'])(
-      '%s is tried again',
-      async (error) => {
-        await backend.connect({ portal, channel })
-        let failures = 1
-        outside.answerPost = (call) =>
-          call.channel === channel && failures-- > 0
-            ? { status: 200, body: JSON.stringify({ ok: false, error }) }
-            : undefined
-        await backend.tell([stageChange(1, { portal })])
-        await backend.settled()
-        expect(posts()).toHaveLength(1)
-      },
-    )
 
     test('a channel that the bot is no member of is reached by the address that Slack gave for it', async () => {
       const userId = await backend.connect({ portal, channel, webhook: true })

@@ -2,7 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { retryAfterMs } from '../../server/relay/deliver.ts'
 import { relayTimes } from '../../server/relay/times.ts'
-import { type Backend, openTestDatabase, startBackend } from './backend.ts'
+import { openTestDatabase } from '../database.ts'
+import { type Backend, startBackend } from './backend.ts'
 import { stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside } from './outside.ts'
 
@@ -34,9 +35,9 @@ describe('twenty failed tries', () => {
   let backend: Backend
 
   beforeAll(async () => {
-    open = await openTestDatabase('PostgreSQL')
+    open = await openTestDatabase('PGlite')
     outside = await openOutside()
-    // The waits grow from so little that all of them together take half a second.
+    // The first wait is so short that all twenty together take half a second.
     const times = { ...relayTimes, firstRetryMs: 0.001, pollMs: 20 }
     backend = await startBackend(open, outside, { times })
   })

@@ -6,12 +6,13 @@ import { Hono as HonoApp } from 'hono'
 import { createApp } from '../../server/app.ts'
 import { createBackend } from '../../server/backend.ts'
 import type { Context } from '../../server/context.ts'
-import { type Database, openPglite } from '../../server/database/open.ts'
+import type { Database } from '../../server/database/open.ts'
 import type { Dashboard } from '../../server/page/serve.ts'
 import { createSessions } from '../../server/people/session.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
 import { parseEnv } from '../../server/settings.ts'
+import { openTestDatabase } from '../database.ts'
 
 export const appUrl = 'http://localhost:3000'
 
@@ -20,7 +21,7 @@ type Fault = (request: Request) => Response | Promise<Response> | undefined
 
 /** One database, one backend without a port, and the stand-ins over real HTTP. One for each file. */
 export async function openHarness(overrides: { database?: Database } = {}) {
-  const { database: ownDatabase, close } = await openPglite()
+  const { database: ownDatabase, close } = await openTestDatabase('PGlite')
   const database = overrides.database ?? ownDatabase
   const calls: string[] = []
   const logged: string[] = []

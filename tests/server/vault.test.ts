@@ -3,11 +3,12 @@ import { link, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/p
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { type OpenDatabase, openPglite } from '../../server/database/open.ts'
+import type { OpenDatabase } from '../../server/database/open.ts'
 import { connections, keyCheck, users } from '../../server/database/schema.ts'
 import { openSecrets, storeConnection } from '../../server/people/connections.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from '../../server/people/keys.ts'
 import { createVault, keyFromFolder, type Vault, VaultError } from '../../server/people/vault.ts'
+import { openTestDatabase } from '../database.ts'
 
 // A file system without links (some network folders) cannot be had here otherwise.
 vi.mock(import('node:fs/promises'), async (importOriginal) => {
@@ -150,7 +151,7 @@ describe('the key in the data folder', () => {
 describe('a start', () => {
   let opened: OpenDatabase
   beforeAll(async () => {
-    opened = await openPglite()
+    opened = await openTestDatabase('PGlite')
   })
   beforeEach(async () => {
     await opened.database.delete(users)

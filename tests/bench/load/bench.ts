@@ -11,7 +11,7 @@ import { Hono } from 'hono'
 import { build, type InlineConfig } from 'vite'
 import { precompress } from '../../../build/precompress.ts'
 import { pagePolicy } from '../../../contract/page-headers.ts'
-import { findChromium } from '../../../scripts/ensure-chromium.ts'
+import { ensureChromium } from '../../../scripts/programs.ts'
 import { safetyHeaders } from '../../../server/http/safety-headers.ts'
 import { readDashboard, serveDashboard } from '../../../server/page/serve.ts'
 
@@ -51,7 +51,7 @@ if (!Number.isInteger(runs) || runs < 7) throw new Error('--runs must be 7 or mo
 
 const project = join(import.meta.dirname, '../../..')
 const folder = await mkdtemp(join(tmpdir(), 'dealbell-load-'))
-const executablePath = findChromium()
+const executablePath = ensureChromium()
 const browser = await chromium.launch({
   ...(executablePath !== undefined && { executablePath }),
   args: process.getuid?.() === 0 ? ['--no-sandbox'] : [],

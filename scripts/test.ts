@@ -1,0 +1,53 @@
+// `npm test` runs what shows within five minutes that a change is good; `npm run test:all` runs every test.
+// Both run Vitest once, and then Playwright.
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import { ensureChromium, ensureNginx } from './programs.ts'
+
+const root = join(import.meta.dirname, '..')
+const runsAll = process.argv.includes('--all')
+const isCi = Boolean(process.env.CI)
+
+/** What could not run on this machine, each in one sentence. */
+const missing: string[] = []
+const results: Array<{ name: string; passed: boolean; durationMs: number }> = []
+
+const chromium = ensureChromium()
+if (chromium === undefined) {
+  missing.push(
+    'The browser tests did not run: there is no Chromium and none could be installed. Install one, or set CHROMIUM_PATH.',
+  )
+}
+if (runsAll && ensureNginx() === undefined) {
+  missing.push(
+    'The nginx tests did not run: there is no nginx and none could be installed. Install one, or set NGINX_PATH.',
+  )
+}
+for (const sentence of missing) console.log(sentence)
+
+runPart('Dashboard, server and relay', 'vitest/vitest.mjs', 'run')
+if (chromium !== undefined) runPart('Browser', '@playwright/test/cli.js', 'test')
+
+console.log()
+for (const { name, passed, durationMs } of results) {
+  console.log(`${name}: ${passed ? 'passed' : 'FAILED'} after ${inMinutes(durationMs)}`)
+}
+console.log(`In all: ${inMinutes(performance.now())}`)
+for (const sentence of missing) console.log(sentence)
+// A developer may do without a browser. In CI a test that did not run must not look like one that passed.
+if (results.some(({ passed }) => !passed) || (isCi && missing.length > 0)) process.exitCode = 1
+
+function runPart(name: string, program: string, ...args: string[]): void {
+  const startedAt = performance.now()
+  const { status } = spawnSync(process.execPath, [join(root, 'node_modules', program), ...args], {
+    cwd: root,
+    stdio: 'inherit',
+    env: { ...process.env, ...(runsAll && { TEST_ALL: '1' }) },
+  })
+  results.push({ name, passed: status === 0, durationMs: performance.now() - startedAt })
+}
+
+function inMinutes(durationMs: number): string {
+  const seconds = Math.round(durationMs / 1000)
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`
+}
