@@ -35,7 +35,7 @@ export interface Grant {
 }
 
 /** What every provider must implement. */
-export interface Provider {
+interface Provider {
   /** The address of the consent page, with PKCE where the provider supports it. */
   authorizeUrl(request: { redirectUri: string; state: string; codeVerifier: string }): string
   /** Exchanges an authorization code for tokens. @throws ProviderError */
@@ -59,7 +59,7 @@ export interface DealEvent {
 }
 
 /** A webhook request before anything in it is believed. */
-export interface WebhookRequest {
+interface WebhookRequest {
   method: string
   /** The configured public address. A proxy may show another one. */
   url: string
@@ -68,7 +68,7 @@ export interface WebhookRequest {
   body: Uint8Array
 }
 
-export type WebhookContent =
+type WebhookContent =
   | { kind: 'events'; items: number; events: DealEvent[] }
   /** The signature is missing, wrong or too old. */
   | { kind: 'not signed' }
@@ -76,7 +76,7 @@ export type WebhookContent =
   | { kind: 'not understood' }
 
 /** Tokens that replace earlier ones. */
-export interface RefreshedTokens {
+interface RefreshedTokens {
   secrets: Secrets
   accessExpiresAt: Date
 }
