@@ -161,10 +161,10 @@ sharedTest('wide text fits in every state', { tag: '@all' }, async ({ page }) =>
 test('axe finds nothing on the pages of the stand-ins', { tag: '@all' }, async ({ page }) => {
   test.setTimeout(300_000)
   await page.goto('/')
-  await page.getByRole('button', { name: 'Connect HubSpot' }).click()
+  await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
   await expectNoFinding(page, 'HubSpot consent')
   await page.getByRole('button', { name: 'Allow' }).click()
-  await page.getByRole('button', { name: 'Connect Slack' }).click()
+  await page.getByRole('button', { name: 'Connect Slack', exact: true }).click()
   await expectNoFinding(page, 'Slack consent')
   for (const address of [
     '/sandbox/hubspot',
@@ -227,7 +227,7 @@ test.describe('at 200 %', { tag: '@all' }, () => {
       }
       await page.goto('/')
       for (const name of ['HubSpot', 'Slack']) {
-        await page.getByRole('button', { name: `Connect ${name}` }).click()
+        await page.getByRole('button', { name: `Connect ${name}`, exact: true }).click()
         await page.getByRole('button', { name: 'Allow' }).click()
         await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
       }

@@ -130,7 +130,7 @@ test('a stand-in’s consent page shows its parameters as plain text', { tag: '@
   const outside = await watch(page)
   for (const service of ['HubSpot', 'Slack']) {
     await page.goto('/')
-    await page.getByRole('button', { name: `Connect ${service}` }).click()
+    await page.getByRole('button', { name: `Connect ${service}`, exact: true }).click()
     await expect(page.getByRole('button', { name: 'Allow' })).toBeVisible()
     const asked = new URL(page.url())
     for (const [text, name] of texts.flatMap((text) =>

@@ -18,7 +18,7 @@ test('the code is used once, leaves the address at once, and Back does not find 
   })
 
   await page.goto('/')
-  await page.getByRole('button', { name: 'Connect HubSpot' }).click()
+  await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
   await page.getByRole('button', { name: 'Allow' }).click()
   await expect(page.getByText('Handling HubSpot OAuth Callback...')).toBeVisible()
   await expect(page).toHaveURL('/hubspot/callback')
@@ -53,12 +53,12 @@ sharedTest(
   'a service connected in another tab shows here when this tab becomes visible',
   async ({ page, context }) => {
     await page.goto('/')
-    await expect(page.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
+    await expect(page.getByRole('button', { name: 'Connect Slack', exact: true })).toBeVisible()
     await page.getByLabel('Notify me when a deal stage changes').check()
 
     const other = await context.newPage()
     await other.goto('/')
-    await other.getByRole('button', { name: 'Connect Slack' }).click()
+    await other.getByRole('button', { name: 'Connect Slack', exact: true }).click()
     await other.getByRole('button', { name: 'Allow' }).click()
     await expect(other.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
 

@@ -7,7 +7,7 @@ test('a deal that moves in the stand-in HubSpot makes a message in the stand-in 
 }) => {
   await page.goto('/')
   for (const name of ['HubSpot', 'Slack']) {
-    await page.getByRole('button', { name: `Connect ${name}` }).click()
+    await page.getByRole('button', { name: `Connect ${name}`, exact: true }).click()
     await page.getByRole('button', { name: 'Allow' }).click()
     await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
   }

@@ -26,7 +26,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
         await page.goto('/')
         await expect(page.getByText('Connections required')).toBeVisible()
         await shoot('1-first-visit')
-        await page.getByRole('button', { name: 'Connect HubSpot' }).click()
+        await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
         await expect(page.getByRole('button', { name: 'Allow' })).toBeVisible()
         await shoot('2-consent')
         await page.getByRole('button', { name: 'Allow' }).click()
@@ -34,7 +34,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
         await page.getByRole('button', { name: 'Save' }).click()
         await expect(page.getByText(/^❌ Please connect both/)).toBeVisible()
         await shoot('3-save-refused')
-        await page.getByRole('button', { name: 'Connect Slack' }).click()
+        await page.getByRole('button', { name: 'Connect Slack', exact: true }).click()
         await page.getByRole('button', { name: 'Allow' }).click()
         await expect(page.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
         await page.getByLabel('Notify me when a deal stage changes').check()
@@ -49,7 +49,9 @@ for (const colorScheme of ['light', 'dark'] as const) {
         await expect(page.getByText(/^HubSpot connection failed/)).toBeVisible()
         await shoot('7-callback-failed')
         await page.goto('/connect/hubspot')
-        await expect(page.getByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
+        await expect(
+          page.getByRole('button', { name: 'Connect HubSpot', exact: true }),
+        ).toBeVisible()
         await shoot('8-connect-again')
         await page.goto('/no/such/page')
         await expect(page.getByText('Something went wrong.')).toBeVisible()

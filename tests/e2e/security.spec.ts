@@ -421,7 +421,7 @@ test.describe('another site', () => {
   /** Connects Slack, saves a rule, and returns the session's cookies. */
   async function signIn(page: Page, context: BrowserContext) {
     await page.goto('/')
-    await page.getByRole('button', { name: 'Connect Slack' }).click()
+    await page.getByRole('button', { name: 'Connect Slack', exact: true }).click()
     await page.getByRole('button', { name: 'Allow' }).click()
     await expect(page.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
     const answers = await page.evaluate(async () => {
@@ -474,7 +474,7 @@ test.describe('another site', () => {
           await route.abort()
         })
         await own.goto(server.url)
-        await own.getByRole('button', { name: 'Connect HubSpot' }).click()
+        await own.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
         await own.getByRole('button', { name: 'Allow' }).click()
         await expect.poll(() => grant).toContain('code=')
         await attacker.close()

@@ -12,7 +12,7 @@ test('a person connects both services, ticks rules, saves, and finds it all afte
   await expect(page.getByText('Connections required')).toBeVisible()
 
   for (const name of ['HubSpot', 'Slack']) {
-    await page.getByRole('button', { name: `Connect ${name}` }).click()
+    await page.getByRole('button', { name: `Connect ${name}`, exact: true }).click()
     await expect(page).toHaveURL(new RegExp(`/sandbox/${name.toLowerCase()}/`))
     await expect(page.getByText(/stand-in/i).first()).toBeVisible()
     await page.getByRole('button', { name: 'Allow' }).click()
@@ -39,14 +39,14 @@ test('a person connects both services, ticks rules, saves, and finds it all afte
   await expect(page.getByLabel(/moves stage without a contact/)).not.toBeChecked()
 
   await page.getByRole('button', { name: 'Disconnect Slack' }).click()
-  await expect(page.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
+  await expect(page.getByRole('button', { name: 'Connect Slack', exact: true })).toBeVisible()
   await expect(page.getByText('Connections required')).toBeVisible()
 })
 
 test('the whole story works by keyboard', { tag: '@all' }, async ({ page }) => {
   // Presses Tab until the control has the focus.
   async function tabTo(name: string | RegExp, role: 'button' | 'checkbox' | 'link') {
-    const target = page.getByRole(role, { name })
+    const target = page.getByRole(role, { name, exact: true })
     await expect(target).toBeVisible()
     for (let stops = 0; stops < 40; stops += 1) {
       await page.keyboard.press('Tab')
@@ -79,15 +79,15 @@ test('a person who denies sees a message and can connect again', { tag: '@all' }
   page,
 }) => {
   await page.goto('/')
-  await page.getByRole('button', { name: 'Connect HubSpot' }).click()
+  await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
   await page.getByRole('button', { name: 'Deny' }).click()
   await expect(page.getByText('HubSpot connection failed: Missing HubSpot code')).toBeVisible()
   await expect(page).toHaveURL('/connect/hubspot')
-  await page.getByRole('button', { name: 'Connect HubSpot' }).click()
+  await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
   await page.getByRole('button', { name: 'Allow' }).click()
   await expect(page.getByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
 
-  await page.getByRole('button', { name: 'Connect Slack' }).click()
+  await page.getByRole('button', { name: 'Connect Slack', exact: true }).click()
   await page.getByRole('button', { name: 'Deny' }).click()
   await expect(page.getByText('Slack connection failed: Missing Slack code')).toBeVisible()
   await expect(page).toHaveURL('/')
