@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import {
   bigint,
+  boolean,
   index,
   integer,
   jsonb,
@@ -27,7 +28,10 @@ export const users = pgTable(
     crmUserId: text('crm_user_id'),
     createdAt: time('created_at').notNull().defaultNow(),
   },
-  (table) => [unique('users_crm_identity').on(table.crm, table.crmAccountId, table.crmUserId)],
+  (table) => [
+    unique('users_crm_identity').on(table.crm, table.crmAccountId, table.crmUserId),
+    index('users_unnamed').on(table.createdAt).where(sql`crm_user_id is null`),
+  ],
 )
 
 /** A browser that is signed in. Two browsers can belong to the same user. */
@@ -42,21 +46,31 @@ export const sessions = pgTable(
     createdAt: time('created_at').notNull(),
     expiresAt: time('expires_at').notNull(),
   },
-  (table) => [index('sessions_user').on(table.userId)],
+  (table) => [
+    index('sessions_user').on(table.userId),
+    index('sessions_expires').on(table.expiresAt),
+  ],
 )
 
 /** An authorization that has begun and not yet come back (RFC 9700 §4.7.1). */
-export const authorizations = pgTable('authorizations', {
-  // SHA-256 of the state. It is single use: taking it deletes the row.
-  stateHash: text('state_hash').primaryKey(),
-  sessionHash: text('session_hash')
-    .notNull()
-    .references(() => sessions.tokenHash, { onDelete: 'cascade' }),
-  provider: text('provider', { enum: providerIds }).notNull(),
-  // PKCE (RFC 7636). It is worthless without the code and the client secret.
-  codeVerifier: text('code_verifier').notNull(),
-  expiresAt: time('expires_at').notNull(),
-})
+export const authorizations = pgTable(
+  'authorizations',
+  {
+    // SHA-256 of the state. It is single use: taking it deletes the row.
+    stateHash: text('state_hash').primaryKey(),
+    sessionHash: text('session_hash')
+      .notNull()
+      .references(() => sessions.tokenHash, { onDelete: 'cascade' }),
+    provider: text('provider', { enum: providerIds }).notNull(),
+    // PKCE (RFC 7636). It is worthless without the code and the client secret.
+    codeVerifier: text('code_verifier').notNull(),
+    expiresAt: time('expires_at').notNull(),
+  },
+  (table) => [
+    index('authorizations_session').on(table.sessionHash),
+    index('authorizations_expires').on(table.expiresAt),
+  ],
+)
 
 /** One value, sealed with the key that all processes on this database must share (people/keys.ts). */
 export const keyCheck = pgTable('key_check', {
@@ -73,6 +87,8 @@ export const connections = pgTable(
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
     provider: text('provider', { enum: providerIds }).notNull(),
+    // The stand-in granted this connection. It does not count once the real provider is configured.
+    standIn: boolean('stand_in').notNull().default(false),
     // The tokens, encrypted and bound to (user, provider): see people/connections.ts.
     secrets: text('secrets').notNull(),
     // When the access token ends; null when it does not.
@@ -162,7 +178,7 @@ export const deliveries = pgTable(
     index('deliveries_pending')
       .on(table.channel, table.occurredAt, table.id)
       .where(sql`state = 'pending'`),
-    index('deliveries_pending_user').on(table.userId).where(sql`state = 'pending'`),
+    index('deliveries_user').on(table.userId),
     index('deliveries_dead').on(table.id).where(sql`state = 'dead'`),
   ],
 )
