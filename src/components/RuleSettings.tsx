@@ -97,8 +97,8 @@ export function RuleSettings({
           )}
         </Fragment>
       ))}
-      {/* Sticky, because most of the catalogue is between the available rules and this bar. Not sticky
-          on a low or enlarged screen, because it would cover the rules. */}
+      {/* Sticky, because most of the catalogue is between the available rules and this bar. But it
+          would cover the rules on a low or enlarged screen, so it is not sticky there. */}
       <div className="save-bar sm:col-span-full">
         <Button kind="primary" type="submit" disabled={save.isPending} ref={saveButton}>
           {save.isPending ? 'Saving…' : 'Save'}
