@@ -21,7 +21,7 @@ const asked = process.argv.slice(2)
 for (const name of asked.length > 0 ? asked : Object.keys(areas)) {
   const area = areas[name]
   if (area === undefined)
-    throw new Error(`There is no area ${name}: ${Object.keys(areas).join(', ')}`)
+    throw new Error(`There is no area ${name}. Areas: ${Object.keys(areas).join(', ')}`)
   console.log(`\n${name}: ${area.mutate.join(', ')}`)
   process.env.MUTATION_AREA = name
   // Delete the old report, so that a report that exists afterwards comes from this run.

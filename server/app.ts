@@ -29,7 +29,7 @@ export function createApp(
     methodNotAllowed({
       app,
       onMethodNotAllowed: (c, methods) =>
-        errorAnswer(c, 405, 'method_not_allowed', 'This address does not know that method.', {
+        errorAnswer(c, 405, 'method_not_allowed', 'This address does not allow this method.', {
           Allow: methods.join(', '),
         }),
     }),

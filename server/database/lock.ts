@@ -28,7 +28,7 @@ export function lockFolder(folder: string): FolderLock {
     if (!isBusy(error)) throw error
     throw new Error(
       `The data folder ${folder} is in use by another Dealbell (process ${holder(pidFile)}). ` +
-        'Stop that one first, or set DATA_DIR to another folder.',
+        'Stop that process first, or set DATA_DIR to another folder.',
       { cause: error },
     )
   }

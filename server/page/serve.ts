@@ -75,7 +75,7 @@ export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
     if (backendPath.test(path)) return next()
     if (c.req.method !== 'GET' && c.req.method !== 'HEAD') {
       const allow = { Allow: 'GET, HEAD' }
-      return errorAnswer(c, 405, 'method_not_allowed', 'A page can only be read.', allow)
+      return errorAnswer(c, 405, 'method_not_allowed', 'Only GET and HEAD are allowed.', allow)
     }
 
     const found = dashboard.files.get(path)

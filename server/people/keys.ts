@@ -15,7 +15,7 @@ export async function checkKeys(database: Database, vault: Vault): Promise<void>
   if (locked > 0) {
     throw new Error(
       `ENCRYPTION_KEY does not open ${locked} of ${rows.length} stored connections. ` +
-        'List the key that made them after the new one, with a comma between.',
+        'Set it to the new key, a comma and the key that encrypted them.',
     )
   }
 }

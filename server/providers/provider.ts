@@ -163,7 +163,7 @@ export const oneTry = (ms: number) =>
   ({ retry: 0, redirect: 'error', timeout: ms, totalTimeout: ms }) as const
 
 /**
- * The error of a failed call to a provider. It contains no other error and no text of the provider,
+ * The error of a failed call to a provider. It contains neither the original error nor its message,
  * because these may contain addresses, codes and tokens.
  */
 export class ProviderError extends Error {
