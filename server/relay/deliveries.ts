@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, desc, eq, inArray, notInArray, type SQL, sql } from 'drizzle-orm'
+import { and, eq, notInArray, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import { type Database, rowsOf } from '../database/open.ts'
 import { channels, connections, dealEvents, deliveries, rules } from '../database/schema.ts'
@@ -39,6 +39,15 @@ export type Next =
 
 const crm = alias(connections, 'crm')
 const chat = alias(connections, 'chat')
+// Subqueries, because PGlite has no statistics. In a join its planner reads every connection of the CRM.
+const ownCrm = sql`(
+  select id from ${connections} as own
+  where own.user_id = ${deliveries.userId} and own.provider = ${dealEvents.crm})`
+// A user may have connected more than one chat. Use the one that was connected last.
+const lastChat = sql`(
+  select id from ${connections} as own
+  where own.user_id = ${deliveries.userId} and own.provider = any(${sql.param([...chatIds])}::text[])
+  order by own.connected_at desc limit 1)`
 const milliseconds = (time: SQL) => sql<number>`extract(epoch from ${time}) * 1000`.mapWith(Number)
 
 /**
@@ -75,8 +84,8 @@ export async function nextDelivery(database: Database, channel: string): Promise
       .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
       .innerJoin(channels, eq(channels.id, deliveries.channel))
       .leftJoin(rules, eq(rules.userId, deliveries.userId))
-      .leftJoin(crm, and(eq(crm.userId, deliveries.userId), eq(crm.provider, dealEvents.crm)))
-      .leftJoin(chat, and(eq(chat.userId, deliveries.userId), inArray(chat.provider, [...chatIds])))
+      .leftJoin(crm, eq(crm.id, ownCrm))
+      .leftJoin(chat, eq(chat.id, lastChat))
       .where(
         and(
           eq(deliveries.channel, channel),
@@ -84,8 +93,7 @@ export async function nextDelivery(database: Database, channel: string): Promise
           notInArray(deliveries.userId, waitingUsers),
         ),
       )
-      // A user may have connected more than one chat. Use the one that was connected last.
-      .orderBy(deliveries.occurredAt, deliveries.id, desc(chat.connectedAt))
+      .orderBy(deliveries.occurredAt, deliveries.id)
       .limit(1)
     if (row === undefined) {
       return waitingUsers.length === 0 ? { kind: 'nothing' } : { kind: 'wait', ms: waitMs }
