@@ -9,18 +9,19 @@ export default defineConfig({
   globalSetup: './tests/e2e/build.ts',
   outputDir: 'test-results',
   forbidOnly: Boolean(process.env.CI),
-  // A test that passes only at its second try is broken.
+  // No retries: a test that passes only at its second try is broken.
   retries: 0,
   fullyParallel: true,
   workers: 2,
-  // These limits leave room for a busy machine. Tests wait for conditions, so a quiet one never reaches them.
+  // These limits leave room for a busy machine. Tests wait for conditions, so they are usually
+  // faster.
   timeout: 60_000,
   expect: { timeout: 20_000 },
   reporter: [['list']],
   use: {
-    // Recording a trace takes time, and nobody opens one in CI.
+    // In CI, nobody opens a trace, and recording it takes time.
     trace: process.env.CI ? 'off' : 'retain-on-failure',
-    // Tests find elements by role and text, as people do. No element has this attribute.
+    // No element has this attribute, because tests find elements by role and text, as users do.
     testIdAttribute: 'data-no-test-ids',
     launchOptions: {
       ...(executablePath !== undefined && { executablePath }),
@@ -31,7 +32,7 @@ export default defineConfig({
         '--disable-component-update',
         '--disable-sync',
         '--no-first-run',
-        // Without a camera a request for one fails for lack of a device, not for lack of permission.
+        // With a camera, a request for one can fail only because the permission is missing.
         '--use-fake-device-for-media-stream',
       ],
     },
@@ -43,7 +44,7 @@ export default defineConfig({
       // `npm test` leaves out the tests tagged @all.
       grepInvert: runsAll ? /@alone/ : /@alone|@all/,
     },
-    // Tests that measure time run one by one after all others.
+    // Tests that measure time run one by one, after all other tests.
     ...(runsAll
       ? [
           {

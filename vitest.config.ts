@@ -1,7 +1,7 @@
 import { defineConfig } from 'vitest/config'
 
-// These take minutes, need more than npm ci brings, or draw new random values at each run.
-// Only `npm run test:all` runs them.
+// These tests take minutes, need programs that npm ci does not install, or use new random values at
+// each run. Only `npm run test:all` runs them.
 const testAllOnly = [
   'tests/build/hosting.test.ts',
   'tests/build/production-install.test.ts',
@@ -16,7 +16,7 @@ export default defineConfig({
   // The tests do not depend on a developer's .env.
   envDir: false,
   test: {
-    // Many tests wait more than they compute.
+    // Use all processors, because many tests wait more than they compute.
     maxWorkers: '100%',
     restoreMocks: true,
     unstubEnvs: true,
@@ -35,13 +35,13 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          // Server and relay are one project, so that their databases are prepared once.
+          // Server and relay are one project, so that the global setup prepares databases once.
           name: 'server',
           environment: 'node',
           include: ['tests/{build,conventions,contract,relay,server}/**/*.test.ts'],
           exclude,
           globalSetup: ['tests/database-setup.ts'],
-          // Room for a busy machine: several tests start processes.
+          // These limits leave room for a busy machine, because several tests start processes.
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },

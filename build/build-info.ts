@@ -5,15 +5,15 @@ import { fingerprintOf } from '../server/page/fingerprint.ts'
 import type { Config } from '../src/parse-config.ts'
 
 /**
- * Writes `.build.json` for the project's server (server/page/build.ts): what the build was made from, and
- * the origins that the page's Content-Security-Policy needs.
+ * Writes `.build.json` for the project's server (server/page/build.ts). It contains a hash of the
+ * sources and settings, and the addresses that the page's Content-Security-Policy needs.
  */
 export function buildInfo({ apiUrl, contactFormUrl }: Config): Plugin {
   return {
     name: 'dealbell:build-info',
     apply: 'build',
     closeBundle: {
-      // After the compression, so that a build that was killed does not count as complete.
+      // After the compression, so that an interrupted build does not count as complete.
       order: 'post',
       sequential: true,
       async handler(error) {

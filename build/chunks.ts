@@ -2,7 +2,7 @@ import type { Rolldown } from 'vite'
 
 const bootFile = '/src/boot.ts'
 
-/** The chunks of the build, by when a page needs them. Each list includes static imports. */
+/** Groups the chunks of the build by their purpose. Each list includes static imports. */
 export function chunksOf(bundle: Rolldown.OutputBundle) {
   const chunks = Object.values(bundle).filter((file) => file.type === 'chunk')
 
@@ -25,7 +25,7 @@ export function chunksOf(bundle: Rolldown.OutputBundle) {
     boot,
     main: [...main],
     reactDom: withoutMain(find('react-dom', (id) => id.includes('/react-dom/client.js'))),
-    /** The chunks of a file in src/routes, named without its extension. */
+    /** The chunks of a route. `file` is its file in src/routes, without the extension. */
     ofRoute: (file: string) =>
       withoutMain(find(`the route ${file}`, (id) => id.includes(`/src/routes/${file}.tsx?`))),
   }

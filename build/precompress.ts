@@ -7,8 +7,9 @@ import type { Plugin } from 'vite'
 const compressible = new Set(['.css', '.html', '.js', '.json', '.svg', '.txt', '.webmanifest'])
 
 /**
- * Writes a .br and a .gz next to every file that compression makes smaller. The best compression is too
- * slow to do for each request. The project's server and many static hosts serve these files.
+ * Writes a .br and a .gz file next to every file that compression makes smaller. The best
+ * compression takes too long to do it at each request. The project's server and many hosts serve
+ * these files.
  */
 export function precompress(): Plugin {
   return {

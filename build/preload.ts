@@ -4,23 +4,24 @@ import { endpoints, navigations, pathOf } from '../contract/endpoints.ts'
 import type { Config } from '../src/parse-config.ts'
 import { chunksOf } from './chunks.ts'
 
-/** The attributes of a link element; true for one without a value. */
+/** The attributes of a link element. True stands for an attribute without a value. */
 type Link = Readonly<Record<string, string | true>>
 
 interface Route {
   path: string
-  /** Its file in src/routes, without the extension. */
+  /** The route's file in src/routes, without the extension. */
   file: string
-  /** The paths of the calls that it makes at once, besides the health check. */
+  /** The paths of the calls that the route makes at its start, besides the health check. */
   calls: readonly string[]
 }
 
 /**
- * Makes index.html load what a page needs while the browser parses it, instead of when the scripts run.
+ * Adds links to index.html, so that a page's calls and scripts load while the browser parses the
+ * page, and not only when the scripts run.
  *
- * A static host answers every address with the same index.html. So index.html loads only what every
- * address needs. The other links have `rel="boot"`, which loads nothing, and name their addresses in
- * `data-at`; src/boot.ts activates those of the current address
+ * A static host answers every address with the same index.html. So index.html itself loads only
+ * what every address needs. The other links have `rel="boot"`, which loads nothing. They list their
+ * addresses in `data-at`. src/boot.ts activates the links of the current address
  * (docs/decisions/0301-one-page-and-a-boot-script.md).
  */
 export function preload(config: Config): Plugin {
@@ -68,15 +69,15 @@ export function preload(config: Config): Plugin {
         const links = [
           callLink(endpoints.health.path),
           ...bootLinks(linksByPath),
-          // Every address needs react-dom, but later. Loading it from the boot script lets the main
-          // script arrive first; a browser divides the bandwidth among scripts requested together.
+          // Every address needs react-dom, but later. The boot script loads it, so the main script
+          // arrives first. A browser divides the bandwidth among scripts that it requests together.
           ...reactDom.map((chunk) => ({ ...scriptLink(chunk), rel: 'boot' })),
         ]
         return [
           {
             tag: 'script',
-            // A deferred script runs before the main script, so its preloads precede the app's calls.
-            // Without the priority, Chromium requests it after everything more urgent.
+            // A deferred script runs before the main script, so it starts the calls before the app.
+            // Without the priority, Chromium requests it after all others.
             attrs: { src: `/${boot.fileName}`, defer: true, fetchpriority: 'high' },
             injectTo: 'head-prepend',
           },
@@ -85,7 +86,7 @@ export function preload(config: Config): Plugin {
       },
     },
     generateBundle(_options, bundle) {
-      // The page loads it as a classic script, which can neither import nor export.
+      // The page loads the boot script as a classic script, which can neither import nor export.
       const { boot } = chunksOf(bundle)
       if (boot.imports.length > 0 || boot.exports.length > 0) {
         this.error('src/boot.ts must be one script without imports and exports.')
@@ -100,7 +101,7 @@ const scriptLink = ({ fileName }: Rolldown.OutputChunk): Link => ({
   crossorigin: true,
 })
 
-/** One `rel="boot"` link for each address that is loaded, with the paths of all routes that need it. */
+/** One `rel="boot"` link for each script and call, with the paths of all routes that need it. */
 function bootLinks(routes: readonly { path: string; links: readonly Link[] }[]): Link[] {
   const byHref = new Map(routes.flatMap(({ links }) => links).map((link) => [link.href, link]))
   return [...byHref.values()].map((link) => {

@@ -9,8 +9,8 @@ import type { Config } from '../src/parse-config.ts'
 const immutable = 'public, max-age=31536000, immutable'
 
 /**
- * Adds the integrity of every script and style sheet to the page, and writes the files that make other
- * hosts send the same headers as the project's own server (docs/hosting.md).
+ * Adds the integrity of every script and style sheet to the page. Writes files for other hosts, so
+ * that they send the same headers as the project's own server (docs/hosting.md).
  */
 export function security(origins: Config): Plugin {
   return {
@@ -52,7 +52,7 @@ async function withIntegrity(html: string, folder: string): Promise<string> {
       throw new Error(`The page loads a file that the build did not write: ${tag}`)
     }
     const integrity = await integrityOf(join(folder, address))
-    // Use a function because a replacement text interprets `$`.
+    // Use a function, because `$` has a special meaning in a replacement text.
     page = page.replace(tag, () => `${tag.replace(/\s*\/?>$/, '')} integrity="${integrity}">`)
   }
   return page
@@ -68,7 +68,7 @@ interface Policies {
   contact: string
 }
 
-/** The `_headers` file of Netlify and Cloudflare Pages: a path, then its headers, indented. */
+/** The `_headers` file of Netlify and Cloudflare Pages: each path, then its indented headers. */
 function headersFile({ everywhere, contact }: Policies, assets: readonly string[]): string {
   const common = { ...everyAnswer, 'Strict-Transport-Security': strictTransportSecurity }
   const lines = Object.entries(common).map(([name, value]) => `  ${name}: ${value}`)
@@ -77,36 +77,40 @@ function headersFile({ everywhere, contact }: Policies, assets: readonly string[
   Content-Security-Policy: ${everywhere}
 ${lines.join('\n')}
 
-# The frame of the contact form. On hosts that send the headers of all matching rules, '!' removes the
-# stricter policy first. On the others the last rule wins and they ignore that line.
+# Only /contact may frame the contact form. Some hosts send the headers of all matching
+# rules. There, the '!' line removes the stricter policy first. Other hosts ignore this line and
+# use the last rule.
 ${['/contact', '/contact/']
   .map((path) => `${path}\n  ! Content-Security-Policy\n  Content-Security-Policy: ${contact}`)
   .join('\n')}
 
-# Each file by its name: these hosts apply a rule to every answer, and a cache must not keep the page that
-# they send in place of a missing script.
+# One rule for each file. These hosts apply a rule to every answer, also to the page that they send
+# for a missing script. No cache may keep that page.
 ${assets.map((name) => `/assets/${name}\n  Cache-Control: ${immutable}`).join('\n')}
 `
 }
 
-/** The `_redirects` file of Netlify: what to answer where there is no file. */
-const redirectsFile = `# Written by the build. Cloudflare Pages ignores both rules with a warning and answers with the page by
-# itself. It would follow any other rule even where there is a file.
+/** The `_redirects` file of Netlify: the answers for addresses without a file. */
+const redirectsFile = `# Written by the build. Cloudflare Pages warns of both rules and
+# ignores them. It sends the page without them. It would follow any other rule even if the file
+# exists.
 /assets/* /index.html 404
 /* /index.html 200
 `
 
-/** For `include` in nginx's server block. It tests the requested address, not the file that is sent. */
+/**
+ * For `include` in nginx's server block. Its conditions test the requested address, not the file.
+ */
 function nginxSnippet({ everywhere, contact }: Policies): string {
   const common = Object.entries(everyAnswer)
   return `# Written by the build, for the server block: include /path/to/dist/nginx-headers.conf;
-# A location with an add_header of its own inherits none of these; include this file there too.
+# A location with its own add_header inherits none of these headers. Include this file there too.
 set $dealbell_policy "${everywhere}";
 if ($request_uri ~* "^/contact/?(\\?|$)") {
   set $dealbell_policy "${contact}";
 }
-# nginx does not send an empty header. $https is set if nginx itself terminates TLS; otherwise the proxy
-# that does so must send HSTS.
+# nginx sends no empty header. $https is set only if nginx itself terminates TLS. Otherwise the
+# proxy that terminates TLS must send HSTS.
 set $dealbell_hsts "";
 if ($https) {
   set $dealbell_hsts "${strictTransportSecurity}";

@@ -2,8 +2,8 @@ import { msw } from 'msw/vite'
 import type { Plugin } from 'vite'
 
 /**
- * Serves `/states` in development: every state of every component, with the mock backend of the tests
- * (tests/states). The build contains neither this page nor MSW's worker.
+ * Serves `/states` in development. This page shows every state of every component, with the mock
+ * backend of the tests (tests/states). The build contains neither the page nor MSW's worker.
  */
 export function states(): Plugin[] {
   return [

@@ -1,15 +1,15 @@
 import * as v from 'valibot'
 
 /**
- * The first segments of all paths that the backend answers. The dashboard's own addresses and the
- * names of the providers must not begin with one.
+ * The first segments of all paths that the backend answers. No address of the dashboard begins with
+ * one of them, and no provider has one of them as its name.
  */
 export const backendRoots = ['api', 'health', 'sandbox', 'webhooks', 'relay'] as const
 
 /** Matches the path of every address that the backend answers. */
 export const backendPath = new RegExp(`^/(${backendRoots.join('|')})(/|$)`)
 
-/** Every call of §7. `:provider` is the lowercase name of the CRM or of the chat; see `pathOf`. */
+/** Every call of §7. `:provider` stands for the lowercase name of CRM or chat; see `pathOf`. */
 export const endpoints = {
   health: { method: 'GET', path: '/health' },
   status: { method: 'GET', path: '/api/:provider/status' },
@@ -27,7 +27,7 @@ export const navigations = {
   callbackPage: { path: '/:provider/callback' },
 } as const
 
-/** Returns the path of an endpoint or navigation of one provider. */
+/** Returns the path of an endpoint or navigation for one provider. */
 export function pathOf(
   { path }: { path: `${string}:provider${string}` },
   providerId: string,
@@ -38,12 +38,12 @@ export function pathOf(
 /** The answer of `health`. Any other answer means that the service is unavailable. */
 export const healthAnswer = v.object({ status: v.string() })
 
-/** An optional text beyond §7. A value of another type counts as absent. */
+/** An optional text that §7 does not name. A value of another type counts as absent. */
 const extraText = v.optional(v.fallback(v.optional(v.string()), undefined))
 
 /**
- * The answer of `status`. Only `true` means connected; without a boolean the call has failed.
- * The other fields go beyond §7, so a backend may leave them out.
+ * The answer of `status`. If `connected` is no boolean, the call has failed.
+ * §7 does not name the other fields, so a backend may leave them out.
  */
 export const connectionStatusAnswer = v.object({
   connected: v.boolean(),
@@ -58,7 +58,10 @@ export const connectionStatusAnswer = v.object({
 })
 export type ConnectionStatus = v.InferOutput<typeof connectionStatusAnswer>
 
-/** The answer of `rules`. A non-array counts as empty; non-strings and duplicates are dropped. */
+/**
+ * The answer of `rules`. If `rules` is no array, it counts as empty. Items that are no strings, and
+ * duplicates, are dropped.
+ */
 export const rulesAnswer = v.object({
   rules: v.pipe(
     v.optional(v.unknown(), null),

@@ -1,7 +1,7 @@
 import { contactPath } from './contact-path.ts'
 
 /**
- * The safety headers. The server sends them, and the build writes them into the configuration of other
+ * The safety headers. The server sends them. The build writes them into files that configure other
  * hosts (docs/hosting.md).
  */
 
@@ -13,7 +13,8 @@ export interface PageOrigins {
   contactFormUrl: string
 }
 
-// No page of ours needs more than it allows itself below. Trusted Types prevent injected HTML.
+// Deny everything. Each policy below then allows what its page needs. Trusted Types prevent
+// injected HTML.
 const denyAll = {
   'default-src': "'none'",
   'base-uri': "'none'",
@@ -23,7 +24,9 @@ const denyAll = {
   'trusted-types': "'none'",
 } as const
 
-/** The Content-Security-Policy of answers that are no page: those of the API, and errors. */
+/**
+ * The Content-Security-Policy of answers that are no page, such as answers of the API and errors.
+ */
 export const answerPolicy = serialize(denyAll)
 
 /** The Content-Security-Policy of a dashboard file that is requested at this path. */
@@ -40,13 +43,13 @@ export function pagePolicy({ apiUrl, contactFormUrl }: PageOrigins, path: string
   })
 }
 
-/** `answerPolicy` with other directives. */
+/** Returns `answerPolicy` with these directives added or replaced. */
 export function policyWith(directives: Readonly<Record<string, string>>): string {
   return serialize({ ...denyAll, ...directives })
 }
 
-// Every feature that Chromium knows. Neither the page nor the frame of the contact form uses one. An
-// unknown name would cause a warning in the console.
+// Every feature that Chromium knows. Neither the page nor the frame of the contact form uses one.
+// An unknown name would cause a warning in the console.
 const permissions = [
   'accelerometer',
   'autoplay',

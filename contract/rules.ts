@@ -1,7 +1,7 @@
 /** A kind of CRM event that can cause a chat message (§3). */
 interface Rule {
   id: string
-  /** What the checkbox label says after 'Notify me when '. */
+  /** The label of the checkbox, after 'Notify me when '. */
   when: string
 }
 
@@ -79,15 +79,15 @@ export const ruleCatalogue = [
 ] as const satisfies readonly RuleCategory[]
 
 /**
- * The id of a rule that a user can tick now. The relay must have an entry for each of them
- * (server/relay/rules.ts); otherwise the project does not compile.
+ * The id of a rule that a user can tick now. If the relay has no entry for one of these ids
+ * (server/relay/rules.ts), the project does not compile.
  */
 export type AvailableRuleId = Extract<
   (typeof ruleCatalogue)[number],
   { available: true }
 >['rules'][number]['id']
 
-/** The ids that a user can tick now (§5). Other ids that are stored are kept and saved back. */
+/** The ids that a user can tick now (§5). A save also keeps the other ids that are stored. */
 export const availableRuleIds: ReadonlySet<string> = new Set(
   ruleCatalogue
     .filter((category) => category.available)

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { join } from 'node:path'
 
-// Runs the dashboard with hot reload, and the server, which restarts after each change.
+// Runs the dashboard with hot reload, and restarts the server after each change.
 const root = join(import.meta.dirname, '..')
 const vite = 'http://localhost:5173'
 
@@ -26,7 +26,7 @@ function run(args: string[], env: NodeJS.ProcessEnv): ChildProcess {
     stdio: 'inherit',
     env: { ...process.env, ...env },
   })
-  // If one ends, end the other too.
+  // If one process ends, end the other too.
   child.on('exit', (code) => {
     if (!stopping) process.exitCode = code ?? 1
     stop()
@@ -34,7 +34,7 @@ function run(args: string[], env: NodeJS.ProcessEnv): ChildProcess {
   return child
 }
 
-// This process ends when the last child has ended.
+// This process ends after its last child.
 function stop(): void {
   stopping = true
   for (const child of children) child.kill('SIGTERM')

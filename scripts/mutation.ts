@@ -1,5 +1,6 @@
-// `npm run mutation [area …]` changes the code in small ways, one at a time, and checks that a test fails.
-// It writes reports/mutation/ and prints the table for docs/mutation.md.
+// `npm run mutation [area …]` makes small changes to the code (mutants), one at a time. At least
+// one test must fail for each. It writes reports/mutation/ and prints the table for
+// docs/mutation.md.
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { Stryker } from '@stryker-mutator/core'
@@ -7,7 +8,7 @@ import { areas } from '../tests/mutation/areas.ts'
 
 const reports = 'reports/mutation'
 const reportOf = (area: string) => `${reports}/${area}.json`
-/** The smallest share of detected mutants in percent: over all files, and for each of the `careful` ones. */
+/** The required share of detected mutants in percent: of all files, and of each `careful` file. */
 const least = { all: 90, careful: 95 }
 const careful = [
   'server/api/authorization.ts',
@@ -20,10 +21,10 @@ const asked = process.argv.slice(2)
 for (const name of asked.length > 0 ? asked : Object.keys(areas)) {
   const area = areas[name]
   if (area === undefined)
-    throw new Error(`There is no area ${name}: ${Object.keys(areas).join(', ')}`)
+    throw new Error(`There is no area ${name}. Areas: ${Object.keys(areas).join(', ')}`)
   console.log(`\n${name}: ${area.mutate.join(', ')}`)
   process.env.MUTATION_AREA = name
-  // A report that exists afterwards comes from this run.
+  // Delete the old report, so that a report that exists afterwards comes from this run.
   rmSync(reportOf(name), { force: true })
   await new Stryker({
     mutate: area.mutate,
@@ -31,10 +32,11 @@ for (const name of asked.length > 0 ? asked : Object.keys(areas)) {
     vitest: { configFile: 'tests/mutation/vitest.config.ts', related: false },
     coverageAnalysis: 'perTest',
     concurrency: Number(process.env.MUTATION_CONCURRENCY ?? Math.ceil(availableParallelism() / 2)),
-    // A slow machine must not look like a detected mutant.
+    // Long limits, because a test that times out on a slow machine looks like a detected mutant.
     timeoutMS: 60_000,
     timeoutFactor: 3,
-    // Stryker reads it with an API that TypeScript 7 no longer has. Vitest does not need what Stryker would change.
+    // Name a file that does not exist: Stryker would read tsconfig.json with an API that TypeScript
+    // 7 no longer has. Vitest does not need the changes that Stryker would make to tsconfig.json.
     tsconfigFile: 'no-tsconfig.json',
     tempDirName: 'reports/.stryker',
     ignorePatterns: ['data', 'dist', 'docs', 'reports', 'test-results', 'screenshots'],

@@ -3,9 +3,9 @@ import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { chromium } from '@playwright/test'
 
-// The programs that the tests need and npm does not install.
+// Finds and installs the programs that the tests need and that npm does not install.
 
-/** The path of a Chromium: the one of CHROMIUM_PATH, Playwright's own, or one on the PATH. */
+/** The path of Chromium: CHROMIUM_PATH, Playwright's Chromium, or one on the PATH. */
 export function findChromium(): string | undefined {
   const names = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable']
   return firstThatExists([
@@ -25,7 +25,7 @@ export function ensureChromium(): string | undefined {
   return findChromium()
 }
 
-/** The path of an nginx: the one of NGINX_PATH, or one in the usual folders. */
+/** The path of nginx: NGINX_PATH, or one on the PATH or in the usual folders. */
 export function findNginx(): string | undefined {
   const folders = [...pathFolders(), '/usr/sbin', '/usr/local/sbin']
   return firstThatExists([
@@ -54,7 +54,7 @@ function firstThatExists(paths: ReadonlyArray<string | undefined>): string | und
 function installDebianPackage(name: string): boolean {
   if (process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) return false
   const install = () => run('apt-get', 'install', '-y', '--no-install-recommends', name)
-  // The first try fails where the list of packages is missing or old.
+  // The first try fails if the list of packages is missing or old.
   return install() || (run('apt-get', 'update') && install())
 }
 

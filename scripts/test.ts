@@ -1,4 +1,4 @@
-// `npm test` runs what shows within five minutes that a change is good; `npm run test:all` runs every test.
+// `npm test` runs the main tests, within five minutes. `npm run test:all` runs every test.
 // Both run Vitest once, and then Playwright.
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ const root = join(import.meta.dirname, '..')
 const runsAll = process.argv.includes('--all')
 const isCi = Boolean(process.env.CI)
 
-/** What could not run on this machine, each in one sentence. */
+/** One sentence for each kind of test that cannot run on this machine. */
 const missing: string[] = []
 const results: Array<{ name: string; passed: boolean; durationMs: number }> = []
 
@@ -34,7 +34,7 @@ for (const { name, passed, durationMs } of results) {
 }
 console.log(`In all: ${inMinutes(performance.now())}`)
 for (const sentence of missing) console.log(sentence)
-// A developer may do without a browser. In CI a test that did not run must not look like one that passed.
+// On a developer's machine, a program may be missing. In CI, all tests must run.
 if (results.some(({ passed }) => !passed) || (isCi && missing.length > 0)) process.exitCode = 1
 
 function runPart(name: string, program: string, ...args: string[]): void {

@@ -14,7 +14,7 @@ import { safetyHeaders } from './http/safety-headers.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
 import { providerIds } from './providers/registry.ts'
 
-/** The whole backend as a function from request to answer. It opens no port and no file. */
+/** Creates the app, which answers every request of the backend. Opens no port and no file. */
 export function createApp(
   context: Context,
   { dashboard, sandbox }: { dashboard: Dashboard | undefined; sandbox: Hono },
@@ -29,7 +29,7 @@ export function createApp(
     methodNotAllowed({
       app,
       onMethodNotAllowed: (c, methods) =>
-        errorAnswer(c, 405, 'method_not_allowed', 'This address does not know that method.', {
+        errorAnswer(c, 405, 'method_not_allowed', 'This address does not allow this method.', {
           Allow: methods.join(', '),
         }),
     }),
@@ -37,7 +37,7 @@ export function createApp(
   app.use('/api/*', writesFromDashboardOnly(appUrl))
 
   app.get(endpoints.health.path, async (c) => {
-    // Without its database the backend can do nothing, so it must not look healthy.
+    // Without its database, the backend cannot work, so the health check must fail.
     await database.execute(sql`select 1`)
     return c.json({ status: 'ok' })
   })

@@ -19,9 +19,9 @@ export interface BackendOptions {
   /** 32 bytes each, the newest first. */
   encryptionKeys: readonly Buffer[]
   addresses: Addresses
-  /** The built page; undefined where another host serves it. */
+  /** The built page; undefined if another host serves it. */
   dashboard: Dashboard | undefined
-  /** No other process works on this database, so leases found at the start belong to a dead process. */
+  /** True if no other process uses this database. Leases in it are then from a dead process. */
   alone: boolean
   log: Log
   now?: () => Date
@@ -33,7 +33,7 @@ export interface Backend extends Context {
   relay: Relay
 }
 
-/** Creates the whole backend. It opens no port and no file, and the relay is not started. */
+/** Creates the whole backend. Opens no port and no file, and does not start the relay. */
 export function createBackend({
   database,
   encryptionKeys,

@@ -14,7 +14,7 @@ import { createVault, keyFromFolder } from './people/vault.ts'
 import { providerIds, registry } from './providers/registry.ts'
 import type { Settings } from './settings.ts'
 
-/** Opens database and port, and closes them in order on SIGTERM and SIGINT. */
+/** Opens database and port. On SIGTERM and SIGINT, closes them in order and ends the process. */
 export async function start(settings: Settings, lock: FolderLock | undefined): Promise<void> {
   if (settings.serveDashboard) await ensurePageBuilt(console.log)
   const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
@@ -25,7 +25,8 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
 
   const server = createServer()
   const port = await listen(server, settings.port)
-  // No await from here to the handler: a request that arrived meanwhile would never be answered.
+  // Do not await anything before the handler is set. Otherwise the server would never answer a
+  // request that arrives before.
   const addresses = settings.addressesAt(port)
   const { app, relay } = createBackend({
     database,
@@ -47,7 +48,8 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   }
 
   let stopping: { signal: NodeJS.Signals; since: number } | undefined
-  // A browser keeps its connection open after the answer. That must not delay the stop.
+  // A browser keeps its connection open after an answer. Close it, so that it does not delay the
+  // stop.
   server.on('request', (_request, response) =>
     response.on('close', () => {
       if (stopping !== undefined) setImmediate(() => server.closeIdleConnections())
@@ -55,7 +57,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   )
   async function stop(signal: NodeJS.Signals): Promise<void> {
     if (stopping !== undefined) {
-      // Under npm one Ctrl-C arrives twice: from the terminal and from npm.
+      // With npm, one Ctrl-C sends two signals: one from the terminal and one from npm.
       if (signal === stopping.signal && Date.now() - stopping.since < 300) return
       process.exit(signal === 'SIGINT' ? 130 : 143)
     }
@@ -89,7 +91,7 @@ async function openDatabase(
   return open
 }
 
-/** @returns the port, which is a free one if 0 was asked for. */
+/** @returns the port. If `port` is 0, it is a free one. */
 async function listen(server: Server, port: number): Promise<number> {
   server.listen(port)
   await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {

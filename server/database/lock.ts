@@ -7,11 +7,12 @@ export interface FolderLock {
 }
 
 /**
- * Locks the data folder for this process, because PGlite would let two processes write to it at once.
+ * Locks the data folder for this process, because PGlite would let two processes write to it at
+ * once.
  *
- * SQLite serves only as a lock. Its lock belongs to the operating system and ends with the process,
- * however the process dies. So there is never a stale lock. The file with the process id is only for the
- * error message.
+ * We use SQLite only as a lock. Its lock belongs to the operating system and ends with the process,
+ * even after a crash. So there is never a stale lock. Only the error message needs the file with
+ * the process id.
  * @throws Error that names the process that holds the folder.
  */
 export function lockFolder(folder: string): FolderLock {
@@ -19,7 +20,7 @@ export function lockFolder(folder: string): FolderLock {
   const pidFile = join(folder, 'lock.pid')
   const handle = new DatabaseSync(join(folder, 'lock'))
   try {
-    // Waits for a process that is just ending, or that has not yet written its process id.
+    // Wait a moment: the other process may be ending, or may not have written its process id yet.
     handle.exec('PRAGMA busy_timeout = 300')
     handle.exec('BEGIN EXCLUSIVE')
   } catch (error) {
@@ -27,7 +28,7 @@ export function lockFolder(folder: string): FolderLock {
     if (!isBusy(error)) throw error
     throw new Error(
       `The data folder ${folder} is in use by another Dealbell (process ${holder(pidFile)}). ` +
-        'Stop that one first, or set DATA_DIR to another folder.',
+        'Stop that process first, or set DATA_DIR to another folder.',
       { cause: error },
     )
   }

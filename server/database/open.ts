@@ -10,10 +10,10 @@ import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
 import pg from 'pg'
 import * as schema from './schema.ts'
 
-/** PGlite or PostgreSQL. Both have the same dialect, so no query needs to know which one it is. */
+/** PGlite or PostgreSQL. Both have the same SQL dialect, so queries are the same for both. */
 export type Database = PgDatabase<PgQueryResultHKT, typeof schema>
 
-/** What works on a database and within a transaction. */
+/** The functions that a transaction and a database share. */
 export type Transaction = Pick<Database, 'select' | 'insert' | 'update' | 'delete' | 'execute'>
 
 export interface OpenDatabase {
@@ -23,10 +23,10 @@ export interface OpenDatabase {
 
 const migrationsFolder = join(import.meta.dirname, 'migrations')
 
-// The advisory lock that a process takes before it migrates a shared PostgreSQL.
+// A process takes this advisory lock before it migrates a shared PostgreSQL.
 const migrationLock = 7_325_213
 
-/** Opens and migrates PGlite in a folder, or in memory when none is given (for tests). */
+/** Opens and migrates PGlite in a folder. Without a folder, it is in memory (for tests). */
 export async function openPglite(folder?: string): Promise<OpenDatabase> {
   if (folder !== undefined) await mkdir(folder, { recursive: true, mode: 0o700 })
   const client = await PGlite.create(folder === undefined ? {} : { dataDir: folder })
@@ -35,22 +35,23 @@ export async function openPglite(folder?: string): Promise<OpenDatabase> {
   return { database, close: () => client.close() }
 }
 
-// A server that is gone or a process that froze must not block the others for long. PostgreSQL ends
-// the transaction of a frozen process before the processes that wait for its locks give up.
+// A frozen or crashed process must not block other processes for long. PostgreSQL ends the
+// transaction of a frozen process before other processes stop waiting for its locks.
 const timeouts = `set idle_in_transaction_session_timeout = '10s';
   set lock_timeout = '15s'; set statement_timeout = '20s'`
 
 /**
  * Opens and migrates PostgreSQL. One process at a time migrates.
- * @param onIdleError is called when an idle connection broke. The pool replaces it.
+ * @param onIdleError is called after an idle connection broke. The pool replaces the connection.
  */
 export async function openPostgres(
   url: string,
   onIdleError: (error: Error) => void,
 ): Promise<OpenDatabase> {
-  // A connection without time limits, because a migration may take long. Closing it releases the lock.
+  // This connection has no time limits, because a migration may take long. Its end releases the
+  // lock.
   const migrator = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
-  // A failed query reports the error itself. Without a listener the error would end this process.
+  // A failed query already reports the error. Without a listener, the error would end this process.
   migrator.on('error', () => {})
   try {
     await migrator.connect()
@@ -67,14 +68,14 @@ export async function openPostgres(
     query_timeout: 25_000,
     keepAlive: true,
     async onConnect(client) {
-      // The pool listens only to idle connections.
+      // The pool listens only to idle connections. Without a listener, an error ends this process.
       client.on('error', () => {})
       await client.query(timeouts)
     },
   })
   pool.on('error', onIdleError)
   const database = drizzlePostgres(pool, { schema })
-  // Replaces Drizzle's own, which never releases a connection that breaks before `begin`.
+  // Replace Drizzle's function, which never releases a connection that breaks before `begin`.
   database.transaction = async (work, config) => {
     const client = await pool.connect()
     try {
@@ -82,7 +83,7 @@ export async function openPostgres(
       client.release()
       return result
     } catch (error) {
-      // Close it, because its state is unknown.
+      // Close the connection, because its state is unknown.
       client.release(true)
       throw error
     }
@@ -90,7 +91,7 @@ export async function openPostgres(
   return { database, close: () => pool.end() }
 }
 
-/** The rows of a query in SQL. The caller vouches for their shape. */
+/** Returns the rows of an SQL query. The caller must make sure that they have the type `Row`. */
 export async function rowsOf<Row>(database: Pick<Database, 'execute'>, query: SQL): Promise<Row[]> {
   // Both drivers return rows, but their common type does not say so.
   return ((await database.execute(query)) as unknown as { rows: Row[] }).rows

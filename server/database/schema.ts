@@ -16,8 +16,8 @@ import { crmIds, dealProperties, providerIds } from '../providers/registry.ts'
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 
 /**
- * A person. A new browser's user has only an id. Once the person has connected a CRM, the identity
- * there finds the same user from every browser.
+ * A person. The user of a new browser has only an id. After the person has connected a CRM, the
+ * server finds the same user from every browser by the identity at the CRM.
  */
 export const users = pgTable(
   'users',
@@ -38,7 +38,7 @@ export const users = pgTable(
 export const sessions = pgTable(
   'sessions',
   {
-    // SHA-256 of the cookie's value, so that the database does not hold usable sessions.
+    // SHA-256 of the cookie's value, so that nobody can use a session from a copy of the database.
     tokenHash: text('token_hash').primaryKey(),
     userId: uuid('user_id')
       .notNull()
@@ -52,17 +52,17 @@ export const sessions = pgTable(
   ],
 )
 
-/** An authorization that has begun and not yet come back (RFC 9700 §4.7.1). */
+/** An authorization between its start and its callback (RFC 9700 §4.7.1). */
 export const authorizations = pgTable(
   'authorizations',
   {
-    // SHA-256 of the state. It is single use: taking it deletes the row.
+    // SHA-256 of the state. The state is single-use: the callback deletes the row.
     stateHash: text('state_hash').primaryKey(),
     sessionHash: text('session_hash')
       .notNull()
       .references(() => sessions.tokenHash, { onDelete: 'cascade' }),
     provider: text('provider', { enum: providerIds }).notNull(),
-    // PKCE (RFC 7636). It is worthless without the code and the client secret.
+    // PKCE (RFC 7636). Nobody can use the verifier without the code and the client secret.
     codeVerifier: text('code_verifier').notNull(),
     expiresAt: time('expires_at').notNull(),
   },
@@ -72,7 +72,7 @@ export const authorizations = pgTable(
   ],
 )
 
-/** One value, sealed with the key that all processes on this database must share (people/keys.ts). */
+/** One value, sealed with a key that all processes on this database share (people/keys.ts). */
 export const keyCheck = pgTable('key_check', {
   id: integer('id').primaryKey(),
   sealed: text('sealed').notNull(),
@@ -91,24 +91,24 @@ export const connections = pgTable(
     standIn: boolean('stand_in').notNull().default(false),
     // The tokens, encrypted and bound to (user, provider): see people/connections.ts.
     secrets: text('secrets').notNull(),
-    // When the access token ends; null when it does not.
+    // When the access token expires; null if it does not.
     accessExpiresAt: time('access_expires_at'),
     // HubSpot's hub_id, which its webhooks call portalId; Slack's team id.
     accountId: text('account_id').notNull(),
     // HubSpot's hub_domain; Slack's team name.
     accountName: text('account_name'),
-    // The provider's id of the person who authorized.
+    // The id of the person who authorized, at the provider.
     accountUserId: text('account_user_id'),
-    // Connections with the same grant share a token at the provider. Revoking it ends them all.
+    // Connections with the same grant share a token at the provider. A revocation ends them all.
     grantId: text('grant_id').notNull(),
-    // The channel that messages go to; null for a CRM.
+    // The channel for messages; null for a CRM.
     channelId: text('channel_id'),
     channelName: text('channel_name'),
     connectedAt: time('connected_at').notNull(),
-    // Why the provider no longer accepts this connection (its own error code), and since when.
+    // The provider's error code if it no longer accepts this connection, and since when.
     brokenReason: text('broken_reason'),
     brokenSince: time('broken_since'),
-    // One process refreshes the access token until then. The others wait.
+    // Until this time, one process refreshes the access token. Other processes wait.
     refreshingUntil: time('refreshing_until'),
   },
   (table) => [
@@ -118,7 +118,7 @@ export const connections = pgTable(
   ],
 )
 
-/** The rules that a user saved, in the order in which they came. */
+/** The rules that a user saved, in the order of the request. */
 export const rules = pgTable('rules', {
   userId: uuid('user_id')
     .primaryKey()
@@ -127,7 +127,7 @@ export const rules = pgTable('rules', {
   savedAt: time('saved_at').notNull(),
 })
 
-/** A property of a deal that got a new value. One row, however often the CRM reports it. */
+/** A new value of a deal's property. There is one row, even if the CRM reports it several times. */
 export const dealEvents = pgTable(
   'deal_events',
   {
@@ -145,7 +145,7 @@ export const dealEvents = pgTable(
   (table) => [index('deal_events_received').on(table.receivedAt)],
 )
 
-/** What becomes of one event for one user. This table holds the order and the state of all messages. */
+/** One event for one user. This table contains the order and the state of all messages. */
 export const deliveries = pgTable(
   'deliveries',
   {
@@ -158,18 +158,18 @@ export const deliveries = pgTable(
       .references(() => users.id, { onDelete: 'cascade' }),
     // The id of a row of `channels`.
     channel: text('channel').notNull(),
-    // Ignored: no rule of the user applies, or there is nothing left to report.
+    // Ignored: no message is needed, for example because no rule of the user applies.
     state: text('state', { enum: ['pending', 'sent', 'dead', 'ignored'] })
       .notNull()
       .default('pending'),
     // Copied from the event, so that one index gives the next delivery of a channel in order.
     occurredAt: time('occurred_at').notNull(),
     attempts: integer('attempts').notNull().default(0),
-    // Why the last try failed, or why there will be none.
+    // Why the last try failed, or why the relay does not send the delivery.
     reason: text('reason'),
-    // The next try is not before this time.
+    // The relay does not try again before this time.
     notBefore: time('not_before'),
-    // Set right before the chat is called. Until then no other process may send this delivery.
+    // Set right before the call to the chat. Until this time, no other call may send this delivery.
     sendingUntil: time('sending_until'),
     finishedAt: time('finished_at'),
   },
@@ -184,18 +184,18 @@ export const deliveries = pgTable(
 )
 
 /**
- * A chat channel that messages go to, as `team/channel`, and when the relay has work in it
- * (relay/channels.ts).
+ * A chat channel that gets messages. Its id is `team/channel`. The row says when the relay has work
+ * in the channel (relay/channels.ts).
  */
 export const channels = pgTable(
   'channels',
   {
     id: text('id').primaryKey(),
-    // The next message is not before this time: Slack takes one a second, and may ask for a pause.
+    // No message before this time: Slack accepts one a second, and may ask for a longer pause.
     nextAt: time('next_at').notNull().defaultNow(),
-    // When there is work in the channel; null when there is none that is known.
+    // When the channel has work; null if no work is known.
     dueAt: time('due_at'),
-    // The process that works on the channel, and until when. It renews the lease while it works.
+    // The process that leases the channel, and the end of the lease. The process renews its lease.
     leasedBy: uuid('leased_by'),
     leasedUntil: time('leased_until'),
   },

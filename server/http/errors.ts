@@ -3,7 +3,9 @@ import { HTTPException } from 'hono/http-exception'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { errorFields, type Log } from '../log.ts'
 
-/** An error that the caller may read: a status, a stable code and a sentence without secrets. */
+/**
+ * An error for the caller: a status, a code that does not change, and a sentence without secrets.
+ */
 export class ApiError extends Error {
   readonly status: ContentfulStatusCode
   readonly code: string
@@ -15,7 +17,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Makes an answer of every error. No other place does. */
+/** Creates the function that turns all errors of the app into answers. */
 export function answerError(log: Log) {
   return (error: Error, c: Context): Response => {
     if (error instanceof ApiError) return errorAnswer(c, error.status, error.code, error.message)

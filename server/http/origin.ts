@@ -6,9 +6,10 @@ const refusal = () =>
   new ApiError(403, 'cross_site', 'This call may only be made by the dashboard itself.')
 
 /**
- * Refuses a request that another site made the browser send. SameSite=Strict already keeps the cookie
- * out of such requests; this is a second guard. A request with neither header comes from no browser, or
- * it is a GET over plain http, which the state check protects.
+ * Refuses a request that another site made the browser send. This is a second guard, because
+ * browsers send such requests without the SameSite=Strict cookie. A request with neither header is
+ * allowed: it comes from no browser, or it is a GET over http, which the check of the state
+ * protects.
  */
 export function fromDashboardOnly(appOrigin: string): MiddlewareHandler {
   return async (c, next) => {
@@ -21,29 +22,30 @@ export function fromDashboardOnly(appOrigin: string): MiddlewareHandler {
   }
 }
 
-/** Does the same for every request that is not a read. */
+/** Like `fromDashboardOnly`, but allows all reads. */
 export function writesFromDashboardOnly(appOrigin: string): MiddlewareHandler {
   const guard = fromDashboardOnly(appOrigin)
   return async (c, next) =>
     ['GET', 'HEAD', 'OPTIONS'].includes(c.req.method) ? next() : guard(c, next)
 }
 
-/** Refuses navigations: links, redirects and the address bar. The page makes this call with fetch. */
+/** Refuses navigations: links, redirects and the address bar. The dashboard uses fetch. */
 export const byFetchOnly: MiddlewareHandler = async (c, next) => {
   if (c.req.header('Sec-Fetch-Mode') === 'navigate') throw refusal()
   await next()
 }
 
 /**
- * Refuses a navigation that another site started. It comes without the SameSite=Strict cookie, so it
- * would make a new session, whose cookie would replace the browser's own.
+ * Refuses a navigation that another site started. The browser sends it without the SameSite=Strict
+ * cookie, so the server would create a new session. The new cookie would replace the browser's
+ * cookie.
  */
 export const notFromAnotherSite: MiddlewareHandler = async (c, next) => {
   if (c.req.header('Sec-Fetch-Site') === 'cross-site') throw refusal()
   await next()
 }
 
-/** Allows calls from the dashboard's origin when another host serves the page, and from no other. */
+/** Allows calls from the dashboard's origin if another host serves it. Allows no other origin. */
 export function corsForDashboard(appOrigin: string): MiddlewareHandler {
   const allow = cors({
     origin: appOrigin,
@@ -56,8 +58,8 @@ export function corsForDashboard(appOrigin: string): MiddlewareHandler {
 }
 
 /**
- * Redirects a page at 127.0.0.1 to localhost if APP_URL is at localhost. The provider sends the browser
- * back to localhost, where a cookie of 127.0.0.1 is not sent.
+ * Redirects pages from 127.0.0.1 to localhost if APP_URL is at localhost. The providers redirect to
+ * localhost, and the browser does not send a cookie of 127.0.0.1 there.
  */
 export function atOneLoopbackName(appOrigin: string): MiddlewareHandler {
   const app = new URL(appOrigin)

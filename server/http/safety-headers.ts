@@ -9,9 +9,9 @@ import {
 } from '../../contract/page-headers.ts'
 
 /**
- * The Content-Security-Policy of a stand-in's page: no scripts, and forms that may lead back to the
- * dashboard. The contact form is in a sandboxed frame without an origin, where 'self' matches nothing.
- * Therefore the policy names the origin.
+ * The Content-Security-Policy of a stand-in's page. It allows no scripts. Its forms may lead back
+ * to the dashboard. It names the origin, because in the sandboxed frame of the contact form, 'self'
+ * matches nothing.
  */
 export function standInPolicy(appOrigin: string, { inFrame }: { inFrame: boolean }): string {
   return policyWith({
@@ -44,8 +44,8 @@ export function safetyHeaders(site: { https: boolean }): MiddlewareHandler {
 }
 
 /**
- * Answers requests that never reach the app, with the same headers. What is not HTTP is answered on the
- * socket.
+ * Answers requests that do not reach the app, with the same headers. If the data is not HTTP, it
+ * writes the answer to the socket.
  * @returns a handler for requests without a host or with a malformed address.
  */
 export function answerUnreadable(

@@ -9,7 +9,7 @@ import { type Dashboard, readDashboard } from './serve.ts'
 
 const projectRoot = join(import.meta.dirname, '../..')
 
-// The build describes itself in this file (build/build-info.ts).
+// The build writes this file about itself (build/build-info.ts).
 const buildInfoFile = '.build.json'
 const buildInfo = v.object({
   fingerprint: v.string(),
@@ -19,7 +19,7 @@ const buildInfo = v.object({
 
 /**
  * Builds the dashboard if `dist/` does not match the sources and the VITE_ settings.
- * @param log receives a sentence before a build begins, because a build takes seconds.
+ * @param log gets a sentence before a build starts, because a build takes seconds.
  * @throws Error if the build fails.
  */
 export async function ensurePageBuilt(
@@ -38,7 +38,7 @@ export async function ensurePageBuilt(
   await build(root)
 }
 
-/** Reads the built page, with the policy for the settings of its build. */
+/** Reads the built page. Its policy fits the settings of the build. */
 export async function readBuiltPage(folder = join(projectRoot, 'dist')): Promise<Dashboard> {
   const built = await readBuildInfo(folder)
   if (built === undefined) {
@@ -54,7 +54,7 @@ async function readBuildInfo(folder: string) {
   return success ? output : undefined
 }
 
-// A process of its own returns the build's memory to the system.
+// Runs the build in a separate process, so that the system gets its memory back.
 async function runVite(root: string): Promise<void> {
   const program = join(root, 'node_modules/vite/bin/vite.js')
   const vite = spawn(process.execPath, [program, 'build', '--configLoader', 'native'], {

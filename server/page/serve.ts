@@ -17,16 +17,16 @@ interface StaticFile extends Representation {
   compressed: Readonly<Partial<Record<Coding, Representation>>>
 }
 
-// The smallest first. The build writes the copies with these extensions (build/precompress.ts).
+// The smallest coding first. build/precompress.ts writes the copies with these extensions.
 const codings = { br: '.br', gzip: '.gz' } as const
 type Coding = keyof typeof codings
 
-/** The built dashboard, read once. Only files in the map can be requested. */
+/** The built dashboard, read once. The server serves only files in the map. */
 export interface Dashboard {
   /** By path, such as `/assets/main.js`. */
   files: ReadonlyMap<string, StaticFile>
   page: StaticFile
-  /** The Content-Security-Policy of an address. */
+  /** Returns the Content-Security-Policy of an address. */
   policyAt: (path: string) => string
 }
 
@@ -46,10 +46,10 @@ const contentTypes: Readonly<Record<string, string>> = {
   '.woff2': 'font/woff2',
 }
 
-// The configuration of other hosts (build/security.ts) is not served.
+// These files configure other hosts (build/security.ts). The server does not serve them.
 const configurations = new Set(['_headers', '_redirects', 'nginx-headers.conf'])
 
-/** @throws Error if the folder has no index.html. */
+/** Reads all files of a build. @throws Error if the folder has no index.html. */
 export async function readDashboard(
   folder: string,
   policyAt: Dashboard['policyAt'],
@@ -67,30 +67,32 @@ export async function readDashboard(
   return { files, page, policyAt }
 }
 
-/** Serves the files, and the page at every other address that does not belong to the backend. */
+/** Serves the files. At every other address that is not the backend's, serves the page. */
 export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
   return async (c, next) => {
     const { path } = c.req
-    // A mistyped address of the backend gets its error and not the page.
+    // A wrong address of the backend gets an error of the backend, not the page.
     if (backendPath.test(path)) return next()
     if (c.req.method !== 'GET' && c.req.method !== 'HEAD') {
       const allow = { Allow: 'GET, HEAD' }
-      return errorAnswer(c, 405, 'method_not_allowed', 'A page can only be read.', allow)
+      return errorAnswer(c, 405, 'method_not_allowed', 'Only GET and HEAD are allowed.', allow)
     }
 
     const found = dashboard.files.get(path)
-    // A script of an older build is missing. Answering with the page would hide that.
+    // A missing asset may be from an older build. An answer with the page would hide that.
     if (found === undefined && path.startsWith('/assets/')) return next()
     const file = found ?? dashboard.page
     const coding = preferredCoding(file, c.req.header('Accept-Encoding'))
     const { body, etag } = (coding && file.compressed[coding]) ?? file
     const headers: Record<string, string> = {
-      // Names of assets contain a hash. `no-store` for the page would disable the back-forward cache.
+      // Names of assets contain a hash, so caches may keep assets. Do not use `no-store` for the
+      // page: it would disable the back-forward cache.
       'Cache-Control': path.startsWith('/assets/')
         ? 'public, max-age=31536000, immutable'
         : 'no-cache',
       ETag: etag,
-      // Set Vary on the uncompressed answer too. Otherwise a cache serves that answer to every client.
+      // Set Vary on the uncompressed answer too. Otherwise a cache serves that answer to every
+      // client.
       ...(Object.keys(file.compressed).length > 0 && { Vary: 'Accept-Encoding' }),
       'Content-Security-Policy': dashboard.policyAt(path),
     }
@@ -140,7 +142,7 @@ function preferredCoding(file: StaticFile, acceptEncoding = ''): Coding | undefi
   return (['br', 'gzip'] as const).find((coding) => file.compressed[coding] && accepts(coding))
 }
 
-// Compare weakly (RFC 9110 §13.1.2): a proxy that compresses the answer adds W/ to its ETag.
+// Ignores W/ (RFC 9110 §13.1.2), because a proxy that compresses an answer adds W/ to its ETag.
 function matches(ifNoneMatch: string | undefined, etag: string): boolean {
   const tags = ifNoneMatch?.split(',').map((tag) => tag.trim().replace(/^W\//, '')) ?? []
   return tags.includes(etag) || tags.includes('*')

@@ -7,18 +7,18 @@ import type { CrmId } from '../providers/registry.ts'
 import { type Connection, openSecrets, sealSecrets } from './connections.ts'
 import type { Vault } from './vault.ts'
 
-/** The token is refreshed this long before it ends, so that no call starts with it and arrives after. */
+/** A token that expires within this time is refreshed, so that it does not expire during a call. */
 const marginMs = 2 * 60_000
 
-/** Longer than a refresh may take. If the process dies, the others wait this long at most. */
+/** Longer than a refresh may take. If the process dies, other processes wait this long at most. */
 const lockSeconds = 15
 
 export type CrmConnection = Connection & { provider: CrmId }
 
 /**
- * Makes a function that returns the access token of a CRM connection. It refreshes the token before it
- * ends, and never because of a 401. Two refreshes at once would race, so one process at a time
- * refreshes a connection.
+ * Creates a function that returns the access token of a CRM connection. It refreshes a token that
+ * will expire soon. It never refreshes because of a 401. Only one process at a time refreshes a
+ * connection, because two refreshes would race.
  */
 export function createAccessTokens({
   database,
@@ -52,7 +52,7 @@ export function createAccessTokens({
         .returning({ id: connections.id })
       if (locked !== undefined) return await refreshLocked(connection)
 
-      // Another process refreshes. Use the token that it stores.
+      // Another process is refreshing. Wait for the token that it stores.
       await delay(100)
       const current = await load(connection)
       if (!endsSoon(current)) return openSecrets(vault, current).accessToken
@@ -62,7 +62,7 @@ export function createAccessTokens({
 
   async function refreshLocked(connection: CrmConnection): Promise<string> {
     const { id, userId, provider } = connection
-    // If the user has connected again meanwhile, nothing of the new connection is overwritten.
+    // The user may have connected again in the meantime. Do not overwrite the new connection.
     const unchanged = and(eq(connections.id, id), eq(connections.secrets, connection.secrets))
     try {
       const tokens = await providers[provider].refresh(openSecrets(vault, connection))

@@ -8,8 +8,8 @@ import type { Session, Sessions } from './session.ts'
 import type { Vault } from './vault.ts'
 
 /**
- * Completes an authorization in one transaction: stores the connection and, for a CRM, signs the
- * browser in as the person that the CRM names.
+ * Completes an authorization in one transaction. Stores the connection. For a CRM, also signs the
+ * browser in as the user with the CRM's identity.
  */
 export async function completeAuthorization(
   {

@@ -20,7 +20,9 @@ const storedSecrets = v.object({
   incomingWebhookUrl: v.exactOptional(v.string()),
 })
 
-/** Names the row that a secret is bound to. Moving a connection to another user needs a new seal. */
+/**
+ * Names the row that a secret is bound to. If a connection moves to another user, seal it again.
+ */
 function rowName({ userId, provider }: Owner): string {
   return `connections.secrets:${userId}:${provider}`
 }
@@ -30,12 +32,15 @@ export function sealSecrets(vault: Vault, owner: Owner, secrets: Secrets): strin
   return vault.seal(JSON.stringify(secrets), rowName(owner))
 }
 
-/** @throws VaultError when the stored value was altered or belongs to another row. */
+/**
+ * Decrypts the secrets of a row.
+ * @throws VaultError if they were altered or are from another row.
+ */
 export function openSecrets(vault: Vault, row: Owner & { secrets: string }): Secrets {
   return v.parse(storedSecrets, JSON.parse(vault.open(row.secrets, rowName(row))))
 }
 
-/** Stores what a provider granted. Replaces the user's earlier connection and keeps its id. */
+/** Stores a provider's grant. Replaces the user's earlier connection, but keeps its id. */
 export async function storeConnection(
   database: Pick<Database, 'insert'>,
   vault: Vault,
@@ -58,7 +63,10 @@ export async function storeConnection(
     .onConflictDoUpdate({ target: [connections.userId, connections.provider], set: values })
 }
 
-/** Notes that the provider no longer accepts a connection. The rules stay; connecting again repairs it. */
+/**
+ * Records that a provider no longer accepts a connection. The rules stay. The user can connect
+ * again.
+ */
 export async function markBroken(
   database: Database,
   connection: Connection,
@@ -70,7 +78,7 @@ export async function markBroken(
     .where(
       and(
         eq(connections.id, connection.id),
-        // If the user has connected again meanwhile, the new connection is not the one that broke.
+        // The user may have connected again in the meantime. The new connection is not broken.
         eq(connections.connectedAt, connection.connectedAt),
         isNull(connections.brokenSince),
       ),
@@ -100,7 +108,7 @@ export async function connectionStatus(
   return {
     connected: false,
     ...names,
-    // The code is for people who look it up.
+    // Users can look up the code.
     reason: `${registry[provider].name} says that ${words} (${brokenReason}).`,
     since: brokenSince.toISOString(),
   }

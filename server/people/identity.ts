@@ -6,7 +6,7 @@ import { openSecrets, sealSecrets } from './connections.ts'
 import { insertUser } from './session.ts'
 import type { Vault } from './vault.ts'
 
-/** Who a person is at the CRM. */
+/** The identity of a person at the CRM. */
 interface CrmIdentity {
   crm: CrmId
   crmAccountId: string
@@ -14,9 +14,10 @@ interface CrmIdentity {
 }
 
 /**
- * Finds the user of a CRM identity that the browser of `userId` has just proved. If this person is
- * known, it is that user, so rules and connections are found again. Otherwise `userId` gets the
- * identity. A user who already has another identity keeps it, and the person becomes a new user.
+ * Finds the user with a CRM identity. The browser of `userId` has just proved this identity. If a
+ * user has the identity, returns that user, who finds rules and connections again. Otherwise
+ * `userId` gets the identity. If `userId` already has another identity, a new user gets the proved
+ * one.
  * @returns the user's id.
  */
 export async function userOfCrmIdentity(
@@ -26,7 +27,8 @@ export async function userOfCrmIdentity(
   identity: CrmIdentity,
 ): Promise<string> {
   const { crm, crmAccountId, crmUserId } = identity
-  // Two browsers of one new person at the same time: the second waits and then finds the first's user.
+  // Two browsers may prove the same new identity at the same time. The second one waits here, and
+  // then finds the user of the first.
   const name = `${crm}:${crmAccountId}:${crmUserId}`
   await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`)
   const [known] = await tx
@@ -35,7 +37,7 @@ export async function userOfCrmIdentity(
     .where(
       and(eq(users.crm, crm), eq(users.crmAccountId, crmAccountId), eq(users.crmUserId, crmUserId)),
     )
-  // Lock the row: two tabs of one new browser can prove two identities at the same time.
+  // Lock the row, because two tabs of a new browser can prove two identities at the same time.
   const [unnamed] = await tx
     .select({ id: users.id })
     .from(users)
@@ -51,7 +53,7 @@ export async function userOfCrmIdentity(
   return id
 }
 
-/** Gives what an unnamed browser has done to the person it turns out to be. */
+/** Moves chat connections and rules from a user without an identity to the known user. */
 async function moveToUser(
   tx: Transaction,
   vault: Vault,
@@ -64,7 +66,7 @@ async function moveToUser(
     .where(and(eq(connections.userId, fromUser), inArray(connections.provider, [...chatIds])))
   for (const chat of chats) {
     const owner = { userId: toUser, provider: chat.provider }
-    // The channel that was chosen last wins.
+    // The channel that was chosen last counts.
     await tx
       .delete(connections)
       .where(and(eq(connections.userId, toUser), eq(connections.provider, chat.provider)))

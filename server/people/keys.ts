@@ -5,7 +5,8 @@ import { openSecrets, sealSecrets } from './connections.ts'
 import type { Vault } from './vault.ts'
 
 /**
- * Checks at the start that our keys open what is stored. Otherwise every call would fail, one by one.
+ * Checks at the start that our keys can open all stored secrets. Otherwise each call would fail
+ * later.
  * @throws Error that says what to set.
  */
 export async function checkKeys(database: Database, vault: Vault): Promise<void> {
@@ -14,14 +15,14 @@ export async function checkKeys(database: Database, vault: Vault): Promise<void>
   if (locked > 0) {
     throw new Error(
       `ENCRYPTION_KEY does not open ${locked} of ${rows.length} stored connections. ` +
-        'List the key that made them after the new one, with a comma between.',
+        'Set it to the new key, a comma and the key that encrypted them.',
     )
   }
 }
 
 /**
- * Checks that every process on this database has the same key: what one seals, the others must open.
- * The first process stores a value for that, because there may be no connection yet.
+ * Checks that all processes on this database share a key, because each must open what others seal.
+ * For this check, the first process stores a sealed value, because there may be no connection yet.
  * @throws Error that says what to set.
  */
 export async function checkSharedKey(database: Database, vault: Vault): Promise<void> {
@@ -35,19 +36,19 @@ export async function checkSharedKey(database: Database, vault: Vault): Promise<
           'same; without ENCRYPTION_KEY each DATA_DIR has its own, in the file encryption.key.',
       )
     }
-    // From now on the older key is not needed here.
+    // Seal the value again, so that it does not need the older key any more.
     if (!vault.isNewest(row.sealed)) await database.update(keyCheck).set({ sealed })
   }
 }
 
-/** Seals again what an older key sealed, so that the older key can be removed from the settings. */
+/** Seals all secrets of older keys again, so that the operator can remove these keys. */
 export async function sealWithNewestKey(database: Database, vault: Vault): Promise<void> {
   const rows = await database.select().from(connections)
   for (const row of rows.filter(({ secrets }) => !vault.isNewest(secrets))) {
     await database
       .update(connections)
       .set({ secrets: sealSecrets(vault, row, openSecrets(vault, row)) })
-      // Another process may have refreshed the token meanwhile.
+      // Another process may have refreshed the token in the meantime. Do not overwrite it.
       .where(and(eq(connections.id, row.id), eq(connections.secrets, row.secrets)))
   }
 }

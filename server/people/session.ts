@@ -16,21 +16,24 @@ export interface Session {
 }
 
 export interface Sessions {
-  /** The browser's session; undefined when it has no valid one. Never makes one. */
+  /** Returns the browser's session; undefined if it has no valid one. Never creates one. */
   find(c: Context): Promise<Session | undefined>
-  /** The browser's session. If it has none, makes a user and a session and sets the cookie. */
+  /**
+   * Returns the browser's session. If there is none, creates user and session and sets the cookie.
+   */
   findOrCreate(c: Context): Promise<Session>
   /**
-   * Gives the session to the user whose id `userOf` returns, and replaces its token. An attacker who
-   * planted or saw the old token cannot use it as this user (session fixation). One transaction.
+   * Gives the session to the user whose id `userOf` returns, and replaces its token, in one
+   * transaction. An attacker who planted or saw the old token cannot act as this user (session
+   * fixation).
    */
   renew(c: Context, session: Session, userOf: (tx: Transaction) => Promise<string>): Promise<void>
 }
 
 /**
- * Sessions are made only by calls that must store something: beginning an authorization and saving
- * rules. A new browser makes several calls at the same time. If each of them made a session, the
- * browser would keep only one.
+ * Creates the sessions of a backend. Only two calls create a session, because they must store data:
+ * the start of an authorization and a save of rules. A new browser makes several calls at the same
+ * time. If each of them created a session, the browser would keep only one.
  */
 export function createSessions(
   database: Database,
@@ -47,7 +50,7 @@ export function createSessions(
       path: '/',
       maxAge: lifetimeMs / 1000,
     })
-    // Replaces a cookie that this answer may already set: an answer sets a cookie once.
+    // Replace a cookie that this answer may already set, because an answer must not set it twice.
     c.header('Set-Cookie', cookie)
   }
 
@@ -73,7 +76,8 @@ export function createSessions(
       .where(and(eq(sessions.tokenHash, tokenHash), gt(sessions.expiresAt, now())))
     if (row === undefined) return undefined
 
-    // A session that is used does not end. Extending it in its second half keeps writes rare.
+    // A session does not end while it is in use. Extend it only in its second half, to write
+    // rarely.
     if (row.expiresAt.getTime() - now().getTime() < lifetimeMs / 2) {
       await database
         .update(sessions)
@@ -99,7 +103,8 @@ export function createSessions(
     async renew(c, session, userOf) {
       const token = await database.transaction(async (tx) => {
         const token = await insertSession(tx, await userOf(tx))
-        // The other provider's consent page may be open in another tab.
+        // The other provider's consent page may be open in another tab. Its authorization must
+        // work.
         await tx
           .update(authorizations)
           .set({ sessionHash: sha256(token) })
@@ -112,7 +117,7 @@ export function createSessions(
   }
 }
 
-/** Inserts a user of whom nothing is known yet. @returns the id. */
+/** Inserts a user without an identity. @returns the user's id. */
 export async function insertUser(tx: Transaction): Promise<string> {
   const [user] = await tx.insert(users).values({}).returning({ id: users.id })
   if (user === undefined) throw new Error('The insert of a user returned no row.')
@@ -120,8 +125,9 @@ export async function insertUser(tx: Transaction): Promise<string> {
 }
 
 /**
- * Deletes sessions that have ended, sessions older than a day that hold nothing, and users who have
- * nothing left. Any caller without a cookie can make a session, and most never come back.
+ * Deletes three things: sessions that have ended, unused sessions that are older than a day, and
+ * users without sessions, connections and rules. Anyone can create sessions, and most are never
+ * used again.
  */
 export async function forgetEndedSessions(database: Database, now: Date): Promise<void> {
   const ofUser = (table: typeof connections | typeof rules, userId: PgColumn) =>
@@ -156,7 +162,7 @@ export async function forgetEndedSessions(database: Database, now: Date): Promis
     )
 }
 
-/** Deletes ended sessions every day, for servers that run for months. */
+/** Calls `forgetEndedSessions` every day, because a server may run for months. */
 export function forgetDaily(
   database: Database,
   { now, log }: { now: () => Date; log: Log },

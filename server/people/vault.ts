@@ -4,19 +4,27 @@ import { join } from 'node:path'
 
 /** Encrypts values that must not be readable in the database. */
 export interface Vault {
-  /** @param row names the row and column. A value that is moved to another row does not open. */
+  /**
+   * Encrypts a value.
+   * @param row names its row and column. The value does not open in another row.
+   */
   seal(plaintext: string, row: string): string
-  /** @throws VaultError if the key is unknown, or the value was altered or moved. */
+  /**
+   * Decrypts a value.
+   * @throws VaultError if the key is unknown, or the value was altered or moved.
+   */
   open(sealed: string, row: string): string
-  /** False if none of our keys made this value. The server then refuses to start. */
+  /** False if none of our keys sealed this value. The server then does not start. */
   holdsKeyOf(sealed: string): boolean
-  /** False if an older key made this value. It is then sealed again. */
+  /** False if an older key sealed this value. The server then seals it again. */
   isNewest(sealed: string): boolean
 }
 
 export class VaultError extends Error {}
 
-/** AES-256-GCM with the newest key. Values are `v1.{key id}.{iv}.{tag}.{ciphertext}` in base64url. */
+/**
+ * AES-256-GCM with the newest key. Values are `v1.{key id}.{iv}.{tag}.{ciphertext}` in base64url.
+ */
 export function createVault(keys: readonly Buffer[]): Vault {
   const byId = new Map(keys.map((key) => [keyId(key), key]))
   const newest = keys[0]
@@ -37,7 +45,7 @@ export function createVault(keys: readonly Buffer[]): Vault {
       if (key === undefined) throw new VaultError('No key here made this value.')
       try {
         const bytesOf = (index: number) => Buffer.from(partOf(sealed, index), 'base64url')
-        // Without authTagLength Node would accept a tag of 4 bytes, which can be guessed.
+        // Without authTagLength, Node accepts a tag of 4 bytes, which an attacker can guess.
         const decipher = createDecipheriv('aes-256-gcm', key, bytesOf(2), { authTagLength: 16 })
         decipher.setAAD(Buffer.from(row))
         decipher.setAuthTag(bytesOf(3))
@@ -57,19 +65,19 @@ function partOf(sealed: string, index: number): string {
   return sealed.split('.')[index] ?? ''
 }
 
-/** Names a key without revealing anything about it. */
+/** Returns a name for a key that reveals nothing about the key. */
 function keyId(key: Buffer): string {
   return createHash('sha256').update('dealbell key id').update(key).digest('hex').slice(0, 12)
 }
 
-/** Reads the key in `folder`, or makes it. Two processes that make it at once get the same key. */
+/** Reads the key in `folder`, or creates it. If two processes create it, both get the same key. */
 export async function keyFromFolder(folder: string): Promise<Buffer> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const path = join(folder, 'encryption.key')
   const ours = `${path}.${randomUUID()}`
   await writeFile(ours, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flush: true })
   try {
-    // A link appears whole or not at all, and never replaces an existing key.
+    // A link appears complete or not at all, and it never replaces an existing key.
     await link(ours, path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error

@@ -8,27 +8,27 @@ export interface ProviderSettings {
   authorizeUrl: string
   /** The base address of the API, which this server calls; without a trailing slash. */
   apiUrl: string
-  /** No client id is set, so the stand-in on this server plays the provider. */
+  /** True if no client id is set. The server then uses its stand-in for the provider. */
   standIn: boolean
 }
 
-/** What lets us act for the user. Stored only encrypted. */
+/** The secrets with which we act for the user. The database contains them only encrypted. */
 export interface Secrets {
   accessToken: string
   refreshToken?: string
-  /** Slack's address for posting to the channel that the user chose. Whoever has it can post. */
+  /** Slack's address for posts to the channel that the user chose. Anyone with it can post. */
   incomingWebhookUrl?: string
 }
 
 /** What a provider gives for an authorization code. */
 export interface Grant {
   secrets: Secrets
-  /** When the access token ends; null when it does not. */
+  /** When the access token expires; null if it does not. */
   accessExpiresAt: Date | null
   accountId: string
   accountName: string | null
   accountUserId: string | null
-  /** Two grants with the same id share a token at the provider, so revoking one ends both. */
+  /** Two grants with the same id share a token at the provider. A revocation ends both. */
   grantId: string
   channelId: string | null
   channelName: string | null
@@ -36,35 +36,35 @@ export interface Grant {
 
 /** What every provider must implement. */
 interface Provider {
-  /** The address of the consent page, with PKCE where the provider supports it. */
+  /** Returns the address of the consent page, with PKCE if the provider supports it. */
   authorizeUrl(request: { redirectUri: string; state: string; codeVerifier: string }): string
   /** Exchanges an authorization code for tokens. @throws ProviderError */
   exchange(request: { code: string; redirectUri: string; codeVerifier: string }): Promise<Grant>
-  /** @throws ProviderError */
+  /** Revokes the token at the provider. @throws ProviderError */
   revoke(secrets: Secrets): Promise<void>
-  /** Why the provider no longer accepts a connection, in words, by the provider's own error code. */
+  /** Says why the provider no longer accepts a connection, for each error code of the provider. */
   brokenReasons: Readonly<Record<string, string>>
 }
 
 /** A property of a deal that got a new value, as a webhook reports it. */
 export interface DealEvent {
-  /** Two reports of the same change have the same key. */
+  /** The same for all reports of one change. */
   key: string
   accountId: string
   dealId: string
   property: DealProperty
-  /** The new value: for a stage its id, for an owner the owner's id. Webhooks do not send the old one. */
+  /** The new value; an id for a stage or an owner. Webhooks do not contain the old value. */
   value: string
   occurredAt: Date
 }
 
-/** A webhook request before anything in it is believed. */
+/** A webhook request that nobody has checked yet. */
 interface WebhookRequest {
   method: string
-  /** The configured public address. A proxy may show another one. */
+  /** The public address from the settings. Behind a proxy, the request may have another one. */
   url: string
   header(name: string): string | undefined
-  /** The bytes as they came. Parsing and printing them again would change non-ASCII text. */
+  /** The received bytes. To parse and print them again would change non-ASCII text. */
   body: Uint8Array
 }
 
@@ -72,7 +72,7 @@ type WebhookContent =
   | { kind: 'events'; items: number; events: DealEvent[] }
   /** The signature is missing, wrong or too old. */
   | { kind: 'not signed' }
-  /** The body is signed, but it is not what the provider documents. */
+  /** The signature is valid, but the body does not have the documented form. */
   | { kind: 'not understood' }
 
 /** Tokens that replace earlier ones. */
@@ -89,11 +89,13 @@ export interface CrmDeal {
   ownerId: string | null
   /** The deal has a contact or a company. */
   linked: boolean
-  /** The values of the property that was asked for, the oldest first. The CRM may leave out the oldest. */
+  /**
+   * The values of the requested property, the oldest first. The CRM may leave out the oldest ones.
+   */
   history: ReadonlyArray<{ value: string; at: Date }>
 }
 
-/** What the CRM says about a stage. Do not judge by id or label: people rename and reorder stages. */
+/** A stage as the CRM describes it. Do not rely on id or label: users rename and reorder stages. */
 export interface Stage {
   id: string
   label: string
@@ -104,20 +106,23 @@ export interface Stage {
 export interface Crm extends Provider {
   /** Checks the signature of a webhook and reads its events. `nowMs` is in ms since 1970. */
   readWebhook(request: WebhookRequest, nowMs: number): WebhookContent
-  /** @throws ProviderError */
+  /** Exchanges the refresh token for new tokens. @throws ProviderError */
   refresh(secrets: Secrets): Promise<RefreshedTokens>
-  /** The deal with the history of one property; undefined when it does not exist. @throws ProviderError */
+  /**
+   * Reads a deal and the history of one property. Undefined if there is none.
+   * @throws ProviderError
+   */
   deal(accessToken: string, dealId: string, history: DealProperty): Promise<CrmDeal | undefined>
-  /** Every stage of every pipeline. @throws ProviderError */
+  /** Reads all stages of all pipelines. @throws ProviderError */
   stages(accessToken: string): Promise<Stage[]>
-  /** Undefined when the app may not read owners. @throws ProviderError */
+  /** Reads a name. Undefined if the app may not read owners. @throws ProviderError */
   ownerName(accessToken: string, ownerId: string): Promise<string | undefined>
-  /** The deal's page for people. */
+  /** Returns the address of the deal's page in the CRM. */
   dealUrl(accountId: string, dealId: string): string
 }
 
 export interface ChatMessage {
-  /** What a notification and a screen reader say. */
+  /** The text of notifications and for screen readers. */
   text: string
   blocks: ReadonlyArray<
     | { type: 'section'; text: { type: 'mrkdwn'; text: string } }
@@ -127,16 +132,16 @@ export interface ChatMessage {
 
 export type PostOutcome =
   | { kind: 'posted' }
-  /** The channel takes no message for `ms` milliseconds. */
+  /** The channel accepts no message for `ms` milliseconds. */
   | { kind: 'wait'; ms: number }
   /** Another try may help. */
   | { kind: 'failed'; reason: string }
-  /** Another try cannot help. `connectionBroken`: only connecting again can. */
+  /** Another try cannot help. If `connectionBroken`, the user must connect again. */
   | { kind: 'refused'; reason: string; connectionBroken: boolean }
 
 /** What a chat must implement. */
 export interface Chat extends Provider {
-  /** Ends within eleven seconds and throws nothing. */
+  /** Posts a message. Ends within eleven seconds and throws nothing. */
   post(secrets: Secrets, channelId: string, message: ChatMessage): Promise<PostOutcome>
 }
 
@@ -146,29 +151,31 @@ export type Providers = Record<CrmId, Crm> & Record<ChatId, Chat>
 /** How long a provider may take to answer, in milliseconds. */
 export interface Timeouts {
   callMs: number
-  /** Shorter: the connection is already removed here, and the dashboard waits for the answer. */
+  /** Shorter, because the dashboard waits for it. Our connection is already deleted by then. */
   revokeMs: number
 }
 
 export const defaultTimeouts: Timeouts = { callMs: 10_000, revokeMs: 5_000 }
 
-/** ky options for a call to a provider: one try, at most `ms` milliseconds in all, no redirects. */
+/** ky's options for a call to a provider: one try, `ms` milliseconds at most, and no redirects. */
 export const oneTry = (ms: number) =>
-  // `timeout` alone starts again for the body.
+  // With `timeout` alone, the time would start again for the body.
   ({ retry: 0, redirect: 'error', timeout: ms, totalTimeout: ms }) as const
 
 /**
- * A call to a provider that failed. It has no cause and no message from outside, because those can
- * hold addresses, codes and tokens.
+ * The error of a failed call to a provider. It contains neither the original error nor its message,
+ * because these may contain addresses, codes and tokens.
  */
 export class ProviderError extends Error {
   readonly provider: ProviderId
   readonly stage: 'exchange' | 'introspect' | 'revoke' | 'refresh' | 'read'
-  /** The provider refused; it could not be reached; or its answer has an unknown shape. */
+  /** The provider refused, was not reached, or sent an answer of an unknown form. */
   readonly kind: 'refused' | 'unreachable' | 'nonsense'
-  /** How long the provider asks us to wait. */
+  /** The wait that the provider asks for, in milliseconds. */
   readonly retryAfterMs: number | undefined
-  /** The provider's own error code, such as `invalid_code`. Undefined when it is not a plain code. */
+  /**
+   * The provider's error code, such as `invalid_code`. Undefined if it does not look like a code.
+   */
   readonly reason: string | undefined
 
   constructor(

@@ -1,19 +1,20 @@
-/** What is known of a provider before any code of its own runs. */
+/** The data of a provider. It contains no code. */
 interface ProviderEntry {
-  /** The name that people read. */
+  /** The name for users. */
   name: string
   role: 'crm' | 'chat'
   /** The provider's consent page. */
   authorizeUrl: string
   /** The base address of the provider's API, without a trailing slash. */
   apiUrl: string
-  /** The paths of the consent page and of the API below /sandbox/{id}, where the stand-in is. */
+  /** The stand-in's paths of consent page and API, below /sandbox/{id}. */
   standIn: { authorizePath: string; apiPath: string }
 }
 
 /**
- * Every service that this backend can connect, by its id. The id is the name in paths
- * (`/api/{id}/status`). Types, database columns, settings, routes and stand-ins follow from this list.
+ * Every service that this backend can connect, by its id. Paths contain the id
+ * (`/api/{id}/status`). The code derives types, database columns, settings, routes and addresses of
+ * stand-ins from this list.
  */
 export const registry = {
   hubspot: {
@@ -40,12 +41,12 @@ type IdOfRole<Role> = {
 export type CrmId = IdOfRole<'crm'>
 export type ChatId = IdOfRole<'chat'>
 
-// Object.keys forgets the names of the keys, and that there is at least one.
+// The type of Object.keys says neither the names of the keys nor that there is at least one.
 export const providerIds = Object.keys(registry) as [ProviderId, ...ProviderId[]]
 export const crmIds = providerIds.filter(isCrmId) as [CrmId, ...CrmId[]]
 export const chatIds = providerIds.filter(isChatId) as [ChatId, ...ChatId[]]
 
-/** The properties of a deal that a rule can be about. Every CRM names them in its own way. */
+/** The deal properties that rules can use. Each CRM has its own names for them. */
 export const dealProperties = ['stage', 'amount', 'owner', 'closeDate'] as const
 export type DealProperty = (typeof dealProperties)[number]
 

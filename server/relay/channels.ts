@@ -2,35 +2,37 @@ import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
 
 /**
- * The table `channels` is the relay's schedule. `due_at` says when there is work in a channel. A process
- * that works on a channel holds its lease, and no other process works on it meanwhile. Taking a lease
- * clears `due_at`; whoever adds a delivery sets it again in the same transaction. So an event that
- * arrives while a channel is being worked on makes the channel due once more.
+ * The table `channels` is the relay's schedule. `due_at` says when a channel has work. A process
+ * leases a channel before it works on it, so no other process works on this channel at the same
+ * time. The lease clears `due_at`. A transaction that adds a delivery sets `due_at` again. So if an
+ * event arrives during the work on its channel, the channel becomes due once more.
  */
 
-/** A lease ends this long after it was last renewed, because then its process is dead or frozen. */
+/** A lease ends this long after its last renewal. Its process is then dead or frozen. */
 const leaseSeconds = 10
 
-/** Slack takes one message a second in a channel. */
+/** Slack accepts one message a second in a channel. */
 const paceMs = 1_000
 
 type Executor = Pick<Database, 'execute'>
 
-/** Makes channels due now. Call it in the transaction that adds the deliveries, after they are added. */
+/** Makes channels due now. Call it in the transaction that adds deliveries, after adding them. */
 export async function makeDue(tx: Executor, channels: readonly string[]): Promise<void> {
   if (channels.length === 0) return
   await tx.execute(makeDueFrom(sql`select unnest(${sql.param([...channels])}::text[]) as channel`))
 }
 
-/** The same as SQL, for the channels that `source` selects as `channel`. */
+/** Returns the SQL that makes channels due now: those that `source` selects as `channel`. */
 export function makeDueFrom(source: SQL): SQL {
-  // In one order for every process: otherwise two transactions could wait for each other.
+  // Sort, so that all processes lock rows in one order. Otherwise two could wait for each other.
   return sql`insert into channels (id, due_at)
              select distinct channel, now() from (${source}) as source order by channel
              on conflict (id) do update set due_at = least(channels.due_at, excluded.due_at)`
 }
 
-/** Leases up to `limit` channels that are due or whose lease has ended, those due longest first. */
+/**
+ * Leases up to `limit` channels that are due or whose lease has ended. The longest due come first.
+ */
 export async function leaseDue(
   database: Executor,
   owner: string,
@@ -64,11 +66,11 @@ export async function renewLeases(database: Executor, owner: string): Promise<vo
 
 export interface Release {
   channel: string
-  /** When the channel is due again, in ms from now. Without it only new deliveries make it due. */
+  /** When the channel is due again, in ms from now. If unset, only a new delivery makes it due. */
   againMs?: number
 }
 
-/** Ends leases. Channels that this process no longer holds stay as they are. */
+/** Ends leases of `owner`. Does not change channels that `owner` no longer holds. */
 export async function releaseLeases(
   database: Executor,
   owner: string,
@@ -85,7 +87,7 @@ export async function releaseLeases(
   )
 }
 
-/** Ends every lease. Only for a process that knows that no other one works on this database. */
+/** Ends every lease. Call it only if no other process uses this database. */
 export async function releaseAllLeases(database: Executor): Promise<void> {
   await database.execute(
     sql`update channels set leased_by = null, leased_until = null, due_at = now()
@@ -93,9 +95,9 @@ export async function releaseAllLeases(database: Executor): Promise<void> {
   )
 }
 
-/** SQL that moves the channel's next message at least `forMs` away from now. */
+/** Returns the SQL that delays the channel's next message to at least `forMs` from now. */
 export function pause(channel: string, forMs: number = paceMs): SQL {
-  // clock_timestamp(), because now() is when the transaction began, before it waited for locks.
+  // Use clock_timestamp(). now() is the start of the transaction, before it waited for locks.
   return sql`update channels
              set next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))
              where id = ${channel}`

@@ -3,24 +3,25 @@ import type { Crm, CrmDeal, Stage } from '../providers/provider.ts'
 const stagesFreshMs = 5 * 60_000
 const ownersFreshMs = 60 * 60_000
 
-/** The CRM leaves out the oldest versions of a property that has changed often. */
+/** The CRM leaves out the oldest values of a long history. A shorter one than this is complete. */
 const shortestCutHistory = 20
 
 /**
- * Finds the value before a change in the deal's history, because the webhook reports only the new one.
- * @returns null when the deal was created with the value; undefined when the history does not say.
+ * Finds the value before a change in the deal's history. The webhook reports only the new value.
+ * @returns null if the deal was created with the new value; undefined if the history is incomplete.
  */
 export function formerValue(
   history: CrmDeal['history'],
   { value, occurredAt }: { value: string; occurredAt: Date },
 ): string | null | undefined {
   const distance = (at: Date) => Math.abs(at.getTime() - occurredAt.getTime())
-  // The property may have had this value more than once. The nearest time is this event's.
+  // The property may have had this value more than once. Use the time that is nearest to the event.
   const entered = history
     .map((version, at) => ({ ...version, index: at }))
     .filter((version) => version.value === value)
     .sort((a, b) => distance(a.at) - distance(b.at))[0]
-  // The history may lag behind the webhook. Then the last other value before the event is the old one.
+  // The history may not contain this change yet. The last other value before the event is the old
+  // one.
   if (entered === undefined || distance(entered.at) > 60_000) {
     return history.findLast((version) => version.at <= occurredAt && version.value !== value)?.value
   }
@@ -28,7 +29,7 @@ export function formerValue(
   return history.length < shortestCutHistory ? null : undefined
 }
 
-/** Caches the stages of each account for five minutes. A stage that is not among them reloads them. */
+/** Caches the stages of each account for five minutes. Loads them again if a stage is missing. */
 export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = Date.now) {
   const accounts = new Map<string, { stages: ReadonlyMap<string, Stage>; loadedAt: number }>()
   const loading = new Map<string, Promise<ReadonlyMap<string, Stage>>>()
@@ -48,7 +49,7 @@ export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = D
     return started
   }
 
-  /** The account's stages by id. `ids` are the ones that are needed. @throws ProviderError */
+  /** Returns the account's stages by id. The caller needs those in `ids`. @throws ProviderError */
   return async function stagesOf(
     accountId: string,
     accessToken: string,
@@ -61,7 +62,9 @@ export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = D
   }
 }
 
-/** Caches the names of deal owners for an hour. A name is undefined when the app may not read owners. */
+/**
+ * Caches the names of deal owners for an hour. A name is undefined if the app may not read owners.
+ */
 export function createOwnerCache(crm: Pick<Crm, 'ownerName'>, now: () => number = Date.now) {
   const owners = new Map<string, { name: string | undefined; loadedAt: number }>()
 

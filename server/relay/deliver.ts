@@ -22,17 +22,17 @@ import { messageFor } from './message.ts'
 import { type Change, dealRules, decide } from './rules.ts'
 import type { RelayTimes } from './times.ts'
 
-/** After this many failed tries a delivery is dead. They take about two hours. */
+/** After this many failed tries, a delivery is dead. The tries take about two hours. */
 const maxAttempts = 20
 const longestRetryMs = 15 * 60_000
-/** A shorter wait is spent in place: releasing the channel and leasing it again costs more. */
+/** For a shorter wait, the process keeps the channel: a release and a new lease would cost more. */
 const shortWaitMs = 1_100
 
-/** What the channel needs after a delivery was worked on. */
+/** What to do with the channel after the work on a delivery. */
 export type ChannelState =
   | { kind: 'go on' }
   | { kind: 'rest'; ms: number }
-  /** Nothing is left in the channel, or its lease is lost. */
+  /** The channel has no pending delivery, or this process has lost its lease. */
   | { kind: 'done' }
 
 const goOn: ChannelState = { kind: 'go on' }
@@ -48,7 +48,7 @@ export interface DeliverDependencies {
   isStopping: () => boolean
 }
 
-/** Makes the function that works on one delivery: read, decide, compose; claim, post, record. */
+/** Creates the function that works on one delivery: read, decide, compose, claim, post, record. */
 export function createDeliver({
   database,
   vault,
@@ -61,7 +61,7 @@ export function createDeliver({
   const accessToken = createAccessTokens({ database, vault, providers })
   const caches = Object.fromEntries(
     crmIds.map((id) => [id, createCaches(providers[id])]),
-    // Object.fromEntries forgets the names of the keys.
+    // The type of Object.fromEntries does not keep the names of the keys.
   ) as Record<CrmId, ReturnType<typeof createCaches>>
 
   return async function deliver(delivery: Delivery): Promise<ChannelState> {
@@ -98,13 +98,16 @@ export function createDeliver({
       }
     } catch (error) {
       if (error instanceof ProviderError) return await afterCrmError(delivery, crmConnection, error)
-      // A mistake in our code must not stop the channel.
+      // A bug in our code must not stop the channel.
       log('delivery failed', { ...logFields(delivery), ...errorFields(error) })
       return await retry(delivery, 'internal_error', { countTry: true })
     }
   }
 
-  /** Reads the deal and decides what to say. @throws ProviderError */
+  /**
+   * Reads the deal, decides under which rule to send, and writes the message.
+   * @throws ProviderError
+   */
   async function compose(delivery: Delivery, crm: CrmConnection): Promise<Composed> {
     const { property, value, dealId } = delivery
     const { accountId } = crm
@@ -139,7 +142,7 @@ export function createDeliver({
     return { kind: 'message', ruleId, message }
   }
 
-  /** Claims the delivery, posts the message and records what became of it. */
+  /** Claims the delivery, posts the message and records the outcome. */
   async function send(
     delivery: Delivery,
     crm: Connection,
@@ -181,7 +184,10 @@ export function createDeliver({
     }
   }
 
-  /** The chat has the message. If the database fails now, another try to send would repeat it. */
+  /**
+   * Records that the chat has the message. Repeats this until it succeeds, instead of sending
+   * again.
+   */
   async function recordUntilRecorded(delivery: Delivery): Promise<boolean> {
     for (;;) {
       try {
@@ -256,8 +262,9 @@ function createCaches(crm: Crm) {
 }
 
 /**
- * The wait after the given number of failed tries, in ms. It doubles with each try up to 15 minutes.
- * Half of it is random, so that many deliveries that failed together are not tried again together.
+ * Returns the wait after the given number of failed tries, in ms. It doubles with each try, up to
+ * 15 minutes. Half of it is random, so that deliveries that failed together try again at different
+ * times.
  */
 export function retryAfterMs(tries: number, firstMs: number, random = Math.random): number {
   const most = Math.min(firstMs * 2 ** (tries - 1), longestRetryMs)

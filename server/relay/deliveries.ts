@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, desc, eq, inArray, notInArray, type SQL, sql } from 'drizzle-orm'
+import { and, eq, notInArray, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import { type Database, rowsOf } from '../database/open.ts'
 import { channels, connections, dealEvents, deliveries, rules } from '../database/schema.ts'
@@ -7,10 +7,10 @@ import type { Connection } from '../people/connections.ts'
 import { type CrmId, chatIds, type DealProperty } from '../providers/registry.ts'
 import { makeDue, pause } from './channels.ts'
 
-/** How long a message may be on its way. Longer than Slack may take for both ways of posting. */
+/** How long a claim lasts. Both ways to post to Slack take less time together. */
 const sendingSeconds = 12
 
-/** The next thing to send in a channel, with what it takes to send it. */
+/** The next delivery of a channel, with everything that is needed to send it. */
 export interface Delivery {
   id: number
   eventId: number
@@ -23,9 +23,9 @@ export interface Delivery {
   property: DealProperty
   value: string
   occurredAt: Date
-  /** Since the webhook. */
+  /** The time since the webhook arrived. */
   ageMs: number
-  /** When the channel takes its next message, by `performance.now()`. */
+  /** When the channel accepts its next message, on the clock of `performance.now()`. */
   channelFreeAt: number
   crm: Connection | null
   chat: Connection | null
@@ -39,14 +39,24 @@ export type Next =
 
 const crm = alias(connections, 'crm')
 const chat = alias(connections, 'chat')
+// Subqueries, because PGlite has no statistics. In a join its planner reads every connection of the CRM.
+const ownCrm = sql`(
+  select id from ${connections} as own
+  where own.user_id = ${deliveries.userId} and own.provider = ${dealEvents.crm})`
+// A user may have connected more than one chat. Use the one that was connected last.
+const lastChat = sql`(
+  select id from ${connections} as own
+  where own.user_id = ${deliveries.userId} and own.provider = any(${sql.param([...chatIds])}::text[])
+  order by own.connected_at desc limit 1)`
 const milliseconds = (time: SQL) => sql<number>`extract(epoch from ${time}) * 1000`.mapWith(Number)
 
 /**
- * The first pending delivery of a channel by time of occurrence. A delivery that must wait holds back
- * later ones of the same user, so their order is kept, but not those of other users.
+ * Returns the first pending delivery of a channel that need not wait, by time of occurrence. If a
+ * delivery must wait, later deliveries of the same user wait too, so that their order is kept.
+ * Deliveries of other users do not wait.
  */
 export async function nextDelivery(database: Database, channel: string): Promise<Next> {
-  const held: string[] = []
+  const waitingUsers: string[] = []
   let waitMs = Number.POSITIVE_INFINITY
   for (;;) {
     const [row] = await database
@@ -74,27 +84,26 @@ export async function nextDelivery(database: Database, channel: string): Promise
       .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
       .innerJoin(channels, eq(channels.id, deliveries.channel))
       .leftJoin(rules, eq(rules.userId, deliveries.userId))
-      .leftJoin(crm, and(eq(crm.userId, deliveries.userId), eq(crm.provider, dealEvents.crm)))
-      .leftJoin(chat, and(eq(chat.userId, deliveries.userId), inArray(chat.provider, [...chatIds])))
+      .leftJoin(crm, eq(crm.id, ownCrm))
+      .leftJoin(chat, eq(chat.id, lastChat))
       .where(
         and(
           eq(deliveries.channel, channel),
           eq(deliveries.state, 'pending'),
-          notInArray(deliveries.userId, held),
+          notInArray(deliveries.userId, waitingUsers),
         ),
       )
-      // A user may have connected more than one chat. The last one counts.
-      .orderBy(deliveries.occurredAt, deliveries.id, desc(chat.connectedAt))
+      .orderBy(deliveries.occurredAt, deliveries.id)
       .limit(1)
     if (row === undefined) {
-      return held.length === 0 ? { kind: 'nothing' } : { kind: 'wait', ms: waitMs }
+      return waitingUsers.length === 0 ? { kind: 'nothing' } : { kind: 'wait', ms: waitMs }
     }
     if (row.waitMs <= 0) {
       const channelFreeAt = performance.now() + row.pauseMs
       const delivery = { ...row, channel, channelFreeAt, ruleIds: row.ruleIds ?? [] }
       return { kind: 'delivery', delivery }
     }
-    held.push(row.userId)
+    waitingUsers.push(row.userId)
     waitMs = Math.min(waitMs, row.waitMs)
   }
 }
@@ -102,7 +111,7 @@ export async function nextDelivery(database: Database, channel: string): Promise
 export type Claim =
   | { kind: 'send' }
   | { kind: 'wait'; ms: number }
-  /** Sent or ended elsewhere, or its user has disconnected. */
+  /** Another call has sent or ended the delivery, or its user has disconnected. */
   | { kind: 'gone' }
   /** This process no longer holds the channel's lease. */
   | { kind: 'lease lost' }
@@ -110,11 +119,12 @@ export type Claim =
   | { kind: 'sent already' }
 
 /**
- * Claims the channel's next second for this delivery, right before the chat is called, if both
- * connections are still there. One statement:
- * - The lease is checked on the locked row, so a process that lost it cannot send.
- * - The connections are locked for the moment. A disconnect either comes before the claim or waits
- *   until the message is sent.
+ * Claims the channel's next second for this delivery, right before the call to the chat. Both
+ * connections must still exist and work. One statement does all of this:
+ * - It checks the lease on the locked row, so a process that lost the lease cannot send.
+ * - It locks the connections. So a disconnect either comes before the claim, or waits until the
+ *   message is sent.
+ * - It checks the twin: the delivery of the same event to another user of the same channel.
  */
 export async function claim(
   database: Pick<Database, 'execute'>,
@@ -129,7 +139,7 @@ export async function claim(
     wait_ms: string | null
   }>(
     database,
-    // clock_timestamp(), because now() is when the statement began, before it waited for locks.
+    // Use clock_timestamp(). now() is the start of the statement, before it waited for locks.
     sql`with own as (
           select id from connections
           where id in (${connectionIds[0]}, ${connectionIds[1]}) and broken_since is null for share
@@ -162,18 +172,18 @@ export async function claim(
   if (row.claimed) return { kind: 'send' }
   if (!row.connected) return { kind: 'gone' }
   if (row.twin_sent === true) return { kind: 'sent already' }
-  // The twin is on its way, perhaps from a process that died. That is known when its time is over.
+  // Another call is sending the twin. If its process has died, the twin's claim ends by itself.
   if (row.twin_sent === false) return { kind: 'wait', ms: retryClaimMs }
   const waitMs = Number(row.wait_ms)
   return waitMs > 0 ? { kind: 'wait', ms: waitMs } : { kind: 'gone' }
 }
 
-/** How soon a claim is tried again while a twin of the delivery is on its way. */
+/** The wait before the next claim while another call is sending the twin. */
 const retryClaimMs = 1_000
 
 /**
- * Records a message that the chat accepted. The channel's pace counts from now.
- * @returns whether more is pending in the channel.
+ * Records a message that the chat accepted. The pause of the channel starts now.
+ * @returns whether the channel has another pending delivery.
  */
 export async function recordSent(database: Database, { id, channel }: Delivery): Promise<boolean> {
   const [row] = await rowsOf<{ more: boolean }>(
@@ -205,7 +215,10 @@ export async function recordEnd(
     .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
 }
 
-/** Postpones a delivery. `countTry` counts a try that no claim has counted. */
+/**
+ * Postpones a delivery. Set `countTry` for a failed try without a claim: a claim counts its own
+ * try.
+ */
 export async function postpone(
   database: Database,
   { id }: Delivery,
@@ -222,7 +235,9 @@ export async function postpone(
     .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
 }
 
-/** The chat asked for a pause. It holds for the whole channel, and the try does not count. */
+/**
+ * Records that the chat asked for a pause. It applies to the whole channel. The try does not count.
+ */
 export async function recordRateLimit(
   database: Database,
   { id, channel }: Delivery,
@@ -236,7 +251,7 @@ export async function recordRateLimit(
   )
 }
 
-/** Moves what is pending to the channel that the user has chosen now. */
+/** Moves the user's pending deliveries from this channel to the one that the user chose later. */
 export async function moveToChannel(
   database: Database,
   { userId, channel }: Delivery,
@@ -257,7 +272,7 @@ export async function moveToChannel(
   })
 }
 
-/** Ends what is pending for a user who disconnects. Resolves when nothing is being sent any more. */
+/** Ends the pending deliveries of a user who disconnects. Resolves when none is being sent. */
 export async function stopSendingTo(database: Database, userId: string): Promise<void> {
   for (;;) {
     await database

@@ -3,8 +3,9 @@ const armed = process.env.DEALBELL_FAILPOINT
 type Point = 'verified' | 'in transaction' | 'before answer' | 'taken' | 'accepted' | 'noted'
 
 /**
- * A point at which a test can kill the process, as a crash would. Only tests set the variable.
- * @param about a deal or a channel: the failpoint `name@about` kills only there.
+ * Kills the process here if a test has set DEALBELL_FAILPOINT to this name. This simulates a crash.
+ * @param about a deal or a channel. If the variable is `name@about`, only this one kills the
+ * process.
  */
 export function failpoint(name: Point, about?: string): void {
   if (armed === undefined) return

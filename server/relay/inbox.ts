@@ -7,16 +7,19 @@ import { makeDueFrom } from './channels.ts'
 import { failpoint } from './failpoint.ts'
 
 export interface Inbox {
-  /** Resolves when the events that are new, and their deliveries, are committed. */
+  /** Stores the new events and their deliveries. Resolves after the commit. */
   store(crm: CrmId, events: readonly DealEvent[]): Promise<void>
 }
 
 type CrmEvent = DealEvent & { crm: CrmId }
 
-/** A transaction costs more than its rows, so webhooks that arrive during one share the next. */
+/**
+ * The most events of one transaction. A transaction costs more than its rows, so webhooks that
+ * arrive during a transaction share the next one.
+ */
 const maxEventsAtOnce = 2_000
 
-/** @param onStored is called after each transaction. */
+/** Creates the inbox. It calls `onStored` after each transaction. */
 export function createInbox(database: Database, onStored: () => void): Inbox {
   interface Waiting {
     events: readonly CrmEvent[]
@@ -29,7 +32,7 @@ export function createInbox(database: Database, onStored: () => void): Inbox {
   async function storeWaiting(): Promise<void> {
     storing = true
     while (waiting.length > 0) {
-      await arrivals()
+      await readArrivedRequests()
       let count = 0
       const batch = waiting.filter(({ events }, at) => {
         count += events.length
@@ -50,8 +53,8 @@ export function createInbox(database: Database, onStored: () => void): Inbox {
     storing = false
   }
 
-  /** PGlite works on this thread, so requests that arrived meanwhile are read only when it rests. */
-  async function arrivals(): Promise<void> {
+  /** Reads requests that arrived during a transaction: PGlite blocks this thread until its end. */
+  async function readArrivedRequests(): Promise<void> {
     let known: number
     do {
       known = waiting.length
@@ -81,7 +84,7 @@ interface Target {
 async function storeEvents(database: Database, events: readonly CrmEvent[]): Promise<void> {
   const accounts = [...new Set(events.map(({ accountId }) => accountId))]
   await database.transaction(async (tx) => {
-    // A user may have connected more than one chat. The last one counts.
+    // A user may have connected more than one chat. Use the one that was connected last.
     const targets = await rowsOf<Target>(
       tx,
       sql`select distinct on (crm.id) crm.provider as crm, crm.account_id as account,
@@ -93,13 +96,13 @@ async function storeEvents(database: Database, events: readonly CrmEvent[]): Pro
             and crm.account_id = any(${sql.param(accounts)}::text[])
           order by crm.id, chat.connected_at desc`,
     )
-    // Events of an account that no user has connected are acknowledged and dropped.
+    // Drop events of an account that no user has connected. The server still acknowledges them.
     const connected = new Set(targets.map(({ crm, account }) => `${crm}/${account}`))
     const kept = events.filter(({ crm, accountId }) => connected.has(`${crm}/${accountId}`))
     if (kept.length === 0) return
 
-    // Sorted by the events alone, so that two transactions with the same events wait for each other in
-    // one direction. Of events at the same time, the one inserted first is sent first.
+    // Sort by the events alone, so that two transactions with the same events cannot deadlock. If
+    // two events have the same time, the relay sends the one that was inserted first.
     const rows = kept
       .map(({ occurredAt, ...event }) => ({ ...event, at: occurredAt.toISOString() }))
       .sort(

@@ -13,24 +13,26 @@ import { failpoint } from './failpoint.ts'
 import type { RelayTimes } from './times.ts'
 import { deleteOld } from './upkeep.ts'
 
-/** Channels that one process works on at once. Each sends one message a second. */
+/** The most channels that one process works on at the same time. */
 const maxChannels = 500
-/** Few at a time, so that other processes get a share of a burst. */
+/**
+ * The most channels of one lease call. It is small, so that other processes get a share of a burst.
+ */
 const leaseAtOnce = 10
 /** A channel is released after this long, so that processes share the work. */
 const sliceMs = 5_000
 const renewEveryMs = 3_000
-/** A delivery that must wait holds up new events of other users in its channel no longer than this. */
+/** The longest time until the relay looks again at a channel in which all deliveries must wait. */
 const longestRestMs = 5_000
-/** A channel whose work failed unexpectedly rests this long. */
+/** The wait of a channel after an unexpected error. */
 const afterErrorMs = 10_000
 const upkeepEveryMs = 60_000
 
 export interface Relay {
   start(): Promise<void>
-  /** Something is due now. */
+  /** Tells the relay that a channel is due now. */
   ring(): void
-  /** Resolves when everything that is being sent is recorded. */
+  /** Resolves after the results of all running calls are recorded. */
   stop(): Promise<void>
 }
 
@@ -39,12 +41,12 @@ export interface RelayDependencies {
   vault: Vault
   providers: Providers
   log: Log
-  /** No other process works on this database, so leases found at the start belong to a dead process. */
+  /** True if no other process uses this database. Leases in it are then from a dead process. */
   alone: boolean
   times: RelayTimes
 }
 
-/** The relay leases channels that are due, and sends in each what is pending, in order. */
+/** Creates the relay. It leases due channels and sends their pending deliveries in order. */
 export function createRelay(dependencies: RelayDependencies): Relay {
   const { database, log, alone, times } = dependencies
   const owner = randomUUID()
@@ -52,7 +54,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
   const working = new Map<string, Promise<void>>()
   let releases: Release[] = []
   let stopping = false
-  /** A channel may be due that was not looked for yet. */
+  /** Whether to look for due channels. */
   let due = true
   let rings = 0
   let wakeUp: (() => void) | undefined
@@ -65,7 +67,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
     wakeUp?.()
   }
 
-  /** Waits until someone rings, a channel is finished or the next poll is due. */
+  /** Waits for a call of `ring`, for the end of the work on a channel, or for the next poll. */
   async function rest(): Promise<void> {
     if (stopping || releases.length > 0 || (due && working.size < maxChannels)) return
     let timer: NodeJS.Timeout | undefined
@@ -91,13 +93,13 @@ export function createRelay(dependencies: RelayDependencies): Relay {
       againMs = afterErrorMs
     }
     releases.push({ channel, ...(againMs !== undefined && { againMs }) })
-    // While the channel was leased, a ring for it found nothing to lease.
+    // If `ring` was called for this channel during its lease, nothing could be leased. Look again.
     if (rings > ringsBefore || againMs === 0) due = true
     working.delete(channel)
     wakeUp?.()
   }
 
-  /** @returns in how many ms the channel is due again; undefined when nothing is left in it. */
+  /** @returns in how many ms the channel is due again; undefined if nothing in it is pending. */
   async function workUntilRest(channel: string): Promise<number | undefined> {
     const sliceEnd = Date.now() + sliceMs
     for (;;) {
@@ -141,7 +143,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
         due = true
         await delay(times.pollMs)
       }
-      // Webhooks get a turn between two leases of a burst.
+      // During a burst, let the server handle webhooks before the next lease.
       if (leasedAll) await delay(2)
       else await rest()
     }

@@ -18,7 +18,7 @@ export interface DealInMessage {
 const longestName = 150
 const longestLabel = 80
 
-/** The chat message about a change of a deal, sent under one rule. */
+/** Writes the chat message about a change of a deal. `ruleId` is the rule that applies. */
 export function messageFor(
   deal: DealInMessage,
   headline: Headline,
@@ -54,12 +54,12 @@ export function messageFor(
   }
 }
 
-/** A text from the CRM as one line of at most `maxLength` characters that Slack shows as it is. */
+/** Turns a text from the CRM into one line that Slack shows literally, cut to `maxLength`. */
 function safeText(text: string, maxLength: number): string {
   return escapeText(oneLine(text, maxLength))
 }
 
-/** Without this, a deal named `<!channel>` notifies everyone in the channel. */
+/** Escapes a text for Slack. Otherwise a deal named `<!channel>` would notify the whole channel. */
 function escapeText(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 }

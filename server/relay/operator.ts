@@ -5,7 +5,7 @@ import { type Database, rowsOf } from '../database/open.ts'
 import { deliveries } from '../database/schema.ts'
 import { makeDue } from './channels.ts'
 
-/** The number of deliveries in each state, and of the dead ones for each reason. */
+/** The number of deliveries in each state, and the number of dead deliveries for each reason. */
 export const relayStatus = v.object({
   pending: v.number(),
   sent: v.number(),
@@ -36,10 +36,10 @@ export async function countDeliveries(database: Database): Promise<RelayStatus> 
   }
 }
 
-// What a disconnect ended stays ended, because its user was told that nothing more is sent.
+// Leave out deliveries that a disconnect ended: we promised the user to send nothing more.
 const replayable = and(eq(deliveries.state, 'dead'), ne(deliveries.reason, 'disconnected'))
 
-/** Makes the dead deliveries pending again, in their old order. @returns how many. */
+/** Makes the dead deliveries pending again, in their old order. @returns their number. */
 export async function replayDead(database: Database): Promise<number> {
   return await database.transaction(async (tx) => {
     const revived = await tx
@@ -52,7 +52,9 @@ export async function replayDead(database: Database): Promise<number> {
   })
 }
 
-/** The operator's token. It follows from the newest encryption key, which server and operator both read. */
+/**
+ * Derives the operator's token from the newest encryption key, which server and operator both read.
+ */
 export function operatorToken([newest]: readonly Buffer[]): string {
   if (newest === undefined) throw new Error('There is no encryption key.')
   return createHmac('sha256', newest).update('dealbell operator').digest('base64url')

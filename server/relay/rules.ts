@@ -5,11 +5,13 @@ import type { DealProperty } from '../providers/registry.ts'
 /** A change of one deal property, as the rules see it. */
 export interface Change {
   property: DealProperty
-  /** The old value. Null: the deal was created with the new one. Undefined: the history does not say. */
+  /**
+   * The old value. Null: the deal was created with the new one. Undefined: the old one is unknown.
+   */
   from: string | null | undefined
   to: string
   deal: CrmDeal
-  /** The stage with this id. A stage that no pipeline has any more is open, and its label is its id. */
+  /** Returns the stage with this id. A deleted stage counts as open, and its label is its id. */
   stage(id: string): Stage
 }
 
@@ -23,22 +25,22 @@ export interface Headline {
   remark?: string
 }
 
-/** What the relay knows about one rule. Its wording for people is in contract/rules.ts. */
+/** What the relay knows about one rule. contract/rules.ts contains the text for users. */
 interface DealRule {
   /** The rule is about changes of this property. */
   property: DealProperty
-  /** One message is sent for a change, under the rule with the highest rank of those that apply. */
+  /** If several rules apply to a change, the relay sends one message, under the highest rank. */
   rank: number
   applies(change: Change): boolean
   /**
-   * The rule depends on the deal's contacts and companies. They follow a new deal by seconds, so the
-   * relay reads the deal a second time before it sends a message under this rule.
+   * The rule depends on the deal's contacts and companies. The CRM may add them some seconds after
+   * the deal. So the relay reads the deal a second time before it sends a message under this rule.
    */
   readsLinks?: true
   headline(change: Change): Headline
 }
 
-/** One entry for each rule that the dashboard offers. Without its entry a rule does not compile. */
+/** One entry for each rule that the dashboard offers. If one is missing, this does not compile. */
 export const dealRules: Readonly<Record<AvailableRuleId, DealRule>> = {
   'deal-closed': {
     property: 'stage',
@@ -66,7 +68,7 @@ export const dealRules: Readonly<Record<AvailableRuleId, DealRule>> = {
   },
 }
 
-/** The properties that some rule is about. Events of other properties are not stored. */
+/** The properties of all rules. The server does not store events of other properties. */
 export const watchedProperties: ReadonlySet<DealProperty> = new Set(
   Object.values(dealRules).map(({ property }) => property),
 )
@@ -76,23 +78,23 @@ export type Decision =
   | { kind: 'look again' }
   | { kind: 'nothing' }
 
-/** Decides under which of the user's ticked rules a change is sent. */
+/** Decides under which ticked rule to send a change: the highest rank of those that apply. */
 export function decide(
   change: Change,
   ticked: ReadonlySet<string>,
   { mayLookAgain }: { mayLookAgain: boolean },
 ): Decision {
   if (change.from === change.to) return { kind: 'nothing' }
-  const [found] = ruleEntries
+  const [highest] = ruleEntries
     .filter(([id, { property }]) => ticked.has(id) && property === change.property)
     .filter(([, rule]) => rule.applies(change))
     .sort(([, a], [, b]) => b.rank - a.rank)
-  if (found === undefined) return { kind: 'nothing' }
-  const [ruleId, rule] = found
+  if (highest === undefined) return { kind: 'nothing' }
+  const [ruleId, rule] = highest
   return rule.readsLinks && mayLookAgain ? { kind: 'look again' } : { kind: 'send', ruleId }
 }
 
-// Object.entries forgets the names of the keys.
+// The type of Object.entries does not keep the names of the keys.
 const ruleEntries = Object.entries(dealRules) as Array<[AvailableRuleId, DealRule]>
 
 function stageHeadline({ from, to, stage }: Change): Headline {

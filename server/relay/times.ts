@@ -1,10 +1,10 @@
 /** How long the relay waits, in milliseconds. Tests use shorter times. */
 export interface RelayTimes {
-  /** A new deal's contacts follow within seconds, so a deal without any is read again this much later. */
+  /** A CRM adds contacts within seconds. A deal without contacts is read again after this time. */
   lookAgainMs: number
-  /** The wait after the first failed try. It doubles with each further one. */
+  /** The wait after the first failed try. It doubles with each further try. */
   firstRetryMs: number
-  /** How often the relay looks for due channels when nothing rings. */
+  /** How often the relay looks for due channels if nobody calls `ring`. */
   pollMs: number
 }
 

@@ -2,10 +2,10 @@ import { sql } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
 import { channels, dealEvents, deliveries } from '../database/schema.ts'
 
-/** HubSpot repeats an event for a day. Older ones are only history, dead deliveries included. */
+/** HubSpot repeats an event for a day. After 30 days, even a dead delivery is only history. */
 const keepDays = 30
 
-/** Deletes old events with their deliveries, and channels that have no delivery left. */
+/** Deletes old events with their deliveries, and old channels without deliveries. */
 export async function deleteOld(database: Database): Promise<void> {
   await database.execute(
     sql`delete from ${dealEvents} e

@@ -9,7 +9,7 @@ const timeoutMs = 10_000
 const http = ky.create({
   prefix: config.apiUrl === '' ? '/' : config.apiUrl,
   credentials: 'include',
-  // Only Query retries. If both do, one failing GET becomes 12 requests.
+  // Only Query retries. If both retry, one failing GET becomes 12 requests.
   retry: 0,
   timeout: timeoutMs,
   totalTimeout: timeoutMs,
@@ -18,8 +18,8 @@ const http = ky.create({
 })
 
 /**
- * GETs `path` and checks the answer.
- * It takes no `signal`: StrictMode mounts twice, and with Query's signal every call would be made twice.
+ * GETs `path` and checks the answer. It takes no `signal`. StrictMode mounts twice, so with Query's
+ * signal it would make every call twice.
  * @throws ApiError for any failure. A thrown value that is no Error passes unchanged.
  */
 export function getJson<Schema extends GenericSchema>(
@@ -29,7 +29,7 @@ export function getJson<Schema extends GenericSchema>(
   return asApiError(async () => {
     const request = http(path)
     await assertOk(request)
-    // The request's json() applies the timeout to the body; the response's json() does not.
+    // Call json() on the request. Its timeout includes the body; on the response there is none.
     const { success, output } = safeParse(answer, await request.json())
     if (!success) throw new ApiError('format')
     return output
@@ -57,7 +57,7 @@ async function assertOk(request: ResponsePromise): Promise<Response> {
   throw new ApiError('status', response.status)
 }
 
-/** Cancels a body, because an unread one keeps its connection open. A failure here does not matter. */
+/** Cancels a body, because an unread body keeps its connection open. A failure does not matter. */
 function dropBody(response: Response): void {
   response.body?.cancel().catch(() => {})
 }

@@ -9,9 +9,10 @@ export const connectionStatusQuery = (provider: Provider) =>
   queryOptions({
     queryKey: ['connection-status', provider.id],
     queryFn: () => getJson(pathOf(endpoints.status, provider.id), connectionStatusAnswer),
-    // The route starts the query when the dashboard opens. The components that mount then do not repeat it.
+    // The route starts the query when the dashboard opens. Components that mount do not repeat it.
     staleTime: 5000,
-    // A component that shows a status mounts after the query has settled, and must not restart it.
+    // Components show a status after the query has finished. Their mount must not restart the
+    // query.
     refetchOnMount: false,
     retryOnMount: false,
     // The user may have connected in another tab.
@@ -29,7 +30,7 @@ export function useDisconnect(provider: Provider) {
     mutationKey: ['disconnect', provider.id],
     mutationFn: () => call('DELETE', pathOf(endpoints.disconnect, provider.id)),
     onSuccess: async () => {
-      // An answer from before the disconnect must not restore the connection.
+      // An answer to an earlier call must not restore the connection.
       await queryClient.cancelQueries({ queryKey })
       queryClient.setQueryData(queryKey, { connected: false })
     },
@@ -37,7 +38,7 @@ export function useDisconnect(provider: Provider) {
   })
 }
 
-/** The address that the browser navigates to in order to start the authorization flow (§7). */
+/** The browser navigates to this address to start the authorization flow (§7). */
 export function authorizeUrl(provider: Provider): string {
   return `${config.apiUrl}${pathOf(navigations.authorize, provider.id)}`
 }

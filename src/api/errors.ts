@@ -8,8 +8,8 @@ const messages: Record<ApiErrorKind, string> = {
 }
 
 /**
- * The error of every failed call to the backend. Its message is shown to users. It contains neither an
- * address nor an answer's body, because both may contain an authorization code.
+ * The error of every failed call to the backend. Users see its message. It contains no address and
+ * no body of an answer, because both may contain an authorization code.
  */
 export class ApiError extends Error {
   override readonly name = 'ApiError'

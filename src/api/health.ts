@@ -2,26 +2,26 @@ import { queryOptions, useQuery } from '@tanstack/react-query'
 import { endpoints, healthAnswer } from '../../contract/endpoints.ts'
 import { getJson } from './client.ts'
 
-/** How long to wait before asking an unavailable backend again, in milliseconds. */
+/** The wait before the next call to an unavailable backend, in milliseconds. */
 const healthRetryMs = 5000
 
 export const healthQuery = queryOptions({
   queryKey: ['health'],
   queryFn: async ({ client, queryKey }) => {
     const health = await getJson(endpoints.health.path, healthAnswer)
-    // The backend was down. Other queries have failed for that reason, or their data is old: reload them.
+    // If the backend was down, other queries have failed or their data is old. Load them again.
     if ((client.getQueryState(queryKey)?.errorUpdateCount ?? 0) > 0) {
       client.removeQueries({ predicate: (query) => query.queryKey[0] !== queryKey[0] })
     }
     return health
   },
   retry: false,
-  // The query may fail before the page mounts. Mounting does not repeat it; refetchInterval does.
+  // The query may fail before the page mounts. refetchInterval repeats it, so the mount does not.
   retryOnMount: false,
   staleTime: Infinity,
   gcTime: Infinity,
   refetchInterval: ({ state }) => (state.data === undefined ? healthRetryMs : false),
-  // A successful answer never becomes stale. This refetch only helps after the backend was down.
+  // This refetch happens only while the backend is down: a successful answer is never stale.
   refetchOnReconnect: true,
   meta: { action: 'Checking the backend' },
 })

@@ -12,8 +12,8 @@ export interface AuthorizationResponse {
 }
 
 /**
- * The callback is a query although it has a side effect. A code can be used once, and the cache key
- * prevents StrictMode, a remount, focus or reconnect from using it twice.
+ * The callback is a query although it has a side effect. A code works only once. The cache key
+ * prevents StrictMode, a remount, focus or reconnect from sending it twice.
  */
 const oauthCallbackQuery = (provider: Provider, { code, state, error }: AuthorizationResponse) =>
   queryOptions({
@@ -23,8 +23,9 @@ const oauthCallbackQuery = (provider: Provider, { code, state, error }: Authoriz
       await call('GET', pathOf(endpoints.callback, provider.id), {
         searchParams: { code, ...(state !== undefined && { state }) },
       })
-      // The cached status is old. A dashboard that opens later loads it again. A dashboard that is already
-      // on screen, because the user did not wait here, refetches it and ignores earlier answers.
+      // The cached status is old. A dashboard that opens later loads it again. The dashboard may
+      // already be on screen, because the user did not wait. It refetches the status and ignores
+      // old answers.
       const { queryKey } = connectionStatusQuery(provider)
       client.removeQueries({ queryKey, type: 'inactive' })
       await client.cancelQueries({ queryKey })

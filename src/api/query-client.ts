@@ -13,17 +13,18 @@ declare module '@tanstack/react-query' {
   }
 }
 
-// By default Query notifies in a timer. In a microtask, a checkbox changes in the same frame as its click.
+// By default, Query notifies components in a timer. With a microtask, a checkbox changes in the
+// frame of its click.
 notifyManager.setScheduler(queueMicrotask)
 
-/** Retries a read once after a fault that may be temporary. A refusal or a timeout is not repeated. */
+/** Retries a read once after a fault that may be temporary, but not after a 4xx or a timeout. */
 function retryRead(failureCount: number, error: unknown): boolean {
   const isTemporary =
     error instanceof ApiError && (error.kind === 'network' || (error.status ?? 0) >= 500)
   return failureCount < 1 && isTemporary
 }
 
-/** Creates the query client with the defaults of all queries and mutations. It logs their failures. */
+/** Creates the query client, with defaults for all queries and mutations. It logs failures. */
 export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
   return new QueryClient({
     queryCache: new QueryCache({
@@ -36,7 +37,7 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
       queries: {
         retry: retryRead,
         retryDelay: retryDelayMs,
-        // With 'online', a call made while offline would be sent later, without the user's knowledge.
+        // With 'online', Query would send an offline call later, without the user's knowledge.
         networkMode: 'always',
       },
       mutations: { retry: false, networkMode: 'always' },

@@ -11,13 +11,13 @@ import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
-/** Rule ids. They may include some that this client does not offer; a newer client has set them. */
+/** Rule ids. A newer client may have stored ids that this client does not offer. */
 export type RuleIds = readonly string[]
 
 export const rulesQuery = queryOptions({
   queryKey: ['rules'],
   queryFn: () => getJson(endpoints.rules.path, rulesAnswer),
-  // §4: rules load once when the dashboard opens. A refetch would overwrite the user's ticks.
+  // The dashboard loads the rules once, when it opens (§4).
   staleTime: Infinity,
   gcTime: Infinity,
   retryOnMount: false,
@@ -29,8 +29,8 @@ export const rulesQuery = queryOptions({
 
 export const useRules = () => useQuery(rulesQuery)
 
-// The selection if it differs from the server's rules, or null. It is in the cache so that a remount
-// does not lose it.
+// The selection if it differs from the server's rules, otherwise null. It is in the cache so that a
+// remount does not lose it.
 const draftQuery = queryOptions({
   queryKey: ['rules-draft'],
   queryFn: skipToken,
@@ -39,13 +39,13 @@ const draftQuery = queryOptions({
   gcTime: Infinity,
 })
 
-/** The rules as the user sees them: the draft, or else the server's (none until loaded, §4). */
+/** The selected rules: the draft, or without a draft the server's (none until loaded, §4). */
 export function useRuleSelection() {
   const queryClient = useQueryClient()
   const draft = useQuery(draftQuery).data
   const saved = useQuery(rulesQuery).data?.rules ?? []
 
-  /** Adds or removes the rule. Ids that cannot be selected now do not change (§5). */
+  /** Adds or removes a rule. Does nothing if the user cannot tick this rule now (§5). */
   const toggle = useCallback(
     (id: string): void => {
       if (!availableRuleIds.has(id)) return
@@ -54,7 +54,7 @@ export function useRuleSelection() {
         draftQuery.queryKey,
         selected.includes(id) ? selected.filter((other) => other !== id) : [...selected, id],
       )
-      // During a save the server's rules are unknown, so every change stays in the draft.
+      // During a save, the server's rules are unknown. So keep the draft.
       if (queryClient.isMutating({ mutationKey: saveKey }) === 0) {
         dropSavedDraft(queryClient)
       }
@@ -90,7 +90,7 @@ export function useSaveRules() {
   })
 }
 
-/** Tells whether two selections contain the same rules in any order. */
+/** Whether two selections contain the same rules, in any order. */
 export function sameRules(a: RuleIds, b: RuleIds): boolean {
   return a.length === b.length && a.every((id) => b.includes(id))
 }

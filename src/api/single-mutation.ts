@@ -2,9 +2,9 @@ import { type UseMutationOptions, useMutation, useQueryClient } from '@tanstack/
 import { useCallback, useSyncExternalStore } from 'react'
 
 /**
- * `useMutation` that runs one mutation at a time per key: while one runs, `mutate` and `reset` do nothing.
- * Disabling the button does not suffice, because `isPending` is rendered after a double click.
- * `isPending` is also true for a mutation that another screen has started.
+ * Like `useMutation`, but runs one mutation at a time per key. While one runs, `mutate` and `reset`
+ * do nothing. A disabled button is not enough, because a double click is faster than the next
+ * render. `isPending` is also true if another screen has started the mutation.
  */
 export function useSingleMutation<Variables = void>(
   options: Pick<
@@ -33,7 +33,7 @@ export function useSingleMutation<Variables = void>(
     mutate: (variables: Variables) => {
       if (!isRunning()) mutate(variables)
     },
-    // Stable, because components pass it on.
+    // Always the same function, because components pass it on.
     reset: useCallback(() => {
       if (!isRunning()) reset()
     }, [isRunning, reset]),

@@ -12,12 +12,12 @@ export function Connection({ provider }: { provider: Provider }) {
 
   return (
     <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
-      {/* Wraps onto its own row when it is too long to share one with the button. */}
+      {/* If this is too long for the row of the button, it gets its own row. */}
       <div className="flex min-w-0 flex-auto items-center gap-2 sm:flex-1 sm:gap-3">
         <span className="grid size-9 shrink-0 place-items-center rounded-full border border-line bg-canvas">
           {isConnected ? <GreenCheck /> : <RedCross />}
         </span>
-        {/* The live region includes the name: 'Not connected' alone does not tell which service. */}
+        {/* The live region includes the name: 'Not connected' alone does not name the service. */}
         <div role="status" className="min-w-0">
           <p className="font-medium wrap-anywhere">{provider.name}</p>
           <p className="text-sm text-muted wrap-anywhere">
@@ -32,13 +32,13 @@ export function Connection({ provider }: { provider: Provider }) {
           </p>
         </div>
       </div>
-      {/* One button for both actions, so it keeps the focus when its word changes. */}
+      {/* One button for both actions, so that it keeps the focus when its text changes. */}
       <Button
         kind={isConnected ? 'secondary' : 'primary'}
         busy={disconnect.isPending}
         label={`${isConnected ? 'Disconnect' : 'Connect'} ${provider.name}`}
         onClick={(event) => {
-          // Ignore the second click of a double click: the button may show the other word by then.
+          // Ignore the second click of a double click: the button's text may have changed.
           if (event.detail > 1) return
           if (isConnected) disconnect.mutate()
           else window.location.assign(authorizeUrl(provider))

@@ -17,7 +17,7 @@ export function Dashboard() {
       title="Deal notifications"
       lead={`Choose which ${crm.name} events ${chat.name} hears of.`}
     >
-      {/* Not isPending: a failed status is pending again at each new attempt. */}
+      {/* Do not use isPending: a failed status is pending again at each new attempt. */}
       {crmStatus.isFetched && chatStatus.isFetched ? (
         <>
           {!areConnected && (

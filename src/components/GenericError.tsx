@@ -8,7 +8,7 @@ export function GenericError() {
     <Screen title="Something went wrong" icon={<WarningSign />}>
       <p role="alert">Something went wrong. Please try again later.</p>
       <div>
-        {/* A plain link loads a new page, so nothing broken is kept. */}
+        {/* A plain link loads a new page, so no broken state remains. */}
         <a href="/" className={buttonStyle.secondary}>
           Back to the dashboard
         </a>

@@ -4,20 +4,20 @@ import { Button } from '../ui/Button.tsx'
 import { WarningSign } from '../ui/icons.tsx'
 import { focusHeading, Screen } from '../ui/Screen.tsx'
 
-/** Renders the app only once the backend is available, so no authorization code is used before. */
+/** Renders the app only after the backend is available. Until then, nothing uses up a code. */
 export function HealthGate({ children }: { children: ReactNode }) {
   const health = useHealth()
   const isAvailable = health.data !== undefined
   const wasUnavailable = useRef(false)
 
-  // 'Try again' had the focus and is gone with its page.
+  // The button 'Try again' had the focus and has disappeared. Focus the heading instead.
   useEffect(() => {
     if (isAvailable && wasUnavailable.current) focusHeading()
     wasUnavailable.current = health.isFetched && !isAvailable
   }, [isAvailable, health.isFetched])
 
   if (isAvailable) return children
-  // Not isPending: that is true again at each new attempt after a failure.
+  // Do not use isPending: after a failure, it is true again at each new attempt.
   if (!health.isFetched) {
     return (
       <main className="p-4">

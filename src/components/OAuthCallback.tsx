@@ -6,7 +6,7 @@ import type { Provider } from '../parse-config.ts'
 import { RedCross, Spinner } from '../ui/icons.tsx'
 import { Screen } from '../ui/Screen.tsx'
 
-/** How long the page shows a failed authorization before it navigates on (§9). */
+/** How long the page shows a failed authorization before it leaves, in milliseconds (§9). */
 const redirectDelayMs = 3000
 
 export function OAuthCallback({
@@ -19,7 +19,7 @@ export function OAuthCallback({
   const navigate = useNavigate()
   const callback = useOAuthCallback(provider, response)
 
-  // Replace the history entry: Back must not lead to an authorization that is over.
+  // Replace the history entry, so that Back does not lead to a finished authorization.
   useEffect(() => {
     if (callback.isSuccess) void navigate({ to: '/', replace: true })
     if (!callback.isError) return

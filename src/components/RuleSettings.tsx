@@ -16,15 +16,15 @@ export function RuleSettings({
   isChecking,
 }: {
   canSave: boolean
-  /** Whether a connection status is being fetched again, so that `canSave` may change in a moment. */
+  /** Whether a connection status is loading again. `canSave` may change in a moment. */
   isChecking: boolean
 }) {
   const rules = useRules()
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
   const save = useSaveRules()
   const [wasRefused, setWasRefused] = useState(false)
-  // The refusal ends once both services are connected, so a later disconnect does not show it again.
-  // Wait until both statuses have arrived: otherwise their order would decide whether it ends.
+  // The refusal ends when both services are connected, so a later disconnect does not show it
+  // again. Wait for both statuses. Otherwise their order would decide whether the refusal ends.
   if (wasRefused && canSave && !isChecking) setWasRefused(false)
   const isRefused = wasRefused && !canSave
   const saveButton = useRestoredFocus(save.isPending)
@@ -40,7 +40,8 @@ export function RuleSettings({
     },
   })
 
-  // A message disappears when the selection changes. The function stays the same, so a tick renders one row.
+  // A message disappears when the selection changes. The function always stays the same, so that a
+  // tick renders only one row.
   const { reset } = save
   const onToggle = useCallback(
     (id: string) => {
@@ -85,7 +86,7 @@ export function RuleSettings({
               />
             ))}
           </fieldset>
-          {/* Below the rules: above them, its disappearance would move them away from the pointer. */}
+          {/* Below the rules. Above them, it would move the rules while the user clicks. */}
           {category.available && selected.length === 0 && (
             <div className="sm:col-span-full">
               <Warning title="No notification rules defined">
@@ -96,8 +97,8 @@ export function RuleSettings({
           )}
         </Fragment>
       ))}
-      {/* Sticky, because most of the catalogue stands between the available rules and its end. Not on a
-          low or enlarged screen, where it would cover the rules. */}
+      {/* Sticky, because most of the catalogue is between the available rules and this bar. But it
+          would cover the rules on a low or enlarged screen, so it is not sticky there. */}
       <div className="save-bar sm:col-span-full">
         <Button kind="primary" type="submit" disabled={save.isPending} ref={saveButton}>
           {save.isPending ? 'Saving…' : 'Save'}
@@ -116,7 +117,10 @@ export function RuleSettings({
   )
 }
 
-/** A ref for a button that is disabled while busy. A disabled button loses the focus; this restores it. */
+/**
+ * A ref for a button that is disabled while busy. A disabled button loses the focus; this restores
+ * it.
+ */
 function useRestoredFocus(isBusy: boolean) {
   const button = useRef<HTMLButtonElement>(null)
   const hadFocus = useRef(false)

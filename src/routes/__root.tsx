@@ -9,7 +9,7 @@ import { focusHeading } from '../ui/Screen.tsx'
 
 export const Route = createRootRouteWithContext<{ queryClient: QueryClient }>()({
   loader: ({ context }) => {
-    // Not awaited: the gate shows the query's state, and the child route loads at the same time.
+    // Do not await: HealthGate shows the query's state, and the child route loads at the same time.
     context.queryClient.query(healthQuery).catch(() => {})
   },
   component: Root,
@@ -18,8 +18,8 @@ export const Route = createRootRouteWithContext<{ queryClient: QueryClient }>()(
 function Root() {
   const { queryClient } = Route.useRouteContext()
   const screen = useMatches({ select: (matches) => matches.at(-1)?.id })
-  // After a navigation, focus the new heading. The router's `onRendered` event is not enough: a navigation
-  // that is overtaken by another, or that renders in two steps, has none.
+  // After a navigation, focus the new heading. The router's `onRendered` event is not enough: it is
+  // missing if the next navigation starts early, or if the screen renders in two steps.
   const lastScreen = useRef(screen)
   useEffect(() => {
     if (lastScreen.current !== screen) focusHeading()
@@ -31,7 +31,7 @@ function Root() {
         <div className="flex min-h-svh flex-col">
           <Header />
           <Outlet />
-          {/* A new footer for each screen. A kept one would slide to its new place. */}
+          {/* Each screen has a new footer. The same footer would slide to its new place. */}
           <Footer key={screen} />
         </div>
       </HealthGate>

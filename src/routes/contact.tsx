@@ -11,8 +11,8 @@ const isForeign =
   new URL(config.contactFormUrl, window.location.href).origin !== window.location.origin
 const sandbox = `allow-forms allow-scripts${isForeign ? ' allow-same-origin' : ''}`
 
-// Only a document loaded at this address may frame the form. Back can show this screen in a document that
-// was loaded elsewhere, for example after a reload of the dashboard.
+// Only a document that was loaded at this address may frame the form. After a reload of the
+// dashboard, the browser's Back shows this screen in the document of the dashboard.
 function wasLoadedHere(): boolean {
   const [navigation] = performance.getEntriesByType('navigation')
   return navigation === undefined || contactPath.test(new URL(navigation.name).pathname)

@@ -6,7 +6,7 @@ import { config } from '../config.ts'
 
 export const Route = createFileRoute('/')({
   loader: ({ context: { queryClient } }) => {
-    // All at the same time and not awaited. The query cache logs failures.
+    // Start all calls at the same time, and do not await them. The query cache logs failures.
     queryClient.query(connectionStatusQuery(config.crm)).catch(() => {})
     queryClient.query(connectionStatusQuery(config.chat)).catch(() => {})
     queryClient.query(rulesQuery).catch(() => {})

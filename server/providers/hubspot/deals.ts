@@ -43,7 +43,7 @@ const ownerAnswer = v.object({
   email: v.optional(v.nullable(v.string())),
 })
 
-/** What the relay reads in HubSpot. */
+/** Creates the functions that read deals, stages and owners in HubSpot. */
 export function createHubspotDeals(
   { read }: HubspotHttp,
   settings: ProviderSettings,
@@ -86,19 +86,19 @@ export function createHubspotDeals(
         const name = [owner?.firstName, owner?.lastName].filter(Boolean).join(' ')
         return name || (owner?.email ?? undefined)
       } catch (error) {
-        // Owners have a scope of their own. An app may not have it.
+        // To read owners, an app needs another scope. It may not have this scope.
         if (error instanceof ProviderError && error.kind === 'refused') return undefined
         throw error
       }
     },
 
-    // HubSpot serves the deals' pages at the origin of its consent page.
+    // The pages of deals and the consent page have the same origin.
     dealUrl: (accountId, dealId) =>
       `${settings.authorizeUrl.replace(/\/oauth\/authorize$/, '')}/contacts/${accountId}/record/0-3/${dealId}`,
   }
 }
 
-/** Decides whether a stage means won or lost. Stage metadata holds strings: probability 1 is won, 0 lost. */
+/** Decides whether a closed stage is won (probability 1) or lost (0). All metadata are strings. */
 export function outcomeOf(metadata: {
   isClosed?: unknown
   probability?: unknown

@@ -3,7 +3,7 @@ import * as v from 'valibot'
 import type { DealEvent } from '../provider.ts'
 import { propertyNamed } from './properties.ts'
 
-// PostgreSQL stores neither NUL nor half of a surrogate pair.
+// PostgreSQL cannot store NUL or half of a surrogate pair.
 const storableText = v.pipe(
   v.string(),
   v.maxLength(255),
@@ -25,14 +25,14 @@ const item = v.object({
   objectId: id,
   propertyName: v.string(),
   propertyValue: storableText,
-  // Milliseconds, up to the year 5138. A larger number is not a time in ms.
+  // Milliseconds up to the year 5138. A larger number is not a time in milliseconds.
   occurredAt: v.pipe(v.number(), v.safeInteger(), v.minValue(1), v.maxValue(100_000_000_000_000)),
 })
 
 /** The object type of deals in HubSpot's `object.*` events. */
 const dealType = '0-3'
 
-/** The deal events among a webhook's items. Items that we do not know are left out. */
+/** Returns the deal events among a webhook's items. Leaves out unknown items. */
 export function dealEvents(items: readonly unknown[]): DealEvent[] {
   return items.flatMap((value) => {
     const parsed = v.safeParse(item, value)
@@ -42,7 +42,7 @@ export function dealEvents(items: readonly unknown[]): DealEvent[] {
       return []
     }
     const property = propertyNamed(event.propertyName)
-    // A property can be cleared, a stage cannot.
+    // Users can clear a property, but not the stage.
     if (property === undefined || (property === 'stage' && event.propertyValue === '')) return []
     return [
       {

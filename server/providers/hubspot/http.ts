@@ -2,7 +2,7 @@ import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
 import { oneTry, ProviderError, type ProviderSettings, type Timeouts } from '../provider.ts'
 
-// `status` says the most (BAD_REDIRECT_URI), except where it is only 'error'.
+// `status` is the most precise code (BAD_REDIRECT_URI). But if it is 'error', use `category`.
 const errorAnswer = v.pipe(
   v.object({
     status: v.optional(v.string()),
@@ -12,10 +12,12 @@ const errorAnswer = v.pipe(
   v.transform(({ status, error, category }) => (status === 'error' ? category : (status ?? error))),
 )
 
-/** How long to wait after a 429 that does not say. HubSpot counts calls in windows of ten seconds. */
+/** The wait after a 429 without Retry-After. HubSpot counts calls in windows of ten seconds. */
 const defaultWaitMs = 10_000
 
-/** Calls HubSpot's API. Each call is tried once: the relay has tries of its own. */
+/**
+ * Creates the functions that call HubSpot's API. They try once, because the relay itself retries.
+ */
 export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts) {
   const client = { client_id: settings.clientId, client_secret: settings.clientSecret }
 
@@ -62,7 +64,7 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
 
 export type HubspotHttp = ReturnType<typeof createHubspotHttp>
 
-// ky's own errors hold the request, and with it the secrets. So none of them leaves this file.
+// ky's errors contain the request with its secrets. So convert them before they leave this file.
 async function asProviderError<T>(
   stage: ProviderError['stage'],
   call: () => Promise<T>,
@@ -86,9 +88,9 @@ async function asProviderError<T>(
 }
 
 /**
- * Whether another try cannot help after this 4xx. A refusal breaks the connection, so for the relay's
- * calls only HubSpot's own word about the token counts. A proxy's page or a mistake in our settings
- * may pass.
+ * Whether this 4xx is a refusal, so that another try cannot help. In the relay, a refusal breaks
+ * the connection. So for the relay's calls, only HubSpot's own codes about the token count. A
+ * proxy's page or a mistake in our settings may be temporary.
  */
 function isRefusal(
   stage: ProviderError['stage'],

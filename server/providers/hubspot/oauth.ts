@@ -3,7 +3,7 @@ import * as v from 'valibot'
 import { type Crm, ProviderError, type ProviderSettings, type Timeouts } from '../provider.ts'
 import type { HubspotHttp } from './http.ts'
 
-// Must equal the app's own list, `oauth` included, or HubSpot refuses to show its consent page.
+// The list, including `oauth`, must equal the app's. Otherwise HubSpot shows no consent page.
 const scopes = [
   'oauth',
   'crm.objects.deals.read',
@@ -25,18 +25,20 @@ const introspectAnswer = v.object({ hub_domain: v.optional(v.string()) })
 
 const refreshAnswer = v.object({
   access_token: v.pipe(v.string(), v.nonEmpty()),
-  // HubSpot does not always send a new one.
+  // HubSpot does not always send a new refresh token.
   refresh_token: v.optional(v.pipe(v.string(), v.nonEmpty())),
   expires_in: v.pipe(v.number(), v.minValue(1)),
 })
 
-/** HubSpot's OAuth API 2026-03. Version 1 ends on 2027-02-16. */
+/** Creates the functions for HubSpot's OAuth API 2026-03. HubSpot ends version 1 on 2027-02-16. */
 export function createHubspotOAuth(
   { postOAuth }: HubspotHttp,
   settings: ProviderSettings,
   timeouts: Timeouts,
 ): Pick<Crm, 'authorizeUrl' | 'exchange' | 'refresh' | 'revoke'> {
-  /** The account's domain, which is the name that people know. A connection works without it. */
+  /**
+   * Reads the account's domain, which users know. Null if this fails: a connection works without.
+   */
   async function accountName(accessToken: string): Promise<string | null> {
     try {
       const form = { token: accessToken, token_type_hint: 'access_token' }
@@ -85,7 +87,7 @@ export function createHubspotOAuth(
     },
 
     async revoke({ accessToken, refreshToken }) {
-      // Without a refresh token the grant ends with the access token, within half an hour.
+      // Without a refresh token, the grant ends with the access token, within half an hour.
       const form =
         refreshToken === undefined
           ? { token: accessToken, token_type_hint: 'access_token' }

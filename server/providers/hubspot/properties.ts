@@ -1,6 +1,6 @@
 import type { DealProperty } from '../registry.ts'
 
-/** HubSpot's names of the deal properties that a rule can be about. */
+/** HubSpot's names of the deal properties that rules can use. */
 export const propertyNames = {
   stage: 'dealstage',
   amount: 'amount',
@@ -8,13 +8,13 @@ export const propertyNames = {
   closeDate: 'closedate',
 } as const satisfies Record<DealProperty, string>
 
-/** The property by HubSpot's name; undefined for a property that no rule can be about. */
+/** Returns the property with this name in HubSpot; undefined if rules cannot use it. */
 export function propertyNamed(name: string): DealProperty | undefined {
   return properties.get(name)
 }
 
 const properties = new Map(
-  // Object.entries forgets the names of the keys.
+  // The type of Object.entries does not keep the names of the keys.
   (Object.entries(propertyNames) as Array<[DealProperty, string]>).map(([property, name]) => [
     name,
     property,

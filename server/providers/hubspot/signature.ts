@@ -1,16 +1,16 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 
-/** How far a request's timestamp may be from our clock, in either direction. */
+/** The largest difference between a request's timestamp and our clock, in milliseconds. */
 const toleranceMs = 300_000
 
-/** HubSpot decodes these twelve escapes in the address before it signs, and no others. */
+/** HubSpot decodes only these twelve escapes in the address before it signs. */
 const decodedEscapes = /%(?:3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)/gi
 
 export interface SignedRequest {
   method: string
-  /** The configured public address. A proxy may show another one. */
+  /** The public address from the settings. Behind a proxy, the request may have another one. */
   url: string
-  /** The bytes as they came. */
+  /** The received bytes. */
   body: Uint8Array
   /** X-HubSpot-Request-Timestamp, in ms. */
   timestamp: string | undefined
@@ -30,12 +30,12 @@ export function isSignedByHubSpot(
   if (Math.abs(nowMs - Number(timestamp)) > toleranceMs) return false
 
   const expected = Buffer.from(hubSpotSignature(clientSecret, { method, url, body, timestamp }))
-  // Compare the texts: several base64 texts decode to the same bytes.
+  // Compare the texts, because several base64 texts decode to the same bytes.
   const given = Buffer.from(signature)
   return given.length === expected.length && timingSafeEqual(given, expected)
 }
 
-/** Signature v3 of a request, in base64. The stand-in signs with it too. */
+/** Returns the signature v3 of a request, in base64. The stand-in also uses it. */
 export function hubSpotSignature(
   clientSecret: string,
   { method, url, body, timestamp }: Omit<SignedRequest, 'signature'> & { timestamp: string },

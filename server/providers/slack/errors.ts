@@ -1,8 +1,8 @@
 import type { PostOutcome } from '../provider.ts'
 
 /**
- * Slack's errors after which only connecting again helps, each with what the dashboard says about it.
- * Where the channel is the problem, connecting again lets the user choose another one.
+ * Slack's errors after which the user must connect again, with the dashboard's text for each. If
+ * the channel is the problem, the user can choose another channel at Slack.
  */
 export const brokenReasons: Readonly<Record<string, string>> = {
   invalid_auth: 'the access is no longer valid',
@@ -34,7 +34,7 @@ export const brokenReasons: Readonly<Record<string, string>> = {
   not_in_channel: 'the app is not in the channel',
 }
 
-/** Slack will never take this message, but it may take the next one. */
+/** With these errors, Slack never accepts this message, but may accept the next one. */
 const refusesMessage = new Set([
   'no_text',
   'missing_text_or_fallback_or_attachments',
@@ -54,13 +54,13 @@ const refusesMessage = new Set([
   'invalid_payload',
 ])
 
-/** How long to wait when Slack asks for a pause and does not say how long. */
+/** The wait if Slack asks for a pause but does not say how long. */
 export const defaultWaitMs = 30_000
 
 /**
- * What Slack's error code means for the message and for the connection. Anything else, such as a
- * proxy's page or a new code, may pass, so it is tried again.
- * @param otherwise the reason to note when `code` is not a plain code.
+ * Decides what Slack's error code means for the message and the connection. All other failures,
+ * such as a proxy's page or a new code, may be temporary, so the relay tries again.
+ * @param otherwise the reason to record if `code` does not look like a code.
  */
 export function outcomeOfError(code: unknown, otherwise: string): PostOutcome {
   const reason = typeof code === 'string' && /^[a-z0-9_]{1,60}$/i.test(code) ? code : otherwise

@@ -3,12 +3,13 @@ import * as v from 'valibot'
 import { type Chat, ProviderError, type ProviderSettings, type Timeouts } from '../provider.ts'
 import type { SlackClient } from './client.ts'
 
-// With `incoming-webhook` Slack itself asks for the channel, so the dashboard needs no picker.
+// With `incoming-webhook`, the user chooses the channel at Slack. The dashboard need not ask for
+// it.
 const scopes = ['incoming-webhook', 'chat:write', 'channels:read']
 
 const accessAnswer = v.object({
   access_token: v.pipe(v.string(), v.nonEmpty()),
-  // Only when the app has turned token rotation on. `expires_in` is in seconds.
+  // Slack sends these two only if the app uses token rotation. `expires_in` is in seconds.
   refresh_token: v.optional(v.string()),
   expires_in: v.optional(v.number()),
   team: v.object({ id: v.string(), name: v.optional(v.string()) }),
@@ -60,7 +61,7 @@ export function createSlackOAuth(
         accountId: team.id,
         accountName: team.name ?? null,
         accountUserId: authed_user?.id ?? null,
-        // A workspace has one bot token for an app, whoever authorized it.
+        // All users of a workspace share the app's bot token.
         grantId: team.id,
         channelId: incoming_webhook.channel_id,
         channelName: incoming_webhook.channel,
@@ -78,8 +79,8 @@ export function createSlackOAuth(
 }
 
 function providerError(stage: ProviderError['stage'], error: unknown): ProviderError {
-  // Slack answers 200 even when it refuses; its client throws this error then. It throws the same for
-  // an answer that is not JSON, with the whole text as the code.
+  // If Slack refuses, it answers 200 and its client throws this error. The client also throws it
+  // for an answer that is not JSON. The code is then the whole text.
   if (error instanceof WebAPIPlatformError) {
     const refusal = new ProviderError('slack', stage, 'refused', error.data.error)
     return refusal.reason === undefined ? new ProviderError('slack', stage, 'nonsense') : refusal

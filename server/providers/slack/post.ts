@@ -4,10 +4,10 @@ import { type Chat, oneTry, type PostOutcome, type Timeouts } from '../provider.
 import { type SlackClient, waitMs } from './client.ts'
 import { outcomeOfError } from './errors.ts'
 
-/** The bot is not a member of the chosen channel, which may be private. */
+/** With these errors, the bot may not be a member of the chosen channel, which may be private. */
 const needsMembership = new Set(['not_in_channel', 'channel_not_found'])
 
-/** Posts with the bot token, or through the incoming webhook where the bot is not a member. */
+/** Posts with the bot token. If the bot is not a member of the channel, posts to the webhook. */
 export function createSlackPost(client: SlackClient, timeouts: Timeouts): Pick<Chat, 'post'> {
   return {
     async post({ accessToken, incomingWebhookUrl }, channelId, { text, blocks }) {
@@ -24,7 +24,7 @@ export function createSlackPost(client: SlackClient, timeouts: Timeouts): Pick<C
           needsMembership.has(outcome.reason) &&
           incomingWebhookUrl !== undefined
         if (!hasOtherWay) return outcome
-        // Both ways together take no longer than one call may.
+        // Both calls together get the time of one call, plus one second at most.
         const leftMs = Math.max(timeouts.callMs - (performance.now() - startedAt), 1_000)
         return await postToWebhook(incomingWebhookUrl, message, leftMs)
       }
@@ -33,10 +33,10 @@ export function createSlackPost(client: SlackClient, timeouts: Timeouts): Pick<C
 }
 
 function outcomeOfFailure(error: unknown): PostOutcome {
-  // The client treats an answer that is not JSON as a refusal, with the whole text as its code.
+  // The client also throws this error if an answer is not JSON. The code is then the whole text.
   if (error instanceof WebAPIPlatformError) return outcomeOfError(error.data.error, 'nonsense')
   if (error instanceof WebAPIRateLimitedError) return { kind: 'wait', ms: error.retryAfter * 1000 }
-  // Slack itself answers 200 even when it refuses, so this answer is not Slack's.
+  // This answer is not from Slack, because Slack answers 200 even if it refuses.
   if (error instanceof WebAPIHTTPError) {
     return { kind: 'failed', reason: `http_${error.statusCode}` }
   }
@@ -55,7 +55,7 @@ async function postToWebhook(
     if (!(error instanceof HTTPError)) return { kind: 'failed', reason: 'unreachable' }
     const { status, headers } = error.response
     if (status === 429) return { kind: 'wait', ms: waitMs(headers) }
-    // A webhook answers an error with 4xx and the code as plain text.
+    // After an error, a webhook answers 4xx with the code as plain text.
     return outcomeOfError(error.data, `http_${status}`)
   }
 }
