@@ -3,7 +3,8 @@ import { and, desc, eq, inArray, notInArray, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import { type Database, rowsOf } from '../database/open.ts'
 import { channels, connections, dealEvents, deliveries, rules } from '../database/schema.ts'
-import type { Connection } from '../people/connections.ts'
+import { type Connection, isOfConfigured } from '../people/connections.ts'
+import type { Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds, type DealProperty } from '../providers/registry.ts'
 import { makeDue, pause } from './channels.ts'
 
@@ -45,7 +46,11 @@ const milliseconds = (time: SQL) => sql<number>`extract(epoch from ${time}) * 10
  * The first pending delivery of a channel by time of occurrence. A delivery that must wait holds back
  * later ones of the same user, so their order is kept, but not those of other users.
  */
-export async function nextDelivery(database: Database, channel: string): Promise<Next> {
+export async function nextDelivery(
+  database: Database,
+  providers: Providers,
+  channel: string,
+): Promise<Next> {
   const held: string[] = []
   let waitMs = Number.POSITIVE_INFINITY
   for (;;) {
@@ -74,8 +79,22 @@ export async function nextDelivery(database: Database, channel: string): Promise
       .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
       .innerJoin(channels, eq(channels.id, deliveries.channel))
       .leftJoin(rules, eq(rules.userId, deliveries.userId))
-      .leftJoin(crm, and(eq(crm.userId, deliveries.userId), eq(crm.provider, dealEvents.crm)))
-      .leftJoin(chat, and(eq(chat.userId, deliveries.userId), inArray(chat.provider, [...chatIds])))
+      .leftJoin(
+        crm,
+        and(
+          eq(crm.userId, deliveries.userId),
+          eq(crm.provider, dealEvents.crm),
+          isOfConfigured(providers, crm),
+        ),
+      )
+      .leftJoin(
+        chat,
+        and(
+          eq(chat.userId, deliveries.userId),
+          inArray(chat.provider, [...chatIds]),
+          isOfConfigured(providers, chat),
+        ),
+      )
       .where(
         and(
           eq(deliveries.channel, channel),

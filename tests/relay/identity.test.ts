@@ -1,6 +1,7 @@
-import { sql } from 'drizzle-orm'
+import { eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { connections, rules, sessions, users } from '../../server/database/schema.ts'
+import { sha256 } from '../../server/people/session.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
 
@@ -60,6 +61,53 @@ test('what a browser did before it showed who it is goes along, and saved rules 
   expect(harness.calls).toEqual(['POST /sandbox/slack/api/auth.revoke'])
   expect(harness.logged.join()).not.toContain('revoke failed')
   expect(await harness.database.select().from(rules)).toHaveLength(1)
+})
+
+describe('a stranger who leaves Slack connected in a shared browser', () => {
+  /** A stranger connects Slack and ticks a rule, and then Ann connects HubSpot in the same browser. */
+  async function annFollows(ann: ReturnType<typeof openBrowser>): Promise<void> {
+    const shared = openBrowser(harness)
+    await shared.connect('slack')
+    await shared.save(['deal-stage-changed-orphan'])
+    // The stranger's workspace.
+    const { account, channel } = { account: 'Stranger', channel: '#stranger' }
+    await harness.database
+      .update(connections)
+      .set({ accountName: account, channelName: channel, grantId: 'stranger' })
+      .where(eq(connections.userId, await userOf(shared)))
+    await shared.connect('hubspot')
+    ann.cookie = shared.cookie
+  }
+  const userOf = async ({ cookie = '' }: { cookie: string | undefined }) => {
+    const [session] = await harness.database
+      .select({ userId: sessions.userId })
+      .from(sessions)
+      .where(eq(sessions.tokenHash, sha256(cookie.split('=')[1] ?? '')))
+    return session?.userId ?? ''
+  }
+
+  test('does not replace the Slack of a known user', async () => {
+    atHubspot(7, 1)
+    const ann = openBrowser(harness)
+    await setUp(ann)
+    const before = await ann.connected('slack')
+    harness.calls.length = 0
+    await annFollows(ann)
+    expect(await ann.connected('slack')).toEqual(before)
+    expect(await ann.rules()).toEqual({ rules: ['deal-closed'] })
+    // The stranger's connection is gone. Its token is not revoked: it may be of another's workspace.
+    const left = await harness.database.select().from(connections)
+    expect(left.filter(({ grantId }) => grantId === 'stranger')).toEqual([])
+    expect(harness.calls).not.toContain('POST /sandbox/slack/api/auth.revoke')
+  })
+
+  test('gives it to a known user who has none', async () => {
+    atHubspot(8, 1)
+    const ann = openBrowser(harness)
+    await ann.connect('hubspot')
+    await annFollows(ann)
+    expect(await ann.connected('slack')).toMatchObject({ account: 'Stranger' })
+  })
 })
 
 test('another HubSpot user finds nothing of this one', async () => {
