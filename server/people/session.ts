@@ -138,7 +138,10 @@ export function createSessions(
           .where(eq(authorizations.sessionHash, session.tokenHash))
         const replaced = eq(sessions.tokenHash, session.tokenHash)
         if (userId === session.userId) {
-          await tx.update(sessions).set({ expiresAt: later(at, replacedMs) }).where(replaced)
+          await tx
+            .update(sessions)
+            .set({ expiresAt: later(at, replacedMs) })
+            .where(replaced)
         } else {
           // A browser that never gets the answer authorizes again, and then finds everything.
           await tx.delete(sessions).where(replaced)

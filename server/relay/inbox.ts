@@ -18,11 +18,7 @@ type CrmEvent = DealEvent & { crm: CrmId }
 const maxEventsAtOnce = 2_000
 
 /** @param onStored is called after each transaction. */
-export function createInbox(
-  database: Database,
-  providers: Providers,
-  onStored: () => void,
-): Inbox {
+export function createInbox(database: Database, providers: Providers, onStored: () => void): Inbox {
   interface Waiting {
     events: readonly CrmEvent[]
     resolve: () => void
