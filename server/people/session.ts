@@ -94,7 +94,11 @@ export function createSessions(
       await database
         .delete(sessions)
         .where(
-          and(eq(sessions.userId, userId), eq(sessions.expiresAt, later(createdAt, replacedMs))),
+          and(
+            eq(sessions.userId, userId),
+            ne(sessions.tokenHash, tokenHash),
+            eq(sessions.expiresAt, later(createdAt, replacedMs)),
+          ),
         )
     }
 

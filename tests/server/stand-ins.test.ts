@@ -1,4 +1,5 @@
 import { eq } from 'drizzle-orm'
+import { Hono } from 'hono'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Backend, createBackend } from '../../server/backend.ts'
 import { connections, deliveries, users } from '../../server/database/schema.ts'
@@ -43,10 +44,18 @@ beforeEach(async () => {
   await browser.connect('slack')
   await browser.save(['deal-stage-changed'])
   real = backendWith(false)
-  later = openBrowser(real)
+  later = openLater()
   later.cookie = browser.cookie
   harness.calls.length = 0
 })
+
+/** A browser of the later server. Consent pages are still the harness's, in place of the real ones. */
+function openLater() {
+  const app = new Hono()
+    .all('/sandbox/*', (c) => harness.app.fetch(c.req.raw))
+    .all('*', (c) => real.app.fetch(c.req.raw))
+  return openBrowser({ app })
+}
 
 const event: DealEvent = {
   key: 'event',
@@ -113,7 +122,7 @@ describe('what a stand-in granted', () => {
 })
 
 test('a real Slack is not shared with the others whom the stand-in HubSpot signed in', async () => {
-  const other = openBrowser(real)
+  const other = openLater()
   const attacker = openBrowser(harness)
   await attacker.connect('hubspot')
   other.cookie = attacker.cookie
