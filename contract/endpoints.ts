@@ -44,8 +44,8 @@ export function pathOf(
 /** The answer of `health`. Any other answer means that the service is unavailable. */
 export const healthAnswer = v.object({
   status: v.string(),
-  /** What the backend can do beyond §7. Anything but a list of texts counts as an empty one. */
-  features: v.optional(v.fallback(v.array(v.string()), []), []),
+  /** What the backend can do beyond §7. Anything but a list of texts counts as absent. */
+  features: v.optional(v.fallback(v.optional(v.array(v.string())), undefined)),
 })
 export type Health = v.InferOutput<typeof healthAnswer>
 

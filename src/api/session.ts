@@ -11,7 +11,7 @@ const { feature, method, path } = extraEndpoints.endSession
 
 /** Whether the backend can end sessions. §7 does not name this call, so not every backend can. */
 export function useCanEndSessions(): boolean {
-  return useHealth().data?.features.includes(feature) === true
+  return useHealth().data?.features?.includes(feature) === true
 }
 
 /** Ends this browser's session. The dashboard then shows what a browser without a session sees. */
