@@ -18,7 +18,7 @@ export function useCanEndSessions(): boolean {
 export function useEndSession() {
   const queryClient = useQueryClient()
   return useSingleMutation({
-    mutationKey: ['end-session', 'this'],
+    mutationKey: ['end-session', 'own'],
     mutationFn: () => call(method, path),
     onSuccess: async () => {
       for (const provider of [config.crm, config.chat]) {
@@ -37,7 +37,7 @@ export function useEndSession() {
 /** Ends all other sessions of this browser's user. */
 export function useEndOtherSessions() {
   return useSingleMutation({
-    mutationKey: ['end-session', 'others'],
+    mutationKey: ['end-other-sessions', 'user'],
     mutationFn: () => call(method, path, { searchParams: { others: 'true' } }),
     meta: { action: 'Signing out of all other browsers' },
   })
