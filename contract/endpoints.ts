@@ -19,6 +19,12 @@ export const endpoints = {
   callback: { method: 'GET', path: '/api/:provider/callback' },
 } as const
 
+/** Calls beyond §7. A client makes such a call only if the answer of `health` lists its feature. */
+export const extraEndpoints = {
+  /** Ends this browser's session, or with the query `others=true` all other sessions of its user. */
+  endSession: { method: 'DELETE', path: '/api/session', feature: 'sessions' },
+} as const
+
 /** The addresses that the browser navigates to while it connects a provider (§7). */
 export const navigations = {
   /** The backend redirects from here to the provider's consent page. */
@@ -36,7 +42,12 @@ export function pathOf(
 }
 
 /** The answer of `health`. Any other answer means that the service is unavailable. */
-export const healthAnswer = v.object({ status: v.string() })
+export const healthAnswer = v.object({
+  status: v.string(),
+  /** What the backend can do beyond §7. Anything but a list of texts counts as absent. */
+  features: v.optional(v.fallback(v.optional(v.array(v.string())), undefined)),
+})
+export type Health = v.InferOutput<typeof healthAnswer>
 
 /** An optional text that §7 does not name. A value of another type counts as absent. */
 const extraText = v.optional(v.fallback(v.optional(v.string()), undefined))

@@ -1,20 +1,28 @@
 import { sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { methodNotAllowed } from 'hono/method-not-allowed'
-import { endpoints } from '../contract/endpoints.ts'
+import { endpoints, extraEndpoints, type Health } from '../contract/endpoints.ts'
 import { authorizationRoutes } from './api/authorization.ts'
 import { connectionRoutes } from './api/connections.ts'
 import { operatorRoutes } from './api/operator.ts'
 import { ruleRoutes } from './api/rules.ts'
+import { sessionRoutes } from './api/session.ts'
 import { webhookRoutes } from './api/webhooks.ts'
 import type { Context } from './context.ts'
 import { answerError, errorAnswer } from './http/errors.ts'
-import { atOneLoopbackName, corsForDashboard, writesFromDashboardOnly } from './http/origin.ts'
+import {
+  atOneLoopbackName,
+  corsForDashboard,
+  withOneHost,
+  writesFromDashboardOnly,
+} from './http/origin.ts'
 import { safetyHeaders } from './http/safety-headers.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
 import { providerIds } from './providers/registry.ts'
 
-/** Creates the app, which answers every request of the backend. Opens no port and no file. */
+const features = Object.values(extraEndpoints).map(({ feature }) => feature)
+
+/** The whole backend as a function from request to answer. It opens no port and no file. */
 export function createApp(
   context: Context,
   { dashboard, sandbox }: { dashboard: Dashboard | undefined; sandbox: Hono },
@@ -23,6 +31,7 @@ export function createApp(
   const app = new Hono()
 
   app.use(safetyHeaders({ https: appUrl.startsWith('https:') }))
+  app.use(withOneHost)
   app.use('/api/*', corsForDashboard(appUrl))
   app.use(endpoints.health.path, corsForDashboard(appUrl))
   app.use(
@@ -39,9 +48,10 @@ export function createApp(
   app.get(endpoints.health.path, async (c) => {
     // Without its database, the backend cannot work, so the health check must fail.
     await database.execute(sql`select 1`)
-    return c.json({ status: 'ok' })
+    return c.json({ status: 'ok', features } satisfies Health)
   })
   app.route('/', ruleRoutes(context))
+  app.route('/', sessionRoutes(context))
   for (const provider of providerIds) {
     app.route('/', connectionRoutes(provider, context))
     app.route('/', authorizationRoutes(provider, context))

@@ -53,7 +53,7 @@ export function createBackend({
     vault,
     providers,
     sessions: createSessions(database, { secure: appUrl.startsWith('https:'), now }),
-    inbox: createInbox(database, relay.ring),
+    inbox: createInbox(database, providers, relay.ring),
     ring: relay.ring,
     operatorToken: operatorToken(encryptionKeys),
     appUrl,

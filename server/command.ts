@@ -76,10 +76,15 @@ function operatorOf({ database, close }: OpenDatabase): Operator {
   }
 }
 
-async function operatorOfServer({ encryptionKeys, dataDir, port }: Settings): Promise<Operator> {
+async function operatorOfServer({
+  encryptionKeys,
+  dataDir,
+  port,
+  localOriginAt,
+}: Settings): Promise<Operator> {
   const keys = encryptionKeys ?? [await keyFromFolder(dataDir)]
   const server = ky.create({
-    prefix: `http://127.0.0.1:${port}/relay`,
+    prefix: `${localOriginAt(port)}/relay`,
     headers: { Authorization: `Bearer ${operatorToken(keys)}` },
     retry: 0,
   })

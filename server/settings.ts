@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import * as v from 'valibot'
 import type { ProviderSettings } from './providers/provider.ts'
 import { type ProviderId, providerIds, registry } from './providers/registry.ts'
@@ -16,7 +17,22 @@ const optionalHttpUrl = v.pipe(
   ),
 )
 
+const flag = (unset: 'true' | 'false') =>
+  v.pipe(
+    v.optional(v.string(), unset),
+    v.trim(),
+    v.picklist(['true', 'false'], "must be 'true' or 'false'"),
+    v.transform((text) => text === 'true'),
+  )
+
 const wholeEnv = v.object({
+  HOST: v.pipe(
+    optionalText,
+    v.check(
+      (text) => text === undefined || text === 'localhost' || isIP(text) !== 0,
+      'must be an IP address of this machine, or localhost',
+    ),
+  ),
   PORT: v.pipe(
     v.optional(v.string(), '3000'),
     v.trim(),
@@ -49,13 +65,19 @@ const wholeEnv = v.object({
       (keys) => keys === undefined || keys.every(isBase64Key),
       'must be 32 bytes in base64 (openssl rand -base64 32), or several with commas between, the newest first',
     ),
+    v.check(
+      (keys) => keys === undefined || !keys.every(isBase64Key) || keys.every(isUnevenKey),
+      'must be random, but all 32 bytes of a key are the same (make one with openssl rand -base64 32)',
+    ),
     v.transform((keys) => keys?.map((key) => Buffer.from(key, 'base64'))),
   ),
-  SERVE_DASHBOARD: v.pipe(
-    v.optional(v.string(), 'true'),
+  SERVE_DASHBOARD: flag('true'),
+  ALLOW_STAND_INS: flag('false'),
+  TRUSTED_PROXIES: v.pipe(
+    v.optional(v.string(), '0'),
     v.trim(),
-    v.picklist(['true', 'false'], "must be 'true' or 'false'"),
-    v.transform((text) => text === 'true'),
+    v.regex(/^\d{1,2}$/, 'must be a whole number from 0 to 99'),
+    v.transform(Number),
   ),
 })
 
@@ -69,6 +91,8 @@ const providerEnv = v.object({
 
 export interface Settings {
   port: number
+  /** The address that the server listens on; if undefined, all addresses of this machine. */
+  host: string | undefined
   dataDir: string
   /** PostgreSQL's address; if undefined, PGlite in `dataDir` is used. */
   databaseUrl: string | undefined
@@ -76,6 +100,10 @@ export interface Settings {
   encryptionKeys: Buffer[] | undefined
   /** False if another host serves the page: a static host, or Vite during development. */
   serveDashboard: boolean
+  /** How many proxies in front of the server may name the client in X-Forwarded-For. */
+  trustedProxies: number
+  /** The origin at which this machine itself reaches the server. */
+  localOriginAt(port: number): string
   /** Addresses contain the port. With port 0 it is known only when the server listens. */
   addressesAt(port: number): Addresses
 }
@@ -97,6 +125,7 @@ export function parseEnv(env: Env): Settings {
   const result = v.safeParse(wholeEnv, env)
   if (!result.success) problems.push(...inWords(result.issues))
   const ofProviders = parseProviders(env, problems)
+  problems.push(...unsafeStandIns(env))
 
   if (!result.success || problems.length > 0) {
     throw new Error(
@@ -105,15 +134,20 @@ export function parseEnv(env: Env): Settings {
   }
 
   const settings = result.output
+  const localOriginAt = (port: number) => `http://${localHost(settings.HOST)}:${port}`
   return {
     port: settings.PORT,
+    host: settings.HOST,
     dataDir: settings.DATA_DIR,
     databaseUrl: settings.DATABASE_URL,
     encryptionKeys: settings.ENCRYPTION_KEY,
     serveDashboard: settings.SERVE_DASHBOARD,
+    trustedProxies: settings.TRUSTED_PROXIES,
+    localOriginAt,
     addressesAt(port) {
       const appUrl = new URL(settings.APP_URL ?? `http://localhost:${port}`).origin
-      return { appUrl, providers: eachProvider((id) => ofProviders[id](appUrl, port)) }
+      const local = localOriginAt(port)
+      return { appUrl, providers: eachProvider((id) => ofProviders[id](appUrl, local)) }
     },
   }
 }
@@ -135,22 +169,61 @@ function parseProviders(env: Env, problems: string[]) {
       problems.push(`${prefix}CLIENT_ID is missing beside its CLIENT_SECRET`)
     }
     const settings = result.success ? result.output : v.parse(providerEnv, {})
-    return (appUrl: string, port: number) => providerSettings(id, settings, { appUrl, port })
+    return (appUrl: string, local: string) => providerSettings(id, settings, { appUrl, local })
   })
+}
+
+/**
+ * Why stand-ins are not safe with these settings. A stand-in checks nobody: its HubSpot has one user,
+ * whoever signs in, and its Slack shows all messages.
+ */
+function unsafeStandIns(env: Env): string[] {
+  if (env.ALLOW_STAND_INS?.trim() === 'true') return []
+  const clientId = (id: ProviderId) => `${id.toUpperCase()}_CLIENT_ID`
+  const standIns = providerIds.filter((id) => !env[clientId(id)]?.trim())
+  const real = providerIds.filter((id) => !standIns.includes(id))
+  const unless = 'or set ALLOW_STAND_INS=true if only people you trust can reach this server'
+
+  if (real.length > 0) {
+    const others = real.map((id) => registry[id].name).join(' and ')
+    return standIns.map((id) => {
+      const { name, role } = registry[id]
+      const why =
+        role === 'crm'
+          ? `the stand-in ${name} signs everyone in as the same person, who can use the real ${others}`
+          : `the stand-in ${name} shows the messages about deals of the real ${others} to everyone`
+      return `${clientId(id)} is missing beside ${real.map(clientId).join(' and ')}: ${why}. Set it, ${unless}.`
+    })
+  }
+  const appUrl = env.APP_URL?.trim()
+  if (!appUrl || !URL.canParse(appUrl) || isLoopback(new URL(appUrl).hostname)) return []
+  return [
+    `${standIns.map(clientId).join(' and ')} are missing, and APP_URL is not on this machine: with the stand-ins, everyone who opens the dashboard is the same person and reads all messages. Set them, ${unless}.`,
+  ]
+}
+
+function isLoopback(hostname: string): boolean {
+  return /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)
+}
+
+/** The name of this server in a URL that only this machine uses. */
+function localHost(host: string | undefined): string {
+  if (host === undefined || host === '0.0.0.0' || host === '::') return '127.0.0.1'
+  return isIP(host) === 6 ? `[${host}]` : host
 }
 
 /** Without a client id, the stand-in on this server plays the provider. */
 function providerSettings(
   id: ProviderId,
   set: v.InferOutput<typeof providerEnv>,
-  { appUrl, port }: { appUrl: string; port: number },
+  { appUrl, local }: { appUrl: string; local: string },
 ): ProviderSettings {
   const { authorizeUrl, apiUrl, standIn } = registry[id]
   const isStandIn = set.CLIENT_ID === undefined
   // The browser opens the consent page, so it is at the address where people open the dashboard. The
   // server calls the API of its own stand-in directly, not through a proxy.
   const standInPage = `${appUrl}/sandbox/${id}${standIn.authorizePath}`
-  const standInApi = `http://127.0.0.1:${port}/sandbox/${id}${standIn.apiPath}`
+  const standInApi = `${local}/sandbox/${id}${standIn.apiPath}`
   return {
     clientId: set.CLIENT_ID ?? `dealbell-stand-in-${id}`,
     clientSecret: set.CLIENT_SECRET ?? `stand-in-${id}-secret`,
@@ -183,6 +256,11 @@ function isHttpUrl(text: string): boolean {
 
 function isBase64Key(text: string): boolean {
   return /^[A-Za-z0-9+/]{43}=?$/.test(text) && Buffer.from(text, 'base64').length === 32
+}
+
+/** False for a placeholder, such as 32 zeros. A random key with 32 equal bytes does not occur. */
+function isUnevenKey(key: string): boolean {
+  return new Set(Buffer.from(key, 'base64')).size > 1
 }
 
 function withoutSlash(url: string): string {

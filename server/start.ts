@@ -18,15 +18,14 @@ import type { Settings } from './settings.ts'
 export async function start(settings: Settings, lock: FolderLock | undefined): Promise<void> {
   if (settings.serveDashboard) await ensurePageBuilt(console.log)
   const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
-  const encryptionKeys = settings.encryptionKeys ?? [await keyFromFolder(settings.dataDir)]
+  const encryptionKeys = settings.encryptionKeys ?? [await keyFromFolder(settings.dataDir, log)]
   const { database, close } = await openDatabase(settings, encryptionKeys)
   await forgetEndedSessions(database, new Date())
   const forgetting = forgetDaily(database, { now: () => new Date(), log })
 
   const server = createServer()
-  const port = await listen(server, settings.port)
-  // Do not await anything before the handler is set. Otherwise the server would never answer a
-  // request that arrives before.
+  const port = await listen(server, settings)
+  // No await from here to the handler: a request that arrived meanwhile would never be answered.
   const addresses = settings.addressesAt(port)
   const { app, relay } = createBackend({
     database,
@@ -91,9 +90,9 @@ async function openDatabase(
   return open
 }
 
-/** @returns the port. If `port` is 0, it is a free one. */
-async function listen(server: Server, port: number): Promise<number> {
-  server.listen(port)
+/** @returns the port, which is a free one if 0 was asked for. */
+async function listen(server: Server, { port, host }: Settings): Promise<number> {
+  server.listen({ port, host })
   await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EADDRINUSE') throw error
     throw new Error(`Port ${port} is taken. Set PORT to another one, or to 0 for a free one.`)

@@ -34,12 +34,20 @@ export function connectionRoutes(
       // If another tab's call has removed it, this call also waits until nothing is being sent.
       await stopSendingTo(database, session.userId)
       if (removed === undefined) return c.body(null, 204)
+      // The real provider never sees a token that its stand-in issued.
+      if (removed.standIn !== providers[provider].standIn) return c.body(null, 204)
 
       try {
         const [sharing] = await database
           .select({ id: connections.id })
           .from(connections)
-          .where(and(eq(connections.provider, provider), eq(connections.grantId, removed.grantId)))
+          .where(
+            and(
+              eq(connections.provider, provider),
+              eq(connections.standIn, removed.standIn),
+              eq(connections.grantId, removed.grantId),
+            ),
+          )
           .limit(1)
         // Revoke only if no other user shares the token: Slack has one token for each workspace.
         if (sharing === undefined) await providers[provider].revoke(openSecrets(vault, removed))

@@ -2,15 +2,20 @@ import { timingSafeEqual } from 'node:crypto'
 import { Hono } from 'hono'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
+import { fromThisMachineOnly } from '../http/origin.ts'
 import { countDeliveries, replayDead } from '../relay/operator.ts'
 
-/** What `npm run relay` asks a server that holds the data folder. It needs the server's key. */
+/**
+ * What `npm run relay` asks a server that holds the data folder. It runs on the same machine and needs
+ * the server's key.
+ */
 export function operatorRoutes({
   database,
   operatorToken,
   ring,
 }: Pick<Context, 'database' | 'operatorToken' | 'ring'>) {
   return new Hono()
+    .use(fromThisMachineOnly)
     .use(async (c, next) => {
       const given = Buffer.from(c.req.header('Authorization') ?? '')
       const expected = Buffer.from(`Bearer ${operatorToken}`)

@@ -2,6 +2,7 @@ import type { Context } from 'hono'
 import { HTTPException } from 'hono/http-exception'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { errorFields, type Log } from '../log.ts'
+import { incomingOf } from './incoming.ts'
 
 /**
  * An error for the caller: a status, a code that does not change, and a sentence without secrets.
@@ -23,6 +24,11 @@ export function answerError(log: Log) {
     if (error instanceof ApiError) return errorAnswer(c, error.status, error.code, error.message)
     if (error instanceof HTTPException && error.status < 500) {
       return errorAnswer(c, error.status, 'bad_request', 'The request could not be read.')
+    }
+    // The client went away before it had sent everything. Nobody reads this answer.
+    const incoming = incomingOf(c)
+    if (incoming?.complete === false && incoming.destroyed) {
+      return errorAnswer(c, 400, 'aborted', 'The request ended early.')
     }
     log('request failed', {
       method: c.req.method,

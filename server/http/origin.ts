@@ -1,22 +1,27 @@
+import { isIP } from 'node:net'
 import type { MiddlewareHandler } from 'hono'
 import { cors } from 'hono/cors'
 import { ApiError } from './errors.ts'
+import { incomingOf } from './incoming.ts'
 
 const refusal = () =>
   new ApiError(403, 'cross_site', 'This call may only be made by the dashboard itself.')
 
 /**
- * Refuses a request that another site made the browser send. This is a second guard, because
- * browsers send such requests without the SameSite=Strict cookie. A request with neither header is
- * allowed: it comes from no browser, or it is a GET over http, which the check of the state
- * protects.
+ * Refuses a request that another site made the browser send. SameSite=Strict already keeps the cookie
+ * out of such requests; this is a second guard.
+ *
+ * `Origin` alone decides if it is present. With DNS rebinding, a page of another site has our address,
+ * so its requests are `Sec-Fetch-Site: same-origin`, but their `Origin` is the other site's name. A
+ * request with neither header comes from no browser, or it is a GET over plain http, which the state
+ * check protects.
  */
 export function fromDashboardOnly(appOrigin: string): MiddlewareHandler {
   return async (c, next) => {
     const origin = c.req.header('Origin')
     const site = c.req.header('Sec-Fetch-Site')
     const allowed =
-      origin === appOrigin || site === 'same-origin' || (origin === undefined && site === undefined)
+      origin === undefined ? site === undefined || site === 'same-origin' : origin === appOrigin
     if (!allowed) throw refusal()
     await next()
   }
@@ -69,4 +74,33 @@ export function atOneLoopbackName(appOrigin: string): MiddlewareHandler {
     if (app.hostname !== 'localhost' || !otherName || c.req.method !== 'GET') return next()
     return c.redirect(appOrigin + asked.pathname + asked.search)
   }
+}
+
+/** Refuses a request with two Host headers (RFC 9112 §3.2). Node reads the first; a proxy may read the last. */
+export const withOneHost: MiddlewareHandler = async (c, next) => {
+  const names = incomingOf(c)?.rawHeaders.filter((_text, at) => at % 2 === 0) ?? []
+  if (names.filter((name) => name.toLowerCase() === 'host').length > 1) {
+    throw new ApiError(400, 'bad_request', 'The request names two hosts.')
+  }
+  await next()
+}
+
+/** Headers that proxies add. */
+const proxyHeaders = ['Forwarded', 'X-Forwarded-For', 'X-Forwarded-Host', 'X-Real-IP', 'Via']
+
+/**
+ * Hides an address from all but programs on this machine. A proxy on this machine passes the requests of
+ * others on; its headers show that, or the name of the public host.
+ */
+export const fromThisMachineOnly: MiddlewareHandler = async (c, next) => {
+  const { remoteAddress, localAddress } = incomingOf(c)?.socket ?? {}
+  const isLocal =
+    remoteAddress !== undefined &&
+    // With HOST set to an address of the network, the machine calls itself at that address.
+    (/^(::ffff:)?127\.|^::1$/.test(remoteAddress) || remoteAddress === localAddress)
+  const isDirect = proxyHeaders.every((name) => c.req.header(name) === undefined)
+  const { hostname } = new URL(c.req.url)
+  const isByNumber = hostname === 'localhost' || isIP(hostname.replace(/^\[|\]$/g, '')) !== 0
+  if (!isLocal || !isDirect || !isByNumber) return c.notFound()
+  await next()
 }

@@ -4,7 +4,7 @@ import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import { ProviderError, type Providers } from '../providers/provider.ts'
 import type { CrmId } from '../providers/registry.ts'
-import { type Connection, openSecrets, sealSecrets } from './connections.ts'
+import { type Connection, isOfConfigured, openSecrets, sealSecrets } from './connections.ts'
 import type { Vault } from './vault.ts'
 
 /** A token that expires within this time is refreshed, so that it does not expire during a call. */
@@ -32,7 +32,10 @@ export function createAccessTokens({
   const refreshing = new Map<string, Promise<string>>()
 
   async function load({ id, provider }: CrmConnection): Promise<CrmConnection> {
-    const [row] = await database.select().from(connections).where(eq(connections.id, id))
+    const [row] = await database
+      .select()
+      .from(connections)
+      .where(and(eq(connections.id, id), isOfConfigured(providers, connections)))
     if (row === undefined) throw new ProviderError(provider, 'refresh', 'refused', 'disconnected')
     return { ...row, provider }
   }

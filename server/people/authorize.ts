@@ -1,37 +1,39 @@
 import type { Context as Request } from 'hono'
-import type { Database } from '../database/open.ts'
-import type { Grant } from '../providers/provider.ts'
+import type { Grant, Providers } from '../providers/provider.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { storeConnection } from './connections.ts'
-import { userOfCrmIdentity } from './identity.ts'
+import { userOfChat, userOfCrmIdentity } from './identity.ts'
 import type { Session, Sessions } from './session.ts'
 import type { Vault } from './vault.ts'
 
 /**
- * Completes an authorization in one transaction. Stores the connection. For a CRM, also signs the
- * browser in as the user with the CRM's identity.
+ * Completes an authorization in one transaction: stores the connection, replaces the session's token
+ * and, for a CRM, signs the browser in as the person that the CRM names.
  */
 export async function completeAuthorization(
   {
-    database,
     vault,
+    providers,
     sessions,
     now,
-  }: { database: Database; vault: Vault; sessions: Sessions; now: () => Date },
+  }: { vault: Vault; providers: Providers; sessions: Sessions; now: () => Date },
   c: Request,
   session: Session,
   provider: ProviderId,
   grant: Grant,
 ): Promise<void> {
   const { accountId: crmAccountId, accountUserId: crmUserId } = grant
-  if (!isCrmId(provider) || crmUserId === null) {
-    const owner = { userId: session.userId, provider }
-    return await storeConnection(database, vault, owner, grant, now())
-  }
+  const { standIn } = providers[provider]
   await sessions.renew(c, session, async (tx) => {
-    const identity = { crm: provider, crmAccountId, crmUserId }
-    const userId = await userOfCrmIdentity(tx, vault, session.userId, identity)
-    await storeConnection(tx, vault, { userId, provider }, grant, now())
+    const userId =
+      isCrmId(provider) && crmUserId !== null
+        ? await userOfCrmIdentity(tx, { vault, providers }, session.userId, {
+            crm: provider,
+            crmAccountId,
+            crmUserId,
+          })
+        : await userOfChat(tx, providers, session.userId)
+    await storeConnection(tx, vault, { userId, provider }, { ...grant, standIn }, now())
     return userId
   })
 }

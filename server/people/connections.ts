@@ -1,10 +1,10 @@
-import { and, eq, isNull, sql } from 'drizzle-orm'
+import { and, eq, isNull, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import * as v from 'valibot'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import type { Grant, Providers, Secrets } from '../providers/provider.ts'
-import { type ProviderId, registry } from '../providers/registry.ts'
+import { type ProviderId, providerIds, registry } from '../providers/registry.ts'
 import type { Vault } from './vault.ts'
 
 export type Connection = typeof connections.$inferSelect
@@ -40,12 +40,28 @@ export function openSecrets(vault: Vault, row: Owner & { secrets: string }): Sec
   return v.parse(storedSecrets, JSON.parse(vault.open(row.secrets, rowName(row))))
 }
 
-/** Stores a provider's grant. Replaces the user's earlier connection, but keeps its id. */
+/**
+ * The condition that the provider which granted a connection is the configured one. What a stand-in
+ * granted does not count once the real provider is configured, nor the reverse: the token would go to
+ * somebody who never issued it.
+ */
+export function isOfConfigured(
+  providers: Providers,
+  { provider, standIn }: { provider: SQLWrapper; standIn: SQLWrapper },
+): SQL {
+  const standIns = providerIds.filter((id) => providers[id].standIn)
+  return sql`${standIn} = (${provider} = any(${sql.param(standIns)}::text[]))`
+}
+
+/**
+ * Stores what a provider, or its stand-in, granted. Replaces the user's earlier connection and keeps
+ * its id.
+ */
 export async function storeConnection(
   database: Pick<Database, 'insert'>,
   vault: Vault,
   owner: Owner,
-  grant: Grant,
+  grant: Grant & { standIn: boolean },
   now: Date,
 ): Promise<void> {
   const { secrets, ...known } = grant
@@ -98,7 +114,13 @@ export async function connectionStatus(
       brokenSince: connections.brokenSince,
     })
     .from(connections)
-    .where(and(eq(connections.userId, userId), eq(connections.provider, provider)))
+    .where(
+      and(
+        eq(connections.userId, userId),
+        eq(connections.provider, provider),
+        isOfConfigured(providers, connections),
+      ),
+    )
   if (row === undefined) return { connected: false }
   const { account, channel, brokenReason, brokenSince } = row
   const names = { ...(account && { account }), ...(channel && { channel }) }

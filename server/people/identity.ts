@@ -1,12 +1,19 @@
 import { and, eq, inArray, isNull, sql } from 'drizzle-orm'
 import type { Transaction } from '../database/open.ts'
 import { connections, rules, users } from '../database/schema.ts'
+import type { Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds } from '../providers/registry.ts'
-import { openSecrets, sealSecrets } from './connections.ts'
+import { isOfConfigured, openSecrets, sealSecrets } from './connections.ts'
 import { insertUser } from './session.ts'
 import type { Vault } from './vault.ts'
 
-/** The identity of a person at the CRM. */
+/**
+ * Marks the account of an identity that a stand-in gave. It signs everyone in as the same person, so no
+ * account of the real CRM may ever equal it.
+ */
+const standInMark = 'stand-in:'
+
+/** Who a person is at the CRM. */
 interface CrmIdentity {
   crm: CrmId
   crmAccountId: string
@@ -22,13 +29,12 @@ interface CrmIdentity {
  */
 export async function userOfCrmIdentity(
   tx: Transaction,
-  vault: Vault,
+  dependencies: { vault: Vault; providers: Providers },
   userId: string,
-  identity: CrmIdentity,
+  { crm, crmUserId, crmAccountId: accountId }: CrmIdentity,
 ): Promise<string> {
-  const { crm, crmAccountId, crmUserId } = identity
-  // Two browsers may prove the same new identity at the same time. The second one waits here, and
-  // then finds the user of the first.
+  const crmAccountId = dependencies.providers[crm].standIn ? standInMark + accountId : accountId
+  // Two browsers of one new person at the same time: the second waits and then finds the first's user.
   const name = `${crm}:${crmAccountId}:${crmUserId}`
   await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`)
   const [known] = await tx
@@ -45,37 +51,68 @@ export async function userOfCrmIdentity(
     .for('update')
 
   if (known !== undefined) {
-    if (unnamed !== undefined) await moveToUser(tx, vault, unnamed.id, known.id)
+    if (unnamed !== undefined) await moveToUser(tx, dependencies, unnamed.id, known.id)
     return known.id
   }
   const id = unnamed?.id ?? (await insertUser(tx))
-  await tx.update(users).set(identity).where(eq(users.id, id))
+  await tx.update(users).set({ crm, crmAccountId, crmUserId }).where(eq(users.id, id))
   return id
 }
 
-/** Moves chat connections and rules from a user without an identity to the known user. */
+/**
+ * Finds the user who gets a chat connection that the browser of `userId` has just authorized. That is
+ * `userId`, except when a stand-in signed this browser in and the real CRM is configured now: others are
+ * signed in as the same user.
+ */
+export async function userOfChat(
+  tx: Transaction,
+  providers: Providers,
+  userId: string,
+): Promise<string> {
+  const [user] = await tx
+    .select({ crm: users.crm, crmAccountId: users.crmAccountId })
+    .from(users)
+    .where(eq(users.id, userId))
+  const isEverybody =
+    user !== undefined &&
+    user.crm !== null &&
+    user.crmAccountId?.startsWith(standInMark) === true &&
+    !providers[user.crm].standIn
+  return isEverybody ? await insertUser(tx) : userId
+}
+
+/**
+ * Gives what an unnamed browser has done to the person it turns out to be. It never replaces what this
+ * person has: on a shared browser, somebody else may have done it.
+ */
 async function moveToUser(
   tx: Transaction,
-  vault: Vault,
+  { vault, providers }: { vault: Vault; providers: Providers },
   fromUser: string,
   toUser: string,
 ): Promise<void> {
   const chats = await tx
     .select()
     .from(connections)
-    .where(and(eq(connections.userId, fromUser), inArray(connections.provider, [...chatIds])))
+    .where(and(chatOf(fromUser), isOfConfigured(providers, connections)))
   for (const chat of chats) {
     const owner = { userId: toUser, provider: chat.provider }
-    // The channel that was chosen last counts.
-    await tx
-      .delete(connections)
-      .where(and(eq(connections.userId, toUser), eq(connections.provider, chat.provider)))
+    const own = and(eq(connections.userId, toUser), eq(connections.provider, chat.provider))
+    const [kept] = await tx
+      .select({ id: connections.id })
+      .from(connections)
+      .where(and(own, isOfConfigured(providers, connections)))
+    if (kept !== undefined) continue
+    // What another provider of this name granted does not count.
+    await tx.delete(connections).where(own)
     const secrets = sealSecrets(vault, owner, openSecrets(vault, chat))
     await tx
       .update(connections)
       .set({ ...owner, secrets })
       .where(eq(connections.id, chat.id))
   }
+  // No call revokes what is left, because it may be another person's workspace. Nobody has its token now.
+  await tx.delete(connections).where(chatOf(fromUser))
   const [saved] = await tx.select().from(rules).where(eq(rules.userId, fromUser))
   if (saved !== undefined) {
     await tx
@@ -84,4 +121,8 @@ async function moveToUser(
       .onConflictDoNothing()
     await tx.delete(rules).where(eq(rules.userId, fromUser))
   }
+}
+
+function chatOf(userId: string) {
+  return and(eq(connections.userId, userId), inArray(connections.provider, [...chatIds]))
 }

@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { and, eq, gt, lt, notExists, or } from 'drizzle-orm'
+import { and, eq, gt, lt, ne, notExists, or } from 'drizzle-orm'
 import type { PgColumn } from 'drizzle-orm/pg-core'
 import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
@@ -8,7 +8,12 @@ import { authorizations, connections, rules, sessions, users } from '../database
 import type { Log } from '../log.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
+/** A session that is not used ends after this time. */
 const lifetimeMs = 180 * dayMs
+/** A session ends this long after its creation, however often it is used. */
+const longestLifetimeMs = 365 * dayMs
+/** A replaced token stays valid for this long, or until the browser uses the new one. */
+const replacedMs = 5 * 60 * 1000
 
 export interface Session {
   tokenHash: string
@@ -23,11 +28,17 @@ export interface Sessions {
    */
   findOrCreate(c: Context): Promise<Session>
   /**
-   * Gives the session to the user whose id `userOf` returns, and replaces its token, in one
-   * transaction. An attacker who planted or saw the old token cannot act as this user (session
-   * fixation).
+   * Gives the session to the user whose id `userOf` returns, and replaces its token. An attacker who
+   * planted or saw the old token cannot use it as this user (session fixation). One transaction.
+   *
+   * If the user stays the same, the old token is valid until the browser uses the new one, or for five
+   * minutes. So a browser that never gets the answer is still signed in.
    */
   renew(c: Context, session: Session, userOf: (tx: Transaction) => Promise<string>): Promise<void>
+  /** Ends the browser's session, if it has one, and removes the cookie. */
+  end(c: Context): Promise<void>
+  /** Ends all other sessions of the browser's user. */
+  endOthers(c: Context): Promise<void>
 }
 
 /**
@@ -42,27 +53,23 @@ export function createSessions(
   // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
   const name = secure ? '__Host-dealbell' : 'dealbell'
 
-  function sendCookie(c: Context, token: string) {
+  function sendCookie(c: Context, token: string, ageMs: number) {
     const cookie = generateCookie(name, token, {
       httpOnly: true,
       sameSite: 'Strict',
       secure,
       path: '/',
-      maxAge: lifetimeMs / 1000,
+      maxAge: Math.floor(ageMs / 1000),
     })
     // Replace a cookie that this answer may already set, because an answer must not set it twice.
     c.header('Set-Cookie', cookie)
   }
 
   /** @returns the token. The database stores only its hash. */
-  async function insertSession(tx: Transaction, userId: string): Promise<string> {
+  async function insertSession(tx: Transaction, userId: string, createdAt: Date): Promise<string> {
     const token = randomBytes(32).toString('base64url')
-    await tx.insert(sessions).values({
-      tokenHash: sha256(token),
-      userId,
-      createdAt: now(),
-      expiresAt: new Date(now().getTime() + lifetimeMs),
-    })
+    const expiresAt = later(createdAt, lifetimeMs)
+    await tx.insert(sessions).values({ tokenHash: sha256(token), userId, createdAt, expiresAt })
     return token
   }
 
@@ -70,22 +77,47 @@ export function createSessions(
     const token = getCookie(c, name)
     if (token === undefined) return undefined
     const tokenHash = sha256(token)
+    const at = now()
     const [row] = await database
-      .select({ userId: sessions.userId, expiresAt: sessions.expiresAt })
+      .select()
       .from(sessions)
-      .where(and(eq(sessions.tokenHash, tokenHash), gt(sessions.expiresAt, now())))
+      .where(
+        and(
+          eq(sessions.tokenHash, tokenHash),
+          gt(sessions.expiresAt, at),
+          gt(sessions.createdAt, later(at, -longestLifetimeMs)),
+        ),
+      )
     if (row === undefined) return undefined
+    const { userId, createdAt, expiresAt } = row
 
-    // A session does not end while it is in use. Extend it only in its second half, to write
-    // rarely.
-    if (row.expiresAt.getTime() - now().getTime() < lifetimeMs / 2) {
+    // The browser has the new token, so the one that it replaced ends. `renew` gave that one this end.
+    if (createdAt > later(at, -replacedMs)) {
       await database
-        .update(sessions)
-        .set({ expiresAt: new Date(now().getTime() + lifetimeMs) })
-        .where(eq(sessions.tokenHash, tokenHash))
-      sendCookie(c, token)
+        .delete(sessions)
+        .where(
+          and(
+            eq(sessions.userId, userId),
+            ne(sessions.tokenHash, tokenHash),
+            eq(sessions.expiresAt, later(createdAt, replacedMs)),
+          ),
+        )
     }
-    return { tokenHash, userId: row.userId }
+
+    // A session that is used goes on. Extending it in its second half keeps writes rare. A token that
+    // was replaced is not extended.
+    const leftMs = expiresAt.getTime() - at.getTime()
+    const end = earlier(later(at, lifetimeMs), later(createdAt, longestLifetimeMs))
+    if (leftMs < lifetimeMs / 2 && leftMs > replacedMs && end > expiresAt) {
+      const [extended] = await database
+        .update(sessions)
+        .set({ expiresAt: end })
+        // Only the end that was read: an authorization may have replaced the token meanwhile.
+        .where(and(eq(sessions.tokenHash, tokenHash), eq(sessions.expiresAt, expiresAt)))
+        .returning({ userId: sessions.userId })
+      if (extended !== undefined) sendCookie(c, token, end.getTime() - at.getTime())
+    }
+    return { tokenHash, userId }
   }
 
   return {
@@ -95,29 +127,62 @@ export function createSessions(
       if (found !== undefined) return found
       const { token, userId } = await database.transaction(async (tx) => {
         const userId = await insertUser(tx)
-        return { token: await insertSession(tx, userId), userId }
+        return { token: await insertSession(tx, userId, now()), userId }
       })
-      sendCookie(c, token)
+      sendCookie(c, token, lifetimeMs)
       return { tokenHash: sha256(token), userId }
     },
     async renew(c, session, userOf) {
       const token = await database.transaction(async (tx) => {
-        const token = await insertSession(tx, await userOf(tx))
-        // The other provider's consent page may be open in another tab. Its authorization must
-        // work.
+        const userId = await userOf(tx)
+        const at = now()
+        const token = await insertSession(tx, userId, at)
+        // The other provider's consent page may be open in another tab.
         await tx
           .update(authorizations)
           .set({ sessionHash: sha256(token) })
           .where(eq(authorizations.sessionHash, session.tokenHash))
-        await tx.delete(sessions).where(eq(sessions.tokenHash, session.tokenHash))
+        const replaced = eq(sessions.tokenHash, session.tokenHash)
+        if (userId === session.userId) {
+          await tx
+            .update(sessions)
+            .set({ expiresAt: later(at, replacedMs) })
+            .where(replaced)
+        } else {
+          // A browser that never gets the answer authorizes again, and then finds everything.
+          await tx.delete(sessions).where(replaced)
+        }
         return token
       })
-      sendCookie(c, token)
+      sendCookie(c, token, lifetimeMs)
+    },
+    async end(c) {
+      const session = await find(c)
+      if (session !== undefined) {
+        await database.delete(sessions).where(eq(sessions.tokenHash, session.tokenHash))
+      }
+      sendCookie(c, '', 0)
+    },
+    async endOthers(c) {
+      const session = await find(c)
+      if (session === undefined) return
+      const { userId, tokenHash } = session
+      await database
+        .delete(sessions)
+        .where(and(eq(sessions.userId, userId), ne(sessions.tokenHash, tokenHash)))
     },
   }
 }
 
-/** Inserts a user without an identity. @returns the user's id. */
+function later(time: Date, ms: number): Date {
+  return new Date(time.getTime() + ms)
+}
+
+function earlier(a: Date, b: Date): Date {
+  return a < b ? a : b
+}
+
+/** Inserts a user of whom nothing is known yet. @returns the id. */
 export async function insertUser(tx: Transaction): Promise<string> {
   const [user] = await tx.insert(users).values({}).returning({ id: users.id })
   if (user === undefined) throw new Error('The insert of a user returned no row.')

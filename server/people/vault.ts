@@ -1,6 +1,7 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes, randomUUID } from 'node:crypto'
-import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
+import { link, mkdir, readFile, stat, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Log } from '../log.ts'
 
 /** Encrypts values that must not be readable in the database. */
 export interface Vault {
@@ -70,8 +71,11 @@ function keyId(key: Buffer): string {
   return createHash('sha256').update('dealbell key id').update(key).digest('hex').slice(0, 12)
 }
 
-/** Reads the key in `folder`, or creates it. If two processes create it, both get the same key. */
-export async function keyFromFolder(folder: string): Promise<Buffer> {
+/**
+ * Reads the key in `folder`, or makes it. Two processes that make it at once get the same key.
+ * @param log gets a warning if other users of this machine can read the file.
+ */
+export async function keyFromFolder(folder: string, log?: Log): Promise<Buffer> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const path = join(folder, 'encryption.key')
   const ours = `${path}.${randomUUID()}`
@@ -87,5 +91,9 @@ export async function keyFromFolder(folder: string): Promise<Buffer> {
   // Decoding base64 ignores the line break.
   const key = Buffer.from(await readFile(path, 'utf8'), 'base64')
   if (key.length !== 32) throw new VaultError(`${path} does not hold 32 bytes in base64.`)
+  // Windows has no such bits.
+  if (process.platform !== 'win32' && ((await stat(path)).mode & 0o044) !== 0) {
+    log?.('others can read the encryption key', { path, remedy: `chmod 600 ${path}` })
+  }
   return key
 }

@@ -36,7 +36,9 @@ export interface Grant {
 
 /** What every provider must implement. */
 interface Provider {
-  /** Returns the address of the consent page, with PKCE if the provider supports it. */
+  /** The stand-in on this server plays this provider. */
+  readonly standIn: boolean
+  /** The address of the consent page, with PKCE where the provider supports it. */
   authorizeUrl(request: { redirectUri: string; state: string; codeVerifier: string }): string
   /** Exchanges an authorization code for tokens. @throws ProviderError */
   exchange(request: { code: string; redirectUri: string; codeVerifier: string }): Promise<Grant>

@@ -3,7 +3,8 @@ import { and, eq, notInArray, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import { type Database, rowsOf } from '../database/open.ts'
 import { channels, connections, dealEvents, deliveries, rules } from '../database/schema.ts'
-import type { Connection } from '../people/connections.ts'
+import { type Connection, isOfConfigured } from '../people/connections.ts'
+import type { Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds, type DealProperty } from '../providers/registry.ts'
 import { makeDue, pause } from './channels.ts'
 
@@ -39,14 +40,17 @@ export type Next =
 
 const crm = alias(connections, 'crm')
 const chat = alias(connections, 'chat')
+const own = { provider: sql.raw('own.provider'), standIn: sql.raw('own.stand_in') }
 // Subqueries, because PGlite has no statistics. In a join its planner reads every connection of the CRM.
-const ownCrm = sql`(
+const ownCrm = (providers: Providers) => sql`(
   select id from ${connections} as own
-  where own.user_id = ${deliveries.userId} and own.provider = ${dealEvents.crm})`
+  where own.user_id = ${deliveries.userId} and own.provider = ${dealEvents.crm}
+    and ${isOfConfigured(providers, own)})`
 // A user may have connected more than one chat. Use the one that was connected last.
-const lastChat = sql`(
+const lastChat = (providers: Providers) => sql`(
   select id from ${connections} as own
   where own.user_id = ${deliveries.userId} and own.provider = any(${sql.param([...chatIds])}::text[])
+    and ${isOfConfigured(providers, own)}
   order by own.connected_at desc limit 1)`
 const milliseconds = (time: SQL) => sql<number>`extract(epoch from ${time}) * 1000`.mapWith(Number)
 
@@ -55,7 +59,11 @@ const milliseconds = (time: SQL) => sql<number>`extract(epoch from ${time}) * 10
  * delivery must wait, later deliveries of the same user wait too, so that their order is kept.
  * Deliveries of other users do not wait.
  */
-export async function nextDelivery(database: Database, channel: string): Promise<Next> {
+export async function nextDelivery(
+  database: Database,
+  providers: Providers,
+  channel: string,
+): Promise<Next> {
   const waitingUsers: string[] = []
   let waitMs = Number.POSITIVE_INFINITY
   for (;;) {
@@ -84,8 +92,8 @@ export async function nextDelivery(database: Database, channel: string): Promise
       .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
       .innerJoin(channels, eq(channels.id, deliveries.channel))
       .leftJoin(rules, eq(rules.userId, deliveries.userId))
-      .leftJoin(crm, eq(crm.id, ownCrm))
-      .leftJoin(chat, eq(chat.id, lastChat))
+      .leftJoin(crm, eq(crm.id, ownCrm(providers)))
+      .leftJoin(chat, eq(chat.id, lastChat(providers)))
       .where(
         and(
           eq(deliveries.channel, channel),

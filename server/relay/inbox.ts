@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
-import type { DealEvent } from '../providers/provider.ts'
+import { isOfConfigured } from '../people/connections.ts'
+import type { DealEvent, Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds } from '../providers/registry.ts'
 import { makeDueFrom } from './channels.ts'
 import { failpoint } from './failpoint.ts'
@@ -19,8 +20,8 @@ type CrmEvent = DealEvent & { crm: CrmId }
  */
 const maxEventsAtOnce = 2_000
 
-/** Creates the inbox. It calls `onStored` after each transaction. */
-export function createInbox(database: Database, onStored: () => void): Inbox {
+/** @param onStored is called after each transaction. */
+export function createInbox(database: Database, providers: Providers, onStored: () => void): Inbox {
   interface Waiting {
     events: readonly CrmEvent[]
     resolve: () => void
@@ -42,6 +43,7 @@ export function createInbox(database: Database, onStored: () => void): Inbox {
       try {
         await storeEvents(
           database,
+          providers,
           batch.flatMap(({ events }) => events),
         )
         for (const { resolve } of batch) resolve()
@@ -81,7 +83,11 @@ interface Target {
   channel: string
 }
 
-async function storeEvents(database: Database, events: readonly CrmEvent[]): Promise<void> {
+async function storeEvents(
+  database: Database,
+  providers: Providers,
+  events: readonly CrmEvent[],
+): Promise<void> {
   const accounts = [...new Set(events.map(({ accountId }) => accountId))]
   await database.transaction(async (tx) => {
     // A user may have connected more than one chat. Use the one that was connected last.
@@ -92,8 +98,10 @@ async function storeEvents(database: Database, events: readonly CrmEvent[]): Pro
           from connections crm
           join connections chat on chat.user_id = crm.user_id
             and chat.provider = any(${sql.param([...chatIds])}::text[])
+            and ${isOfConfigured(providers, columnsOf('chat'))}
           where crm.provider = any(${sql.param([...new Set(events.map(({ crm }) => crm))])}::text[])
             and crm.account_id = any(${sql.param(accounts)}::text[])
+            and ${isOfConfigured(providers, columnsOf('crm'))}
           order by crm.id, chat.connected_at desc`,
     )
     // Drop events of an account that no user has connected. The server still acknowledges them.
@@ -133,5 +141,10 @@ async function storeEvents(database: Database, events: readonly CrmEvent[]): Pro
     failpoint('in transaction')
   })
 }
+
+const columnsOf = (alias: 'crm' | 'chat') => ({
+  provider: sql.raw(`${alias}.provider`),
+  standIn: sql.raw(`${alias}.stand_in`),
+})
 
 const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)

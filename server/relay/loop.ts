@@ -48,7 +48,7 @@ export interface RelayDependencies {
 
 /** Creates the relay. It leases due channels and sends their pending deliveries in order. */
 export function createRelay(dependencies: RelayDependencies): Relay {
-  const { database, log, alone, times } = dependencies
+  const { database, providers, log, alone, times } = dependencies
   const owner = randomUUID()
   const deliver = createDeliver({ ...dependencies, owner, isStopping: () => stopping })
   const working = new Map<string, Promise<void>>()
@@ -103,7 +103,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
   async function workUntilRest(channel: string): Promise<number | undefined> {
     const sliceEnd = Date.now() + sliceMs
     for (;;) {
-      const next = await nextDelivery(database, channel)
+      const next = await nextDelivery(database, providers, channel)
       if (next.kind === 'nothing') return undefined
       if (next.kind === 'wait') return Math.min(next.ms, longestRestMs)
       const state = await deliver(next.delivery)

@@ -71,6 +71,12 @@ export function useRuleSelection() {
   }
 }
 
+/** Forgets the rules and the draft: a browser without a session has none. */
+export function forgetRules(queryClient: QueryClient): void {
+  queryClient.setQueryData(rulesQuery.queryKey, { rules: [] })
+  queryClient.setQueryData(draftQuery.queryKey, null)
+}
+
 const saveKey = ['save', 'rules'] as const
 
 export function useSaveRules() {

@@ -5,6 +5,7 @@ import { Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
 import { Connection } from './Connection.tsx'
 import { RuleSettings } from './RuleSettings.tsx'
+import { SignOut } from './SignOut.tsx'
 
 export function Dashboard() {
   const { crm, chat } = config
@@ -37,7 +38,7 @@ export function Dashboard() {
               isChecking={crmStatus.isFetching || chatStatus.isFetching}
             />
           </Card>
-          <div className="after-rules">
+          <div className="after-rules flex flex-col gap-6">
             <Card heading="AI rules (future)">
               <textarea
                 disabled
@@ -47,6 +48,7 @@ export function Dashboard() {
                 className="field-sizing-content min-h-22 w-full resize-none rounded-lg border border-line bg-canvas p-3 text-sm text-muted placeholder:text-muted"
               />
             </Card>
+            <SignOut />
           </div>
         </>
       ) : (

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import {
   connectionStatusAnswer,
   endpoints,
+  extraEndpoints,
   healthAnswer,
   rulesAnswer,
   saveRulesBody,
@@ -20,6 +21,16 @@ describe('health', () => {
   test('is a status in words, whatever the words and whatever else is said', () => {
     expect(read(healthAnswer, { status: 'ok' })).toEqual({ status: 'ok' })
     expect(read(healthAnswer, { status: '', version: 1 })).toEqual({ status: '' })
+  })
+
+  test('lists features, and anything but a list of texts counts as absent', () => {
+    const features = (listed: unknown) =>
+      read(healthAnswer, { status: 'ok', features: listed })?.features
+    expect(features(['sessions', 'of-tomorrow'])).toEqual(['sessions', 'of-tomorrow'])
+    for (const listed of [undefined, null, 'sessions', 1, {}, [1, 'sessions']]) {
+      expect(read(healthAnswer, { status: 'ok', features: listed })).toBeDefined()
+      expect(features(listed)).toBeUndefined()
+    }
   })
 
   test.each([...noObjects, {}, { status: 200 }, { status: null }, { state: 'ok' }])(
@@ -96,7 +107,10 @@ describe('rules', () => {
   })
 })
 
-test('the calls are those of the specification', () => {
+test('the calls are those of the specification, and one beyond it', () => {
+  expect(extraEndpoints).toEqual({
+    endSession: { method: 'DELETE', path: '/api/session', feature: 'sessions' },
+  })
   expect(Object.values(endpoints).map(({ method, path }) => `${method} ${path}`)).toEqual([
     'GET /health',
     'GET /api/:provider/status',

@@ -26,7 +26,7 @@ afterAll(() => harness.close())
 const backends: Record<string, () => Backend> = {
   server: () => openBrowser(harness),
   msw: () => {
-    const { handlers, state } = createBackend()
+    const { handlers, state } = createBackend({ features: ['sessions'] })
     let codes = 0
     return {
       async call(path, init) {
@@ -84,7 +84,10 @@ describe.each(Object.entries(backends))('%s', (_name, open) => {
     backend.call(`/api/${provider}/callback?${await backend.authorize(provider)}`)
 
   test('is healthy', async () => {
-    expect(await answered(healthAnswer, open().call('/health'))).toEqual({ status: 'ok' })
+    expect(await answered(healthAnswer, open().call('/health'))).toEqual({
+      status: 'ok',
+      features: ['sessions'],
+    })
   })
 
   test('begins with nothing connected and no rules', async () => {
@@ -163,6 +166,20 @@ describe.each(Object.entries(backends))('%s', (_name, open) => {
     const backend = open()
     await refused(save(backend, { rules: ['deal-closed'] }, 'text/plain'), 415)
     expect(await rules(backend)).toEqual({ rules: [] })
+  })
+
+  test('ends this session: nothing is connected any more, and no rules are left', async () => {
+    const backend = open()
+    await done(callback(backend, 'slack'))
+    await done(save(backend, { rules: ['deal-closed'] }))
+    await done(backend.call('/api/session?others=true', { method: 'DELETE' }))
+    expect(await status(backend, 'slack')).toMatchObject({ connected: true })
+    await done(backend.call('/api/session', { method: 'DELETE' }))
+    expect(await status(backend, 'slack')).toEqual({ connected: false })
+    expect(await rules(backend)).toEqual({ rules: [] })
+    for (const query of ['', '?others=true']) {
+      await done(backend.call(`/api/session${query}`, { method: 'DELETE' }))
+    }
   })
 
   test('does not know another provider', async () => {

@@ -9,6 +9,8 @@ export interface BackendState {
   rules: string[]
   /** The valid authorization codes; each works once. */
   codes: Set<string>
+  /** What the health answer lists beyond section 7; undefined leaves the field out. */
+  features: string[] | undefined
 }
 
 export interface RecordedRequest {
@@ -20,17 +22,32 @@ export interface RecordedRequest {
 }
 
 /**
- * A backend of section 7 in memory. tests/contract runs the same tests against this backend and the
+ * A backend of section 7 in memory, and of what goes beyond it if `features` says so. tests/contract runs the same tests against this backend and the
  * real one.
  */
 export function createBackend({
   providers = ['hubspot', 'slack'],
   ...initial
 }: Partial<BackendState> & { providers?: readonly string[] } = {}) {
-  const state: BackendState = { connected: new Set(), rules: [], codes: new Set(), ...initial }
+  const state: BackendState = {
+    connected: new Set(),
+    rules: [],
+    codes: new Set(),
+    features: undefined,
+    ...initial,
+  }
 
   const handlers = [
-    http.get('*/health', () => HttpResponse.json({ status: 'ok' })),
+    http.get('*/health', () => HttpResponse.json({ status: 'ok', features: state.features })),
+
+    http.delete('*/api/session', ({ request }) => {
+      if (!state.features?.includes('sessions')) return notFound()
+      if (new URL(request.url).searchParams.get('others') !== 'true') {
+        state.connected.clear()
+        state.rules = []
+      }
+      return new HttpResponse(null, { status: 204 })
+    }),
 
     http.get('*/api/notifications/rules', () => HttpResponse.json({ rules: state.rules })),
 

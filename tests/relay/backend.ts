@@ -62,7 +62,7 @@ export async function startBackend(
     userId: string,
     { portal, team = 'T1', channel, accessEndsInMs = 1_800_000, webhook = false }: Account,
   ): Promise<void> {
-    const unnamed = { accountUserId: null, channelId: null, channelName: null }
+    const unnamed = { accountUserId: null, channelId: null, channelName: null, standIn: false }
     await storeConnection(
       database,
       vault,

@@ -1,6 +1,7 @@
-import { sql } from 'drizzle-orm'
+import { eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { connections, rules, sessions, users } from '../../server/database/schema.ts'
+import { sha256 } from '../../server/people/session.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
 
@@ -62,6 +63,53 @@ test('what a browser did before it showed who it is goes along, and saved rules 
   expect(await harness.database.select().from(rules)).toHaveLength(1)
 })
 
+describe('a stranger who leaves Slack connected in a shared browser', () => {
+  /** A stranger connects Slack and ticks a rule, and then Ann connects HubSpot in the same browser. */
+  async function annFollows(ann: ReturnType<typeof openBrowser>): Promise<void> {
+    const shared = openBrowser(harness)
+    await shared.connect('slack')
+    await shared.save(['deal-stage-changed-orphan'])
+    // The stranger's workspace.
+    const { account, channel } = { account: 'Stranger', channel: '#stranger' }
+    await harness.database
+      .update(connections)
+      .set({ accountName: account, channelName: channel, grantId: 'stranger' })
+      .where(eq(connections.userId, await userOf(shared)))
+    await shared.connect('hubspot')
+    ann.cookie = shared.cookie
+  }
+  const userOf = async ({ cookie = '' }: { cookie: string | undefined }) => {
+    const [session] = await harness.database
+      .select({ userId: sessions.userId })
+      .from(sessions)
+      .where(eq(sessions.tokenHash, sha256(cookie.split('=')[1] ?? '')))
+    return session?.userId ?? ''
+  }
+
+  test('does not replace the Slack of a known user', async () => {
+    atHubspot(7, 1)
+    const ann = openBrowser(harness)
+    await setUp(ann)
+    const before = await ann.connected('slack')
+    harness.calls.length = 0
+    await annFollows(ann)
+    expect(await ann.connected('slack')).toEqual(before)
+    expect(await ann.rules()).toEqual({ rules: ['deal-closed'] })
+    // The stranger's connection is gone. Its token is not revoked: it may be of another's workspace.
+    const left = await harness.database.select().from(connections)
+    expect(left.filter(({ grantId }) => grantId === 'stranger')).toEqual([])
+    expect(harness.calls).not.toContain('POST /sandbox/slack/api/auth.revoke')
+  })
+
+  test('gives it to a known user who has none', async () => {
+    atHubspot(8, 1)
+    const ann = openBrowser(harness)
+    await ann.connect('hubspot')
+    await annFollows(ann)
+    expect(await ann.connected('slack')).toMatchObject({ account: 'Stranger' })
+  })
+})
+
 test('another HubSpot user finds nothing of this one', async () => {
   const browser = openBrowser(harness)
   await browser.connect('hubspot')
@@ -93,6 +141,8 @@ test.runIf(databaseKinds.includes('PostgreSQL'))(
         browsers.map((browser, at) => browser.call(`/api/hubspot/callback?${ways[at]}`)),
       )
       expect(answers.map(({ status }) => status)).toEqual([204, 204, 204])
+      // The first use of a new token ends the one that it replaced.
+      for (const browser of browsers) await browser.rules()
       const owners = await open.database.select({ userId: sessions.userId }).from(sessions)
       expect(owners).toHaveLength(browsers.length)
       expect(new Set(owners.map(({ userId }) => userId)).size).toBe(1)
@@ -173,6 +223,18 @@ describe('the cookie from before a HubSpot authorization', () => {
     await attacker.save([])
     expect(await ann.rules()).toEqual({ rules: ['deal-closed'] })
     expect(await ann.connected('slack')).toMatchObject({ connected: true })
+  })
+
+  test('is worth nothing at once when the browser becomes another person’s', async () => {
+    const shared = openBrowser(harness)
+    atHubspot(9, 1)
+    await setUp(shared)
+    const former = openBrowser(harness)
+    former.cookie = shared.cookie
+    expect(await former.rules()).toEqual({ rules: ['deal-closed'] })
+    atHubspot(9, 2)
+    await shared.connect('hubspot')
+    expect(await former.rules()).toEqual({ rules: [] })
   })
 
   test('is replaced by one answer with one cookie, however old the session is', async () => {

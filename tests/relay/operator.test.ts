@@ -61,10 +61,14 @@ async function store(rows: Delivery[]): Promise<void> {
 }
 
 const ask = (path: string, authorization: string | undefined = `Bearer ${token}`) =>
-  app.request(`/relay/${path}`, {
-    method: path === 'replay' ? 'POST' : 'GET',
-    headers: authorization === '' ? {} : { Authorization: authorization },
-  })
+  app.request(
+    `/relay/${path}`,
+    {
+      method: path === 'replay' ? 'POST' : 'GET',
+      headers: authorization === '' ? {} : { Authorization: authorization },
+    },
+    { incoming: { socket: { remoteAddress: '127.0.0.1' } } },
+  )
 
 describe('the operator of the server', () => {
   test('has a token that follows from the newest key, and from no other', () => {

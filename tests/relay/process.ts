@@ -6,7 +6,7 @@ import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
 import { freePort } from './postgres.ts'
 
-export const serverKey = Buffer.alloc(32, 9)
+export const serverKey = Buffer.from('a key that is long enough, 32 B.')
 
 export interface ServerOptions {
   outside: Outside

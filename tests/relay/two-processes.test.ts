@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
@@ -104,8 +105,8 @@ test('while PostgreSQL keeps dropping its connections, no event is lost or repea
 test('of two processes with two keys on one new PostgreSQL, only one starts', async () => {
   const database = { url: await newPostgresDatabase() }
   const started = await Promise.allSettled(
-    [1, 2].map((byte) =>
-      start({ database, encryptionKey: Buffer.alloc(32, byte).toString('base64') }),
+    [randomBytes(32), randomBytes(32)].map((key) =>
+      start({ database, encryptionKey: key.toString('base64') }),
     ),
   )
   const refused = started.filter((one) => one.status === 'rejected')

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { parseEnv } from '../../server/settings.ts'
 
-const key = Buffer.alloc(32, 9).toString('base64')
-const otherKey = Buffer.alloc(32, 8).toString('base64')
+const key = Buffer.alloc(32, 'a key').toString('base64')
+const otherKey = Buffer.alloc(32, 'another key').toString('base64')
 
 describe('settings', () => {
   test('have defaults that need no account', () => {
@@ -13,6 +13,8 @@ describe('settings', () => {
       databaseUrl: undefined,
       encryptionKeys: undefined,
       serveDashboard: true,
+      host: undefined,
+      trustedProxies: 0,
     })
     const {
       appUrl,
@@ -44,7 +46,11 @@ describe('settings', () => {
   })
 
   test('the consent page is where people are, the calls go straight to the server', () => {
-    const settings = parseEnv({ APP_URL: 'https://dealbell.example/', PORT: '8080' })
+    const settings = parseEnv({
+      APP_URL: 'https://dealbell.example/',
+      PORT: '8080',
+      ALLOW_STAND_INS: 'true',
+    })
     const {
       appUrl,
       providers: { slack },
@@ -84,6 +90,25 @@ describe('settings', () => {
     expect(slack.apiUrl).toBe('https://slack.com/api')
     expect(hubspot.apiUrl).toBe('https://api-eu1.hubapi.com')
     expect(hubspot.authorizeUrl).toBe('https://app-eu1.hubspot.com/oauth/authorize')
+  })
+
+  test.each([
+    [undefined, '127.0.0.1'],
+    ['0.0.0.0', '127.0.0.1'],
+    ['::', '127.0.0.1'],
+    ['localhost', 'localhost'],
+    ['10.0.0.5', '10.0.0.5'],
+    ['::1', '[::1]'],
+  ])('HOST=%s is reached at %s by this machine', (HOST, name) => {
+    const settings = parseEnv({ HOST })
+    expect(settings.host).toBe(HOST)
+    expect(settings.localOriginAt(8080)).toBe(`http://${name}:8080`)
+    const { slack } = settings.addressesAt(8080).providers
+    expect(slack.apiUrl).toBe(`http://${name}:8080/sandbox/slack/api`)
+  })
+
+  test('TRUSTED_PROXIES is a number', () => {
+    expect(parseEnv({ TRUSTED_PROXIES: ' 2 ' }).trustedProxies).toBe(2)
   })
 
   test('keys are listed newest first', () => {
@@ -130,7 +155,46 @@ describe('settings', () => {
     { ENCRYPTION_KEY: Buffer.alloc(31).toString('base64') },
     { ENCRYPTION_KEY: Buffer.alloc(33).toString('base64') },
     { ENCRYPTION_KEY: 'x'.repeat(32) },
+    { ENCRYPTION_KEY: Buffer.alloc(32).toString('base64') },
+    { ENCRYPTION_KEY: Buffer.alloc(32, 7).toString('base64') },
+    { ENCRYPTION_KEY: `${key},${Buffer.alloc(32).toString('base64')}` },
+    { HOST: 'dealbell.example' },
+    { TRUSTED_PROXIES: '-1' },
+    { TRUSTED_PROXIES: 'loopback' },
+    { ALLOW_STAND_INS: 'yes' },
   ])('refuse %j', (env) => {
     expect(() => parseEnv(env)).toThrow(Object.keys(env)[0])
+  })
+})
+
+describe('stand-ins', () => {
+  const hubspot = { HUBSPOT_CLIENT_ID: 'id', HUBSPOT_CLIENT_SECRET: 'secret' }
+  const slack = { SLACK_CLIENT_ID: 'id', SLACK_CLIENT_SECRET: 'secret' }
+  const there = { APP_URL: 'https://dealbell.example' }
+
+  test.each([
+    [{ ...slack }, 'HUBSPOT_CLIENT_ID is missing beside SLACK_CLIENT_ID'],
+    [{ ...hubspot }, 'SLACK_CLIENT_ID is missing beside HUBSPOT_CLIENT_ID'],
+    [{ ...slack, ...there }, 'HUBSPOT_CLIENT_ID is missing beside SLACK_CLIENT_ID'],
+    [{ ...there }, 'HUBSPOT_CLIENT_ID and SLACK_CLIENT_ID are missing'],
+    [{ APP_URL: 'http://192.168.0.2:3000' }, 'APP_URL is not on this machine'],
+    [{ APP_URL: 'http://localhost.example' }, 'APP_URL is not on this machine'],
+    [{ APP_URL: 'http://127.0.0.1.example' }, 'APP_URL is not on this machine'],
+  ])('are refused where others can use them: %j', (env, problem) => {
+    expect(() => parseEnv(env)).toThrow(problem)
+    // The message names what allows it, and that is enough.
+    expect(() => parseEnv(env)).toThrow('ALLOW_STAND_INS=true')
+    parseEnv({ ...env, ALLOW_STAND_INS: 'true' })
+  })
+
+  test.each([
+    {},
+    { APP_URL: 'http://localhost:8080' },
+    { APP_URL: 'http://dealbell.localhost:8080' },
+    { APP_URL: 'http://127.0.0.1:8080' },
+    { APP_URL: 'http://[::1]:8080' },
+    { ...hubspot, ...slack, ...there },
+  ])('are fine, or not used, with %j', (env) => {
+    parseEnv(env)
   })
 })

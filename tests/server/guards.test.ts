@@ -40,6 +40,8 @@ describe('another site cannot', () => {
     { Origin: 'https://localhost:3000' },
     { Origin: 'http://localhost:3001' },
     { Origin: evil, 'Sec-Fetch-Site': 'cross-site' },
+    // DNS rebinding: the other site's name leads to this server.
+    { Origin: evil, 'Sec-Fetch-Site': 'same-origin' },
     { 'Sec-Fetch-Site': 'cross-site' },
     { 'Sec-Fetch-Site': 'same-site' },
     { 'Sec-Fetch-Site': 'none' },
@@ -183,8 +185,8 @@ describe('the session', () => {
 
   test('is one for both providers and the rules', async () => {
     await browser.connect('hubspot')
-    const { cookie } = browser
     await browser.connect('slack')
+    const { cookie } = browser
     await browser.save(['deal-closed'])
     expect(browser.cookie).toBe(cookie)
     expect(await browser.connected('hubspot')).toMatchObject({ connected: true })
@@ -199,6 +201,22 @@ describe('the session', () => {
     harness.clock.now = new Date(start.getTime() + 279 * day)
     expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
     harness.clock.now = new Date(start.getTime() + 279 * day + 180 * day)
+    expect(await browser.rules()).toEqual({ rules: [] })
+  })
+
+  test('ends after a year, however often it is used', async () => {
+    const day = 24 * 60 * 60 * 1000
+    await browser.save(['deal-closed'])
+    let cookie = ''
+    for (let days = 0; days < 365; days += 5) {
+      harness.clock.now = new Date(start.getTime() + days * day)
+      const answer = await browser.call('/api/notifications/rules')
+      expect(await answer.json()).toEqual({ rules: ['deal-closed'] })
+      cookie = answer.headers.getSetCookie()[0] ?? cookie
+    }
+    // It was extended last at 190 days. The browser forgets the cookie when the session ends.
+    expect(cookie).toContain(`Max-Age=${(365 - 190) * 24 * 60 * 60};`)
+    harness.clock.now = new Date(start.getTime() + 365 * day)
     expect(await browser.rules()).toEqual({ rules: [] })
   })
 
@@ -296,5 +314,8 @@ test('without its database the backend is not healthy', async () => {
   })
   const app = harness.appWith({ database })
   expect((await app.request('/health')).status).toBe(500)
-  expect(await (await harness.app.request('/health')).json()).toEqual({ status: 'ok' })
+  expect(await (await harness.app.request('/health')).json()).toEqual({
+    status: 'ok',
+    features: ['sessions'],
+  })
 })

@@ -110,8 +110,7 @@ describe('a server process', () => {
     let server = launch()
     let url = await server.listens()
     const port = new URL(url).port
-    const cookie = await connect(url, 'hubspot')
-    await connect(url, 'slack', cookie)
+    const cookie = await connect(url, 'slack', await connect(url, 'hubspot'))
     const saved = await fetch(`${url}/api/notifications/rules`, {
       method: 'POST',
       headers: { Cookie: cookie, 'Content-Type': 'application/json' },

@@ -48,6 +48,8 @@ const foreign: Record<string, string>[] = [
   { Origin: `${dashboard}.evil.example` },
   { Origin: 'http://dealbell.example' },
   { Origin: 'https://evil.example', 'Sec-Fetch-Site': 'cross-site' },
+  // DNS rebinding: the other site's name leads to this server.
+  { Origin: 'http://evil.example:3000', 'Sec-Fetch-Site': 'same-origin' },
   { Origin: 'https://other.dealbell.example', 'Sec-Fetch-Site': 'same-site' },
   { 'Sec-Fetch-Site': 'cross-site' },
   { 'Sec-Fetch-Site': 'same-site' },

@@ -296,7 +296,11 @@ test('with real accounts there is no stand-in but the contact form’s', async (
     }).addressesAt(3000),
   )
   const mixed = createSandbox(
-    parseEnv({ HUBSPOT_CLIENT_ID: 'a', HUBSPOT_CLIENT_SECRET: 'b' }).addressesAt(3000),
+    parseEnv({
+      HUBSPOT_CLIENT_ID: 'a',
+      HUBSPOT_CLIENT_SECRET: 'b',
+      ALLOW_STAND_INS: 'true',
+    }).addressesAt(3000),
   )
   expect((await real.request('/contact-form')).status).toBe(200)
   expect((await real.request('/hubspot/oauth/authorize')).status).toBe(404)

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { link, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, link, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -131,6 +131,23 @@ describe('the key in the data folder', () => {
     expect(await readFile(path, 'utf8')).toBe(before)
   })
 
+  test('that others can read is reported, and used', async () => {
+    const data = join(folder, 'open')
+    const log = vi.fn()
+    const key = await keyFromFolder(data, log)
+    expect(log).not.toHaveBeenCalled()
+    const path = join(data, 'encryption.key')
+    for (const mode of [0o640, 0o604]) {
+      await chmod(path, mode)
+      expect(await keyFromFolder(data, log)).toEqual(key)
+      expect(log).toHaveBeenLastCalledWith(
+        'others can read the encryption key',
+        expect.objectContaining({ path }),
+      )
+    }
+    expect(log).toHaveBeenCalledTimes(2)
+  })
+
   test('that cannot be made is said with its reason, and leaves nothing behind', async () => {
     const data = join(folder, 'without-links')
     const refusal = Object.assign(new Error('links are not permitted'), { code: 'EPERM' })
@@ -174,7 +191,7 @@ describe('a start', () => {
       channelName: null,
     }
     const owner = { userId: user.id, provider: 'hubspot' } as const
-    await storeConnection(opened.database, sealer, owner, grant, new Date())
+    await storeConnection(opened.database, sealer, owner, { ...grant, standIn: false }, new Date())
   }
 
   test('is refused with a key that does not open what is stored', async () => {

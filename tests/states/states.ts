@@ -19,18 +19,23 @@ export interface State {
 }
 
 const two = { rules: ['deal-stage-changed', 'deal-closed'] }
+const sessions = { ...two, features: ['sessions'] }
 const stage = 'Notify me when a deal stage changes'
 const closed = 'Notify me when a deal is signed or closed (won/lost)'
 const orphan = 'Notify me when a deal moves stage without a contact or company associated'
 
 /** The backend of the tests. The handlers in `before` take precedence. */
 const backend =
-  (initial: { connected?: string[]; rules?: string[] } = {}, ...before: RequestHandler[]) =>
+  (
+    initial: { connected?: string[]; rules?: string[]; features?: string[] } = {},
+    ...before: RequestHandler[]
+  ) =>
   () => [
     ...before,
     ...createBackend({
       connected: new Set(initial.connected ?? ['hubspot', 'slack']),
       rules: initial.rules ?? [],
+      features: initial.features,
     }).handlers,
   ]
 
@@ -38,6 +43,7 @@ const health = '*/health'
 const status = '*/api/:provider/status'
 const rules = '*/api/notifications/rules'
 const callback = '*/api/:provider/callback'
+const session = '*/api/session'
 
 const silence = () => new Promise<never>(() => {})
 const fault = () => new HttpResponse(null, { status: 500 })
@@ -171,6 +177,27 @@ export const states: readonly State[] = [
     backend: backend(two, http.delete('*/api/:provider/disconnect', silence)),
     steps: [{ press: 'Disconnect Slack' }],
     shows: { role: 'button', name: 'Disconnect Slack', disabled: true },
+  },
+  {
+    name: 'Signing out',
+    address: '/',
+    backend: backend(sessions, http.delete(session, silence)),
+    steps: [{ press: 'Sign out of this browser' }],
+    shows: { role: 'button', name: 'Sign out of this browser', disabled: true },
+  },
+  {
+    name: 'Signed out of all other browsers',
+    address: '/',
+    backend: backend(sessions),
+    steps: [{ press: 'Sign out of all other browsers' }],
+    shows: 'Signed out of all other browsers.',
+  },
+  {
+    name: 'Sign out failed',
+    address: '/',
+    backend: backend(sessions, http.delete(session, fault)),
+    steps: [{ press: 'Sign out of this browser' }],
+    shows: '❌ Failed to sign out, try again.',
   },
   ...(['HubSpot', 'Slack'] as const).flatMap((name): State[] => {
     const address = `/${name.toLowerCase()}/callback`

@@ -10,6 +10,7 @@ export function createHubspot(
 ): Crm {
   const http = createHubspotHttp(settings, timeouts)
   return {
+    standIn: settings.standIn,
     ...createHubspotOAuth(http, settings, timeouts),
     ...createHubspotDeals(http, settings),
     ...createHubspotWebhook(settings.clientSecret),

@@ -10,6 +10,7 @@ export function createSlack(
 ): Chat {
   const client = createSlackClient(settings.apiUrl)
   return {
+    standIn: settings.standIn,
     ...createSlackOAuth(client, settings, timeouts),
     ...createSlackPost(client, timeouts),
     brokenReasons,

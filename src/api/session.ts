@@ -1,0 +1,44 @@
+import { useQueryClient } from '@tanstack/react-query'
+import { extraEndpoints } from '../../contract/endpoints.ts'
+import { config } from '../config.ts'
+import { call } from './client.ts'
+import { connectionStatusQuery } from './connections.ts'
+import { useHealth } from './health.ts'
+import { forgetRules, rulesQuery } from './rules.ts'
+import { useSingleMutation } from './single-mutation.ts'
+
+const { feature, method, path } = extraEndpoints.endSession
+
+/** Whether the backend can end sessions. §7 does not name this call, so not every backend can. */
+export function useCanEndSessions(): boolean {
+  return useHealth().data?.features?.includes(feature) === true
+}
+
+/** Ends this browser's session. The dashboard then shows what a browser without a session sees. */
+export function useEndSession() {
+  const queryClient = useQueryClient()
+  return useSingleMutation({
+    mutationKey: ['end-session', 'own'],
+    mutationFn: () => call(method, path),
+    onSuccess: async () => {
+      for (const provider of [config.crm, config.chat]) {
+        const { queryKey } = connectionStatusQuery(provider)
+        // An answer from before must not restore the connection.
+        await queryClient.cancelQueries({ queryKey })
+        queryClient.setQueryData(queryKey, { connected: false })
+      }
+      await queryClient.cancelQueries({ queryKey: rulesQuery.queryKey })
+      forgetRules(queryClient)
+    },
+    meta: { action: 'Signing out of this browser' },
+  })
+}
+
+/** Ends all other sessions of this browser's user. */
+export function useEndOtherSessions() {
+  return useSingleMutation({
+    mutationKey: ['end-other-sessions', 'user'],
+    mutationFn: () => call(method, path, { searchParams: { others: 'true' } }),
+    meta: { action: 'Signing out of all other browsers' },
+  })
+}

@@ -1,0 +1,148 @@
+import { eq } from 'drizzle-orm'
+import { Hono } from 'hono'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { type Backend, createBackend } from '../../server/backend.ts'
+import { connections, deliveries, users } from '../../server/database/schema.ts'
+import type { DealEvent } from '../../server/providers/provider.ts'
+import { standInHub } from '../../server/sandbox/hub.ts'
+import { type Harness, openBrowser, openHarness } from './harness.ts'
+
+// The same server, first with stand-ins and then with the real providers. Their calls arrive at the
+// harness, which lists them.
+let harness: Harness
+let browser: ReturnType<typeof openBrowser>
+let real: Backend
+/** The same browser, after the server was started again with the real providers. */
+let later: ReturnType<typeof openBrowser>
+
+function backendWith(standIn: boolean): Backend {
+  const { appUrl, providers } = harness.addresses
+  const { hubspot, slack } = providers
+  return createBackend({
+    database: harness.database,
+    encryptionKeys: [Buffer.alloc(32, 7)],
+    addresses: {
+      appUrl,
+      providers: { hubspot: { ...hubspot, standIn }, slack: { ...slack, standIn } },
+    },
+    dashboard: undefined,
+    alone: true,
+    log: () => {},
+    now: () => harness.clock.now,
+    times: { lookAgainMs: 0, firstRetryMs: 10, pollMs: 10 },
+  })
+}
+
+beforeAll(async () => {
+  harness = await openHarness()
+})
+afterAll(() => harness.close())
+beforeEach(async () => {
+  await harness.database.delete(users)
+  browser = openBrowser(harness)
+  await browser.connect('hubspot')
+  await browser.connect('slack')
+  await browser.save(['deal-stage-changed'])
+  real = backendWith(false)
+  later = openLater()
+  later.cookie = browser.cookie
+  harness.calls.length = 0
+})
+
+/** A browser of the later server. Consent pages are still the harness's, in place of the real ones. */
+function openLater() {
+  const app = new Hono()
+    .all('/sandbox/*', (c) => harness.app.fetch(c.req.raw))
+    .all('*', (c) => real.app.fetch(c.req.raw))
+  return openBrowser({ app })
+}
+
+const event: DealEvent = {
+  key: 'event',
+  accountId: String(standInHub.hubId),
+  dealId: '1',
+  property: 'stage',
+  value: 'closedwon',
+  occurredAt: new Date(),
+}
+
+describe('what a stand-in granted', () => {
+  test('is marked as such', async () => {
+    const rows = await harness.database.select().from(connections)
+    expect(rows.map(({ standIn }) => standIn)).toEqual([true, true])
+    expect(await browser.connected('slack')).toMatchObject({ connected: true })
+  })
+
+  test('is not connected with the real provider', async () => {
+    expect(await later.connected('hubspot')).toEqual({ connected: false })
+    expect(await later.connected('slack')).toEqual({ connected: false })
+  })
+
+  test('gets no events of the real provider', async () => {
+    await real.inbox.store('hubspot', [event])
+    expect(await harness.database.select().from(deliveries)).toEqual([])
+    // The same event does arrive with the stand-ins.
+    await backendWith(true).inbox.store('hubspot', [event])
+    expect(await harness.database.select().from(deliveries)).toHaveLength(1)
+  })
+
+  test('is not used for what is pending: the real provider never sees its token', async () => {
+    await backendWith(true).inbox.store('hubspot', [{ ...event, key: 'pending' }])
+    // So old that the relay would first refresh it.
+    await harness.database
+      .update(connections)
+      .set({ accessExpiresAt: new Date() })
+      .where(eq(connections.provider, 'hubspot'))
+    await real.relay.start()
+    await vi.waitFor(async () => {
+      const [delivery] = await harness.database.select().from(deliveries)
+      expect(delivery).toMatchObject({ state: 'dead', reason: 'disconnected' })
+    })
+    await real.relay.stop()
+    expect(harness.calls).toEqual([])
+  })
+
+  test('is disconnected without a call to the real provider', async () => {
+    expect((await later.disconnect('slack')).status).toBe(204)
+    expect((await later.disconnect('hubspot')).status).toBe(204)
+    expect(harness.calls).toEqual([])
+    expect(await harness.database.select().from(connections)).toEqual([])
+  })
+
+  test('does not keep a real grant of the same workspace from being revoked', async () => {
+    await openBrowser(harness).connect('slack')
+    // The real Slack grants for the same workspace.
+    await harness.database
+      .update(connections)
+      .set({ standIn: false })
+      .where(eq(connections.userId, await userOfHubspot()))
+    await later.disconnect('slack')
+    expect(harness.calls).toContain('POST /sandbox/slack/api/auth.revoke')
+  })
+})
+
+test('a real Slack is not shared with the others whom the stand-in HubSpot signed in', async () => {
+  const other = openLater()
+  const attacker = openBrowser(harness)
+  await attacker.connect('hubspot')
+  other.cookie = attacker.cookie
+  await later.connect('slack')
+  expect(await later.connected('slack')).toMatchObject({ connected: true })
+  expect(await other.connected('slack')).toEqual({ connected: false })
+})
+
+test('what the real provider granted is not sent to a stand-in', async () => {
+  await harness.database.update(connections).set({ standIn: false })
+  expect(await browser.connected('slack')).toEqual({ connected: false })
+  expect(await later.connected('slack')).toMatchObject({ connected: true })
+  await browser.disconnect('slack')
+  expect(harness.calls).toEqual([])
+})
+
+async function userOfHubspot(): Promise<string> {
+  const [row] = await harness.database
+    .select({ userId: connections.userId })
+    .from(connections)
+    .where(eq(connections.provider, 'hubspot'))
+  return row?.userId ?? ''
+}
