@@ -62,9 +62,15 @@ export function guardConnections(
     // Node calls this after an answer with `Connection: close`. Closing at once would reset the
     // connection of a client that still sends, and it might lose the answer (RFC 9112 §9.6).
     const destroySoon = socket.destroySoon.bind(socket)
+    let ending = false
     socket.destroySoon = () => {
-      if (connections.get(socket)?.request.complete === false) endAndDestroy(socket)
-      else destroySoon()
+      if (ending) return
+      if (connections.get(socket)?.request.complete !== false) return destroySoon()
+      ending = true
+      // From here on nobody parses what arrives.
+      socket.removeAllListeners('data').on('data', () => undefined)
+      endAndDestroy(socket)
+      socket.resume()
     }
   })
 
