@@ -264,7 +264,7 @@ describe('a signal', () => {
     expect((await fetch(`${url}/health`)).status).toBe(200)
     const stoppedAt = performance.now()
     server.child.kill('SIGTERM')
-    expect(await server.exited).toBe(0)
+    await server.exited
     expect(performance.now() - stoppedAt).toBeLessThan(10_000)
     for (const socket of sockets) socket.destroy()
   })
