@@ -5,6 +5,7 @@ import { getRequestListener } from '@hono/node-server'
 import { createBackend } from './backend.ts'
 import type { FolderLock } from './database/lock.ts'
 import { type OpenDatabase, openPglite, openPostgres } from './database/open.ts'
+import { clientTimes, connectionLimit, guardConnections } from './http/connections.ts'
 import { answerUnreadable } from './http/safety-headers.ts'
 import { logToStderr as log } from './log.ts'
 import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
@@ -14,7 +15,12 @@ import { createVault, keyFromFolder } from './people/vault.ts'
 import { providerIds, registry } from './providers/registry.ts'
 import type { Settings } from './settings.ts'
 
-/** Opens database and port. On SIGTERM and SIGINT, closes them in order and ends the process. */
+/** How long requests that run when the server stops may take. */
+const requestGraceMs = 8_000
+/** Process managers often kill a process that does not end within ten seconds. */
+const stopWithinMs = 9_500
+
+/** Opens database and port, and closes them in order on SIGTERM and SIGINT. */
 export async function start(settings: Settings, lock: FolderLock | undefined): Promise<void> {
   if (settings.serveDashboard) await ensurePageBuilt(console.log)
   const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
@@ -23,7 +29,8 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   await forgetEndedSessions(database, new Date())
   const forgetting = forgetDaily(database, { now: () => new Date(), log })
 
-  const server = createServer()
+  const server = createServer(clientTimes)
+  const connections = guardConnections(server, { most: connectionLimit() })
   const port = await listen(server, settings)
   // No await from here to the handler: a request that arrived meanwhile would never be answered.
   const addresses = settings.addressesAt(port)
@@ -47,13 +54,6 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   }
 
   let stopping: { signal: NodeJS.Signals; since: number } | undefined
-  // A browser keeps its connection open after an answer. Close it, so that it does not delay the
-  // stop.
-  server.on('request', (_request, response) =>
-    response.on('close', () => {
-      if (stopping !== undefined) setImmediate(() => server.closeIdleConnections())
-    }),
-  )
   async function stop(signal: NodeJS.Signals): Promise<void> {
     if (stopping !== undefined) {
       // With npm, one Ctrl-C sends two signals: one from the terminal and one from npm.
@@ -62,10 +62,14 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     }
     stopping = { signal, since: Date.now() }
     console.log('Stopping …')
-    server.close()
-    await once(server, 'close')
+    // A provider may take longer to answer. What is cut then is sent again after the next start.
+    setTimeout(() => {
+      log('stopped before everything had ended')
+      lock?.release()
+      process.exit(1)
+    }, stopWithinMs)
+    await Promise.all([connections.close(requestGraceMs), relay.stop()])
     await forgetting.stop()
-    await relay.stop()
     await close()
     lock?.release()
     process.exit(0)

@@ -1,40 +1,48 @@
 import { Hono } from 'hono'
-import { bodyLimit } from 'hono/body-limit'
 import type { Context } from '../context.ts'
-import { ApiError } from '../http/errors.ts'
+import { createBodyReader } from '../http/bodies.ts'
+import { ApiError, errorAnswer } from '../http/errors.ts'
 import { crmIds, registry } from '../providers/registry.ts'
 import { failpoint } from '../relay/failpoint.ts'
 import { watchedProperties } from '../relay/rules.ts'
 
 const maxBodyBytes = 1024 * 1024
+/** Bodies that are read at the same time. Together they use at most 32 MiB. */
+const maxBodies = 32
+const retryAfterS = 10
 
 /** Where each CRM reports changes: one address for all accounts. */
 export function webhookRoutes({ providers, inbox, appUrl, now, log }: Context) {
-  const routes = new Hono().use(
-    bodyLimit({
-      maxSize: maxBodyBytes,
-      onError: () => {
-        throw new ApiError(413, 'too_large', 'The body must not be over 1 MiB.')
-      },
-    }),
-  )
+  const routes = new Hono()
+  const readBody = createBodyReader({ maxBytes: maxBodyBytes, most: maxBodies })
   for (const crm of crmIds) {
     const { name } = registry[crm]
+    const notSigned = () =>
+      new ApiError(401, 'invalid_signature', `The request is not signed by ${name}.`)
+
     routes.post(`/${crm}`, async (c) => {
-      const body = new Uint8Array(await c.req.arrayBuffer())
+      const header = (name: string) => c.req.header(name)
+      // Anyone can send here, so read no body that cannot be signed.
+      if (!providers[crm].mayBeWebhook(header, now().getTime())) throw notSigned()
+      const body = await readBody(c.req.raw)
+      switch (body.kind) {
+        case 'too large':
+          throw new ApiError(413, 'too_large', 'The body must not be over 1 MiB.')
+        case 'incomplete':
+          throw new ApiError(400, 'incomplete_body', 'The body did not arrive.')
+        case 'displaced':
+          // The CRM repeats a webhook that is answered with 5xx.
+          return errorAnswer(c, 503, 'busy', 'Too many webhooks arrive at once.', {
+            'Retry-After': String(retryAfterS),
+          })
+      }
+
       const { pathname, search } = new URL(c.req.url)
       const content = providers[crm].readWebhook(
-        {
-          method: 'POST',
-          url: `${appUrl}${pathname}${search}`,
-          header: (header) => c.req.header(header),
-          body,
-        },
+        { method: 'POST', url: `${appUrl}${pathname}${search}`, header, body: body.bytes },
         now().getTime(),
       )
-      if (content.kind === 'not signed') {
-        throw new ApiError(401, 'invalid_signature', `The request is not signed by ${name}.`)
-      }
+      if (content.kind === 'not signed') throw notSigned()
       failpoint('verified')
       if (content.kind === 'not understood') {
         throw new ApiError(400, 'invalid_body', 'The body must be a JSON array of events.')

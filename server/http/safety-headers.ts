@@ -1,5 +1,6 @@
-import { type Server, STATUS_CODES } from 'node:http'
-import { RequestError } from '@hono/node-server'
+import { type Server, type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { type HttpBindings, RequestError } from '@hono/node-server'
 import type { MiddlewareHandler } from 'hono'
 import {
   answerPolicy,
@@ -7,6 +8,7 @@ import {
   policyWith,
   strictTransportSecurity,
 } from '../../contract/page-headers.ts'
+import { endAndDestroy } from './connections.ts'
 
 /**
  * The Content-Security-Policy of a stand-in's page. It allows no scripts. Its forms may lead back
@@ -40,12 +42,16 @@ export function safetyHeaders(site: { https: boolean }): MiddlewareHandler {
     }
     if (!headers.has('Cache-Control')) headers.set('Cache-Control', 'no-store')
     for (const [name, value] of always) headers.set(name, value)
+    // The rest of the body would follow on this connection, before the next request. Tests that call
+    // the app directly have no `incoming`.
+    const { incoming }: Partial<HttpBindings> = c.env ?? {}
+    if (incoming?.complete === false) headers.set('Connection', 'close')
   }
 }
 
 /**
- * Answers requests that do not reach the app, with the same headers. If the data is not HTTP, it
- * writes the answer to the socket.
+ * Answers requests that never reach the app, with the same headers. What is not HTTP is answered on the
+ * socket, which is then closed.
  * @returns a handler for requests without a host or with a malformed address.
  */
 export function answerUnreadable(
@@ -57,8 +63,13 @@ export function answerUnreadable(
     'Content-Security-Policy': answerPolicy,
     'Cache-Control': 'no-store',
   }
+  const answers = new WeakMap<Duplex, ServerResponse>()
+  server.on('request', ({ socket }, response) => answers.set(socket, response))
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    if (error.code === 'ECONNRESET' || !socket.writable) return socket.destroy()
+    const answer = answers.get(socket)
+    // The client would read this refusal as a part of the answer that it is receiving.
+    const isAnswering = answer?.headersSent === true && !answer.writableFinished
+    if (error.code === 'ECONNRESET' || !socket.writable || isAnswering) return socket.destroy()
     const status =
       error.code === 'HPE_HEADER_OVERFLOW'
         ? 431
@@ -66,7 +77,8 @@ export function answerUnreadable(
           ? 408
           : 400
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
-    socket.end(
+    endAndDestroy(
+      socket,
       [
         `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
         ...lines,

@@ -106,6 +106,8 @@ export interface Stage {
 
 /** What a CRM must implement. Every call ends within ten seconds. */
 export interface Crm extends Provider {
+  /** Whether a request with these headers may be a webhook. False refuses it before its body is read. */
+  mayBeWebhook(header: (name: string) => string | undefined, nowMs: number): boolean
   /** Checks the signature of a webhook and reads its events. `nowMs` is in ms since 1970. */
   readWebhook(request: WebhookRequest, nowMs: number): WebhookContent
   /** Exchanges the refresh token for new tokens. @throws ProviderError */

@@ -15,8 +15,28 @@ interface StandInDeal {
   contact: boolean
   company: boolean
   /** The oldest first. */
-  history: Array<{ stageId: string; at: number }>
+  history: StageChange[]
 }
+
+interface StageChange {
+  stageId: string
+  /** Milliseconds since 1970. */
+  at: number
+}
+
+interface StandInWebhook {
+  deal: StandInDeal
+  change: StageChange
+  eventId: number
+}
+
+/** Anyone can create deals, so the oldest make room for new ones. */
+const maxDeals = 500
+const maxChanges = 50
+const maxNameLength = 200
+/** Each webhook that is being sent uses two connections of this process. */
+const maxWebhooks = 10
+const maxWaitingWebhooks = 500
 
 const stages = [
   stage('appointmentscheduled', 'Appointment scheduled', '0.2', 'false'),
@@ -49,14 +69,16 @@ export function createStandInDeals({
   const deals = new Map<string, StandInDeal>()
   let nextId = 9_001
   let nextEventId = 1
+  /** The oldest first. */
+  const waiting: StandInWebhook[] = []
+  let sending = 0
 
-  function add(
-    deal: Pick<StandInDeal, 'name' | 'amount' | 'contact' | 'company'>,
-    stageId: string,
-  ) {
+  function add(deal: Omit<StandInDeal, 'id'>): StandInDeal {
     const id = String(nextId++)
-    const created = { ...deal, id, history: [{ stageId, at: Date.now() }] }
+    const created = { ...deal, id }
     deals.set(id, created)
+    const [oldest] = deals.keys()
+    if (oldest !== undefined && deals.size > maxDeals) deals.delete(oldest)
     return created
   }
 
@@ -66,13 +88,30 @@ export function createStandInDeals({
     ['Initech expansion', '73000.5', false, true],
     ['Umbrella onboarding', '', false, false],
   ] as const) {
-    const deal = add({ name, amount, contact, company }, 'appointmentscheduled')
-    deal.history = [{ stageId: 'appointmentscheduled', at: startedAt - 86_400_000 }]
+    const yesterday = { stageId: 'appointmentscheduled', at: startedAt - 86_400_000 }
+    add({ name, amount, contact, company, history: [yesterday] })
+  }
+
+  /** Reports a change soon. If too many changes wait, the oldest is never reported. */
+  function report(deal: StandInDeal, change: StageChange): void {
+    waiting.push({ deal, change, eventId: nextEventId++ })
+    if (waiting.length > maxWaitingWebhooks) waiting.shift()
+    void sendWaiting()
+  }
+
+  async function sendWaiting(): Promise<void> {
+    if (sending >= maxWebhooks) return
+    sending++
+    for (;;) {
+      const next = waiting.shift()
+      if (next === undefined) break
+      await sendWebhook(next)
+    }
+    sending--
   }
 
   /** Sends a webhook as HubSpot does: signed, in a batch, and again if it is not acknowledged. */
-  async function sendWebhook(deal: StandInDeal, { stageId, at }: { stageId: string; at: number }) {
-    const eventId = nextEventId++
+  async function sendWebhook({ deal, change: { stageId, at }, eventId }: StandInWebhook) {
     for (let attempt = 0; attempt < 10; attempt++) {
       const body = Buffer.from(
         JSON.stringify([
@@ -123,7 +162,8 @@ export function createStandInDeals({
   function enter(deal: StandInDeal, stageId: string): void {
     const change = { stageId, at: Date.now() }
     deal.history.push(change)
-    void sendWebhook(deal, change)
+    if (deal.history.length > maxChanges) deal.history.shift()
+    report(deal, change)
   }
 
   function isStage(id: string | undefined): id is string {
@@ -138,101 +178,112 @@ export function createStandInDeals({
 
   const list = `${appUrl}/sandbox/hubspot/deals`
 
-  return new Hono()
-    .get('/', (c) => c.redirect(list))
-    .get('/contacts/:portal/record/0-3/:id', (c) => c.redirect(`${list}#deal-${c.req.param('id')}`))
-    .get('/deals', (c) =>
-      c.html(
-        standInPage({
-          title: 'Deals',
-          notice,
-          children: html`
+  return (
+    new Hono()
+      .get('/', (c) => c.redirect(list))
+      // Only digits, because the id becomes a part of a header.
+      .get('/contacts/:portal/record/0-3/:id{[0-9]+}', (c) =>
+        c.redirect(`${list}#deal-${c.req.param('id')}`),
+      )
+      .get('/deals', (c) =>
+        c.html(
+          standInPage({
+            title: 'Deals',
+            notice,
+            children: html`
             <p>Move a deal to another stage, and see what arrives in the
               <a href="${appUrl}/sandbox/slack">stand-in Slack</a>.</p>
             <ul class="records">${[...deals.values()].reverse().map(dealItem)}</ul>
             <h2>New deal</h2>
             <form method="post" action="${list}">
-              <label>Name <input name="name" required maxlength="200"></label>
+              <label>Name <input name="name" required maxlength="${maxNameLength}"></label>
               <label>Amount in EUR <input name="amount" inputmode="decimal" pattern="[0-9]*[.]?[0-9]*"></label>
               ${stageSelect('appointmentscheduled')}
               <label><input type="checkbox" name="contact"> with a contact</label>
               <label><input type="checkbox" name="company"> with a company</label>
               <div class="actions"><button>Create deal</button></div>
             </form>`,
-        }),
-      ),
-    )
-    .post('/deals', async (c) => {
-      const { name = '', amount = '', stage: stageId, contact, company } = await formFields(c)
-      if (isStage(stageId)) {
-        const links = { contact: contact !== undefined, company: company !== undefined }
-        const deal = add({ name, amount, ...links }, stageId)
-        // HubSpot reports the stage of a new deal like any other change.
-        void sendWebhook(deal, { stageId, at: deal.history[0]?.at ?? Date.now() })
-      }
-      return c.redirect(list, 303)
-    })
-    .post('/deals/:id', async (c) => {
-      const deal = deals.get(c.req.param('id'))
-      const { stage: stageId, change } = await formFields(c)
-      if (deal !== undefined && change === 'contact') deal.contact = !deal.contact
-      if (deal !== undefined && change === 'company') deal.company = !deal.company
-      if (deal !== undefined && change === 'stage' && isStage(stageId)) {
-        // Saving the current stage changes nothing, and HubSpot reports nothing.
-        if (deal.history.at(-1)?.stageId !== stageId) enter(deal, stageId)
-      }
-      return c.redirect(`${list}#deal-${c.req.param('id')}`, 303)
-    })
-    .get('/crm/v3/objects/0-3/:id', (c) => {
-      const refused = notAllowed(c)
-      if (refused !== undefined) return refused
-      const deal = deals.get(c.req.param('id'))
-      if (deal === undefined) return hubspotError(c, 404, 'OBJECT_NOT_FOUND', 'Object not found.')
-      const linked = (one: boolean, id: string, type: string) =>
-        one ? { results: [{ id, type }] } : undefined
-      const contacts = linked(deal.contact, '301', 'deal_to_contact')
-      const companies = linked(deal.company, '501', 'deal_to_company')
-      return c.json({
-        id: deal.id,
-        properties: {
-          dealname: deal.name,
-          amount: deal.amount,
-          deal_currency_code: 'EUR',
-          dealstage: deal.history.at(-1)?.stageId,
-          pipeline: 'default',
-          hubspot_owner_id: null,
-        },
-        propertiesWithHistory: {
-          dealstage: deal.history.toReversed().map(({ stageId, at }) => ({
-            value: stageId,
-            timestamp: new Date(at).toISOString(),
-            sourceType: 'CRM_UI',
-          })),
-        },
-        ...((contacts || companies) && { associations: { contacts, companies } }),
-        createdAt: new Date(deal.history[0]?.at ?? startedAt).toISOString(),
-        archived: false,
+          }),
+        ),
+      )
+      .post('/deals', async (c) => {
+        const { name = '', amount = '', stage: stageId, contact, company } = await formFields(c)
+        if (isStage(stageId)) {
+          const links = { contact: contact !== undefined, company: company !== undefined }
+          const change = { stageId, at: Date.now() }
+          const deal = add({
+            name: name.slice(0, maxNameLength),
+            amount: isAmount(amount) ? amount : '',
+            ...links,
+            history: [change],
+          })
+          // HubSpot reports the stage of a new deal like any other change.
+          report(deal, change)
+        }
+        return c.redirect(list, 303)
       })
-    })
-    .get('/crm/v3/pipelines/deals', (c) => {
-      const refused = notAllowed(c)
-      if (refused !== undefined) return refused
-      return c.json({
-        results: [
-          {
-            id: 'default',
-            label: 'Sales pipeline',
-            displayOrder: 0,
-            archived: false,
-            stages: stages.map((known, displayOrder) => ({
-              ...known,
-              displayOrder,
-              archived: false,
+      .post('/deals/:id{[0-9]+}', async (c) => {
+        const deal = deals.get(c.req.param('id'))
+        const { stage: stageId, change } = await formFields(c)
+        if (deal !== undefined && change === 'contact') deal.contact = !deal.contact
+        if (deal !== undefined && change === 'company') deal.company = !deal.company
+        if (deal !== undefined && change === 'stage' && isStage(stageId)) {
+          // Saving the current stage changes nothing, and HubSpot reports nothing.
+          if (deal.history.at(-1)?.stageId !== stageId) enter(deal, stageId)
+        }
+        return c.redirect(`${list}#deal-${c.req.param('id')}`, 303)
+      })
+      .get('/crm/v3/objects/0-3/:id', (c) => {
+        const refused = notAllowed(c)
+        if (refused !== undefined) return refused
+        const deal = deals.get(c.req.param('id'))
+        if (deal === undefined) return hubspotError(c, 404, 'OBJECT_NOT_FOUND', 'Object not found.')
+        const linked = (one: boolean, id: string, type: string) =>
+          one ? { results: [{ id, type }] } : undefined
+        const contacts = linked(deal.contact, '301', 'deal_to_contact')
+        const companies = linked(deal.company, '501', 'deal_to_company')
+        return c.json({
+          id: deal.id,
+          properties: {
+            dealname: deal.name,
+            amount: deal.amount,
+            deal_currency_code: 'EUR',
+            dealstage: deal.history.at(-1)?.stageId,
+            pipeline: 'default',
+            hubspot_owner_id: null,
+          },
+          propertiesWithHistory: {
+            dealstage: deal.history.toReversed().map(({ stageId, at }) => ({
+              value: stageId,
+              timestamp: new Date(at).toISOString(),
+              sourceType: 'CRM_UI',
             })),
           },
-        ],
+          ...((contacts || companies) && { associations: { contacts, companies } }),
+          createdAt: new Date(deal.history[0]?.at ?? startedAt).toISOString(),
+          archived: false,
+        })
       })
-    })
+      .get('/crm/v3/pipelines/deals', (c) => {
+        const refused = notAllowed(c)
+        if (refused !== undefined) return refused
+        return c.json({
+          results: [
+            {
+              id: 'default',
+              label: 'Sales pipeline',
+              displayOrder: 0,
+              archived: false,
+              stages: stages.map((known, displayOrder) => ({
+                ...known,
+                displayOrder,
+                archived: false,
+              })),
+            },
+          ],
+        })
+      })
+  )
 
   function dealItem(deal: StandInDeal) {
     const current = deal.history.at(-1)?.stageId ?? ''
@@ -261,6 +312,11 @@ export function createStandInDeals({
       )}</select>
     </label>`
   }
+}
+
+/** What the form's pattern allows, and no longer than any real amount. */
+function isAmount(text: string): boolean {
+  return /^[0-9]{0,15}\.?[0-9]{0,4}$/.test(text)
 }
 
 function hubspotError(c: Context, status: 401 | 404, category: string, message: string): Response {

@@ -1,11 +1,17 @@
 import { html } from 'hono/html'
 import * as v from 'valibot'
 
-const blocks = v.array(
-  v.object({
-    text: v.optional(v.object({ text: v.string() })),
-    elements: v.optional(v.array(v.object({ text: v.string() }))),
-  }),
+/** Slack's limit for the text of a block. */
+const blockText = v.object({ text: v.pipe(v.string(), v.maxLength(3_000)) })
+
+const blocks = v.pipe(
+  v.array(
+    v.object({
+      text: v.optional(blockText),
+      elements: v.optional(v.pipe(v.array(blockText), v.maxLength(10))),
+    }),
+  ),
+  v.maxLength(50),
 )
 
 export interface StandInMessage {
@@ -14,18 +20,32 @@ export interface StandInMessage {
   blocks: v.InferOutput<typeof blocks>
 }
 
-const kept = 200
+/** A channel keeps so many messages, with so many characters of JSON. The oldest go first. */
+const maxMessages = 200
+const maxCharacters = 200_000
 
 /** The messages in the stand-in Slack's channels. They are lost when the server stops. */
 export class StandInMessages {
   readonly #channels = new Map<string, StandInMessage[]>()
 
-  /** @param blocks the value of the call, or its JSON. */
-  add(channelId: string, text: string, blocksOrJson: unknown): void {
+  /**
+   * @param blocksOrJson the value of the call, or its JSON.
+   * @returns Slack's error code if it is not stored.
+   */
+  add(channelId: string, text: string, blocksOrJson: unknown): 'invalid_blocks' | undefined {
     const value = typeof blocksOrJson === 'string' ? parseJson(blocksOrJson) : blocksOrJson
-    const parsed = v.safeParse(blocks, value)
-    const message = { at: new Date(), text, blocks: parsed.success ? parsed.output : [] }
-    this.#channels.set(channelId, [message, ...this.in(channelId)].slice(0, kept))
+    const parsed = v.safeParse(blocks, value ?? [])
+    if (!parsed.success) return 'invalid_blocks'
+    const message = { at: new Date(), text: text.slice(0, 3_000), blocks: parsed.output }
+    const kept: StandInMessage[] = []
+    let characters = 0
+    for (const one of [message, ...this.in(channelId)].slice(0, maxMessages)) {
+      characters += JSON.stringify(one).length
+      if (characters > maxCharacters) break
+      kept.push(one)
+    }
+    this.#channels.set(channelId, kept)
+    return undefined
   }
 
   /** The newest first. */
@@ -47,7 +67,8 @@ export function messageItem({ at, text, blocks }: StandInMessage) {
 
 /** Renders the part of Slack's mrkdwn that Dealbell writes: links, bold and mentions. */
 function mrkdwn(text: string) {
-  return text.split(/(<[^>]*>|\*)/).reduce<{ parts: unknown[]; bold: boolean }>(
+  // Excluding `<` keeps the time linear: a text of only `<` would be searched to its end for each of them.
+  return text.split(/(<[^<>]*>|\*)/).reduce<{ parts: unknown[]; bold: boolean }>(
     ({ parts, bold }, part) => {
       if (part === '*') return { parts, bold: !bold }
       const link = part.match(/^<(https?:[^|>]+)\|?([^>]*)>$/)

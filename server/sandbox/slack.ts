@@ -162,7 +162,8 @@ export function createStandInSlack({
         const channel = standInWorkspace.channels.find(({ id }) => id === form.channel)
         if (channel === undefined) return refuse(c, 'channel_not_found')
         if (!form.text && !form.blocks) return refuse(c, 'no_text')
-        messages.add(channel.id, form.text ?? '', form.blocks)
+        const refused = messages.add(channel.id, form.text ?? '', form.blocks)
+        if (refused !== undefined) return refuse(c, refused)
         return c.json({ ok: true, channel: channel.id, ts: (Date.now() / 1000).toFixed(6) })
       })
       .get('/', (c) =>

@@ -10,6 +10,9 @@ const payloadShape = v.object({
 })
 export type TokenPayload = v.InferOutput<typeof payloadShape>
 
+/** Anyone can revoke tokens, so the oldest revocations are forgotten. */
+const maxRevoked = 10_000
+
 /**
  * The tokens of a stand-in. A token contains its meaning and a signature. So a connection survives a
  * restart of the server, as with a real provider. Only revocations are kept in memory.
@@ -17,6 +20,7 @@ export type TokenPayload = v.InferOutput<typeof payloadShape>
 export class StandInTokens {
   readonly #secret: string
   readonly #prefix: string
+  /** The oldest first. */
   readonly #revoked = new Set<string>()
 
   constructor(prefix: string, secret: string) {
@@ -44,6 +48,10 @@ export class StandInTokens {
 
   revoke(payload: TokenPayload): void {
     this.#revoked.add(payload.grant)
+    for (const grant of this.#revoked) {
+      if (this.#revoked.size <= maxRevoked) break
+      this.#revoked.delete(grant)
+    }
   }
 
   #sign(body: string): string {

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
+import { connect as connectSocket, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { newDataFolder } from '../database.ts'
@@ -24,8 +25,12 @@ afterEach(async () => {
 })
 
 /** A real server process; `said` resolves when its output matches. */
-function launch(env: Record<string, string> = {}) {
-  const child = spawn(process.execPath, ['server/main.ts'], {
+function launch(env: Record<string, string> = {}, { openFiles }: { openFiles?: number } = {}) {
+  const [program, ...rest] =
+    openFiles === undefined
+      ? [process.execPath]
+      : ['/bin/sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`, process.execPath]
+  const child = spawn(program, [...rest, 'server/main.ts'], {
     env: {
       PATH: process.env.PATH,
       PORT: '0',
@@ -73,6 +78,15 @@ function launch(env: Record<string, string> = {}) {
       return output
     },
   }
+}
+
+/** A client that sends `text`, reads nothing and never closes. */
+async function openSocket(url: string, text = ''): Promise<Socket> {
+  const socket = connectSocket({ port: Number(new URL(url).port), allowHalfOpen: true })
+  await once(socket, 'connect')
+  socket.on('error', () => undefined)
+  socket.write(text)
+  return socket
 }
 
 /** Walks through consent with real HTTP and a cookie jar of one. */
@@ -233,6 +247,27 @@ describe('a signal', () => {
     hubspot.close()
   })
 
+  test('SIGTERM ends the process within ten seconds, whatever clients do', async () => {
+    const server = launch()
+    const url = await server.listens()
+    const head = 'HTTP/1.1\r\nHost: localhost\r\n'
+    const manyAnswers = `GET /sandbox/hubspot/deals ${head}\r\n`.repeat(3_000)
+    const sockets = [
+      await openSocket(url),
+      await openSocket(url, `GET / ${head}`),
+      await openSocket(url, 'nonsense\r\n\r\n'),
+      await openSocket(url, `POST /sandbox/contact-form ${head}Content-Length: 9\r\n\r\n`),
+      await openSocket(url, manyAnswers),
+    ]
+    // The server has taken all of them, because it answers a later one.
+    expect((await fetch(`${url}/health`)).status).toBe(200)
+    const stoppedAt = performance.now()
+    server.child.kill('SIGTERM')
+    await server.exited
+    expect(performance.now() - stoppedAt).toBeLessThan(10_000)
+    for (const socket of sockets) socket.destroy()
+  })
+
   test('of a second kind ends it at once', async () => {
     const { hubspot, server, answer, response } = await busy('SIGINT')
     // The same signal again at once is one Ctrl-C: it comes from the terminal and from npm.
@@ -244,3 +279,15 @@ describe('a signal', () => {
     hubspot.close()
   })
 })
+
+test.skipIf(process.platform === 'win32')(
+  'silent clients cannot use up the files that the process may open',
+  async () => {
+    const server = launch({}, { openFiles: 300 })
+    const url = await server.listens()
+    const sockets: Socket[] = []
+    for (let n = 0; n < 400; n++) sockets.push(await openSocket(url))
+    for (let n = 0; n < 5; n++) expect((await fetch(`${url}/health`)).status).toBe(200)
+    for (const socket of sockets) socket.destroy()
+  },
+)

@@ -309,6 +309,105 @@ test('with real accounts there is no stand-in but the contact form’s', async (
   expect((await mixed.request('/slack/oauth/v2/authorize')).status).toBe(400)
 })
 
+describe('a stand-in that is attacked', () => {
+  const form = (fields: Record<string, string>) => ({
+    method: 'POST',
+    body: new URLSearchParams(fields),
+  })
+
+  async function slackToken(): Promise<string> {
+    const { body } = await post('/slack/api/oauth.v2.access', {
+      client_id: harness.addresses.providers.slack.clientId,
+      client_secret: harness.addresses.providers.slack.clientSecret,
+      code: await codeFrom('slack'),
+      redirect_uri: `${appUrl}/slack/callback`,
+    })
+    return String(body.access_token)
+  }
+
+  const channel = 'C0RANDOM01'
+  const view = async () => (await harness.app.request(`/sandbox/slack/channels/${channel}`)).text()
+
+  test.each(['<', '*', '<!', '<https:', '&lt;'])(
+    'shows messages of many %s in a moment',
+    async (piece) => {
+      const headers = { Authorization: `Bearer ${await slackToken()}` }
+      const text = piece.repeat(20_000).slice(0, 20_000)
+      for (let n = 0; n < 20; n++) {
+        const { body } = await post('/slack/api/chat.postMessage', { channel, text }, headers)
+        expect(body).toMatchObject({ ok: true })
+      }
+      const startedAt = performance.now()
+      await view()
+      // With a search from each `<` to the end, one such message takes 150 ms.
+      expect(performance.now() - startedAt).toBeLessThan(1_000)
+    },
+  )
+
+  test('refuses blocks that Slack refuses, and keeps a bounded amount of messages', async () => {
+    const headers = { Authorization: `Bearer ${await slackToken()}` }
+    const say = async (text: string) => {
+      const blocks = JSON.stringify([{ type: 'section', text: { type: 'mrkdwn', text } }])
+      return (await post('/slack/api/chat.postMessage', { channel, text: 'x', blocks }, headers))
+        .body
+    }
+    expect(await say('x'.repeat(3_001))).toEqual({ ok: false, error: 'invalid_blocks' })
+    for (let n = 0; n < 100; n++) await say(`message ${n} ${'x'.repeat(2_900)}`)
+    const page = await view()
+    expect(page).toContain('message 99 ')
+    expect(page).not.toContain('message 0 ')
+    expect(page.length).toBeLessThan(400_000)
+    for (let n = 0; n < 250; n++) await say(`short ${n} `)
+    expect((await view()).match(/short \d+ /g)).toHaveLength(200)
+  })
+
+  test('keeps the newest 500 deals, with bounded names and histories', async () => {
+    // The server of this address does not exist, so webhooks stay in their queue.
+    const sandbox = createSandbox(parseEnv({}).addressesAt(1))
+    const create = (name: string) =>
+      sandbox.request('/hubspot/deals', form({ name, amount: '1', stage: 'contractsent' }))
+    for (let n = 0; n < 600; n++) await create(`Deal ${n} ${'x'.repeat(1_000)}`)
+    const page = await (await sandbox.request('/hubspot/deals')).text()
+    expect(page.match(/<li id="deal-/g)).toHaveLength(500)
+    expect(page).toContain('Deal 599 ')
+    expect(page).not.toContain('Deal 99 ')
+    expect(page).not.toContain('x'.repeat(201))
+  })
+
+  test.each([
+    ['GET', '/hubspot/contacts/1/record/0-3/1%0d%0aX:%20y'],
+    ['GET', '/hubspot/contacts/1/record/0-3/%E0%A4%A'],
+    ['POST', '/hubspot/deals/1%0a'],
+    ['GET', '/hubspot/crm/v3/objects/0-3/1%0a'],
+    ['GET', '/slack/channels/1%0a'],
+  ])('answers no malformed id with 5xx: %s %s', async (method, path) => {
+    const answer = await harness.app.request(`/sandbox${path}`, { method })
+    expect(answer.status).toBeGreaterThanOrEqual(400)
+    expect(answer.status).toBeLessThan(500)
+  })
+
+  test.each(['multipart/form-data', 'multipart/form-data; boundary=x'])(
+    'answers a malformed body of type %s with 400',
+    async (type) => {
+      for (const path of [
+        '/hubspot/deals',
+        '/hubspot/deals/9001',
+        '/hubspot/oauth/authorize',
+        '/hubspot/oauth/2026-03/token',
+        '/slack/oauth/v2/authorize',
+        '/slack/api/chat.postMessage',
+      ]) {
+        const answer = await harness.app.request(`/sandbox${path}`, {
+          method: 'POST',
+          headers: { 'Content-Type': type },
+          body: 'no form',
+        })
+        expect(`${path} ${answer.status}`).toBe(`${path} 400`)
+      }
+    },
+  )
+})
+
 test('a body over 64 KiB is not read', async () => {
   const body = new URLSearchParams({ message: 'x'.repeat(64 * 1024) })
   const answer = await harness.app.request('/sandbox/contact-form', { method: 'POST', body })

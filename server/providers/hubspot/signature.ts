@@ -6,32 +6,44 @@ const toleranceMs = 300_000
 /** HubSpot decodes only these twelve escapes in the address before it signs. */
 const decodedEscapes = /%(?:3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)/gi
 
-export interface SignedRequest {
-  method: string
-  /** The public address from the settings. Behind a proxy, the request may have another one. */
-  url: string
-  /** The received bytes. */
-  body: Uint8Array
+interface SignatureHeaders {
   /** X-HubSpot-Request-Timestamp, in ms. */
   timestamp: string | undefined
   /** X-HubSpot-Signature-v3. */
   signature: string | undefined
 }
 
+interface SignedRequest extends SignatureHeaders {
+  method: string
+  /** The configured public address. A proxy may show another one. */
+  url: string
+  /** The bytes as they came. */
+  body: Uint8Array
+}
+
+/** Whether HubSpot may have signed a request with these headers. It does not need the body. */
+export function canBeSigned<Headers extends SignatureHeaders>(
+  headers: Headers,
+  nowMs: number,
+): headers is Headers & { timestamp: string; signature: string } {
+  const { timestamp, signature } = headers
+  // 32 bytes in base64.
+  if (signature === undefined || !/^[A-Za-z0-9+/]{43}=$/.test(signature)) return false
+  // Only digits: Number() would also accept '', '1e12', ' 1 ' and '0x1'.
+  if (timestamp === undefined || !/^\d{1,15}$/.test(timestamp)) return false
+  return Math.abs(nowMs - Number(timestamp)) <= toleranceMs
+}
+
 /** Whether HubSpot signed this request (signature v3) within five minutes of `nowMs`. */
 export function isSignedByHubSpot(
   clientSecret: string,
-  { method, url, body, timestamp, signature }: SignedRequest,
+  request: SignedRequest,
   nowMs: number,
 ): boolean {
-  if (timestamp === undefined || signature === undefined) return false
-  // Only digits: Number() would also accept '', '1e12', ' 1 ' and '0x1'.
-  if (!/^\d{1,15}$/.test(timestamp)) return false
-  if (Math.abs(nowMs - Number(timestamp)) > toleranceMs) return false
-
-  const expected = Buffer.from(hubSpotSignature(clientSecret, { method, url, body, timestamp }))
-  // Compare the texts, because several base64 texts decode to the same bytes.
-  const given = Buffer.from(signature)
+  if (!canBeSigned(request, nowMs)) return false
+  const expected = Buffer.from(hubSpotSignature(clientSecret, request))
+  // Compare the texts: several base64 texts decode to the same bytes.
+  const given = Buffer.from(request.signature)
   return given.length === expected.length && timingSafeEqual(given, expected)
 }
 

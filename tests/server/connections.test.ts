@@ -1,0 +1,186 @@
+import { once } from 'node:events'
+import { createServer, type RequestListener } from 'node:http'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import { getRequestListener } from '@hono/node-server'
+import { afterEach, expect, test } from 'vitest'
+import { connectionLimit, guardConnections } from '../../server/http/connections.ts'
+import { answerUnreadable } from '../../server/http/safety-headers.ts'
+import { type Harness, openHarness } from './harness.ts'
+
+const closers: Array<() => void | Promise<void>> = []
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close()
+})
+
+async function listen(
+  listener: RequestListener,
+  { most = 100, answerWithinMs = 60_000, requestTimeout = 60_000 } = {},
+) {
+  const server = createServer({
+    headersTimeout: requestTimeout,
+    requestTimeout,
+    connectionsCheckingInterval: 50,
+    keepAliveTimeout: 60_000,
+  })
+  const guard = guardConnections(server, { most, answerWithinMs })
+  answerUnreadable(server, { https: false })
+  server.on('request', listener)
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  closers.push(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const { port } = server.address() as AddressInfo
+
+  /** A client that never closes its side, and reads only if told to. */
+  async function open(text = '', { reads = true } = {}) {
+    const socket: Socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+    let received = ''
+    socket.on('error', () => undefined)
+    socket.setEncoding('utf8')
+    const read = () => socket.on('data', (chunk) => (received += chunk))
+    if (reads) read()
+    await once(socket, 'connect')
+    socket.write(text)
+    closers.push(() => void socket.destroy())
+    return {
+      socket,
+      read,
+      get received() {
+        return received
+      },
+    }
+  }
+
+  const count = () => new Promise<number>((resolve) => server.getConnections((_, n) => resolve(n)))
+  return { guard, port, open, count }
+}
+
+const health = 'GET /health HTTP/1.1\r\nHost: x\r\n\r\n'
+const unfinished = 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf'
+const answerAll: RequestListener = (_request, response) => response.end('fine')
+
+test.each([
+  ['a silent client', '', '408'],
+  ['headers that do not end', 'GET / HTTP/1.1\r\nHost: x\r\n', '408'],
+  ['a body that does not end', unfinished, '408'],
+  ['no HTTP', 'hello\r\n\r\n', '400'],
+  ['too long headers', `GET / HTTP/1.1\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, '431'],
+])('%s is refused and then cut, although the client does not close', async (_, text, status) => {
+  const never: RequestListener = () => undefined
+  const { open, count } = await listen(never, { requestTimeout: 200 })
+  const client = await open(text)
+  await expect.poll(() => client.received, { timeout: 5_000 }).toContain(`HTTP/1.1 ${status}`)
+  await expect.poll(count, { timeout: 5_000 }).toBe(0)
+})
+
+test('a client that does not read its answer is cut, also if it sometimes reads', async () => {
+  let answers = 0
+  const large: RequestListener = (_request, response) => {
+    answers++
+    response.end(Buffer.alloc(50_000_000))
+  }
+  const { open, count } = await listen(large, { answerWithinMs: 500 })
+  await open(health, { reads: false })
+  const { socket: trickles } = await open(health, { reads: false })
+  const timer = setInterval(() => trickles.read(), 10)
+  closers.push(() => clearInterval(timer))
+  await expect.poll(() => answers).toBe(2)
+  await expect.poll(count, { timeout: 5_000 }).toBe(0)
+})
+
+test('a malformed request after an answer that is being sent adds nothing to it', async () => {
+  const begun: RequestListener = (_request, response) => {
+    response.writeHead(200, { 'Content-Length': 100 })
+    response.write('half')
+  }
+  const { open, count } = await listen(begun)
+  const client = await open(health)
+  await expect.poll(() => client.received).toContain('half')
+  client.socket.write('nonsense\r\n\r\n')
+  await expect.poll(count).toBe(0)
+  expect(client.received).toMatch(/half$/)
+})
+
+test('a full server takes a new client in place of one that it waits for', async () => {
+  const { open, count } = await listen(answerAll, { most: 3 })
+  for (let n = 0; n < 10; n++) await open(n % 2 === 0 ? '' : unfinished)
+  const client = await open(health)
+  await expect.poll(() => client.received).toMatch(/200 OK[\s\S]*fine/)
+  expect(await count()).toBeLessThanOrEqual(3)
+})
+
+test('a full server cuts no client that waits for it', async () => {
+  const running: Array<() => void> = []
+  const hold: RequestListener = (_request, response) => running.push(() => response.end('fine'))
+  const { open, count } = await listen(hold, { most: 3 })
+  const clients = await Promise.all([health, health, health].map((text) => open(text)))
+  await expect.poll(() => running).toHaveLength(3)
+  const { socket } = await open(health)
+  if (!socket.destroyed) await once(socket, 'end')
+  expect(await count()).toBe(3)
+  for (const end of running) end()
+  for (const client of clients) await expect.poll(() => client.received).toContain('fine')
+})
+
+test('a stop lets running requests end and waits for no other client', async () => {
+  let finish: (() => void) | undefined
+  const listener: RequestListener = (request, response) => {
+    if (request.url === '/slow') finish = () => response.end('finished')
+    else response.end('fine')
+  }
+  const { guard, open, count } = await listen(listener)
+  const slow = await open('GET /slow HTTP/1.1\r\nHost: x\r\n\r\n')
+  await open()
+  await open('GET / HTTP/1.1\r\n')
+  await open(health)
+  await expect.poll(count).toBe(4)
+  await expect.poll(() => finish).toBeDefined()
+  const closed = guard.close(60_000)
+  await expect.poll(count).toBe(1)
+  finish?.()
+  await closed
+  await expect.poll(() => slow.received).toContain('finished')
+})
+
+test('a stop cuts what does not end in time', async () => {
+  let requests = 0
+  const large: RequestListener = (request, response) => {
+    requests++
+    if (request.method === 'GET') response.end(Buffer.alloc(50_000_000))
+  }
+  const { guard, open, count } = await listen(large)
+  await open(health, { reads: false })
+  await open(unfinished)
+  await expect.poll(() => requests).toBe(2)
+  await guard.close(100)
+  expect(await count()).toBe(0)
+})
+
+test('a body that is refused unread ends its connection, and its sender can read why', async () => {
+  const harness: Harness = await openHarness()
+  closers.push(() => harness.close())
+  const { open } = await listen(getRequestListener(harness.app.fetch))
+  const body = 'x'.repeat(20 * 2 ** 20)
+  const client = await open(
+    `POST /sandbox/contact-form HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n`,
+    { reads: false },
+  )
+  // Many clients read the answer only when they have sent everything.
+  await new Promise((resolve) => client.socket.write(body, resolve))
+  client.read()
+  await once(client.socket, 'end')
+  expect(client.received).toMatch(/^HTTP\/1\.1 413 /)
+  expect(client.received).toMatch(/^connection: close\r$/im)
+  expect(client.received).toContain('too_large')
+
+  const whole = await open(health)
+  await expect.poll(() => whole.received).toContain('200 OK')
+  expect(whole.received).not.toMatch(/^connection: close/im)
+})
+
+test('connections leave files for the database and the providers', () => {
+  expect(connectionLimit()).toBeGreaterThan(0)
+  expect(connectionLimit()).toBeLessThanOrEqual(1_000)
+})

@@ -1,0 +1,98 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
+import { appUrl, type Harness, openHarness, refusal } from './harness.ts'
+
+let harness: Harness
+beforeAll(async () => {
+  harness = await openHarness()
+})
+afterAll(() => harness.close())
+
+/** A body that begins and never ends, and whether anyone asked for it. */
+function unfinishedBody() {
+  let wanted = false
+  const stream = new ReadableStream(
+    {
+      pull(controller) {
+        if (!wanted) controller.enqueue(new Uint8Array(1000))
+        wanted = true
+        return new Promise(() => undefined)
+      },
+    },
+    // Without this, the stream itself asks for its first part.
+    { highWaterMark: 0 },
+  )
+  return {
+    stream,
+    get wanted() {
+      return wanted
+    },
+  }
+}
+
+function send(body: ReadableStream | string, headers: Record<string, string>) {
+  const init = { method: 'POST', headers, body, duplex: 'half' }
+  return Promise.resolve(harness.app.request('/webhooks/hubspot', init))
+}
+
+function headersAt(timestamp: number, signature = `${'A'.repeat(43)}=`) {
+  return {
+    'X-HubSpot-Request-Timestamp': String(timestamp),
+    'X-HubSpot-Signature-v3': signature,
+  }
+}
+
+/** An empty list of events, signed. */
+function sendSigned(): Promise<Response> {
+  const timestamp = harness.clock.now.getTime()
+  const signature = hubSpotSignature(harness.addresses.providers.hubspot.clientSecret, {
+    method: 'POST',
+    url: `${appUrl}/webhooks/hubspot`,
+    body: Buffer.from('[]'),
+    timestamp: String(timestamp),
+  })
+  return send('[]', headersAt(timestamp, signature))
+}
+
+test('a webhook that cannot be signed is refused before its body is read', async () => {
+  const now = harness.clock.now.getTime()
+  for (const headers of [
+    {},
+    { 'X-HubSpot-Request-Timestamp': String(now) },
+    headersAt(now, 'short'),
+    headersAt(now - 300_001),
+    headersAt(now + 300_001),
+  ]) {
+    const body = unfinishedBody()
+    expect(await refusal(await send(body.stream, headers))).toBe('401 invalid_signature')
+    expect(body.wanted).toBe(false)
+  }
+})
+
+test('unfinished bodies take at most 32 places, the oldest give way, and a real webhook gets in', async () => {
+  const now = harness.clock.now.getTime()
+  const ended: number[] = []
+  const answers = Array.from({ length: 1_000 }, async (_, n) => {
+    const answer = await send(unfinishedBody().stream, headersAt(now))
+    ended.push(n)
+    return answer
+  })
+  const displaced = await Promise.all(answers.slice(0, 1_000 - 32))
+  for (const answer of displaced.slice(0, 3)) {
+    expect(answer.headers.get('Retry-After')).toBe('10')
+    expect(await refusal(answer)).toBe('503 busy')
+  }
+  expect(new Set(displaced.map(({ status }) => status))).toEqual(new Set([503]))
+  expect(ended).toHaveLength(1_000 - 32)
+
+  expect((await sendSigned()).status).toBe(204)
+  expect(await answers[1_000 - 32]).toHaveProperty('status', 503)
+  expect(ended).toHaveLength(1_000 - 31)
+})
+
+test('a body that breaks off is no error of the server', async () => {
+  const stream = new ReadableStream({ start: (controller) => controller.error(new Error('gone')) })
+  const answer = await send(stream, headersAt(harness.clock.now.getTime()))
+  expect(await refusal(answer)).toBe('400 incomplete_body')
+  expect(harness.logged.join()).not.toContain('request failed')
+})
