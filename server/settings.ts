@@ -57,6 +57,12 @@ const wholeEnv = v.object({
     v.picklist(['true', 'false'], "must be 'true' or 'false'"),
     v.transform((text) => text === 'true'),
   ),
+  TRUSTED_PROXIES: v.pipe(
+    v.optional(v.string(), '0'),
+    v.trim(),
+    v.regex(/^\d{1,2}$/, 'must be the number of proxies in front of the server'),
+    v.transform(Number),
+  ),
 })
 
 /** The settings of one provider, without the prefix: HUBSPOT_CLIENT_ID is CLIENT_ID here. */
@@ -76,6 +82,8 @@ export interface Settings {
   encryptionKeys: Buffer[] | undefined
   /** False if another host serves the page: a static host, or Vite during development. */
   serveDashboard: boolean
+  /** How many proxies of the administrator add the client's address to X-Forwarded-For. */
+  trustedProxies: number
   /** Addresses contain the port. With port 0 it is known only when the server listens. */
   addressesAt(port: number): Addresses
 }
@@ -111,6 +119,7 @@ export function parseEnv(env: Env): Settings {
     databaseUrl: settings.DATABASE_URL,
     encryptionKeys: settings.ENCRYPTION_KEY,
     serveDashboard: settings.SERVE_DASHBOARD,
+    trustedProxies: settings.TRUSTED_PROXIES,
     addressesAt(port) {
       const appUrl = new URL(settings.APP_URL ?? `http://localhost:${port}`).origin
       return { appUrl, providers: eachProvider((id) => ofProviders[id](appUrl, port)) }

@@ -3,13 +3,13 @@ import { createServer, type Server } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { createBackend } from './backend.ts'
+import { startCleanup } from './cleanup.ts'
 import type { FolderLock } from './database/lock.ts'
 import { type OpenDatabase, openPglite, openPostgres } from './database/open.ts'
 import { answerUnreadable } from './http/safety-headers.ts'
 import { logToStderr as log } from './log.ts'
 import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/keys.ts'
-import { forgetDaily, forgetEndedSessions } from './people/session.ts'
 import { createVault, keyFromFolder } from './people/vault.ts'
 import { providerIds, registry } from './providers/registry.ts'
 import type { Settings } from './settings.ts'
@@ -20,8 +20,6 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
   const encryptionKeys = settings.encryptionKeys ?? [await keyFromFolder(settings.dataDir)]
   const { database, close } = await openDatabase(settings, encryptionKeys)
-  await forgetEndedSessions(database, new Date())
-  const forgetting = forgetDaily(database, { now: () => new Date(), log })
 
   const server = createServer()
   const port = await listen(server, settings.port)
@@ -34,6 +32,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     dashboard,
     // PGlite's folder belongs to this process only.
     alone: settings.databaseUrl === undefined,
+    trustedProxies: settings.trustedProxies,
     log,
   })
   const https = addresses.appUrl.startsWith('https:')
@@ -46,6 +45,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     console.log(`${name} is a stand-in: set ${id.toUpperCase()}_CLIENT_ID for the real one.`)
   }
 
+  const cleanup = startCleanup({ database, log })
   let stopping: { signal: NodeJS.Signals; since: number } | undefined
   // A browser keeps its connection open after the answer. That must not delay the stop.
   server.on('request', (_request, response) =>
@@ -63,7 +63,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     console.log('Stopping …')
     server.close()
     await once(server, 'close')
-    await forgetting.stop()
+    await cleanup.stop()
     await relay.stop()
     await close()
     lock?.release()

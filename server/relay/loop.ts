@@ -11,7 +11,6 @@ import { createDeliver } from './deliver.ts'
 import { nextDelivery } from './deliveries.ts'
 import { failpoint } from './failpoint.ts'
 import type { RelayTimes } from './times.ts'
-import { deleteOld } from './upkeep.ts'
 
 /** Channels that one process works on at once. Each sends one message a second. */
 const maxChannels = 500
@@ -24,7 +23,6 @@ const renewEveryMs = 3_000
 const longestRestMs = 5_000
 /** A channel whose work failed unexpectedly rests this long. */
 const afterErrorMs = 10_000
-const upkeepEveryMs = 60_000
 
 export interface Relay {
   start(): Promise<void>
@@ -168,7 +166,6 @@ export function createRelay(dependencies: RelayDependencies): Relay {
       every(renewEveryMs, async () => {
         if (working.size > 0) await renewLeases(database, owner)
       })
-      every(upkeepEveryMs, () => deleteOld(database))
       running = run()
     },
     async stop() {

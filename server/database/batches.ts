@@ -1,0 +1,44 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { type SQL, sql } from 'drizzle-orm'
+import type { PgTable } from 'drizzle-orm/pg-core'
+import { type Database, rowsOf } from './open.ts'
+
+/** Deleting this many rows takes a few milliseconds, also with the rows that go along. */
+export const batchRows = 500
+
+/**
+ * Repeats `batch` until it finds no more rows. After each batch it rests as long as the batch took, so
+ * that requests get at least half of the database's time. PGlite works on the thread that answers them.
+ * @param batch returns how many rows it found.
+ * @throws AbortError when `signal` is aborted. The batch under way is finished first.
+ */
+export async function inBatches(batch: () => Promise<number>, signal?: AbortSignal): Promise<void> {
+  for (;;) {
+    signal?.throwIfAborted()
+    const began = performance.now()
+    if ((await batch()) === 0) return
+    await delay(performance.now() - began, undefined, signal && { signal })
+  }
+}
+
+/** Deletes the rows of a table that meet a condition. @returns how many. */
+export async function deleteInBatches(
+  database: Database,
+  table: PgTable,
+  condition: SQL | undefined,
+  signal?: AbortSignal,
+): Promise<number> {
+  let deleted = 0
+  await inBatches(async () => {
+    // Another process may delete the same rows. Skipping what it has locked avoids a deadlock.
+    const rows = await rowsOf(
+      database,
+      sql`delete from ${table} where ctid = any(array(
+            select ctid from ${table} where ${condition} limit ${batchRows} for update skip locked
+          )) returning 1`,
+    )
+    deleted += rows.length
+    return rows.length
+  }, signal)
+  return deleted
+}
