@@ -1,5 +1,5 @@
 import { lt, type SQL, sql } from 'drizzle-orm'
-import { batchRows, deleteInBatches, inBatches } from '../database/batches.ts'
+import { batchRows, deleteInBatches, inBatches, refersToOne } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import {
   authorizations,
@@ -67,10 +67,10 @@ async function deleteSessions(
             order by token_hash limit ${batchRows}
           ), unused as (
             select ${sessions.tokenHash} from ${sessions}
-            where ${sessions.tokenHash} in (select token_hash from page) and (${isUnused})
+            where ${sessions.tokenHash} = any(array(select token_hash from page)) and (${isUnused})
             for update skip locked
           ), gone as (
-            delete from sessions where token_hash in (select token_hash from unused) returning 1
+            delete from sessions where token_hash = any(array(select token_hash from unused)) returning 1
           )
           select (select max(token_hash) from page) as last,
                  (select count(*)::int from gone) as deleted`,
@@ -100,12 +100,13 @@ async function deleteUsers(database: Database, signal: AbortSignal | undefined):
     )
     const unused = page.filter((user) => user.unused).map(({ id }) => id)
     if (unused.length > 0) {
-      const ids = sql`any(${sql.param(unused)}::uuid[])`
+      const ids = sql`${sql.param(unused)}::uuid[]`
       // A user can have any number of deliveries, too many for the statement that deletes the user.
-      await deleteInBatches(database, deliveries, sql`${deliveries.userId} = ${ids}`, signal)
+      await deleteInBatches(database, deliveries, refersToOne(deliveries.userId, ids), signal)
       const gone = await rowsOf(
         database,
-        sql`delete from ${users} where ${users.id} = ${ids} and ${isUnused} returning 1`,
+        sql`delete from ${users}
+            where ${users.id} = any(array(select unnest(${ids}))) and ${isUnused} returning 1`,
       )
       deleted += gone.length
     }

@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { deleteInBatches, inBatches } from '../database/batches.ts'
+import { deleteInBatches, inBatches, refersToOne } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { channels, dealEvents, deliveries } from '../database/schema.ts'
 
@@ -30,18 +30,18 @@ export async function deleteOld(
           order by ${dealEvents.receivedAt} limit ${eventsAtOnce}`,
     )
     if (page.length === 0) return 0
-    const ids = sql`any(${sql.param(page.map(({ id }) => id))}::bigint[])`
+    const ids = sql`${sql.param(page.map(({ id }) => id))}::bigint[]`
     // The operator may make a dead delivery pending meanwhile. It stays, and so does its event.
     await deleteInBatches(
       database,
       deliveries,
-      sql`${deliveries.eventId} = ${ids} and ${deliveries.state} <> 'pending'`,
+      refersToOne(deliveries.eventId, ids, sql`${deliveries.state} <> 'pending'`),
       signal,
     )
     const gone = await rowsOf(
       database,
       sql`delete from ${dealEvents}
-          where ${dealEvents.id} = ${ids}
+          where ${dealEvents.id} = any(${ids})
             and not exists (
               select from ${deliveries} where ${deliveries.eventId} = ${dealEvents.id}
             )

@@ -39,6 +39,8 @@ export async function openHarness(overrides: { database?: Database } = {}) {
       return faults.current?.(request) ?? app.fetch(request)
     }),
   )
+  // A test may keep this thread busy for longer than an idle connection stays open by default.
+  outside.keepAliveTimeout = 60_000
   outside.listen(0, '127.0.0.1')
   await once(outside, 'listening')
   const bound = outside.address()
