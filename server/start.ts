@@ -45,7 +45,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     console.log(`${name} is a stand-in: set ${id.toUpperCase()}_CLIENT_ID for the real one.`)
   }
 
-  const cleanup = startCleanup({ database, log })
+  const cleanup = startCleanup({ database, vacuum: settings.databaseUrl === undefined, log })
   let stopping: { signal: NodeJS.Signals; since: number } | undefined
   // A browser keeps its connection open after the answer. That must not delay the stop.
   server.on('request', (_request, response) =>
