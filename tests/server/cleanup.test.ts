@@ -1,6 +1,7 @@
 import { eq, sql } from 'drizzle-orm'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { startCleanup } from '../../server/cleanup.ts'
+import { batchRows } from '../../server/database/batches.ts'
 import { openPostgres, rowsOf } from '../../server/database/open.ts'
 import {
   connections,
@@ -219,7 +220,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await storeDeliveries(database, named.id, manyDeliveries)
     await storeDeliveries(database, unnamed.id, 1_000)
 
-    const statements = vi.spyOn(database, 'execute')
     const app = harness.appWith({ database })
     const done = new AbortController()
     const cleanup = startCleanup(
@@ -231,18 +231,16 @@ describe.each(databaseKinds)('on %s', (kind) => {
       { firstMs: 0, everyMs: never, afterErrorMs: never },
     )
     onTestFinished(() => cleanup.stop())
-    let answers = 0
+    const counts = new Set<number>()
     let longestMs = 0
     while (!done.signal.aborted) {
       const began = performance.now()
       expect((await app.request('/health')).status).toBe(200)
       longestMs = Math.max(longestMs, performance.now() - began)
-      answers++
+      counts.add(await database.$count(sessions))
       // Timers and other requests get a turn.
       await new Promise((resolve) => setImmediate(resolve))
     }
-    if (process.env.SHOW_TIMES)
-      console.log(kind, { answers, longestMs, of: statements.mock.calls.length })
 
     expect(done.signal.reason).toContain('"cleaned up"')
     expect(await database.$count(sessions)).toBe(0)
@@ -250,10 +248,10 @@ describe.each(databaseKinds)('on %s', (kind) => {
     // Those of the last 30 days stay.
     expect(await database.$count(deliveries)).toBe(manyDeliveries / 2)
     expect(await database.$count(dealEvents)).toBe(manyDeliveries / 2 + 500)
-    // A health check is answered between any two batches, so that none waits for the whole clean-up.
-    const batches = statements.mock.calls.length - answers
-    expect(batches).toBeGreaterThan((2 * manySessions + manyDeliveries / 2) / 500)
-    expect(answers).toBeGreaterThan(batches / 2)
+    // Requests are answered between the batches, so they see how the sessions become fewer.
+    expect(counts.size).toBeGreaterThan(manySessions / batchRows / 2)
+    // Within one statement this takes 18 seconds on PGlite. A busy machine takes less than one.
+    expect(longestMs).toBeLessThan(5_000)
   })
 })
 
