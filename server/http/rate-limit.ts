@@ -38,8 +38,8 @@ export const rateLimits = {
 
 type LimitName = keyof typeof rateLimits
 
-/** Each limit remembers at most this many addresses or sessions: about 10 MB. */
-const maxRemembered = 20_000
+/** Each limit remembers at most this many addresses or sessions: about 5 MB. */
+const maxRemembered = 10_000
 /** A flood must not fill the log. */
 const logEveryMs = 60_000
 /** The server calls the APIs of its own stand-ins, for each message at least twice. */
