@@ -27,13 +27,15 @@ export function createApp(
   context: Context,
   { dashboard, sandbox }: { dashboard: Dashboard | undefined; sandbox: Hono },
 ): Hono {
-  const { appUrl, database, log } = context
+  const { appUrl, database, sessions, limits, log } = context
   const app = new Hono()
 
   app.use(safetyHeaders({ https: appUrl.startsWith('https:') }))
   app.use(withOneHost)
   app.use('/api/*', corsForDashboard(appUrl))
   app.use(endpoints.health.path, corsForDashboard(appUrl))
+  app.use('/api/*', limits.calls(sessions.issuedHash))
+  app.use('/sandbox/*', limits.standIns)
   app.use(
     methodNotAllowed({
       app,

@@ -2,9 +2,11 @@ import type { Hono } from 'hono'
 import { createApp } from './app.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database/open.ts'
+import { createRateLimits } from './http/rate-limit.ts'
 import type { Log } from './log.ts'
 import type { Dashboard } from './page/serve.ts'
 import { createSessions } from './people/session.ts'
+import { createSessionTokens } from './people/session-token.ts'
 import { createVault } from './people/vault.ts'
 import { createProviders } from './providers/create.ts'
 import { createInbox } from './relay/inbox.ts'
@@ -23,6 +25,8 @@ export interface BackendOptions {
   dashboard: Dashboard | undefined
   /** True if no other process uses this database. Leases in it are then from a dead process. */
   alone: boolean
+  /** How many proxies in front may name the client's address. */
+  trustedProxies?: number
   log: Log
   now?: () => Date
   times?: RelayTimes
@@ -40,6 +44,7 @@ export function createBackend({
   addresses,
   dashboard,
   alone,
+  trustedProxies = 0,
   log,
   now = () => new Date(),
   times = relayTimes,
@@ -47,12 +52,19 @@ export function createBackend({
   const { appUrl } = addresses
   const vault = createVault(encryptionKeys)
   const providers = createProviders(addresses.providers)
+  const limits = createRateLimits({ trustedProxies, log })
   const relay = createRelay({ database, vault, providers, log, alone, times })
   const context: Context = {
     database,
     vault,
     providers,
-    sessions: createSessions(database, { secure: appUrl.startsWith('https:'), now }),
+    sessions: createSessions(database, {
+      secure: appUrl.startsWith('https:'),
+      now,
+      tokens: createSessionTokens(encryptionKeys),
+      beforeCreate: limits.newSession,
+    }),
+    limits,
     inbox: createInbox(database, providers, relay.ring),
     ring: relay.ring,
     operatorToken: operatorToken(encryptionKeys),

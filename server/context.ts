@@ -1,4 +1,5 @@
 import type { Database } from './database/open.ts'
+import type { RateLimits } from './http/rate-limit.ts'
 import type { Log } from './log.ts'
 import type { Sessions } from './people/session.ts'
 import type { Vault } from './people/vault.ts'
@@ -11,6 +12,7 @@ export interface Context {
   vault: Vault
   providers: Providers
   sessions: Sessions
+  limits: RateLimits
   /** Where webhooks leave their events. */
   inbox: Inbox
   /** Tells the relay that a channel is due now. */

@@ -3,6 +3,7 @@ import { createServer, type Server } from 'node:http'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { createBackend } from './backend.ts'
+import { startCleanup } from './cleanup.ts'
 import type { FolderLock } from './database/lock.ts'
 import { type OpenDatabase, openPglite, openPostgres } from './database/open.ts'
 import { clientTimes, connectionLimit, guardConnections } from './http/connections.ts'
@@ -10,7 +11,6 @@ import { answerUnreadable } from './http/safety-headers.ts'
 import { logToStderr as log } from './log.ts'
 import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/keys.ts'
-import { forgetDaily, forgetEndedSessions } from './people/session.ts'
 import { createVault, keyFromFolder } from './people/vault.ts'
 import { providerIds, registry } from './providers/registry.ts'
 import type { Settings } from './settings.ts'
@@ -26,8 +26,6 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
   const encryptionKeys = settings.encryptionKeys ?? [await keyFromFolder(settings.dataDir, log)]
   const { database, close } = await openDatabase(settings, encryptionKeys)
-  await forgetEndedSessions(database, new Date())
-  const forgetting = forgetDaily(database, { now: () => new Date(), log })
 
   const server = createServer(clientTimes)
   const connections = guardConnections(server, { most: connectionLimit() })
@@ -41,6 +39,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     dashboard,
     // PGlite's folder belongs to this process only.
     alone: settings.databaseUrl === undefined,
+    trustedProxies: settings.trustedProxies,
     log,
   })
   const https = addresses.appUrl.startsWith('https:')
@@ -53,6 +52,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     console.log(`${name} is a stand-in: set ${id.toUpperCase()}_CLIENT_ID for the real one.`)
   }
 
+  const cleanup = startCleanup({ database, vacuum: settings.databaseUrl === undefined, log })
   let stopping: { signal: NodeJS.Signals; since: number } | undefined
   async function stop(signal: NodeJS.Signals): Promise<void> {
     if (stopping !== undefined) {
@@ -69,7 +69,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       process.exit(1)
     }, stopWithinMs)
     await Promise.all([connections.close(requestGraceMs), relay.stop()])
-    await forgetting.stop()
+    await cleanup.stop()
     await close()
     lock?.release()
     process.exit(0)

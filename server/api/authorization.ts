@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { and, eq, gt, lt } from 'drizzle-orm'
+import { and, eq, gt, sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
 import type { Context } from '../context.ts'
@@ -12,10 +12,14 @@ import { ProviderError } from '../providers/provider.ts'
 import { type ProviderId, registry } from '../providers/registry.ts'
 
 const authorizationLifetimeMs = 10 * 60 * 1000
+/** A person has few consent pages open. Of one browser's authorizations, the newest stay. */
+const pendingOfSession = 10
+/** Beginning an authorization deletes up to this many expired ones, so that they never become many. */
+const expiredAtOnce = 20
 
 /** The authorization code flow: to the provider's consent page, and back from it. */
 export function authorizationRoutes(provider: ProviderId, context: Context) {
-  const { database, sessions, providers, appUrl, now, log } = context
+  const { database, sessions, limits, providers, appUrl, now, log } = context
   // The browser comes back to the dashboard's page, and that page makes the callback call.
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, provider)}`
   const { name } = registry[provider]
@@ -26,12 +30,31 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
       `This authorization was not begun here, was already used, or took too long. Connect ${name} again.`,
     )
 
+  /** Reads a few rows by index, however many rows there are. */
+  async function makeRoom(sessionHash: string): Promise<void> {
+    await database.execute(
+      sql`with expired as (
+            select state_hash from authorizations
+            where expires_at < ${now().toISOString()}::timestamptz
+            order by expires_at limit ${expiredAtOnce} for update skip locked
+          ), surplus as (
+            select state_hash from authorizations
+            where session_hash = ${sessionHash}
+            order by expires_at desc offset ${pendingOfSession - 1}
+          )
+          delete from authorizations where state_hash in (
+            select state_hash from expired union all select state_hash from surplus
+          )`,
+    )
+  }
+
   return new Hono()
     .get(pathOf(navigations.authorize, provider), notFromAnotherSite, async (c) => {
       const session = await sessions.findOrCreate(c)
+      await limits.authorization(c, session.tokenHash)
       const state = randomBytes(32).toString('base64url')
       const codeVerifier = randomBytes(32).toString('base64url')
-      await database.delete(authorizations).where(lt(authorizations.expiresAt, now()))
+      await makeRoom(session.tokenHash)
       await database.insert(authorizations).values({
         stateHash: sha256(state),
         sessionHash: session.tokenHash,

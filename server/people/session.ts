@@ -1,11 +1,10 @@
-import { createHash, randomBytes } from 'node:crypto'
-import { and, eq, gt, lt, ne, notExists, or } from 'drizzle-orm'
-import type { PgColumn } from 'drizzle-orm/pg-core'
+import { createHash } from 'node:crypto'
+import { and, eq, gt, ne } from 'drizzle-orm'
 import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
 import type { Database, Transaction } from '../database/open.ts'
-import { authorizations, connections, rules, sessions, users } from '../database/schema.ts'
-import type { Log } from '../log.ts'
+import { authorizations, sessions, users } from '../database/schema.ts'
+import type { SessionTokens } from './session-token.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 /** A session that is not used ends after this time. */
@@ -24,7 +23,13 @@ export interface Sessions {
   /** Returns the browser's session; undefined if it has no valid one. Never creates one. */
   find(c: Context): Promise<Session | undefined>
   /**
-   * Returns the browser's session. If there is none, creates user and session and sets the cookie.
+   * The hash of the browser's token if this server issued it. It asks no database, so the session may
+   * have ended.
+   */
+  issuedHash(c: Context): string | undefined
+  /**
+   * The browser's session. If it has none, makes a user and a session and sets the cookie.
+   * @throws ApiError when too many new sessions were made from the same address.
    */
   findOrCreate(c: Context): Promise<Session>
   /**
@@ -41,6 +46,15 @@ export interface Sessions {
   endOthers(c: Context): Promise<void>
 }
 
+export interface SessionOptions {
+  /** The dashboard is on https. */
+  secure: boolean
+  now: () => Date
+  tokens: SessionTokens
+  /** Throws when no session may be made for this request. */
+  beforeCreate: (c: Context) => Promise<void>
+}
+
 /**
  * Creates the sessions of a backend. Only two calls create a session, because they must store data:
  * the start of an authorization and a save of rules. A new browser makes several calls at the same
@@ -48,7 +62,7 @@ export interface Sessions {
  */
 export function createSessions(
   database: Database,
-  { secure, now }: { secure: boolean; now: () => Date },
+  { secure, now, tokens, beforeCreate }: SessionOptions,
 ): Sessions {
   // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
   const name = secure ? '__Host-dealbell' : 'dealbell'
@@ -67,7 +81,7 @@ export function createSessions(
 
   /** @returns the token. The database stores only its hash. */
   async function insertSession(tx: Transaction, userId: string, createdAt: Date): Promise<string> {
-    const token = randomBytes(32).toString('base64url')
+    const token = tokens.issue()
     const expiresAt = later(createdAt, lifetimeMs)
     await tx.insert(sessions).values({ tokenHash: sha256(token), userId, createdAt, expiresAt })
     return token
@@ -122,9 +136,14 @@ export function createSessions(
 
   return {
     find,
+    issuedHash(c) {
+      const token = getCookie(c, name)
+      return token !== undefined && tokens.isIssued(token) ? sha256(token) : undefined
+    },
     async findOrCreate(c) {
       const found = await find(c)
       if (found !== undefined) return found
+      await beforeCreate(c)
       const { token, userId } = await database.transaction(async (tx) => {
         const userId = await insertUser(tx)
         return { token: await insertSession(tx, userId, now()), userId }
@@ -187,63 +206,6 @@ export async function insertUser(tx: Transaction): Promise<string> {
   const [user] = await tx.insert(users).values({}).returning({ id: users.id })
   if (user === undefined) throw new Error('The insert of a user returned no row.')
   return user.id
-}
-
-/**
- * Deletes three things: sessions that have ended, unused sessions that are older than a day, and
- * users without sessions, connections and rules. Anyone can create sessions, and most are never
- * used again.
- */
-export async function forgetEndedSessions(database: Database, now: Date): Promise<void> {
-  const ofUser = (table: typeof connections | typeof rules, userId: PgColumn) =>
-    database.select().from(table).where(eq(table.userId, userId))
-  const begun = database
-    .select()
-    .from(authorizations)
-    .where(
-      and(eq(authorizations.sessionHash, sessions.tokenHash), gt(authorizations.expiresAt, now)),
-    )
-  await database
-    .delete(sessions)
-    .where(
-      or(
-        lt(sessions.expiresAt, now),
-        and(
-          lt(sessions.createdAt, new Date(now.getTime() - dayMs)),
-          notExists(ofUser(connections, sessions.userId)),
-          notExists(ofUser(rules, sessions.userId)),
-          notExists(begun),
-        ),
-      ),
-    )
-  await database
-    .delete(users)
-    .where(
-      and(
-        notExists(database.select().from(sessions).where(eq(sessions.userId, users.id))),
-        notExists(ofUser(connections, users.id)),
-        notExists(ofUser(rules, users.id)),
-      ),
-    )
-}
-
-/** Calls `forgetEndedSessions` every day, because a server may run for months. */
-export function forgetDaily(
-  database: Database,
-  { now, log }: { now: () => Date; log: Log },
-): { stop(): Promise<void> } {
-  let running: Promise<void> | undefined
-  const timer = setInterval(() => {
-    running = forgetEndedSessions(database, now()).catch((error: unknown) =>
-      log('forgetting sessions failed', { error: error instanceof Error ? error.name : 'unknown' }),
-    )
-  }, dayMs).unref()
-  return {
-    async stop() {
-      clearInterval(timer)
-      await running
-    },
-  }
 }
 
 /** What the database stores in place of a random secret. */

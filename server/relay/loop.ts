@@ -11,7 +11,6 @@ import { createDeliver } from './deliver.ts'
 import { nextDelivery } from './deliveries.ts'
 import { failpoint } from './failpoint.ts'
 import type { RelayTimes } from './times.ts'
-import { deleteOld } from './upkeep.ts'
 
 /** The most channels that one process works on at the same time. */
 const maxChannels = 500
@@ -26,7 +25,6 @@ const renewEveryMs = 3_000
 const longestRestMs = 5_000
 /** The wait of a channel after an unexpected error. */
 const afterErrorMs = 10_000
-const upkeepEveryMs = 60_000
 
 export interface Relay {
   start(): Promise<void>
@@ -170,7 +168,6 @@ export function createRelay(dependencies: RelayDependencies): Relay {
       every(renewEveryMs, async () => {
         if (working.size > 0) await renewLeases(database, owner)
       })
-      every(upkeepEveryMs, () => deleteOld(database))
       running = run()
     },
     async stop() {

@@ -1,7 +1,6 @@
-import { eq } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { sessions, users } from '../../server/database/schema.ts'
-import { forgetEndedSessions, sha256 } from '../../server/people/session.ts'
+import { sessions } from '../../server/database/schema.ts'
+import { sha256 } from '../../server/people/session.ts'
 import { appUrl, type Harness, openBrowser, openHarness, refusal } from './harness.ts'
 
 let harness: Harness
@@ -218,30 +217,6 @@ describe('the session', () => {
     expect(cookie).toContain(`Max-Age=${(365 - 190) * 24 * 60 * 60};`)
     harness.clock.now = new Date(start.getTime() + 365 * day)
     expect(await browser.rules()).toEqual({ rules: [] })
-  })
-
-  test('once ended is forgotten with its user, unless something of the user is left', async () => {
-    const idle = openBrowser(harness)
-    await idle.send('/api/slack/auth')
-    await browser.save(['deal-closed'])
-    const tokens = [idle, browser].map((one) => sha256(one.cookie?.split('=')[1] ?? ''))
-    const [idleUser, keptUser] = await Promise.all(
-      tokens.map(async (hash) => {
-        const found = await harness.database
-          .select({ id: sessions.userId })
-          .from(sessions)
-          .where(eq(sessions.tokenHash, hash))
-        return found[0]?.id
-      }),
-    )
-    await forgetEndedSessions(
-      harness.database,
-      new Date(start.getTime() + 1000 * 24 * 60 * 60 * 1000),
-    )
-    expect(await harness.database.select().from(sessions)).toEqual([])
-    const left = (await harness.database.select().from(users)).map((user) => user.id)
-    expect(left).toContain(keptUser)
-    expect(left).not.toContain(idleUser)
   })
 })
 

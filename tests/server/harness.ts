@@ -9,6 +9,7 @@ import type { Context } from '../../server/context.ts'
 import type { Database } from '../../server/database/open.ts'
 import type { Dashboard } from '../../server/page/serve.ts'
 import { createSessions } from '../../server/people/session.ts'
+import { createSessionTokens } from '../../server/people/session-token.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
 import { parseEnv } from '../../server/settings.ts'
@@ -38,16 +39,19 @@ export async function openHarness(overrides: { database?: Database } = {}) {
       return faults.current?.(request) ?? app.fetch(request)
     }),
   )
+  // A test may keep this thread busy for longer than an idle connection stays open by default.
+  outside.keepAliveTimeout = 60_000
   outside.listen(0, '127.0.0.1')
   await once(outside, 'listening')
   const bound = outside.address()
   if (bound === null || typeof bound === 'string') throw new Error('The stand-in has no port.')
 
+  const encryptionKeys = [Buffer.alloc(32, 7)]
   const addresses = parseEnv({ APP_URL: appUrl }).addressesAt(bound.port)
   sandbox = createSandbox(addresses)
   const backend = createBackend({
     database,
-    encryptionKeys: [Buffer.alloc(32, 7)],
+    encryptionKeys,
     addresses,
     dashboard: undefined,
     alone: true,
@@ -55,14 +59,21 @@ export async function openHarness(overrides: { database?: Database } = {}) {
     now: () => clock.now,
   })
 
-  /** The same backend with another address, database, vault, log or page. */
+  /** The same backend with another address, database, vault, log, limits or page. */
   function appWith({
     dashboard,
     ...changes
-  }: Partial<Pick<Context, 'appUrl' | 'database' | 'vault' | 'log'>> & { dashboard?: Dashboard }) {
+  }: Partial<Pick<Context, 'appUrl' | 'database' | 'vault' | 'log' | 'limits'>> & {
+    dashboard?: Dashboard
+  }) {
     const context = { ...backend, ...changes }
     const secure = context.appUrl.startsWith('https:')
-    const sessions = createSessions(context.database, { secure, now: context.now })
+    const sessions = createSessions(context.database, {
+      secure,
+      now: context.now,
+      tokens: createSessionTokens(encryptionKeys),
+      beforeCreate: context.limits.newSession,
+    })
     // The stand-ins that answer over HTTP are also the ones in the app: they share their codes.
     return createApp({ ...context, sessions }, { dashboard, sandbox })
   }
@@ -88,8 +99,15 @@ export async function openHarness(overrides: { database?: Database } = {}) {
 
 export type Harness = Awaited<ReturnType<typeof openHarness>>
 
+/** An app to which every request comes from one address. In-process requests have none otherwise. */
+export function fromAddress(app: Hono, remoteAddress: string): Pick<Hono, 'request'> {
+  return {
+    request: (path, init) => app.request(path, init, { incoming: { socket: { remoteAddress } } }),
+  }
+}
+
 /** A browser with the dashboard open: it keeps cookies and sends what a browser sends. */
-export function openBrowser({ app }: { app: Hono }) {
+export function openBrowser({ app }: { app: Pick<Hono, 'request'> }) {
   let cookie: string | undefined
 
   async function send(path: string, init: RequestInit = {}): Promise<Response> {

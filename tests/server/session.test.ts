@@ -1,7 +1,7 @@
 import { eq } from 'drizzle-orm'
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
-import { rules, sessions, users } from '../../server/database/schema.ts'
-import { forgetDaily, forgetEndedSessions, sha256 } from '../../server/people/session.ts'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { sessions, users } from '../../server/database/schema.ts'
+import { sha256 } from '../../server/people/session.ts'
 import { type Harness, openBrowser, openHarness } from './harness.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
@@ -84,94 +84,5 @@ describe('a session', () => {
     await browser.save(['deal-stage-changed'])
     expect(browser.cookie).not.toBe(before)
     expect(await browser.rules()).toEqual({ rules: ['deal-stage-changed'] })
-  })
-})
-
-describe('what is forgotten', () => {
-  /** A new browser that began to store something, or did. @returns its session's row. */
-  async function make(what: 'rules' | 'connection' | 'nothing', now: Date) {
-    harness.clock.now = now
-    const one = openBrowser(harness)
-    if (what === 'connection') await one.connect('slack')
-    else if (what === 'nothing') await one.send('/api/slack/auth')
-    else await one.save(['deal-closed'])
-    const row = await rowOf(one.cookie)
-    if (row === undefined) throw new Error('There is no session.')
-    return row
-  }
-  const sessionsLeft = async () =>
-    (await harness.database.select().from(sessions)).map(({ tokenHash }) => tokenHash).toSorted()
-  const usersLeft = async () =>
-    (await harness.database.select().from(users)).map(({ id }) => id).toSorted()
-
-  test('is what ended, and with it a user who left nothing, and nothing else', async () => {
-    const withRules = await make('rules', start)
-    const withConnection = await make('connection', start)
-    await make('nothing', start)
-    const stillHere = await make('rules', at(1))
-    // A session ends at its time: what ends now is over, and is kept until the next time.
-    const justEnding = await make('rules', at(0, 1))
-
-    await forgetEndedSessions(harness.database, at(180, 1))
-    const here = [stillHere, justEnding]
-    expect(await sessionsLeft()).toEqual(here.map(({ tokenHash }) => tokenHash).toSorted())
-    expect(await usersLeft()).toEqual(
-      [withRules, withConnection, ...here].map(({ userId }) => userId).toSorted(),
-    )
-    expect(await harness.database.select().from(rules)).toHaveLength(3)
-  })
-
-  test('is after a day what holds nothing, and not before', async () => {
-    const nothing = await make('nothing', start)
-    const holding = [await make('rules', start), await make('connection', start)]
-    const all = [nothing, ...holding]
-    await forgetEndedSessions(harness.database, at(1))
-    expect(await sessionsLeft()).toEqual(all.map(({ tokenHash }) => tokenHash).toSorted())
-    await forgetEndedSessions(harness.database, at(1, 1))
-    expect(await sessionsLeft()).toEqual(holding.map(({ tokenHash }) => tokenHash).toSorted())
-    expect(await usersLeft()).toEqual(holding.map(({ userId }) => userId).toSorted())
-  })
-
-  test('is not what is in the middle of an authorization, which then ends well', async () => {
-    await browser.send('/api/slack/auth')
-    harness.clock.now = at(2)
-    const params = await browser.authorize('slack')
-    await forgetEndedSessions(harness.database, at(2, 10 * 60 * 1000 - 1))
-    expect((await browser.call(`/api/slack/callback?${params}`)).status).toBe(204)
-
-    const other = openBrowser(harness)
-    await other.authorize('hubspot')
-    await forgetEndedSessions(harness.database, at(4))
-    expect(await rowOf(other.cookie)).toBeUndefined()
-  })
-
-  test('is so every day while the server runs, whatever went wrong the day before', async () => {
-    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
-    onTestFinished(() => void vi.useRealTimers())
-    const { database } = harness
-    const log = vi.fn()
-    const forgetting = forgetDaily(database, { now: () => harness.clock.now, log })
-    await make('nothing', start)
-    harness.clock.now = at(2)
-    vi.advanceTimersByTime(dayMs - 1)
-    expect(await sessionsLeft()).toHaveLength(1)
-    const deleting = vi.spyOn(database, 'delete').mockImplementationOnce(() => {
-      throw new Error('The database is gone.')
-    })
-    vi.advanceTimersByTime(1)
-    await vi.waitFor(() => expect(log).toHaveBeenCalledTimes(1))
-    expect(await sessionsLeft()).toHaveLength(1)
-    vi.advanceTimersByTime(dayMs)
-    deleting.mockClear()
-    // Who closes the database waits for the sessions and the users.
-    await forgetting.stop()
-    expect(deleting).toHaveBeenCalledTimes(1)
-    expect(await sessionsLeft()).toEqual([])
-
-    await make('nothing', start)
-    harness.clock.now = at(2)
-    vi.advanceTimersByTime(5 * dayMs)
-    await forgetting.stop()
-    expect(await sessionsLeft()).toHaveLength(1)
   })
 })

@@ -1,0 +1,196 @@
+import type { IncomingMessage } from 'node:http'
+import { isIPv4, isIPv6 } from 'node:net'
+import type { Context, MiddlewareHandler } from 'hono'
+import { expandIPv6 } from 'hono/utils/ipaddr'
+import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
+import type { Log } from '../log.ts'
+import { ApiError } from './errors.ts'
+
+interface Limit {
+  times: number
+  seconds: number
+}
+
+/**
+ * How often something may happen. A whole company can be behind one address, so a browser with a session
+ * counts for itself.
+ */
+export const rateLimits = {
+  /** A new browser makes three calls when it opens the dashboard: 300 new browsers a minute. */
+  callsOfAddress: { times: 1_000, seconds: 60 },
+  /** A person makes a few calls when opening the dashboard, and one for each click. */
+  callsOfSession: { times: 300, seconds: 60 },
+  /** Whoever collects sessions cannot use them all at once. 1,500 people can open the dashboard. */
+  callsOfSessionsAtAddress: { times: 6_000, seconds: 60 },
+  /** Each stores a user and a session for a caller of whom nothing is known. */
+  newSessionsOfAddress: { times: 100, seconds: 600 },
+  /** Even callers at many addresses leave at most 72,000 a day, most of which are deleted after a day. */
+  newSessions: { times: 500, seconds: 600 },
+  /** An authorization is pending for 10 minutes, and can lead to two calls to the provider. */
+  authorizationsOfSession: { times: 20, seconds: 600 },
+  /** 150 people behind one address can connect both services in 10 minutes. */
+  authorizationsOfAddress: { times: 300, seconds: 600 },
+  /** Bounds the pending authorizations of all callers. */
+  authorizations: { times: 5_000, seconds: 600 },
+  /** The pages of the stand-ins. One person plays with them. */
+  standInsOfAddress: { times: 600, seconds: 60 },
+} as const satisfies Record<string, Limit>
+
+type LimitName = keyof typeof rateLimits
+
+/** Each limit remembers at most this many addresses or sessions: about 5 MB. */
+const maxRemembered = 10_000
+/** A flood must not fill the log. */
+const logEveryMs = 60_000
+/** The server calls the APIs of its own stand-ins, for each message at least twice. */
+const standInApi = /^\/sandbox\/[^/]+\/(api|crm|oauth\/2026-03)\//
+
+export interface RateLimits {
+  /** Limits calls by session, or by address for a browser without one. */
+  calls(sessionOf: (c: Context) => string | undefined): MiddlewareHandler
+  /** Limits the pages of the stand-ins. */
+  standIns: MiddlewareHandler
+  /** Counts a new session. @throws ApiError (429), as the next one does. */
+  newSession(c: Context): Promise<void>
+  /** Counts an authorization that begins. */
+  authorization(c: Context, session: string): Promise<void>
+}
+
+/** Counts in memory. Requests that come through no socket are not counted (tests in one process). */
+export function createRateLimits({
+  trustedProxies,
+  log,
+}: {
+  trustedProxies: number
+  log: Log
+}): RateLimits {
+  const counters = new Map<LimitName, Counter>()
+  const lastLogged = new Map<LimitName, number>()
+
+  /** @throws ApiError (429) when one of the limits is reached. Later limits then count nothing. */
+  async function count(c: Context, ...counted: Array<[LimitName, string]>): Promise<void> {
+    for (const [name, key] of counted) {
+      const counter = counters.get(name) ?? new Counter(rateLimits[name])
+      counters.set(name, counter)
+      const waitMs = await counter.count(key)
+      if (waitMs === 0) continue
+      if (Date.now() - (lastLogged.get(name) ?? 0) >= logEveryMs) {
+        lastLogged.set(name, Date.now())
+        log('rate limit reached', { limit: name })
+      }
+      c.header('Retry-After', String(Math.ceil(waitMs / 1000)))
+      throw new ApiError(429, 'too_many_requests', 'Too many requests. Try again later.')
+    }
+  }
+
+  let warned = false
+  function addressOf(c: Context): string | undefined {
+    const forwardedFor = c.req.header('X-Forwarded-For')
+    if (trustedProxies === 0 && forwardedFor !== undefined && !warned) {
+      warned = true
+      log('X-Forwarded-For is ignored: set TRUSTED_PROXIES if a proxy of yours sends it')
+    }
+    return clientAddress(c, trustedProxies)
+  }
+
+  return {
+    calls: (sessionOf) => async (c, next) => {
+      const address = addressOf(c)
+      if (address !== undefined) {
+        const session = sessionOf(c)
+        if (session === undefined) await count(c, ['callsOfAddress', address])
+        else await count(c, ['callsOfSession', session], ['callsOfSessionsAtAddress', address])
+      }
+      await next()
+    },
+    async standIns(c, next) {
+      const address = addressOf(c)
+      if (address !== undefined && !standInApi.test(c.req.path)) {
+        await count(c, ['standInsOfAddress', address])
+      }
+      await next()
+    },
+    async newSession(c) {
+      const address = addressOf(c)
+      if (address === undefined) return
+      await count(c, ['newSessionsOfAddress', address], ['newSessions', 'all'])
+    },
+    async authorization(c, session) {
+      const address = addressOf(c)
+      if (address === undefined) return
+      await count(
+        c,
+        ['authorizationsOfSession', session],
+        ['authorizationsOfAddress', address],
+        ['authorizations', 'all'],
+      )
+    },
+  }
+}
+
+/** Counts by key. It forgets the key that was counted longest ago when there are too many. */
+export class Counter {
+  readonly #limiter: RateLimiterMemory
+  // The library forgets a key only when its time is over. In the order in which they were counted.
+  readonly #keys = new Set<string>()
+
+  constructor({ times, seconds }: Limit) {
+    this.#limiter = new RateLimiterMemory({ points: times, duration: seconds })
+  }
+
+  /** How many keys are in memory. */
+  get size(): number {
+    return this.#limiter.dump().storage.length
+  }
+
+  /** @returns 0, or in how many ms the key is free again when it has reached the limit. */
+  async count(key: string): Promise<number> {
+    this.#keys.delete(key)
+    this.#keys.add(key)
+    if (this.#keys.size > maxRemembered) {
+      const [oldest = ''] = this.#keys
+      this.#keys.delete(oldest)
+      await this.#limiter.delete(oldest)
+    }
+    try {
+      await this.#limiter.consume(key)
+      return 0
+    } catch (refusal) {
+      if (refusal instanceof RateLimiterRes) return refusal.msBeforeNext
+      throw refusal
+    }
+  }
+}
+
+/**
+ * The client's address, as a key to count by. An IPv6 address counts as its /64 network, which one
+ * customer has for himself.
+ * @param trustedProxies how many entries at the end of X-Forwarded-For come from proxies that we trust.
+ * Whatever stands before them, the client can write itself.
+ * @returns undefined for a request that came through no socket.
+ */
+export function clientAddress(c: Context, trustedProxies: number): string | undefined {
+  const { incoming } = (c.env ?? {}) as { incoming?: IncomingMessage }
+  if (incoming === undefined) return undefined
+  const forwarded = c.req.header('X-Forwarded-For')?.split(',') ?? []
+  const named = trustedProxies > 0 ? forwarded.at(-trustedProxies) : undefined
+  // All requests whose address cannot be told count together.
+  return (
+    (named !== undefined && networkOf(withoutPort(named.trim()))) ||
+    networkOf(incoming.socket.remoteAddress ?? '') ||
+    'unknown'
+  )
+}
+
+/** Some proxies add the port. */
+function withoutPort(address: string): string {
+  return /^\[(.+)\](:\d+)?$/.exec(address)?.[1] ?? /^([\d.]+):\d+$/.exec(address)?.[1] ?? address
+}
+
+function networkOf(address: string): string | undefined {
+  // An IPv4 client on a socket that takes both.
+  const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, '').replace(/%.*$/, '')
+  if (isIPv4(plain)) return plain
+  if (!isIPv6(plain)) return undefined
+  return expandIPv6(plain.toLowerCase()).split(':').slice(0, 4).join(':')
+}

@@ -1,0 +1,263 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import { getRequestListener } from '@hono/node-server'
+import { Hono } from 'hono'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { authorizations, rules, sessions, users } from '../../server/database/schema.ts'
+import {
+  Counter,
+  clientAddress,
+  createRateLimits,
+  rateLimits,
+} from '../../server/http/rate-limit.ts'
+import { fromAddress, type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+
+/** More than any limit of calls from one address. `npm run test:all` sends the flood of the report. */
+const flood = process.env.TEST_ALL === '1' ? 10_000 : 1_200
+const attacker = '192.0.2.66'
+const elsewhere = '198.51.100.1'
+
+let harness: Harness
+let app: Hono
+beforeAll(async () => {
+  harness = await openHarness()
+})
+afterAll(() => harness.close())
+beforeEach(async () => {
+  await harness.database.delete(users)
+  // Each test counts from zero.
+  app = appWith({ trustedProxies: 0 })
+})
+
+const appWith = ({ trustedProxies }: { trustedProxies: number }) =>
+  harness.appWith({ limits: createRateLimits({ trustedProxies, log: () => undefined }) })
+const browserAt = (address: string) => openBrowser({ app: fromAddress(app, address) })
+const stored = {
+  users: () => harness.database.$count(users),
+  sessions: () => harness.database.$count(sessions),
+  authorizations: () => harness.database.$count(authorizations),
+  rules: () => harness.database.$count(rules),
+}
+
+/** Sends a request many times. @returns how many answers had each status. */
+async function send(times: number, one: (n: number) => Promise<Response> | Response) {
+  const statuses: Record<number, number> = {}
+  for (let n = 0; n < times; n++) {
+    const { status } = await one(n)
+    statuses[status] = (statuses[status] ?? 0) + 1
+  }
+  return statuses
+}
+
+const begin = (address: string, headers: Record<string, string> = {}) =>
+  fromAddress(app, address).request('/api/hubspot/auth', { headers })
+
+describe('a flood from one address', () => {
+  test('of new authorizations stores a bounded number of rows, and says when to come back', async () => {
+    const { times, seconds } = rateLimits.newSessionsOfAddress
+    expect(await send(flood, () => begin(attacker))).toEqual({ 302: times, 429: flood - times })
+    expect(await stored.users()).toBe(times)
+    expect(await stored.sessions()).toBe(times)
+    expect(await stored.authorizations()).toBe(times)
+
+    const answer = await begin(attacker)
+    const retryAfter = Number(answer.headers.get('Retry-After'))
+    expect(retryAfter).toBeGreaterThan(0)
+    expect(retryAfter).toBeLessThanOrEqual(seconds)
+    expect(answer.headers.get('Set-Cookie')).toBeNull()
+    expect(await refusal(answer)).toBe('429 too_many_requests')
+  })
+
+  test('of saved rules stores a bounded number of rows', async () => {
+    await send(flood, () => browserAt(attacker).save(['deal-closed']))
+    expect(await stored.users()).toBe(rateLimits.newSessionsOfAddress.times)
+    expect(await stored.rules()).toBe(rateLimits.newSessionsOfAddress.times)
+  })
+
+  test('stops nobody at another address, and nobody with a session at the same one', async () => {
+    const colleague = browserAt(attacker)
+    await colleague.save(['deal-closed'])
+    const invented = { Cookie: `dealbell=${'A'.repeat(43)}` }
+    await send(flood, (n) => begin(attacker, n % 2 === 0 ? {} : invented))
+    expect((await begin(attacker)).status).toBe(429)
+
+    for (const browser of [colleague, browserAt(elsewhere)]) {
+      await browser.connect('hubspot')
+      await browser.connect('slack')
+      expect((await browser.save(['deal-closed'])).status).toBe(204)
+      expect(await browser.connected('slack')).toMatchObject({ connected: true })
+    }
+  })
+
+  test('with a new invented cookie each time is still one flood', async () => {
+    const { times } = rateLimits.callsOfAddress
+    const statuses = await send(times + 10, (n) =>
+      fromAddress(app, attacker).request('/api/hubspot/status', {
+        headers: { Cookie: `dealbell=${String(n).padStart(43, 'A')}` },
+      }),
+    )
+    expect(statuses).toEqual({ 200: times, 429: 10 })
+  })
+
+  test('through one session is refused, and a colleague is not', async () => {
+    const [one, other] = [browserAt(attacker), browserAt(attacker)]
+    await one.save([])
+    await other.save([])
+    const { times } = rateLimits.callsOfSession
+    expect(await send(times + 10, () => one.call('/api/hubspot/status'))).toEqual({
+      200: times,
+      429: 10,
+    })
+    expect((await other.call('/api/hubspot/status')).status).toBe(200)
+  })
+
+  test('leaves the health check and the webhook address alone', async () => {
+    await send(flood, () => begin(attacker))
+    const from = fromAddress(app, attacker)
+    expect(await send(flood, () => from.request('/health'))).toEqual({ 200: flood })
+    const webhook = () => from.request('/webhooks/hubspot', { method: 'POST', body: '[]' })
+    expect(await send(flood, webhook)).toEqual({ 401: flood })
+  })
+
+  test('of the stand-ins’ pages is refused, and the server’s own calls to them are not', async () => {
+    const from = fromAddress(app, attacker)
+    const { times } = rateLimits.standInsOfAddress
+    const page = () => from.request('/sandbox/hubspot/deals')
+    expect(await send(times + 10, page)).toEqual({ 200: times, 429: 10 })
+    const call = () => from.request('/sandbox/slack/api/chat.postMessage', { method: 'POST' })
+    expect(await send(times + 10, call)).not.toHaveProperty('429')
+  })
+})
+
+test('a flood from thousands of addresses stores a bounded number of rows, and stops no session', async () => {
+  const known = browserAt(elsewhere)
+  await known.save(['deal-closed'])
+  await send(flood, (n) => begin(`10.0.${n >> 8}.${n & 255}`))
+  expect(await stored.users()).toBe(rateLimits.newSessions.times)
+  expect((await known.save([])).status).toBe(204)
+  await known.connect('slack')
+})
+
+describe('callbacks', () => {
+  const callback = (query: string, headers: Record<string, string> = {}) =>
+    fromAddress(app, attacker).request(`/api/hubspot/callback?${query}`, { headers })
+
+  test('that nobody began cause no call to the provider', async () => {
+    const browser = browserAt(attacker)
+    await browser.save([])
+    const before = harness.calls.length
+    const cookies = [undefined, `dealbell=${'A'.repeat(43)}`, browser.cookie]
+    const statuses = await send(300, (n) => {
+      const cookie = cookies[n % cookies.length]
+      return callback(
+        `code=stolen-${n}&state=forged-${n}`,
+        cookie === undefined ? {} : { Cookie: cookie },
+      )
+    })
+    expect(statuses).toEqual({ 400: 300 })
+    expect(harness.calls).toHaveLength(before)
+  })
+
+  test('with an invented code cause no more calls than authorizations may begin', async () => {
+    const before = harness.calls.length
+    await send(300, async () => {
+      const begun = await begin(attacker)
+      const state = new URL(begun.headers.get('Location') ?? 'http://none').searchParams.get(
+        'state',
+      )
+      const cookie = begun.headers.getSetCookie()[0]?.split(';')[0] ?? ''
+      return callback(`code=invented&state=${state}`, { Cookie: cookie })
+    })
+    expect(harness.calls.length - before).toBeLessThanOrEqual(
+      2 * rateLimits.newSessionsOfAddress.times,
+    )
+  })
+})
+
+describe('pending authorizations', () => {
+  /** Begins without an address, so that no rate limit applies. */
+  const browser = () => openBrowser(harness)
+
+  test('of one session are ten, the newest', async () => {
+    const one = browser()
+    const first = await one.authorize('slack')
+    const others = []
+    for (let n = 0; n < 15; n++) {
+      harness.clock.now = new Date(harness.clock.now.getTime() + 1)
+      others.push(await one.authorize('slack'))
+    }
+    expect(await stored.authorizations()).toBe(10)
+    expect((await one.call(`/api/slack/callback?${first}`)).status).toBe(400)
+    expect((await one.call(`/api/slack/callback?${others[6]}`)).status).toBe(204)
+  })
+
+  test('that expired are deleted a few at a time, by whoever begins the next one', async () => {
+    for (let n = 0; n < 30; n++) await browser().send('/api/slack/auth')
+    harness.clock.now = new Date(harness.clock.now.getTime() + 11 * 60 * 1000)
+    const one = browser()
+    await one.send('/api/slack/auth')
+    expect(await stored.authorizations()).toBe(11)
+    await one.send('/api/slack/auth')
+    expect(await stored.authorizations()).toBe(2)
+  })
+})
+
+describe('the client’s address', () => {
+  /** What a request counts as that came from `socket` with this X-Forwarded-For. */
+  async function countedAs(
+    socket: string | undefined,
+    forwarded: string | undefined,
+    proxies: number,
+  ) {
+    const one = new Hono().get('/', (c) => c.text(String(clientAddress(c, proxies))))
+    const headers = new Headers(forwarded === undefined ? {} : { 'X-Forwarded-For': forwarded })
+    const env = { incoming: { socket: { remoteAddress: socket } } }
+    return (await one.request('/', { headers }, env)).text()
+  }
+
+  test.each([
+    ['the socket’s', '192.0.2.1', undefined, 0, '192.0.2.1'],
+    ['not one that the client writes', '192.0.2.1', '203.0.113.9', 0, '192.0.2.1'],
+    ['what the one proxy adds', '10.0.0.1', '203.0.113.9, 192.0.2.1', 1, '192.0.2.1'],
+    ['what the first of two adds', '10.0.0.1', '203.0.113.9, 192.0.2.1, 10.0.0.2', 2, '192.0.2.1'],
+    ['the socket’s when a proxy is missing', '10.0.0.1', '192.0.2.1', 2, '10.0.0.1'],
+    ['the socket’s when the proxy tells none', '10.0.0.1', undefined, 1, '10.0.0.1'],
+    ['the socket’s when the proxy tells nonsense', '10.0.0.1', 'unknown', 1, '10.0.0.1'],
+    ['without a port', '10.0.0.1', '192.0.2.1:4711', 1, '192.0.2.1'],
+    ['without a port and brackets', '10.0.0.1', '[2001:db8::1]:4711', 1, '2001:0db8:0000:0000'],
+    ['the network of IPv6', '2001:DB8:1:2:3:4:5:6', undefined, 0, '2001:0db8:0001:0002'],
+    ['IPv4 in IPv6', '::ffff:192.0.2.1', undefined, 0, '192.0.2.1'],
+    ['without a zone', 'fe80::1%eth0', undefined, 0, 'fe80:0000:0000:0000'],
+    ['one for all that cannot be told', undefined, undefined, 0, 'unknown'],
+  ] as const)('is %s', async (_what, socket, forwarded, proxies, expected) => {
+    expect(await countedAs(socket, forwarded, proxies)).toBe(expected)
+  })
+
+  test('cannot be changed by a header, except by a trusted proxy', async () => {
+    const { times } = rateLimits.newSessionsOfAddress
+    for (const trustedProxies of [0, 1]) {
+      app = appWith({ trustedProxies })
+      const server = createServer(getRequestListener(app.fetch)).listen(0, '127.0.0.1')
+      onTestFinished(() => void server.close())
+      await once(server, 'listening')
+      const bound = server.address()
+      if (bound === null || typeof bound === 'string') throw new Error('The server has no port.')
+      const statuses = await send(times + 10, (n) =>
+        fetch(`http://127.0.0.1:${bound.port}/api/slack/auth`, {
+          redirect: 'manual',
+          headers: { 'X-Forwarded-For': `10.1.0.${n}` },
+        }),
+      )
+      expect(statuses).toEqual(trustedProxies === 0 ? { 302: times, 429: 10 } : { 302: times + 10 })
+    }
+  })
+})
+
+test('a counter remembers a bounded number of keys', async () => {
+  const counter = new Counter({ times: 1, seconds: 60 })
+  for (let n = 0; n < 100_000; n++) await counter.count(`address ${n}`)
+  expect(counter.size).toBe(10_000)
+  // The newest are remembered.
+  expect(await counter.count('address 99999')).toBeGreaterThan(0)
+  expect(await counter.count('address 0')).toBe(0)
+})
