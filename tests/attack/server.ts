@@ -1,0 +1,78 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+
+const main = join(import.meta.dirname, '../../server/main.ts')
+
+/** The real server as a process of its own. It serves the built dashboard and both stand-ins. */
+export interface Server {
+  url: string
+  /** From the launch until the server listens. */
+  startMs: number
+  /** The physical memory of the process, without that of PostgreSQL. */
+  memoryMb(): number
+  /** Sends SIGTERM, and SIGKILL if the process still runs after `limitMs`. */
+  stop(limitMs: number): Promise<Stop>
+}
+
+export interface Stop {
+  durationMs: number
+  /** Null if the process was killed or crashed. */
+  exitCode: number | null
+}
+
+/** @param folder holds the key, and the database unless there is a `databaseUrl`. */
+export async function startServer(folder: string, databaseUrl?: string): Promise<Server> {
+  const startedAt = performance.now()
+  const child = spawn(process.execPath, [main], {
+    // A developer's .env is not in this folder, so no setting of it applies.
+    cwd: folder,
+    env: {
+      PATH: process.env.PATH,
+      PORT: '0',
+      DATA_DIR: folder,
+      ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const kill = () => child.kill('SIGKILL')
+  process.once('exit', kill)
+  const exited = once(child, 'exit').finally(() => process.off('exit', kill))
+
+  let output = ''
+  const url = await new Promise<string>((resolve, reject) => {
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (chunk) => {
+        // Keep only the end: a flood can fill the log.
+        output = (output + chunk).slice(-4_000)
+        const address = /listens on (http\S+)/.exec(output)?.[1]
+        if (address !== undefined) resolve(address)
+      })
+    }
+    exited.then(() => reject(new Error(`The server did not start:\n${output}`)), reject)
+  })
+  const startMs = performance.now() - startedAt
+
+  return {
+    url,
+    startMs,
+    memoryMb() {
+      if (child.exitCode !== null || child.signalCode !== null) {
+        throw new Error(`The server ended by itself:\n${output}`)
+      }
+      const status = readFileSync(`/proc/${child.pid}/status`, 'utf8')
+      return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1024
+    },
+    // Also works when the process has ended already.
+    async stop(limitMs) {
+      const stoppedAt = performance.now()
+      child.kill('SIGTERM')
+      const ended = await Promise.race([exited, delay(limitMs, undefined, { ref: false })])
+      if (ended === undefined) kill()
+      await exited
+      return { durationMs: performance.now() - stoppedAt, exitCode: child.exitCode }
+    },
+  }
+}
