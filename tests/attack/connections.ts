@@ -9,8 +9,6 @@ export interface Siege {
   opened: number
   /** Connections that the server has not ended. */
   live: ReadonlySet<Socket>
-  /** How many connections the server has ended but still keeps 10 s later. */
-  keptAfterEnd(): number
   stop(): void
 }
 
@@ -27,7 +25,6 @@ interface Client {
 }
 
 const openedPerSecond = 20
-const keptMs = 10_000
 /** A bound for this program's own file descriptors. */
 const maxEnded = 500
 
@@ -39,7 +36,7 @@ export function startSieges(url: string, largestFile: string): Siege[] {
   const clients: Client[] = [
     { name: 'silent', connections: 200 },
     { name: 'slow headers', connections: 50, opening: head('GET / HTTP/1.1'), drip: 'X: y\r\n' },
-    { name: 'not HTTP', connections: 10, opening: 'HELLO\r\n\r\n', drip: 'HELLO\r\n' },
+    { name: 'not HTTP', connections: 10, opening: 'HELLO\r\n\r\n' },
     {
       name: 'slow readers',
       connections: 50,
@@ -90,8 +87,8 @@ function unfinishedWebhook(
 function startSiege(url: string, { name, connections, opening, drip, deaf }: Client): Siege {
   const { port } = new URL(url)
   const live = new Set<Socket>()
-  /** When the server ended each connection that is not closed. */
-  const endedAt = new Map<Socket, number>()
+  /** Connections that the server has ended and the client keeps open. */
+  const ended = new Set<Socket>()
 
   function open() {
     const localAddress = attackers[siege.opened % attackers.length]
@@ -109,20 +106,18 @@ function startSiege(url: string, { name, connections, opening, drip, deaf }: Cli
     if (!deaf) socket.resume()
     socket.on('end', () => {
       live.delete(socket)
-      endedAt.set(socket, performance.now())
+      ended.add(socket)
     })
     socket.on('error', () => {})
     socket.on('close', () => {
       live.delete(socket)
-      endedAt.delete(socket)
+      ended.delete(socket)
     })
   }
 
   function tick() {
     if (drip !== undefined) for (const socket of live) socket.write(drip)
-    // A write tells whether the server has only ended the connection or has destroyed it.
-    for (const socket of endedAt.keys()) socket.write('x')
-    const missing = Math.min(connections - live.size, openedPerSecond, maxEnded - endedAt.size)
+    const missing = Math.min(connections - live.size, openedPerSecond, maxEnded - ended.size)
     for (let count = 0; count < missing; count++) open()
   }
 
@@ -131,11 +126,9 @@ function startSiege(url: string, { name, connections, opening, drip, deaf }: Cli
     name,
     opened: 0,
     live,
-    keptAfterEnd: () =>
-      [...endedAt.values()].filter((at) => performance.now() - at > keptMs).length,
     stop() {
       clearInterval(timer)
-      for (const socket of [...live, ...endedAt.keys()]) socket.destroy()
+      for (const socket of [...live, ...ended]) socket.destroy()
     },
   }
   return siege

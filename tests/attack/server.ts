@@ -13,6 +13,8 @@ export interface Server {
   startMs: number
   /** The physical memory of the process, without that of PostgreSQL. */
   memoryMb(): number
+  /** The inodes of connections that the server has ended and not destroyed. */
+  halfClosed(): Set<string>
   /** Sends SIGTERM, and SIGKILL if the process still runs after `limitMs`. */
   stop(limitMs: number): Promise<Stop>
 }
@@ -64,6 +66,21 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
       }
       const status = readFileSync(`/proc/${child.pid}/status`, 'utf8')
       return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1024
+    },
+    halfClosed() {
+      const port = Number(new URL(url).port)
+      const lines = ['tcp', 'tcp6'].flatMap((file) =>
+        readFileSync(`/proc/${child.pid}/net/${file}`, 'utf8').split('\n').slice(1, -1),
+      )
+      const sockets = lines.map((line) => {
+        const [, local = '', , state, , , , , , inode = '0'] = line.trim().split(/\s+/)
+        return { port: Number.parseInt(local.split(':')[1] ?? '', 16), state, inode }
+      })
+      // 05 is FIN_WAIT2. A socket that the process has destroyed has no inode.
+      const held = sockets.filter(
+        (socket) => socket.port === port && socket.state === '05' && socket.inode !== '0',
+      )
+      return new Set(held.map(({ inode }) => inode))
     },
     // Also works when the process has ended already.
     async stop(limitMs) {

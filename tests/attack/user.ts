@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { stripVTControlCharacters } from 'node:util'
 import { chromium, type Request } from '@playwright/test'
 
 /** Somebody who works with the dashboard in Chromium. */
@@ -14,7 +15,7 @@ export interface User {
 }
 
 // A quick person's pace. Faster work would be one more flood.
-const pauseMs = 300
+const pauseMs = 500
 // Longer than any answer may take. A step that takes longer has failed.
 const stepMs = 10_000
 
@@ -55,7 +56,9 @@ export async function openUser(url: string, executablePath: string): Promise<Use
 
   async function connect(service: string) {
     // After a round that failed, a service may still be connected.
-    await button(`Connect ${service}`).or(button(`Disconnect ${service}`)).waitFor()
+    await button(`Connect ${service}`)
+      .or(button(`Disconnect ${service}`))
+      .waitFor()
     if (await button(`Connect ${service}`).isVisible()) {
       await button(`Connect ${service}`).click()
       await button('Allow').click()
@@ -97,7 +100,7 @@ export async function openUser(url: string, executablePath: string): Promise<Use
           await round()
           user.rounds++
         } catch (error) {
-          user.failures.push(error instanceof Error ? firstLines(error.message) : String(error))
+          user.failures.push(error instanceof Error ? inOneLine(error.message) : String(error))
         }
       } while (performance.now() < end && !page.isClosed())
     },
@@ -115,6 +118,6 @@ function nameOf(request: Request): string {
   return `${request.method()} ${new URL(request.url()).pathname}`
 }
 
-function firstLines(message: string): string {
-  return message.split('\n', 3).join(' ')
+function inOneLine(message: string): string {
+  return stripVTControlCharacters(message).replaceAll(/\s+/g, ' ')
 }
