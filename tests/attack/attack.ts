@@ -88,6 +88,7 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
   // The first start of all builds the page and the database.
   const builder = await startServer(folder, databaseUrl)
   await builder.stop(maxStopMs)
+  const firstStartMs = await timeStart(folder, databaseUrl)
   const server = await startServer(folder, databaseUrl)
   const stops: Array<() => unknown> = [() => server.stop(0)]
 
@@ -95,8 +96,10 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
     const user = executablePath && (await openUser(server.url, executablePath))
     if (user) stops.push(user.close)
     await warmUp(server.url)
+    let quiet = 'no calls'
     if (user) {
       await user.work(performance.now() + 5_000)
+      quiet = `${Math.round(percentile(user.callMs, 0.99))} ms`
       user.callMs.length = 0
       user.rounds = 0
     }
@@ -138,7 +141,7 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
     if (user) {
       const { callMs, failures, rounds } = user
       const p99 = percentile(callMs, 0.99)
-      const calls = `${callMs.length} calls in ${rounds} rounds`
+      const calls = `${callMs.length} calls in ${rounds} rounds (before the attack ${quiet})`
       checkBelow(database, `p99 of the user's ${calls}`, p99, maxCallMs, 'ms')
       const what = failures.length === 0 ? 'none' : `${failures.length}, first ${failures[0]}`
       check(database, "failures in the user's work", what, 'none', failures.length === 0)
@@ -155,10 +158,18 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
   for (const { table, rows } of await countAndAge(folder, databaseUrl)) {
     checkBelow(database, `rows in ${table}`, rows, maxRows, 'rows')
   }
-  const next = await startServer(folder, databaseUrl)
-  const maxStartMs = Math.max(server.startMs * 1.5, server.startMs + 1_000)
-  checkBelow(database, 'start a day later', next.startMs, maxStartMs, 'ms')
-  await next.stop(maxStopMs)
+  const maxStartMs = Math.max(firstStartMs * 1.5, firstStartMs + 1_000)
+  const nextStartMs = await timeStart(folder, databaseUrl)
+  checkBelow(database, 'start a day later', nextStartMs, maxStartMs, 'ms')
+}
+
+/** The shorter one of two starts on the same database, because other processes disturb single ones. */
+async function timeStart(folder: string, databaseUrl?: string): Promise<number> {
+  const first = await startServer(folder, databaseUrl)
+  await first.stop(maxStopMs)
+  const second = await startServer(folder, databaseUrl)
+  await second.stop(maxStopMs)
+  return Math.min(first.startMs, second.startMs)
 }
 
 /** Makes the server compile its code and fill its buffers, so that the attack alone makes it grow. */
