@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 
@@ -13,6 +13,8 @@ export interface Server {
   startMs: number
   /** The physical memory of the process, without that of PostgreSQL. */
   memoryMb(): number
+  /** How long the main thread has waited until now because other processes used all processors. */
+  waitedMs(): number
   /** The inodes of connections that the server has ended and not destroyed. */
   halfClosed(): Set<string>
   /** Sends SIGTERM, and SIGKILL if the process still runs after `limitMs`. */
@@ -66,6 +68,13 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
       }
       const status = readFileSync(`/proc/${child.pid}/status`, 'utf8')
       return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1024
+    },
+    waitedMs() {
+      const file = `/proc/${child.pid}/schedstat`
+      // Some kernels do not have it.
+      if (!existsSync(file)) return 0
+      const [, waitedNs] = readFileSync(file, 'utf8').split(' ')
+      return Number(waitedNs) / 1e6
     },
     halfClosed() {
       const port = Number(new URL(url).port)
