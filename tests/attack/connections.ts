@@ -3,7 +3,7 @@ import { attackers } from './requests.ts'
 
 // Connections that cost a client almost nothing and stay open as long as the server allows.
 
-export interface Siege {
+interface Siege {
   name: string
   /** How many connections the attack has opened in all. */
   opened: number

@@ -5,7 +5,7 @@ import { Agent, type IncomingHttpHeaders, request } from 'node:http'
 /** The loopback addresses that attack. The user of the dashboard has another one. */
 export const attackers = Array.from({ length: 40 }, (_, index) => `127.0.0.${index + 2}`)
 
-export interface Flood {
+interface Flood {
   name: string
   /** How often each answer came: a status, or 'none'. */
   answers: Map<string, number>

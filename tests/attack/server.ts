@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 const main = join(import.meta.dirname, '../../server/main.ts')
 
 /** The real server as a process of its own. It serves the built dashboard and both stand-ins. */
-export interface Server {
+interface Server {
   url: string
   /** From the launch until the server listens. */
   startMs: number
@@ -21,7 +21,7 @@ export interface Server {
   stop(limitMs: number): Promise<Stop>
 }
 
-export interface Stop {
+interface Stop {
   durationMs: number
   /** Null if the process was killed or crashed. */
   exitCode: number | null

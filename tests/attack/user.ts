@@ -3,7 +3,7 @@ import { stripVTControlCharacters } from 'node:util'
 import { chromium, type Request } from '@playwright/test'
 
 /** Somebody who works with the dashboard in Chromium. */
-export interface User {
+interface User {
   /** How long each call took in the browser. */
   callMs: number[]
   /** What went wrong, each in one line. */
