@@ -23,10 +23,14 @@ if (runsAll && ensureNginx() === undefined) {
     'The nginx tests did not run: there is no nginx and none could be installed. Install one, or set NGINX_PATH.',
   )
 }
+const canAttack = process.platform === 'linux'
+if (runsAll && !canAttack) missing.push('The attack did not run: it needs Linux.')
 for (const sentence of missing) console.log(sentence)
 
-runPart('Dashboard, server and relay', 'vitest/vitest.mjs', 'run')
-if (chromium !== undefined) runPart('Browser', '@playwright/test/cli.js', 'test')
+runPart('Dashboard, server and relay', 'node_modules/vitest/vitest.mjs', 'run')
+if (chromium !== undefined) runPart('Browser', 'node_modules/@playwright/test/cli.js', 'test')
+// Last and alone, because it measures times.
+if (runsAll && canAttack) runPart('Attack', 'tests/attack/attack.ts')
 
 console.log()
 for (const { name, passed, durationMs } of results) {
@@ -39,7 +43,7 @@ if (results.some(({ passed }) => !passed) || (isCi && missing.length > 0)) proce
 
 function runPart(name: string, program: string, ...args: string[]): void {
   const startedAt = performance.now()
-  const { status } = spawnSync(process.execPath, [join(root, 'node_modules', program), ...args], {
+  const { status } = spawnSync(process.execPath, [join(root, program), ...args], {
     cwd: root,
     stdio: 'inherit',
     env: { ...process.env, ...(runsAll && { TEST_ALL: '1' }) },

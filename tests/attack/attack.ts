@@ -1,0 +1,263 @@
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { sql } from 'drizzle-orm'
+import { findChromium } from '../../scripts/programs.ts'
+import { openPglite, openPostgres, rowsOf } from '../../server/database/open.ts'
+import { startPostgres } from '../relay/postgres.ts'
+import { falseSignature, startSieges } from './connections.ts'
+import { startFloods } from './requests.ts'
+import { startServer } from './server.ts'
+import { openUser } from './user.ts'
+
+// Attacks the real server while a user works with it, and checks what SECURITY.md promises. All targets
+// are on loopback.
+
+const databases = ['PGlite', 'PostgreSQL'] as const
+type Database = (typeof databases)[number]
+
+if (process.platform !== 'linux') {
+  throw new Error('npm run attack needs Linux: it reads /proc and attacks from 127.0.0.2 and on.')
+}
+const { values: options } = parseArgs({
+  options: { seconds: { type: 'string', default: '60' }, database: { type: 'string' } },
+})
+const seconds = Number(options.seconds)
+const chosen = databases.filter((each) => each === (options.database ?? each))
+if (!Number.isFinite(seconds) || seconds < 1 || chosen.length === 0) {
+  throw new Error('Usage: npm run attack -- [--seconds 60] [--database PGlite|PostgreSQL]')
+}
+
+// What is promised.
+const maxCallMs = 500
+const maxGrowthMb = 150
+const maxStopMs = 10_000
+const maxHalfClosedMs = 10_000
+/** How many rows the attack may leave in a table. */
+const maxRows = 1_000
+
+interface Check {
+  database: Database
+  check: string
+  measured: string
+  limit: string
+  result: 'passed' | 'FAILED'
+}
+const checks: Check[] = []
+const traffic: Array<Record<string, string | number>> = []
+
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
+// Whatever hangs, this program ends. At its exit it kills what it started.
+const limitMs = (seconds + 120) * chosen.length * 1000
+setTimeout(() => {
+  console.error(`The attack did not end within ${limitMs / 1000} s.`)
+  process.exit(1)
+}, limitMs).unref()
+
+const executablePath = findChromium()
+const noUser = 'There is no Chromium, so no user worked during the attack. Set CHROMIUM_PATH.'
+if (executablePath === undefined) console.log(noUser)
+
+for (const database of chosen) {
+  const folder = mkdtempSync(join(tmpdir(), 'dealbell-attack-'))
+  const clear = () => rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  process.once('exit', clear)
+  console.log(`Attacking the server on ${database} for ${seconds} s …`)
+  const postgres = database === 'PostgreSQL' ? await startPostgres() : undefined
+  try {
+    await attack(database, folder, postgres?.url)
+  } catch (error) {
+    check(database, 'the attack runs to its end', firstLine(error), 'no error', false)
+  } finally {
+    await postgres?.stop()
+    process.off('exit', clear)
+    clear()
+  }
+}
+
+console.table(traffic)
+console.table(checks)
+const failed = checks.filter(({ result }) => result === 'FAILED').length
+console.log(`${checks.length - failed} passed, ${failed} failed`)
+if (executablePath === undefined) console.log(noUser)
+process.exit(failed > 0 ? 1 : 0)
+
+async function attack(database: Database, folder: string, databaseUrl?: string): Promise<void> {
+  // The first start of all builds the page and the database.
+  const builder = await startServer(folder, databaseUrl)
+  await builder.stop(maxStopMs)
+  const firstStartMs = await timeStart(folder, databaseUrl)
+  const server = await startServer(folder, databaseUrl)
+  const stops: Array<() => unknown> = [() => server.stop(0)]
+
+  try {
+    const user = executablePath && (await openUser(server.url, executablePath))
+    if (user) stops.push(user.close)
+    await warmUp(server.url)
+    let quiet = 'no calls'
+    if (user) {
+      await user.work(performance.now() + 5_000)
+      quiet = `${Math.round(percentile(user.callMs, 0.99))} ms`
+      user.callMs.length = 0
+      user.rounds = 0
+    }
+    const memoryBefore = server.memoryMb()
+    let memoryMost = memoryBefore
+
+    const floods = startFloods(server.url)
+    const sieges = startSieges(server.url, largestFile())
+    for (const { stop } of [...floods, ...sieges]) stops.push(stop)
+    const end = performance.now() + seconds * 1000
+    const working = user ? user.work(end) : undefined
+    const waitedBefore = server.waitedMs()
+    let halfClosed: Set<string> | undefined
+    while (performance.now() < end) {
+      if (performance.now() > end - maxHalfClosedMs) halfClosed ??= server.halfClosed()
+      memoryMost = Math.max(memoryMost, server.memoryMb())
+      await delay(200)
+    }
+    await working
+    const waited = (server.waitedMs() - waitedBefore) / (seconds * 10)
+    if (waited > 20) {
+      console.log(
+        `The server waited ${Math.round(waited)} % of the time for a processor, so the times say little.`,
+      )
+    }
+    const halfClosedNow = server.halfClosed()
+    const kept = [...(halfClosed ?? [])].filter((inode) => halfClosedNow.has(inode)).length
+    for (const flood of floods) flood.stop()
+    for (const { name, answers } of floods) {
+      const counts = [...answers].map(([answer, count]) => `${answer}: ${count}`)
+      traffic.push({ database, attack: name, answers: counts.sort().join(', ') })
+    }
+    for (const { name, opened, live } of sieges) {
+      traffic.push({ database, attack: name, connections: opened, live: live.size })
+    }
+    // The user's browser and the besieging clients keep their connections.
+    const clients = sum(sieges.map(({ live }) => live.size))
+    const stop = await server.stop(3 * maxStopMs)
+
+    const reached =
+      floods.every(({ answers }) => [...answers.keys()].some((answer) => answer !== 'none')) &&
+      sieges.every(({ opened }) => opened > 0) &&
+      clients > 0
+    check(database, 'every attack reaches the server', reached ? 'yes' : 'no', 'yes', reached)
+
+    if (user) {
+      const { callMs, failures, rounds } = user
+      const p99 = percentile(callMs, 0.99)
+      const calls = `${callMs.length} calls in ${rounds} rounds (before the attack ${quiet})`
+      checkBelow(database, `p99 of the user's ${calls}`, p99, maxCallMs, 'ms')
+      const what = failures.length === 0 ? 'none' : `${failures.length}, first ${failures[0]}`
+      check(database, "failures in the user's work", what, 'none', failures.length === 0)
+    }
+    checkBelow(database, 'growth of memory', memoryMost - memoryBefore, maxGrowthMb, 'MB')
+    check(database, 'ended connections still open after 10 s', `${kept}`, '0', kept === 0)
+    const ending = `end after SIGTERM with ${clients} clients`
+    checkBelow(database, ending, stop.durationMs, maxStopMs, 'ms')
+    check(database, 'exit code', `${stop.exitCode}`, '0', stop.exitCode === 0)
+  } finally {
+    for (const stop of stops.reverse()) await stop()
+  }
+
+  for (const { table, rows } of await countAndAge(folder, databaseUrl)) {
+    checkBelow(database, `rows in ${table}`, rows, maxRows, 'rows')
+  }
+  const maxStartMs = Math.max(firstStartMs * 1.5, firstStartMs + 1_000)
+  const nextStartMs = await timeStart(folder, databaseUrl)
+  checkBelow(database, 'start a day later', nextStartMs, maxStartMs, 'ms')
+}
+
+/** The shorter one of two starts on the same database, because other processes disturb single ones. */
+async function timeStart(folder: string, databaseUrl?: string): Promise<number> {
+  const first = await startServer(folder, databaseUrl)
+  await first.stop(maxStopMs)
+  const second = await startServer(folder, databaseUrl)
+  await second.stop(maxStopMs)
+  return Math.min(first.startMs, second.startMs)
+}
+
+/** Makes the server compile its code and fill its buffers, so that the attack alone makes it grow. */
+async function warmUp(url: string): Promise<void> {
+  for (let count = 0; count < 300; count++) {
+    for (const path of ['/', '/health']) await (await fetch(url + path)).arrayBuffer()
+  }
+  // Node frees the buffers of large bodies late. Here they come one by one, so only this delay counts.
+  for (let count = 0; count < 100; count++) {
+    const answer = await fetch(`${url}/webhooks/hubspot`, {
+      method: 'POST',
+      headers: falseSignature(),
+      body: Buffer.alloc(1_000_000, '['),
+    })
+    await answer.arrayBuffer()
+  }
+}
+
+/** The path of the largest file of the built page. */
+function largestFile(): string {
+  const assets = join(import.meta.dirname, '../../dist/assets')
+  const size = (name: string) => statSync(join(assets, name)).size
+  const [largest] = readdirSync(assets).sort((a, b) => size(b) - size(a))
+  return `/assets/${largest}`
+}
+
+/** Counts the rows of each table that anonymous calls write. Then makes all sessions expired ones. */
+async function countAndAge(folder: string, databaseUrl?: string) {
+  const { database, close } =
+    databaseUrl === undefined
+      ? await openPglite(join(folder, 'pglite'))
+      : await openPostgres(databaseUrl, () => undefined)
+  try {
+    const counts: Array<{ table: string; rows: number }> = []
+    for (const table of ['users', 'sessions', 'authorizations', 'rules']) {
+      const query = sql`select count(*)::int as rows from ${sql.identifier(table)}`
+      const [row] = await rowsOf<{ rows: number }>(database, query)
+      counts.push({ table, rows: row?.rows ?? Number.NaN })
+    }
+    for (const table of ['sessions', 'authorizations']) {
+      await database.execute(
+        sql`update ${sql.identifier(table)} set expires_at = now() - interval '1 day'`,
+      )
+    }
+    return counts
+  } finally {
+    await close()
+  }
+}
+
+function check(
+  database: Database,
+  check: string,
+  measured: string,
+  limit: string,
+  passed: boolean,
+): void {
+  checks.push({ database, check, measured, limit, result: passed ? 'passed' : 'FAILED' })
+}
+
+function checkBelow(
+  database: Database,
+  name: string,
+  measured: number,
+  limit: number,
+  unit: string,
+): void {
+  const words = [measured, limit].map((value) => `${Math.round(value)} ${unit}`)
+  // NaN is not below any limit.
+  check(database, name, words[0] ?? '', `below ${words[1]}`, measured < limit)
+}
+
+function percentile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  return sorted[Math.ceil(sorted.length * share) - 1] ?? Number.NaN
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0)
+}
+
+function firstLine(error: unknown): string {
+  return error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
+}

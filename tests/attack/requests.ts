@@ -1,0 +1,122 @@
+import { Agent, type IncomingHttpHeaders, request } from 'node:http'
+
+// Requests that an anonymous caller can send as fast as he likes.
+
+/** The loopback addresses that attack. The user of the dashboard has another one. */
+export const attackers = Array.from({ length: 40 }, (_, index) => `127.0.0.${index + 2}`)
+
+interface Flood {
+  name: string
+  /** How often each answer came: a status, or 'none'. */
+  answers: Map<string, number>
+  stop(): void
+}
+
+interface Call {
+  method: 'GET' | 'POST'
+  path: string
+  headers?: Record<string, string>
+  body?: string
+}
+type Send = (call: Call) => Promise<IncomingHttpHeaders>
+
+const providers = ['hubspot', 'slack']
+
+/** Starts all floods: about 200 requests a second from all addresses together. */
+export function startFloods(url: string): Flood[] {
+  return [
+    // Each stores a session with its user, and an authorization.
+    startFlood(url, 'GET /api/…/auth', 100, async (send, n) => {
+      await send({ method: 'GET', path: `/api/${providers[n % 2]}/auth` })
+    }),
+    // Each stores a session with its user, and rules.
+    startFlood(url, 'POST /api/notifications/rules', 60, async (send) => {
+      await send({
+        method: 'POST',
+        path: '/api/notifications/rules',
+        headers: { 'Content-Type': 'application/json' },
+        body: '{"rules":["deal-closed"]}',
+      })
+    }),
+    startFlood(url, 'GET /api/…/callback, unknown state', 20, async (send, n) => {
+      const path = `/api/${providers[n % 2]}/callback?code=${n}&state=${n}`
+      await send({ method: 'GET', path, headers: { Cookie: `dealbell=${n}` } })
+    }),
+    // Each makes the server call the provider.
+    startFlood(url, 'GET /api/…/callback, own state', 10, async (send, n) => {
+      const provider = providers[n % 2]
+      const begun = await send({ method: 'GET', path: `/api/${provider}/auth` })
+      const cookie = begun['set-cookie']?.[0]?.split(';')[0]
+      if (begun.location === undefined || cookie === undefined) return
+      const state = new URL(begun.location).searchParams.get('state')
+      const path = `/api/${provider}/callback?code=${n}&state=${state}`
+      await send({ method: 'GET', path, headers: { Cookie: cookie } })
+    }),
+  ]
+}
+
+function startFlood(
+  url: string,
+  name: string,
+  perSecond: number,
+  attack: (send: Send, n: number) => Promise<void>,
+): Flood {
+  const { host, port } = new URL(url)
+  const agents = attackers.map(
+    (localAddress) => new Agent({ keepAlive: true, maxSockets: 4, localAddress, timeout: 10_000 }),
+  )
+  const answers = new Map<string, number>()
+  const startedAt = performance.now()
+  let sent = 0
+  let open = 0
+  let stopped = false
+
+  function note(answer: string) {
+    if (!stopped) answers.set(answer, (answers.get(answer) ?? 0) + 1)
+  }
+
+  const sendFrom =
+    (agent: Agent): Send =>
+    ({ body, headers, ...call }) =>
+      new Promise((resolve, reject) => {
+        const sending = request({
+          ...call,
+          // `localhost` may be ::1, which an attacking address cannot connect to.
+          host: '127.0.0.1',
+          port,
+          headers: { Host: host, ...headers },
+          agent,
+          timeout: 10_000,
+        })
+        sending.on('response', (answer) => {
+          note(String(answer.statusCode))
+          answer.on('close', () => resolve(answer.headers)).resume()
+        })
+        sending.on('timeout', () => sending.destroy(new Error('no answer')))
+        sending.on('error', reject)
+        sending.end(body)
+      })
+
+  const timer = setInterval(() => {
+    const due = ((performance.now() - startedAt) / 1000) * perSecond
+    for (; sent < due; sent++) {
+      const agent = agents[sent % agents.length]
+      // The bound keeps this program alive if the server no longer answers.
+      if (agent === undefined || open >= 500) continue
+      open++
+      attack(sendFrom(agent), sent)
+        .catch(() => note('none'))
+        .finally(() => open--)
+    }
+  }, 20)
+
+  return {
+    name,
+    answers,
+    stop() {
+      stopped = true
+      clearInterval(timer)
+      for (const agent of agents) agent.destroy()
+    },
+  }
+}

@@ -1,0 +1,104 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+
+const main = join(import.meta.dirname, '../../server/main.ts')
+
+/** The real server as a process of its own. It serves the built dashboard and both stand-ins. */
+interface Server {
+  url: string
+  /** From the launch until the server listens. */
+  startMs: number
+  /** The physical memory of the process, without that of PostgreSQL. */
+  memoryMb(): number
+  /** How long the main thread has waited until now because other processes used all processors. */
+  waitedMs(): number
+  /** The inodes of connections that the server has ended and not destroyed. */
+  halfClosed(): Set<string>
+  /** Sends SIGTERM, and SIGKILL if the process still runs after `limitMs`. */
+  stop(limitMs: number): Promise<Stop>
+}
+
+interface Stop {
+  durationMs: number
+  /** Null if the process was killed or crashed. */
+  exitCode: number | null
+}
+
+/** @param folder holds the key, and the database unless there is a `databaseUrl`. */
+export async function startServer(folder: string, databaseUrl?: string): Promise<Server> {
+  const startedAt = performance.now()
+  const child = spawn(process.execPath, [main], {
+    // A developer's .env is not in this folder, so no setting of it applies.
+    cwd: folder,
+    env: {
+      PATH: process.env.PATH,
+      PORT: '0',
+      DATA_DIR: folder,
+      ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const kill = () => child.kill('SIGKILL')
+  process.once('exit', kill)
+  const exited = once(child, 'exit').finally(() => process.off('exit', kill))
+
+  let output = ''
+  const url = await new Promise<string>((resolve, reject) => {
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (chunk) => {
+        // Keep only the end: a flood can fill the log.
+        output = (output + chunk).slice(-4_000)
+        const address = /listens on (http\S+)/.exec(output)?.[1]
+        if (address !== undefined) resolve(address)
+      })
+    }
+    exited.then(() => reject(new Error(`The server did not start:\n${output}`)), reject)
+  })
+  const startMs = performance.now() - startedAt
+
+  return {
+    url,
+    startMs,
+    memoryMb() {
+      if (child.exitCode !== null || child.signalCode !== null) {
+        throw new Error(`The server ended by itself:\n${output}`)
+      }
+      const status = readFileSync(`/proc/${child.pid}/status`, 'utf8')
+      return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1024
+    },
+    waitedMs() {
+      const file = `/proc/${child.pid}/schedstat`
+      // Some kernels do not have it.
+      if (!existsSync(file)) return 0
+      const [, waitedNs] = readFileSync(file, 'utf8').split(' ')
+      return Number(waitedNs) / 1e6
+    },
+    halfClosed() {
+      const port = Number(new URL(url).port)
+      const lines = ['tcp', 'tcp6'].flatMap((file) =>
+        readFileSync(`/proc/${child.pid}/net/${file}`, 'utf8').split('\n').slice(1, -1),
+      )
+      const sockets = lines.map((line) => {
+        const [, local = '', , state, , , , , , inode = '0'] = line.trim().split(/\s+/)
+        return { port: Number.parseInt(local.split(':')[1] ?? '', 16), state, inode }
+      })
+      // 05 is FIN_WAIT2. A socket that the process has destroyed has no inode.
+      const held = sockets.filter(
+        (socket) => socket.port === port && socket.state === '05' && socket.inode !== '0',
+      )
+      return new Set(held.map(({ inode }) => inode))
+    },
+    // Also works when the process has ended already.
+    async stop(limitMs) {
+      const stoppedAt = performance.now()
+      child.kill('SIGTERM')
+      const ended = await Promise.race([exited, delay(limitMs, undefined, { ref: false })])
+      if (ended === undefined) kill()
+      await exited
+      return { durationMs: performance.now() - stoppedAt, exitCode: child.exitCode }
+    },
+  }
+}

@@ -1,0 +1,123 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { stripVTControlCharacters } from 'node:util'
+import { chromium, type Request } from '@playwright/test'
+
+/** Somebody who works with the dashboard in Chromium. */
+interface User {
+  /** How long each call took in the browser. */
+  callMs: number[]
+  /** What went wrong, each in one line. */
+  failures: string[]
+  rounds: number
+  /** Works until `end`, a time of `performance.now()`, and at least one round. */
+  work(end: number): Promise<void>
+  close(): Promise<void>
+}
+
+// A quick person's pace. Faster work would be one more flood.
+const pauseMs = 500
+// Longer than any answer may take. A step that takes longer has failed.
+const stepMs = 10_000
+
+export async function openUser(url: string, executablePath: string): Promise<User> {
+  const browser = await chromium.launch({
+    executablePath,
+    args: [
+      // Chromium's sandbox does not work for root.
+      ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+      '--no-first-run',
+    ],
+  })
+  const page = await browser.newPage()
+  page.setDefaultTimeout(stepMs)
+
+  page.on('requestfinished', async (request) => {
+    if (!isCall(request)) return
+    const { responseEnd, responseStart } = request.timing()
+    // A redirect has no body, so its end is not known.
+    const duration = Math.max(responseEnd, responseStart)
+    const answer = await request.response().catch(() => null)
+    if (duration >= 0) user.callMs.push(duration)
+    if (answer !== null && answer.status() >= 400) {
+      user.failures.push(`${nameOf(request)}: ${answer.status()}`)
+    }
+  })
+  page.on('requestfailed', (request) => {
+    const reason = request.failure()?.errorText
+    // The page was left before the answer came.
+    if (!isCall(request) || reason === 'net::ERR_ABORTED') return
+    user.failures.push(`${nameOf(request)}: ${reason}`)
+  })
+
+  const button = (name: string) => page.getByRole('button', { name, exact: true })
+
+  async function connect(service: string) {
+    // After a round that failed, a service may still be connected.
+    await button(`Connect ${service}`)
+      .or(button(`Disconnect ${service}`))
+      .waitFor()
+    if (await button(`Connect ${service}`).isVisible()) {
+      await button(`Connect ${service}`).click()
+      await button('Allow').click()
+    }
+    await button(`Disconnect ${service}`).waitFor()
+    await delay(pauseMs)
+  }
+
+  /** Connects both services, changes a rule, saves, reloads and disconnects. */
+  async function round() {
+    await page.goto(url)
+    await connect('HubSpot')
+    await connect('Slack')
+
+    const rule = page.getByLabel('Notify me when a deal is signed or closed')
+    const isWanted = !(await rule.isChecked())
+    await rule.setChecked(isWanted)
+    await delay(pauseMs)
+    await button('Save').click()
+    await page.getByText('✅ Rules saved successfully!').waitFor()
+
+    await delay(pauseMs)
+    await page.reload()
+    if ((await rule.isChecked()) !== isWanted) throw new Error('A saved rule was lost.')
+    for (const service of ['HubSpot', 'Slack']) {
+      await delay(pauseMs)
+      await button(`Disconnect ${service}`).click()
+      await button(`Connect ${service}`).waitFor()
+    }
+  }
+
+  const user: User = {
+    callMs: [],
+    failures: [],
+    rounds: 0,
+    async work(end) {
+      do {
+        try {
+          await round()
+          user.rounds++
+        } catch (error) {
+          user.failures.push(error instanceof Error ? inOneLine(error.message) : String(error))
+        }
+      } while (performance.now() < end && !page.isClosed())
+    },
+    close: () => browser.close(),
+  }
+  return user
+}
+
+/** Whether a request goes to the backend. The page's own files do not count. */
+function isCall(request: Request): boolean {
+  return /^\/(api\/|health$)/.test(new URL(request.url()).pathname)
+}
+
+function nameOf(request: Request): string {
+  return `${request.method()} ${new URL(request.url()).pathname}`
+}
+
+function inOneLine(message: string): string {
+  return stripVTControlCharacters(message).replaceAll(/\s+/g, ' ')
+}
