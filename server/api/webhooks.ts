@@ -7,8 +7,8 @@ import { failpoint } from '../relay/failpoint.ts'
 import { watchedProperties } from '../relay/rules.ts'
 
 const maxBodyBytes = 1024 * 1024
-/** Bodies that are read at the same time. Together they use at most 32 MiB. */
-const maxBodies = 32
+/** Bodies that are read at the same time. Together they use at most 64 MiB. */
+const maxBodies = 64
 const retryAfterS = 10
 
 /** Where each CRM reports changes: one address for all accounts. */

@@ -102,7 +102,8 @@ export type Harness = Awaited<ReturnType<typeof openHarness>>
 /** An app to which every request comes from one address. In-process requests have none otherwise. */
 export function fromAddress(app: Hono, remoteAddress: string): Pick<Hono, 'request'> {
   return {
-    request: (path, init) => app.request(path, init, { incoming: { socket: { remoteAddress } } }),
+    request: (path, init) =>
+      app.request(path, init, { incoming: { rawHeaders: [], socket: { remoteAddress } } }),
   }
 }
 

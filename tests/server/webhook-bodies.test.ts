@@ -69,7 +69,7 @@ test('a webhook that cannot be signed is refused before its body is read', async
   }
 })
 
-test('unfinished bodies take at most 32 places, the oldest give way, and a real webhook gets in', async () => {
+test('unfinished bodies take at most 64 places, the oldest give way, and a real webhook gets in', async () => {
   const now = harness.clock.now.getTime()
   const ended: number[] = []
   const answers = Array.from({ length: 1_000 }, async (_, n) => {
@@ -77,17 +77,17 @@ test('unfinished bodies take at most 32 places, the oldest give way, and a real 
     ended.push(n)
     return answer
   })
-  const displaced = await Promise.all(answers.slice(0, 1_000 - 32))
+  const displaced = await Promise.all(answers.slice(0, 1_000 - 64))
   for (const answer of displaced.slice(0, 3)) {
     expect(answer.headers.get('Retry-After')).toBe('10')
     expect(await refusal(answer)).toBe('503 busy')
   }
   expect(new Set(displaced.map(({ status }) => status))).toEqual(new Set([503]))
-  expect(ended).toHaveLength(1_000 - 32)
+  expect(ended).toHaveLength(1_000 - 64)
 
   expect((await sendSigned()).status).toBe(204)
-  expect(await answers[1_000 - 32]).toHaveProperty('status', 503)
-  expect(ended).toHaveLength(1_000 - 31)
+  expect(await answers[1_000 - 64]).toHaveProperty('status', 503)
+  expect(ended).toHaveLength(1_000 - 63)
 })
 
 test('a body that breaks off is no error of the server', async () => {
