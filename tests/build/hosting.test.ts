@@ -203,7 +203,8 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
       .replace('listen 80;', `listen 127.0.0.1:${http};`)
       .replace('listen 443 ssl;', `listen 127.0.0.1:${https} ssl;\nlisten 127.0.0.1:${http};`)
       .replace('server_name dealbell.example.com;', 'server_name redirect.example.com;')
-      .replaceAll('/etc/ssl/dealbell.pem', certificate)
+      // In quotes, because the project's path may contain a space.
+      .replaceAll('/etc/ssl/dealbell.pem', `"${certificate}"`)
       .replaceAll('/srv/dealbell/dist', dist)
       .replace('127.0.0.1:3000', `127.0.0.1:${(backend.address() as AddressInfo).port}`)
     const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
@@ -237,9 +238,10 @@ http {
     }
   }, 180_000)
   afterAll(async () => {
-    const ended = once(nginx, 'exit')
-    nginx.kill('SIGTERM')
-    await ended
+    if (nginx.exitCode === null) {
+      nginx.kill('SIGTERM')
+      await once(nginx, 'exit')
+    }
     backend.closeAllConnections()
     backend.close()
   })
