@@ -7,14 +7,19 @@ import { failpoint } from '../relay/failpoint.ts'
 import { watchedProperties } from '../relay/rules.ts'
 
 const maxBodyBytes = 1024 * 1024
-/** Bodies that are read at the same time. Together they use at most 64 MiB. */
+/** Bodies that are read at the same time, and the bytes of them that are kept in memory. */
 const maxBodies = 64
+const maxBodyBytesInMemory = 12 * 1024 * 1024
 const retryAfterS = 10
 
 /** Where each CRM reports changes: one address for all accounts. */
 export function webhookRoutes({ providers, inbox, appUrl, now, log }: Context) {
   const routes = new Hono()
-  const readBody = createBodyReader({ maxBytes: maxBodyBytes, most: maxBodies })
+  const readBody = createBodyReader({
+    maxBytes: maxBodyBytes,
+    most: maxBodies,
+    mostBytes: maxBodyBytesInMemory,
+  })
   for (const crm of crmIds) {
     const { name } = registry[crm]
     const notSigned = () =>

@@ -9,12 +9,12 @@ beforeAll(async () => {
 afterAll(() => harness.close())
 
 /** A body that begins and never ends, and whether anyone asked for it. */
-function unfinishedBody() {
+function unfinishedBody(bytes = 1000) {
   let wanted = false
   const stream = new ReadableStream(
     {
       pull(controller) {
-        if (!wanted) controller.enqueue(new Uint8Array(1000))
+        if (!wanted) controller.enqueue(new Uint8Array(bytes))
         wanted = true
         return new Promise(() => undefined)
       },
@@ -88,6 +88,16 @@ test('unfinished bodies take at most 64 places, the oldest give way, and a real 
   expect((await sendSigned()).status).toBe(204)
   expect(await answers[1_000 - 64]).toHaveProperty('status', 503)
   expect(ended).toHaveLength(1_000 - 63)
+})
+
+test('unfinished bodies take at most 12 MiB, and the oldest give way', async () => {
+  const now = harness.clock.now.getTime()
+  const answers = Array.from({ length: 20 }, () =>
+    send(unfinishedBody(1024 * 1024).stream, headersAt(now)),
+  )
+  const displaced = await Promise.all(answers.slice(0, 20 - 12))
+  expect(displaced.map(({ status }) => status)).toEqual(Array(20 - 12).fill(503))
+  expect((await sendSigned()).status).toBe(204)
 })
 
 test('a body that breaks off is no error of the server', async () => {
