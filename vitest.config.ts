@@ -8,7 +8,9 @@ const testAllOnly = [
   'tests/relay/chaos-*.test.ts',
   'tests/relay/crash-postgres.test.ts',
   'tests/relay/postgres.test.ts',
+  'tests/relay/processes.test.ts',
   'tests/relay/two-processes.test.ts',
+  'tests/server/upgrade.test.ts',
 ]
 const exclude = process.env.TEST_ALL === '1' ? [] : testAllOnly
 
