@@ -2,7 +2,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, isNull, lt, or, sql } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
-import { ProviderError, type Providers } from '../providers/provider.ts'
+import {
+  type CrmAccess,
+  ProviderError,
+  type Providers,
+  type Urgency,
+} from '../providers/provider.ts'
 import type { CrmId } from '../providers/registry.ts'
 import { type Connection, isOfConfigured, openSecrets, sealSecrets } from './connections.ts'
 import type { Vault } from './vault.ts'
@@ -16,11 +21,22 @@ const lockSeconds = 15
 export type CrmConnection = Connection & { provider: CrmId }
 
 /**
- * Creates a function that returns the access token of a CRM connection. It refreshes a token that
- * will expire soon. It never refreshes because of a 401. Only one process at a time refreshes a
- * connection, because two refreshes would race.
+ * Makes a call to the CRM with a connection's access token.
+ * @throws ProviderError of the call, or of a refresh. Only if the CRM refuses the refresh, the kind is
+ * `refused`, and the connection is broken.
  */
-export function createAccessTokens({
+export type WithAccess = <Result>(
+  connection: CrmConnection,
+  urgency: Urgency,
+  call: (access: CrmAccess) => Promise<Result>,
+) => Promise<Result>
+
+/**
+ * Creates a function that calls the CRM with a connection's access token. It refreshes a token that
+ * will expire soon. A 401 alone proves nothing, so after a 401 it refreshes the token and calls once
+ * more. Only one process at a time refreshes a connection, because two refreshes would race.
+ */
+export function createWithAccess({
   database,
   vault,
   providers,
@@ -28,7 +44,7 @@ export function createAccessTokens({
   database: Database
   vault: Vault
   providers: Providers
-}) {
+}): WithAccess {
   const refreshing = new Map<string, Promise<string>>()
 
   async function load({ id, provider }: CrmConnection): Promise<CrmConnection> {
@@ -55,11 +71,10 @@ export function createAccessTokens({
         .returning({ id: connections.id })
       if (locked !== undefined) return await refreshLocked(connection)
 
-      // Another process is refreshing. Wait for the token that it stores.
-      await delay(100)
+      // Another process is refreshing, or has just refreshed. Wait for the token that it stores.
       const current = await load(connection)
-      if (!endsSoon(current)) return openSecrets(vault, current).accessToken
-      connection = current
+      if (current.secrets !== connection.secrets) return openSecrets(vault, current).accessToken
+      await delay(100)
     }
   }
 
@@ -82,16 +97,28 @@ export function createAccessTokens({
     }
   }
 
-  /** @throws ProviderError when the CRM refuses the refresh or cannot be reached. */
-  return function accessToken(connection: CrmConnection): Promise<string> {
-    if (!endsSoon(connection)) {
-      return Promise.resolve(openSecrets(vault, connection).accessToken)
-    }
+  function refreshOnce(connection: CrmConnection): Promise<string> {
     const running = refreshing.get(connection.id)
     if (running !== undefined) return running
     const started = refresh(connection).finally(() => refreshing.delete(connection.id))
     refreshing.set(connection.id, started)
     return started
+  }
+
+  return async function withAccess(connection, urgency, call) {
+    const { accountId } = connection
+    const accessToken = endsSoon(connection)
+      ? await refreshOnce(connection)
+      : openSecrets(vault, connection).accessToken
+    try {
+      return await call({ accountId, accessToken, urgency })
+    } catch (error) {
+      if (!(error instanceof ProviderError && error.kind === 'unauthorized')) throw error
+      const current = await load(connection)
+      const newest = openSecrets(vault, current).accessToken
+      const renewed = newest === accessToken ? await refreshOnce(current) : newest
+      return await call({ accountId, accessToken: renewed, urgency })
+    }
   }
 }
 

@@ -83,14 +83,38 @@ interface RefreshedTokens {
   accessExpiresAt: Date
 }
 
+/** The most important calls come first when an account's limit makes calls wait. */
+export type Urgency =
+  /** For an event that has just arrived. */
+  | 'fresh'
+  /** For events that already wait. */
+  | 'backlog'
+  /** Only while the account has room to spare. */
+  | 'spare'
+
+/** Access to one account of a CRM. */
+export interface CrmAccess {
+  accountId: string
+  accessToken: string
+  urgency: Urgency
+}
+
+/** What to read of a deal besides its name, amount and owner. */
+export interface DealFields {
+  /** The property whose history to read. */
+  history: DealProperty
+  /** Whether to find out if the deal has a contact or a company. */
+  links: boolean
+}
+
 export interface CrmDeal {
   name: string | null
   /** A decimal number as text. */
   amount: string | null
   currency: string | null
   ownerId: string | null
-  /** The deal has a contact or a company. */
-  linked: boolean
+  /** Whether the deal has a contact or a company. Undefined if this was not asked. */
+  linked: boolean | undefined
   /**
    * The values of the requested property, the oldest first. The CRM may leave out the oldest ones.
    */
@@ -104,7 +128,16 @@ export interface Stage {
   outcome: 'open' | 'won' | 'lost' | 'closed'
 }
 
-/** What a CRM must implement. Every call ends within ten seconds. */
+/** Deals that changed. */
+export interface ChangedDeals {
+  ids: string[]
+  /** Until when this answer contains every change. To read on, ask again from this time. */
+  until: Date
+  /** False if there are further changes after `until`. */
+  complete: boolean
+}
+
+/** What a CRM must implement. Every call ends within ten seconds, after its wait for the limit. */
 export interface Crm extends Provider {
   /** Whether a request with these headers may be a webhook. False refuses it before its body is read. */
   mayBeWebhook(header: (name: string) => string | undefined, nowMs: number): boolean
@@ -112,15 +145,33 @@ export interface Crm extends Provider {
   readWebhook(request: WebhookRequest, nowMs: number): WebhookContent
   /** Exchanges the refresh token for new tokens. @throws ProviderError */
   refresh(secrets: Secrets): Promise<RefreshedTokens>
+  /** Removes the app from the account, which ends all webhooks and tokens. @throws ProviderError */
+  uninstall(accessToken: string): Promise<void>
+  /** Reads a deal. Undefined if there is none. @throws ProviderError */
+  deal(access: CrmAccess, dealId: string, fields: DealFields): Promise<CrmDeal | undefined>
+  /** The most deals of one call of `deals`. */
+  readonly dealsAtOnce: number
   /**
-   * Reads a deal and the history of one property. Undefined if there is none.
-   * @throws ProviderError
+   * Reads deals without their links. The answer lacks deals that do not exist. @throws ProviderError
    */
-  deal(accessToken: string, dealId: string, history: DealProperty): Promise<CrmDeal | undefined>
+  deals(
+    access: CrmAccess,
+    dealIds: readonly string[],
+    history: DealProperty,
+  ): Promise<Map<string, CrmDeal>>
+  /** The most deals of one call of `linked`. */
+  readonly linksAtOnce: number
+  /** Finds the deals that have a contact or a company. @throws ProviderError */
+  linked(access: CrmAccess, dealIds: readonly string[]): Promise<Set<string>>
+  /** Finds deals of which anything changed since a time, the oldest change first. @throws ProviderError */
+  changedDeals(access: CrmAccess, since: Date): Promise<ChangedDeals>
   /** Reads all stages of all pipelines. @throws ProviderError */
-  stages(accessToken: string): Promise<Stage[]>
-  /** Reads a name. Undefined if the app may not read owners. @throws ProviderError */
-  ownerName(accessToken: string, ownerId: string): Promise<string | undefined>
+  stages(access: CrmAccess): Promise<Stage[]>
+  /**
+   * Reads a name. Undefined if there is no such owner.
+   * @throws ProviderError with the kind `refused` if the app may not read owners.
+   */
+  ownerName(access: CrmAccess, ownerId: string): Promise<string | undefined>
   /** Returns the address of the deal's page in the CRM. */
   dealUrl(accountId: string, dealId: string): string
 }
@@ -161,6 +212,9 @@ export interface Timeouts {
 
 export const defaultTimeouts: Timeouts = { callMs: 10_000, revokeMs: 5_000 }
 
+/** The longest wait that a provider may ask for, in milliseconds. After it, we ask again. */
+export const longestWaitMs = 60 * 60_000
+
 /** ky's options for a call to a provider: one try, `ms` milliseconds at most, and no redirects. */
 export const oneTry = (ms: number) =>
   // With `timeout` alone, the time would start again for the body.
@@ -172,9 +226,14 @@ export const oneTry = (ms: number) =>
  */
 export class ProviderError extends Error {
   readonly provider: ProviderId
-  readonly stage: 'exchange' | 'introspect' | 'revoke' | 'refresh' | 'read'
-  /** The provider refused, was not reached, or sent an answer of an unknown form. */
-  readonly kind: 'refused' | 'unreachable' | 'nonsense'
+  readonly stage: 'exchange' | 'introspect' | 'revoke' | 'refresh' | 'read' | 'uninstall'
+  /**
+   * - `refused`: another try cannot help.
+   * - `unauthorized`: the access token did not count. A new one may.
+   * - `unreachable`: there was no answer, or a temporary one.
+   * - `nonsense`: the answer has an unknown form.
+   */
+  readonly kind: 'refused' | 'unauthorized' | 'unreachable' | 'nonsense'
   /** The wait that the provider asks for, in milliseconds. */
   readonly retryAfterMs: number | undefined
   /**

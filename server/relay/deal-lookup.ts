@@ -1,6 +1,13 @@
-import type { Crm, CrmDeal, Stage } from '../providers/provider.ts'
+import {
+  type Crm,
+  type CrmAccess,
+  type CrmDeal,
+  ProviderError,
+  type Stage,
+} from '../providers/provider.ts'
 
 const stagesFreshMs = 5 * 60_000
+const missingStageMs = 60_000
 const ownersFreshMs = 60 * 60_000
 
 /** The CRM leaves out the oldest values of a long history. A shorter one than this is complete. */
@@ -29,16 +36,20 @@ export function formerValue(
   return history.length < shortestCutHistory ? null : undefined
 }
 
-/** Caches the stages of each account for five minutes. Loads them again if a stage is missing. */
+/**
+ * Caches the stages of each account for five minutes. If a stage is missing, it may be new: loads the
+ * stages again, at most once a minute. So a deleted stage costs no call for each event.
+ */
 export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = Date.now) {
   const accounts = new Map<string, { stages: ReadonlyMap<string, Stage>; loadedAt: number }>()
   const loading = new Map<string, Promise<ReadonlyMap<string, Stage>>>()
 
-  function load(accountId: string, accessToken: string): Promise<ReadonlyMap<string, Stage>> {
+  function load(access: CrmAccess): Promise<ReadonlyMap<string, Stage>> {
+    const { accountId } = access
     const running = loading.get(accountId)
     if (running !== undefined) return running
     const started = crm
-      .stages(accessToken)
+      .stages(access)
       .then((list) => {
         const stages = new Map(list.map((stage) => [stage.id, stage]))
         accounts.set(accountId, { stages, loadedAt: now() })
@@ -51,33 +62,42 @@ export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = D
 
   /** Returns the account's stages by id. The caller needs those in `ids`. @throws ProviderError */
   return async function stagesOf(
-    accountId: string,
-    accessToken: string,
+    access: CrmAccess,
     ids: readonly string[],
   ): Promise<ReadonlyMap<string, Stage>> {
-    const cached = accounts.get(accountId)
-    const fresh = cached !== undefined && now() - cached.loadedAt < stagesFreshMs
-    if (fresh && ids.every((id) => cached.stages.has(id))) return cached.stages
-    return await load(accountId, accessToken)
+    const cached = accounts.get(access.accountId)
+    if (cached !== undefined) {
+      const ageMs = now() - cached.loadedAt
+      const hasAll = ids.every((id) => cached.stages.has(id))
+      if (ageMs < (hasAll ? stagesFreshMs : missingStageMs)) return cached.stages
+    }
+    return await load(access)
   }
 }
 
 /**
- * Caches the names of deal owners for an hour. A name is undefined if the app may not read owners.
+ * Caches the names of deal owners for an hour. If the account does not let the app read owners, their
+ * names are undefined, and there are no further calls for an hour.
  */
 export function createOwnerCache(crm: Pick<Crm, 'ownerName'>, now: () => number = Date.now) {
   const owners = new Map<string, { name: string | undefined; loadedAt: number }>()
+  const refusedAt = new Map<string, number>()
 
-  return async function ownerName(
-    accountId: string,
-    accessToken: string,
-    ownerId: string,
-  ): Promise<string | undefined> {
+  return async function ownerName(access: CrmAccess, ownerId: string): Promise<string | undefined> {
+    const { accountId } = access
+    const isFresh = (time: number | undefined) => time !== undefined && now() - time < ownersFreshMs
+    if (isFresh(refusedAt.get(accountId))) return undefined
     const key = `${accountId}/${ownerId}`
     const cached = owners.get(key)
-    if (cached !== undefined && now() - cached.loadedAt < ownersFreshMs) return cached.name
-    const name = await crm.ownerName(accessToken, ownerId)
-    owners.set(key, { name, loadedAt: now() })
-    return name
+    if (isFresh(cached?.loadedAt)) return cached?.name
+    try {
+      const name = await crm.ownerName(access, ownerId)
+      owners.set(key, { name, loadedAt: now() })
+      return name
+    } catch (error) {
+      if (!(error instanceof ProviderError && error.kind === 'refused')) throw error
+      refusedAt.set(accountId, now())
+      return undefined
+    }
   }
 }

@@ -24,14 +24,21 @@ export interface Delivery {
   property: DealProperty
   value: string
   occurredAt: Date
-  /** The time since the webhook arrived. */
-  ageMs: number
+  /** When the event arrived, in ms since 1970. */
+  receivedAtMs: number
+  /** The claim that ended without a record, if any. Deliveries with the same claim were one message. */
+  claimedUntil: string | null
   /** When the channel accepts its next message, on the clock of `performance.now()`. */
   channelFreeAt: number
   crm: Connection | null
   chat: Connection | null
   ruleIds: readonly string[]
+  /** How many deliveries are pending in the channel, this one included. Counted up to `manyWaiting`. */
+  waiting: number
 }
+
+/** From this many pending deliveries on, the relay sends a digest. */
+export const manyWaiting = 6
 
 export type Next =
   | { kind: 'delivery'; delivery: Delivery }
@@ -53,6 +60,11 @@ const lastChat = (providers: Providers) => sql`(
     and ${isOfConfigured(providers, own)}
   order by own.connected_at desc limit 1)`
 const milliseconds = (time: SQL) => sql<number>`extract(epoch from ${time}) * 1000`.mapWith(Number)
+const ageMs = milliseconds(sql`now() - ${dealEvents.receivedAt}`)
+const waitingMs = milliseconds(
+  sql`greatest(${deliveries.notBefore}, ${deliveries.sendingUntil}, now()) - now()`,
+)
+const claimedUntil = sql<string | null>`${deliveries.sendingUntil}::text`
 
 /**
  * Returns the first pending delivery of a channel that need not wait, by time of occurrence. If a
@@ -67,6 +79,7 @@ export async function nextDelivery(
   const waitingUsers: string[] = []
   let waitMs = Number.POSITIVE_INFINITY
   for (;;) {
+    const askedAt = Date.now()
     const [row] = await database
       .select({
         id: deliveries.id,
@@ -79,10 +92,15 @@ export async function nextDelivery(
         property: dealEvents.property,
         value: dealEvents.value,
         occurredAt: dealEvents.occurredAt,
-        ageMs: milliseconds(sql`now() - ${dealEvents.receivedAt}`),
-        waitMs: milliseconds(
-          sql`greatest(${deliveries.notBefore}, ${deliveries.sendingUntil}, now()) - now()`,
-        ),
+        ageMs,
+        waitMs: waitingMs,
+        claimedUntil,
+        waiting: sql`(
+          select count(*) from (
+            select from ${deliveries} as each
+            where each.channel = ${channel} and each.state = 'pending' limit ${manyWaiting}
+          ) as some
+        )`.mapWith(Number),
         pauseMs: milliseconds(sql`${channels.nextAt} - now()`),
         ruleIds: rules.ruleIds,
         crm,
@@ -108,13 +126,85 @@ export async function nextDelivery(
     }
     if (row.waitMs <= 0) {
       const channelFreeAt = performance.now() + row.pauseMs
-      const delivery = { ...row, channel, channelFreeAt, ruleIds: row.ruleIds ?? [] }
+      const receivedAtMs = askedAt - row.ageMs
+      const ruleIds = row.ruleIds ?? []
+      const delivery = { ...row, channel, channelFreeAt, receivedAtMs, ruleIds }
       return { kind: 'delivery', delivery }
     }
     waitingUsers.push(row.userId)
     waitMs = Math.min(waitMs, row.waitMs)
   }
 }
+
+/**
+ * Returns the pending deliveries of a user in a channel that may be sent now, from `first` on in their
+ * order: those that no claim has touched, or those of the same claim as `first`. A process that died
+ * after Slack accepted a digest left such a claim, and then exactly this digest is repeated.
+ */
+export async function deliveriesFrom(
+  database: Database,
+  first: Delivery,
+  limit: number,
+): Promise<Delivery[]> {
+  const askedAt = Date.now()
+  const rows = await database
+    .select({
+      id: deliveries.id,
+      eventId: deliveries.eventId,
+      attempts: deliveries.attempts,
+      crmId: dealEvents.crm,
+      accountId: dealEvents.accountId,
+      dealId: dealEvents.dealId,
+      property: dealEvents.property,
+      value: dealEvents.value,
+      occurredAt: dealEvents.occurredAt,
+      ageMs,
+      waitMs: waitingMs,
+      claimedUntil,
+    })
+    .from(deliveries)
+    .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
+    .where(
+      and(
+        eq(deliveries.channel, first.channel),
+        eq(deliveries.state, 'pending'),
+        eq(deliveries.userId, first.userId),
+      ),
+    )
+    .orderBy(deliveries.occurredAt, deliveries.id)
+    .limit(limit)
+  const firstThatWaits = rows.findIndex(
+    (row) =>
+      row.waitMs > 0 ||
+      row.claimedUntil !== first.claimedUntil ||
+      row.crmId !== first.crmId ||
+      row.accountId !== first.accountId,
+  )
+  return rows
+    .slice(0, firstThatWaits === -1 ? rows.length : firstThatWaits)
+    .map((row) => ({ ...first, ...row, receivedAtMs: askedAt - row.ageMs }))
+}
+
+/** Finds the deliveries whose event another user of the same channel has already received there. */
+export async function sentToChannel(
+  database: Database,
+  group: readonly Delivery[],
+): Promise<Set<number>> {
+  const rows = await rowsOf<{ id: number }>(
+    database,
+    sql`select own.id::int as id from deliveries own
+        join deliveries twin on twin.event_id = own.event_id
+          and twin.channel = own.channel and twin.id <> own.id and twin.state = 'sent'
+        where own.id = any(${idsOf(group)})`,
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
+const idsOf = (group: readonly Delivery[]) => sql`${sql.param(group.map(({ id }) => id))}::bigint[]`
+
+/** The condition that a delivery is in the group and pending. */
+const isPendingIn = (group: readonly Delivery[]) =>
+  sql`${deliveries.id} = any(${idsOf(group)}) and ${deliveries.state} = 'pending'`
 
 export type Claim =
   | { kind: 'send' }
@@ -127,19 +217,25 @@ export type Claim =
   | { kind: 'sent already' }
 
 /**
- * Claims the channel's next second for this delivery, right before the call to the chat. Both
- * connections must still exist and work. One statement does all of this:
+ * Claims the channel's next second for a message about these deliveries of one user, right before the
+ * call to the chat. Both connections must still exist and work. One statement does all of this, for all
+ * deliveries or for none:
  * - It checks the lease on the locked row, so a process that lost the lease cannot send.
  * - It locks the connections. So a disconnect either comes before the claim, or waits until the
  *   message is sent.
- * - It checks the twin: the delivery of the same event to another user of the same channel.
+ * - It checks the twins: the deliveries of the same events to other users of the same channel.
  */
 export async function claim(
   database: Pick<Database, 'execute'>,
   owner: string,
-  { id, eventId, channel }: Delivery,
+  group: readonly [Delivery, ...Delivery[]],
   connectionIds: readonly [string, string],
 ): Promise<Claim> {
+  const { channel } = group[0]
+  const ids = idsOf(group)
+  const eventIds = sql`${sql.param(group.map(({ eventId }) => eventId))}::bigint[]`
+  const isFree = sql`id = any(${ids}) and state = 'pending'
+    and (sending_until is null or sending_until <= clock_timestamp())`
   const [row] = await rowsOf<{
     claimed: boolean
     connected: boolean
@@ -148,26 +244,28 @@ export async function claim(
   }>(
     database,
     // Use clock_timestamp(). now() is the start of the statement, before it waited for locks.
-    sql`with own as (
+    sql`with clock as materialized (
+          select clock_timestamp() + make_interval(secs => ${sendingSeconds}) as claimed_until
+        ), own as (
           select id from connections
           where id in (${connectionIds[0]}, ${connectionIds[1]}) and broken_since is null for share
         ), connected as (
           select count(*) = 2 as yes from own
+        ), free as (
+          select count(*) = ${group.length} as yes from deliveries where ${isFree}
         ), twin as (
           select bool_or(state = 'sent') as sent from deliveries
-          where event_id = ${eventId} and channel = ${channel} and id <> ${id}
+          where event_id = any(${eventIds}) and channel = ${channel} and id <> all(${ids})
             and (state = 'sent' or sending_until > clock_timestamp())
         ), slot as (
           ${pause(channel)} and leased_by = ${owner} and next_at <= clock_timestamp()
-            and (select yes from connected) and (select sent is null from twin)
+            and (select yes from connected) and (select yes from free)
+            and (select sent is null from twin)
           returning id
         ), claimed as (
           update deliveries
-          set attempts = attempts + 1,
-              sending_until = clock_timestamp() + make_interval(secs => ${sendingSeconds})
-          where id = ${id} and state = 'pending'
-            and (sending_until is null or sending_until <= clock_timestamp())
-            and exists (select from slot)
+          set attempts = attempts + 1, sending_until = (select claimed_until from clock)
+          where ${isFree} and exists (select from slot)
           returning id
         )
         select exists (select from claimed) as claimed,
@@ -193,43 +291,48 @@ const retryClaimMs = 1_000
  * Records a message that the chat accepted. The pause of the channel starts now.
  * @returns whether the channel has another pending delivery.
  */
-export async function recordSent(database: Database, { id, channel }: Delivery): Promise<boolean> {
+export async function recordSent(
+  database: Database,
+  group: readonly [Delivery, ...Delivery[]],
+): Promise<boolean> {
+  const { channel } = group[0]
   const [row] = await rowsOf<{ more: boolean }>(
     database,
     sql`with sent as (
           update deliveries
           set state = 'sent', reason = null, finished_at = now(), sending_until = null
-          where id = ${id} and state = 'pending'
+          where id = any(${idsOf(group)}) and state = 'pending'
         ), paused as (
           ${pause(channel)}
         )
         select exists (
-          select from deliveries where channel = ${channel} and state = 'pending' and id <> ${id}
+          select from deliveries
+          where channel = ${channel} and state = 'pending' and id <> all(${idsOf(group)})
         ) as more`,
   )
   return row?.more ?? false
 }
 
-/** Ends a delivery without a message. */
+/** Ends deliveries without a message. */
 export async function recordEnd(
   database: Database,
-  { id }: Delivery,
+  group: readonly Delivery[],
   state: 'dead' | 'ignored',
   reason: string,
 ): Promise<void> {
   await database
     .update(deliveries)
     .set({ state, reason, finishedAt: sql`now()`, sendingUntil: null })
-    .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
+    .where(isPendingIn(group))
 }
 
 /**
- * Postpones a delivery. Set `countTry` for a failed try without a claim: a claim counts its own
+ * Postpones deliveries. Set `countTry` for a failed try without a claim: a claim counts its own
  * try.
  */
 export async function postpone(
   database: Database,
-  { id }: Delivery,
+  group: readonly Delivery[],
   { afterMs, reason, countTry }: { afterMs: number; reason: string | null; countTry: boolean },
 ): Promise<void> {
   await database
@@ -240,7 +343,7 @@ export async function postpone(
       sendingUntil: null,
       ...(countTry && { attempts: sql`${deliveries.attempts} + 1` }),
     })
-    .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
+    .where(isPendingIn(group))
 }
 
 /**
@@ -248,14 +351,14 @@ export async function postpone(
  */
 export async function recordRateLimit(
   database: Database,
-  { id, channel }: Delivery,
+  group: readonly [Delivery, ...Delivery[]],
   waitMs: number,
 ): Promise<void> {
   await database.execute(
-    sql`with paused as (${pause(channel, waitMs)})
+    sql`with paused as (${pause(group[0].channel, waitMs)})
         update deliveries
         set sending_until = null, reason = 'rate_limited', attempts = attempts - 1
-        where id = ${id} and state = 'pending'`,
+        where id = any(${idsOf(group)}) and state = 'pending'`,
   )
 }
 

@@ -162,8 +162,9 @@ export function createRelay(dependencies: RelayDependencies): Relay {
         await releaseAllLeases(database)
         await database
           .update(deliveries)
-          .set({ sendingUntil: null })
-          .where(sql`${deliveries.state} = 'pending' and ${deliveries.sendingUntil} is not null`)
+          // Keep the mark: deliveries that were one message stay one message (deliveriesFrom).
+          .set({ sendingUntil: sql`now()` })
+          .where(sql`${deliveries.state} = 'pending' and ${deliveries.sendingUntil} > now()`)
       }
       every(renewEveryMs, async () => {
         if (working.size > 0) await renewLeases(database, owner)

@@ -18,12 +18,20 @@ export interface DealInMessage {
 const longestName = 150
 const longestLabel = 80
 
-/** Writes the chat message about a change of a deal. `ruleId` is the rule that applies. */
-export function messageFor(
-  deal: DealInMessage,
-  headline: Headline,
-  ruleId: AvailableRuleId,
-): ChatMessage {
+/** A change of a deal that needs a message. */
+export interface MessageEntry {
+  deal: DealInMessage
+  /** The owner's id in the CRM. */
+  ownerId: string | null
+  headline: Headline
+  /** The rule that applies. */
+  ruleId: AvailableRuleId
+  /** When the change happened, if the CRM reported it long afterwards. */
+  late?: Date | undefined
+}
+
+/** Writes the chat message about one change of a deal. */
+export function messageFor({ deal, headline, ruleId, late }: MessageEntry): ChatMessage {
   const name = safeText(deal.name ?? '', longestName) || 'Unnamed deal'
   const to = safeText(headline.to, longestLabel)
   const from = safeText(headline.from ?? '', longestLabel)
@@ -34,24 +42,117 @@ export function messageFor(
     amount,
     deal.ownerName && `Owner: ${safeText(deal.ownerName, longestLabel)}`,
     headline.remark,
+    late && lateFact(late),
   ].filter((fact) => typeof fact === 'string' && fact !== '')
 
   return {
     text: `${headline.sign} ${name} ${happened}${amount === undefined ? '' : ` (${amount})`}`,
     blocks: [
-      {
-        type: 'section',
-        text: {
-          type: 'mrkdwn',
-          text: `${headline.sign} *<${escapeText(deal.url)}|${name}>* ${happened}\n${facts.join('  ·  ')}`,
-        },
-      },
+      section(
+        `${headline.sign} *<${escapeText(deal.url)}|${name}>* ${happened}\n${facts.join('  ·  ')}`,
+      ),
       {
         type: 'context',
         elements: [{ type: 'mrkdwn', text: `Notify me when ${wordingOf(ruleId)}` }],
       },
     ],
   }
+}
+
+/** Slack takes 3,000 characters in a section. */
+const longestSection = 2_900
+const longestNameInDigest = 80
+const longestLabelInDigest = 40
+
+/**
+ * Writes one message about up to thirty changes: the totals, then the changes in groups of what
+ * happened. Groups and changes keep the order of the entries. The message stays within Slack's limits:
+ * 50 blocks, and 3,000 characters in each.
+ */
+export function digestOf(entries: readonly MessageEntry[]): ChatMessage {
+  const totals = totalsOf(entries)
+  const groups = Map.groupBy(entries, ({ headline }) => headline.title ?? headline.happened)
+  const sections = [...groups].flatMap(([title, group]) => {
+    const sign = group[0]?.headline.sign ?? ''
+    const heading = `${sign} *${safeText(title, longestLabelInDigest * 2)}*`
+    return inSections(heading, group.map(digestLine))
+  })
+  const wordings = [...new Set(entries.map(({ ruleId }) => wordingOf(ruleId)))]
+  return {
+    text: totals,
+    blocks: [
+      section(`*${totals}*`),
+      ...sections.map(section),
+      {
+        type: 'context',
+        elements: wordings.map((when) => ({ type: 'mrkdwn', text: `Notify me when ${when}` })),
+      },
+    ],
+  }
+}
+
+/** Counts what happened: '31 deals moved · 12 won, €84,000 · 3 lost'. */
+function totalsOf(entries: readonly MessageEntry[]): string {
+  const groups = Map.groupBy(entries, ({ headline }) => headline.total ?? headline.happened)
+  return [...groups]
+    .map(([what, group], at) => {
+      const count = new Set(group.map(({ deal }) => deal.url)).size
+      const deals = at > 0 ? '' : count === 1 ? ' deal' : ' deals'
+      const amounts = what === 'won' ? sums(group) : []
+      return [`${count}${deals} ${safeText(what, longestLabelInDigest)}`, ...amounts].join(', ')
+    })
+    .join(' · ')
+}
+
+/** Adds up the amounts of each currency. */
+function sums(group: readonly MessageEntry[]): string[] {
+  const deals = new Map(group.map(({ deal }) => [deal.url, deal])).values()
+  return [...Map.groupBy(deals, ({ currency }) => currency?.toUpperCase() ?? null)].flatMap(
+    ([currency, some]) => {
+      const amounts = some.map(({ amount }) => Number(amount)).filter(Number.isFinite)
+      const sum = amounts.reduce((total, amount) => total + amount, 0)
+      return sum === 0 ? [] : (formatAmount(String(sum), currency) ?? [])
+    },
+  )
+}
+
+function digestLine({ deal, headline, late }: MessageEntry): string {
+  const name = safeText(deal.name ?? '', longestNameInDigest) || 'Unnamed deal'
+  const from = safeText(headline.from ?? '', longestLabelInDigest)
+  const to = safeText(headline.to, longestLabelInDigest)
+  const facts = [
+    from === '' ? `*${to}*` : `${from} → *${to}*`,
+    formatAmount(deal.amount, deal.currency),
+    headline.remark,
+    late && lateFact(late),
+  ].filter((fact) => typeof fact === 'string' && fact !== '')
+  return `• <${escapeText(deal.url)}|${name}>  ${facts.join('  ·  ')}`
+}
+
+/** Puts lines below their heading into as few sections as their length allows. */
+function inSections(heading: string, lines: readonly string[]): string[] {
+  const sections: string[] = []
+  let current = heading
+  for (const line of lines) {
+    if (current.length + line.length + 1 > longestSection) {
+      sections.push(current)
+      current = line
+    } else current += `\n${line}`
+  }
+  return [...sections, current]
+}
+
+const section = (text: string) => ({
+  type: 'section' as const,
+  text: { type: 'mrkdwn' as const, text },
+})
+
+/** Slack shows the time in the reader's time zone. */
+function lateFact(happenedAt: Date): string {
+  const seconds = Math.floor(happenedAt.getTime() / 1000)
+  const iso = happenedAt.toISOString()
+  const fallback = `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`
+  return `late: from <!date^${seconds}^{date_short_pretty} {time}|${fallback}>`
 }
 
 /** Turns a text from the CRM into one line that Slack shows literally, cut to `maxLength`. */

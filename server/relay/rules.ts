@@ -23,6 +23,10 @@ export interface Headline {
   from?: string | undefined
   to: string
   remark?: string
+  /** How a digest calls a group of such changes, such as 'Moved to Proposal'. */
+  title?: string
+  /** How a digest counts them: '3 won'. */
+  total?: string
 }
 
 /** What the relay knows about one rule. contract/rules.ts contains the text for users. */
@@ -32,6 +36,11 @@ interface DealRule {
   /** If several rules apply to a change, the relay sends one message, under the highest rank. */
   rank: number
   applies(change: Change): boolean
+  /**
+   * Set if the new value alone decides whether the rule applies. If no ticked rule applies, the relay
+   * then need not read the deal.
+   */
+  appliesTo?(value: string, stage: Change['stage']): boolean
   /**
    * The rule depends on the deal's contacts and companies. The CRM may add them some seconds after
    * the deal. So the relay reads the deal a second time before it sends a message under this rule.
@@ -46,13 +55,14 @@ export const dealRules: Readonly<Record<AvailableRuleId, DealRule>> = {
     property: 'stage',
     rank: 3,
     // Also true for a deal that was created closed.
-    applies: ({ to, stage }) => stage(to).outcome !== 'open',
+    applies: ({ to, stage }) => isClosed(to, stage),
+    appliesTo: isClosed,
     headline: stageHeadline,
   },
   'deal-stage-changed-orphan': {
     property: 'stage',
     rank: 2,
-    applies: ({ from, deal }) => from !== null && !deal.linked,
+    applies: ({ from, deal }) => from !== null && deal.linked === false,
     readsLinks: true,
     headline: (change) => ({
       ...stageHeadline(change),
@@ -73,29 +83,50 @@ export const watchedProperties: ReadonlySet<DealProperty> = new Set(
   Object.values(dealRules).map(({ property }) => property),
 )
 
+export type RuleEntry = readonly [AvailableRuleId, DealRule]
+
+/**
+ * Returns the ticked rules that may apply to a change of this property to this value, the highest rank
+ * first.
+ */
+export function possibleRules(
+  property: DealProperty,
+  value: string,
+  ticked: readonly string[],
+  stage: Change['stage'],
+): RuleEntry[] {
+  return ruleEntries
+    .filter(([id, rule]) => ticked.includes(id) && rule.property === property)
+    .filter(([, { appliesTo }]) => appliesTo === undefined || appliesTo(value, stage))
+    .sort(([, a], [, b]) => b.rank - a.rank)
+}
+
+/** Whether the decision among these rules depends on the deal's contacts and companies. */
+export function needsLinks(possible: readonly RuleEntry[]): boolean {
+  const isCertain = possible[0]?.[1].appliesTo !== undefined
+  return !isCertain && possible.some(([, { readsLinks }]) => readsLinks)
+}
+
 export type Decision =
   | { kind: 'send'; ruleId: AvailableRuleId }
   | { kind: 'look again' }
   | { kind: 'nothing' }
 
-/** Decides under which ticked rule to send a change: the highest rank of those that apply. */
+/** Decides under which of the possible rules to send a change: the first one that applies. */
 export function decide(
   change: Change,
-  ticked: ReadonlySet<string>,
+  possible: readonly RuleEntry[],
   { mayLookAgain }: { mayLookAgain: boolean },
 ): Decision {
   if (change.from === change.to) return { kind: 'nothing' }
-  const [highest] = ruleEntries
-    .filter(([id, { property }]) => ticked.has(id) && property === change.property)
-    .filter(([, rule]) => rule.applies(change))
-    .sort(([, a], [, b]) => b.rank - a.rank)
+  const highest = possible.find(([, rule]) => rule.applies(change))
   if (highest === undefined) return { kind: 'nothing' }
   const [ruleId, rule] = highest
   return rule.readsLinks && mayLookAgain ? { kind: 'look again' } : { kind: 'send', ruleId }
 }
 
 // The type of Object.entries does not keep the names of the keys.
-const ruleEntries = Object.entries(dealRules) as Array<[AvailableRuleId, DealRule]>
+const ruleEntries = Object.entries(dealRules) as RuleEntry[]
 
 function stageHeadline({ from, to, stage }: Change): Headline {
   const { label, outcome } = stage(to)
@@ -106,5 +137,11 @@ function stageHeadline({ from, to, stage }: Change): Headline {
     open: `moved to ${label}`,
   }[outcome]
   const sign = { won: '🎉', lost: '📉', closed: '🏁', open: '🔔' }[outcome]
-  return { sign, happened, from: from ? stage(from).label : undefined, to: label }
+  const title = { won: 'Won', lost: 'Lost', closed: 'Closed', open: `Moved to ${label}` }[outcome]
+  const total = outcome === 'open' ? 'moved' : outcome
+  return { sign, happened, from: from ? stage(from).label : undefined, to: label, title, total }
+}
+
+function isClosed(value: string, stage: Change['stage']): boolean {
+  return stage(value).outcome !== 'open'
 }

@@ -1,12 +1,21 @@
 import * as v from 'valibot'
-import { type Crm, ProviderError, type ProviderSettings, type Stage } from '../provider.ts'
+import type { Crm, CrmDeal, ProviderSettings, Stage } from '../provider.ts'
+import type { DealProperty } from '../registry.ts'
 import type { HubspotHttp } from './http.ts'
 import { propertyNames } from './properties.ts'
+
+/** HubSpot reads up to 100 deals at once, but only 50 with their history. */
+const dealsAtOnce = 50
+/** The most deals of one call for their contacts or companies. */
+const linksAtOnce = 100
+/** The most results of one search. */
+const foundAtOnce = 200
 
 const property = v.optional(v.nullable(v.string()), null)
 const links = v.optional(v.object({ results: v.array(v.unknown()) }))
 
 const dealAnswer = v.object({
+  id: v.string(),
   properties: v.object({
     dealname: property,
     amount: property,
@@ -21,6 +30,21 @@ const dealAnswer = v.object({
     {},
   ),
   associations: v.optional(v.object({ contacts: links, companies: links })),
+})
+
+const batchAnswer = v.object({ results: v.array(dealAnswer) })
+
+const associationsAnswer = v.object({
+  results: v.array(
+    v.object({ from: v.object({ id: v.string() }), to: v.optional(v.array(v.unknown()), []) }),
+  ),
+})
+
+const searchAnswer = v.object({
+  results: v.array(
+    v.object({ id: v.string(), properties: v.object({ hs_lastmodifieddate: v.string() }) }),
+  ),
+  paging: v.optional(v.object({ next: v.optional(v.object({ after: v.string() })) })),
 })
 
 const pipelinesAnswer = v.object({
@@ -43,53 +67,114 @@ const ownerAnswer = v.object({
   email: v.optional(v.nullable(v.string())),
 })
 
+// '0-3' is the object type of deals.
+const dealsPath = '/crm/objects/2026-03/0-3'
+/** The object types of contacts and companies. */
+const linkingTypes = ['0-1', '0-2']
+const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_id']
+
 /** Creates the functions that read deals, stages and owners in HubSpot. */
 export function createHubspotDeals(
   { read }: HubspotHttp,
   settings: ProviderSettings,
-): Pick<Crm, 'deal' | 'stages' | 'ownerName' | 'dealUrl'> {
+): Pick<
+  Crm,
+  | 'deal'
+  | 'deals'
+  | 'dealsAtOnce'
+  | 'linked'
+  | 'linksAtOnce'
+  | 'changedDeals'
+  | 'stages'
+  | 'ownerName'
+  | 'dealUrl'
+> {
   return {
-    async deal(accessToken, dealId, historyOf) {
+    dealsAtOnce,
+    linksAtOnce,
+
+    async deal(access, dealId, fields) {
       const query = new URLSearchParams({
-        properties: 'dealname,dealstage,pipeline,amount,deal_currency_code,hubspot_owner_id',
-        propertiesWithHistory: propertyNames[historyOf],
-        associations: 'contacts,companies',
+        properties: properties.join(),
+        propertiesWithHistory: propertyNames[fields.history],
+        ...(fields.links && { associations: 'contacts,companies' }),
       })
-      const path = `/crm/v3/objects/0-3/${encodeURIComponent(dealId)}?${query}`
-      const deal = await read(path, accessToken, dealAnswer)
+      const path = `${dealsPath}/${encodeURIComponent(dealId)}?${query}`
+      const deal = await read(access, path, dealAnswer)
       if (deal === undefined) return undefined
-      const { properties, propertiesWithHistory, associations } = deal
-      const linked = [associations?.contacts, associations?.companies]
-      return {
-        name: properties.dealname,
-        amount: properties.amount,
-        currency: properties.deal_currency_code,
-        ownerId: properties.hubspot_owner_id,
-        linked: linked.some((list) => list !== undefined && list.results.length > 0),
-        history: (propertiesWithHistory[propertyNames[historyOf]] ?? [])
-          .map(({ value, timestamp }) => ({ value: value ?? '', at: new Date(timestamp) }))
-          .sort((a, b) => a.at.getTime() - b.at.getTime()),
+      const lists = [deal.associations?.contacts, deal.associations?.companies]
+      const linked = lists.some((list) => list !== undefined && list.results.length > 0)
+      return dealOf(deal, fields.history, fields.links ? linked : undefined)
+    },
+
+    async deals(access, dealIds, history) {
+      const answer = await read(access, `${dealsPath}/batch/read`, batchAnswer, {
+        inputs: asInputs(dealIds),
+        properties,
+        propertiesWithHistory: [propertyNames[history]],
+      })
+      const deals = answer?.results ?? []
+      return new Map(deals.map((deal) => [deal.id, dealOf(deal, history, undefined)]))
+    },
+
+    async linked(access, dealIds) {
+      const linked = new Set<string>()
+      for (const type of linkingTypes) {
+        const left = dealIds.filter((id) => !linked.has(id))
+        if (left.length === 0) break
+        const path = `/crm/associations/2026-03/0-3/${type}/batch/read`
+        const answer = await read(access, path, associationsAnswer, { inputs: asInputs(left) })
+        for (const { from, to } of answer?.results ?? []) if (to.length > 0) linked.add(from.id)
+      }
+      return linked
+    },
+
+    async changedDeals(access, since) {
+      const ids: string[] = []
+      let after: string | undefined
+      for (;;) {
+        const answer = await read(access, `${dealsPath}/search`, searchAnswer, {
+          filterGroups: [
+            {
+              filters: [
+                {
+                  propertyName: 'hs_lastmodifieddate',
+                  operator: 'GTE',
+                  value: String(since.getTime()),
+                },
+              ],
+            },
+          ],
+          sorts: ['hs_lastmodifieddate'],
+          properties: ['hs_lastmodifieddate'],
+          limit: foundAtOnce,
+          after: after ?? '0',
+        })
+        const results = answer?.results ?? []
+        ids.push(...results.map(({ id }) => id))
+        const last = results.at(-1)
+        const until = last === undefined ? since : new Date(last.properties.hs_lastmodifieddate)
+        after = answer?.paging?.next?.after
+        // A bulk edit gives many deals the same time. Only then turn the page: a deal that changes
+        // meanwhile moves to the end, and another one would move to a page that we have read.
+        if (after === undefined || until > since) {
+          return { ids, until, complete: after === undefined }
+        }
       }
     },
 
-    async stages(accessToken) {
-      const answer = await read('/crm/v3/pipelines/deals', accessToken, pipelinesAnswer)
+    async stages(access) {
+      const answer = await read(access, '/crm/pipelines/2026-03/deals', pipelinesAnswer)
       return (answer?.results ?? []).flatMap(({ stages }) =>
         stages.map(({ id, label, metadata }) => ({ id, label, outcome: outcomeOf(metadata) })),
       )
     },
 
-    async ownerName(accessToken, ownerId) {
-      try {
-        const path = `/crm/v3/owners/${encodeURIComponent(ownerId)}`
-        const owner = await read(path, accessToken, ownerAnswer)
-        const name = [owner?.firstName, owner?.lastName].filter(Boolean).join(' ')
-        return name || (owner?.email ?? undefined)
-      } catch (error) {
-        // To read owners, an app needs another scope. It may not have this scope.
-        if (error instanceof ProviderError && error.kind === 'refused') return undefined
-        throw error
-      }
+    async ownerName(access, ownerId) {
+      const path = `/crm/owners/2026-03/${encodeURIComponent(ownerId)}`
+      const owner = await read(access, path, ownerAnswer)
+      const name = [owner?.firstName, owner?.lastName].filter(Boolean).join(' ')
+      return name || (owner?.email ?? undefined)
     },
 
     // The pages of deals and the consent page have the same origin.
@@ -97,6 +182,25 @@ export function createHubspotDeals(
       `${settings.authorizeUrl.replace(/\/oauth\/authorize$/, '')}/contacts/${accountId}/record/0-3/${dealId}`,
   }
 }
+
+function dealOf(
+  { properties, propertiesWithHistory }: v.InferOutput<typeof dealAnswer>,
+  history: DealProperty,
+  linked: boolean | undefined,
+): CrmDeal {
+  return {
+    name: properties.dealname,
+    amount: properties.amount,
+    currency: properties.deal_currency_code,
+    ownerId: properties.hubspot_owner_id,
+    linked,
+    history: (propertiesWithHistory[propertyNames[history]] ?? [])
+      .map(({ value, timestamp }) => ({ value: value ?? '', at: new Date(timestamp) }))
+      .sort((a, b) => a.at.getTime() - b.at.getTime()),
+  }
+}
+
+const asInputs = (ids: readonly string[]) => ids.map((id) => ({ id }))
 
 /** Decides whether a closed stage is won (probability 1) or lost (0). All metadata are strings. */
 export function outcomeOf(metadata: {

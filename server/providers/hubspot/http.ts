@@ -1,6 +1,14 @@
 import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
-import { oneTry, ProviderError, type ProviderSettings, type Timeouts } from '../provider.ts'
+import {
+  type CrmAccess,
+  longestWaitMs,
+  oneTry,
+  ProviderError,
+  type ProviderSettings,
+  type Timeouts,
+} from '../provider.ts'
+import { createCallLimiter } from './limiter.ts'
 
 // `status` is the most precise code (BAD_REDIRECT_URI). But if it is 'error', use `category`.
 const errorAnswer = v.pipe(
@@ -15,11 +23,18 @@ const errorAnswer = v.pipe(
 /** The wait after a 429 without Retry-After. HubSpot counts calls in windows of ten seconds. */
 const defaultWaitMs = 10_000
 
+/** HubSpot's status while it moves an account to another data centre, for up to a day. */
+const accountIsMoving = 477
+
+// ky would ask for text/*.
+const json = { Accept: 'application/json' }
+
 /**
  * Creates the functions that call HubSpot's API. They try once, because the relay itself retries.
  */
 export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts) {
   const client = { client_id: settings.clientId, client_secret: settings.clientSecret }
+  const limiter = createCallLimiter()
 
   return {
     /** POSTs a form to the OAuth API 2026-03. @throws ProviderError */
@@ -32,32 +47,55 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
       const url = `${settings.apiUrl}/oauth/2026-03/${path}`
       const body = new URLSearchParams({ ...client, ...form })
       const text = await asProviderError(stage, () =>
-        ky.post(url, { body, ...oneTry(timeoutMs) }).text(),
+        ky.post(url, { body, headers: json, ...oneTry(timeoutMs) }).text(),
       )
       return text === '' ? undefined : parseJson(text, stage)
     },
 
-    /** GETs from the CRM API. @returns undefined for a 404. @throws ProviderError */
+    /**
+     * Reads from the CRM API: a GET, or a POST of `body`. Waits for the account's limit.
+     * @returns undefined for a 404. @throws ProviderError
+     */
     async read<Answer>(
+      access: CrmAccess,
       path: string,
-      accessToken: string,
       shape: v.GenericSchema<unknown, Answer>,
+      body?: object,
     ): Promise<Answer | undefined> {
-      const headers = { Authorization: `Bearer ${accessToken}` }
+      await limiter.enter(access)
       const text = await asProviderError('read', async () => {
         try {
-          return await ky
-            .get(`${settings.apiUrl}${path}`, { headers, ...oneTry(timeouts.callMs) })
-            .text()
+          const response = await ky(`${settings.apiUrl}${path}`, {
+            headers: { ...json, Authorization: `Bearer ${access.accessToken}` },
+            ...(body !== undefined && { method: 'POST', json: body }),
+            ...oneTry(timeouts.callMs),
+            hooks: {
+              afterResponse: [({ response }) => limiter.learn(access.accountId, response.headers)],
+            },
+          })
+          return await response.text()
         } catch (error) {
           if (error instanceof HTTPError && error.response.status === 404) return undefined
           throw error
         }
+      }).catch((error: ProviderError) => {
+        if (error.retryAfterMs !== undefined) limiter.pause(access.accountId, error.retryAfterMs)
+        throw error
       })
       if (text === undefined) return undefined
       const answer = v.safeParse(shape, parseJson(text, 'read'))
       if (!answer.success) throw new ProviderError('hubspot', 'read', 'nonsense')
       return answer.output
+    },
+
+    /** Removes the app from the token's account. @throws ProviderError */
+    async uninstall(accessToken: string): Promise<void> {
+      await asProviderError('uninstall', () =>
+        ky.delete(`${settings.apiUrl}/appinstalls/2026-03/external-install`, {
+          headers: { ...json, Authorization: `Bearer ${accessToken}` },
+          ...oneTry(timeouts.revokeMs),
+        }),
+      )
     },
   }
 }
@@ -76,10 +114,14 @@ async function asProviderError<T>(
     const refusal = v.safeParse(errorAnswer, error.data)
     const reason = refusal.success ? refusal.output : undefined
     const { status, headers } = error.response
-    if (status === 429) {
+    if (status === 429 || status === accountIsMoving) {
       const seconds = Number(headers.get('Retry-After'))
       const waitMs = Number.isFinite(seconds) && seconds > 0 ? seconds * 1000 : defaultWaitMs
-      throw new ProviderError('hubspot', stage, 'unreachable', 'rate_limited', waitMs)
+      const why = status === 429 ? 'rate_limited' : 'account_is_moving'
+      throw new ProviderError('hubspot', stage, 'unreachable', why, Math.min(waitMs, longestWaitMs))
+    }
+    if (stage === 'read' && status === 401) {
+      throw new ProviderError('hubspot', stage, 'unauthorized', reason)
     }
     throw status < 500 && isRefusal(stage, status, reason)
       ? new ProviderError('hubspot', stage, 'refused', reason)
@@ -98,7 +140,7 @@ function isRefusal(
   reason: string | undefined,
 ): boolean {
   if (stage === 'refresh') return reason === 'BAD_REFRESH_TOKEN' || reason === 'invalid_grant'
-  if (stage === 'read') return [401, 403].includes(status) && reason !== undefined
+  if (stage === 'read') return status === 403 && reason !== undefined
   return true
 }
 

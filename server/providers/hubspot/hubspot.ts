@@ -13,6 +13,7 @@ export function createHubspot(
     standIn: settings.standIn,
     ...createHubspotOAuth(http, settings, timeouts),
     ...createHubspotDeals(http, settings),
+    uninstall: http.uninstall,
     ...createHubspotWebhook(settings.clientSecret),
     brokenReasons: {
       BAD_REFRESH_TOKEN: 'the access was revoked',

@@ -4,7 +4,7 @@ import { type Crm, ProviderError, type ProviderSettings, type Timeouts } from '.
 import type { HubspotHttp } from './http.ts'
 
 // The list, including `oauth`, must equal the app's. Otherwise HubSpot shows no consent page.
-const scopes = [
+export const requiredScopes = [
   'oauth',
   'crm.objects.deals.read',
   'crm.objects.contacts.read',
@@ -12,16 +12,23 @@ const scopes = [
   'crm.schemas.deals.read',
 ]
 
+/** An account that refuses these works too. Its messages do not name the deal's owner. */
+export const optionalScopes = ['crm.objects.owners.read']
+
 const tokenAnswer = v.object({
   access_token: v.pipe(v.string(), v.nonEmpty()),
   refresh_token: v.pipe(v.string(), v.nonEmpty()),
   /** Seconds. */
   expires_in: v.pipe(v.number(), v.minValue(1)),
-  hub_id: v.number(),
-  user_id: v.number(),
+  hub_id: v.optional(v.number()),
+  user_id: v.optional(v.number()),
 })
 
-const introspectAnswer = v.object({ hub_domain: v.optional(v.string()) })
+const introspectAnswer = v.object({
+  hub_id: v.number(),
+  user_id: v.number(),
+  hub_domain: v.optional(v.string()),
+})
 
 const refreshAnswer = v.object({
   access_token: v.pipe(v.string(), v.nonEmpty()),
@@ -36,17 +43,13 @@ export function createHubspotOAuth(
   settings: ProviderSettings,
   timeouts: Timeouts,
 ): Pick<Crm, 'authorizeUrl' | 'exchange' | 'refresh' | 'revoke'> {
-  /**
-   * Reads the account's domain, which users know. Null if this fails: a connection works without.
-   */
-  async function accountName(accessToken: string): Promise<string | null> {
-    try {
-      const form = { token: accessToken, token_type_hint: 'access_token' }
-      const answer = await postOAuth('token/introspect', form, 'introspect', timeouts.callMs / 4)
-      return v.parse(introspectAnswer, answer).hub_domain ?? null
-    } catch {
-      return null
-    }
+  /** Reads who authorized, and the account's domain, which users know. @throws ProviderError */
+  async function introspect(accessToken: string) {
+    const form = { token: accessToken, token_type_hint: 'access_token' }
+    const answer = await postOAuth('token/introspect', form, 'introspect', timeouts.callMs / 4)
+    const token = v.safeParse(introspectAnswer, answer)
+    if (!token.success) throw new ProviderError('hubspot', 'introspect', 'nonsense')
+    return token.output
   }
 
   return {
@@ -55,7 +58,8 @@ export function createHubspotOAuth(
       url.search = new URLSearchParams({
         client_id: settings.clientId,
         redirect_uri: redirectUri,
-        scope: scopes.join(' '),
+        scope: requiredScopes.join(' '),
+        optional_scope: optionalScopes.join(' '),
         state,
         code_challenge: createHash('sha256').update(codeVerifier).digest('base64url'),
         code_challenge_method: 'S256',
@@ -72,12 +76,18 @@ export function createHubspotOAuth(
       }
       const token = v.safeParse(tokenAnswer, await postOAuth('token', form, 'exchange'))
       if (!token.success) throw new ProviderError('hubspot', 'exchange', 'nonsense')
-      const { access_token, refresh_token, expires_in, hub_id, user_id } = token.output
+      const { access_token, refresh_token, expires_in, ...granted } = token.output
+      const known = await introspect(access_token).catch((error: unknown) => {
+        // A connection works without the domain, but not without the account and the user.
+        if (granted.hub_id === undefined || granted.user_id === undefined) throw error
+        return { hub_id: granted.hub_id, user_id: granted.user_id, hub_domain: undefined }
+      })
+      const { hub_id, user_id, hub_domain } = { ...known, ...granted }
       return {
         secrets: { accessToken: access_token, refreshToken: refresh_token },
         accessExpiresAt: new Date(Date.now() + expires_in * 1000),
         accountId: String(hub_id),
-        accountName: await accountName(access_token),
+        accountName: hub_domain ?? null,
         accountUserId: String(user_id),
         // HubSpot may give one refresh token for each account, user and app.
         grantId: `${hub_id}:${user_id}`,

@@ -1,0 +1,99 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { type CrmAccess, ProviderError, type Urgency } from '../provider.ts'
+
+/** The limit until HubSpot's headers name another: calls of one app in one account. */
+const defaultLimit = { calls: 100, intervalMs: 10_000 }
+/** The share of the limit that each kind of call may use. Other processes use the same limit. */
+const shares: Record<Urgency, number> = { fresh: 0.9, backlog: 0.8, spare: 0.4 }
+/** A call that would have to wait longer is not made. The relay tries again later. */
+const longestQueueMs = 5_000
+/** The wait after HubSpot said that almost no calls are left, which other processes used. */
+const nearlyUsedMs = 1_000
+/** More accounts than this process can call within an interval. */
+const mostAccounts = 20_000
+
+interface Account {
+  calls: number
+  intervalMs: number
+  /** When the calls of the last interval were made, the oldest first. Times of `performance.now()`. */
+  made: number[]
+  /** No call before this time. */
+  pausedUntil: number
+}
+
+/**
+ * Keeps the calls to each account below HubSpot's limit, so that HubSpot refuses none with 429. The
+ * more urgent a call, the more of the limit it may use. So fresh events find room during a backlog.
+ */
+export function createCallLimiter(now: () => number = () => performance.now()) {
+  const accounts = new Map<string, Account>()
+
+  function accountOf(id: string): Account {
+    let account = accounts.get(id)
+    if (account === undefined) {
+      const [oldest] = accounts.keys()
+      if (oldest !== undefined && accounts.size >= mostAccounts) accounts.delete(oldest)
+      account = { ...defaultLimit, made: [], pausedUntil: 0 }
+      accounts.set(id, account)
+    }
+    return account
+  }
+
+  /** In how many ms there is room for a call; 0 if there is room now. */
+  function waitMs(account: Account, urgency: Urgency): number {
+    const time = now()
+    const firstInInterval = account.made.findIndex((at) => at > time - account.intervalMs)
+    account.made.splice(0, firstInInterval === -1 ? account.made.length : firstInInterval)
+    const most = Math.max(1, Math.floor(account.calls * shares[urgency]))
+    const tooMany = account.made.length - most
+    const room = tooMany < 0 ? 0 : (account.made[tooMany] ?? 0) + account.intervalMs - time
+    return Math.max(0, room, account.pausedUntil - time)
+  }
+
+  return {
+    /**
+     * Waits until a call to this account may be made, and counts it.
+     * @throws ProviderError with `retryAfterMs` if that would take too long.
+     */
+    async enter({ accountId, urgency }: Pick<CrmAccess, 'accountId' | 'urgency'>): Promise<void> {
+      const account = accountOf(accountId)
+      const endsAt = now() + longestQueueMs
+      for (;;) {
+        const ms = waitMs(account, urgency)
+        if (ms === 0) break
+        if (now() + ms > endsAt) {
+          throw new ProviderError('hubspot', 'read', 'unreachable', 'rate_limited', ms)
+        }
+        await delay(ms)
+      }
+      account.made.push(now())
+    },
+
+    /** Learns the limit, and how much of it is left, from an answer's headers. */
+    learn(accountId: string, headers: Headers): void {
+      const account = accountOf(accountId)
+      const calls = positive(headers.get('X-HubSpot-RateLimit-Max'))
+      const intervalMs = positive(headers.get('X-HubSpot-RateLimit-Interval-Milliseconds'))
+      if (calls !== undefined && intervalMs !== undefined) {
+        account.calls = calls
+        account.intervalMs = Math.min(intervalMs, defaultLimit.intervalMs)
+      }
+      const left = positive(headers.get('X-HubSpot-RateLimit-Remaining')) ?? Number.NaN
+      if (left <= (account.calls * (1 - shares.fresh)) / 2) pause(account, nearlyUsedMs)
+    },
+
+    /** HubSpot asked for a pause. */
+    pause(accountId: string, ms: number): void {
+      pause(accountOf(accountId), ms)
+    },
+  }
+
+  function pause(account: Account, ms: number): void {
+    account.pausedUntil = Math.max(account.pausedUntil, now() + ms)
+  }
+}
+
+function positive(header: string | null): number | undefined {
+  const value = header === null || header.trim() === '' ? Number.NaN : Number(header)
+  return Number.isFinite(value) && value >= 0 ? value : undefined
+}
