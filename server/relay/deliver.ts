@@ -188,7 +188,8 @@ export function createDeliver({
     [delivery, ...upcoming]: readonly [Delivery, ...Delivery[]],
     crm: CrmConnection,
   ): Promise<Composed> {
-    const { property, value, dealId, ruleIds, receivedAtMs } = delivery
+    const { property, value, dealId, receivedAtMs } = delivery
+    const ticked = new Set(delivery.ruleIds)
     const { stagesOf, reader } = lookups[crm.provider]
     const urgency = upcoming.length === 0 ? 'fresh' : 'backlog'
     const stagesWith = async (ids: readonly string[]): Promise<Change['stage']> => {
@@ -196,7 +197,7 @@ export function createDeliver({
       return (id) => stages.get(id) ?? { id, label: id, outcome: 'open' }
     }
     const stage = await stagesWith(property === 'stage' ? [value] : [])
-    const possible = possibleRules(property, value, ruleIds, stage)
+    const possible = possibleRules(property, value, ticked, stage)
     if (possible.length === 0) return { kind: 'ignore', reason: 'no_rule' }
 
     const lookAgainInMs = receivedAtMs + times.lookAgainMs - Date.now()
@@ -204,8 +205,7 @@ export function createDeliver({
     const linksSinceMs = (ms: number) => (lookAgainInMs > 0 ? ms : ms + times.lookAgainMs)
     const others = upcoming.filter(
       (each) =>
-        each.property === property &&
-        possibleRules(property, each.value, ruleIds, stage).length > 0,
+        each.property === property && possibleRules(property, each.value, ticked, stage).length > 0,
     )
     if (others.length > 0) {
       const wanted = others.map((each) => ({ dealId: each.dealId, sinceMs: each.receivedAtMs }))
@@ -244,7 +244,7 @@ export function createDeliver({
       deal: { ...deal, linked },
       stage: property === 'stage' && from ? await stagesWith([value, from]) : stage,
     }
-    const decision = decide(change, possible, { mayLookAgain: lookAgainInMs > 0 })
+    const decision = decide(change, ticked, { mayLookAgain: lookAgainInMs > 0 })
     if (decision.kind === 'nothing') return { kind: 'ignore', reason: 'no_rule' }
     if (decision.kind === 'look again') return { kind: 'look again', afterMs: lookAgainInMs }
     const { ruleId } = decision

@@ -92,11 +92,11 @@ export type RuleEntry = readonly [AvailableRuleId, DealRule]
 export function possibleRules(
   property: DealProperty,
   value: string,
-  ticked: readonly string[],
+  ticked: ReadonlySet<string>,
   stage: Change['stage'],
 ): RuleEntry[] {
   return ruleEntries
-    .filter(([id, rule]) => ticked.includes(id) && rule.property === property)
+    .filter(([id, rule]) => ticked.has(id) && rule.property === property)
     .filter(([, { appliesTo }]) => appliesTo === undefined || appliesTo(value, stage))
     .sort(([, a], [, b]) => b.rank - a.rank)
 }
@@ -112,13 +112,15 @@ export type Decision =
   | { kind: 'look again' }
   | { kind: 'nothing' }
 
-/** Decides under which of the possible rules to send a change: the first one that applies. */
+/** Decides under which ticked rule to send a change: the highest rank of those that apply. */
 export function decide(
   change: Change,
-  possible: readonly RuleEntry[],
+  ticked: ReadonlySet<string>,
   { mayLookAgain }: { mayLookAgain: boolean },
 ): Decision {
   if (change.from === change.to) return { kind: 'nothing' }
+  const { property, to, stage } = change
+  const possible = possibleRules(property, to, ticked, stage)
   const highest = possible.find(([, rule]) => rule.applies(change))
   if (highest === undefined) return { kind: 'nothing' }
   const [ruleId, rule] = highest

@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
+import * as v from 'valibot'
 import { hubSpotSignature } from '../providers/hubspot/signature.ts'
 import type { ProviderSettings } from '../providers/provider.ts'
 import { formatAmount } from '../relay/amount.ts'
@@ -50,6 +52,46 @@ const stages = [
 function stage(id: string, label: string, probability: string, isClosed: string) {
   return { id, label, metadata: { probability, isClosed } }
 }
+
+const standInOwner = {
+  id: '4001',
+  type: 'PERSON',
+  firstName: 'Alex',
+  lastName: 'Rivera',
+  email: 'alex.rivera@stand-in.example',
+  userId: standInHub.userId,
+  archived: false,
+}
+
+const inputsBody = v.object({ inputs: v.array(v.object({ id: v.string() })) })
+const searchBody = v.object({
+  filterGroups: v.array(v.object({ filters: v.array(v.object({ value: v.string() })) })),
+  limit: v.pipe(v.number(), v.maxValue(200)),
+  after: v.optional(v.string()),
+})
+
+/** The ids of a batch; undefined if there are more than HubSpot takes. */
+async function readInputs(c: Context, most: number): Promise<string[] | undefined> {
+  const { inputs } = v.parse(inputsBody, await c.req.json())
+  return inputs.length > most ? undefined : inputs.map(({ id }) => id)
+}
+
+const tooManyInputs = (c: Context) =>
+  hubspotError(c, 400, 'VALIDATION_ERROR', 'The batch has too many inputs.')
+
+/** HubSpot answers 207 if something was not found. */
+function batchAnswer(c: Context, results: readonly object[], isComplete: boolean): Response {
+  const now = new Date().toISOString()
+  const answer = { status: 'COMPLETE', results, startedAt: now, completedAt: now }
+  return c.json(answer, isComplete ? 200 : 207)
+}
+
+const changedAt = ({ history }: StandInDeal) => history.at(-1)?.at ?? 0
+
+const asTimes = (createdAt: number, updatedAt: number) => ({
+  createdAt: new Date(createdAt).toISOString(),
+  updatedAt: new Date(updatedAt).toISOString(),
+})
 
 const notice =
   'This is not HubSpot. It plays a HubSpot account on this machine: what you change here is told to Dealbell as HubSpot would.'
@@ -233,7 +275,7 @@ export function createStandInDeals({
         }
         return c.redirect(`${list}#deal-${c.req.param('id')}`, 303)
       })
-      .get('/crm/v3/objects/0-3/:id', (c) => {
+      .get('/crm/objects/2026-03/0-3/:id', (c) => {
         const refused = notAllowed(c)
         if (refused !== undefined) return refused
         const deal = deals.get(c.req.param('id'))
@@ -243,30 +285,57 @@ export function createStandInDeals({
         const contacts = linked(deal.contact, '301', 'deal_to_contact')
         const companies = linked(deal.company, '501', 'deal_to_company')
         return c.json({
-          id: deal.id,
-          properties: {
-            dealname: deal.name,
-            amount: deal.amount,
-            deal_currency_code: 'EUR',
-            dealstage: deal.history.at(-1)?.stageId,
-            pipeline: 'default',
-            hubspot_owner_id: null,
-          },
-          propertiesWithHistory: {
-            dealstage: deal.history.toReversed().map(({ stageId, at }) => ({
-              value: stageId,
-              timestamp: new Date(at).toISOString(),
-              sourceType: 'CRM_UI',
-            })),
-          },
+          ...dealAnswer(deal),
           ...((contacts || companies) && { associations: { contacts, companies } }),
-          createdAt: new Date(deal.history[0]?.at ?? startedAt).toISOString(),
-          archived: false,
         })
       })
-      .get('/crm/v3/pipelines/deals', (c) => {
+      .post('/crm/objects/2026-03/0-3/batch/read', async (c) => {
         const refused = notAllowed(c)
         if (refused !== undefined) return refused
+        const inputs = await readInputs(c, 50)
+        if (inputs === undefined) return tooManyInputs(c)
+        const found = inputs.flatMap((id) => deals.get(id) ?? [])
+        return batchAnswer(c, found.map(dealAnswer), found.length === inputs.length)
+      })
+      .post('/crm/associations/2026-03/0-3/:type{0-[12]}/batch/read', async (c) => {
+        const refused = notAllowed(c)
+        if (refused !== undefined) return refused
+        const inputs = await readInputs(c, 100)
+        if (inputs === undefined) return tooManyInputs(c)
+        const [has, toObjectId, typeId] =
+          c.req.param('type') === '0-1'
+            ? [(deal: StandInDeal) => deal.contact, '301', 3]
+            : [(deal: StandInDeal) => deal.company, '501', 5]
+        const linked = inputs.flatMap((id) => deals.get(id) ?? []).filter(has)
+        const results = linked.map(({ id }) => ({
+          from: { id },
+          to: [{ toObjectId, associationTypes: [{ category: 'HUBSPOT_DEFINED', typeId }] }],
+        }))
+        return batchAnswer(c, results, linked.length === inputs.length)
+      })
+      .post('/crm/objects/2026-03/0-3/search', async (c) => {
+        const refused = notAllowed(c)
+        if (refused !== undefined) return refused
+        const { filterGroups, limit, after } = v.parse(searchBody, await c.req.json())
+        const since = Number(filterGroups[0]?.filters[0]?.value ?? 0)
+        const changed = [...deals.values()]
+          .filter((deal) => changedAt(deal) >= since)
+          .sort((a, b) => changedAt(a) - changedAt(b))
+        const start = Number(after ?? 0)
+        const end = start + limit
+        return c.json({
+          total: changed.length,
+          results: changed.slice(start, end).map((deal) => ({
+            ...dealAnswer(deal),
+            propertiesWithHistory: undefined,
+          })),
+          ...(end < changed.length && { paging: { next: { after: String(end) } } }),
+        })
+      })
+      .get('/crm/pipelines/2026-03/deals', (c) => {
+        const refused = notAllowed(c)
+        if (refused !== undefined) return refused
+        const times = asTimes(startedAt, startedAt)
         return c.json({
           results: [
             {
@@ -274,16 +343,52 @@ export function createStandInDeals({
               label: 'Sales pipeline',
               displayOrder: 0,
               archived: false,
+              ...times,
               stages: stages.map((known, displayOrder) => ({
                 ...known,
                 displayOrder,
                 archived: false,
+                writePermissions: 'CRM_PERMISSIONS_ENFORCEMENT',
+                ...times,
               })),
             },
           ],
         })
       })
+      .get('/crm/owners/2026-03/:id{[0-9]+}', (c) => {
+        const refused = notAllowed(c)
+        if (refused !== undefined) return refused
+        if (c.req.param('id') !== standInOwner.id) {
+          return hubspotError(c, 404, 'OBJECT_NOT_FOUND', 'Owner not found.')
+        }
+        return c.json({ ...standInOwner, ...asTimes(startedAt, startedAt) })
+      })
   )
+
+  function dealAnswer(deal: StandInDeal) {
+    const { id, name, amount, history } = deal
+    return {
+      id,
+      properties: {
+        dealname: name,
+        amount,
+        deal_currency_code: 'EUR',
+        dealstage: history.at(-1)?.stageId ?? null,
+        pipeline: 'default',
+        hubspot_owner_id: standInOwner.id,
+        hs_lastmodifieddate: new Date(changedAt(deal)).toISOString(),
+      },
+      propertiesWithHistory: {
+        dealstage: history.toReversed().map(({ stageId, at }) => ({
+          value: stageId,
+          timestamp: new Date(at).toISOString(),
+          sourceType: 'CRM_UI',
+        })),
+      },
+      ...asTimes(history[0]?.at ?? startedAt, changedAt(deal)),
+      archived: false,
+    }
+  }
 
   function dealItem(deal: StandInDeal) {
     const current = deal.history.at(-1)?.stageId ?? ''
@@ -319,6 +424,11 @@ function isAmount(text: string): boolean {
   return /^[0-9]{0,15}\.?[0-9]{0,4}$/.test(text)
 }
 
-function hubspotError(c: Context, status: 401 | 404, category: string, message: string): Response {
-  return c.json({ status: 'error', message, category }, status)
+function hubspotError(
+  c: Context,
+  status: 400 | 401 | 404,
+  category: string,
+  message: string,
+): Response {
+  return c.json({ status: 'error', message, category, correlationId: randomUUID() }, status)
 }

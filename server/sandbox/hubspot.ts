@@ -20,6 +20,7 @@ const declaredScopes = [
   'crm.objects.companies.read',
   'crm.schemas.deals.read',
 ]
+const declaredOptionalScopes = ['crm.objects.owners.read']
 
 interface CodeBinding {
   clientId: string
@@ -48,6 +49,10 @@ export function createStandInHubspot({
     if (request.scope?.split(' ').sort().join() !== declaredScopes.toSorted().join()) {
       return 'The scopes are not the ones that the app declares.'
     }
+    const optional = request.optional_scope?.split(' ') ?? []
+    if (!optional.every((scope) => declaredOptionalScopes.includes(scope))) {
+      return 'The optional scopes are not ones that the app declares.'
+    }
     if (request.code_challenge && request.code_challenge_method !== 'S256') {
       return 'The code challenge method must be S256.'
     }
@@ -70,12 +75,13 @@ export function createStandInHubspot({
     const endsAt = Date.now() + accessLifetimeS * 1000
     return {
       token_type: 'bearer',
+      token_use: 'access_token',
       access_token: tokens.issue({ grant, use: 'access', endsAt }),
       refresh_token: refreshToken,
       expires_in: accessLifetimeS,
       hub_id: standInHub.hubId,
       user_id: standInHub.userId,
-      scopes: declaredScopes,
+      scopes: [...declaredScopes, ...declaredOptionalScopes],
     }
   }
 
@@ -84,114 +90,128 @@ export function createStandInHubspot({
     return typeof token !== 'string' && token.use === 'access'
   }
 
-  return new Hono()
-    .route('/', createStandInDeals({ settings, appUrl, isAllowed }))
-    .get('/oauth/authorize', (c) => {
-      const request = c.req.query()
-      const reason = refusal(request)
-      if (reason !== undefined) return c.html(refusalPage('HubSpot', reason), 400)
-      return c.html(
-        consentPage({
-          provider: 'HubSpot',
-          account: standInHub.domain,
-          wishes: ['read deals and their stages', 'see which contacts and companies a deal has'],
-          fields: request,
-          after: html`<p>Afterwards, change a deal in the
+  return (
+    new Hono()
+      .route('/', createStandInDeals({ settings, appUrl, isAllowed }))
+      .get('/oauth/authorize', (c) => {
+        const request = c.req.query()
+        const reason = refusal(request)
+        if (reason !== undefined) return c.html(refusalPage('HubSpot', reason), 400)
+        return c.html(
+          consentPage({
+            provider: 'HubSpot',
+            account: standInHub.domain,
+            wishes: ['read deals and their stages', 'see which contacts and companies a deal has'],
+            fields: request,
+            after: html`<p>Afterwards, change a deal in the
             <a href="${appUrl}/sandbox/hubspot/deals">stand-in's deals</a>.</p>`,
-        }),
-      )
-    })
-    .post('/oauth/authorize', async (c) => {
-      const request = await formFields(c)
-      const reason = refusal(request)
-      if (reason !== undefined) return c.html(refusalPage('HubSpot', reason), 400)
-      const back = new URL(redirectUri)
-      if (request.answer === 'allow') {
-        const code = codes.issue({
-          clientId: settings.clientId,
-          redirectUri,
-          codeChallenge: request.code_challenge,
-        })
-        back.searchParams.set('code', code)
-      } else {
-        back.searchParams.set('error', 'access_denied')
-        back.searchParams.set('error_description', 'The user denied the request.')
-      }
-      if (request.state) back.searchParams.set('state', request.state)
-      return c.redirect(back.href, 303)
-    })
-    .post('/oauth/2026-03/token', async (c) => {
-      const form = await formFields(c)
-      const wrong = wrongClient(c, form)
-      if (wrong !== undefined) return wrong
-
-      if (form.grant_type === 'refresh_token') {
-        const token = tokens.read(form.refresh_token ?? '')
-        if (typeof token === 'string' || token.use !== 'refresh') {
-          const message = 'refresh token is invalid, expired or revoked'
-          return hubspotError(c, 400, 'invalid_grant', 'BAD_REFRESH_TOKEN', message)
-        }
-        return c.json(tokenAnswer(token.grant, form.refresh_token ?? ''))
-      }
-      if (form.grant_type !== 'authorization_code') {
-        const message = 'grant_type is missing or unknown'
-        return hubspotError(c, 400, 'unsupported_grant_type', 'BAD_GRANT_TYPE', message)
-      }
-
-      const binding = codes.take(form.code ?? '')
-      if (binding === undefined || binding.clientId !== form.client_id) {
-        const message = 'missing or unknown auth code'
-        return hubspotError(c, 400, 'invalid_grant', 'BAD_AUTH_CODE', message)
-      }
-      if (form.redirect_uri !== binding.redirectUri) {
-        const message = 'missing or invalid redirect uri'
-        return hubspotError(c, 400, 'invalid_grant', 'BAD_REDIRECT_URI', message)
-      }
-      if (binding.codeChallenge !== undefined) {
-        const challenge = createHash('sha256')
-          .update(form.code_verifier ?? '')
-          .digest('base64url')
-        if (challenge !== binding.codeChallenge) {
-          const message = 'missing or invalid code verifier'
-          return hubspotError(c, 400, 'invalid_grant', 'BAD_CODE_VERIFIER', message)
-        }
-      }
-      const grant = randomUUID()
-      return c.json(tokenAnswer(grant, tokens.issue({ grant, use: 'refresh', endsAt: null })))
-    })
-    .post('/oauth/2026-03/token/introspect', async (c) => {
-      const form = await formFields(c)
-      const wrong = wrongClient(c, form)
-      if (wrong !== undefined) return wrong
-      const token = tokens.read(form.token ?? '')
-      if (typeof token === 'string') return c.json({ active: false })
-      return c.json({
-        active: true,
-        token_use: token.use === 'access' ? 'access_token' : 'refresh_token',
-        token_type: 'bearer',
-        token: form.token,
-        client_id: settings.clientId,
-        app_id: standInHub.appId,
-        hub_id: standInHub.hubId,
-        hub_domain: standInHub.domain,
-        user_id: standInHub.userId,
-        user: standInHub.user,
-        scopes: declaredScopes,
-        is_private_distribution: false,
-        ...(token.endsAt !== null && {
-          expires_in: Math.round((token.endsAt - Date.now()) / 1000),
-        }),
+          }),
+        )
       })
-    })
-    .post('/oauth/2026-03/token/revoke', async (c) => {
-      const form = await formFields(c)
-      const wrong = wrongClient(c, form)
-      if (wrong !== undefined) return wrong
-      const token = tokens.read(form.token ?? '')
-      // Revoking a token that is not valid succeeds (RFC 7009 §2.2).
-      if (typeof token !== 'string') tokens.revoke(token)
-      return c.body(null, 200)
-    })
+      .post('/oauth/authorize', async (c) => {
+        const request = await formFields(c)
+        const reason = refusal(request)
+        if (reason !== undefined) return c.html(refusalPage('HubSpot', reason), 400)
+        const back = new URL(redirectUri)
+        if (request.answer === 'allow') {
+          const code = codes.issue({
+            clientId: settings.clientId,
+            redirectUri,
+            codeChallenge: request.code_challenge,
+          })
+          back.searchParams.set('code', code)
+        } else {
+          back.searchParams.set('error', 'access_denied')
+          back.searchParams.set('error_description', 'The user denied the request.')
+        }
+        if (request.state) back.searchParams.set('state', request.state)
+        return c.redirect(back.href, 303)
+      })
+      .post('/oauth/2026-03/token', async (c) => {
+        const form = await formFields(c)
+        const wrong = wrongClient(c, form)
+        if (wrong !== undefined) return wrong
+
+        if (form.grant_type === 'refresh_token') {
+          const token = tokens.read(form.refresh_token ?? '')
+          if (typeof token === 'string' || token.use !== 'refresh') {
+            const message = 'refresh token is invalid, expired or revoked'
+            return hubspotError(c, 400, 'invalid_grant', 'BAD_REFRESH_TOKEN', message)
+          }
+          return c.json(tokenAnswer(token.grant, form.refresh_token ?? ''))
+        }
+        if (form.grant_type !== 'authorization_code') {
+          const message = 'grant_type is missing or unknown'
+          return hubspotError(c, 400, 'unsupported_grant_type', 'BAD_GRANT_TYPE', message)
+        }
+
+        const binding = codes.take(form.code ?? '')
+        if (binding === undefined || binding.clientId !== form.client_id) {
+          const message = 'missing or unknown auth code'
+          return hubspotError(c, 400, 'invalid_grant', 'BAD_AUTH_CODE', message)
+        }
+        if (form.redirect_uri !== binding.redirectUri) {
+          const message = 'missing or invalid redirect uri'
+          return hubspotError(c, 400, 'invalid_grant', 'BAD_REDIRECT_URI', message)
+        }
+        if (binding.codeChallenge !== undefined) {
+          const challenge = createHash('sha256')
+            .update(form.code_verifier ?? '')
+            .digest('base64url')
+          if (challenge !== binding.codeChallenge) {
+            const message = 'missing or invalid code verifier'
+            return hubspotError(c, 400, 'invalid_grant', 'BAD_CODE_VERIFIER', message)
+          }
+        }
+        const grant = randomUUID()
+        return c.json(tokenAnswer(grant, tokens.issue({ grant, use: 'refresh', endsAt: null })))
+      })
+      .post('/oauth/2026-03/token/introspect', async (c) => {
+        const form = await formFields(c)
+        const wrong = wrongClient(c, form)
+        if (wrong !== undefined) return wrong
+        const token = tokens.read(form.token ?? '')
+        if (typeof token === 'string') return c.json({ active: false })
+        return c.json({
+          active: true,
+          token_use: token.use === 'access' ? 'access_token' : 'refresh_token',
+          token_type: 'bearer',
+          token: form.token,
+          client_id: settings.clientId,
+          app_id: standInHub.appId,
+          hub_id: standInHub.hubId,
+          hub_domain: standInHub.domain,
+          user_id: standInHub.userId,
+          user: standInHub.user,
+          scopes: [...declaredScopes, ...declaredOptionalScopes],
+          // Only for access tokens. The real answer also has `signed_access_token`, which we do not read.
+          ...(token.endsAt !== null && {
+            is_private_distribution: false,
+            expires_in: Math.round((token.endsAt - Date.now()) / 1000),
+          }),
+        })
+      })
+      // The real one also sends an e-mail to the account's administrators.
+      .delete('/appinstalls/2026-03/external-install', (c) => {
+        const accessToken = c.req.header('Authorization')?.match(/^Bearer (.+)$/)?.[1] ?? ''
+        const token = tokens.read(accessToken)
+        if (typeof token === 'string' || token.use !== 'access') {
+          const message = 'The access token is not valid.'
+          return hubspotError(c, 401, 'invalid_token', 'INVALID_AUTHENTICATION', message)
+        }
+        tokens.revoke(token)
+        return c.body(null, 204)
+      })
+      .post('/oauth/2026-03/token/revoke', async (c) => {
+        const form = await formFields(c)
+        const wrong = wrongClient(c, form)
+        if (wrong !== undefined) return wrong
+        const token = tokens.read(form.token ?? '')
+        // Revoking a token that is not valid succeeds (RFC 7009 §2.2).
+        if (typeof token !== 'string') tokens.revoke(token)
+        return c.body(null, 200)
+      })
+  )
 }
 
 function hubspotError(

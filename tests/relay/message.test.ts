@@ -15,7 +15,7 @@ const deal: DealInMessage = {
 }
 
 const message = (change: Change, ruleId: AvailableRuleId, about = deal) =>
-  messageFor(about, dealRules[ruleId].headline(change), ruleId)
+  messageFor({ deal: about, ownerId: null, headline: dealRules[ruleId].headline(change), ruleId })
 
 test('a won deal: its name as a link, both stages, the amount and the rule', () => {
   const { text, blocks } = message(stageMove(next, won), 'deal-closed')

@@ -46,6 +46,8 @@ export interface Outside {
   /** Slack's answer; undefined accepts. */
   answerPost: (call: Post) => SlackAnswer | Promise<SlackAnswer>
   deals: Map<string, OutsideDeal>
+  /** Deals that were deleted in HubSpot. */
+  missing: Set<string>
   /** HubSpot's answer to a read; undefined is the usual one. */
   answerRead: (
     path: string,
@@ -78,6 +80,17 @@ export function unexplainedRepeats(posts: readonly Post[], kills: readonly numbe
     }),
   )
 }
+
+interface SearchRequest {
+  filterGroups: Array<{ filters: Array<{ value: string }> }>
+  limit: number
+  after: string
+}
+
+/** The account and the user in an access token. */
+const introspected = /-(\d+)-(\d+)-\d+$/
+const longAgo = '2020-01-01T00:00:00.000Z'
+const tooMany = { status: 'error', category: 'VALIDATION_ERROR', message: 'Too many inputs.' }
 
 export const usualStages = [
   { id: 'start', label: 'Appointment', metadata: { isClosed: 'false', probability: '0.2' } },
@@ -115,6 +128,7 @@ export async function openOutside(): Promise<Outside> {
     answerRead: () => undefined,
     answerRefresh: () => undefined,
     deals: new Map(),
+    missing: new Set(),
     stages: usualStages,
     expiresInS: 1800,
     async accepted(isEnough, withinMs = 20_000) {
@@ -225,7 +239,13 @@ export async function openOutside(): Promise<Outside> {
       })
     }
     if (path === '/hubspot/oauth/2026-03/token/introspect') {
-      return json(200, { active: true, hub_domain: 'acme.example' })
+      const [, hub, user] = introspected.exec(new URLSearchParams(body).get('token') ?? '') ?? []
+      return json(200, {
+        active: true,
+        hub_domain: 'acme.example',
+        hub_id: Number(hub ?? 1),
+        user_id: Number(user ?? 1),
+      })
     }
     if (path === '/hubspot/oauth/2026-03/token/revoke') {
       outside.revoked.push(new URLSearchParams(body).get('token') ?? '')
@@ -235,16 +255,58 @@ export async function openOutside(): Promise<Outside> {
     outside.reads.push(path)
     const special = await outside.answerRead(path, token)
     if (special !== undefined) return json(special.status, special.body ?? {}, special.headers)
-    if (path.startsWith('/hubspot/crm/v3/pipelines/deals')) {
-      return json(200, { results: [{ id: 'default', label: 'Sales', stages: outside.stages }] })
+    const { pathname } = new URL(path, base)
+    const times = { createdAt: longAgo, updatedAt: longAgo }
+    if (pathname === '/hubspot/crm/pipelines/2026-03/deals') {
+      const stages = outside.stages.map((stage) => ({ ...stage, ...times, archived: false }))
+      return json(200, { results: [{ id: 'default', label: 'Sales', stages, ...times }] })
     }
-    const dealId = path.match(/^\/hubspot\/crm\/v3\/objects\/0-3\/(\d+)/)?.[1]
+    if (pathname === '/hubspot/crm/objects/2026-03/0-3/batch/read') {
+      const { inputs, propertiesWithHistory } = JSON.parse(body)
+      if (propertiesWithHistory.length > 0 && inputs.length > 50) return json(400, tooMany)
+      const known = inputs.filter(({ id }: { id: string }) => !outside.missing.has(id))
+      const results = known.map(({ id }: { id: string }) => dealAnswer(id))
+      const completed = { status: 'COMPLETE', startedAt: longAgo, completedAt: longAgo }
+      return json(known.length === inputs.length ? 200 : 207, { ...completed, results })
+    }
+    const linkType = pathname.match(
+      /^\/hubspot\/crm\/associations\/2026-03\/0-3\/(0-[12])\/batch\/read$/,
+    )?.[1]
+    if (linkType !== undefined) {
+      const { inputs } = JSON.parse(body)
+      if (inputs.length > 100) return json(400, tooMany)
+      const linked = inputs.filter(
+        ({ id }: { id: string }) => linkType === '0-1' && outside.deals.get(id)?.linked !== false,
+      )
+      const results = linked.map(({ id }: { id: string }) => ({
+        from: { id },
+        to: [{ toObjectId: '1', associationTypes: [{ category: 'HUBSPOT_DEFINED', typeId: 3 }] }],
+      }))
+      const completed = { status: 'COMPLETE', startedAt: longAgo, completedAt: longAgo }
+      return json(linked.length === inputs.length ? 200 : 207, { ...completed, results })
+    }
+    if (pathname === '/hubspot/crm/objects/2026-03/0-3/search') {
+      return json(200, searchAnswer(JSON.parse(body)))
+    }
+    const dealId = pathname.match(/^\/hubspot\/crm\/objects\/2026-03\/0-3\/(\d+)$/)?.[1]
     if (dealId === undefined) return json(403, { status: 'error', category: 'MISSING_SCOPES' })
-    const deal = outside.deals.get(dealId) ?? {}
+    if (outside.missing.has(dealId)) {
+      return json(404, { status: 'error', category: 'OBJECT_NOT_FOUND' })
+    }
     return json(200, {
-      id: dealId,
+      ...dealAnswer(dealId),
+      ...(outside.deals.get(dealId)?.linked !== false && {
+        associations: { contacts: { results: [{ id: '1', type: 'deal_to_contact' }] } },
+      }),
+    })
+  }
+
+  function dealAnswer(id: string) {
+    const deal = outside.deals.get(id) ?? {}
+    return {
+      id,
       properties: {
-        dealname: deal.name ?? `Deal ${dealId}`,
+        dealname: deal.name ?? `Deal ${id}`,
         amount: deal.amount ?? null,
         deal_currency_code: deal.currency ?? null,
         hubspot_owner_id: deal.ownerId ?? null,
@@ -252,10 +314,33 @@ export async function openOutside(): Promise<Outside> {
       propertiesWithHistory: {
         dealstage: deal.history ?? [{ value: 'start', timestamp: '2020-01-01T00:00:00Z' }],
       },
-      ...(deal.linked !== false && {
-        associations: { contacts: { results: [{ id: '1', type: 'deal_to_contact' }] } },
-      }),
-    })
+      createdAt: longAgo,
+      updatedAt: longAgo,
+      archived: false,
+    }
+  }
+
+  /** Deals by the time of their last change, which is that of the newest value in their history. */
+  function searchAnswer({ filterGroups, limit, after }: SearchRequest) {
+    const since = Number(filterGroups[0]?.filters[0]?.value)
+    const changed = [...outside.deals]
+      .map(([id, { history = [] }]) => ({
+        id,
+        at: Math.max(...history.map(({ timestamp }) => Date.parse(timestamp))),
+      }))
+      .filter(({ at }) => at >= since)
+      .sort((a, b) => a.at - b.at)
+    const start = Number(after)
+    const page = changed.slice(start, start + limit)
+    const more = start + limit < changed.length
+    return {
+      total: changed.length,
+      results: page.map(({ id, at }) => ({
+        ...dealAnswer(id),
+        properties: { hs_lastmodifieddate: new Date(at).toISOString() },
+      })),
+      ...(more && { paging: { next: { after: String(start + limit) } } }),
+    }
   }
 
   function hubspotToken() {

@@ -66,7 +66,12 @@ function outside(answers: Answers) {
   return {
     refresh: (): Promise<unknown> =>
       createHubspot(settings, timeouts).refresh({ accessToken: 'a', refreshToken: 'r' }),
-    read: (): Promise<unknown> => createHubspot(settings, timeouts).deal('a', '1', 'stage'),
+    read: (): Promise<unknown> =>
+      createHubspot(settings, timeouts).deal(
+        { accountId: '1', accessToken: 'a', urgency: 'fresh' },
+        '1',
+        { history: 'stage', links: true },
+      ),
     post: (): Promise<unknown> =>
       createSlack(settings, timeouts).post(
         { accessToken: 'a', incomingWebhookUrl: `${url}/webhook` },
