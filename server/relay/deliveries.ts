@@ -99,7 +99,7 @@ export async function nextDelivery(
           select count(*) from (
             select from ${deliveries} as each
             where each.channel = ${channel} and each.state = 'pending' limit ${manyWaiting}
-          ) as some
+            ) as counted
         )`.mapWith(Number),
         pauseMs: milliseconds(sql`${channels.nextAt} - now()`),
         ruleIds: rules.ruleIds,

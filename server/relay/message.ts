@@ -61,21 +61,40 @@ export function messageFor({ deal, headline, ruleId, late }: MessageEntry): Chat
 
 /** Slack takes 3,000 characters in a section. */
 const longestSection = 2_900
-const longestNameInDigest = 80
-const longestLabelInDigest = 40
+/** Slack refuses blocks with more text than this together. It does not document the limit. */
+const longestDigest = 9_000
+/** The longest name and label in a digest. Escaping may make them five times as long. */
+const lengthsInDigest = [
+  { name: 80, label: 40 },
+  { name: 40, label: 25 },
+  { name: 20, label: 12 },
+] as const
+type Lengths = (typeof lengthsInDigest)[number]
 
 /**
  * Writes one message about up to thirty changes: the totals, then the changes in groups of what
- * happened. Groups and changes keep the order of the entries. The message stays within Slack's limits:
- * 50 blocks, and 3,000 characters in each.
+ * happened. Groups and changes keep the order of the entries. The message stays within Slack's limits
+ * for the number and the length of blocks.
  */
 export function digestOf(entries: readonly MessageEntry[]): ChatMessage {
+  const [normal, short, shortest] = lengthsInDigest
+  const fits = ({ blocks }: ChatMessage) => JSON.stringify(blocks).length <= longestDigest
+  const [message = digestWith(entries, shortest)] = [normal, short]
+    .map((lengths) => digestWith(entries, lengths))
+    .filter(fits)
+  return message
+}
+
+function digestWith(entries: readonly MessageEntry[], lengths: Lengths): ChatMessage {
   const totals = totalsOf(entries)
   const groups = Map.groupBy(entries, ({ headline }) => headline.title ?? headline.happened)
   const sections = [...groups].flatMap(([title, group]) => {
     const sign = group[0]?.headline.sign ?? ''
-    const heading = `${sign} *${safeText(title, longestLabelInDigest * 2)}*`
-    return inSections(heading, group.map(digestLine))
+    const heading = `${sign} *${safeText(title, lengths.label * 2)}*`
+    return inSections(
+      heading,
+      group.map((entry) => digestLine(entry, lengths)),
+    )
   })
   const wordings = [...new Set(entries.map(({ ruleId }) => wordingOf(ruleId)))]
   return {
@@ -99,7 +118,7 @@ function totalsOf(entries: readonly MessageEntry[]): string {
       const count = new Set(group.map(({ deal }) => deal.url)).size
       const deals = at > 0 ? '' : count === 1 ? ' deal' : ' deals'
       const amounts = what === 'won' ? sums(group) : []
-      return [`${count}${deals} ${safeText(what, longestLabelInDigest)}`, ...amounts].join(', ')
+      return [`${count}${deals} ${safeText(what, longestLabel)}`, ...amounts].join(', ')
     })
     .join(' · ')
 }
@@ -116,10 +135,10 @@ function sums(group: readonly MessageEntry[]): string[] {
   )
 }
 
-function digestLine({ deal, headline, late }: MessageEntry): string {
-  const name = safeText(deal.name ?? '', longestNameInDigest) || 'Unnamed deal'
-  const from = safeText(headline.from ?? '', longestLabelInDigest)
-  const to = safeText(headline.to, longestLabelInDigest)
+function digestLine({ deal, headline, late }: MessageEntry, lengths: Lengths): string {
+  const name = safeText(deal.name ?? '', lengths.name) || 'Unnamed deal'
+  const from = safeText(headline.from ?? '', lengths.label)
+  const to = safeText(headline.to, lengths.label)
   const facts = [
     from === '' ? `*${to}*` : `${from} → *${to}*`,
     formatAmount(deal.amount, deal.currency),

@@ -90,9 +90,9 @@ test('a deal without a name, and one with an endless name, stay readable', () =>
 })
 
 test.each([
-  ['1200', 'USD', '$1,200.00'],
+  ['1200', 'USD', '$1,200'],
   ['1200', 'JPY', '¥1,200'],
-  ['0', 'EUR', '€0.00'],
+  ['0', 'EUR', '€0'],
   ['1200.5', null, '1,200.5'],
   ['1200', 'dollars', '1,200'],
   ['', 'USD', undefined],

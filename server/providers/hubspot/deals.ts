@@ -1,5 +1,11 @@
 import * as v from 'valibot'
-import type { Crm, CrmDeal, ProviderSettings, Stage } from '../provider.ts'
+import {
+  type Crm,
+  type CrmDeal,
+  ProviderError,
+  type ProviderSettings,
+  type Stage,
+} from '../provider.ts'
 import type { DealProperty } from '../registry.ts'
 import type { HubspotHttp } from './http.ts'
 import { propertyNames } from './properties.ts'
@@ -165,14 +171,19 @@ export function createHubspotDeals(
 
     async stages(access) {
       const answer = await read(access, '/crm/pipelines/2026-03/deals', pipelinesAnswer)
-      return (answer?.results ?? []).flatMap(({ stages }) =>
+      // Without stages, every deal would count as open. So a 404 is a failure here.
+      if (answer === undefined) throw new ProviderError('hubspot', 'read', 'nonsense')
+      return answer.results.flatMap(({ stages }) =>
         stages.map(({ id, label, metadata }) => ({ id, label, outcome: outcomeOf(metadata) })),
       )
     },
 
     async ownerName(access, ownerId) {
       const path = `/crm/owners/2026-03/${encodeURIComponent(ownerId)}`
-      const owner = await read(access, path, ownerAnswer)
+      const owner =
+        (await read(access, path, ownerAnswer)) ??
+        // Owners who left the company are archived.
+        (await read(access, `${path}?archived=true`, ownerAnswer))
       const name = [owner?.firstName, owner?.lastName].filter(Boolean).join(' ')
       return name || (owner?.email ?? undefined)
     },

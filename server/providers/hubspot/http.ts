@@ -65,15 +65,14 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
       await limiter.enter(access)
       const text = await asProviderError('read', async () => {
         try {
-          const response = await ky(`${settings.apiUrl}${path}`, {
+          const request = ky(`${settings.apiUrl}${path}`, {
             headers: { ...json, Authorization: `Bearer ${access.accessToken}` },
             ...(body !== undefined && { method: 'POST', json: body }),
             ...oneTry(timeouts.callMs),
-            hooks: {
-              afterResponse: [({ response }) => limiter.learn(access.accountId, response.headers)],
-            },
           })
-          return await response.text()
+          limiter.learn(access.accountId, (await request).headers)
+          // The request's timeout includes the body. On the response there would be none.
+          return await request.text()
         } catch (error) {
           if (error instanceof HTTPError && error.response.status === 404) return undefined
           throw error
@@ -129,6 +128,9 @@ async function asProviderError<T>(
   }
 }
 
+/** The account revoked the access, or no longer exists. */
+const refreshRefusals = new Set(['BAD_REFRESH_TOKEN', 'invalid_grant', 'BAD_HUB', 'access_denied'])
+
 /**
  * Whether this 4xx is a refusal, so that another try cannot help. In the relay, a refusal breaks
  * the connection. So for the relay's calls, only HubSpot's own codes about the token count. A
@@ -139,8 +141,8 @@ function isRefusal(
   status: number,
   reason: string | undefined,
 ): boolean {
-  if (stage === 'refresh') return reason === 'BAD_REFRESH_TOKEN' || reason === 'invalid_grant'
-  if (stage === 'read') return status === 403 && reason !== undefined
+  if (stage === 'refresh') return refreshRefusals.has(reason ?? '')
+  if (stage === 'read') return status === 403 && reason === 'MISSING_SCOPES'
   return true
 }
 

@@ -18,6 +18,9 @@ export function createHubspot(
     brokenReasons: {
       BAD_REFRESH_TOKEN: 'the access was revoked',
       invalid_grant: 'the access was revoked',
+      BAD_HUB: 'the account no longer exists or removed the app',
+      access_denied: 'the account no longer exists or removed the app',
+      MISSING_SCOPES: 'a permission is missing',
     },
   }
 }

@@ -55,7 +55,7 @@ export function createHubspotOAuth(
   return {
     authorizeUrl({ redirectUri, state, codeVerifier }) {
       const url = new URL(settings.authorizeUrl)
-      url.search = new URLSearchParams({
+      const query = new URLSearchParams({
         client_id: settings.clientId,
         redirect_uri: redirectUri,
         scope: requiredScopes.join(' '),
@@ -63,7 +63,9 @@ export function createHubspotOAuth(
         state,
         code_challenge: createHash('sha256').update(codeVerifier).digest('base64url'),
         code_challenge_method: 'S256',
-      }).toString()
+      })
+      // HubSpot's documents write a space as %20.
+      url.search = query.toString().replaceAll('+', '%20')
       return url.href
     },
 
