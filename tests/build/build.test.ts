@@ -3,6 +3,7 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import type { Plugin } from 'vite'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { budget } from '../../build/budget.ts'
 import { buildPage } from './build-page.ts'
@@ -159,7 +160,43 @@ describe('the boot script', () => {
   )
 })
 
+test('the page of other settings starts the calls of their backend and providers', async () => {
+  const other = join(folder, 'other')
+  await buildPage(other, [], {
+    VITE_API_URL: 'https://api.example.com/v1/',
+    VITE_CRM_NAME: 'Pipedrive',
+    VITE_CHAT_NAME: 'Teams',
+  })
+  const links = elementsOf(await readFile(join(other, 'index.html'), 'utf8'))
+  const calls = links.filter(({ attributes }) => attributes.as === 'fetch')
+  expect(calls.map(({ attributes }) => [attributes.href, attributes['data-at']])).toEqual([
+    ['https://api.example.com/v1/health', undefined],
+    ['https://api.example.com/v1/api/pipedrive/status', '/'],
+    ['https://api.example.com/v1/api/teams/status', '/'],
+    ['https://api.example.com/v1/api/notifications/rules', '/'],
+  ])
+})
+
+test('a build with a route that has no links fails and says what to add and where', async () => {
+  const component = join(import.meta.dirname, '../../src/routes/about.tsx?tsr-split=component')
+  const aboutRoute: Plugin = {
+    name: 'about-route',
+    enforce: 'pre',
+    buildStart() {
+      this.emitFile({ type: 'chunk', id: component })
+    },
+    resolveId: (id) => (id === component ? id : undefined),
+    load: (id) => (id === component ? 'export const component = () => null' : undefined),
+  }
+  const build = buildPage(join(folder, 'route'), [aboutRoute])
+  await expect(build).rejects.toThrow(
+    /src\/routes\/about\.tsx is missing .* build\/preload\.ts\. Add \{.*file: 'about'/,
+  )
+})
+
 test('a build that exceeds its budget fails and says where the limit is', async () => {
   const build = buildPage(join(folder, 'excess'), [budget({ script: 100_000, style: 3000 })])
-  await expect(build).rejects.toThrow(/script takes .* style takes .* build\/budget\.ts/)
+  await expect(build).rejects.toThrow(
+    /script takes .* style takes .* pageBudget in build\/budget\.ts/,
+  )
 })
