@@ -27,6 +27,8 @@ document.addEventListener(
     if (!(target instanceof HTMLScriptElement)) return
     const heading = document.querySelector('h1')
     if (heading !== null) heading.textContent = 'Something went wrong. Please try again later.'
+    // No app takes the responses, and an unread one stays open.
+    for (const { abort } of globalThis.startedCalls?.values() ?? []) abort.abort()
   },
   // An error of a resource does not bubble.
   { capture: true },
