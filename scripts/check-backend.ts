@@ -25,7 +25,7 @@ const signs = {
   'not run': styleText('gray', '-'),
 } satisfies Record<Outcome['result'], string>
 
-/** The longest part of a body that is shown. */
+/** A longer header or body is shortened. */
 const shownCharacters = 300
 
 async function run(): Promise<number> {
@@ -50,6 +50,11 @@ async function run(): Promise<number> {
       console.error('Stopping …')
       stopping.abort()
     })
+  }
+
+  // A closed terminal or pipe must not prevent the restoring either.
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on('error', () => stopping.abort())
   }
 
   const { url, crm, chat, origin } = target
@@ -133,7 +138,7 @@ function readArguments(): { target: Target; write: boolean } | string | undefine
     if (values.cookie !== undefined && !/^[\x21-\x7e]+=[\x20-\x7e]*$/.test(values.cookie)) {
       return '--cookie must be NAME=VALUE.'
     }
-    const timeoutMs = Number(values.timeout) * 1000
+    const timeoutMs = Math.round(Number(values.timeout) * 1000)
     if (!(timeoutMs >= 1 && timeoutMs <= 600_000)) return '--timeout must be a number of seconds.'
     return {
       target: {
@@ -162,53 +167,55 @@ function httpUrl(text: string): URL | undefined {
 function print({ check, result, finding }: Outcome, secrets: ReadonlySet<string>): void {
   console.log(`${signs[result]} ${check.name}`)
   if (finding === undefined) return
+  const { message, exchange } = finding
+  console.log(`    ${safe(message, secrets)}`)
+  if (result === 'not run') return
+  if (exchange !== undefined) {
+    for (const [label, text] of described(exchange)) {
+      // Hide secrets before shortening: a part of a secret would not be found.
+      const shown = safe(text, secrets)
+      const isLong = shown.length > shownCharacters
+      console.log(
+        `    ${label.padEnd(10)}${isLong ? `${shown.slice(0, shownCharacters)} …` : shown}`,
+      )
+    }
+  }
   const [section, sentence] = check.specification
-  const lines: Array<[label: string, text: string]> = [['', finding.message]]
-  if (result !== 'not run') {
-    if (finding.exchange !== undefined) lines.push(...described(finding.exchange))
-    lines.push([section, sentence])
-  }
-  for (const [label, text] of lines) {
-    console.log(`    ${label && `${label.padEnd(9)} `}${safe(text, secrets)}`)
-  }
+  console.log(`    ${section.padEnd(10)}${sentence}`)
 }
 
 const shownHeader = /^(content-type|location|allow|access-control-.*)$/
-const indent = ' '.repeat(10)
 
 function described({ method, url, headers, body, answer }: Exchange): Array<[string, string]> {
-  const lines: Array<[string, string]> = [['sent', `${method} ${url}`]]
+  const lines: Array<[label: string, text: string]> = [['sent', `${method} ${url}`]]
   for (const [name, value] of headers) {
-    const shown = name === 'cookie' ? value.replaceAll(/=[^;]*/g, '=…') : value
-    lines.push(['', `${indent}${name}: ${shown}`])
+    lines.push(['', `${name}: ${name === 'cookie' ? value.replaceAll(/=[^;]*/g, '=…') : value}`])
   }
-  if (body !== undefined) lines.push(['', indent + body])
+  if (body !== undefined) lines.push(['', body])
   if (answer === undefined) return [...lines, ['came back', 'nothing']]
 
-  const redirected = answer.url === url ? '' : ` from ${answer.url}`
-  lines.push(['came back', `${answer.status}${redirected}`])
+  lines.push(['came back', `${answer.status}${answer.url === url ? '' : ` from ${answer.url}`}`])
   for (const [name, value] of answer.headers) {
-    if (shownHeader.test(name)) lines.push(['', `${indent}${name}: ${value}`])
+    if (shownHeader.test(name)) lines.push(['', `${name}: ${value}`])
   }
   for (const cookie of answer.headers.getSetCookie()) {
-    lines.push(['', `${indent}set-cookie: ${cookie.replace(/=[^;]*/, '=…')}`])
+    lines.push(['', `set-cookie: ${cookie.replace(/=[^;]*/, '=…')}`])
   }
-  if (answer.body !== '') lines.push(['', indent + answer.body])
+  if (answer.body !== '') lines.push(['', answer.body])
   return lines
 }
 
-/** Text from outside as one short line, without cookies, codes and control characters. */
+/** Text from outside as one line, without cookies, codes and control characters. */
 function safe(text: string, secrets: ReadonlySet<string>): string {
   let shown = text
   for (const secret of secrets) {
     // A shorter value could be a part of any word.
     if (secret.length > 3) shown = shown.replaceAll(secret, '…')
   }
-  shown = stripVTControlCharacters(shown)
+  return stripVTControlCharacters(shown)
     .replaceAll(/\p{Cc}+/gu, ' ')
     .replaceAll(/([?&](?:code|state|code_challenge|[a-z_]*token|[a-z_]*secret)=)[^&#\s"]*/gi, '$1…')
     .replaceAll(/("(?:[a-z_]*token|[a-z_]*secret)": *")[^"]*/gi, '$1…')
-  return shown.length > shownCharacters ? `${shown.slice(0, shownCharacters)} …` : shown
 }
 
 process.exitCode = await run()

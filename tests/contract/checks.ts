@@ -183,7 +183,11 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
       name: `${page} may read the answers`,
       specification: ['§7', 'All calls go to the backend service and carry credentials.'],
       needs: 'origin',
-      async run({ call }) {
+      async run({ call, target: { url } }) {
+        const { protocol, hostname } = new URL(url)
+        if (origin?.startsWith('https:') && protocol === 'http:' && !isLoopback(hostname)) {
+          fail('Browsers block calls over http from a page on https.')
+        }
         for (const path of [
           endpoints.health.path,
           pathOf(endpoints.status, crm.id),
@@ -414,6 +418,11 @@ function expectAccess(answered: Answered, origin: string): void {
   if (problem !== undefined) fail(problem, answered)
 }
 
+/** Browsers trust this machine over http as they trust https. */
+function isLoopback(hostname: string): boolean {
+  return /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(hostname)
+}
+
 function cookieProblems(
   cookie: string,
   { url, calls, pageOrigin }: { url: string; calls: string[]; pageOrigin: string },
@@ -430,7 +439,6 @@ function cookieProblems(
   const { protocol, hostname, pathname } = new URL(url)
   const isSecure = attributes.has('secure')
   const sameSite = attributes.get('samesite')?.toLowerCase()
-  const isLoopback = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(hostname)
   const ownPath = attributes.get('path')
   const path = ownPath?.startsWith('/') ? ownPath : pathname.replace(/\/[^/]*$/, '') || '/'
   const covers = (called: string) =>
@@ -443,7 +451,7 @@ function cookieProblems(
       sameSite !== 'none' &&
       `only SameSite=None; Secure lets browsers send it from ${pageOrigin}, which is another site`,
     sameSite === 'none' && !isSecure && 'browsers drop SameSite=None without Secure',
-    isSecure && protocol === 'http:' && !isLoopback && 'browsers drop Secure over http',
+    isSecure && protocol === 'http:' && !isLoopback(hostname) && 'browsers drop Secure over http',
     !isSecure && protocol === 'https:' && 'without Secure, it also travels over http',
     !calls.every(covers) && `its Path ${path} leaves out calls; use Path=/`,
     domain !== undefined &&
