@@ -59,7 +59,7 @@ export async function openExampleBackend(fault?: Fault) {
   for (const id of ['hubspot', 'slack']) {
     app.get(`/api/${id}/status`, (c) =>
       id === 'hubspot' && fault === 'connected is a text'
-        ? c.json({ connected: 'true' })
+        ? c.json({ connected: 'true', of: c.req.header('Cookie') })
         : c.json({ connected: true }),
     )
     app.get(`/api/${id}/auth`, (c) => {
