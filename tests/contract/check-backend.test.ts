@@ -152,7 +152,7 @@ describe('an interruption brings the old rules back', () => {
 
   test('while a save runs: it is awaited, or it could come after the restoring', async () => {
     let rules = ['deal-closed']
-    let isAborted: boolean | undefined
+    let isAborted = false
     const stopping = new AbortController()
     const target: Target = {
       url: 'https://api.example.com',
@@ -161,7 +161,7 @@ describe('an interruption brings the old rules back', () => {
       async send(request) {
         if (request.method === 'GET') return Response.json({ rules })
         stopping.abort()
-        isAborted = request.signal.aborted
+        isAborted ||= request.signal.aborted
         rules = ((await request.json()) as { rules: string[] }).rules
         return new Response(null, { status: 204 })
       },
