@@ -3,6 +3,7 @@ import { defineConfig } from 'vitest/config'
 // These tests start processes and builds, and take minutes. `npm test` runs them.
 const slow = [
   'tests/build/build.test.ts',
+  'tests/build/devtools.test.ts',
   'tests/relay/crash-pglite.test.ts',
   'tests/server/build.test.ts',
   'tests/server/process.test.ts',
