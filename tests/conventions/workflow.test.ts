@@ -18,7 +18,9 @@ test('the workflow pins each action by its commit, and names the version', () =>
 })
 
 test('the workflow can only read the repository, and gets no secret', () => {
-  expect(workflow.match(/permissions:[^]*?\n\n/g)).toEqual(['permissions:\n  contents: read\n\n'])
+  expect(workflow.match(/permissions:[\s\S]*?\n\n/g)).toEqual([
+    'permissions:\n  contents: read\n\n',
+  ])
   expect(workflow).toMatch(/actions\/checkout@.*\n {8}with:\n {10}persist-credentials: false/)
   expect(workflow).not.toMatch(/secrets|GITHUB_TOKEN|github\.token|pull_request_target/)
 })
