@@ -37,7 +37,9 @@ const [part] =
     : await screen.findAllByRole(sign.role, { name: sign.name })
 if (part === undefined) throw new Error(`The page does not show ${state.name}`)
 const { left, top, width, height } = part.getBoundingClientRect()
-const onTop = document.elementFromPoint(left + width / 2, top + height / 2)
+// What loads may be as high as the page, with its text at the top.
+const middle = top + Math.min(height, 40) / 2
+const onTop = document.elementFromPoint(left + width / 2, middle)
 if (onTop === null || !(part.contains(onTop) || onTop.contains(part))) {
-  window.scrollBy(0, top + (height - window.innerHeight) / 2)
+  window.scrollBy(0, middle - window.innerHeight / 2)
 }
