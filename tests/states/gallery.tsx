@@ -59,7 +59,7 @@ function Gallery() {
               width={width}
               height={640}
               // A single state fills the window, so that its lower end is visible too.
-              style={{ colorScheme: scheme, ...(only && { height: 'calc(100svh - 9rem)' }) }}
+              style={{ colorScheme: scheme, ...(only && { height: 'calc(100svh - 11rem)' }) }}
             />
           </li>
         ))}
