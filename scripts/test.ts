@@ -46,7 +46,7 @@ function runPart(name: string, program: string, ...args: string[]): void {
   const { status } = spawnSync(process.execPath, [join(root, program), ...args], {
     cwd: root,
     stdio: 'inherit',
-    env: { ...process.env, ...(runsAll && { TEST_ALL: '1' }) },
+    env: { ...process.env, [runsAll ? 'TEST_ALL' : 'TEST_MAIN']: '1' },
   })
   results.push({ name, passed: status === 0, durationMs: performance.now() - startedAt })
 }

@@ -45,12 +45,16 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const https = addresses.appUrl.startsWith('https:')
   const errorHandler = answerUnreadable(server, { https })
   server.on('request', getRequestListener(app.fetch, { errorHandler }))
-  console.log(`Dealbell listens on ${addresses.appUrl}`)
+  // Without the dashboard, another host answers at APP_URL.
+  const address = settings.serveDashboard ? addresses.appUrl : `http://localhost:${port}`
+  console.log(`${settings.serveDashboard ? 'Dealbell' : 'The server'} listens on ${address}`)
   for (const id of providerIds) {
     if (!addresses.providers[id].standIn) continue
     const { name } = registry[id]
     console.log(`${name} is a stand-in: set ${id.toUpperCase()}_CLIENT_ID for the real one.`)
   }
+  // `npm run dev` waits for this message.
+  process.send?.('ready')
 
   const cleanup = startCleanup({ database, vacuum: settings.databaseUrl === undefined, log })
   let stopping: { signal: NodeJS.Signals; since: number } | undefined
