@@ -84,10 +84,8 @@ describe.each(Object.entries(backends))('%s', (_name, open) => {
     backend.call(`/api/${provider}/callback?${await backend.authorize(provider)}`)
 
   test('is healthy', async () => {
-    expect(await answered(healthAnswer, open().call('/health'))).toEqual({
-      status: 'ok',
-      features: ['sessions'],
-    })
+    const health = await answered(healthAnswer, open().call('/health'))
+    expect(health).toMatchObject({ status: 'ok' })
   })
 
   test('begins with nothing connected and no rules', async () => {

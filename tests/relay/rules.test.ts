@@ -69,7 +69,7 @@ describe('the rule under which a change is sent', () => {
 test('a rule that is offered without an entry does not compile', () => {
   const rules: object = dealRules
   // @ts-expect-error The entry is missing.
-  dealRules satisfies Record<AvailableRuleId | 'deal-amount-changed', unknown>
+  dealRules satisfies Record<AvailableRuleId | 'a-rule-without-an-entry', unknown>
   expect(Object.keys(rules).toSorted()).toEqual([...availableRuleIds].toSorted())
 })
 
