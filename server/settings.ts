@@ -216,7 +216,7 @@ function unknownProviders(env: Env): string[] {
     const name = env[setting]?.trim()
     if (!name || ids.some((id) => id === name.toLowerCase())) return []
     const known = ids.map((id) => registry[id].name).join(' and ')
-    return `${setting} is '${name}', but this server knows only this ${role}: ${known}. Set it to that, add the provider (README.md), or set VITE_API_URL to a backend that knows it.`
+    return `${setting} is '${name}', but this server knows only this ${role}: ${known}. Set it to that, add the provider (docs/extending.md), or set VITE_API_URL to a backend that knows it.`
   }
   return [
     unknown('VITE_CRM_NAME', 'CRM', crmIds),

@@ -61,8 +61,8 @@ describe('the rule under which a change is sent', () => {
   })
 
   test('is never one about another property', () => {
-    const amount = { ...stageMove(open, won), property: 'amount' as const }
-    expect(decide(amount, all, final)).toEqual(nothing)
+    const change = { ...stageMove(open, won), property: 'owner' as const }
+    expect(decide(change, all, final)).toEqual(nothing)
   })
 })
 

@@ -180,7 +180,7 @@ describe("the dashboard's services", () => {
   test.each([
     [
       { VITE_CRM_NAME: 'Pipedrive' },
-      "VITE_CRM_NAME is 'Pipedrive', but this server knows only this CRM: HubSpot. Set it to that, add the provider (README.md), or set VITE_API_URL to a backend that knows it.",
+      "VITE_CRM_NAME is 'Pipedrive', but this server knows only this CRM: HubSpot. Set it to that, add the provider (docs/extending.md), or set VITE_API_URL to a backend that knows it.",
     ],
     [
       { VITE_CRM_NAME: 'Slack', VITE_CHAT_NAME: 'slack' },
