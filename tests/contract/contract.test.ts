@@ -122,13 +122,6 @@ describe.each(Object.entries(backends))('%s', (_name, open) => {
   const callback = async (backend: Backend, provider: (typeof providers)[number]) =>
     backend.call(`/api/${provider}/callback?${await backend.authorize(provider)}`)
 
-  test('lists its features', async () => {
-    expect(await answered(healthAnswer, open().call('/health'))).toEqual({
-      status: 'ok',
-      features: ['sessions'],
-    })
-  })
-
   test('begins with nothing connected and no rules', async () => {
     const backend = open()
     expect(await rules(backend)).toEqual({ rules: [] })
