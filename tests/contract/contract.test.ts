@@ -1,7 +1,7 @@
 import { getResponse } from 'msw'
 import * as v from 'valibot'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { connectionStatusAnswer, healthAnswer, rulesAnswer } from '../../contract/endpoints.ts'
+import { connectionStatusAnswer, rulesAnswer } from '../../contract/endpoints.ts'
 import { createBackend } from '../msw/handlers.ts'
 import { appUrl, type Harness, openBrowser, openHarness } from '../server/harness.ts'
 import { createChecks, runCheck } from './checks.ts'
