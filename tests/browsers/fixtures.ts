@@ -8,7 +8,7 @@ import { freePort } from './free-port.ts'
 import { Front } from './front.ts'
 import { Page } from './page.ts'
 import { launchPuppeteer } from './puppeteer.ts'
-import type { Browser, Engine } from './tab.ts'
+import type { Browser, Engine, Tab } from './tab.ts'
 import { launchWebkit } from './webkit.ts'
 
 /** Starts an engine; undefined if this machine does not have it. */
@@ -32,7 +32,7 @@ const launch = {
  * cache. A violation of the policy fails the test.
  */
 export const test = base.extend<
-  { front: Front; person: Page },
+  { tab: Tab; front: Front; person: Page },
   { engine: Engine; running: Browser | undefined; sharedFront: Front }
 >({
   engine: ['chromium', { option: true, scope: 'worker' }],
@@ -53,13 +53,17 @@ export const test = base.extend<
   ],
   // biome-ignore lint/correctness/noEmptyPattern: Playwright reads a fixture's needs from this pattern.
   front: async ({}, use) => await withFront(use),
-  person: async ({ running, engine, front }, use) => {
+  tab: async ({ running, engine }, use) => {
     test.skip(running === undefined, `This machine does not have ${engine}.`)
     if (running === undefined) return
-    front.forget()
     const tab = await running.newTab()
-    await use(new Page(tab, front.url))
+    await use(tab)
     await tab.close()
+  },
+  // The tab comes first: without an engine, no server starts.
+  person: async ({ tab, front }, use) => {
+    front.forget()
+    await use(new Page(tab, front.url))
     expect(front.violations, 'violations of the policy').toEqual([])
   },
 })

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { setTimeout } from 'node:timers/promises'
 import type { WebkitPrograms } from '../../scripts/programs.ts'
 import { freePort } from './free-port.ts'
 import type { Browser, Tab } from './tab.ts'
@@ -27,7 +28,8 @@ export async function launchWebkit(programs: WebkitPrograms, home: string): Prom
   }
 
   while (!(await send('GET', '/status').then(Boolean, () => false))) {
-    if (driver.child.exitCode !== null) throw new Error('The WebDriver of WebKit ended')
+    if (!driver.isRunning()) throw new Error("WebKit's driver ended")
+    await setTimeout(20)
   }
 
   async function newTab(): Promise<Tab> {
@@ -80,8 +82,9 @@ function startGroup(program: string, args: string[], env: Record<string, string>
     detached: true,
   })
   const ended = once(child, 'exit')
+  const isRunning = () => child.exitCode === null && child.signalCode === null
   const kill = () => {
-    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL')
+    if (child.pid !== undefined && isRunning()) process.kill(-child.pid, 'SIGKILL')
   }
   process.once('exit', kill)
   async function end() {
@@ -89,7 +92,7 @@ function startGroup(program: string, args: string[], env: Record<string, string>
     await ended
     process.off('exit', kill)
   }
-  return { child, end }
+  return { child, isRunning, end }
 }
 
 /** The number of the free display that Xvfb takes. It writes the number to descriptor 3. */
