@@ -1,10 +1,11 @@
 import { defineConfig } from '@playwright/test'
 import { findChromium } from './scripts/programs.ts'
+import type { Engine } from './tests/browsers/tab.ts'
 
 const executablePath = findChromium()
 const runsAll = process.env.TEST_ALL === '1'
 
-export default defineConfig({
+export default defineConfig<object, { engine: Engine }>({
   testDir: 'tests/e2e',
   globalSetup: './tests/e2e/build.ts',
   outputDir: 'test-results',
@@ -54,6 +55,12 @@ export default defineConfig({
             dependencies: ['chromium'],
             workers: 1,
           },
+          // tests/browsers has tests of its own for each engine (decision 602).
+          ...(['chromium', 'firefox', 'webkit'] as const).map((engine) => ({
+            name: `every-browser-${engine}`,
+            testDir: 'tests/browsers',
+            use: { engine },
+          })),
         ]
       : []),
   ],

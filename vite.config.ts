@@ -5,10 +5,10 @@ import react from '@vitejs/plugin-react'
 import { defineConfig, type UserConfig } from 'vite'
 import { budget, pageBudget } from './build/budget.ts'
 import { buildInfo } from './build/build-info.ts'
+import { devtools } from './build/devtools.ts'
 import { precompress } from './build/precompress.ts'
 import { preload } from './build/preload.ts'
 import { security } from './build/security.ts'
-import { backendRoots } from './contract/endpoints.ts'
 import { parseConfig } from './src/parse-config.ts'
 
 export default defineConfig(async ({ command }): Promise<UserConfig> => {
@@ -33,6 +33,7 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
       security(config),
       precompress(),
       buildInfo(config),
+      devtools(),
       // It needs MSW, which a production install omits. So the npm scripts use `--configLoader native`:
       // Vite's own loader would resolve this import for a build as well.
       command === 'serve' && (await import('./build/states.ts')).states(),
@@ -54,16 +55,6 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
           postBanner: '//# allFunctionsCalledOnLoad',
         },
       },
-    },
-    server: {
-      port: 5173,
-      // One origin for page and backend, as in production.
-      proxy: Object.fromEntries(
-        backendRoots.map((root) => [
-          `/${root}`,
-          { target: `http://localhost:${process.env.PORT ?? 3000}`, changeOrigin: false },
-        ]),
-      ),
     },
   }
 })

@@ -1,18 +1,34 @@
 import { defineConfig } from 'vitest/config'
 
-// These tests take minutes, need programs that npm ci does not install, or use new random values at
+// These tests start processes and builds, and take minutes. `npm test` runs them.
+const slow = [
+  'tests/build/build.test.ts',
+  'tests/build/devtools.test.ts',
+  'tests/relay/crash-pglite.test.ts',
+  'tests/server/build.test.ts',
+  'tests/server/process.test.ts',
+]
+// These tests take longer, need programs that npm ci does not install, or use new random values at
 // each run. Only `npm run test:all` runs them.
 const testAllOnly = [
   'tests/build/hosting.test.ts',
   'tests/build/production-install.test.ts',
-  'tests/relay/chaos-*.test.ts',
+  'tests/relay/chaos-pglite.test.ts',
+  'tests/relay/chaos-postgres.test.ts',
   'tests/relay/crash-postgres.test.ts',
   'tests/relay/postgres.test.ts',
   'tests/relay/processes.test.ts',
   'tests/relay/two-processes.test.ts',
+  'tests/server/dev.test.ts',
   'tests/server/upgrade.test.ts',
 ]
-const exclude = process.env.TEST_ALL === '1' ? [] : testAllOnly
+const left = {
+  none: [...slow, ...testAllOnly],
+  main: testAllOnly,
+  all: [],
+}[process.env.TEST_ALL === '1' ? 'all' : process.env.TEST_MAIN === '1' ? 'main' : 'none']
+// `npx vitest run FILE` runs each file that it names.
+const exclude = left.filter((file) => !process.argv.some((argument) => argument.endsWith(file)))
 
 export default defineConfig({
   // The tests do not depend on a developer's .env.

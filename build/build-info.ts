@@ -6,9 +6,9 @@ import type { Config } from '../src/parse-config.ts'
 
 /**
  * Writes `.build.json` for the project's server (server/page/build.ts). It contains a hash of the
- * sources and settings, and the addresses that the page's Content-Security-Policy needs.
+ * sources and settings, and the settings themselves.
  */
-export function buildInfo({ apiUrl, contactFormUrl }: Config): Plugin {
+export function buildInfo({ apiUrl, contactFormUrl, crm, chat }: Config): Plugin {
   return {
     name: 'dealbell:build-info',
     apply: 'build',
@@ -19,7 +19,13 @@ export function buildInfo({ apiUrl, contactFormUrl }: Config): Plugin {
       async handler(error) {
         if (error) return
         const { root, build } = this.environment.config
-        const info = { fingerprint: await fingerprintOf(root), apiUrl, contactFormUrl }
+        const info = {
+          fingerprint: await fingerprintOf(root),
+          apiUrl,
+          contactFormUrl,
+          crmName: crm.name,
+          chatName: chat.name,
+        }
         await writeFile(join(resolve(root, build.outDir), '.build.json'), JSON.stringify(info))
       },
     },

@@ -1,6 +1,8 @@
 import type { Rolldown } from 'vite'
 
 const bootFile = '/src/boot.ts'
+// The router's plugin moves the components of a route to chunks of its file with a query.
+const routeFile = /\/src\/routes\/(.+)\.tsx\?/
 
 /** Groups the chunks of the build by their purpose. Each list includes static imports. */
 export function chunksOf(bundle: Rolldown.OutputBundle) {
@@ -21,12 +23,17 @@ export function chunksOf(bundle: Rolldown.OutputBundle) {
   const withoutMain = (chunk: Rolldown.OutputChunk) => [
     ...new Set(withImports(chunk).filter((needed) => !main.has(needed))),
   ]
+  const ofRoute = new Map<string, Rolldown.OutputChunk[]>()
+  for (const chunk of chunks) {
+    const file = routeFile.exec(chunk.facadeModuleId ?? '')?.[1]
+    if (file === undefined) continue
+    ofRoute.set(file, [...new Set([...(ofRoute.get(file) ?? []), ...withoutMain(chunk)])])
+  }
   return {
     boot,
     main: [...main],
     reactDom: withoutMain(find('react-dom', (id) => id.includes('/react-dom/client.js'))),
-    /** The chunks of a route. `file` is its file in src/routes, without the extension. */
-    ofRoute: (file: string) =>
-      withoutMain(find(`the route ${file}`, (id) => id.includes(`/src/routes/${file}.tsx?`))),
+    /** The chunks of each route, by its file in src/routes, without the extension. */
+    ofRoute,
   }
 }

@@ -8,6 +8,7 @@ import { chunksOf } from './chunks.ts'
 type Link = Readonly<Record<string, string | true>>
 
 interface Route {
+  /** For a parameter, it contains `[^/]+`: src/boot.ts uses it as a pattern. */
   path: string
   /** The route's file in src/routes, without the extension. */
   file: string
@@ -43,12 +44,11 @@ export function preload(config: Config): Plugin {
     { path: `/connect/${crm.id}`, file: 'connect.$provider', calls: [] },
   ]
 
+  // Not rel="preload": WebKit uses such a preload for no fetch, and makes each call twice.
   const callLink = (path: string): Link => ({
-    rel: 'preload',
+    rel: 'boot',
     as: 'fetch',
     href: `${config.apiUrl}${path}`,
-    // A fetch uses a preload only when mode and credentials are the same (src/api/client.ts).
-    crossorigin: 'use-credentials',
   })
 
   return {
@@ -64,7 +64,7 @@ export function preload(config: Config): Plugin {
         const { boot, reactDom, ofRoute } = chunksOf(bundle)
         const linksByPath = routes.map(({ path, file, calls }) => ({
           path,
-          links: [...calls.map(callLink), ...ofRoute(file).map(scriptLink)],
+          links: [...calls.map(callLink), ...(ofRoute.get(file) ?? []).map(scriptLink)],
         }))
         const links = [
           callLink(endpoints.health.path),
@@ -87,9 +87,22 @@ export function preload(config: Config): Plugin {
     },
     generateBundle(_options, bundle) {
       // The page loads the boot script as a classic script, which can neither import nor export.
-      const { boot } = chunksOf(bundle)
+      const { boot, ofRoute } = chunksOf(bundle)
       if (boot.imports.length > 0 || boot.exports.length > 0) {
         this.error('src/boot.ts must be one script without imports and exports.')
+      }
+      const listed = new Set(routes.map(({ file }) => file))
+      const missing = [...ofRoute.keys()].find((file) => !listed.has(file))
+      if (missing !== undefined) {
+        this.error(
+          `src/routes/${missing}.tsx is missing from the list of routes in build/preload.ts. Add { path: '/its/address', file: '${missing}', calls: [] } there. In calls, list the paths of the calls that the route makes at its start. Without an entry, its script loads late and without integrity.`,
+        )
+      }
+      const superfluous = [...listed].find((file) => !ofRoute.has(file))
+      if (superfluous !== undefined) {
+        this.error(
+          `The list of routes in build/preload.ts names src/routes/${superfluous}.tsx, but this file does not exist or has no component. Correct or remove the entry.`,
+        )
       }
     },
   }

@@ -3,7 +3,8 @@ import type { Plugin } from 'vite'
 
 /**
  * Serves `/states` in development. This page shows every state of every component, with the mock
- * backend of the tests (tests/states). The build contains neither the page nor MSW's worker.
+ * backend of the tests (tests/states). `/states/NAME` shows one of them. The build contains neither the
+ * page nor MSW's worker.
  */
 export function states(): Plugin[] {
   return [
@@ -13,7 +14,7 @@ export function states(): Plugin[] {
       apply: 'serve',
       configureServer({ middlewares }) {
         middlewares.use((request, _response, next) => {
-          if (request.url === '/states') request.url = '/tests/states/index.html'
+          if (/^\/states([/?]|$)/.test(request.url ?? '')) request.url = '/tests/states/index.html'
           next()
         })
       },

@@ -24,6 +24,7 @@ export const extraEndpoints = {
   /** Ends this browser's session, or with the query `others=true` all other sessions of its user. */
   endSession: { method: 'DELETE', path: '/api/session', feature: 'sessions' },
 } as const
+export type Feature = (typeof extraEndpoints)[keyof typeof extraEndpoints]['feature']
 
 /** The addresses that the browser navigates to while it connects a provider (§7). */
 export const navigations = {

@@ -1,44 +1,150 @@
+// Runs the dashboard with hot reload, and restarts the server after each change of its files.
 import { type ChildProcess, spawn } from 'node:child_process'
+import { EventEmitter, once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
+import { type AddressInfo, createServer as createSocket } from 'node:net'
 import { join } from 'node:path'
+import { createServer, type Plugin } from 'vite'
+import { backendRoots } from '../contract/endpoints.ts'
+import { parseEnv } from '../server/settings.ts'
 
-// Runs the dashboard with hot reload, and restarts the server after each change.
 const root = join(import.meta.dirname, '..')
-const vite = 'http://localhost:5173'
+const serverFolders = [join(root, 'server/'), join(root, 'contract/')]
 
-let stopping = false
+let server: ChildProcess
+let state: 'starting' | 'ready' | 'crashed' | 'stopping' = 'starting'
+const changes = new EventEmitter()
+let wasReady = false
 
-const children = [
-  run(
-    [join(root, 'node_modules/vite/bin/vite.js'), '--strictPort', '--configLoader', 'native'],
-    {},
-  ),
+try {
+  process.chdir(root)
+  if (existsSync('.env')) process.loadEnvFile()
+  // The proxy needs the server's port before the server listens.
+  if (process.env.PORT?.trim() === '0') process.env.PORT = String(await freePort())
+  const settings = parseEnv(process.env)
+  const target = settings.localOriginAt(settings.port)
+  const proxy = Object.fromEntries(
+    // One origin for page and backend, as in production.
+    backendRoots.map((path) => [`/${path}`, { target, changeOrigin: false }]),
+  )
+  const port = Number(process.env.DEV_PORT ?? 5173)
+  const vite = await createServer({
+    configLoader: 'native',
+    plugins: [serverPlugin()],
+    server: { port, strictPort: true, proxy },
+  })
+  await vite.listen().catch((error: Error) => {
+    if (!error.message.includes('already in use')) throw error
+    throw new Error(`Port ${port} is taken. Set DEV_PORT to another one, or to 0 for a free one.`)
+  })
+  // Vite's own listener ends this process without waiting for the server.
+  process.removeAllListeners('SIGTERM')
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, stop)
+  stopWithNpm()
+
+  const address = vite.httpServer?.address() as AddressInfo
+  const dashboard = `http://localhost:${address.port}`
   // Providers redirect to APP_URL, and Vite serves the dashboard.
-  run(['--watch', '--watch-preserve-output', join(root, 'server/main.ts')], {
-    APP_URL: vite,
-    SERVE_DASHBOARD: 'false',
-  }),
-]
-console.log(`The dashboard is at ${vite}; Ctrl-C ends both.`)
-
-function run(args: string[], env: NodeJS.ProcessEnv): ChildProcess {
-  const child = spawn(process.execPath, args, {
-    cwd: root,
-    stdio: 'inherit',
-    env: { ...process.env, ...env },
-  })
-  // If one process ends, end the other too.
-  child.on('exit', (code) => {
-    if (!stopping) process.exitCode = code ?? 1
-    stop()
-  })
-  return child
+  Object.assign(process.env, { APP_URL: dashboard, SERVE_DASHBOARD: 'false' })
+  startServer()
+  await once(changes, 'ready')
+  console.log(`The dashboard is at ${dashboard}. Ctrl-C ends it.`)
+} catch (error) {
+  // A person who can fix the problem needs only the message.
+  console.error(error instanceof Error ? error.message : error)
+  process.exit(1)
 }
 
-// This process ends after its last child.
-function stop(): void {
-  stopping = true
-  for (const child of children) child.kill('SIGTERM')
+function startServer(): void {
+  // However this process ends, the channel between both closes, and then the server stops too.
+  const stopWithThisProcess =
+    'data:text/javascript,process.on("disconnect",()=>process.kill(process.pid,"SIGTERM"))'
+  server = spawn(process.execPath, ['--import', stopWithThisProcess, 'server/main.ts'], {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  })
+  server.once('message', () => {
+    if (state === 'starting') become('ready')
+    wasReady = true
+  })
+  server.once('exit', (code) => {
+    if (state === 'stopping') process.exit()
+    // The server has said what is wrong, for example that its port is taken.
+    if (!wasReady) process.exit(code || 1)
+    if (server.killed) return startServer()
+    console.error('The server has ended. It starts again when you save one of its files.')
+    become('crashed')
+  })
 }
 
-process.on('SIGINT', stop)
-process.on('SIGTERM', stop)
+function become(next: typeof state): void {
+  state = next
+  changes.emit(next)
+  changes.emit('change')
+}
+
+function restartServer(): void {
+  if (state === 'stopping' || !wasReady) return
+  const hasEnded = state === 'crashed'
+  become('starting')
+  if (hasEnded) startServer()
+  // Its `exit` starts the next one. A second signal would end it before it has closed its database.
+  else if (!server.killed) server.kill('SIGTERM')
+}
+
+function stop(signal: NodeJS.Signals): void {
+  const hasEnded = state === 'crashed'
+  state = 'stopping'
+  if (hasEnded) process.exit()
+  // The signal of Ctrl-C also reaches the server itself, which ignores the second of the same kind.
+  server.kill(signal === 'SIGHUP' ? 'SIGTERM' : signal)
+}
+
+/**
+ * Stops when npm ends. npm starts this process through a shell that forwards no signal, and a killed npm
+ * sends none.
+ */
+function stopWithNpm(): void {
+  if (process.env.npm_lifecycle_event !== 'dev') return
+  const started = ancestors()
+  const timer = setInterval(() => {
+    if (ancestors() === started) return
+    clearInterval(timer)
+    stop('SIGTERM')
+  }, 250)
+}
+
+/** The ids of the parent and its parent: the shell and npm. The parent alone where there is no /proc. */
+function ancestors(): string {
+  const status = `/proc/${process.ppid}/status`
+  const shell = existsSync(status) ? readFileSync(status, 'utf8') : ''
+  return `${process.ppid} ${/^PPid:.*/m.exec(shell)}`
+}
+
+/** Restarts the server after a change. Calls wait while it starts. */
+function serverPlugin(): Plugin {
+  return {
+    name: 'dealbell:server',
+    configureServer({ middlewares, watcher }) {
+      watcher.on('all', (_event, path) => {
+        if (serverFolders.some((folder) => path.startsWith(folder))) restartServer()
+      })
+      middlewares.use(async ({ url = '' }, response, next) => {
+        if (!backendRoots.some((path) => url.startsWith(`/${path}`))) return next()
+        while (state === 'starting') await once(changes, 'change')
+        if (state === 'ready') return next()
+        response.writeHead(503, { 'Content-Type': 'text/plain; charset=utf-8' })
+        response.end(
+          'The server has ended because of an error. The terminal of `npm run dev` shows the error. Save a file of the server to start it again.\n',
+        )
+      })
+    },
+  }
+}
+
+async function freePort(): Promise<number> {
+  const socket = createSocket().listen(0)
+  await once(socket, 'listening')
+  const { port } = socket.address() as AddressInfo
+  await new Promise((resolve) => socket.close(resolve))
+  return port
+}

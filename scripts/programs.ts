@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { existsSync, globSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { chromium } from '@playwright/test'
 
@@ -11,7 +11,7 @@ export function findChromium(): string | undefined {
   return firstThatExists([
     process.env.CHROMIUM_PATH,
     chromium.executablePath(),
-    ...pathFolders().flatMap((folder) => names.map((name) => join(folder, name))),
+    ...names.flatMap(onPath),
   ])
 }
 
@@ -20,7 +20,7 @@ export function ensureChromium(): string | undefined {
   if (findChromium() === undefined) {
     console.log('The browser tests need Chromium: installing it.')
     // Debian's package also helps where Playwright's download host cannot be reached.
-    run('npx', 'playwright', 'install', 'chromium') || installDebianPackage('chromium')
+    run('npx', 'playwright', 'install', 'chromium') || installDebianPackages('chromium')
   }
   return findChromium()
 }
@@ -38,9 +38,53 @@ export function findNginx(): string | undefined {
 export function ensureNginx(): string | undefined {
   if (findNginx() === undefined) {
     console.log('The hosting tests need nginx: installing it.')
-    installDebianPackage('nginx-light')
+    installDebianPackages('nginx-light')
   }
   return findNginx()
+}
+
+/** The path of Firefox: FIREFOX_PATH, or one on the PATH. */
+export function findFirefox(): string | undefined {
+  return firstThatExists([process.env.FIREFOX_PATH, ...onPath('firefox-esr'), ...onPath('firefox')])
+}
+
+/** Installs Firefox if there is none. @returns its path; undefined when it cannot be installed. */
+export function ensureFirefox(): string | undefined {
+  if (findFirefox() === undefined) {
+    console.log('The tests in Firefox need it: installing it.')
+    installDebianPackages('firefox-esr')
+  }
+  return findFirefox()
+}
+
+/** The programs that run WebKitGTK, the engine of Safari, without a screen. */
+export interface WebkitPrograms {
+  driver: string
+  miniBrowser: string
+  xvfb: string
+}
+
+/** The programs of WebKitGTK; the driver is WEBKIT_DRIVER_PATH, or one on the PATH. */
+export function findWebkit(): WebkitPrograms | undefined {
+  const driver = firstThatExists([process.env.WEBKIT_DRIVER_PATH, ...onPath('WebKitWebDriver')])
+  // Its folder is named after the processor, such as /usr/lib/x86_64-linux-gnu/webkit2gtk-4.1.
+  const [miniBrowser] = globSync('/usr/{lib,lib/*,libexec}/webkit2gtk-4.*/MiniBrowser')
+  const xvfb = firstThatExists(onPath('Xvfb'))
+  if (driver === undefined || miniBrowser === undefined || xvfb === undefined) return undefined
+  return { driver, miniBrowser, xvfb }
+}
+
+/** Installs WebKit if there is none. @returns undefined when it cannot be installed. */
+export function ensureWebkit(): WebkitPrograms | undefined {
+  if (findWebkit() === undefined) {
+    console.log('The tests in WebKit need its driver and Xvfb: installing them.')
+    installDebianPackages('webkit2gtk-driver', 'xvfb')
+  }
+  return findWebkit()
+}
+
+function onPath(program: string): string[] {
+  return pathFolders().map((folder) => join(folder, program))
 }
 
 function pathFolders(): string[] {
@@ -51,9 +95,9 @@ function firstThatExists(paths: ReadonlyArray<string | undefined>): string | und
   return paths.find((path) => path !== undefined && path !== '' && existsSync(path))
 }
 
-function installDebianPackage(name: string): boolean {
+function installDebianPackages(...names: string[]): boolean {
   if (process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) return false
-  const install = () => run('apt-get', 'install', '-y', '--no-install-recommends', name)
+  const install = () => run('apt-get', 'install', '-y', '--no-install-recommends', ...names)
   // The first try fails if the list of packages is missing or old.
   return install() || (run('apt-get', 'update') && install())
 }

@@ -2,7 +2,7 @@
 // Both run Vitest once, and then Playwright.
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
-import { ensureChromium, ensureNginx } from './programs.ts'
+import { ensureChromium, ensureFirefox, ensureNginx, ensureWebkit } from './programs.ts'
 
 const root = join(import.meta.dirname, '..')
 const runsAll = process.argv.includes('--all')
@@ -25,10 +25,28 @@ if (runsAll && ensureNginx() === undefined) {
 }
 const canAttack = process.platform === 'linux'
 if (runsAll && !canAttack) missing.push('The attack did not run: it needs Linux.')
-for (const sentence of missing) console.log(sentence)
+// An engine besides Chromium may be missing everywhere, also in CI: not every system has a package
+// of it. Its tests are then skipped.
+const otherEngines: string[] = []
+if (runsAll && ensureFirefox() === undefined) {
+  otherEngines.push(
+    'The tests in Firefox did not run: there is no Firefox and none could be installed. Install one, or set FIREFOX_PATH.',
+  )
+}
+if (runsAll && ensureWebkit() === undefined) {
+  otherEngines.push(
+    'The tests in WebKit did not run: the driver of WebKitGTK or Xvfb is missing and could not be installed. Install both, or set WEBKIT_DRIVER_PATH.',
+  )
+}
+for (const sentence of [...missing, ...otherEngines]) console.log(sentence)
 
 runPart('Dashboard, server and relay', 'node_modules/vitest/vitest.mjs', 'run')
-if (chromium !== undefined) runPart('Browser', 'node_modules/@playwright/test/cli.js', 'test')
+const playwright = 'node_modules/@playwright/test/cli.js'
+if (chromium !== undefined) {
+  const projects = ['--project=chromium', ...(runsAll ? ['--project=alone'] : [])]
+  runPart('Browser', playwright, 'test', ...projects)
+}
+if (runsAll) runPart('Every browser', playwright, 'test', '--project=every-browser-*')
 // Last and alone, because it measures times.
 if (runsAll && canAttack) runPart('Attack', 'tests/attack/attack.ts')
 
@@ -37,8 +55,8 @@ for (const { name, passed, durationMs } of results) {
   console.log(`${name}: ${passed ? 'passed' : 'FAILED'} after ${inMinutes(durationMs)}`)
 }
 console.log(`In all: ${inMinutes(performance.now())}`)
-for (const sentence of missing) console.log(sentence)
-// On a developer's machine, a program may be missing. In CI, all tests must run.
+for (const sentence of [...missing, ...otherEngines]) console.log(sentence)
+// On a developer's machine, a program may be missing. In CI, only an engine besides Chromium may.
 if (results.some(({ passed }) => !passed) || (isCi && missing.length > 0)) process.exitCode = 1
 
 function runPart(name: string, program: string, ...args: string[]): void {
@@ -46,7 +64,7 @@ function runPart(name: string, program: string, ...args: string[]): void {
   const { status } = spawnSync(process.execPath, [join(root, program), ...args], {
     cwd: root,
     stdio: 'inherit',
-    env: { ...process.env, ...(runsAll && { TEST_ALL: '1' }) },
+    env: { ...process.env, [runsAll ? 'TEST_ALL' : 'TEST_MAIN']: '1' },
   })
   results.push({ name, passed: status === 0, durationMs: performance.now() - startedAt })
 }

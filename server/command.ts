@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import ky from 'ky'
+import ky, { isHTTPError, type ResponsePromise } from 'ky'
 import * as v from 'valibot'
-import { lockFolder } from './database/lock.ts'
+import { FolderInUse, lockFolder } from './database/lock.ts'
 import { type OpenDatabase, openPglite, openPostgres } from './database/open.ts'
 import { keyFromFolder } from './people/vault.ts'
 import {
@@ -13,6 +13,7 @@ import {
   replayAnswer,
   replayDead,
 } from './relay/operator.ts'
+import { databaseUrlError, dataDirError } from './setting-error.ts'
 import { parseEnv, type Settings } from './settings.ts'
 
 /** `npm run relay -- status|replay`: shows what became of the deliveries, or sends the dead ones again. */
@@ -48,17 +49,36 @@ function print({ pending, sent, ignored, dead, reasons }: RelayStatus): void {
 }
 
 async function openOperator(settings: Settings): Promise<Operator> {
-  if (settings.databaseUrl !== undefined) {
-    return operatorOf(await openPostgres(settings.databaseUrl, () => undefined))
+  const { databaseUrl, dataDir } = settings
+  if (databaseUrl !== undefined) {
+    const opening = openPostgres(databaseUrl, () => undefined)
+    return operatorOf(
+      await opening.catch((error: unknown) => {
+        throw databaseUrlError(databaseUrl, error)
+      }),
+    )
+  }
+  const folder = join(dataDir, 'pglite')
+  // Opening a folder creates it, and the answer about an empty database would mislead.
+  if (!existsSync(folder)) {
+    throw new Error(
+      `DATA_DIR is ${dataDir}, but no server has stored anything there. Set DATA_DIR to the folder of the server, or start the server first (npm start).`,
+    )
   }
   let lock: ReturnType<typeof lockFolder>
   try {
-    lock = lockFolder(settings.dataDir)
-  } catch {
+    lock = lockFolder(dataDir)
+  } catch (error) {
+    if (!(error instanceof FolderInUse)) throw dataDirError(settings, error)
     // A running server holds the folder. Ask it instead.
     return await operatorOfServer(settings)
   }
-  const operator = operatorOf(await openPglite(join(settings.dataDir, 'pglite')))
+  const operator = operatorOf(
+    await openPglite(folder).catch((error: unknown) => {
+      lock.release()
+      throw dataDirError(settings, error)
+    }),
+  )
   return {
     ...operator,
     async close() {
@@ -83,14 +103,39 @@ async function operatorOfServer({
   localOriginAt,
 }: Settings): Promise<Operator> {
   const keys = encryptionKeys ?? [await keyFromFolder(dataDir)]
+  const origin = localOriginAt(port)
   const server = ky.create({
-    prefix: `${localOriginAt(port)}/relay`,
+    prefix: `${origin}/relay`,
     headers: { Authorization: `Bearer ${operatorToken(keys)}` },
     retry: 0,
   })
+
+  async function answerOf<Schema extends v.GenericSchema>(
+    schema: Schema,
+    request: ResponsePromise,
+  ) {
+    try {
+      return v.parse(schema, await request.json())
+    } catch (cause) {
+      const remedy = 'Set PORT and HOST as for that server, or stop it.'
+      const held = `A server uses the folder ${dataDir} of DATA_DIR`
+      if (isHTTPError(cause) && cause.response.status === 401) {
+        throw new Error(
+          `The server at ${origin} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR as for that server.`,
+          { cause },
+        )
+      }
+      // A program answered, but not with the answer of a Dealbell server.
+      if (isHTTPError(cause) || v.isValiError(cause) || cause instanceof SyntaxError) {
+        throw new Error(`${held}, but another program answers at ${origin}. ${remedy}`, { cause })
+      }
+      throw new Error(`${held}, but none answers at ${origin}. ${remedy}`, { cause })
+    }
+  }
+
   return {
-    status: async () => v.parse(relayStatus, await server.get('status').json()),
-    replay: async () => v.parse(replayAnswer, await server.post('replay').json()).replayed,
+    status: () => answerOf(relayStatus, server.get('status')),
+    replay: async () => (await answerOf(replayAnswer, server.post('replay'))).replayed,
     close: async () => undefined,
   }
 }

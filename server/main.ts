@@ -1,19 +1,28 @@
 import { existsSync } from 'node:fs'
-import { lockFolder } from './database/lock.ts'
-import { parseEnv } from './settings.ts'
+import { FolderInUse, lockFolder } from './database/lock.ts'
+import { dataDirError } from './setting-error.ts'
+import { parseEnv, type Settings } from './settings.ts'
 
 try {
   // The environment wins over the file.
   if (existsSync('.env')) process.loadEnvFile()
   const settings = parseEnv(process.env)
   // First of all, so that a second start reports the folder and not the port. PostgreSQL needs no lock.
-  const lock = settings.databaseUrl === undefined ? lockFolder(settings.dataDir) : undefined
+  const folderLock = settings.databaseUrl === undefined ? lock(settings) : undefined
   // Import this late, so that wrong settings are reported at once.
   const { start } = await import('./start.ts')
-  await start(settings, lock)
+  await start(settings, folderLock)
 } catch (error) {
   // A person who can fix the problem needs only the message. DEBUG adds the stack.
   console.error(error instanceof Error ? error.message : error)
   if (process.env.DEBUG && error instanceof Error) console.error(error.stack)
   process.exit(1)
+}
+
+function lock(settings: Settings) {
+  try {
+    return lockFolder(settings.dataDir)
+  } catch (error) {
+    throw error instanceof FolderInUse ? error : dataDirError(settings, error)
+  }
 }

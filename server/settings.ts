@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import * as v from 'valibot'
 import type { ProviderSettings } from './providers/provider.ts'
-import { type ProviderId, providerIds, registry } from './providers/registry.ts'
+import { chatIds, crmIds, type ProviderId, providerIds, registry } from './providers/registry.ts'
 
 const optionalText = v.pipe(
   v.optional(v.string(), ''),
@@ -56,6 +56,10 @@ const wholeEnv = v.object({
     v.check(
       (text) => text === undefined || /^postgres(ql)?:\/\//.test(text),
       'must begin with postgres:// or postgresql://',
+    ),
+    v.check(
+      (text) => text === undefined || URL.canParse(text),
+      'must be a URL such as postgres://user:password@host:5432/name, with special characters of the password as in a URL (@ is %40)',
     ),
   ),
   ENCRYPTION_KEY: v.pipe(
@@ -125,7 +129,7 @@ export function parseEnv(env: Env): Settings {
   const result = v.safeParse(wholeEnv, env)
   if (!result.success) problems.push(...inWords(result.issues))
   const ofProviders = parseProviders(env, problems)
-  problems.push(...unsafeStandIns(env))
+  problems.push(...unsafeStandIns(env), ...unknownProviders(env))
 
   if (!result.success || problems.length > 0) {
     throw new Error(
@@ -200,6 +204,24 @@ function unsafeStandIns(env: Env): string[] {
   return [
     `${standIns.map(clientId).join(' and ')} are missing, and APP_URL is not on this machine: with the stand-ins, everyone who opens the dashboard is the same person and reads all messages. Set them, ${unless}.`,
   ]
+}
+
+/**
+ * Which names of the dashboard's services this server does not know. Such a dashboard would call
+ * addresses that nothing answers. With VITE_API_URL, it calls another backend.
+ */
+function unknownProviders(env: Env): string[] {
+  if (env.VITE_API_URL?.trim()) return []
+  const unknown = (setting: string, role: string, ids: readonly ProviderId[]) => {
+    const name = env[setting]?.trim()
+    if (!name || ids.some((id) => id === name.toLowerCase())) return []
+    const known = ids.map((id) => registry[id].name).join(' and ')
+    return `${setting} is '${name}', but this server knows only this ${role}: ${known}. Set it to that, add the provider (docs/extending.md), or set VITE_API_URL to a backend that knows it.`
+  }
+  return [
+    unknown('VITE_CRM_NAME', 'CRM', crmIds),
+    unknown('VITE_CHAT_NAME', 'chat', chatIds),
+  ].flat()
 }
 
 function isLoopback(hostname: string): boolean {

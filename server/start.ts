@@ -13,6 +13,7 @@ import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/keys.ts'
 import { createVault, keyFromFolder } from './people/vault.ts'
 import { providerIds, registry } from './providers/registry.ts'
+import { databaseUrlError, dataDirError, listenError } from './setting-error.ts'
 import type { Settings } from './settings.ts'
 
 /** How long requests that run when the server stops may take. */
@@ -24,7 +25,11 @@ const stopWithinMs = 9_500
 export async function start(settings: Settings, lock: FolderLock | undefined): Promise<void> {
   if (settings.serveDashboard) await ensurePageBuilt(console.log)
   const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
-  const encryptionKeys = settings.encryptionKeys ?? [await keyFromFolder(settings.dataDir, log)]
+  const encryptionKeys = settings.encryptionKeys ?? [
+    await keyFromFolder(settings.dataDir, log).catch((error: unknown) => {
+      throw dataDirError(settings, error)
+    }),
+  ]
   const { database, close } = await openDatabase(settings, encryptionKeys)
 
   const server = createServer(clientTimes)
@@ -45,12 +50,16 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const https = addresses.appUrl.startsWith('https:')
   const errorHandler = answerUnreadable(server, { https })
   server.on('request', getRequestListener(app.fetch, { errorHandler }))
-  console.log(`Dealbell listens on ${addresses.appUrl}`)
+  // Without the dashboard, another host answers at APP_URL.
+  const address = settings.serveDashboard ? addresses.appUrl : `http://localhost:${port}`
+  console.log(`${settings.serveDashboard ? 'Dealbell' : 'The server'} listens on ${address}`)
   for (const id of providerIds) {
     if (!addresses.providers[id].standIn) continue
     const { name } = registry[id]
     console.log(`${name} is a stand-in: set ${id.toUpperCase()}_CLIENT_ID for the real one.`)
   }
+  // `npm run dev` waits for this message.
+  process.send?.('ready')
 
   const cleanup = startCleanup({ database, vacuum: settings.databaseUrl === undefined, log })
   let stopping: { signal: NodeJS.Signals; since: number } | undefined
@@ -80,13 +89,19 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
 }
 
 async function openDatabase(
-  { databaseUrl, dataDir }: Settings,
+  settings: Settings,
   encryptionKeys: readonly Buffer[],
 ): Promise<OpenDatabase> {
-  const open =
+  const { databaseUrl, dataDir } = settings
+  const opening =
     databaseUrl === undefined
-      ? await openPglite(join(dataDir, 'pglite'))
-      : await openPostgres(databaseUrl, () => log('idle database connection lost'))
+      ? openPglite(join(dataDir, 'pglite'))
+      : openPostgres(databaseUrl, () => log('idle database connection lost'))
+  const open = await opening.catch((error: unknown) => {
+    throw databaseUrl === undefined
+      ? dataDirError(settings, error)
+      : databaseUrlError(databaseUrl, error)
+  })
   const vault = createVault(encryptionKeys)
   await checkKeys(open.database, vault)
   if (databaseUrl !== undefined) await checkSharedKey(open.database, vault)
@@ -97,9 +112,8 @@ async function openDatabase(
 /** @returns the port, which is a free one if 0 was asked for. */
 async function listen(server: Server, { port, host }: Settings): Promise<number> {
   server.listen({ port, host })
-  await once(server, 'listening').catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EADDRINUSE') throw error
-    throw new Error(`Port ${port} is taken. Set PORT to another one, or to 0 for a free one.`)
+  await once(server, 'listening').catch((error: unknown) => {
+    throw listenError({ port, host }, error)
   })
   const address = server.address()
   return typeof address === 'object' && address !== null ? address.port : port

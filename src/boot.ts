@@ -3,11 +3,20 @@
  * imports, so that it is one small script. build/preload.ts puts it and its links into the page
  * (docs/decisions/0301-one-page-and-a-boot-script.md).
  */
+globalThis.startedCalls = new Map()
 for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=boot]')) {
   const paths = link.dataset.at
   // Use a pattern because the router also accepts other letter cases and a trailing slash.
-  if (paths === undefined || new RegExp(`^(${paths})/?$`, 'i').test(location.pathname)) {
-    link.rel = link.as === 'fetch' ? 'preload' : 'modulepreload'
+  if (paths !== undefined && !new RegExp(`^(${paths})/?$`, 'i').test(location.pathname)) continue
+  if (link.as === 'fetch') {
+    const abort = new AbortController()
+    // The same credentials as in src/api/client.ts, which takes the response.
+    const response = fetch(link.href, { credentials: 'include', signal: abort.signal })
+    // A failure is an error only if the app makes this call.
+    response.catch(() => {})
+    globalThis.startedCalls.set(link.href, { response, startedAt: Date.now(), abort })
+  } else {
+    link.rel = 'modulepreload'
   }
 }
 
@@ -18,6 +27,8 @@ document.addEventListener(
     if (!(target instanceof HTMLScriptElement)) return
     const heading = document.querySelector('h1')
     if (heading !== null) heading.textContent = 'Something went wrong. Please try again later.'
+    // No app takes the responses, and an unread one stays open.
+    for (const { abort } of globalThis.startedCalls?.values() ?? []) abort.abort()
   },
   // An error of a resource does not bubble.
   { capture: true },

@@ -69,7 +69,12 @@ export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
   }
 
   if (problems.length > 0) {
-    throw new Error(`Invalid settings:\n${problems.map((problem) => `- ${problem}`).join('\n')}`)
+    const error = new Error(
+      `Invalid settings:\n${problems.map((problem) => `- ${problem}`).join('\n')}`,
+    )
+    // Vite prints the stack. Whoever corrects a setting needs only the message.
+    error.stack = error.message
+    throw error
   }
   return { apiUrl: apiUrl.replace(/\/+$/, ''), crm, chat, contactFormUrl }
 }

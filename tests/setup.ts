@@ -27,8 +27,15 @@ beforeEach(() => {
 afterEach(() => {
   cleanup()
   server.resetHandlers()
-  const unexpected = takeLog()
-  if (unexpected.length > 0) throw new Error(`Unexpected console.error: ${unexpected.join('\n')}`)
+  expectNothingLogged()
 })
+
+export function expectNothingLogged(): void {
+  const unexpected = takeLog()
+  if (unexpected.length === 0) return
+  throw new Error(
+    `Unexpected console.error: ${unexpected.join('\n')}\nIf the test expects it, read it with takeLog() of tests/setup.ts.`,
+  )
+}
 
 afterAll(() => server.close())

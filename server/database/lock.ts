@@ -6,6 +6,9 @@ export interface FolderLock {
   release(): void
 }
 
+/** Another process holds the data folder. */
+export class FolderInUse extends Error {}
+
 /**
  * Locks the data folder for this process, because PGlite would let two processes write to it at
  * once.
@@ -13,7 +16,7 @@ export interface FolderLock {
  * We use SQLite only as a lock. Its lock belongs to the operating system and ends with the process,
  * even after a crash. So there is never a stale lock. Only the error message needs the file with
  * the process id.
- * @throws Error that names the process that holds the folder.
+ * @throws FolderInUse that names the process that holds the folder.
  */
 export function lockFolder(folder: string): FolderLock {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
@@ -26,7 +29,7 @@ export function lockFolder(folder: string): FolderLock {
   } catch (error) {
     handle.close()
     if (!isBusy(error)) throw error
-    throw new Error(
+    throw new FolderInUse(
       `The data folder ${folder} is in use by another Dealbell (process ${holder(pidFile)}). ` +
         'Stop that process first, or set DATA_DIR to another folder.',
       { cause: error },

@@ -15,12 +15,15 @@ const buildInfo = v.object({
   fingerprint: v.string(),
   apiUrl: v.string(),
   contactFormUrl: v.string(),
+  crmName: v.string(),
+  chatName: v.string(),
 })
 
 /**
  * Builds the dashboard if `dist/` does not match the sources and the VITE_ settings.
  * @param log gets a sentence before a build starts, because a build takes seconds.
- * @throws Error if the build fails.
+ * @throws Error if the build fails. Or if the sources are missing and the settings are not those of the
+ * build.
  */
 export async function ensurePageBuilt(
   log: (sentence: string) => void,
@@ -28,7 +31,10 @@ export async function ensurePageBuilt(
 ): Promise<void> {
   const built = await readBuildInfo(join(root, 'dist'))
   // A release may contain dist/ without the sources.
-  if (built !== undefined && !existsSync(join(root, 'index.html'))) return
+  if (built !== undefined && !existsSync(join(root, 'index.html'))) {
+    assertSettingsOf(built)
+    return
+  }
   if (built?.fingerprint === (await fingerprintOf(root))) return
   log(
     `Building the dashboard, because ${
@@ -47,6 +53,26 @@ export async function readBuiltPage(folder = join(projectRoot, 'dist')): Promise
   return readDashboard(folder, (path) => pagePolicy(built, path))
 }
 
+/** A release without sources cannot be built again with other settings. */
+function assertSettingsOf(built: v.InferOutput<typeof buildInfo>): void {
+  const settings = {
+    VITE_API_URL: built.apiUrl,
+    VITE_CRM_NAME: built.crmName,
+    VITE_CHAT_NAME: built.chatName,
+    VITE_CONTACT_FORM_URL: built.contactFormUrl,
+  }
+  const problems = Object.entries(settings).flatMap(([name, built]) => {
+    const set = process.env[name]?.trim().replace(/\/+$/, '')
+    const differs = set !== undefined && set !== '' && set !== built.replace(/\/+$/, '')
+    return differs ? [`- ${name} is '${set}', but dist/ was built with '${built}'.`] : []
+  })
+  if (problems.length > 0) {
+    throw new Error(
+      `${problems.join('\n')}\nRemove these settings, or build dist/ with them where the sources are (npm run build).`,
+    )
+  }
+}
+
 async function readBuildInfo(folder: string) {
   const path = join(folder, buildInfoFile)
   if (!existsSync(path)) return undefined
@@ -57,6 +83,9 @@ async function readBuildInfo(folder: string) {
 // Runs the build in a separate process, so that the system gets its memory back.
 async function runVite(root: string): Promise<void> {
   const program = join(root, 'node_modules/vite/bin/vite.js')
+  if (!existsSync(program)) {
+    throw new Error('Vite is not installed, so the dashboard cannot be built. Run npm ci.')
+  }
   const vite = spawn(process.execPath, [program, 'build', '--configLoader', 'native'], {
     cwd: root,
     stdio: ['ignore', 'ignore', 'inherit'],
@@ -65,5 +94,9 @@ async function runVite(root: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<number | null>()
   vite.on('error', reject)
   vite.on('exit', resolve)
-  if ((await promise) !== 0) throw new Error('The dashboard could not be built; see above.')
+  if ((await promise) !== 0) {
+    throw new Error(
+      'The dashboard could not be built; see above. Without the dashboard, the server starts with SERVE_DASHBOARD=false.',
+    )
+  }
 }

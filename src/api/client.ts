@@ -3,8 +3,23 @@ import { type GenericSchema, type InferOutput, safeParse } from 'valibot'
 import { config } from '../config.ts'
 import { ApiError } from './errors.ts'
 
+declare global {
+  /** The calls that src/boot.ts has started, by address. Undefined if it has not run, as in `npm run dev`. */
+  var startedCalls: Map<string, StartedCall> | undefined
+}
+
+interface StartedCall {
+  response: Promise<Response>
+  /** In milliseconds since 1970. */
+  startedAt: number
+  abort: AbortController
+}
+
 /** How long a call and the download of its answer may take, in milliseconds. */
 const timeoutMs = 10_000
+
+/** The age, in milliseconds, above which the answer to a started call is too old to show. */
+const maxStartedAgeMs = 60_000
 
 const http = ky.create({
   prefix: config.apiUrl === '' ? '/' : config.apiUrl,
@@ -15,7 +30,28 @@ const http = ky.create({
   totalTimeout: timeoutMs,
   // ky's error reads the body, which may never end, and its message contains the address.
   throwHttpErrors: false,
+  fetch: (request, init) => takeStarted(request) ?? fetch(request, init),
 })
+
+/**
+ * Returns the response to the same call of the boot script, but only to the first call of an address:
+ * every later call, such as the retry of a failed one, wants a new answer.
+ */
+function takeStarted(request: string | URL | Request): Promise<Response> | undefined {
+  if (!(request instanceof Request)) return undefined
+  const started = globalThis.startedCalls?.get(request.url)
+  if (started === undefined) return undefined
+  globalThis.startedCalls?.delete(request.url)
+  const { response, startedAt, abort } = started
+  // The computer may have slept between the boot script and the app.
+  if (request.method !== 'GET' || Date.now() - startedAt > maxStartedAgeMs) {
+    abort.abort()
+    return undefined
+  }
+  // ky aborts its own request after the timeout. The connection belongs to this one.
+  request.signal.addEventListener('abort', () => abort.abort())
+  return response
+}
 
 /**
  * GETs `path` and checks the answer. It takes no `signal`. StrictMode mounts twice, so with Query's

@@ -1,5 +1,5 @@
 import { queryOptions, useQuery } from '@tanstack/react-query'
-import { endpoints, healthAnswer } from '../../contract/endpoints.ts'
+import { endpoints, type Feature, healthAnswer } from '../../contract/endpoints.ts'
 import { getJson } from './client.ts'
 
 /** The wait before the next call to an unavailable backend, in milliseconds. */
@@ -27,3 +27,8 @@ export const healthQuery = queryOptions({
 })
 
 export const useHealth = () => useQuery(healthQuery)
+
+/** Whether the backend can do what §7 does not name. Without it, the dashboard makes no such call. */
+export function useHasFeature(feature: Feature): boolean {
+  return useHealth().data?.features?.includes(feature) === true
+}

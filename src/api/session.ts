@@ -3,16 +3,13 @@ import { extraEndpoints } from '../../contract/endpoints.ts'
 import { config } from '../config.ts'
 import { call } from './client.ts'
 import { connectionStatusQuery } from './connections.ts'
-import { useHealth } from './health.ts'
+import { useHasFeature } from './health.ts'
 import { forgetRules, rulesQuery } from './rules.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 const { feature, method, path } = extraEndpoints.endSession
 
-/** Whether the backend can end sessions. §7 does not name this call, so not every backend can. */
-export function useCanEndSessions(): boolean {
-  return useHealth().data?.features?.includes(feature) === true
-}
+export const useCanEndSessions = () => useHasFeature(feature)
 
 /** Ends this browser's session. The dashboard then shows what a browser without a session sees. */
 export function useEndSession() {

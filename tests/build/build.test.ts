@@ -3,7 +3,8 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Plugin } from 'vite'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { budget } from '../../build/budget.ts'
 import { buildPage } from './build-page.ts'
 
@@ -82,14 +83,10 @@ test('the page states the integrity of every script and style sheet of the build
 test('the page itself loads only what every address needs', async () => {
   const page = await readPage()
   const loading = elementsOf(page).filter(({ attributes }) => attributes.rel !== 'boot')
-  const preloads = loading.filter(({ attributes }) => attributes.rel === 'preload')
-  expect(preloads).toEqual([
-    {
-      name: 'link',
-      attributes: { rel: 'preload', as: 'fetch', href: '/health', crossorigin: 'use-credentials' },
-    },
-  ])
-  // Deferred scripts and modules run in the order of the page: the preloads precede the app's calls.
+  const links = loading.filter(({ name }) => name === 'link')
+  // A preload of a call would double it in WebKit.
+  expect(links.map(({ attributes }) => attributes.rel)).toEqual(['icon', 'stylesheet'])
+  // Deferred scripts and modules run in the order of the page: the boot script precedes the app.
   const scripts = loading.flatMap(({ attributes }) => attributes.src ?? [])
   expect(scripts).toEqual([`/${named(/boot-[\w-]+\.js$/)}`, `/${named(/index-[\w-]+\.js$/)}`])
   expect(loading.find(({ name }) => name === 'script')?.attributes).toMatchObject({ defer: '' })
@@ -104,36 +101,40 @@ test('every script tells Chromium to compile it as a whole', async () => {
   }
 })
 
-describe('the boot script loads', () => {
-  /** The links that the boot script activates at an address. */
-  async function activatedAt(pathname: string) {
+describe('the boot script', () => {
+  /** The scripts that the boot script loads at an address, and the calls that it makes. */
+  async function bootAt(pathname: string) {
     const boot = String(await read(named(/boot-[\w-]+\.js$/)))
     const links = elementsOf(await readPage())
       .filter(({ attributes }) => attributes.rel === 'boot')
-      .map(({ attributes: { rel, as = '', href, crossorigin, 'data-at': at } }) => ({
-        ...{ rel, as, href, crossorigin },
+      .map(({ attributes: { rel, as = '', href = '', 'data-at': at } }) => ({
+        ...{ rel, as, href },
         dataset: { at },
       }))
     const document = { querySelectorAll: () => links, addEventListener() {} }
-    new Function('location', 'document', boot)({ pathname }, document)
-    return links.filter(({ rel }) => rel !== 'boot')
+    const fetched = vi.fn(async () => new Response('{}'))
+    const page: Partial<typeof globalThis> = {}
+    const run = new Function('location', 'document', 'fetch', 'globalThis', boot)
+    run({ pathname }, document, fetched, page)
+    return {
+      scripts: links.filter(({ rel }) => rel === 'modulepreload').map(({ href }) => href),
+      fetched: fetched.mock.calls as unknown as [string, RequestInit][],
+      started: [...(page.startedCalls?.keys() ?? [])],
+    }
   }
   const scriptAt = (pattern: RegExp) => `/${named(pattern)}`
-  const hrefsAt = async (pathname: string) =>
-    (await activatedAt(pathname)).map(({ href }) => href ?? '')
 
-  test('the calls and scripts of the dashboard at /', async () => {
-    const calls = ['/api/hubspot/status', '/api/slack/status', '/api/notifications/rules']
-    const scripts = [scriptAt(/routes-[\w-]+\.js$/), scriptAt(/client-[\w-]+\.js$/)]
-    expect(await activatedAt('/')).toMatchObject([
-      ...calls.map((href) => ({
-        rel: 'preload',
-        as: 'fetch',
-        href,
-        crossorigin: 'use-credentials',
-      })),
-      ...scripts.map((href) => ({ rel: 'modulepreload', as: '', href, crossorigin: '' })),
+  test('starts the calls and scripts of the dashboard at /', async () => {
+    const { scripts, fetched, started } = await bootAt('/')
+    expect(scripts).toEqual([scriptAt(/routes-[\w-]+\.js$/), scriptAt(/client-[\w-]+\.js$/)])
+    expect(started).toEqual([
+      '/health',
+      '/api/hubspot/status',
+      '/api/slack/status',
+      '/api/notifications/rules',
     ])
+    expect(fetched.map(([address]) => address)).toEqual(started)
+    for (const [, init] of fetched) expect(init.credentials).toBe('include')
   })
 
   test.each([
@@ -143,19 +144,59 @@ describe('the boot script loads', () => {
     ['/hubspot/callback', /callback-/],
     ['/slack/callback/', /callback-/],
     ['/connect/hubspot', /connect\./],
-  ])('the script of its route at %s', async (path, script) => {
-    expect(await hrefsAt(path)).toEqual([scriptAt(script), scriptAt(/client-/)])
+  ])('starts the script of its route and the health check at %s', async (path, script) => {
+    const { scripts, started } = await bootAt(path)
+    expect(scripts).toEqual([scriptAt(script), scriptAt(/client-/)])
+    expect(started).toEqual(['/health'])
   })
 
   test.each(['/no/such/page', '/contacts', '/contact/us', '/a/contact', '/constructor'])(
-    'only react-dom at %s',
+    'starts only react-dom and the health check at %s',
     async (path) => {
-      expect(await hrefsAt(path)).toEqual([scriptAt(/client-/)])
+      const { scripts, started } = await bootAt(path)
+      expect(scripts).toEqual([scriptAt(/client-/)])
+      expect(started).toEqual(['/health'])
     },
+  )
+})
+
+test('the page of other settings starts the calls of their backend and providers', async () => {
+  const other = join(folder, 'other')
+  await buildPage(other, [], {
+    VITE_API_URL: 'https://api.example.com/v1/',
+    VITE_CRM_NAME: 'Pipedrive',
+    VITE_CHAT_NAME: 'Teams',
+  })
+  const links = elementsOf(await readFile(join(other, 'index.html'), 'utf8'))
+  const calls = links.filter(({ attributes }) => attributes.as === 'fetch')
+  expect(calls.map(({ attributes }) => [attributes.href, attributes['data-at']])).toEqual([
+    ['https://api.example.com/v1/health', undefined],
+    ['https://api.example.com/v1/api/pipedrive/status', '/'],
+    ['https://api.example.com/v1/api/teams/status', '/'],
+    ['https://api.example.com/v1/api/notifications/rules', '/'],
+  ])
+})
+
+test('a build with a route that has no links fails and says what to add and where', async () => {
+  const component = join(import.meta.dirname, '../../src/routes/about.tsx?tsr-split=component')
+  const aboutRoute: Plugin = {
+    name: 'about-route',
+    enforce: 'pre',
+    buildStart() {
+      this.emitFile({ type: 'chunk', id: component })
+    },
+    resolveId: (id) => (id === component ? id : undefined),
+    load: (id) => (id === component ? 'export const component = () => null' : undefined),
+  }
+  const build = buildPage(join(folder, 'route'), [aboutRoute])
+  await expect(build).rejects.toThrow(
+    /src\/routes\/about\.tsx is missing .* build\/preload\.ts\. Add \{.*file: 'about'/,
   )
 })
 
 test('a build that exceeds its budget fails and says where the limit is', async () => {
   const build = buildPage(join(folder, 'excess'), [budget({ script: 100_000, style: 3000 })])
-  await expect(build).rejects.toThrow(/script takes .* style takes .* build\/budget\.ts/)
+  await expect(build).rejects.toThrow(
+    /script takes .* style takes .* pageBudget in build\/budget\.ts/,
+  )
 })

@@ -142,7 +142,7 @@ test('everything works by keyboard alone', async () => {
   await screen.findByText('Connections required')
 
   const order = []
-  for (let times = 0; times < 8; times++) {
+  while (order.length < 30 && order.at(-1) !== 'Contact Support') {
     await user.tab()
     const focused = document.activeElement as HTMLInputElement
     order.push(

@@ -3,7 +3,6 @@ import { describe, expect, test } from 'vitest'
 import {
   connectionStatusAnswer,
   endpoints,
-  extraEndpoints,
   healthAnswer,
   rulesAnswer,
   saveRulesBody,
@@ -107,10 +106,7 @@ describe('rules', () => {
   })
 })
 
-test('the calls are those of the specification, and one beyond it', () => {
-  expect(extraEndpoints).toEqual({
-    endSession: { method: 'DELETE', path: '/api/session', feature: 'sessions' },
-  })
+test('the calls are those of the specification', () => {
   expect(Object.values(endpoints).map(({ method, path }) => `${method} ${path}`)).toEqual([
     'GET /health',
     'GET /api/:provider/status',

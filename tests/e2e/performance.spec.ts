@@ -1,5 +1,16 @@
+import { spawnSync } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { serve } from '@hono/node-server'
 import type { Page } from '@playwright/test'
 import { expect } from '@playwright/test'
+import { Hono } from 'hono'
+import { cors } from 'hono/cors'
+import { safetyHeaders } from '../../server/http/safety-headers.ts'
+import { readBuiltPage } from '../../server/page/build.ts'
+import { serveDashboard } from '../../server/page/serve.ts'
 import { holdTime } from '../states/states.ts'
 import { sharedTest as test } from './server.ts'
 
@@ -328,4 +339,139 @@ for (const address of [
     expect(paths.filter((path) => path === '/health')).toHaveLength(1)
     expect(new Set(asked.map(({ origin }) => origin)).size).toBe(1)
   })
+}
+
+/** Lists the calls that leave the page from here on. */
+function listCalls(page: Page): string[] {
+  const calls: string[] = []
+  page.on('request', (request) => {
+    const { pathname } = new URL(request.url())
+    if (/^\/(health|api\/)/.test(pathname)) calls.push(`${request.method()} ${pathname}`)
+  })
+  return calls
+}
+
+const dashboardCalls = [
+  'GET /api/hubspot/status',
+  'GET /api/notifications/rules',
+  'GET /api/slack/status',
+  'GET /health',
+]
+
+// The app has made all its calls once the dashboard shows their answers.
+test('a reload and another visit make each call once, also from a warm cache', async ({ page }) => {
+  const calls = listCalls(page)
+  for (const open of [() => page.goto('/'), () => page.reload(), () => page.goto('/?again')]) {
+    calls.splice(0)
+    await open()
+    await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
+    expect(calls.toSorted()).toEqual(dashboardCalls)
+  }
+})
+
+test('the boot script sends no code: the callback is one call, made by the app', async ({
+  page,
+}) => {
+  const calls = listCalls(page)
+  const early: string[] = []
+  await page.route('**/assets/index-*.js', async (route) => {
+    // The app cannot run yet.
+    await expect.poll(() => calls).toContain('GET /health')
+    early.push(...calls)
+    await route.continue()
+  })
+  await page.goto('/slack/callback?code=used&state=up')
+  await expect(page.getByText('Slack connection failed')).toBeVisible()
+  expect(early).toEqual(['GET /health'])
+  expect(calls.filter((call) => !dashboardCalls.includes(call))).toEqual([
+    'GET /api/slack/callback',
+  ])
+})
+
+test('an address in other letters and with a slash at its end makes each call once', {
+  tag: '@all',
+}, async ({ page }) => {
+  const calls = listCalls(page)
+  await page.goto('/Contact/')
+  await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
+  expect(calls).toEqual(['GET /health'])
+  // The dashboard was not loaded at its address. It makes its calls itself.
+  await page
+    .getByRole('link', { name: /Dealbell/ })
+    .first()
+    .click()
+  await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
+  expect(calls.toSorted()).toEqual(dashboardCalls)
+})
+
+test('calls that fail before the app starts are repeated as other failed calls are', {
+  tag: '@all',
+}, async ({ page }) => {
+  const calls = listCalls(page)
+  const errors: Error[] = []
+  page.on('pageerror', (error) => errors.push(error))
+  await page.route(/\/(health|api\/)/, (route) => route.abort('connectionrefused'), { times: 4 })
+  await page.goto('/')
+  await expect(page.getByRole('heading', { name: 'Service Unavailable' })).toBeVisible()
+  await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
+  // Statuses and rules are repeated at once, and health after a while. Then the rest is loaded again.
+  expect(calls.filter((call) => call === 'GET /health')).toHaveLength(2)
+  expect(errors).toEqual([])
+})
+
+test('a backend on another origin gets each call once, with cookies and without a preflight', {
+  tag: '@all',
+}, async ({ page, context }) => {
+  const folder = await mkdtemp(join(tmpdir(), 'dealbell-other-origin-'))
+  const calls: string[] = []
+  let pageOrigin = ''
+  const backend = await listen(
+    new Hono()
+      .use(cors({ origin: () => pageOrigin, credentials: true }))
+      .use((c, next) => {
+        calls.push(`${c.req.method} ${c.req.path} ${c.req.header('Cookie')}`)
+        return next()
+      })
+      .get('/v1/health', (c) => c.json({ status: 'ok' }))
+      .get('/v1/api/notifications/rules', (c) => c.json({ rules: [] }))
+      .get('/v1/api/:provider/status', (c) => c.json({ connected: true })),
+  )
+  const settings = {
+    VITE_API_URL: `${backend.url}/v1`,
+    VITE_CRM_NAME: 'Pipedrive',
+    VITE_CHAT_NAME: 'Teams',
+  }
+  const build = spawnSync('npx', ['vite', 'build', '--outDir', folder, '--emptyOutDir'], {
+    env: { ...process.env, NODE_ENV: 'production', ...settings },
+    encoding: 'utf8',
+  })
+  expect(build.status, build.stderr).toBe(0)
+  const dashboard = await listen(
+    new Hono()
+      .use(safetyHeaders({ https: false }))
+      .all('*', serveDashboard(await readBuiltPage(folder))),
+  )
+  pageOrigin = dashboard.url
+
+  await context.addCookies([{ name: 'session', value: '1', url: backend.url }])
+  await page.goto(dashboard.url)
+  await expect(page.getByRole('button', { name: 'Disconnect Pipedrive' })).toBeVisible()
+  await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
+  expect(calls.toSorted()).toEqual([
+    'GET /v1/api/notifications/rules session=1',
+    'GET /v1/api/pipedrive/status session=1',
+    'GET /v1/api/teams/status session=1',
+    'GET /v1/health session=1',
+  ])
+  backend.close()
+  dashboard.close()
+  await rm(folder, { recursive: true })
+})
+
+/** Starts a small site for the test. */
+async function listen(app: Hono) {
+  const { promise, resolve } = Promise.withResolvers<AddressInfo>()
+  const server = serve({ fetch: app.fetch, port: 0 }, resolve)
+  const { port } = await promise
+  return { url: `http://localhost:${port}`, close: () => server.close() }
 }

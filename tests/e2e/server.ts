@@ -24,7 +24,7 @@ export class Dealbell {
     // A restart keeps the port, because the browser's page still calls it.
     const port = this.url === '' ? '0' : new URL(this.url).port
     const child = spawn(process.execPath, ['server/main.ts'], {
-      env: { ...process.env, ...this.#env, PORT: port, DATA_DIR: this.#dataDir },
+      env: { ...process.env, PORT: port, ...this.#env, DATA_DIR: this.#dataDir },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     this.#process = child
@@ -112,12 +112,16 @@ export const sharedTest = test.extend({
   server: async ({ sharedServer }, use) => await use(sharedServer),
 })
 
-async function withServer(use: (server: Dealbell) => Promise<void>) {
+/** Runs a server with an empty database while `use` runs. @param env adds settings. */
+export async function withServer(
+  use: (server: Dealbell) => Promise<void>,
+  env: Record<string, string> = {},
+): Promise<void> {
   const empty = process.env.EMPTY_DATA_DIR
   if (empty === undefined) throw new Error('tests/e2e/build.ts has not run')
   const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-'))
   await cp(empty, dataDir, { recursive: true })
-  const server = new Dealbell(dataDir)
+  const server = new Dealbell(dataDir, env)
   await server.start()
   await use(server)
   await server.stop()

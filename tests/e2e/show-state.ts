@@ -35,13 +35,20 @@ export async function showState(page: Page, state: State) {
   await expectState(page, state)
 }
 
-/** Waits until the page, or the app in a frame, shows what only this state shows. */
+/**
+ * Waits until the page, or the app in a frame, shows what only this state shows.
+ * @returns the first part of it.
+ */
 export async function expectState(place: Page | FrameLocator, { shows }: Pick<State, 'shows'>) {
-  for (const sign of [shows].flat()) {
-    const found =
+  const signs = [shows]
+    .flat()
+    .map((sign) =>
       typeof sign === 'string'
         ? place.getByText(sign).first()
-        : place.getByRole(sign.role, { ...sign, exact: true })
-    await expect(found).toBeVisible()
-  }
+        : place.getByRole(sign.role, { ...sign, exact: true }),
+    )
+  for (const sign of signs) await expect(sign).toBeVisible()
+  const [first] = signs
+  if (first === undefined) throw new Error('Each state shows something')
+  return first
 }

@@ -2,37 +2,93 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect } from '@playwright/test'
 import { createServer } from 'vite'
-import { states } from '../states/states.ts'
+import { backendRoots } from '../../contract/endpoints.ts'
+import { slugOf, states } from '../states/states.ts'
 import { test } from './server.ts'
 import { expectState } from './show-state.ts'
 
-test('/states shows every state during development', { tag: '@all' }, async ({ page, server }) => {
+/** The address of a Vite server as in `npm run dev`. `server` answers for the backend. */
+const devTest = test.extend<{ dev: string }>({
+  dev: async ({ server }, use) => {
+    const proxied = { target: server.url, changeOrigin: false }
+    const proxy = Object.fromEntries(backendRoots.map((root) => [`/${root}`, proxied]))
+    const vite = await createServer({ server: { port: 0, hmr: false, proxy }, logLevel: 'error' })
+    await vite.listen()
+    const address = vite.httpServer?.address()
+    if (typeof address !== 'object' || address === null) throw new Error('Vite has no port')
+    await use(`http://localhost:${address.port}`)
+    await vite.close()
+  },
+})
+
+devTest('/states shows every state during development', { tag: '@all' }, async ({ page, dev }) => {
   // Two dozen apps load one after the other, without a build.
   test.setTimeout(300_000)
   const errors: string[] = []
   page.on('pageerror', (error) => errors.push(error.message))
-  // The backend serves the contact form, and MSW's handlers cannot answer for a frame.
-  const proxy = { '/sandbox': { target: server.url, changeOrigin: false } }
-  const vite = await createServer({ server: { port: 0, hmr: false, proxy }, logLevel: 'error' })
-  try {
-    await vite.listen()
-    const address = vite.httpServer?.address()
-    if (typeof address !== 'object' || address === null) throw new Error('Vite has no port')
-    await page.goto(`http://localhost:${address.port}/states`)
-    await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
-    // Vite bundles the dependencies when the first frame asks for them.
-    const first = page.frameLocator('iframe').first().getByRole('status').first()
-    await expect(first).toBeVisible({ timeout: 120_000 })
-    for (const state of states) {
-      const frame = page.getByTitle(state.name, { exact: true })
-      await frame.scrollIntoViewIfNeeded()
-      await expectState(frame.contentFrame(), state)
-    }
-    expect(errors).toEqual([])
-  } finally {
-    await vite.close()
+  await page.goto(`${dev}/states/`)
+  await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
+  // Vite bundles the dependencies when the first frame asks for them.
+  const first = page.frameLocator('iframe').first().getByRole('status').first()
+  await expect(first).toBeVisible({ timeout: 120_000 })
+  for (const state of states) {
+    const frame = page.getByTitle(state.name, { exact: true })
+    await frame.evaluate((element) => element.scrollIntoView())
+    const scrolled = await page.evaluate(() => window.scrollY)
+    const sign = await expectState(frame.contentFrame(), state)
+    // The frame shows the upper end of it.
+    await expect
+      .poll(
+        () =>
+          sign.evaluate((part) => {
+            const { top, height } = part.getBoundingClientRect()
+            return top >= 0 && top + Math.min(height, 20) <= window.innerHeight
+          }),
+        state.name,
+      )
+      .toBe(true)
+    expect(await page.evaluate(() => window.scrollY), state.name).toBe(scrolled)
   }
+  // No frame took the focus.
+  await expect(page.locator('body')).toBeFocused()
+  await expect(page.getByRole('button', { name: /devtools/i })).toHaveCount(0)
+  expect(errors).toEqual([])
 })
+
+devTest('each state has an address of its own', { tag: '@all' }, async ({ page, dev }) => {
+  await page.goto(`${dev}/states`)
+  await page.getByRole('link', { name: 'Save failed' }).click()
+  await expect(page).toHaveURL(`${dev}/states/save-failed`)
+  await expect(page.locator('iframe')).toHaveCount(1)
+  const message = page.frameLocator('iframe').getByText('❌ Failed to save rules, try again.')
+  await expect(message).toBeInViewport({ timeout: 60_000 })
+  await page.getByRole('link', { name: 'States' }).click()
+  await expect(page.locator('iframe')).toHaveCount(states.length)
+  expect(new Set(states.map(slugOf)).size).toBe(states.length)
+})
+
+devTest(
+  'the panels of Query and Router stand beside the dashboard, and each call is made once',
+  { tag: '@all' },
+  async ({ page, dev }) => {
+    const calls: string[] = []
+    page.on('request', (request) => {
+      if (request.resourceType() === 'fetch') calls.push(new URL(request.url()).pathname)
+    })
+    await page.goto(dev)
+    await expect(page.getByRole('button', { name: /query devtools/i })).toBeVisible({
+      timeout: 60_000,
+    })
+    await expect(page.getByRole('button', { name: /router devtools/i })).toBeVisible()
+    await expect(page.getByText('Connections required')).toBeVisible()
+    expect(calls.toSorted()).toEqual([
+      '/api/hubspot/status',
+      '/api/notifications/rules',
+      '/api/slack/status',
+      '/health',
+    ])
+  },
+)
 
 test('the build contains nothing of /states', { tag: '@all' }, async ({ page }) => {
   const dist = join(import.meta.dirname, '../../dist')

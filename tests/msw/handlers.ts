@@ -22,8 +22,8 @@ export interface RecordedRequest {
 }
 
 /**
- * A backend of section 7 in memory, and of what goes beyond it if `features` says so. tests/contract runs the same tests against this backend and the
- * real one.
+ * A backend of section 7 in memory, and of what goes beyond it if `features` says so. tests/contract
+ * runs the same tests against this backend and the real one.
  */
 export function createBackend({
   providers = ['hubspot', 'slack'],
@@ -75,6 +75,14 @@ export function createBackend({
       if (!providers.includes(provider)) return notFound()
       state.connected.delete(provider)
       return new HttpResponse(null, { status: 204 })
+    }),
+
+    // The browser navigates here (§7), so no test of the dashboard gets this answer.
+    http.get<{ provider: string }>('*/api/:provider/auth', ({ params: { provider } }) => {
+      if (!providers.includes(provider)) return notFound()
+      const consent = new URL('https://provider.example/authorize?client_id=msw')
+      consent.searchParams.set('redirect_uri', `https://dashboard.example/${provider}/callback`)
+      return HttpResponse.redirect(consent, 302)
     }),
 
     http.get<{ provider: string }>('*/api/:provider/callback', ({ request, params }) => {

@@ -61,15 +61,15 @@ describe('the rule under which a change is sent', () => {
   })
 
   test('is never one about another property', () => {
-    const amount = { ...stageMove(open, won), property: 'amount' as const }
-    expect(decide(amount, all, final)).toEqual(nothing)
+    const change = { ...stageMove(open, won), property: 'owner' as const }
+    expect(decide(change, all, final)).toEqual(nothing)
   })
 })
 
 test('a rule that is offered without an entry does not compile', () => {
   const rules: object = dealRules
   // @ts-expect-error The entry is missing.
-  dealRules satisfies Record<AvailableRuleId | 'deal-amount-changed', unknown>
+  dealRules satisfies Record<AvailableRuleId | 'a-rule-without-an-entry', unknown>
   expect(Object.keys(rules).toSorted()).toEqual([...availableRuleIds].toSorted())
 })
 

@@ -23,7 +23,13 @@ async function put(file: string, text = '') {
 
 /** What `npm run build` leaves behind (build/build-info.ts). */
 async function build() {
-  const info = { fingerprint: await fingerprintOf(root), apiUrl: '', contactFormUrl: '/form' }
+  const info = {
+    fingerprint: await fingerprintOf(root),
+    apiUrl: 'https://api.example',
+    contactFormUrl: '/form',
+    crmName: 'HubSpot',
+    chatName: 'Slack',
+  }
   await put('dist/.build.json', JSON.stringify(info))
 }
 
@@ -94,13 +100,28 @@ describe('the server builds the dashboard at its start', () => {
   })
 })
 
-test('a build without its sources is served as it is', async () => {
+test('a build without its sources is served as it is, but not with other settings', async () => {
   await build()
   for (const source of ['src', 'contract', 'index.html']) {
     await rm(join(root, source), { recursive: true })
   }
-  vi.stubEnv('VITE_CRM_NAME', 'Pipedrive')
+  vi.stubEnv('VITE_CRM_NAME', 'HubSpot')
+  vi.stubEnv('VITE_API_URL', 'https://api.example/')
   expect(await start()).toBeUndefined()
+
+  vi.stubEnv('VITE_CRM_NAME', 'Pipedrive')
+  vi.stubEnv('VITE_CONTACT_FORM_URL', '/other-form')
+  await expect(start()).rejects.toThrow(
+    "- VITE_CRM_NAME is 'Pipedrive', but dist/ was built with 'HubSpot'.\n" +
+      "- VITE_CONTACT_FORM_URL is '/other-form', but dist/ was built with '/form'.\n" +
+      'Remove these settings, or build dist/ with them where the sources are (npm run build).',
+  )
+})
+
+test('a build without Vite says what to do', async () => {
+  await expect(ensurePageBuilt(() => {}, { root })).rejects.toThrow(
+    'Vite is not installed, so the dashboard cannot be built. Run npm ci.',
+  )
 })
 
 test('a build that fails stops the start', async () => {

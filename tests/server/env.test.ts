@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { registry } from '../../server/providers/registry.ts'
 import { parseEnv } from '../../server/settings.ts'
 
 const key = Buffer.alloc(32, 'a key').toString('base64')
@@ -151,6 +152,7 @@ describe('settings', () => {
     { APP_URL: 'https://user:password@host' },
     { APP_URL: 'https://host/path' },
     { APP_URL: 'https://host/?x' },
+    { DATABASE_URL: 'postgres://user:pass#word@host/name' },
     { ENCRYPTION_KEY: `${key},` },
     { ENCRYPTION_KEY: Buffer.alloc(31).toString('base64') },
     { ENCRYPTION_KEY: Buffer.alloc(33).toString('base64') },
@@ -164,6 +166,34 @@ describe('settings', () => {
     { ALLOW_STAND_INS: 'yes' },
   ])('refuse %j', (env) => {
     expect(() => parseEnv(env)).toThrow(Object.keys(env)[0])
+  })
+})
+
+describe("the dashboard's services", () => {
+  test('are providers of this server, in any case of letters', () => {
+    parseEnv({ VITE_CRM_NAME: ' hubspot ', VITE_CHAT_NAME: 'SLACK' })
+    for (const { name, role } of Object.values(registry)) {
+      parseEnv({ [role === 'crm' ? 'VITE_CRM_NAME' : 'VITE_CHAT_NAME']: name })
+    }
+  })
+
+  test.each([
+    [
+      { VITE_CRM_NAME: 'Pipedrive' },
+      "VITE_CRM_NAME is 'Pipedrive', but this server knows only this CRM: HubSpot. Set it to that, add the provider (docs/extending.md), or set VITE_API_URL to a backend that knows it.",
+    ],
+    [
+      { VITE_CRM_NAME: 'Slack', VITE_CHAT_NAME: 'slack' },
+      "VITE_CRM_NAME is 'Slack', but this server knows only this CRM: HubSpot.",
+    ],
+    [
+      { VITE_CHAT_NAME: 'hubspot' },
+      "VITE_CHAT_NAME is 'hubspot', but this server knows only this chat: Slack.",
+    ],
+  ])('are refused if nothing answers for them: %j', (env, problem) => {
+    expect(() => parseEnv(env)).toThrow(`- ${problem}`)
+    // Another backend may know them.
+    parseEnv({ ...env, VITE_API_URL: 'https://api.example' })
   })
 })
 

@@ -23,7 +23,11 @@ function backendWith(standIn: boolean): Backend {
     encryptionKeys: [Buffer.alloc(32, 7)],
     addresses: {
       appUrl,
-      providers: { hubspot: { ...hubspot, standIn }, slack: { ...slack, standIn } },
+      providers: {
+        ...providers,
+        hubspot: { ...hubspot, standIn },
+        slack: { ...slack, standIn },
+      },
     },
     dashboard: undefined,
     alone: true,

@@ -8,6 +8,9 @@ const number = Number(new URLSearchParams(window.location.search).get('state'))
 const state = states[number]
 if (state === undefined) throw new Error(`There is no state ${number}`)
 
+// Otherwise the frames take the focus from each other, and /states scrolls to each of them.
+HTMLElement.prototype.focus = () => {}
+
 await setupWorker(...state.backend()).start({ quiet: true, onUnhandledFrame: 'bypass' })
 holdTime()
 window.history.replaceState(null, '', state.address)
@@ -22,4 +25,21 @@ for (const step of state.steps ?? []) {
       ? await screen.findByRole('button', { name: step.press })
       : await screen.findByRole('checkbox', { name: step.tick })
   await user.click(target)
+}
+
+// Show the part that the state is about, if it is below the fold or below the bar with Save.
+// `scrollIntoView` also scrolls /states.
+const [sign] = [state.shows].flat()
+if (sign === undefined) throw new Error('Each state shows something')
+const [part] =
+  typeof sign === 'string'
+    ? await screen.findAllByText(sign, { exact: false })
+    : await screen.findAllByRole(sign.role, { name: sign.name })
+if (part === undefined) throw new Error(`The page does not show ${state.name}`)
+const { left, top, width, height } = part.getBoundingClientRect()
+// What loads may be as high as the page, with its text at the top.
+const middle = top + Math.min(height, 40) / 2
+const onTop = document.elementFromPoint(left + width / 2, middle)
+if (onTop === null || !(part.contains(onTop) || onTop.contains(part))) {
+  window.scrollBy(0, middle - window.innerHeight / 2)
 }

@@ -7,18 +7,23 @@ import { Card } from '../../src/ui/Card.tsx'
 import { Bell, GreenCheck, RedCross, Spinner, WarningSign } from '../../src/ui/icons.tsx'
 import { RuleCheckbox } from '../../src/ui/RuleCheckbox.tsx'
 import { Warning } from '../../src/ui/Warning.tsx'
-import { states } from './states.ts'
+import { slugOf, states } from './states.ts'
 import '../../src/styles.css'
 import './gallery.css'
 
-/** Every state of every component side by side, each in a frame with its own backend. */
+/** What is after /states/ in the address: the name of one state, or nothing. */
+const slug = window.location.pathname.split('/')[2] ?? ''
+const shown = states.map((state, number) => ({ ...state, slug: slugOf(state), number }))
+const only = shown.find((state) => state.slug === slug)
+
+/** Every state of every component side by side, each in a frame with its own backend, or one of them. */
 function Gallery() {
-  const [width, setWidth] = useState(390)
+  const [width, setWidth] = useState(only ? 1280 : 390)
   const [scheme, setScheme] = useState('light dark')
   return (
     <main style={{ colorScheme: scheme }}>
       <header>
-        <h1>States</h1>
+        <h1>{only ? <a href="/states">States</a> : 'States'}</h1>
         <label>
           Width{' '}
           <select value={width} onChange={(event) => setWidth(Number(event.target.value))}>
@@ -40,24 +45,31 @@ function Gallery() {
       </header>
       <h2>Screens</h2>
       <ol className="screens">
-        {states.map((state, number) => (
-          <li key={state.name} style={{ width }}>
-            <h3>{state.name}</h3>
+        {(only ? [only] : shown).map(({ name, slug, number }) => (
+          <li key={name} style={{ width }}>
+            <h3>
+              <a href={`/states/${slug}`}>{name}</a>
+            </h3>
             <iframe
               // A frame reads its colour scheme only when it loads.
               key={scheme}
-              title={state.name}
+              title={name}
               src={`/tests/states/frame.html?state=${number}`}
               loading="lazy"
               width={width}
               height={640}
-              style={{ colorScheme: scheme }}
+              // A single state fills the window, so that its lower end is visible too.
+              style={{ colorScheme: scheme, ...(only && { height: 'calc(100svh - 11rem)' }) }}
             />
           </li>
         ))}
       </ol>
-      <h2>Pieces</h2>
-      <Pieces />
+      {!only && (
+        <>
+          <h2>Pieces</h2>
+          <Pieces />
+        </>
+      )}
     </main>
   )
 }

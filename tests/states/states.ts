@@ -18,6 +18,10 @@ export interface State {
   shows: Sign | readonly Sign[]
 }
 
+/** The name of a state in the address /states/NAME. */
+export const slugOf = ({ name }: Pick<State, 'name'>): string =>
+  name.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-')
+
 const two = { rules: ['deal-stage-changed', 'deal-closed'] }
 const sessions = { ...two, features: ['sessions'] }
 const stage = 'Notify me when a deal stage changes'

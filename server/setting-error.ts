@@ -1,0 +1,106 @@
+import type { Settings } from './settings.ts'
+
+/**
+ * Each function turns the failure to open what a setting names into an error that names the setting
+ * and the remedy. A code alone, such as ECONNREFUSED, says neither.
+ */
+
+/** The data folder, or the database or the key in it, could not be opened. */
+export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unknown): Error {
+  const { code, errcode } = codesOf(cause)
+  // SQLite's result codes for a lock file that it cannot write: 8 READONLY, 14 CANTOPEN.
+  const forbidden = ['EACCES', 'EPERM', 'EROFS'].includes(code) || [8, 14].includes(errcode ?? 0)
+  if (forbidden) {
+    return new Error(
+      `DATA_DIR is ${dataDir}, but this process may not write to it. Give its user the right to do so, or set DATA_DIR to another folder.`,
+      { cause },
+    )
+  }
+  if (code === 'EEXIST' || code === 'ENOTDIR') {
+    return new Error(
+      `DATA_DIR is ${dataDir}, but a file has that path or a part of it. Set DATA_DIR to a folder.`,
+      { cause },
+    )
+  }
+  return new Error(
+    `DATA_DIR is ${dataDir}, but it could not be opened: ${messageOf(cause)}. Repair it, or set DATA_DIR to another folder.`,
+    { cause },
+  )
+}
+
+/** PostgreSQL could not be reached or refused. The message never contains the password. */
+export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
+  const url = new URL(databaseUrl)
+  const host = url.hostname || url.searchParams.get('host') || 'localhost'
+  const at = `${host}:${url.port || '5432'}`
+  const database = url.pathname.slice(1)
+  // Drizzle wraps the error of a failed query.
+  const cause = failure instanceof Error && failure.cause ? failure.cause : failure
+  const { code } = codesOf(cause)
+  const say = (problem: string) => new Error(`DATABASE_URL: ${problem}`, { cause })
+
+  switch (code) {
+    case 'ECONNREFUSED':
+    case 'ENOENT':
+      return say(`no PostgreSQL listens at ${at}. Start it, or correct the host and the port.`)
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return say(`the host ${host} is unknown. Correct it, or check the name service.`)
+    case '28P01':
+    case '28000':
+      return say(
+        `PostgreSQL at ${at} refuses the user or the password. Correct them, and write special characters as in a URL (@ is %40).`,
+      )
+    case '3D000':
+      return say(
+        `PostgreSQL at ${at} has no database named ${database}. Create it, or correct the name.`,
+      )
+    case '42501':
+      return say(
+        `its user may not create tables in the database ${database} at ${at}. Make the user the owner of the database.`,
+      )
+    default:
+      return say(
+        `the database at ${at} could not be opened: ${messageOf(cause)}. Check that PostgreSQL runs there and accepts connections.`,
+      )
+  }
+}
+
+/** The port could not be opened. */
+export function listenError({ port, host }: Pick<Settings, 'port' | 'host'>, cause: unknown) {
+  const { code } = codesOf(cause)
+  switch (code) {
+    case 'EADDRINUSE':
+      return new Error(`Port ${port} is taken. Set PORT to another one, or to 0 for a free one.`, {
+        cause,
+      })
+    case 'EACCES':
+      return new Error(
+        `PORT is ${port}, but this process may not listen on it: ports below 1024 need more rights. Set PORT to 1024 or higher, and put a proxy in front (docs/hosting.md).`,
+        { cause },
+      )
+    case 'EADDRNOTAVAIL':
+    case 'EAFNOSUPPORT':
+    case 'EINVAL':
+      return new Error(
+        `HOST is ${host}, but this machine does not have that address. Correct HOST, or remove it to listen on all addresses.`,
+        { cause },
+      )
+    default:
+      return cause
+  }
+}
+
+function codesOf(error: unknown): { code: string; errcode: number | undefined } {
+  const { code, errcode } = Object(error)
+  return {
+    code: typeof code === 'string' ? code : '',
+    errcode: typeof errcode === 'number' ? errcode : undefined,
+  }
+}
+
+/** An AggregateError, one for each address of a host, has an empty message. */
+function messageOf(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error)
+  return (text || codesOf(error).code || 'unknown reason').replace(/\.$/, '')
+}

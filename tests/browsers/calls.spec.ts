@@ -1,0 +1,38 @@
+import { expect } from '@playwright/test'
+import { sharedTest } from './fixtures.ts'
+import type { Query } from './page.ts'
+
+/** Each route, its calls, and what it shows when all calls have been answered. */
+const routes: Array<{ path: string; calls: string[]; shows: Query }> = [
+  {
+    path: '/',
+    calls: ['/api/hubspot/status', '/api/slack/status', '/api/notifications/rules'],
+    shows: { role: 'button', name: 'Save' },
+  },
+  { path: '/contact', calls: [], shows: { role: 'heading', name: 'Contact Support' } },
+  { path: '/connect/hubspot', calls: [], shows: { role: 'heading', name: 'Connect HubSpot' } },
+  { path: '/hubspot/callback', calls: [], shows: { text: 'Missing HubSpot code' } },
+  {
+    path: '/slack/callback?code=refused',
+    calls: ['/api/slack/callback'],
+    shows: { text: 'Slack connection failed' },
+  },
+  { path: '/no/such/page', calls: [], shows: { text: 'Something went wrong.' } },
+]
+
+for (const { path, calls, shows } of routes) {
+  sharedTest(
+    `${path} makes each call once, with a cold and a warm cache`,
+    async ({ person, front }) => {
+      const once = Object.fromEntries(['/health', ...calls].map((call) => [`GET ${call}`, 1]))
+      for (const cache of ['cold', 'warm']) {
+        front.requests = []
+        await person.open(path)
+        await person.see(shows)
+        expect(front.calls(), cache).toEqual(once)
+        const files = Object.values(front.files())
+        expect(Math.max(0, ...files), `files, ${cache}`).toBe(cache === 'cold' ? 1 : 0)
+      }
+    },
+  )
+}

@@ -1,0 +1,129 @@
+import { expect } from '@playwright/test'
+import { sharedTest, test } from './fixtures.ts'
+import type { Page } from './page.ts'
+
+const dashboard = { role: 'heading', name: 'Deal notifications' }
+const stageRule = { role: 'checkbox', name: 'Notify me when a deal stage changes' }
+const save = { role: 'button', name: 'Save' }
+
+/** Connects both services on the stand-ins' consent pages. */
+async function connectBoth(person: Page) {
+  await person.open('/')
+  for (const name of ['HubSpot', 'Slack']) {
+    await person.click({ role: 'button', name: `Connect ${name}` })
+    await person.click({ role: 'button', name: 'Allow' })
+    await person.see({ role: 'button', name: `Disconnect ${name}` })
+  }
+}
+
+test('a person connects both services and saves a rule, and a deal makes a message', async ({
+  person,
+  front,
+}) => {
+  await person.open('/')
+  await person.see({ text: 'Connections required' })
+  await connectBoth(person)
+  await person.miss({ text: 'Connections required' })
+  await person.isAt('/')
+  // After the navigation within the page, the focus is on the heading.
+  await person.see(dashboard, { focused: true })
+
+  await person.see({ text: 'No notification rules defined' })
+  await person.click(stageRule)
+  await person.see(stageRule, { checked: true })
+  await person.miss({ text: 'No notification rules defined' })
+  // A double click saves once.
+  await person.click(save, 2)
+  await person.see({ text: '✅ Rules saved successfully!' })
+  expect(front.calls()).toMatchObject({
+    'GET /api/hubspot/callback': 1,
+    'GET /api/slack/callback': 1,
+    'POST /api/notifications/rules': 1,
+  })
+  await person.reload()
+  await person.see(stageRule, { checked: true })
+
+  await person.open('/sandbox/hubspot/deals')
+  await person.choose({ role: 'combobox', name: 'Stage of Globex pilot' }, 'Contract sent')
+  await person.click({ role: 'button', name: 'Move Globex pilot' })
+  await person.see({ text: 'Contract sent ·' })
+  await person.open('/sandbox/slack')
+  await person.click({ role: 'link', name: '#sales-floor' })
+  await person.see({ text: 'moved to Contract sent' })
+  expect(person.errors).toEqual([])
+})
+
+test('a failed save says so, and so does a save after a disconnect', async ({ person, front }) => {
+  await connectBoth(person)
+  await person.click(stageRule)
+  front.failing.add('POST /api/notifications/rules')
+  await person.click(save)
+  await person.see({ text: '❌ Failed to save rules, try again.' })
+  front.failing.clear()
+  await person.click(save)
+  await person.see({ text: '✅ Rules saved successfully!' })
+
+  await person.click({ role: 'button', name: 'Disconnect Slack' })
+  await person.see({ role: 'button', name: 'Connect Slack' })
+  await person.see({ text: 'Connections required' })
+  await person.click(save)
+  await person.see({ text: '❌ Please connect both HubSpot and Slack before saving rules.' })
+  expect(front.calls()).toMatchObject({
+    'DELETE /api/slack/disconnect': 1,
+    // The failed one and the one that worked.
+    'POST /api/notifications/rules': 2,
+  })
+})
+
+sharedTest(
+  'the page says that the backend is unavailable, and recovers',
+  async ({ person, front }) => {
+    front.failing.add('GET /health')
+    await person.open('/')
+    await person.see({ text: 'Backend service is unavailable.' })
+    await person.miss({ text: 'Need Help?' })
+    front.failing.clear()
+    await person.click({ role: 'button', name: 'Try again' })
+    await person.see({ text: 'Connections required' })
+    await person.see(dashboard, { focused: true })
+  },
+)
+
+sharedTest(
+  'a refused code leaves the address, and the page goes on to connect again',
+  async ({ person, front }) => {
+    await person.open('/hubspot/callback?code=SECRET&state=SECRET')
+    await person.see({ text: 'HubSpot connection failed: The server answered with an error (400)' })
+    await person.isAt('/hubspot/callback')
+    await person.isAt('/connect/hubspot')
+    await person.see({ role: 'heading', name: 'Connect HubSpot' }, { focused: true })
+    expect(front.calls()).toEqual({ 'GET /health': 1, 'GET /api/hubspot/callback': 1 })
+  },
+)
+
+sharedTest('support opens in a new tab', async ({ person, front }) => {
+  await person.open('/')
+  await person.click({ role: 'link', name: 'Contact Support' })
+  await expect.poll(() => front.requests).toContain('GET /sandbox/contact-form')
+  await person.isAt('/')
+})
+
+sharedTest('Back and reload show the screens that the address names', async ({ person }) => {
+  await person.open('/')
+  await person.see(stageRule)
+  await person.open('/contact')
+  await person.see({ text: "Fill out the form and we'll get back to you." })
+  await person.see({ role: 'heading', name: 'Contact Support' })
+  await person.reload()
+  await person.see({ text: "Fill out the form and we'll get back to you." })
+  await person.back()
+  await person.see(stageRule)
+  await person.isAt('/')
+})
+
+sharedTest('a violation of the policy is reported to these tests', async ({ person, front }) => {
+  await person.open('/')
+  await person.run('document.body.setAttribute("style", "color: red")')
+  await expect.poll(() => front.violations.join()).toContain('style-src')
+  front.violations = []
+})

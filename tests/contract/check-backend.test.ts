@@ -1,0 +1,343 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { getRequestListener } from '@hono/node-server'
+import { getResponse } from 'msw'
+import { afterEach, describe, expect, test } from 'vitest'
+import { createBackend } from '../msw/handlers.ts'
+import { appUrl, openHarness } from '../server/harness.ts'
+import { createChecks, runCheck } from './checks.ts'
+import { Interrupted, openClient, type Target } from './client.ts'
+import {
+  dashboardOrigin,
+  type Fault,
+  faults,
+  listen,
+  openExampleBackend,
+} from './example-backend.ts'
+
+const root = resolve(import.meta.dirname, '../..')
+const names = {
+  crm: { id: 'hubspot', name: 'HubSpot' },
+  chat: { id: 'slack', name: 'Slack' },
+}
+const closing: Array<() => unknown> = []
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close()
+})
+
+/** `npm run check:backend -- …` as a process. */
+function start(...args: string[]) {
+  const child = spawn(process.execPath, [join(root, 'scripts/check-backend.ts'), ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  closing.push(() => child.kill('SIGKILL'))
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text) => {
+      output += text
+    })
+  }
+  return {
+    child,
+    async ended() {
+      const [code] = await once(child, 'close')
+      /** The names of the checks with this sign. */
+      const withSign = (sign: string) =>
+        output
+          .split('\n')
+          .filter((line) => line.startsWith(`${sign} `))
+          .map((line) => line.slice(2))
+      return {
+        code,
+        output,
+        passed: withSign('✓'),
+        failed: withSign('✗'),
+        warned: withSign('!'),
+        notRun: withSign('-'),
+      }
+    },
+  }
+}
+const run = (...args: string[]) => start(...args).ended()
+
+async function example(fault?: Fault) {
+  const backend = await openExampleBackend(fault)
+  closing.push(backend.close)
+  return backend
+}
+
+const inAll = ['--origin', dashboardOrigin, '--write', '--cookie', 'sid=secret-0']
+
+describe('a backend without a fault passes', () => {
+  test('the server', async () => {
+    const harness = await openHarness()
+    closing.push(() => harness.close())
+    const { url, close } = await listen(getRequestListener(harness.app.fetch))
+    closing.push(close)
+    const result = await run(url, '--origin', appUrl, '--write')
+    expect(result).toMatchObject({ code: 0, failed: [], warned: [] })
+    expect(result.output).toContain('17 passed, 0 failed, 0 with a warning, 0 not run')
+  })
+
+  test('the MSW handlers, with other names of the services', async () => {
+    const { handlers } = createBackend({ providers: ['pipedrive', 'teams'] })
+    const { url, close } = await listen(
+      getRequestListener(
+        async (request) =>
+          (await getResponse(handlers, request)) ?? new Response(null, { status: 404 }),
+      ),
+    )
+    closing.push(close)
+    const result = await run(url, '--crm', 'Pipedrive', '--chat', 'Teams', '--write')
+    expect(result).toMatchObject({ code: 0, failed: [], warned: [] })
+    expect(result.passed).toContain('GET /api/teams/status says whether Teams is connected')
+  })
+
+  test('another backend, whose old rules are back', async () => {
+    const { url, state } = await example()
+    const result = await run(url, ...inAll)
+    expect(result).toMatchObject({ code: 0, failed: [], warned: [] })
+    expect(result.output).toContain('17 passed, 0 failed, 0 with a warning, 0 not run')
+    expect(state.requests).toContain('POST /api/notifications/rules')
+    expect(state.rules).toEqual(['deal-closed'])
+  })
+})
+
+test.each(Object.entries(faults))('names the fault: %s', async (fault, check) => {
+  const { url, state } = await example(fault as Fault)
+  const result = await run(url, ...inAll)
+  expect(result).toMatchObject({ code: 1, failed: [check], warned: [] })
+  // What was sent, what came back, and the sentence; no cookies and no state.
+  expect(result.output).toMatch(
+    /\n {4}sent {6}(GET|POST|OPTIONS) http:.*\n(.*\n)+ {4}came back \d+/,
+  )
+  expect(result.output).toMatch(/\n {4}§\d {8}\S/)
+  expect(result.output).not.toContain('secret')
+  expect(state.rules).toEqual(['deal-closed'])
+})
+
+test('nothing is changed without --write', async () => {
+  const { url, state } = await example()
+  const result = await run(url, '--origin', dashboardOrigin)
+  expect(result.code).toBe(0)
+  expect(result.notRun).toContain('3 checks need --write.')
+  expect(state.requests).toContain('OPTIONS /api/slack/disconnect')
+  expect(state.requests.filter((request) => !/^(GET|OPTIONS) /.test(request))).toEqual([])
+})
+
+describe('an interruption brings the old rules back', () => {
+  test.each([
+    ['SIGINT', 130],
+    ['SIGHUP', 129],
+  ] as const)('by %s, while a read waits', async (signal, exitCode) => {
+    const { url, state, hook } = await example()
+    const { child, ended } = start(url, '--write')
+    let hasSaved = false
+    hook.before = ({ method }) => {
+      if (method === 'POST') hasSaved = true
+      if (!hasSaved || method !== 'GET') return undefined
+      delete hook.before
+      // The terminal is closed.
+      if (signal === 'SIGHUP') for (const stream of [child.stdout, child.stderr]) stream.destroy()
+      child.kill(signal)
+      return new Promise(() => {})
+    }
+    const { code, output } = await ended()
+    if (signal === 'SIGINT') expect(output).toContain('The rules are what they were before.')
+    expect(code).toBe(exitCode)
+    expect(state.rules).toEqual(['deal-closed'])
+  })
+
+  test('while a save runs: it is awaited, or it could come after the restoring', async () => {
+    let rules = ['deal-closed']
+    let isAborted = false
+    const stopping = new AbortController()
+    const target: Target = {
+      url: 'https://api.example.com',
+      ...names,
+      stop: stopping.signal,
+      async send(request) {
+        if (request.method === 'GET') return Response.json({ rules })
+        stopping.abort()
+        isAborted ||= request.signal.aborted
+        rules = ((await request.json()) as { rules: string[] }).rules
+        return new Response(null, { status: 204 })
+      },
+    }
+    const check = createChecks(target).find(({ needs }) => needs === 'write')
+    if (check === undefined) throw new Error('No check saves.')
+    await expect(runCheck(check, openClient(target))).rejects.toThrow(Interrupted)
+    expect(isAborted).toBe(false)
+    expect(rules).toEqual(['deal-closed'])
+  })
+})
+
+test('an address that does not answer is named in one sentence', async () => {
+  const { url, close } = await listen(() => {})
+  close()
+  const { code, output } = await run(url)
+  expect(code).toBe(1)
+  expect(output.trim().split('\n').slice(1)).toEqual([
+    `${url} cannot be reached. The connection failed (ECONNREFUSED).`,
+  ])
+})
+
+test.each([
+  [[], 'Name the address of one backend.'],
+  [['http://localhost:1', '--orgin', 'x'], "Unknown option '--orgin'"],
+  [['http://localhost:1', '--chat', 'hubspot'], '--crm and --chat must differ'],
+])('explains wrong usage: %j', async (args, message) => {
+  const { code, output } = await run(...args)
+  expect(code).toBe(2)
+  expect(output).toContain(message)
+  expect(output).toContain('Usage: npm run check:backend -- URL [options]')
+})
+
+describe('an answer', () => {
+  type Answers = Record<string, (request: Request) => Response | Promise<Response>>
+
+  /** The result of one check against a backend that gives only these answers. */
+  async function check(name: string, answers: Answers, changes: Partial<Target> = {}) {
+    const target: Target = {
+      url: 'https://api.example.com',
+      ...names,
+      ...changes,
+      send: async (request) => {
+        const { pathname } = new URL(request.url)
+        const answer = answers[`${request.method} ${pathname}`] ?? answers[pathname]
+        return (await answer?.(request)) ?? new Response(null, { status: 404 })
+      },
+    }
+    const found = createChecks(target).find((one) => one.name.includes(name))
+    if (found === undefined) throw new Error(`There is no check ${name}.`)
+    const { result, finding } = await runCheck(found, openClient(target))
+    return finding === undefined ? result : `${result}: ${finding.message}`
+  }
+  const rulesPath = '/api/notifications/rules'
+
+  test.each([
+    ['passed', '["a-rule-of-tomorrow"]'],
+    ['warning', 'null'],
+    ['warning', '{}'],
+    ['failed', '{"0":"deal-closed"}'],
+    ['failed', '"deal-closed"'],
+    ['failed', '[{"id":"deal-closed"}]'],
+  ])('%s: rules of %s', async (result, rules) => {
+    const answers = { [rulesPath]: () => new Response(`{"rules":${rules}}`) }
+    expect(await check('answers the rules', answers)).toMatch(new RegExp(`^${result}`))
+  })
+
+  test.each([
+    [204, null, 'The answer is empty'],
+    [200, 'OK', 'must be JSON'],
+    [401, '{}', 'Pass a session with --cookie'],
+    [503, '{"status":"ok"}', 'The status is 503'],
+    [200, '{"status":1}', '`status` must be a text, but it is 1'],
+  ])('of health fails: %s %s', async (status, body, message) => {
+    const answers = { '/health': () => new Response(body, { status }) }
+    expect(await check('/health', answers)).toContain(message)
+  })
+
+  test('that takes longer than the dashboard waits fails', async () => {
+    const answers: Answers = {
+      '/health': ({ signal }) =>
+        new Promise((_resolve, reject) => {
+          signal.addEventListener('abort', () => reject(signal.reason))
+        }),
+    }
+    expect(await check('/health', answers, { timeoutMs: 20 })).toContain('within 0.02 s')
+  })
+
+  test.each([
+    ['sid=1; Path=/; HttpOnly; Secure; SameSite=Strict', 'passed'],
+    ['sid=1; Path=/; Secure; SameSite=Strict', 'without HttpOnly'],
+    ['sid=1; HttpOnly; Secure', 'Path /api/hubspot leaves out calls'],
+    ['sid=1; Path=/; HttpOnly', 'without Secure'],
+    ['sid=1; Path=/; HttpOnly; SameSite=None', 'drop SameSite=None'],
+    ['sid=1; Path=/; HttpOnly; Secure; Domain=other.example', 'Domain other.example'],
+    ['__Host-sid=1; Path=/api; HttpOnly; Secure', 'drop __Host-'],
+    ['sid=; Max-Age=0', 'not run'],
+  ])('with the cookie %s: %s', async (cookie, expected) => {
+    const answers = {
+      '/api/hubspot/auth': () => new Response(null, { headers: { 'Set-Cookie': cookie } }),
+    }
+    const origin = 'https://app.example.com'
+    expect(await check('the cookies', answers, { origin })).toContain(expected)
+  })
+
+  test('that sends the cookie to its own site only fails for a dashboard on another site', async () => {
+    const cookie = 'sid=1; Path=/; HttpOnly; Secure; SameSite=Strict'
+    const answers = {
+      '/api/hubspot/auth': () => new Response(null, { headers: { 'Set-Cookie': cookie } }),
+    }
+    const origin = 'https://example.org'
+    expect(await check('the cookies', answers, { origin })).toContain('SameSite=None; Secure')
+  })
+
+  test('to a save that loses an id fails, and so does a refusal that is no 4xx', async () => {
+    const name = 'does not know is kept or refused'
+    const read = () => Response.json({ rules: [] })
+    const save = (status: number) => ({
+      [`GET ${rulesPath}`]: read,
+      [`POST ${rulesPath}`]: () => new Response(null, { status }),
+    })
+    expect(await check(name, save(200))).toContain('other rules come back')
+    expect(await check(name, save(500))).toContain('A refusal must be a 4xx')
+    expect(await check(name, save(400))).toBe('passed')
+  })
+
+  test('that refuses a save is no fault while a service is not connected', async () => {
+    const answers = {
+      [`GET ${rulesPath}`]: () => Response.json({ rules: [] }),
+      [`POST ${rulesPath}`]: () => new Response(null, { status: 409 }),
+      '/api/hubspot/status': () => Response.json({ connected: false }),
+    }
+    expect(await check('keeps what is saved', answers)).toContain('not run')
+  })
+
+  test('that refuses the old rules makes the command print them', async () => {
+    let rules = ['deal-closed', 'of-tomorrow']
+    const answers: Answers = {
+      [`GET ${rulesPath}`]: () => Response.json({ rules }),
+      [`POST ${rulesPath}`]: async (request) => {
+        if (!rules.includes('deal-closed')) return new Response(null, { status: 500 })
+        rules = ((await request.json()) as { rules: string[] }).rules.slice(-1)
+        return new Response(null, { status: 204 })
+      },
+    }
+    expect(await check('keeps what is saved', answers)).toContain(
+      'They were ["deal-closed","of-tomorrow"].',
+    )
+  })
+
+  test('with an old id that the dashboard does not offer is never saved without it', async () => {
+    const saved: string[][] = []
+    let rules = ['of-tomorrow']
+    const answers: Answers = {
+      [`GET ${rulesPath}`]: () => Response.json({ rules }),
+      [`POST ${rulesPath}`]: async (request) => {
+        rules = ((await request.json()) as { rules: string[] }).rules
+        saved.push(rules)
+        return new Response(null, { status: 204 })
+      },
+    }
+    expect(await check('keeps what is saved', answers)).toBe('passed')
+    expect(await check('does not know', answers)).toBe('passed')
+    expect(await check('an empty selection', answers)).toContain('not run')
+    expect(saved).toHaveLength(4)
+    for (const ids of saved) expect(ids).toContain('of-tomorrow')
+  })
+})
+
+test('each check names a sentence of the specification', async () => {
+  const specification = await readFile(join(root, 'docs/specification.md'), 'utf8')
+  for (const { specification: cited } of createChecks(names)) {
+    const [section, sentence] = cited
+    const text = specification
+      .split(/^## /m)
+      .find((part) => part.startsWith(`${section.slice(1)}.`))
+    expect(text).toContain(sentence)
+  }
+})

@@ -1,0 +1,562 @@
+import * as v from 'valibot'
+import {
+  connectionStatusAnswer,
+  endpoints,
+  healthAnswer,
+  navigations,
+  pathOf,
+  rulesAnswer,
+} from '../../contract/endpoints.ts'
+import { availableRuleIds } from '../../contract/rules.ts'
+import {
+  type Answered,
+  type Client,
+  endsCookie,
+  Finding,
+  type Provider,
+  siteOf,
+  type Target,
+} from './client.ts'
+
+// What the dashboard relies on. Vitest runs these checks against the server and the MSW handlers, and
+// `npm run check:backend` runs them against any address.
+
+export interface Check {
+  name: string
+  /** A section of the specification, and a sentence of it as it stands there. */
+  specification: readonly [section: string, sentence: string]
+  needs?: 'origin' | 'write'
+  /** @throws Finding if the check does not pass. */
+  run(backend: Client): Promise<void>
+}
+
+export interface Outcome {
+  check: Check
+  result: 'passed' | Finding['result']
+  finding?: Finding
+}
+
+/** @throws Interrupted */
+export async function runCheck(check: Check, backend: Client): Promise<Outcome> {
+  const earlier = backend.exchanges.length
+  try {
+    await check.run(backend)
+    return { check, result: 'passed' }
+  } catch (error) {
+    if (!(error instanceof Finding)) throw error
+    const last = backend.exchanges.length > earlier ? backend.exchanges.at(-1) : undefined
+    const { result, message, exchange = last, isUnreachable } = error
+    return { check, result, finding: new Finding(result, message, { exchange, isUnreachable }) }
+  }
+}
+
+/** All checks for two providers and one dashboard. */
+export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' | 'origin'>) {
+  const each = (create: (provider: Provider, role: 'crm' | 'chat') => Check) => [
+    create(crm, 'crm'),
+    create(chat, 'chat'),
+  ]
+  const page = origin ?? 'the dashboard'
+  const checks: Check[] = [
+    {
+      name: 'GET /health answers a status',
+      specification: [
+        '§7',
+        'GET /health | none | field status. Any failure means the service is unavailable.',
+      ],
+      async run({ call }) {
+        const answered = await call(endpoints.health.path)
+        const json = readJson(answered)
+        if (!v.is(healthAnswer, json)) {
+          fail(`\`status\` must be a text, but it is ${shown(json, 'status')}.`, answered)
+        }
+      },
+    },
+
+    ...each(({ id, name }, role) => ({
+      name: `GET /api/${id}/status says whether ${name} is connected`,
+      specification: ['§7', `GET /api/{${role}}/status | none | connected`],
+      async run({ call }) {
+        const answered = await call(pathOf(endpoints.status, id))
+        const json = readJson(answered)
+        if (!v.is(connectionStatusAnswer, json)) {
+          fail(
+            `\`connected\` must be true or false, but it is ${shown(json, 'connected')}. The dashboard shows ${name} as not connected.`,
+            answered,
+          )
+        }
+      },
+    })),
+
+    {
+      name: 'GET /api/notifications/rules answers the rules',
+      specification: [
+        '§7',
+        'GET /api/notifications/rules | none | rules, an array of rule id strings. A non-array is treated as empty.',
+      ],
+      async run({ call }) {
+        const answered = await call(endpoints.rules.path)
+        const json = readJson(answered)
+        if (!isObject(json)) fail('The answer must be an object with the field `rules`.', answered)
+        const { rules } = json
+        if (!Array.isArray(rules)) {
+          const text = `\`rules\` is ${shown(json, 'rules')}, not an array. The dashboard treats it as empty.`
+          const meansNone = [undefined, 'null', 'false', '0', '""', '{}']
+          if (meansNone.includes(JSON.stringify(rules))) warn(text, answered)
+          fail(`${text} The next save overwrites what it means.`, answered)
+        }
+        if (!rules.every((id) => typeof id === 'string')) {
+          fail('`rules` has items that are no texts. The dashboard drops them.', answered)
+        }
+      },
+    },
+
+    ...each(({ id, name }) => ({
+      name: `GET /api/${id}/auth redirects to ${name}`,
+      specification: [
+        '§7',
+        'The browser navigates (not a background request) to /api/{crm}/auth and /api/{chat}/auth on the backend to start each authorization flow.',
+      ],
+      async run({ call, target }) {
+        const answered = await call(pathOf(navigations.authorize, id), { navigates: true })
+        const { status, headers } = answered.answer
+        const location = headers.get('Location')
+        if (![301, 302, 303, 307, 308].includes(status) || location === null) {
+          fail(
+            `The browser must be redirected (3xx with a Location). ${saysStatus(answered)}`,
+            answered,
+          )
+        }
+        if (!URL.canParse(location, answered.url)) fail('The Location is no URL.', answered)
+        const to = new URL(location, answered.url)
+        // A stand-in may be at the backend's own address. Only an authorization has a client_id.
+        if (to.origin === new URL(target.url).origin && !to.searchParams.has('client_id')) {
+          fail(`The redirect leads back to the backend, not to ${name}.`, answered)
+        }
+        const back = to.searchParams.get('redirect_uri')
+        const callbackPage = pathOf(navigations.callbackPage, id)
+        const expected = target.origin === undefined ? callbackPage : target.origin + callbackPage
+        if (back !== null && !back.endsWith(expected)) {
+          warn(
+            `\`redirect_uri\` does not lead to the dashboard's page ${expected}. Make sure that its target ends there, with the code.`,
+            answered,
+          )
+        }
+      },
+    })),
+
+    ...each(({ id }) => ({
+      name: `GET /api/${id}/callback without a code is an error`,
+      specification: ['§5', 'Authorization callbacks require a code query parameter.'],
+      async run({ call }) {
+        const answered = await call(pathOf(endpoints.callback, id))
+        if (answered.answer.ok) {
+          fail(
+            `The answer must be an error, because any 2xx means connected. ${saysStatus(answered)}`,
+            answered,
+          )
+        }
+        if ([404, 405, 501].includes(answered.answer.status)) {
+          fail(`The backend does not seem to know this call. ${saysStatus(answered)}`, answered)
+        }
+      },
+    })),
+
+    {
+      name: 'an unknown address below /api is an error',
+      specification: [
+        '§7',
+        'Response: not shown. The answer is not read; only success or failure matters.',
+      ],
+      async run({ call }) {
+        const answered = await call('/api/notifications/no-such-call')
+        if (answered.answer.ok) {
+          fail(
+            `A call that the backend does not know would look successful.${isHtml(answered) ? ' A host often answers unknown addresses with index.html: exclude /api.' : ''}`,
+            answered,
+          )
+        }
+      },
+    },
+
+    {
+      name: `${page} may read the answers`,
+      specification: ['§7', 'All calls go to the backend service and carry credentials.'],
+      needs: 'origin',
+      async run({ call, target: { url } }) {
+        const { protocol, hostname } = new URL(url)
+        if (origin?.startsWith('https:') && protocol === 'http:' && !isLoopback(hostname)) {
+          fail('Browsers block calls over http from a page on https.')
+        }
+        for (const path of [
+          endpoints.health.path,
+          pathOf(endpoints.status, crm.id),
+          pathOf(endpoints.status, chat.id),
+          endpoints.rules.path,
+        ]) {
+          expectAccess(await call(path), page)
+        }
+        const refused = await call(pathOf(endpoints.callback, crm.id))
+        if (accessProblem(refused, page) !== undefined) {
+          warn(
+            'An error has no CORS headers, so the dashboard says that the server could not be reached.',
+            refused,
+          )
+        }
+      },
+    },
+    {
+      name: `${page} may send DELETE`,
+      specification: [
+        '§7',
+        'DELETE /api/{crm}/disconnect | no body | Response: not shown. It is not read.',
+      ],
+      needs: 'origin',
+      async run(backend) {
+        for (const { id } of [crm, chat]) {
+          const answered = await preflight(backend, pathOf(endpoints.disconnect, id), {
+            'Access-Control-Request-Method': 'DELETE',
+          })
+          expectAccess(answered, page)
+          // With credentials, '*' allows nothing.
+          if (!listOf(answered, 'Access-Control-Allow-Methods').includes('DELETE')) {
+            fail('Access-Control-Allow-Methods must name DELETE.', answered)
+          }
+        }
+      },
+    },
+    {
+      name: `${page} may send rules as JSON`,
+      specification: ['§7', 'POST /api/notifications/rules | body {rules: [rule ids]}'],
+      needs: 'origin',
+      async run(backend) {
+        const answered = await preflight(backend, endpoints.saveRules.path, {
+          'Access-Control-Request-Method': 'POST',
+          'Access-Control-Request-Headers': 'content-type',
+        })
+        expectAccess(answered, page)
+        const allowed = listOf(answered, 'Access-Control-Allow-Headers')
+        if (!allowed.some((name) => name.toLowerCase() === 'content-type')) {
+          fail('Access-Control-Allow-Headers must name Content-Type.', answered)
+        }
+      },
+    },
+    {
+      name: 'no other origin may read the answers',
+      specification: ['§6', 'Requests carry cookies and credentials, so access is by session.'],
+      needs: 'origin',
+      async run({ call }) {
+        const stranger = 'https://another-site.invalid'
+        const answered = await call(endpoints.rules.path, {
+          headers: { Origin: stranger, 'Sec-Fetch-Site': 'cross-site' },
+          withoutSession: true,
+        })
+        if (accessProblem(answered, stranger) === undefined) {
+          warn('Any website may read the answers with the session of its visitors.', answered)
+        }
+      },
+    },
+
+    {
+      name: 'POST /api/notifications/rules keeps what is saved',
+      specification: [
+        '§3',
+        'Notification rules: a list of rule identifier strings, stored per user',
+      ],
+      needs: 'write',
+      run: (backend) =>
+        withOldRules(backend, async (old, kept) => {
+          // A selection that is not the old one, so that a save without an effect is noticed.
+          const [first, ...others] = availableRuleIds
+          const rules = sameRules(old, [...kept, ...others]) ? [first ?? ''] : others
+          await saveAndRead(backend, [...kept, ...rules])
+        }),
+    },
+    {
+      name: 'a rule that the backend does not know is kept or refused',
+      specification: ['§7', 'only success or failure matters.'],
+      needs: 'write',
+      run: (backend) =>
+        withOldRules(backend, async (old, kept) => {
+          const rules = [...kept, 'check-backend-unknown-rule']
+          const answered = await save(backend, rules)
+          const { status, ok } = answered.answer
+          if (status >= 400 && status < 500) {
+            const now = await readRules(backend)
+            if (!sameRules(now.rules, old)) {
+              fail('The save is refused, but it changes the rules.', now.answered)
+            }
+            return
+          }
+          if (!ok) fail(`A refusal must be a 4xx. ${saysStatus(answered)}`, answered)
+          await expectRules(backend, rules)
+        }),
+    },
+    {
+      name: 'an empty selection may be saved',
+      specification: ['§5', 'An empty selection may be saved.'],
+      needs: 'write',
+      run: (backend) =>
+        withOldRules(backend, async (old, kept) => {
+          if (kept.length > 0) {
+            notRun(
+              'The rules hold an id that the dashboard does not offer. A backend may refuse to take it back.',
+            )
+          }
+          if (old.length === 0) await saveAndRead(backend, [...availableRuleIds].slice(0, 1))
+          await saveAndRead(backend, [])
+        }),
+    },
+
+    {
+      name: 'the browser sends the cookies with every call, and scripts cannot read them',
+      specification: ['§6', 'Requests carry cookies and credentials, so access is by session.'],
+      async run({ call, exchanges, pageOrigin, target }) {
+        // A new browser: a backend may set its cookie only then.
+        await call(pathOf(navigations.authorize, crm.id), { navigates: true, withoutSession: true })
+        const answered = exchanges.filter((exchange): exchange is Answered => !!exchange.answer)
+        const set = answered.flatMap((exchange) =>
+          exchange.answer.headers
+            .getSetCookie()
+            .filter((cookie) => !endsCookie(cookie))
+            .map((cookie) => ({ exchange, cookie })),
+        )
+        if (set.length === 0) notRun('The backend set no cookie.')
+        const calls = [
+          pathOf(endpoints.status, crm.id),
+          pathOf(endpoints.status, chat.id),
+          endpoints.rules.path,
+        ].map((path) => new URL(target.url + path).pathname)
+        for (const { exchange, cookie } of set) {
+          const problems = cookieProblems(cookie, { url: exchange.url, calls, pageOrigin })
+          const name = cookie.split('=')[0]
+          if (problems.length > 0) fail(`The cookie ${name}: ${problems.join('; ')}.`, exchange)
+        }
+      },
+    },
+  ]
+  return checks
+}
+
+function fail(message: string, exchange?: Answered): never {
+  throw new Finding('failed', message, { exchange })
+}
+
+function warn(message: string, exchange: Answered): never {
+  throw new Finding('warning', message, { exchange })
+}
+
+function notRun(message: string): never {
+  throw new Finding('not run', message)
+}
+
+function saysStatus({ url, answer }: Answered): string {
+  const redirected = answer.url === url ? '' : ', after a redirect'
+  const hint = answer.status === 401 ? ' Pass a session with --cookie.' : ''
+  return `The status is ${answer.status}${redirected}.${hint}`
+}
+
+function isHtml({ answer }: Answered): boolean {
+  return /^\s*<(!doctype|html)/i.test(answer.body)
+}
+
+function isObject(json: unknown): json is Record<string, unknown> {
+  return typeof json === 'object' && json !== null && !Array.isArray(json)
+}
+
+/** A field of an answer, as JSON. */
+function shown(json: unknown, field: string): string {
+  if (!isObject(json)) return 'missing'
+  return JSON.stringify(json[field])?.slice(0, 60) ?? 'missing'
+}
+
+/** Reads an answer that the dashboard reads. */
+function readJson(answered: Answered): unknown {
+  const { ok, body } = answered.answer
+  if (!ok) fail(`The answer must be a 2xx. ${saysStatus(answered)}`, answered)
+  if (body === '') fail('The answer is empty, but the dashboard reads it.', answered)
+  try {
+    return JSON.parse(body)
+  } catch {
+    const html = 'an HTML page. A host often answers unknown addresses with index.html'
+    return fail(`The answer must be JSON, but it is ${isHtml(answered) ? html : 'not'}.`, answered)
+  }
+}
+
+/** Asks as a browser does before a call to another origin. */
+async function preflight(
+  { call }: Client,
+  path: string,
+  headers: Record<string, string>,
+): Promise<Answered> {
+  // A preflight carries no cookies.
+  const answered = await call(path, { method: 'OPTIONS', headers, withoutSession: true })
+  if (!answered.answer.ok) {
+    fail(`The preflight must be answered with a 2xx. ${saysStatus(answered)}`, answered)
+  }
+  return answered
+}
+
+function listOf({ answer }: Answered, header: string): string[] {
+  return (answer.headers.get(header) ?? '').split(',').map((item) => item.trim())
+}
+
+/** Why a script of this origin may not read an answer to a call with credentials (Fetch standard). */
+function accessProblem({ answer: { headers } }: Answered, origin: string): string | undefined {
+  const allowed = headers.get('Access-Control-Allow-Origin')
+  if (allowed !== origin) {
+    const star = allowed === '*' ? ". With credentials, browsers refuse '*'" : ''
+    return `Access-Control-Allow-Origin must be ${origin}, but it is ${allowed ?? 'missing'}${star}.`
+  }
+  const credentials = headers.get('Access-Control-Allow-Credentials')
+  if (credentials === 'true') return undefined
+  return `Access-Control-Allow-Credentials must be true, but it is ${credentials ?? 'missing'}.`
+}
+
+function expectAccess(answered: Answered, origin: string): void {
+  const problem = accessProblem(answered, origin)
+  if (problem !== undefined) fail(problem, answered)
+}
+
+/** Browsers trust this machine over http as they trust https. */
+function isLoopback(hostname: string): boolean {
+  return /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(hostname)
+}
+
+function cookieProblems(
+  cookie: string,
+  { url, calls, pageOrigin }: { url: string; calls: string[]; pageOrigin: string },
+): string[] {
+  const attributes = new Map(
+    cookie
+      .split(';')
+      .slice(1)
+      .map((part) => [
+        (part.split('=')[0] ?? '').trim().toLowerCase(),
+        part.split('=').slice(1).join('=').trim(),
+      ]),
+  )
+  const { protocol, hostname, pathname } = new URL(url)
+  const isSecure = attributes.has('secure')
+  const sameSite = attributes.get('samesite')?.toLowerCase()
+  const ownPath = attributes.get('path')
+  const path = ownPath?.startsWith('/') ? ownPath : pathname.replace(/\/[^/]*$/, '') || '/'
+  const covers = (called: string) =>
+    called === path || called.startsWith(path.endsWith('/') ? path : `${path}/`)
+  const domain = attributes.get('domain')?.replace(/^\./, '').toLowerCase()
+
+  const problems: Array<string | false> = [
+    !attributes.has('httponly') && 'without HttpOnly, a script can read it',
+    siteOf(url, pageOrigin) === 'cross-site' &&
+      sameSite !== 'none' &&
+      `only SameSite=None; Secure lets browsers send it from ${pageOrigin}, which is another site`,
+    sameSite === 'none' && !isSecure && 'browsers drop SameSite=None without Secure',
+    isSecure && protocol === 'http:' && !isLoopback(hostname) && 'browsers drop Secure over http',
+    !isSecure && protocol === 'https:' && 'without Secure, it also travels over http',
+    !calls.every(covers) && `its Path ${path} leaves out calls; use Path=/`,
+    domain !== undefined &&
+      hostname !== domain &&
+      !hostname.endsWith(`.${domain}`) &&
+      `its Domain ${domain} is not that of the backend`,
+    cookie.startsWith('__Host-') &&
+      (!isSecure || ownPath !== '/' || domain !== undefined) &&
+      'browsers drop __Host- without Secure and Path=/, or with Domain',
+  ]
+  return problems.filter((problem) => problem !== false)
+}
+
+/** Whether two selections hold the same rules, in any order. */
+function sameRules(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((id) => b.includes(id))
+}
+
+async function readRules({ call }: Client, { always = false } = {}) {
+  const answered = await call(endpoints.rules.path, { always })
+  const json = readJson(answered)
+  if (!v.is(rulesAnswer, json)) fail('The answer must be an object.', answered)
+  return { answered, rules: v.parse(rulesAnswer, json).rules, json }
+}
+
+function save({ call }: Client, rules: readonly string[], { always = false } = {}) {
+  const body = JSON.stringify({ rules })
+  return call(endpoints.saveRules.path, { method: endpoints.saveRules.method, body, always })
+}
+
+async function saveAndRead(backend: Client, rules: readonly string[]): Promise<void> {
+  const answered = await save(backend, rules)
+  const { status, ok } = answered.answer
+  if (status >= 400 && status < 500 && !(await isConnected(backend))) {
+    notRun(
+      `The backend refuses the save (${status}), but the dashboard does not save before both services are connected (§5). Pass a session in which they are.`,
+    )
+  }
+  if (!ok) fail(`A save must be answered with a 2xx. ${saysStatus(answered)}`, answered)
+  await expectRules(backend, rules)
+}
+
+async function expectRules(backend: Client, saved: readonly string[]): Promise<void> {
+  const { rules, answered } = await readRules(backend)
+  if (!sameRules(rules, saved)) {
+    fail(`The save of ${JSON.stringify(saved)} succeeded, but other rules come back.`, answered)
+  }
+}
+
+/** Whether both services are connected. */
+async function isConnected({ call, target: { crm, chat } }: Client): Promise<boolean> {
+  for (const { id } of [crm, chat]) {
+    const status = v.safeParse(
+      connectionStatusAnswer,
+      readJson(await call(pathOf(endpoints.status, id))),
+    )
+    if (!status.success || !status.output.connected) return false
+  }
+  return true
+}
+
+/**
+ * Restores the old rules after `work`, whatever happens. `kept` are the old ids that the dashboard does
+ * not offer: a backend may refuse to take them back, so every save must contain them.
+ */
+async function withOldRules(
+  backend: Client,
+  work: (old: readonly string[], kept: readonly string[]) => Promise<void>,
+): Promise<void> {
+  if (!backend.maySave) notRun('The old rules could not be restored.')
+  const old = await readOldRules(backend)
+  try {
+    await work(
+      old,
+      old.filter((id) => !availableRuleIds.has(id)),
+    )
+  } finally {
+    await restore(backend, old)
+  }
+}
+
+async function readOldRules(backend: Client): Promise<readonly string[]> {
+  const { json } = await readRules(backend).catch((error: unknown) => {
+    if (!(error instanceof Finding)) throw error
+    return notRun(`The old rules could not be read, so nothing is saved. ${error.message}`)
+  })
+  const rules = isObject(json) ? (json.rules ?? []) : undefined
+  if (!v.is(v.array(v.string()), rules)) {
+    return notRun('The old rules are no list of texts and could not be restored.')
+  }
+  return rules
+}
+
+async function restore(backend: Client, old: readonly string[]): Promise<void> {
+  const isBack = async () => {
+    const { rules } = await readRules(backend, { always: true })
+    return sameRules(rules, old)
+  }
+  try {
+    if (await isBack()) return
+    await save(backend, old, { always: true })
+    if (await isBack()) return
+  } catch (error) {
+    if (!(error instanceof Finding)) throw error
+  }
+  backend.maySave = false
+  fail(`The old rules could not be restored. They were ${JSON.stringify(old)}. Save them again.`)
+}

@@ -1,0 +1,45 @@
+import { getResponse } from 'msw'
+import * as v from 'valibot'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { endpoints, extraEndpoints, healthAnswer } from '../../contract/endpoints.ts'
+import { createBackend } from '../msw/handlers.ts'
+import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
+
+// The server and the handlers of the dashboard's tests answer every call of contract/endpoints.ts.
+
+let harness: Harness
+beforeAll(async () => {
+  harness = await openHarness()
+})
+afterAll(() => harness.close())
+
+const features = Object.values(extraEndpoints).map(({ feature }) => feature)
+const { handlers } = createBackend({ features })
+
+const backends = [
+  {
+    where: 'server/api/ and server/app.ts',
+    call: (path: string, method: string) => openBrowser(harness).call(path, { method }),
+  },
+  {
+    where: 'tests/msw/handlers.ts',
+    call: (path: string, method: string) =>
+      getResponse(handlers, new Request(`http://localhost${path}`, { method })),
+  },
+]
+
+describe.each(backends)('$where', ({ where, call }) => {
+  test.each(Object.values({ ...endpoints, ...extraEndpoints }))(
+    'answers $method $path',
+    async ({ method, path }) => {
+      const answer = await call(path.replace(':provider', 'slack'), method)
+      const isAnswered = answer !== undefined && answer.status !== 404 && answer.status !== 405
+      expect(isAnswered, `Nothing answers ${method} ${path}: add it in ${where}.`).toBe(true)
+    },
+  )
+
+  test('lists every feature', async () => {
+    const health = v.parse(healthAnswer, await (await call('/health', 'GET'))?.json())
+    expect(health.features).toEqual(features)
+  })
+})

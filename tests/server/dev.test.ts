@@ -1,0 +1,171 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { appendFile, cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+
+vi.setConfig({ testTimeout: 120_000 })
+const started = { timeout: 60_000, interval: 50 }
+
+// The tests change files of the server, so they run a copy of the project.
+let project: string
+beforeAll(async () => {
+  const root = resolve(import.meta.dirname, '../..')
+  project = await mkdtemp(join(tmpdir(), 'dealbell-dev-'))
+  const tracked = execFileSync('git', ['ls-files', '-z'], { cwd: root, encoding: 'utf8' })
+  for (const file of tracked.split('\0').filter(Boolean)) {
+    await cp(join(root, file), join(project, file))
+  }
+  // A folder of links, because Vite writes its cache into node_modules.
+  await mkdir(join(project, 'node_modules'))
+  for (const name of await readdir(join(root, 'node_modules'))) {
+    if (name.startsWith('.vite')) continue
+    await symlink(join(root, 'node_modules', name), join(project, 'node_modules', name))
+  }
+})
+afterAll(() => rm(project, { recursive: true, force: true }))
+
+let npm: ChildProcess | undefined
+afterEach(async () => {
+  // The group also contains what npm started.
+  if (npm?.pid !== undefined) {
+    try {
+      process.kill(-npm.pid, 'SIGKILL')
+    } catch {
+      // All of them have ended.
+    }
+  }
+  await rm(join(project, '.env'), { force: true })
+})
+
+/** Runs `npm run dev`, which gets its settings from .env. */
+async function runDev({ port, devPort }: { port: number; devPort: number }) {
+  await writeFile(join(project, '.env'), `PORT=${port}\nDEV_PORT=${devPort}\n`)
+  const { PATH, HOME } = process.env
+  const child = spawn('npm', ['run', 'dev'], {
+    cwd: project,
+    env: { PATH, HOME },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  })
+  npm = child
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (chunk) => {
+      output += chunk
+    })
+  }
+  return {
+    child,
+    output: () => output,
+    /** Waits until the output contains a text of this form. @returns its first group. */
+    said: (pattern: RegExp) =>
+      vi.waitFor(() => pattern.exec(output)?.[1] ?? expect.fail(`It said: ${output}`), started),
+  }
+}
+
+async function listen(port = 0): Promise<Server> {
+  const socket = createServer().listen(port)
+  await once(socket, 'listening')
+  return socket
+}
+
+const portOf = (socket: Server) => (socket.address() as AddressInfo).port
+
+async function freePorts() {
+  const sockets = [await listen(), await listen()] as const
+  const [port, devPort] = [portOf(sockets[0]), portOf(sockets[1])]
+  for (const socket of sockets) await new Promise((closed) => socket.close(closed))
+  return { port, devPort }
+}
+
+const health = (port: number | string) => fetch(`http://localhost:${port}/health`)
+const isClosed = (port: number) =>
+  health(port).then(
+    () => false,
+    () => true,
+  )
+
+test('PORT in .env reaches the server and the proxy, and a call that comes early waits', async () => {
+  const { port, devPort } = await freePorts()
+  const dev = await runDev({ port, devPort })
+  // Until Vite listens, the connection fails. The first answer must be the server's.
+  const first = await vi.waitFor(() => health(devPort), started)
+  expect(await first.json()).toMatchObject({ status: 'ok' })
+  expect(await (await health(port)).json()).toMatchObject({ status: 'ok' })
+  await dev.said(/(The dashboard is at http:\/\/localhost:\d+)/)
+  expect(dev.output()).toContain(`The dashboard is at http://localhost:${devPort}.`)
+  expect(dev.output()).toContain(`The server listens on http://localhost:${port}\n`)
+})
+
+test('PORT=0 takes a free port; a server that crashes says so, and starts after the next change', async () => {
+  const dev = await runDev({ port: 0, devPort: 0 })
+  const devPort = await dev.said(/dashboard is at http:\/\/localhost:(\d+)/)
+  expect((await health(devPort)).status).toBe(200)
+
+  const changed = join(project, 'server/app.ts')
+  await appendFile(changed, '\nthis is no TypeScript')
+  const answer = await vi.waitFor(async () => {
+    const response = await health(devPort)
+    expect(response.status).toBe(503)
+    return response
+  }, started)
+  expect(await answer.text()).toMatch(/^The server has ended because of an error\./)
+  expect(dev.output()).toContain('It starts again when you save one of its files.')
+
+  await cp(resolve(import.meta.dirname, '../../server/app.ts'), changed)
+  await vi.waitFor(async () => expect((await health(devPort)).status).toBe(200), started)
+})
+
+test.each(['the server', 'the dashboard'])(
+  'if the port of %s is taken, both end',
+  async (which) => {
+    const ports = await freePorts()
+    const [port, setting] =
+      which === 'the server' ? [ports.port, 'PORT'] : [ports.devPort, 'DEV_PORT']
+    const socket = await listen(port)
+    const dev = await runDev(ports)
+    await once(dev.child, 'close')
+    expect(dev.child.exitCode).toBe(1)
+    expect(dev.output()).toContain(
+      `Port ${port} is taken. Set ${setting} to another one, or to 0 for a free one.\n`,
+    )
+    await new Promise((closed) => socket.close(closed))
+    expect(await isClosed(ports.port)).toBe(true)
+    expect(await isClosed(ports.devPort)).toBe(true)
+  },
+)
+
+test.each(['SIGTERM', 'SIGKILL', 'SIGHUP'] as const)(
+  'both end when npm gets %s',
+  async (signal) => {
+    const ports = await freePorts()
+    const dev = await runDev(ports)
+    await dev.said(/(The dashboard is at)/)
+    dev.child.kill(signal)
+    await vi.waitFor(async () => {
+      expect(await isClosed(ports.port)).toBe(true)
+      expect(await isClosed(ports.devPort)).toBe(true)
+    }, started)
+  },
+)
+
+test.runIf(process.platform === 'linux')(
+  'the server ends when the process beside it is killed',
+  async () => {
+    const ports = await freePorts()
+    const dev = await runDev(ports)
+    await dev.said(/(The dashboard is at)/)
+    const [shell] = childrenOf(dev.child.pid)
+    const [script] = childrenOf(shell)
+    process.kill(script ?? expect.fail('no process'), 'SIGKILL')
+    await vi.waitFor(async () => expect(await isClosed(ports.port)).toBe(true), started)
+  },
+)
+
+function childrenOf(parent: number | undefined): number[] {
+  const path = `/proc/${parent}/task/${parent}/children`
+  return execFileSync('cat', [path], { encoding: 'utf8' }).split(' ').filter(Boolean).map(Number)
+}
