@@ -6,6 +6,7 @@ import {
   integer,
   jsonb,
   pgTable,
+  primaryKey,
   text,
   timestamp,
   unique,
@@ -110,11 +111,14 @@ export const connections = pgTable(
     brokenSince: time('broken_since'),
     // Until this time, one process refreshes the access token. Other processes wait.
     refreshingUntil: time('refreshing_until'),
+    // When the server last asked the provider whether the connection still works.
+    checkedAt: time('checked_at').notNull().defaultNow(),
   },
   (table) => [
     unique('connections_user_provider').on(table.userId, table.provider),
     index('connections_account').on(table.provider, table.accountId),
     index('connections_grant').on(table.provider, table.grantId),
+    index('connections_checked').on(table.checkedAt),
   ],
 )
 
@@ -141,8 +145,33 @@ export const dealEvents = pgTable(
     value: text('value').notNull(),
     occurredAt: time('occurred_at').notNull(),
     receivedAt: time('received_at').notNull().defaultNow(),
+    // Search: no webhook has brought the event, and a search for missed changes found it.
+    foundBy: text('found_by', { enum: ['webhook', 'search'] })
+      .notNull()
+      .default('webhook'),
   },
-  (table) => [index('deal_events_received').on(table.receivedAt)],
+  (table) => [
+    index('deal_events_received').on(table.receivedAt),
+    // To find the same change, which webhook and search report with slightly different times.
+    index('deal_events_deal').on(table.accountId, table.dealId),
+  ],
+)
+
+/** An account of a CRM that at least one user has connected, and the search for its missed changes. */
+export const crmAccounts = pgTable(
+  'crm_accounts',
+  {
+    crm: text('crm', { enum: crmIds }).notNull(),
+    accountId: text('account_id').notNull(),
+    // All changes up to this time have been found.
+    searchedUntil: time('searched_until').notNull(),
+    // When to search again. A process that searches sets it ahead, so that no other process does.
+    searchAt: time('search_at').notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.crm, table.accountId] }),
+    index('crm_accounts_search').on(table.searchAt),
+  ],
 )
 
 /** One event for one user. This table contains the order and the state of all messages. */

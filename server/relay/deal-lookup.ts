@@ -7,7 +7,8 @@ import {
 } from '../providers/provider.ts'
 
 const stagesFreshMs = 5 * 60_000
-const missingStageMs = 60_000
+/** More deleted stages than an account's events can name within minutes. */
+const mostMissing = 1_000
 const ownersFreshMs = 60 * 60_000
 
 /** The CRM leaves out the oldest values of a long history. A shorter one than this is complete. */
@@ -36,26 +37,26 @@ export function formerValue(
   return history.length < shortestCutHistory ? null : undefined
 }
 
+interface AccountStages {
+  stages: ReadonlyMap<string, Stage>
+  /** Ids that are not among them, such as those of deleted stages. */
+  missing: ReadonlySet<string>
+  loadedAt: number
+}
+
 /**
- * Caches the stages of each account for five minutes. If a stage is missing, it may be new: loads the
- * stages again, at most once a minute. So a deleted stage costs no call for each event.
+ * Caches the stages of each account for five minutes. Loads them again for an id that is not among them,
+ * because a stage may be new. If it is still missing then, remembers this for five minutes as well.
  */
 export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = Date.now) {
-  const accounts = new Map<string, { stages: ReadonlyMap<string, Stage>; loadedAt: number }>()
-  const loading = new Map<string, Promise<ReadonlyMap<string, Stage>>>()
+  const accounts = new Map<string, AccountStages>()
+  const loading = new Map<string, Promise<Stage[]>>()
 
-  function load(access: CrmAccess): Promise<ReadonlyMap<string, Stage>> {
+  function load(access: CrmAccess): Promise<Stage[]> {
     const { accountId } = access
     const running = loading.get(accountId)
     if (running !== undefined) return running
-    const started = crm
-      .stages(access)
-      .then((list) => {
-        const stages = new Map(list.map((stage) => [stage.id, stage]))
-        accounts.set(accountId, { stages, loadedAt: now() })
-        return stages
-      })
-      .finally(() => loading.delete(accountId))
+    const started = crm.stages(access).finally(() => loading.delete(accountId))
     loading.set(accountId, started)
     return started
   }
@@ -66,12 +67,15 @@ export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = D
     ids: readonly string[],
   ): Promise<ReadonlyMap<string, Stage>> {
     const cached = accounts.get(access.accountId)
-    if (cached !== undefined) {
-      const ageMs = now() - cached.loadedAt
-      const hasAll = ids.every((id) => cached.stages.has(id))
-      if (ageMs < (hasAll ? stagesFreshMs : missingStageMs)) return cached.stages
+    const isFresh = cached !== undefined && now() - cached.loadedAt < stagesFreshMs
+    if (isFresh && ids.every((id) => cached.stages.has(id) || cached.missing.has(id))) {
+      return cached.stages
     }
-    return await load(access)
+    const stages = new Map((await load(access)).map((stage) => [stage.id, stage]))
+    const asked = [...ids, ...(accounts.get(access.accountId)?.missing ?? [])]
+    const missing = new Set(asked.filter((id) => !stages.has(id)).slice(0, mostMissing))
+    accounts.set(access.accountId, { stages, missing, loadedAt: now() })
+    return stages
   }
 }
 

@@ -35,6 +35,8 @@ import type { RelayTimes } from './times.ts'
 /** After this many failed tries, a delivery is dead. The tries take about two hours. */
 const maxAttempts = 20
 const longestRetryMs = 15 * 60_000
+/** If an event arrived so long after the change, the message says when the change happened. */
+const lateAfterMs = 10 * 60_000
 /** The most events in one digest. */
 const mostInDigest = 30
 /** How many further deliveries a digest looks at, so that the calls to the CRM are full. */
@@ -250,9 +252,16 @@ export function createDeliver({
     const { ruleId } = decision
     const url = providers[crm.provider].dealUrl(crm.accountId, dealId)
     const headline = dealRules[ruleId].headline(change)
+    const isLate = receivedAtMs - delivery.occurredAt.getTime() > lateAfterMs
     return {
       kind: 'message',
-      entry: { ruleId, headline, deal: { ...deal, ownerName: null, url }, ownerId: deal.ownerId },
+      entry: {
+        ruleId,
+        headline,
+        deal: { ...deal, ownerName: null, url },
+        ownerId: deal.ownerId,
+        late: isLate ? delivery.occurredAt : undefined,
+      },
     }
   }
 

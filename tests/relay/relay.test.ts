@@ -116,7 +116,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await backend.tell([stageChange(1, { portal })])).toBe(204)
     await backend.settled()
     expect(posts().map(({ text }) => text)).toEqual([
-      '🔔 Acme renewal moved to Proposal sent ($1,200.00)',
+      '🔔 Acme renewal moved to Proposal sent ($1,200)',
     ])
     expect(posts()[0]?.blocks).toContain(
       `<https://app.hubspot.com/contacts/${portal}/record/0-3/1|Acme renewal>`,
@@ -316,7 +316,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       outside.deals.set('1', { ownerId: '71' })
       outside.deals.set('2', { ownerId: '72' })
       outside.answerRead = (path) =>
-        path.endsWith('/owners/71')
+        path.endsWith('/owners/2026-03/71')
           ? { status: 200, body: { id: '71', firstName: 'Ada', lastName: 'Byron' } }
           : undefined
       const at = Date.now() - 10_000
@@ -324,7 +324,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.settled()
       expect(posts().map(dealIn)).toEqual([1, 2])
       expect(posts()[0]?.blocks).toContain('Owner: Ada Byron')
-      expect(outside.reads.some((path) => path.endsWith('/owners/72'))).toBe(true)
+      expect(outside.reads.some((path) => path.endsWith('/owners/2026-03/72'))).toBe(true)
       expect(posts()[1]?.blocks).not.toContain('Owner')
     })
 
@@ -434,7 +434,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(tokens).not.toContain(`hubspot-access-secret-${portal}`)
     })
 
-    test('a token that HubSpot refuses is not refreshed: the connection is broken', async () => {
+    test('after a 401, the token is refreshed once and the read tried again', async () => {
       const userId = await backend.connect({ portal, channel })
       outside.answerRead = (_, token) =>
         token === `hubspot-access-secret-${portal}`
@@ -442,11 +442,23 @@ describe.each(databaseKinds)('on %s', (kind) => {
           : undefined
       await backend.tell([stageChange(1, { portal }), stageChange(2, { portal })])
       await backend.settled()
-      expect(outside.refreshes.filter((token) => token.endsWith(`-${portal}`))).toEqual([])
+      expect(outside.refreshes.filter((token) => token.endsWith(`-${portal}`))).toHaveLength(1)
+      expect(posts().map(dealIn).sort()).toEqual([1, 2])
+      expect(await connectionStatus(backend, { userId, provider: 'hubspot' })).toMatchObject({
+        connected: true,
+      })
+    })
+
+    test('a 401 breaks the connection only if HubSpot also refuses the refresh', async () => {
+      const userId = await backend.connect({ portal, channel })
+      outside.answerRead = () => ({ status: 401, body: { category: 'INVALID_AUTHENTICATION' } })
+      outside.answerRefresh = () => ({ status: 400, body: { status: 'BAD_REFRESH_TOKEN' } })
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
       expect(posts()).toEqual([])
       expect(await connectionStatus(backend, { userId, provider: 'hubspot' })).toMatchObject({
         connected: false,
-        reason: expect.stringContaining('INVALID_AUTHENTICATION'),
+        reason: expect.stringContaining('BAD_REFRESH_TOKEN'),
       })
     })
 
