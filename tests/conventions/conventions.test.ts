@@ -31,7 +31,8 @@ test('no file is named after what it is not about', () => {
 })
 
 test('only src/api/client.ts makes requests, and src/boot.ts the first ones', () => {
-  for (const path of dashboard.filter((path) => path !== 'src/boot.ts')) {
+  for (const path of dashboard) {
+    if (path === 'src/api/client.ts' || path === 'src/boot.ts') continue
     expect(read(path), path).not.toMatch(
       /\bfetch\(|XMLHttpRequest|sendBeacon|EventSource|WebSocket/,
     )
