@@ -14,6 +14,7 @@ export class Front {
   violations: string[] = []
   /** Requests that it answers with 503 itself. */
   readonly failing = new Set<string>()
+  private readonly held = new Map<string, Promise<void>>()
   readonly url: string
   readonly close: () => void
 
@@ -47,6 +48,7 @@ export class Front {
         outgoing.writeHead(503).end()
         return
       }
+      await front.held.get(name)
       const onward = request({ host: 'localhost', port: serverPort, method, path, headers })
       onward.on('response', (answer) => {
         const policy = answer.headers['content-security-policy']
@@ -67,6 +69,14 @@ export class Front {
     this.requests = []
     this.violations = []
     this.failing.clear()
+    this.held.clear()
+  }
+
+  /** Holds these requests back until the returned function is called. */
+  hold(name: string): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.held.set(name, promise)
+    return resolve
   }
 
   /** How often each backend call of the dashboard arrived. */
