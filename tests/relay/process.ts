@@ -66,7 +66,7 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
       if (stream === null) throw new Error('The server has no output.')
       createInterface({ input: stream }).on('line', (line) => {
         output.push(line)
-        if (line.startsWith('Dealbell listens')) resolve()
+        if (line.includes(' listens on ')) resolve()
       })
     }
     exited.then(() => reject(new Error(`The server did not start:\n${output.join('\n')}`)))
