@@ -14,14 +14,7 @@ const maxBodyBytesInMemory = 12 * 1024 * 1024
 const retryAfterS = 10
 
 /** Where each CRM reports changes: one address for all accounts. */
-export function webhookRoutes({
-  providers,
-  inbox,
-  refusedWebhooks,
-  apiUrl,
-  now,
-  log,
-}: Context) {
+export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, log }: Context) {
   const routes = new Hono()
   const readBody = createBodyReader({
     maxBytes: maxBodyBytes,

@@ -46,7 +46,10 @@ export function createEndGrant({
       const secrets = openSecrets(vault, removed)
       const { accessToken } = endsSoon(removed) ? (await crm.refresh(secrets)).secrets : secrets
       // Somebody may have connected the account again in the meantime.
-      if (await isAccountConnected(removed)) return await revoke(removed)
+      if (await isAccountConnected(removed)) {
+        log('app still used', { provider: removed.provider, connection: removed.id })
+        return await revoke(removed)
+      }
       await crm.uninstall(accessToken)
       log('app uninstalled', { provider: removed.provider, connection: removed.id })
     } catch (error) {

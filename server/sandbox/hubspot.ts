@@ -147,7 +147,9 @@ export function createStandInHubspot({
             const message = 'refresh token is invalid, expired or revoked'
             return oauthError(c, 'invalid_grant', 'BAD_REFRESH_TOKEN', message)
           }
-          return c.json(tokenAnswer(token.grant, token.scopes ?? declaredScopes, form.refresh_token ?? ''))
+          return c.json(
+            tokenAnswer(token.grant, token.scopes ?? declaredScopes, form.refresh_token ?? ''),
+          )
         }
         if (form.grant_type !== 'authorization_code') {
           const message = 'grant_type is missing or unknown'

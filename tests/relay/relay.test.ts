@@ -156,7 +156,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         { ...event, occurredAt: at + 1 },
       ])
       await backend.settled()
-      expect(await backend.outcomes(userId)).toHaveLength(5)
+      expect(await backend.outcomes(userId)).toHaveLength(4)
       expect(await backend.outcomes(otherUserId)).toHaveLength(1)
     })
 

@@ -29,8 +29,9 @@ export const searchLimit: Limit = {
  * makes up to five calls, and a stopping server waits for it for eight seconds.
  */
 const longestQueueMs = 1_500
-/** The wait after HubSpot said that almost no calls are left, which other processes used. */
-const nearlyUsedMs = 1_000
+/** If other processes used so many calls that only this share of the limit is left, calls wait. */
+const almostNone = 0.05
+const almostNoneMs = 1_000
 /** More accounts than this process can call within an interval. */
 const mostAccounts = 20_000
 
@@ -107,7 +108,7 @@ export function createCallLimiter(
       // Another interval than the documented ten seconds is another limit, such as that of a day.
       if (calls !== undefined && calls > 0 && intervalMs === limit.intervalMs) account.calls = calls
       const left = positive(headers.get('X-HubSpot-RateLimit-Remaining')) ?? Number.NaN
-      if (left <= (account.calls * (1 - limit.shares.fresh)) / 2) pause(account, nearlyUsedMs)
+      if (left <= account.calls * almostNone) pause(account, almostNoneMs)
     },
 
     /** HubSpot asked for a pause. */
