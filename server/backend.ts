@@ -12,6 +12,7 @@ import { createProviders } from './providers/create.ts'
 import { createInbox } from './relay/inbox.ts'
 import { createRelay, type Relay } from './relay/loop.ts'
 import { operatorToken } from './relay/operator.ts'
+import { countRefusedWebhooks } from './relay/refused-webhooks.ts'
 import { type RelayTimes, relayTimes } from './relay/times.ts'
 import { createSandbox } from './sandbox/sandbox.ts'
 import type { Addresses } from './settings.ts'
@@ -49,11 +50,13 @@ export function createBackend({
   now = () => new Date(),
   times = relayTimes,
 }: BackendOptions): Backend {
-  const { appUrl } = addresses
+  const { appUrl, apiUrl } = addresses
   const vault = createVault(encryptionKeys)
   const providers = createProviders(addresses.providers)
   const limits = createRateLimits({ trustedProxies, log })
   const relay = createRelay({ database, vault, providers, log, alone, times })
+  // The search for missed changes takes this place.
+  const searchSoon = () => {}
   const context: Context = {
     database,
     vault,
@@ -67,8 +70,11 @@ export function createBackend({
     limits,
     inbox: createInbox(database, providers, relay.ring),
     ring: relay.ring,
+    searchSoon,
+    refusedWebhooks: countRefusedWebhooks({ log, now, searchSoon }),
     operatorToken: operatorToken(encryptionKeys),
     appUrl,
+    apiUrl,
     now,
     log,
   }

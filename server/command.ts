@@ -17,7 +17,7 @@ import { databaseUrlError, dataDirError } from './setting-error.ts'
 import { parseEnv, type Settings } from './settings.ts'
 
 /** `npm run relay -- status|replay`: shows what became of the deliveries, or sends the dead ones again. */
-const usage = `Usage: npm run relay -- status   counts of deliveries, and why the dead ones are dead
+const usage = `Usage: npm run relay -- status   counts of deliveries, why the dead ones are dead, and how many webhooks were refused
        npm run relay -- replay   sends the dead ones again`
 
 interface Operator {
@@ -43,20 +43,41 @@ try {
   process.exitCode = 1
 }
 
-function print({ pending, sent, ignored, dead, reasons }: RelayStatus): void {
+function print({ pending, sent, ignored, dead, reasons, refusedWebhooks }: RelayStatus): void {
   console.log(`pending  ${pending}\nsent     ${sent}\nignored  ${ignored}\ndead     ${dead}`)
   for (const [reason, count] of Object.entries(reasons)) console.log(`  ${count} × ${reason}`)
+  if (refusedWebhooks === undefined) {
+    console.log('refused webhooks: unknown, because no server answers on this machine')
+    return
+  }
+  const { signature, time, missing, since } = refusedWebhooks
+  console.log(`refused webhooks since ${since}  ${signature + time + missing}`)
+  const reasonsInWords = [
+    [signature, 'not signed with a client secret of ours, or for another address than API_URL'],
+    [time, 'signed more than five minutes before or after the time of this server'],
+    [missing, 'without a signature'],
+  ] as const
+  for (const [count, reason] of reasonsInWords) {
+    if (count > 0) console.log(`  ${count} × ${reason}`)
+  }
 }
 
 async function openOperator(settings: Settings): Promise<Operator> {
   const { databaseUrl, dataDir } = settings
   if (databaseUrl !== undefined) {
     const opening = openPostgres(databaseUrl, () => undefined)
-    return operatorOf(
+    const operator = operatorOf(
       await opening.catch((error: unknown) => {
         throw databaseUrlError(databaseUrl, error)
       }),
     )
+    return {
+      ...operator,
+      status: async () => ({
+        ...(await operator.status()),
+        refusedWebhooks: await refusedByServer(settings),
+      }),
+    }
   }
   const folder = join(dataDir, 'pglite')
   // Opening a folder creates it, and the answer about an empty database would mislead.
@@ -96,19 +117,35 @@ function operatorOf({ database, close }: OpenDatabase): Operator {
   }
 }
 
-async function operatorOfServer({
-  encryptionKeys,
-  dataDir,
-  port,
-  localOriginAt,
-}: Settings): Promise<Operator> {
+/** A client of the server on this machine. */
+async function clientOfServer({ encryptionKeys, dataDir, port, localOriginAt }: Settings) {
   const keys = encryptionKeys ?? [await keyFromFolder(dataDir)]
-  const origin = localOriginAt(port)
-  const server = ky.create({
-    prefix: `${origin}/relay`,
+  return ky.create({
+    prefix: `${localOriginAt(port)}/relay`,
     headers: { Authorization: `Bearer ${operatorToken(keys)}` },
     retry: 0,
   })
+}
+
+/** Each server counts in its memory. @returns undefined if no server answers on this machine. */
+async function refusedByServer(settings: Settings): Promise<RelayStatus['refusedWebhooks']> {
+  // Do not create a key: no server has one then.
+  const hasKey =
+    settings.encryptionKeys !== undefined || existsSync(join(settings.dataDir, 'encryption.key'))
+  if (!hasKey) return undefined
+  try {
+    const server = await clientOfServer(settings)
+    const answer = await server.get('status', { timeout: 3_000 }).json()
+    return v.parse(relayStatus, answer).refusedWebhooks
+  } catch {
+    return undefined
+  }
+}
+
+async function operatorOfServer(settings: Settings): Promise<Operator> {
+  const { dataDir } = settings
+  const origin = settings.localOriginAt(settings.port)
+  const server = await clientOfServer(settings)
 
   async function answerOf<Schema extends v.GenericSchema>(
     schema: Schema,

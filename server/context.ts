@@ -5,6 +5,7 @@ import type { Sessions } from './people/session.ts'
 import type { Vault } from './people/vault.ts'
 import type { Providers } from './providers/provider.ts'
 import type { Inbox } from './relay/inbox.ts'
+import type { RefusedWebhooks } from './relay/refused-webhooks.ts'
 
 /** What every route receives. */
 export interface Context {
@@ -17,10 +18,16 @@ export interface Context {
   inbox: Inbox
   /** Tells the relay that a channel is due now. */
   ring: () => void
+  /** Asks for a search for changes that no webhook has brought. */
+  searchSoon: () => void
+  /** Counts the webhooks that the server refused. */
+  refusedWebhooks: RefusedWebhooks
   /** The bearer token of `npm run relay`. */
   operatorToken: string
   /** The origin at which people open the dashboard, without a trailing slash. */
   appUrl: string
+  /** The address at which providers call the server, without a trailing slash. */
+  apiUrl: string
   now: () => Date
   log: Log
 }

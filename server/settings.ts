@@ -17,6 +17,11 @@ const optionalHttpUrl = v.pipe(
   ),
 )
 
+const optionalBaseUrl = v.pipe(
+  optionalHttpUrl,
+  v.transform((text) => (text === undefined ? undefined : withoutSlash(text))),
+)
+
 const flag = (unset: 'true' | 'false') =>
   v.pipe(
     v.optional(v.string(), unset),
@@ -47,6 +52,7 @@ const wholeEnv = v.object({
       'must have no path: the dashboard lives at the root of its origin',
     ),
   ),
+  API_URL: optionalBaseUrl,
   DATA_DIR: v.pipe(
     optionalText,
     v.transform((text) => text ?? './data'),
@@ -88,9 +94,17 @@ const wholeEnv = v.object({
 /** The settings of one provider, without the prefix: HUBSPOT_CLIENT_ID is CLIENT_ID here. */
 const clientEnv = v.object({ CLIENT_ID: optionalText, CLIENT_SECRET: optionalText })
 const providerEnv = v.object({
-  ...clientEnv.entries,
+  CLIENT_ID: optionalText,
+  CLIENT_SECRET: v.pipe(
+    optionalText,
+    v.transform((text) => text?.split(',').map((secret) => secret.trim())),
+    v.check(
+      (secrets) => secrets === undefined || !secrets.includes(''),
+      'must be a secret, or several with commas between, the newest first',
+    ),
+  ),
   AUTHORIZE_URL: optionalHttpUrl,
-  API_URL: optionalHttpUrl,
+  API_URL: optionalBaseUrl,
 })
 
 export interface Settings {
@@ -115,6 +129,8 @@ export interface Settings {
 export interface Addresses {
   /** The origin at which people open the dashboard, without a trailing slash. */
   appUrl: string
+  /** The address at which providers call the server, without a trailing slash. */
+  apiUrl: string
   providers: Record<ProviderId, ProviderSettings>
 }
 
@@ -151,7 +167,11 @@ export function parseEnv(env: Env): Settings {
     addressesAt(port) {
       const appUrl = new URL(settings.APP_URL ?? `http://localhost:${port}`).origin
       const local = localOriginAt(port)
-      return { appUrl, providers: eachProvider((id) => ofProviders[id](appUrl, local)) }
+      return {
+        appUrl,
+        apiUrl: settings.API_URL ?? appUrl,
+        providers: eachProvider((id) => ofProviders[id](appUrl, local)),
+      }
     },
   }
 }
@@ -199,10 +219,13 @@ function unsafeStandIns(env: Env): string[] {
       return `${clientId(id)} is missing beside ${real.map(clientId).join(' and ')}: ${why}. Set it, ${unless}.`
     })
   }
-  const appUrl = env.APP_URL?.trim()
-  if (!appUrl || !URL.canParse(appUrl) || isLoopback(new URL(appUrl).hostname)) return []
+  const elsewhere = ['APP_URL', 'API_URL'].find((name) => {
+    const url = env[name]?.trim()
+    return url && URL.canParse(url) && !isLoopback(new URL(url).hostname)
+  })
+  if (elsewhere === undefined) return []
   return [
-    `${standIns.map(clientId).join(' and ')} are missing, and APP_URL is not on this machine: with the stand-ins, everyone who opens the dashboard is the same person and reads all messages. Set them, ${unless}.`,
+    `${standIns.map(clientId).join(' and ')} are missing, and ${elsewhere} is not on this machine: with the stand-ins, everyone who opens the dashboard is the same person and reads all messages. Set them, ${unless}.`,
   ]
 }
 
@@ -246,11 +269,13 @@ function providerSettings(
   // server calls the API of its own stand-in directly, not through a proxy.
   const standInPage = `${appUrl}/sandbox/${id}${standIn.authorizePath}`
   const standInApi = `${local}/sandbox/${id}${standIn.apiPath}`
+  const [clientSecret = `stand-in-${id}-secret`, ...olderSecrets] = set.CLIENT_SECRET ?? []
   return {
     clientId: set.CLIENT_ID ?? `dealbell-stand-in-${id}`,
-    clientSecret: set.CLIENT_SECRET ?? `stand-in-${id}-secret`,
+    clientSecret,
+    olderSecrets,
     authorizeUrl: set.AUTHORIZE_URL ?? (isStandIn ? standInPage : authorizeUrl),
-    apiUrl: withoutSlash(set.API_URL ?? (isStandIn ? standInApi : apiUrl)),
+    apiUrl: set.API_URL ?? (isStandIn ? standInApi : apiUrl),
     standIn: isStandIn,
   }
 }

@@ -3,16 +3,15 @@ import { Hono } from 'hono'
 import { type ConnectionStatus, endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Context } from '../context.ts'
 import { connections } from '../database/schema.ts'
-import { connectionStatus, openSecrets } from '../people/connections.ts'
-import { ProviderError } from '../providers/provider.ts'
+import { connectionStatus } from '../people/connections.ts'
+import { createEndGrant } from '../people/end-grant.ts'
 import type { ProviderId } from '../providers/registry.ts'
 import { stopSendingTo } from '../relay/deliveries.ts'
 
 /** The status of a user's connection to one provider, and disconnecting it (§7). */
-export function connectionRoutes(
-  provider: ProviderId,
-  { database, vault, providers, sessions, log }: Context,
-) {
+export function connectionRoutes(provider: ProviderId, context: Context) {
+  const { database, providers, sessions } = context
+  const endGrant = createEndGrant(context)
   return new Hono()
     .get(pathOf(endpoints.status, provider), async (c) => {
       const session = await sessions.find(c)
@@ -34,31 +33,7 @@ export function connectionRoutes(
       // If another tab's call has removed it, this call also waits until nothing is being sent.
       await stopSendingTo(database, session.userId)
       if (removed === undefined) return c.body(null, 204)
-      // The real provider never sees a token that its stand-in issued.
-      if (removed.standIn !== providers[provider].standIn) return c.body(null, 204)
-
-      try {
-        const [sharing] = await database
-          .select({ id: connections.id })
-          .from(connections)
-          .where(
-            and(
-              eq(connections.provider, provider),
-              eq(connections.standIn, removed.standIn),
-              eq(connections.grantId, removed.grantId),
-            ),
-          )
-          .limit(1)
-        // Revoke only if no other user shares the token: Slack has one token for each workspace.
-        if (sharing === undefined) await providers[provider].revoke(openSecrets(vault, removed))
-      } catch (error) {
-        log('revoke failed', {
-          provider,
-          connection: removed.id,
-          kind: error instanceof ProviderError ? error.kind : 'internal',
-          reason: error instanceof ProviderError ? error.reason : undefined,
-        })
-      }
+      await endGrant(removed)
       return c.body(null, 204)
     })
 }

@@ -3,7 +3,7 @@ import { Hono } from 'hono'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { fromThisMachineOnly } from '../http/origin.ts'
-import { countDeliveries, replayDead } from '../relay/operator.ts'
+import { countDeliveries, type RelayStatus, replayDead } from '../relay/operator.ts'
 
 /**
  * What `npm run relay` asks a server that holds the data folder. It runs on the same machine and needs
@@ -13,7 +13,8 @@ export function operatorRoutes({
   database,
   operatorToken,
   ring,
-}: Pick<Context, 'database' | 'operatorToken' | 'ring'>) {
+  refusedWebhooks,
+}: Pick<Context, 'database' | 'operatorToken' | 'ring' | 'refusedWebhooks'>) {
   return new Hono()
     .use(fromThisMachineOnly)
     .use(async (c, next) => {
@@ -24,7 +25,11 @@ export function operatorRoutes({
       }
       await next()
     })
-    .get('/status', async (c) => c.json(await countDeliveries(database)))
+    .get('/status', async (c) => {
+      const deliveries = await countDeliveries(database)
+      const status: RelayStatus = { ...deliveries, refusedWebhooks: refusedWebhooks.counts() }
+      return c.json(status)
+    })
     .post('/replay', async (c) => {
       const replayed = await replayDead(database)
       ring()

@@ -2,6 +2,7 @@ import { Hono } from 'hono'
 import type { Context } from '../context.ts'
 import { createBodyReader } from '../http/bodies.ts'
 import { ApiError, errorAnswer } from '../http/errors.ts'
+import type { WebhookRefusal } from '../providers/provider.ts'
 import { crmIds, registry } from '../providers/registry.ts'
 import { failpoint } from '../relay/failpoint.ts'
 import { watchedProperties } from '../relay/rules.ts'
@@ -13,7 +14,7 @@ const maxBodyBytesInMemory = 12 * 1024 * 1024
 const retryAfterS = 10
 
 /** Where each CRM reports changes: one address for all accounts. */
-export function webhookRoutes({ providers, inbox, appUrl, now, log }: Context) {
+export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, log }: Context) {
   const routes = new Hono()
   const readBody = createBodyReader({
     maxBytes: maxBodyBytes,
@@ -22,13 +23,16 @@ export function webhookRoutes({ providers, inbox, appUrl, now, log }: Context) {
   })
   for (const crm of crmIds) {
     const { name } = registry[crm]
-    const notSigned = () =>
-      new ApiError(401, 'invalid_signature', `The request is not signed by ${name}.`)
+    const notSigned = (why: WebhookRefusal) => {
+      refusedWebhooks.count(why)
+      return new ApiError(401, 'invalid_signature', `The request is not signed by ${name}.`)
+    }
 
     routes.post(`/${crm}`, async (c) => {
       const header = (name: string) => c.req.header(name)
       // Anyone can send here, so read no body that cannot be signed.
-      if (!providers[crm].mayBeWebhook(header, now().getTime())) throw notSigned()
+      const refusal = providers[crm].webhookRefusal(header, now().getTime())
+      if (refusal !== undefined) throw notSigned(refusal)
       const body = await readBody(c.req.raw)
       switch (body.kind) {
         case 'too large':
@@ -44,10 +48,10 @@ export function webhookRoutes({ providers, inbox, appUrl, now, log }: Context) {
 
       const { pathname, search } = new URL(c.req.url)
       const content = providers[crm].readWebhook(
-        { method: 'POST', url: `${appUrl}${pathname}${search}`, header, body: body.bytes },
+        { method: 'POST', url: `${apiUrl}${pathname}${search}`, header, body: body.bytes },
         now().getTime(),
       )
-      if (content.kind === 'not signed') throw notSigned()
+      if (content.kind === 'not signed') throw notSigned(content.why)
       failpoint('verified')
       if (content.kind === 'not understood') {
         throw new ApiError(400, 'invalid_body', 'The body must be a JSON array of events.')

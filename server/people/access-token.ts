@@ -6,6 +6,7 @@ import {
   type CrmAccess,
   ProviderError,
   type Providers,
+  type Secrets,
   type Urgency,
 } from '../providers/provider.ts'
 import type { CrmId } from '../providers/registry.ts'
@@ -45,7 +46,7 @@ export function createWithAccess({
   vault: Vault
   providers: Providers
 }): WithAccess {
-  const refreshing = new Map<string, Promise<string>>()
+  const refreshing = new Map<string, Promise<Secrets>>()
 
   async function load({ id, provider }: CrmConnection): Promise<CrmConnection> {
     const [row] = await database
@@ -56,7 +57,7 @@ export function createWithAccess({
     return { ...row, provider }
   }
 
-  async function refresh(connection: CrmConnection): Promise<string> {
+  async function refresh(connection: CrmConnection): Promise<Secrets> {
     for (;;) {
       const [locked] = await database
         .update(connections)
@@ -73,12 +74,12 @@ export function createWithAccess({
 
       // Another process is refreshing, or has just refreshed. Wait for the token that it stores.
       const current = await load(connection)
-      if (current.secrets !== connection.secrets) return openSecrets(vault, current).accessToken
+      if (current.secrets !== connection.secrets) return openSecrets(vault, current)
       await delay(100)
     }
   }
 
-  async function refreshLocked(connection: CrmConnection): Promise<string> {
+  async function refreshLocked(connection: CrmConnection): Promise<Secrets> {
     const { id, userId, provider } = connection
     // The user may have connected again in the meantime. Do not overwrite the new connection.
     const unchanged = and(eq(connections.id, id), eq(connections.secrets, connection.secrets))
@@ -90,14 +91,14 @@ export function createWithAccess({
         .update(connections)
         .set({ secrets: sealed, accessExpiresAt, refreshingUntil: null })
         .where(unchanged)
-      return secrets.accessToken
+      return secrets
     } catch (error) {
       await database.update(connections).set({ refreshingUntil: null }).where(unchanged)
       throw error
     }
   }
 
-  function refreshOnce(connection: CrmConnection): Promise<string> {
+  function refreshOnce(connection: CrmConnection): Promise<Secrets> {
     const running = refreshing.get(connection.id)
     if (running !== undefined) return running
     const started = refresh(connection).finally(() => refreshing.delete(connection.id))
@@ -106,22 +107,25 @@ export function createWithAccess({
   }
 
   return async function withAccess(connection, urgency, call) {
-    const { accountId } = connection
-    const accessToken = endsSoon(connection)
+    const accessWith = ({ accessToken, mayReadOwners }: Secrets): CrmAccess => {
+      return { accountId: connection.accountId, accessToken, urgency, mayReadOwners }
+    }
+    const secrets = endsSoon(connection)
       ? await refreshOnce(connection)
-      : openSecrets(vault, connection).accessToken
+      : openSecrets(vault, connection)
     try {
-      return await call({ accountId, accessToken, urgency })
+      return await call(accessWith(secrets))
     } catch (error) {
       if (!(error instanceof ProviderError && error.kind === 'unauthorized')) throw error
       const current = await load(connection)
-      const newest = openSecrets(vault, current).accessToken
-      const renewed = newest === accessToken ? await refreshOnce(current) : newest
-      return await call({ accountId, accessToken: renewed, urgency })
+      const newest = openSecrets(vault, current)
+      const isStale = newest.accessToken !== secrets.accessToken
+      return await call(accessWith(isStale ? newest : await refreshOnce(current)))
     }
   }
 }
 
-function endsSoon({ accessExpiresAt }: CrmConnection): boolean {
+/** Whether to refresh the access token of a connection before the next call. */
+export function endsSoon({ accessExpiresAt }: Pick<Connection, 'accessExpiresAt'>): boolean {
   return accessExpiresAt !== null && accessExpiresAt.getTime() - Date.now() < marginMs
 }

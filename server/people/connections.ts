@@ -18,6 +18,7 @@ const storedSecrets = v.object({
   accessToken: v.string(),
   refreshToken: v.exactOptional(v.string()),
   incomingWebhookUrl: v.exactOptional(v.string()),
+  mayReadOwners: v.exactOptional(v.boolean()),
 })
 
 /**

@@ -3,7 +3,10 @@ import type { ChatId, CrmId, DealProperty, ProviderId } from './registry.ts'
 /** How this server reaches a provider. */
 export interface ProviderSettings {
   clientId: string
+  /** For calls to the provider. */
   clientSecret: string
+  /** Secrets that the operator has replaced. The provider may still sign webhooks with them. */
+  olderSecrets?: readonly string[]
   /** The consent page, which the browser opens. */
   authorizeUrl: string
   /** The base address of the API, which this server calls; without a trailing slash. */
@@ -18,6 +21,11 @@ export interface Secrets {
   refreshToken?: string
   /** Slack's address for posts to the channel that the user chose. Anyone with it can post. */
   incomingWebhookUrl?: string
+  /**
+   * Whether the account lets the app read the names of owners. Undefined: not known. This is not secret,
+   * but it comes and changes with the tokens.
+   */
+  mayReadOwners?: boolean
 }
 
 /** What a provider gives for an authorization code. */
@@ -63,17 +71,24 @@ export interface DealEvent {
 /** A webhook request that nobody has checked yet. */
 interface WebhookRequest {
   method: string
-  /** The public address from the settings. Behind a proxy, the request may have another one. */
+  /** The address that the CRM called, by the settings. Behind a proxy, the request has another one. */
   url: string
   header(name: string): string | undefined
   /** The received bytes. To parse and print them again would change non-ASCII text. */
   body: Uint8Array
 }
 
+/**
+ * Why a webhook is refused:
+ * - `missing`: it has no signature, or none of the documented form.
+ * - `time`: it was signed too long ago, or in the future. Or our clock is wrong.
+ * - `signature`: none of our secrets made the signature, or it is for another address or body.
+ */
+export type WebhookRefusal = 'missing' | 'time' | 'signature'
+
 type WebhookContent =
   | { kind: 'events'; items: number; events: DealEvent[] }
-  /** The signature is missing, wrong or too old. */
-  | { kind: 'not signed' }
+  | { kind: 'not signed'; why: WebhookRefusal }
   /** The signature is valid, but the body does not have the documented form. */
   | { kind: 'not understood' }
 
@@ -97,6 +112,8 @@ export interface CrmAccess {
   accountId: string
   accessToken: string
   urgency: Urgency
+  /** False: the account does not let the app read the names of owners. Undefined: not known. */
+  mayReadOwners?: boolean | undefined
 }
 
 /** What to read of a deal besides its name, amount and owner. */
@@ -139,8 +156,14 @@ export interface ChangedDeals {
 
 /** What a CRM must implement. Every call ends within ten seconds, after its wait for the limit. */
 export interface Crm extends Provider {
-  /** Whether a request with these headers may be a webhook. False refuses it before its body is read. */
-  mayBeWebhook(header: (name: string) => string | undefined, nowMs: number): boolean
+  /**
+   * Why a request with these headers cannot be a webhook; undefined if it may be one. The server then
+   * refuses it before it reads its body.
+   */
+  webhookRefusal(
+    header: (name: string) => string | undefined,
+    nowMs: number,
+  ): WebhookRefusal | undefined
   /** Checks the signature of a webhook and reads its events. `nowMs` is in ms since 1970. */
   readWebhook(request: WebhookRequest, nowMs: number): WebhookContent
   /** Exchanges the refresh token for new tokens. @throws ProviderError */

@@ -88,7 +88,8 @@ export function createOwnerCache(crm: Pick<Crm, 'ownerName'>, now: () => number 
   const refusedAt = new Map<string, number>()
 
   return async function ownerName(access: CrmAccess, ownerId: string): Promise<string | undefined> {
-    const { accountId } = access
+    const { accountId, mayReadOwners } = access
+    if (mayReadOwners === false) return undefined
     const isFresh = (time: number | undefined) => time !== undefined && now() - time < ownersFreshMs
     if (isFresh(refusedAt.get(accountId))) return undefined
     const key = `${accountId}/${ownerId}`

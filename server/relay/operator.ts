@@ -4,20 +4,28 @@ import * as v from 'valibot'
 import { type Database, rowsOf } from '../database/open.ts'
 import { deliveries } from '../database/schema.ts'
 import { makeDue } from './channels.ts'
+import { refusedWebhookCounts } from './refused-webhooks.ts'
 
 /** The number of deliveries in each state, and the number of dead deliveries for each reason. */
-export const relayStatus = v.object({
+const deliveryCounts = v.object({
   pending: v.number(),
   sent: v.number(),
   ignored: v.number(),
   dead: v.number(),
   reasons: v.record(v.string(), v.number()),
 })
+type DeliveryCounts = v.InferOutput<typeof deliveryCounts>
+
+/** What a server knows about its relay. Without a running server, nobody counts webhooks. */
+export const relayStatus = v.object({
+  ...deliveryCounts.entries,
+  refusedWebhooks: v.optional(refusedWebhookCounts),
+})
 export type RelayStatus = v.InferOutput<typeof relayStatus>
 
 export const replayAnswer = v.object({ replayed: v.number() })
 
-export async function countDeliveries(database: Database): Promise<RelayStatus> {
+export async function countDeliveries(database: Database): Promise<DeliveryCounts> {
   const rows = await rowsOf<{ state: string; reason: string | null; count: number }>(
     database,
     sql`select state, case when state = 'dead' then reason end as reason, count(*)::int as count

@@ -9,6 +9,10 @@ import { formatAmount } from '../relay/amount.ts'
 import { formFields } from './form.ts'
 import { standInHub } from './hub.ts'
 import { standInPage } from './page.ts'
+import type { StandInTokens } from './tokens.ts'
+
+const dealsScope = 'crm.objects.deals.read'
+const ownersScope = 'crm.objects.owners.read'
 
 interface StandInDeal {
   id: string
@@ -36,6 +40,15 @@ interface StandInWebhook {
 const maxDeals = 500
 const maxChanges = 50
 const maxNameLength = 200
+/** HubSpot's limits for one app with marketplace distribution in one account. */
+const callLimit = { calls: 110, intervalMs: 10_000, policy: 'TEN_SECONDLY_ROLLING' }
+/** HubSpot counts searches apart. */
+const searchLimit = { calls: 5, intervalMs: 1_000, policy: 'SECONDLY' }
+/** The most deals of a batch, and the most with their history. */
+const maxInputs = 100
+const maxInputsWithHistory = 50
+/** The most deals of a batch of associations. */
+const maxAssociationInputs = 1_000
 /** Each webhook that is being sent uses two connections of this process. */
 const maxWebhooks = 10
 const maxWaitingWebhooks = 500
@@ -63,27 +76,50 @@ const standInOwner = {
   archived: false,
 }
 
-const inputsBody = v.object({ inputs: v.array(v.object({ id: v.string() })) })
+const inputs = v.array(v.object({ id: v.string() }))
+const batchBody = v.object({
+  inputs,
+  properties: v.array(v.string()),
+  propertiesWithHistory: v.array(v.string()),
+})
+const associationsBody = v.object({ inputs })
 const searchBody = v.object({
-  filterGroups: v.array(v.object({ filters: v.array(v.object({ value: v.string() })) })),
+  filterGroups: v.array(
+    v.object({
+      filters: v.array(
+        v.object({
+          propertyName: v.literal('hs_lastmodifieddate'),
+          operator: v.literal('GTE'),
+          value: v.pipe(v.string(), v.digits()),
+        }),
+      ),
+    }),
+  ),
+  sorts: v.tuple([v.literal('hs_lastmodifieddate')]),
+  properties: v.array(v.string()),
   limit: v.pipe(v.number(), v.maxValue(200)),
-  after: v.optional(v.string()),
+  after: v.pipe(v.string(), v.digits()),
 })
 
-/** The ids of a batch; undefined if there are more than HubSpot takes. */
-async function readInputs(c: Context, most: number): Promise<string[] | undefined> {
-  const { inputs } = v.parse(inputsBody, await c.req.json())
-  return inputs.length > most ? undefined : inputs.map(({ id }) => id)
+/** The body of a request; undefined if it does not have this form, which HubSpot answers with 400. */
+async function readBody<Body>(
+  c: Context,
+  shape: v.GenericSchema<unknown, Body>,
+): Promise<Body | undefined> {
+  const body = v.safeParse(shape, await c.req.json().catch(() => undefined))
+  return body.success ? body.output : undefined
 }
 
-const tooManyInputs = (c: Context) =>
-  hubspotError(c, 400, 'VALIDATION_ERROR', 'The batch has too many inputs.')
+const invalidInput = (c: Context, message = 'Invalid input JSON.') =>
+  hubspotError(c, 400, 'VALIDATION_ERROR', message)
 
 /** HubSpot answers 207 if something was not found. */
-function batchAnswer(c: Context, results: readonly object[], isComplete: boolean): Response {
+function batchAnswer(c: Context, results: readonly object[], errors: readonly object[]): Response {
   const now = new Date().toISOString()
-  const answer = { status: 'COMPLETE', results, startedAt: now, completedAt: now }
-  return c.json(answer, isComplete ? 200 : 207)
+  const times = { startedAt: now, completedAt: now }
+  const answer = { status: 'COMPLETE', results, ...times }
+  if (errors.length === 0) return c.json(answer)
+  return c.json({ ...answer, numErrors: errors.length, errors }, 207)
 }
 
 const changedAt = ({ history }: StandInDeal) => history.at(-1)?.at ?? 0
@@ -100,12 +136,14 @@ const notice =
 export function createStandInDeals({
   settings,
   appUrl,
-  isAllowed,
+  apiUrl,
+  tokenOf,
 }: {
   settings: ProviderSettings
   appUrl: string
-  /** Whether an access token is valid. */
-  isAllowed: (accessToken: string) => boolean
+  apiUrl: string
+  /** What the access token of a call means, or why it is not valid. */
+  tokenOf: (c: Context) => ReturnType<StandInTokens['read']>
 }): Hono {
   const startedAt = Date.now()
   const deals = new Map<string, StandInDeal>()
@@ -114,6 +152,8 @@ export function createStandInDeals({
   /** The oldest first. */
   const waiting: StandInWebhook[] = []
   let sending = 0
+  const takeCall = countCalls(callLimit)
+  const takeSearch = countCalls(searchLimit)
 
   function add(deal: Omit<StandInDeal, 'id'>): StandInDeal {
     const id = String(nextId++)
@@ -170,12 +210,13 @@ export function createStandInDeals({
             propertyName: 'dealstage',
             propertyValue: stageId,
             changeSource: 'CRM_UI',
+            sourceId: `userId:${standInHub.userId}`,
           },
         ]),
       )
       const timestamp = String(Date.now())
       // Signed for the public address, but sent directly to this server and not through a proxy.
-      const url = `${appUrl}/webhooks/hubspot`
+      const url = `${apiUrl}/webhooks/hubspot`
       const signature = hubSpotSignature(settings.clientSecret, {
         method: 'POST',
         url,
@@ -193,9 +234,9 @@ export function createStandInDeals({
           body,
           signal: AbortSignal.timeout(5_000),
         })
-        if (answer.status < 500 && answer.status !== 429) return
+        if (answer.ok) return
       } catch {
-        // No answer: sent again below.
+        // HubSpot repeats a webhook that got no answer or an error, 4xx too.
       }
       await delay(1_000 * 2 ** attempt)
     }
@@ -212,10 +253,30 @@ export function createStandInDeals({
     return stages.some((known) => known.id === id)
   }
 
-  function notAllowed(c: Context): Response | undefined {
-    const token = c.req.header('Authorization')?.match(/^Bearer (.+)$/)?.[1]
-    if (token !== undefined && isAllowed(token)) return undefined
-    return hubspotError(c, 401, 'INVALID_AUTHENTICATION', 'The access token is not valid.')
+  /** HubSpot's refusal of a call; undefined if it may be made. A call that may be made counts. */
+  function refused(c: Context, scope: string): Response | undefined {
+    const token = tokenOf(c)
+    if (token === 'expired') {
+      const message = 'The OAuth token used to make this call expired 1 second(s) ago.'
+      return hubspotError(c, 401, 'EXPIRED_AUTHENTICATION', message)
+    }
+    if (typeof token === 'string' || token.use !== 'access') {
+      return hubspotError(c, 401, 'INVALID_AUTHENTICATION', 'Authentication credentials not found.')
+    }
+    if (c.req.path.endsWith('/search')) {
+      if (takeSearch() === undefined) return limited(c, searchLimit.policy)
+    } else if (!c.req.path.includes('/crm/associations/')) {
+      const remaining = takeCall()
+      c.header('X-HubSpot-RateLimit-Max', String(callLimit.calls))
+      c.header('X-HubSpot-RateLimit-Interval-Milliseconds', String(callLimit.intervalMs))
+      c.header('X-HubSpot-RateLimit-Remaining', String(remaining ?? 0))
+      if (remaining === undefined) return limited(c, callLimit.policy)
+    }
+    // A token of an earlier version does not name its scopes.
+    if (token.scopes === undefined || token.scopes.includes(scope)) return undefined
+    const message = "This app hasn't been granted all required scopes to make this call."
+    const context = { requiredGranularScopes: [scope] }
+    return hubspotError(c, 403, 'MISSING_SCOPES', message, { errors: [{ message, context }] })
   }
 
   const list = `${appUrl}/sandbox/hubspot/deals`
@@ -276,65 +337,99 @@ export function createStandInDeals({
         return c.redirect(`${list}#deal-${c.req.param('id')}`, 303)
       })
       .get('/crm/objects/2026-03/0-3/:id', (c) => {
-        const refused = notAllowed(c)
-        if (refused !== undefined) return refused
-        const deal = deals.get(c.req.param('id'))
-        if (deal === undefined) return hubspotError(c, 404, 'OBJECT_NOT_FOUND', 'Object not found.')
-        const linked = (one: boolean, id: string, type: string) =>
-          one ? { results: [{ id, type }] } : undefined
-        const contacts = linked(deal.contact, '301', 'deal_to_contact')
-        const companies = linked(deal.company, '501', 'deal_to_company')
+        const refusal = refused(c, dealsScope)
+        if (refusal !== undefined) return refusal
+        const id = c.req.param('id')
+        const deal = deals.get(id)
+        if (deal === undefined) {
+          const context = { context: { id: [id] } }
+          return hubspotError(c, 404, 'OBJECT_NOT_FOUND', 'Object not found.', context)
+        }
+        const asked = listOf(c.req.query('associations'))
+        const linked = (name: string, has: boolean, id: string, type: string) =>
+          asked.includes(name) && has ? { [name]: { results: [{ id, type }] } } : {}
+        const associations = {
+          ...linked('contacts', deal.contact, '301', 'deal_to_contact'),
+          ...linked('companies', deal.company, '501', 'deal_to_company'),
+        }
+        const { properties, propertiesWithHistory } = c.req.query()
         return c.json({
-          ...dealAnswer(deal),
-          ...((contacts || companies) && { associations: { contacts, companies } }),
+          ...dealAnswer(deal, listOf(properties), listOf(propertiesWithHistory)),
+          ...(Object.keys(associations).length > 0 && { associations }),
         })
       })
       .post('/crm/objects/2026-03/0-3/batch/read', async (c) => {
-        const refused = notAllowed(c)
-        if (refused !== undefined) return refused
-        const inputs = await readInputs(c, 50)
-        if (inputs === undefined) return tooManyInputs(c)
-        const found = inputs.flatMap((id) => deals.get(id) ?? [])
-        return batchAnswer(c, found.map(dealAnswer), found.length === inputs.length)
+        const refusal = refused(c, dealsScope)
+        if (refusal !== undefined) return refusal
+        const body = await readBody(c, batchBody)
+        if (body === undefined) return invalidInput(c)
+        const { inputs, properties, propertiesWithHistory } = body
+        const most = propertiesWithHistory.length > 0 ? maxInputsWithHistory : maxInputs
+        if (inputs.length > most) {
+          return invalidInput(c, `The maximum number of inputs of this batch request is ${most}.`)
+        }
+        const found = inputs.flatMap(({ id }) => deals.get(id) ?? [])
+        const ids = inputs.map(({ id }) => id).filter((id) => !deals.has(id))
+        const message =
+          'Could not get some DEAL objects, they may be deleted or not exist. Check that ids are valid.'
+        return batchAnswer(
+          c,
+          found.map((deal) => dealAnswer(deal, properties, propertiesWithHistory)),
+          ids.length === 0
+            ? []
+            : [{ status: 'error', category: 'OBJECT_NOT_FOUND', message, context: { ids } }],
+        )
       })
       .post('/crm/associations/2026-03/0-3/:type{0-[12]}/batch/read', async (c) => {
-        const refused = notAllowed(c)
-        if (refused !== undefined) return refused
-        const inputs = await readInputs(c, 100)
-        if (inputs === undefined) return tooManyInputs(c)
-        const [has, toObjectId, typeId] =
+        const refusal = refused(c, dealsScope)
+        if (refusal !== undefined) return refusal
+        const body = await readBody(c, associationsBody)
+        if (body === undefined) return invalidInput(c)
+        if (body.inputs.length > maxAssociationInputs) {
+          return invalidInput(c, `A batch has at most ${maxAssociationInputs} inputs.`)
+        }
+        const [name, toObjectId, typeId] =
           c.req.param('type') === '0-1'
-            ? [(deal: StandInDeal) => deal.contact, '301', 3]
-            : [(deal: StandInDeal) => deal.company, '501', 5]
-        const linked = inputs.flatMap((id) => deals.get(id) ?? []).filter(has)
-        const results = linked.map(({ id }) => ({
-          from: { id },
-          to: [{ toObjectId, associationTypes: [{ category: 'HUBSPOT_DEFINED', typeId }] }],
-        }))
-        return batchAnswer(c, results, linked.length === inputs.length)
+            ? (['contact', '301', 3] as const)
+            : (['company', '501', 5] as const)
+        const isLinked = ({ id }: { id: string }) => deals.get(id)?.[name] === true
+        return batchAnswer(
+          c,
+          body.inputs.filter(isLinked).map(({ id }) => ({
+            from: { id },
+            to: [{ toObjectId, associationTypes: [{ category: 'HUBSPOT_DEFINED', typeId }] }],
+          })),
+          body.inputs
+            .filter((input) => !isLinked(input))
+            .map(({ id }) => ({
+              status: 'error',
+              category: 'OBJECT_NOT_FOUND',
+              subCategory: 'crm.associations.NO_ASSOCIATIONS_FOUND',
+              message: `No ${name} is associated with deal ${id}.`,
+              context: { fromObjectId: [id], fromObjectType: ['deal'], toObjectType: [name] },
+            })),
+        )
       })
       .post('/crm/objects/2026-03/0-3/search', async (c) => {
-        const refused = notAllowed(c)
-        if (refused !== undefined) return refused
-        const { filterGroups, limit, after } = v.parse(searchBody, await c.req.json())
-        const since = Number(filterGroups[0]?.filters[0]?.value ?? 0)
+        const refusal = refused(c, dealsScope)
+        if (refusal !== undefined) return refusal
+        const body = await readBody(c, searchBody)
+        if (body === undefined) return invalidInput(c)
+        const since = Number(body.filterGroups[0]?.filters[0]?.value ?? 0)
         const changed = [...deals.values()]
           .filter((deal) => changedAt(deal) >= since)
           .sort((a, b) => changedAt(a) - changedAt(b))
-        const start = Number(after ?? 0)
-        const end = start + limit
+        const start = Number(body.after)
+        const end = start + body.limit
         return c.json({
           total: changed.length,
-          results: changed.slice(start, end).map((deal) => ({
-            ...dealAnswer(deal),
-            propertiesWithHistory: undefined,
-          })),
+          results: changed.slice(start, end).map((deal) => dealAnswer(deal, body.properties, [])),
           ...(end < changed.length && { paging: { next: { after: String(end) } } }),
         })
       })
       .get('/crm/pipelines/2026-03/deals', (c) => {
-        const refused = notAllowed(c)
-        if (refused !== undefined) return refused
+        const refusal = refused(c, dealsScope)
+        if (refusal !== undefined) return refusal
         const times = asTimes(startedAt, startedAt)
         return c.json({
           results: [
@@ -356,36 +451,56 @@ export function createStandInDeals({
         })
       })
       .get('/crm/owners/2026-03/:id{[0-9]+}', (c) => {
-        const refused = notAllowed(c)
-        if (refused !== undefined) return refused
-        if (c.req.param('id') !== standInOwner.id) {
+        const refusal = refused(c, ownersScope)
+        if (refusal !== undefined) return refusal
+        if (c.req.param('id') !== standInOwner.id || c.req.query('archived') === 'true') {
           return hubspotError(c, 404, 'OBJECT_NOT_FOUND', 'Owner not found.')
         }
         return c.json({ ...standInOwner, ...asTimes(startedAt, startedAt) })
       })
   )
 
-  function dealAnswer(deal: StandInDeal) {
+  /** HubSpot leaves out unknown properties, and returns some that nobody asked for. */
+  function dealAnswer(
+    deal: StandInDeal,
+    properties: readonly string[],
+    propertiesWithHistory: readonly string[],
+  ) {
     const { id, name, amount, history } = deal
+    const times = asTimes(history[0]?.at ?? startedAt, changedAt(deal))
+    const always = {
+      createdate: times.createdAt,
+      hs_lastmodifieddate: times.updatedAt,
+      hs_object_id: id,
+    }
+    const known = {
+      dealname: name,
+      amount,
+      deal_currency_code: 'EUR',
+      dealstage: history.at(-1)?.stageId ?? null,
+      pipeline: 'default',
+      hubspot_owner_id: standInOwner.id,
+    }
+    const asked = [...properties, ...propertiesWithHistory]
+    const stageHistory = history.toReversed().map(({ stageId, at }) => ({
+      value: stageId,
+      timestamp: new Date(at).toISOString(),
+      sourceType: 'CRM_UI',
+      sourceId: `userId:${standInHub.userId}`,
+      updatedByUserId: standInHub.userId,
+    }))
     return {
       id,
       properties: {
-        dealname: name,
-        amount,
-        deal_currency_code: 'EUR',
-        dealstage: history.at(-1)?.stageId ?? null,
-        pipeline: 'default',
-        hubspot_owner_id: standInOwner.id,
-        hs_lastmodifieddate: new Date(changedAt(deal)).toISOString(),
+        ...Object.fromEntries(Object.entries(known).filter(([name]) => asked.includes(name))),
+        ...always,
       },
-      propertiesWithHistory: {
-        dealstage: history.toReversed().map(({ stageId, at }) => ({
-          value: stageId,
-          timestamp: new Date(at).toISOString(),
-          sourceType: 'CRM_UI',
-        })),
-      },
-      ...asTimes(history[0]?.at ?? startedAt, changedAt(deal)),
+      ...(propertiesWithHistory.length > 0 && {
+        propertiesWithHistory: propertiesWithHistory.includes('dealstage')
+          ? { dealstage: stageHistory }
+          : {},
+      }),
+      ...times,
       archived: false,
     }
   }
@@ -424,11 +539,38 @@ function isAmount(text: string): boolean {
   return /^[0-9]{0,15}\.?[0-9]{0,4}$/.test(text)
 }
 
-function hubspotError(
+/** The items of a parameter, such as `properties=dealname,amount`. */
+function listOf(parameter: string | undefined): string[] {
+  return parameter?.split(',') ?? []
+}
+
+/** Counts calls. The function returns how many more may be made; undefined if this one may not. */
+function countCalls({ calls, intervalMs }: { calls: number; intervalMs: number }) {
+  let made: number[] = []
+  return function take(): number | undefined {
+    const now = performance.now()
+    made = made.filter((at) => at > now - intervalMs)
+    if (made.length >= calls) return undefined
+    made.push(now)
+    return calls - made.length
+  }
+}
+
+/** HubSpot's 429 has no category and promises no Retry-After. */
+function limited(c: Context, policyName: string): Response {
+  const message = `You have reached your ${policyName.toLowerCase()} limit.`
+  const answer = { status: 'error', message, errorType: 'RATE_LIMIT', policyName }
+  return c.json({ ...answer, correlationId: randomUUID(), requestId: randomUUID() }, 429)
+}
+
+/** An error of the CRM API. The OAuth API has errors of another form. */
+export function hubspotError(
   c: Context,
-  status: 400 | 401 | 404,
+  httpStatus: 400 | 401 | 403 | 404,
   category: string,
   message: string,
+  more: object = {},
 ): Response {
-  return c.json({ status: 'error', message, category, correlationId: randomUUID() }, status)
+  const answer = { status: 'error', message, correlationId: randomUUID(), category, ...more }
+  return c.json(answer, httpStatus)
 }

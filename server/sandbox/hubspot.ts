@@ -4,7 +4,7 @@ import { html } from 'hono/html'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import type { ProviderSettings } from '../providers/provider.ts'
 import { StandInCodes } from './codes.ts'
-import { createStandInDeals } from './deals.ts'
+import { createStandInDeals, hubspotError } from './deals.ts'
 import { formFields } from './form.ts'
 import { standInHub } from './hub.ts'
 import { consentPage, refusalPage } from './page.ts'
@@ -12,7 +12,8 @@ import { StandInTokens } from './tokens.ts'
 
 const accessLifetimeS = 1800
 
-// HubSpot shows its consent page only for exactly the scopes that the app declares.
+// HubSpot shows its consent page only if the request names all required scopes of the app, and no scope
+// that the app does not declare.
 const declaredScopes = [
   'oauth',
   'crm.objects.deals.read',
@@ -26,15 +27,18 @@ interface CodeBinding {
   clientId: string
   redirectUri: string
   codeChallenge: string | undefined
+  scopes: string[]
 }
 
 /** HubSpot's consent page and OAuth API 2026-03, as its public specification describes them. */
 export function createStandInHubspot({
   settings,
   appUrl,
+  apiUrl,
 }: {
   settings: ProviderSettings
   appUrl: string
+  apiUrl: string
 }): Hono {
   const codes = new StandInCodes<CodeBinding>()
   const tokens = new StandInTokens('hubspot-stand-in-', settings.clientSecret)
@@ -46,10 +50,10 @@ export function createStandInHubspot({
     if (request.redirect_uri !== redirectUri) {
       return `The redirect URL is not registered for this app. It has ${redirectUri}.`
     }
-    if (request.scope?.split(' ').sort().join() !== declaredScopes.toSorted().join()) {
+    if (scopesIn(request.scope).sort().join() !== declaredScopes.toSorted().join()) {
       return 'The scopes are not the ones that the app declares.'
     }
-    const optional = request.optional_scope?.split(' ') ?? []
+    const optional = scopesIn(request.optional_scope)
     if (!optional.every((scope) => declaredOptionalScopes.includes(scope))) {
       return 'The optional scopes are not ones that the app declares.'
     }
@@ -62,37 +66,37 @@ export function createStandInHubspot({
   /** HubSpot's answer to wrong client credentials; undefined if they are right. */
   function wrongClient(c: Context, form: Record<string, string>): Response | undefined {
     if (form.client_id !== settings.clientId) {
-      return hubspotError(c, 401, 'invalid_client', 'BAD_CLIENT_ID', 'missing or invalid client id')
+      return oauthError(c, 'invalid_client', 'BAD_CLIENT_ID', 'missing or invalid client id')
     }
     if (form.client_secret !== settings.clientSecret) {
       const message = 'missing or invalid client secret'
-      return hubspotError(c, 401, 'invalid_client', 'BAD_CLIENT_SECRET', message)
+      return oauthError(c, 'invalid_client', 'BAD_CLIENT_SECRET', message)
     }
     return undefined
   }
 
-  function tokenAnswer(grant: string, refreshToken: string) {
+  // The real answer does not name the user either, although its specification has `user_id`.
+  function tokenAnswer(grant: string, scopes: string[], refreshToken: string) {
     const endsAt = Date.now() + accessLifetimeS * 1000
     return {
       token_type: 'bearer',
       token_use: 'access_token',
-      access_token: tokens.issue({ grant, use: 'access', endsAt }),
+      access_token: tokens.issue({ grant, use: 'access', endsAt, scopes }),
       refresh_token: refreshToken,
       expires_in: accessLifetimeS,
       hub_id: standInHub.hubId,
-      user_id: standInHub.userId,
-      scopes: [...declaredScopes, ...declaredOptionalScopes],
+      scopes,
     }
   }
 
-  function isAllowed(accessToken: string): boolean {
-    const token = tokens.read(accessToken)
-    return typeof token !== 'string' && token.use === 'access'
+  function tokenOf(c: Context) {
+    const [, accessToken = ''] = c.req.header('Authorization')?.match(/^Bearer (.+)$/) ?? []
+    return tokens.read(accessToken)
   }
 
   return (
     new Hono()
-      .route('/', createStandInDeals({ settings, appUrl, isAllowed }))
+      .route('/', createStandInDeals({ settings, appUrl, apiUrl, tokenOf }))
       .get('/oauth/authorize', (c) => {
         const request = c.req.query()
         const reason = refusal(request)
@@ -101,7 +105,11 @@ export function createStandInHubspot({
           consentPage({
             provider: 'HubSpot',
             account: standInHub.domain,
-            wishes: ['read deals and their stages', 'see which contacts and companies a deal has'],
+            wishes: [
+              'read deals and their stages',
+              'see which contacts and companies a deal has',
+              'read the names of deal owners',
+            ],
             fields: request,
             after: html`<p>Afterwards, change a deal in the
             <a href="${appUrl}/sandbox/hubspot/deals">stand-in's deals</a>.</p>`,
@@ -118,6 +126,7 @@ export function createStandInHubspot({
             clientId: settings.clientId,
             redirectUri,
             codeChallenge: request.code_challenge,
+            scopes: [...declaredScopes, ...scopesIn(request.optional_scope)],
           })
           back.searchParams.set('code', code)
         } else {
@@ -136,23 +145,25 @@ export function createStandInHubspot({
           const token = tokens.read(form.refresh_token ?? '')
           if (typeof token === 'string' || token.use !== 'refresh') {
             const message = 'refresh token is invalid, expired or revoked'
-            return hubspotError(c, 400, 'invalid_grant', 'BAD_REFRESH_TOKEN', message)
+            return oauthError(c, 'invalid_grant', 'BAD_REFRESH_TOKEN', message)
           }
-          return c.json(tokenAnswer(token.grant, form.refresh_token ?? ''))
+          return c.json(
+            tokenAnswer(token.grant, token.scopes ?? declaredScopes, form.refresh_token ?? ''),
+          )
         }
         if (form.grant_type !== 'authorization_code') {
           const message = 'grant_type is missing or unknown'
-          return hubspotError(c, 400, 'unsupported_grant_type', 'BAD_GRANT_TYPE', message)
+          return oauthError(c, 'unsupported_grant_type', 'BAD_GRANT_TYPE', message)
         }
 
         const binding = codes.take(form.code ?? '')
         if (binding === undefined || binding.clientId !== form.client_id) {
           const message = 'missing or unknown auth code'
-          return hubspotError(c, 400, 'invalid_grant', 'BAD_AUTH_CODE', message)
+          return oauthError(c, 'invalid_grant', 'BAD_AUTH_CODE', message)
         }
         if (form.redirect_uri !== binding.redirectUri) {
           const message = 'missing or invalid redirect uri'
-          return hubspotError(c, 400, 'invalid_grant', 'BAD_REDIRECT_URI', message)
+          return oauthError(c, 'invalid_grant', 'BAD_REDIRECT_URI', message)
         }
         if (binding.codeChallenge !== undefined) {
           const challenge = createHash('sha256')
@@ -160,11 +171,13 @@ export function createStandInHubspot({
             .digest('base64url')
           if (challenge !== binding.codeChallenge) {
             const message = 'missing or invalid code verifier'
-            return hubspotError(c, 400, 'invalid_grant', 'BAD_CODE_VERIFIER', message)
+            return oauthError(c, 'invalid_grant', 'BAD_CODE_VERIFIER', message)
           }
         }
         const grant = randomUUID()
-        return c.json(tokenAnswer(grant, tokens.issue({ grant, use: 'refresh', endsAt: null })))
+        const { scopes } = binding
+        const refreshToken = tokens.issue({ grant, use: 'refresh', endsAt: null, scopes })
+        return c.json(tokenAnswer(grant, scopes, refreshToken))
       })
       .post('/oauth/2026-03/token/introspect', async (c) => {
         const form = await formFields(c)
@@ -175,7 +188,7 @@ export function createStandInHubspot({
         return c.json({
           active: true,
           token_use: token.use === 'access' ? 'access_token' : 'refresh_token',
-          token_type: 'bearer',
+          token_type: 'Bearer',
           token: form.token,
           client_id: settings.clientId,
           app_id: standInHub.appId,
@@ -183,7 +196,7 @@ export function createStandInHubspot({
           hub_domain: standInHub.domain,
           user_id: standInHub.userId,
           user: standInHub.user,
-          scopes: [...declaredScopes, ...declaredOptionalScopes],
+          scopes: token.scopes ?? declaredScopes,
           // Only for access tokens. The real answer also has `signed_access_token`, which we do not read.
           ...(token.endsAt !== null && {
             is_private_distribution: false,
@@ -193,13 +206,13 @@ export function createStandInHubspot({
       })
       // The real one also sends an e-mail to the account's administrators.
       .delete('/appinstalls/2026-03/external-install', (c) => {
-        const accessToken = c.req.header('Authorization')?.match(/^Bearer (.+)$/)?.[1] ?? ''
-        const token = tokens.read(accessToken)
+        const token = tokenOf(c)
         if (typeof token === 'string' || token.use !== 'access') {
-          const message = 'The access token is not valid.'
-          return hubspotError(c, 401, 'invalid_token', 'INVALID_AUTHENTICATION', message)
+          const message = 'Authentication credentials not found.'
+          return hubspotError(c, 401, 'INVALID_AUTHENTICATION', message)
         }
-        tokens.revoke(token)
+        // The stand-in has only one account.
+        tokens.revokeAll()
         return c.body(null, 204)
       })
       .post('/oauth/2026-03/token/revoke', async (c) => {
@@ -207,20 +220,19 @@ export function createStandInHubspot({
         const wrong = wrongClient(c, form)
         if (wrong !== undefined) return wrong
         const token = tokens.read(form.token ?? '')
-        // Revoking a token that is not valid succeeds (RFC 7009 §2.2).
-        if (typeof token !== 'string') tokens.revoke(token)
+        // Revoking a token that is not valid succeeds (RFC 7009 §2.2). HubSpot revokes only refresh tokens:
+        // access tokens stay valid until they expire.
+        if (typeof token !== 'string' && token.use === 'refresh') tokens.revoke(token, 'refresh')
         return c.body(null, 200)
       })
   )
 }
 
-function hubspotError(
-  c: Context,
-  httpStatus: 400 | 401,
-  error: string,
-  status: string,
-  message: string,
-): Response {
-  const answer = { error, error_description: message, status, message, correlationId: randomUUID() }
-  return c.json(answer, httpStatus)
+/** The scopes in a parameter of the consent page. */
+function scopesIn(parameter: string | undefined): string[] {
+  return parameter?.split(' ').filter((scope) => scope !== '') ?? []
+}
+
+function oauthError(c: Context, error: string, status: string, message: string): Response {
+  return c.json({ error, error_description: message, status, message }, 400)
 }

@@ -11,7 +11,11 @@ import { createContactForm } from './contact-form.ts'
 import { createStandInHubspot } from './hubspot.ts'
 import { createStandInSlack } from './slack.ts'
 
-type CreateStandIn = (options: { settings: ProviderSettings; appUrl: string }) => Hono
+type CreateStandIn = (options: {
+  settings: ProviderSettings
+  appUrl: string
+  apiUrl: string
+}) => Hono
 
 const standIns: Record<ProviderId, CreateStandIn> = {
   hubspot: createStandInHubspot,
@@ -19,7 +23,7 @@ const standIns: Record<ProviderId, CreateStandIn> = {
 }
 
 /** The stand-ins of the providers without a client id, and of the contact form. */
-export function createSandbox({ appUrl, providers }: Addresses): Hono {
+export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
   const sandbox = new Hono()
   const stylesheet = readFileSync(join(import.meta.dirname, 'style.css'), 'utf8')
   const pagePolicy = standInPolicy(appUrl, { inFrame: false })
@@ -49,7 +53,7 @@ export function createSandbox({ appUrl, providers }: Addresses): Hono {
   sandbox.route('/contact-form', createContactForm())
   for (const id of providerIds) {
     const settings = providers[id]
-    if (settings.standIn) sandbox.route(`/${id}`, standIns[id]({ settings, appUrl }))
+    if (settings.standIn) sandbox.route(`/${id}`, standIns[id]({ settings, appUrl, apiUrl }))
   }
   return sandbox
 }

@@ -2,13 +2,16 @@ import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto'
 import * as v from 'valibot'
 
 const payloadShape = v.object({
-  /** The authorization that the token belongs to. Revoking ends all its tokens. */
+  /** The authorization that the token belongs to. */
   grant: v.string(),
   use: v.picklist(['access', 'refresh']),
   /** Milliseconds since 1970; null for a token that does not end. */
   endsAt: v.nullable(v.number()),
+  scopes: v.exactOptional(v.array(v.string())),
 })
 export type TokenPayload = v.InferOutput<typeof payloadShape>
+
+const issuedShape = v.object({ ...payloadShape.entries, issuedAt: v.optional(v.number(), 0) })
 
 /** Anyone can revoke tokens, so the oldest revocations are forgotten. */
 const maxRevoked = 10_000
@@ -22,6 +25,8 @@ export class StandInTokens {
   readonly #prefix: string
   /** The oldest first. */
   readonly #revoked = new Set<string>()
+  /** All tokens that were issued up to this time have ended. */
+  #endedUntil = -1
 
   constructor(prefix: string, secret: string) {
     this.#prefix = prefix
@@ -29,7 +34,9 @@ export class StandInTokens {
   }
 
   issue(payload: TokenPayload): string {
-    const body = Buffer.from(JSON.stringify({ ...payload, id: randomUUID() })).toString('base64url')
+    const issuedAt = Math.max(Date.now(), this.#endedUntil + 1)
+    const content = JSON.stringify({ ...payload, issuedAt, id: randomUUID() })
+    const body = Buffer.from(content).toString('base64url')
     return `${this.#prefix}${body}.${this.#sign(body)}`
   }
 
@@ -40,18 +47,29 @@ export class StandInTokens {
     const given = Buffer.from(signature)
     if (!token.startsWith(this.#prefix) || given.length !== expected.length) return 'invalid'
     if (!timingSafeEqual(given, expected)) return 'invalid'
-    const payload = v.parse(payloadShape, JSON.parse(Buffer.from(body, 'base64url').toString()))
-    if (this.#revoked.has(payload.grant)) return 'revoked'
+    const content = JSON.parse(Buffer.from(body, 'base64url').toString())
+    const { issuedAt, ...payload } = v.parse(issuedShape, content)
+    if (issuedAt <= this.#endedUntil || this.#isRevoked(payload)) return 'revoked'
     if (payload.endsAt !== null && payload.endsAt < Date.now()) return 'expired'
     return payload
   }
 
-  revoke(payload: TokenPayload): void {
-    this.#revoked.add(payload.grant)
-    for (const grant of this.#revoked) {
+  /** Ends all tokens of an authorization, or only those for one use. */
+  revoke({ grant }: Pick<TokenPayload, 'grant'>, use?: TokenPayload['use']): void {
+    this.#revoked.add(use === undefined ? grant : `${grant}/${use}`)
+    for (const oldest of this.#revoked) {
       if (this.#revoked.size <= maxRevoked) break
-      this.#revoked.delete(grant)
+      this.#revoked.delete(oldest)
     }
+  }
+
+  /** Ends all tokens of all authorizations. */
+  revokeAll(): void {
+    this.#endedUntil = Date.now()
+  }
+
+  #isRevoked({ grant, use }: TokenPayload): boolean {
+    return this.#revoked.has(grant) || this.#revoked.has(`${grant}/${use}`)
   }
 
   #sign(body: string): string {

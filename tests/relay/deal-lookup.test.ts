@@ -1,5 +1,6 @@
-import { describe, expect, test } from 'vitest'
-import { formerValue } from '../../server/relay/deal-lookup.ts'
+import { describe, expect, test, vi } from 'vitest'
+import { ProviderError, type Stage } from '../../server/providers/provider.ts'
+import { createOwnerCache, createStageCache, formerValue } from '../../server/relay/deal-lookup.ts'
 
 const at = (minute: number) => new Date(Date.UTC(2026, 10, 20, 12, minute))
 const entered = (value: string, minute: number) => ({ value, at: at(minute) })
@@ -44,5 +45,117 @@ describe('where a deal came from', () => {
     expect(formerValue(history, first)).toBeUndefined()
     expect(formerValue(history.slice(0, 19), first)).toBeNull()
     expect(formerValue(history, { value: 's1', occurredAt: at(1) })).toBe('s0')
+  })
+})
+
+const access = { accountId: '1', accessToken: 'a', urgency: 'fresh' } as const
+const minute = 60_000
+
+describe('the stages of an account', () => {
+  let now = 0
+  function openCache(...known: string[]) {
+    now = 1_000 * minute
+    const ids = new Set(known)
+    const stages = vi.fn(async () =>
+      [...ids].map((id): Stage => ({ id, label: id.toUpperCase(), outcome: 'open' })),
+    )
+    const stagesOf = createStageCache({ stages }, () => now)
+    return {
+      ids,
+      stages,
+      label: async (id: string, accountId = '1') =>
+        (await stagesOf({ ...access, accountId }, [id])).get(id)?.label,
+    }
+  }
+
+  test('are read once in five minutes, however many events need them at once', async () => {
+    const { stages, label } = openCache('a')
+    expect(await Promise.all([label('a'), label('a'), label('a')])).toEqual(['A', 'A', 'A'])
+    now += 5 * minute - 1
+    expect(await label('a')).toBe('A')
+    expect(stages).toHaveBeenCalledTimes(1)
+    now += 1
+    await label('a')
+    expect(stages).toHaveBeenCalledTimes(2)
+    await label('a', '2')
+    expect(stages).toHaveBeenCalledTimes(3)
+  })
+
+  test('are read again for a new stage', async () => {
+    const { ids, stages, label } = openCache('a')
+    await label('a')
+    ids.add('b')
+    expect(await label('b')).toBe('B')
+    expect(stages).toHaveBeenCalledTimes(2)
+  })
+
+  test('are read once more for a deleted stage, and then not for five minutes', async () => {
+    const { ids, stages, label } = openCache('a')
+    await label('a')
+    for (let n = 0; n < 100; n++) expect(await label('deleted')).toBeUndefined()
+    expect(stages).toHaveBeenCalledTimes(2)
+    // Another deleted stage does not make it forget the first one.
+    await label('deleted too')
+    await label('deleted')
+    expect(stages).toHaveBeenCalledTimes(3)
+    ids.add('deleted')
+    now += 5 * minute
+    expect(await label('deleted')).toBe('DELETED')
+    expect(stages).toHaveBeenCalledTimes(4)
+  })
+
+  test('are not remembered after a failure', async () => {
+    const { stages, label } = openCache('a')
+    stages.mockRejectedValueOnce(new ProviderError('hubspot', 'read', 'unreachable'))
+    await expect(label('a')).rejects.toMatchObject({ kind: 'unreachable' })
+    expect(await label('a')).toBe('A')
+  })
+})
+
+describe('the name of a deal’s owner', () => {
+  let now = 0
+  function openCache() {
+    now = 1_000 * minute
+    const read = vi.fn(
+      async (_access: object, id: string): Promise<string | undefined> =>
+        id === 'gone' ? undefined : `Owner ${id}`,
+    )
+    return { read, ownerName: createOwnerCache({ ownerName: read }, () => now) }
+  }
+
+  test('is read once an hour, as is that there is none', async () => {
+    const { read, ownerName } = openCache()
+    for (let n = 0; n < 10; n++) {
+      expect(await ownerName(access, '7')).toBe('Owner 7')
+      expect(await ownerName(access, 'gone')).toBeUndefined()
+    }
+    expect(read).toHaveBeenCalledTimes(2)
+    now += 60 * minute
+    await ownerName(access, '7')
+    expect(read).toHaveBeenCalledTimes(3)
+  })
+
+  test('is not asked for if the account did not grant the scope, and is as soon as it does', async () => {
+    const { read, ownerName } = openCache()
+    expect(await ownerName({ ...access, mayReadOwners: false }, '7')).toBeUndefined()
+    expect(read).not.toHaveBeenCalled()
+    expect(await ownerName({ ...access, mayReadOwners: true }, '7')).toBe('Owner 7')
+  })
+
+  test('costs one call an hour if the account refuses', async () => {
+    const { read, ownerName } = openCache()
+    read.mockRejectedValueOnce(new ProviderError('hubspot', 'read', 'refused', 'MISSING_SCOPES'))
+    for (const id of ['7', '8', '9']) expect(await ownerName(access, id)).toBeUndefined()
+    expect(read).toHaveBeenCalledTimes(1)
+    expect(await ownerName({ ...access, accountId: '2' }, '7')).toBe('Owner 7')
+    now += 60 * minute
+    expect(await ownerName(access, '7')).toBe('Owner 7')
+  })
+
+  test('is asked for again after a failure', async () => {
+    const { read, ownerName } = openCache()
+    read.mockRejectedValueOnce(new ProviderError('hubspot', 'read', 'unreachable'))
+    await expect(ownerName(access, '7')).rejects.toMatchObject({ kind: 'unreachable' })
+    expect(await ownerName(access, '7')).toBe('Owner 7')
   })
 })

@@ -7,12 +7,17 @@ import type { OpenDatabase } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { answerError } from '../../server/http/errors.ts'
 import { operatorToken, relayStatus, replayAnswer } from '../../server/relay/operator.ts'
+import { countRefusedWebhooks, type RefusedWebhooks } from '../../server/relay/refused-webhooks.ts'
 import { openTestDatabase } from '../database.ts'
 import { refusal } from '../server/harness.ts'
 
 const key = Buffer.alloc(32, 1)
 const token = operatorToken([key])
 const onReplayed = vi.fn()
+const searchSoon = vi.fn()
+const logged: unknown[] = []
+const startedAt = new Date('2026-11-20T11:00:00Z')
+let refusedWebhooks: RefusedWebhooks
 
 let open: OpenDatabase
 let app: Hono
@@ -20,9 +25,13 @@ let app: Hono
 beforeAll(async () => {
   open = await openTestDatabase('PGlite')
   const { database } = open
-  app = new Hono()
-    .route('/relay', operatorRoutes({ database, operatorToken: token, ring: onReplayed }))
-    .onError(answerError(() => undefined))
+  refusedWebhooks = countRefusedWebhooks({
+    log: (event, fields) => logged.push({ event, ...fields }),
+    now: () => startedAt,
+    searchSoon,
+  })
+  const context = { database, operatorToken: token, ring: onReplayed, refusedWebhooks }
+  app = new Hono().route('/relay', operatorRoutes(context)).onError(answerError(() => undefined))
 })
 beforeEach(async () => {
   onReplayed.mockClear()
@@ -105,7 +114,7 @@ describe('the operator of the server', () => {
   test('hears how many deliveries stand how, and why the dead ones are dead', async () => {
     // As the command reads it.
     const counts = async () => v.parse(relayStatus, await (await ask('status')).json())
-    expect(await counts()).toEqual({ pending: 0, sent: 0, ignored: 0, dead: 0, reasons: {} })
+    expect(await counts()).toMatchObject({ pending: 0, sent: 0, ignored: 0, dead: 0, reasons: {} })
     await store([
       { state: 'pending', reason: 'slow down' },
       { state: 'sent' },
@@ -119,13 +128,45 @@ describe('the operator of the server', () => {
       { state: 'dead' },
       { state: 'dead' },
     ])
-    expect(await counts()).toEqual({
+    expect(await counts()).toMatchObject({
       pending: 1,
       sent: 2,
       ignored: 3,
       dead: 5,
       reasons: { token_revoked: 2, channel_not_found: 1, '': 2 },
     })
+  })
+
+  test('hears how many webhooks were refused and why; the log and the search do once a minute', async () => {
+    const refused = async () =>
+      v.parse(relayStatus, await (await ask('status')).json()).refusedWebhooks
+    const since = startedAt.toISOString()
+    expect(await refused()).toEqual({ signature: 0, time: 0, missing: 0, since })
+
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    refusedWebhooks.count('missing')
+    expect(logged).toEqual([
+      { event: 'webhooks refused', signature: 0, time: 0, missing: 1, since },
+    ])
+    // The CRM signs its webhooks, so this one was not from it.
+    expect(searchSoon).not.toHaveBeenCalled()
+    for (let n = 0; n < 1_000; n++) refusedWebhooks.count('signature')
+    refusedWebhooks.count('time')
+    vi.advanceTimersByTime(59_999)
+    expect(logged).toHaveLength(1)
+    vi.advanceTimersByTime(1)
+    const counts = { signature: 1_000, time: 1, missing: 1, since }
+    expect(logged.slice(1)).toEqual([{ event: 'webhooks refused', ...counts }])
+    expect(searchSoon).toHaveBeenCalledTimes(1)
+
+    // A quiet minute later, the next one is reported at once.
+    vi.advanceTimersByTime(600_000)
+    expect(logged).toHaveLength(2)
+    refusedWebhooks.count('time')
+    expect(logged).toHaveLength(3)
+    expect(searchSoon).toHaveBeenCalledTimes(2)
+    vi.useRealTimers()
+    expect(await refused()).toEqual({ ...counts, time: 2 })
   })
 
   test('has the dead deliveries sent again, as if they had never been tried, and no others', async () => {

@@ -64,6 +64,10 @@ export interface Outside {
     token: string,
   ) => { status: number; body: unknown } | undefined | Promise<undefined>
   revoked: string[]
+  /** Access tokens with which the app was uninstalled. */
+  uninstalled: string[]
+  /** The scopes that accounts grant. */
+  scopes: string[]
   expiresInS: number
   close(): Promise<void>
 }
@@ -124,6 +128,8 @@ export async function openOutside(): Promise<Outside> {
     reads: [],
     refreshes: [],
     revoked: [],
+    uninstalled: [],
+    scopes: ['oauth', 'crm.objects.deals.read', 'crm.objects.owners.read'],
     answerPost: () => undefined,
     answerRead: () => undefined,
     answerRefresh: () => undefined,
@@ -227,16 +233,12 @@ export async function openOutside(): Promise<Outside> {
         outside.refreshes.push(used)
         const special = await outside.answerRefresh(used)
         if (special !== undefined) return json(special.status, special.body)
-        return json(200, { ...hubspotToken(), refresh_token: used })
+        return json(200, { ...hubspotToken('1', '1'), refresh_token: used })
       }
       const [hub = '1', user = '1'] = (form.get('code') ?? '').split(':')
       const refresh_token = `hubspot-refresh-secret-${hub}-${user}-${++tokens}`
-      return json(200, {
-        ...hubspotToken(),
-        refresh_token,
-        hub_id: Number(hub),
-        user_id: Number(user),
-      })
+      // As from the real one, no user_id.
+      return json(200, { ...hubspotToken(hub, user), refresh_token, hub_id: Number(hub) })
     }
     if (path === '/hubspot/oauth/2026-03/token/introspect') {
       const [, hub, user] = introspected.exec(new URLSearchParams(body).get('token') ?? '') ?? []
@@ -250,6 +252,11 @@ export async function openOutside(): Promise<Outside> {
     if (path === '/hubspot/oauth/2026-03/token/revoke') {
       outside.revoked.push(new URLSearchParams(body).get('token') ?? '')
       return json(200, {})
+    }
+    if (path === '/hubspot/appinstalls/2026-03/external-install' && request.method === 'DELETE') {
+      outside.uninstalled.push(token)
+      response.writeHead(204).end()
+      return
     }
 
     outside.reads.push(path)
@@ -343,12 +350,13 @@ export async function openOutside(): Promise<Outside> {
     }
   }
 
-  function hubspotToken() {
+  function hubspotToken(hub: string, user: string) {
     return {
-      access_token: `hubspot-access-secret-${++tokens}`,
+      access_token: `hubspot-access-secret-${hub}-${user}-${++tokens}`,
       expires_in: outside.expiresInS,
       token_type: 'bearer',
-      scopes: [],
+      token_use: 'access_token',
+      scopes: outside.scopes,
     }
   }
   return outside

@@ -114,13 +114,21 @@ describe.each(databaseKinds)('on %s', (kind) => {
         : undefined
     await server.tell([stageChange(1, { portal: 1 }), stageChange(2, { portal: 1 })])
     await drained(server, 20_000)
-    expect(await relay('status')).toBe(
-      'pending  0\nsent     1\nignored  0\ndead     1\n  1 × msg_too_long\n',
+    await fetch(`${server.url}/webhooks/hubspot`, { method: 'POST', body: '[]' })
+    expect((await relay('status')).replace(/since \S+Z/, 'since its start')).toBe(
+      `pending  0
+sent     1
+ignored  0
+dead     1
+  1 × msg_too_long
+refused webhooks since its start  1
+  1 × without a signature
+`,
     )
 
     outside.answerPost = () => undefined
     await server.stop()
-    expect(await relay('status')).toContain('dead     1')
+    expect(await relay('status')).toMatch(/^dead {5}1$[\s\S]*^refused webhooks: unknown, /m)
     server = await start(options)
     expect(await relay('replay')).toBe('1 dead deliveries are sent again\n')
     await outside.accepted((posts) => posts.length === 2)

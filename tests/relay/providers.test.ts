@@ -127,13 +127,15 @@ describe('HubSpot refuses', () => {
     [json({ status: 'BAD_REFRESH_TOKEN', message: 'missing or invalid' }, 400)],
     [json({ error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' }, 400)],
     [json({ error: 'invalid_grant' }, 400)],
+    // The account was deleted.
+    [json({ error: 'access_denied', status: 'BAD_HUB' }, 400)],
   ])('a refresh only by its word on the token: %j', async (answer) => {
     await expect(outside({ '/token': answer }).refresh()).rejects.toMatchObject({ kind: 'refused' })
   })
 
   test.each([
     [{ status: 408 }, 'status_408'],
-    [{ status: 423 }, 'status_423'],
+    [{ status: 423 }, 'locked'],
     [{ ...page, status: 403 }, 'status_403'],
     [json({ error: 'invalid_client', status: 'BAD_CLIENT_SECRET' }, 401), 'BAD_CLIENT_SECRET'],
     [json({ error: 'invalid_client', status: 'BAD_CLIENT_ID' }, 401), 'BAD_CLIENT_ID'],

@@ -156,7 +156,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         { ...event, occurredAt: at + 1 },
       ])
       await backend.settled()
-      expect(await backend.outcomes(userId)).toHaveLength(5)
+      expect(await backend.outcomes(userId)).toHaveLength(4)
       expect(await backend.outcomes(otherUserId)).toHaveLength(1)
     })
 
@@ -447,6 +447,51 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(await connectionStatus(backend, { userId, provider: 'hubspot' })).toMatchObject({
         connected: true,
       })
+    })
+
+    test('401 after 401 breaks nothing while HubSpot accepts the refresh', async () => {
+      const userId = await backend.connect({ portal, channel })
+      let refusals = 5
+      outside.answerRead = () =>
+        refusals-- > 0
+          ? { status: 401, body: { status: 'error', category: 'INVALID_AUTHENTICATION' } }
+          : undefined
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([1])
+      // Each try refreshes once.
+      expect(outside.refreshes.filter((token) => token.endsWith(`-${portal}`))).toHaveLength(3)
+      expect(await connectionStatus(backend, { userId, provider: 'hubspot' })).toMatchObject({
+        connected: true,
+      })
+    })
+
+    test('an account that HubSpot moves is waited for, and no try counts', async () => {
+      const userId = await backend.connect({ portal, channel })
+      const answers = [477, 429].map((status) => ({ status, headers: { 'Retry-After': '1' } }))
+      outside.answerRead = (path) => (path.includes('0-3/1?') ? answers.shift() : undefined)
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      expect(answers).toEqual([])
+      expect(posts().map(dealIn)).toEqual([1])
+      const [delivery] = await backend.database
+        .select()
+        .from(deliveries)
+        .where(eq(deliveries.userId, userId))
+      // Only the message itself.
+      expect(delivery?.attempts).toBe(1)
+    })
+
+    test('owners are not asked for if the account did not grant it', async () => {
+      await backend.connect({ portal, channel, accessEndsInMs: 0 })
+      const { scopes } = outside
+      outside.scopes = ['oauth', 'crm.objects.deals.read']
+      outside.deals.set('1', { ownerId: '73' })
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      outside.scopes = scopes
+      expect(posts().map(dealIn)).toEqual([1])
+      expect(outside.reads.filter((path) => path.includes('/owners/2026-03/73'))).toEqual([])
     })
 
     test('a 401 breaks the connection only if HubSpot also refuses the refresh', async () => {

@@ -1,5 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { hubSpotSignature, isSignedByHubSpot } from '../../server/providers/hubspot/signature.ts'
+import {
+  headerRefusal,
+  hubSpotSignature,
+  signatureRefusal,
+} from '../../server/providers/hubspot/signature.ts'
 
 const secret = 'test-client-secret'
 const now = 1_767_225_600_000
@@ -10,8 +14,28 @@ const body = Buffer.from(text)
 const signature = '3dAJppn613NISrlBHlJyeCNoHeX6Pu53G/E8Nt8fcbI='
 const vector = { method: 'POST', url, body, timestamp: String(now), signature }
 
+type SignedRequest = Parameters<typeof signatureRefusal>[1]
+const isSignedByHubSpot = (clientSecret: string, request: SignedRequest, nowMs: number) =>
+  signatureRefusal([clientSecret], request, nowMs) === undefined
+
 test('the vector on which two independent implementations agree is accepted', () => {
   expect(isSignedByHubSpot(secret, vector, now)).toBe(true)
+})
+
+// From the tests of HubSpot's own client for Node.
+test.each([
+  ['1693657560000', 'K36dawei4A+QBNolUOqo7s91KQDWQ5MXZ/QufNYuk/Y='],
+  ['1700000300000', 'RnbPH7+UMKVkbV32P8bz450N4M56aPmcru1+D3kSDtw='],
+])('HubSpot’s own vector of %s is accepted', (timestamp, signature) => {
+  const request = {
+    method: 'POST',
+    url: 'https://www.example.com/webhook_uri',
+    body: Buffer.from("{'example_field':'example_value'}"),
+    timestamp,
+    signature,
+  }
+  const own = 'yyyyyyyy-yyyy-yyyy-yyyy-yyyyyyyyyyyy'
+  expect(isSignedByHubSpot(own, request, Number(timestamp))).toBe(true)
 })
 
 test('the twelve escapes are decoded in the address, in either case, and no others', () => {
@@ -35,7 +59,7 @@ test('text beyond ASCII is signed by its bytes', () => {
 })
 
 /** Every request here differs from the signed one in one part. */
-const altered: Array<[string, Partial<Parameters<typeof isSignedByHubSpot>[1]>]> = [
+const altered: Array<[string, Partial<SignedRequest>]> = [
   ['another method', { method: 'PUT' }],
   ['the method in lower case', { method: 'post' }],
   ['no method', { method: '' }],
@@ -94,6 +118,27 @@ test.each(altered)('refused: %s', (_, part) => {
 
 test('refused: another secret', () => {
   expect(isSignedByHubSpot(`${secret}!`, vector, now)).toBe(false)
+})
+
+test('each of several secrets may have signed, and no other', () => {
+  expect(signatureRefusal(['new', secret], vector, now)).toBeUndefined()
+  expect(signatureRefusal([secret, 'old'], vector, now)).toBeUndefined()
+  expect(signatureRefusal(['new', 'old'], vector, now)).toBe('signature')
+})
+
+test.each([
+  ['missing', { signature: undefined }],
+  ['missing', { signature: 'short' }],
+  ['missing', { timestamp: undefined }],
+  ['missing', { timestamp: 'soon' }],
+  ['time', { timestamp: String(now - 300_001) }],
+  ['time', { timestamp: String(now + 300_001) }],
+  ['signature', { body: Buffer.from('[]') }],
+] as const)('the reason of a refusal is %s with %j', (why, part) => {
+  const request = { ...vector, ...part }
+  expect(signatureRefusal([secret], request, now)).toBe(why)
+  // The headers alone tell all but a wrong signature.
+  expect(headerRefusal(request, now)).toBe(why === 'signature' ? undefined : why)
 })
 
 describe('the timestamp', () => {

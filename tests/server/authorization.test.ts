@@ -1,5 +1,5 @@
 import { eq } from 'drizzle-orm'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { authorizations, connections, sessions } from '../../server/database/schema.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
@@ -397,12 +397,29 @@ describe('what is kept of a connection', () => {
     expect(JSON.stringify(row)).not.toMatch(/xoxb|services/)
   })
 
-  test('HubSpot without its label, when introspection fails', async () => {
+  test('HubSpot without its label, if introspection fails and the token answer names the user', async () => {
+    const params = await browser.authorize('hubspot')
+    harness.faults.current = async (request) => {
+      if (request.url.endsWith('/introspect')) return new Response('', { status: 500 })
+      const answer = await (await harness.standIn(request)).json()
+      return Response.json({ ...answer, user_id: standInHub.userId })
+    }
+    expect((await browser.call(`/api/hubspot/callback?${params}`)).status).toBe(204)
+    expect(await rowsOf(browser.cookie)).toMatchObject([
+      { accountName: null, accountUserId: String(standInHub.userId) },
+    ])
+  })
+
+  test.each([
+    ['fails', () => new Response('', { status: 500 })],
+    ['says that the token is not valid', () => Response.json({ active: false })],
+  ])('nothing, if only introspection can name the user and it %s', async (_, answer) => {
     const params = await browser.authorize('hubspot')
     harness.faults.current = (request) =>
-      request.url.endsWith('/introspect') ? new Response('', { status: 500 }) : undefined
-    expect((await browser.call(`/api/hubspot/callback?${params}`)).status).toBe(204)
-    expect(await rowsOf(browser.cookie)).toMatchObject([{ accountName: null }])
+      request.url.endsWith('/introspect') ? answer() : undefined
+    const refused = await browser.call(`/api/hubspot/callback?${params}`)
+    expect(await refusal(refused)).toBe('502 provider_unavailable')
+    expect(await rowsOf(browser.cookie)).toEqual([])
   })
 
   test('a row moved to another user does not open', async () => {
@@ -430,24 +447,42 @@ test.each([
 })
 
 describe('disconnecting', () => {
-  const revoked = {
+  const revoke = {
     hubspot: 'POST /sandbox/hubspot/oauth/2026-03/token/revoke',
     slack: 'POST /sandbox/slack/api/auth.revoke',
+  }
+  const uninstall = 'DELETE /sandbox/hubspot/appinstalls/2026-03/external-install'
+  /** The call that ends the access of the last user of an account. */
+  const ended = { hubspot: uninstall, slack: revoke.slack }
+
+  /** Signs another person in to the same HubSpot account. */
+  async function connectColleague() {
+    const colleague = openBrowser(harness)
+    harness.faults.current = (request) =>
+      request.url.endsWith('/introspect')
+        ? Response.json({ hub_id: standInHub.hubId, user_id: 8, hub_domain: standInHub.domain })
+        : undefined
+    await colleague.connect('hubspot')
+    harness.faults.current = undefined
+    return colleague
   }
 
   beforeEach(async () => {
     await harness.database.delete(connections)
   })
 
-  test.each(providers)('%s revokes the token and forgets it; the other stays', async (provider) => {
-    await browser.connect('hubspot')
-    await browser.connect('slack')
-    harness.calls.length = 0
-    expect((await browser.disconnect(provider)).status).toBe(204)
-    expect(harness.calls).toEqual([revoked[provider]])
-    expect(await browser.connected(provider)).toEqual({ connected: false })
-    expect(await rowsOf(browser.cookie)).toHaveLength(1)
-  })
+  test.each(providers)(
+    '%s ends the access there and forgets it; the other stays',
+    async (provider) => {
+      await browser.connect('hubspot')
+      await browser.connect('slack')
+      harness.calls.length = 0
+      expect((await browser.disconnect(provider)).status).toBe(204)
+      await vi.waitFor(() => expect(harness.calls).toEqual([ended[provider]]))
+      expect(await browser.connected(provider)).toEqual({ connected: false })
+      expect(await rowsOf(browser.cookie)).toHaveLength(1)
+    },
+  )
 
   test('keeps the rules', async () => {
     await browser.connect('hubspot')
@@ -456,12 +491,85 @@ describe('disconnecting', () => {
     expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
   })
 
+  test('HubSpot leaves the app installed while a colleague uses it, and uninstalls it with the last one', async () => {
+    await browser.connect('hubspot')
+    const colleague = await connectColleague()
+    harness.calls.length = 0
+    await browser.disconnect('hubspot')
+    expect(harness.calls).toEqual([revoke.hubspot])
+    expect(await colleague.connected('hubspot')).toMatchObject({ connected: true })
+    harness.calls.length = 0
+    await colleague.disconnect('hubspot')
+    await vi.waitFor(() => expect(harness.calls).toEqual([uninstall]))
+  })
+
+  test('does not wait for the app to be uninstalled', async () => {
+    await browser.connect('hubspot')
+    let finish: ((answer: Response) => void) | undefined
+    harness.faults.current = (request) =>
+      request.method === 'DELETE' ? new Promise((resolve) => (finish = resolve)) : undefined
+    expect((await browser.disconnect('hubspot')).status).toBe(204)
+    await vi.waitFor(() => expect(finish).toBeDefined())
+    finish?.(new Response(null, { status: 204 }))
+    await vi.waitFor(() => expect(harness.logged.join()).toContain('app uninstalled'))
+  })
+
+  test('uninstalls with a new access token if the last one has expired', async () => {
+    await browser.connect('hubspot')
+    await harness.database.update(connections).set({ accessExpiresAt: new Date() })
+    harness.calls.length = 0
+    let used: string | null = null
+    harness.faults.current = (request) => {
+      if (request.method === 'DELETE') used = request.headers.get('Authorization')
+      return undefined
+    }
+    const [row] = await rowsOf(browser.cookie)
+    if (row === undefined) throw new Error('There is no connection.')
+    const { accessToken } = openSecrets(harness.vault, row)
+    await browser.disconnect('hubspot')
+    await vi.waitFor(() => expect(harness.calls).toEqual([tokenPaths.hubspot, uninstall]))
+    expect(used).not.toBe(`Bearer ${accessToken}`)
+  })
+
+  test('leaves the app installed if the account is connected again in the meantime', async () => {
+    await browser.connect('hubspot')
+    await harness.database.update(connections).set({ accessExpiresAt: new Date() })
+    const refreshing = Promise.withResolvers<void>()
+    const connected = Promise.withResolvers<void>()
+    harness.faults.current = async (request) => {
+      const form = new URLSearchParams(await request.clone().text())
+      if (form.get('grant_type') === 'refresh_token') {
+        refreshing.resolve()
+        await connected.promise
+      }
+      return harness.standIn(request)
+    }
+    await browser.disconnect('hubspot')
+    await refreshing.promise
+    await browser.connect('hubspot')
+    connected.resolve()
+    harness.calls.length = 0
+    await vi.waitFor(() => expect(harness.logged.join()).toContain('app still used'))
+    expect(harness.calls).not.toContain(uninstall)
+  })
+
+  test('revokes the token if the app cannot be uninstalled', async () => {
+    await browser.connect('hubspot')
+    harness.calls.length = 0
+    harness.faults.current = (request) =>
+      request.method === 'DELETE' ? new Response('SECRET', { status: 500 }) : undefined
+    expect((await browser.disconnect('hubspot')).status).toBe(204)
+    await vi.waitFor(() => expect(harness.calls).toEqual([uninstall, revoke.hubspot]))
+    expect(harness.logged.join()).toContain('uninstall failed')
+    expect(harness.logged.join()).not.toMatch(/SECRET|http|stand-in/)
+  })
+
   test.each(providers)('%s is done though the provider refuses to revoke', async (provider) => {
     await browser.connect(provider)
     harness.faults.current = () => new Response('SECRET', { status: 500 })
     expect((await browser.disconnect(provider)).status).toBe(204)
     expect(await browser.connected(provider)).toEqual({ connected: false })
-    expect(harness.logged.join()).toContain('revoke failed')
+    await vi.waitFor(() => expect(harness.logged.join()).toContain('revoke failed'))
     expect(harness.logged.join()).not.toMatch(/SECRET|http|stand-in/)
   })
 
@@ -470,6 +578,7 @@ describe('disconnecting', () => {
     await harness.database.update(connections).set({ secrets: 'v1.gone.x.y.z' })
     expect((await browser.disconnect('hubspot')).status).toBe(204)
     expect(await browser.connected('hubspot')).toEqual({ connected: false })
+    await vi.waitFor(() => expect(harness.logged.join()).toContain('revoke failed'))
   })
 
   test('does not revoke a token that another user’s connection shares', async () => {
@@ -481,7 +590,7 @@ describe('disconnecting', () => {
     expect(harness.calls).toEqual([])
     expect(await other.connected('slack')).toMatchObject({ connected: true })
     await other.disconnect('slack')
-    expect(harness.calls).toEqual([revoked.slack])
+    expect(harness.calls).toEqual([revoke.slack])
   })
 
   test('what is not connected, or without a session, is fine and calls nobody', async () => {
@@ -495,6 +604,6 @@ describe('disconnecting', () => {
     await browser.connect('slack')
     harness.calls.length = 0
     await Promise.all([browser.disconnect('slack'), browser.disconnect('slack')])
-    expect(harness.calls).toEqual([revoked.slack])
+    expect(harness.calls).toEqual([revoke.slack])
   })
 })

@@ -19,9 +19,10 @@ describe('settings', () => {
     })
     const {
       appUrl,
+      apiUrl,
       providers: { hubspot, slack },
     } = settings.addressesAt(3000)
-    expect(appUrl).toBe('http://localhost:3000')
+    expect([appUrl, apiUrl]).toEqual(['http://localhost:3000', 'http://localhost:3000'])
     expect(hubspot).toMatchObject({
       standIn: true,
       authorizeUrl: 'http://localhost:3000/sandbox/hubspot/oauth/authorize',
@@ -71,6 +72,7 @@ describe('settings', () => {
     expect(hubspot).toEqual({
       clientId: 'id',
       clientSecret: 'secret',
+      olderSecrets: [],
       authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
       apiUrl: 'https://api.hubapi.com',
       standIn: false,
@@ -91,6 +93,30 @@ describe('settings', () => {
     expect(slack.apiUrl).toBe('https://slack.com/api')
     expect(hubspot.apiUrl).toBe('https://api-eu1.hubapi.com')
     expect(hubspot.authorizeUrl).toBe('https://app-eu1.hubspot.com/oauth/authorize')
+  })
+
+  test('API_URL is the address that providers call: APP_URL unless it is set', () => {
+    const there = { APP_URL: 'https://bell.example/', ALLOW_STAND_INS: 'true' }
+    expect(parseEnv(there).addressesAt(1).apiUrl).toBe('https://bell.example')
+    const { appUrl, apiUrl, providers } = parseEnv({
+      ...there,
+      API_URL: ' https://api.bell.example/v1/ ',
+    }).addressesAt(1)
+    expect(apiUrl).toBe('https://api.bell.example/v1')
+    // People still open the consent page where the dashboard is.
+    expect(appUrl).toBe('https://bell.example')
+    expect(providers.slack.authorizeUrl).toMatch(/^https:\/\/bell\.example\//)
+  })
+
+  test('a client secret may list older ones, which are only for webhooks', () => {
+    const { hubspot, slack } = parseEnv({
+      HUBSPOT_CLIENT_ID: 'id',
+      HUBSPOT_CLIENT_SECRET: 'new, old,older',
+      SLACK_CLIENT_ID: 'id',
+      SLACK_CLIENT_SECRET: 'secret',
+    }).addressesAt(3000).providers
+    expect(hubspot).toMatchObject({ clientSecret: 'new', olderSecrets: ['old', 'older'] })
+    expect(slack).toMatchObject({ clientSecret: 'secret', olderSecrets: [] })
   })
 
   test.each([
@@ -152,6 +178,10 @@ describe('settings', () => {
     { APP_URL: 'https://user:password@host' },
     { APP_URL: 'https://host/path' },
     { APP_URL: 'https://host/?x' },
+    { API_URL: 'api.bell.example' },
+    { API_URL: 'https://host/?x' },
+    { HUBSPOT_CLIENT_SECRET: 'new,', HUBSPOT_CLIENT_ID: 'id' },
+    { HUBSPOT_CLIENT_SECRET: ',old', HUBSPOT_CLIENT_ID: 'id' },
     { DATABASE_URL: 'postgres://user:pass#word@host/name' },
     { ENCRYPTION_KEY: `${key},` },
     { ENCRYPTION_KEY: Buffer.alloc(31).toString('base64') },
@@ -208,6 +238,7 @@ describe('stand-ins', () => {
     [{ ...slack, ...there }, 'HUBSPOT_CLIENT_ID is missing beside SLACK_CLIENT_ID'],
     [{ ...there }, 'HUBSPOT_CLIENT_ID and SLACK_CLIENT_ID are missing'],
     [{ APP_URL: 'http://192.168.0.2:3000' }, 'APP_URL is not on this machine'],
+    [{ API_URL: 'http://192.168.0.2:3000' }, 'API_URL is not on this machine'],
     [{ APP_URL: 'http://localhost.example' }, 'APP_URL is not on this machine'],
     [{ APP_URL: 'http://127.0.0.1.example' }, 'APP_URL is not on this machine'],
   ])('are refused where others can use them: %j', (env, problem) => {

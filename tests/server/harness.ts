@@ -30,13 +30,14 @@ export async function openHarness(overrides: { database?: Database } = {}) {
   const faults: { current: Fault | undefined } = { current: undefined }
 
   let sandbox: Hono = new HonoApp()
+  // The stand-in hangs below /sandbox as it does in the server.
+  const standIn = (request: Request) =>
+    Promise.resolve(new HonoApp().route('/sandbox', sandbox).fetch(request))
   const outside = createServer(
     getRequestListener((request) => {
       const url = new URL(request.url)
       calls.push(`${request.method} ${url.pathname}`)
-      // The stand-in hangs below /sandbox as it does in the server.
-      const app = new HonoApp().route('/sandbox', sandbox)
-      return faults.current?.(request) ?? app.fetch(request)
+      return faults.current?.(request) ?? standIn(request)
     }),
   )
   // A test may keep this thread busy for longer than an idle connection stays open by default.
@@ -86,6 +87,8 @@ export async function openHarness(overrides: { database?: Database } = {}) {
     vault: backend.vault,
     clock,
     faults,
+    /** The stand-in's answer to a call, for a fault that changes it. */
+    standIn,
     /** Every request that reached a provider, as `METHOD /path`. */
     calls,
     logged,

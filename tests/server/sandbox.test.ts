@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { standInHub } from '../../server/sandbox/hub.ts'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
 import { StandInTokens } from '../../server/sandbox/tokens.ts'
 import { parseEnv } from '../../server/settings.ts'
@@ -131,14 +132,25 @@ describe('the stand-in HubSpot’s tokens', () => {
     const code = await codeFrom('hubspot')
     const { status, body } = await exchange(code)
     expect(status).toBe(200)
-    expect(body).toMatchObject({ token_type: 'bearer', expires_in: 1800, hub_id: 4_200_001 })
-    const again = await exchange(code)
-    expect(again.status).toBe(400)
-    expect(again.body).toMatchObject({
-      error: 'invalid_grant',
-      status: 'BAD_AUTH_CODE',
-      message: expect.any(String),
-      correlationId: expect.any(String),
+    // HubSpot's answer has these fields. It names the user only in the answer to introspection.
+    expect(body).toEqual({
+      token_type: 'bearer',
+      token_use: 'access_token',
+      access_token: expect.any(String),
+      refresh_token: expect.any(String),
+      expires_in: 1800,
+      hub_id: standInHub.hubId,
+      scopes: scope.split(' '),
+    })
+    const message = 'missing or unknown auth code'
+    expect(await exchange(code)).toEqual({
+      status: 400,
+      body: {
+        error: 'invalid_grant',
+        error_description: message,
+        status: 'BAD_AUTH_CODE',
+        message,
+      },
     })
   })
 
@@ -151,7 +163,8 @@ describe('the stand-in HubSpot’s tokens', () => {
     [{ grant_type: 'password' }, 'BAD_GRANT_TYPE'],
     [{ code: 'made-up' }, 'BAD_AUTH_CODE'],
   ])('are refused with %j', async (changes, status) => {
-    expect((await exchange(await codeFrom('hubspot'), changes)).body).toMatchObject({ status })
+    const refused = await exchange(await codeFrom('hubspot'), changes)
+    expect(refused).toMatchObject({ status: 400, body: { status } })
   })
 
   test('are refused for a code that is older than five minutes', async () => {
@@ -176,18 +189,304 @@ describe('the stand-in HubSpot’s tokens', () => {
 
     const refreshed = await refresh()
     expect(refreshed.body.access_token).not.toBe(body.access_token)
-    expect(await introspect(refreshed.body.access_token)).toMatchObject({
+    expect(refreshed.body.refresh_token).toBe(refresh_token)
+    const known = {
       active: true,
+      client_id: client().client_id,
+      app_id: standInHub.appId,
+      hub_id: standInHub.hubId,
+      hub_domain: standInHub.domain,
+      user_id: standInHub.userId,
+      user: standInHub.user,
+      scopes: scope.split(' '),
+      token_type: 'Bearer',
+    }
+    expect(await introspect(refreshed.body.access_token)).toEqual({
+      ...known,
       token_use: 'access_token',
-      hub_id: 4_200_001,
-      hub_domain: expect.any(String),
+      token: refreshed.body.access_token,
+      expires_in: expect.any(Number),
+      is_private_distribution: false,
     })
+    expect(await introspect(refresh_token)).toEqual({
+      ...known,
+      token_use: 'refresh_token',
+      token: refresh_token,
+    })
+    expect(await introspect('made-up')).toEqual({ active: false })
 
+    // HubSpot revokes only refresh tokens. An access token lives on.
     await post('/hubspot/oauth/2026-03/token/revoke', { ...client(), token: refresh_token })
-    expect(await introspect(refreshed.body.access_token)).toEqual({ active: false })
+    expect(await introspect(refresh_token)).toEqual({ active: false })
+    expect(await introspect(refreshed.body.access_token)).toMatchObject({ active: true })
     expect((await refresh()).body).toMatchObject({
       error: 'invalid_grant',
       status: 'BAD_REFRESH_TOKEN',
+    })
+  })
+
+  test('end for all users of the account when the app is uninstalled, and new ones are valid', async () => {
+    const { body } = await exchange(await codeFrom('hubspot'))
+    const { body: colleague } = await exchange(await codeFrom('hubspot'))
+    const uninstall = (token: unknown) =>
+      harness.app.request('/sandbox/hubspot/appinstalls/2026-03/external-install', {
+        method: 'DELETE',
+        headers: { Authorization: `Bearer ${token}` },
+      })
+    expect((await uninstall(body.access_token)).status).toBe(204)
+    const again = await uninstall(colleague.access_token)
+    expect(again.status).toBe(401)
+    expect(await again.json()).toMatchObject({ category: 'INVALID_AUTHENTICATION' })
+    const refreshed = await post('/hubspot/oauth/2026-03/token', {
+      ...client(),
+      grant_type: 'refresh_token',
+      refresh_token: String(colleague.refresh_token),
+    })
+    expect(refreshed.body).toMatchObject({ status: 'BAD_REFRESH_TOKEN' })
+    const { body: later } = await exchange(await codeFrom('hubspot'))
+    expect((await uninstall(later.access_token)).status).toBe(204)
+  })
+})
+
+test.each([
+  { scope: scope.replace('oauth ', '') },
+  { scope: `${scope} crm.objects.owners.read` },
+  { optional_scope: 'crm.objects.owners.read crm.lists.read' },
+])('the stand-in HubSpot refuses other scopes than the app declares: %j', async (changes) => {
+  expect((await answerConsent('hubspot', changes)).status).toBe(400)
+  const granted = await answerConsent('hubspot', { optional_scope: 'crm.objects.owners.read' })
+  expect(granted.status).toBe(303)
+})
+
+describe('the stand-in HubSpot’s API', () => {
+  // A sandbox of its own, because calls are limited.
+  const sandbox = createSandbox(parseEnv({}).addressesAt(1))
+  const { clientSecret } = parseEnv({}).addressesAt(1).providers.hubspot
+  const tokens = new StandInTokens('hubspot-stand-in-', clientSecret)
+  const token = (scopes = scope.split(' '), endsAt = Date.now() + 60_000) =>
+    tokens.issue({ grant: 'g', use: 'access', endsAt, scopes })
+  const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/)
+  const uuid = expect.stringMatching(/^[\da-f-]{36}$/)
+
+  async function call(path: string, json?: object, accessToken = token()) {
+    const answer = await sandbox.request(`/hubspot/crm${path}`, {
+      headers: { Authorization: `Bearer ${accessToken}`, 'Content-Type': 'application/json' },
+      ...(json && { method: 'POST', body: JSON.stringify(json) }),
+    })
+    return { status: answer.status, headers: answer.headers, body: await answer.json() }
+  }
+
+  const deal = {
+    id: '9001',
+    properties: {
+      dealname: 'Acme renewal',
+      createdate: time,
+      hs_lastmodifieddate: time,
+      hs_object_id: '9001',
+    },
+    createdAt: time,
+    updatedAt: time,
+    archived: false,
+  }
+  const history = {
+    propertiesWithHistory: {
+      dealstage: [
+        {
+          value: 'appointmentscheduled',
+          timestamp: time,
+          sourceType: 'CRM_UI',
+          sourceId: expect.stringMatching(/^userId:\d+$/),
+          updatedByUserId: expect.any(Number),
+        },
+      ],
+    },
+  }
+  const withStage = { ...deal.properties, dealstage: 'appointmentscheduled' }
+
+  test('answers with a deal as its specification says, with what was asked for and no more', async () => {
+    const { body } = await call(
+      '/objects/2026-03/0-3/9001?properties=dealname,unknown&propertiesWithHistory=dealstage&associations=contacts,companies',
+    )
+    expect(body).toEqual({
+      ...deal,
+      ...history,
+      properties: withStage,
+      associations: {
+        contacts: { results: [{ id: '301', type: 'deal_to_contact' }] },
+        companies: { results: [{ id: '501', type: 'deal_to_company' }] },
+      },
+    })
+    expect((await call('/objects/2026-03/0-3/9001?properties=dealname')).body).toEqual(deal)
+    expect(await call('/objects/2026-03/0-3/1')).toMatchObject({
+      status: 404,
+      body: {
+        status: 'error',
+        category: 'OBJECT_NOT_FOUND',
+        message: expect.any(String),
+        correlationId: uuid,
+        context: { id: ['1'] },
+      },
+    })
+  })
+
+  test('answers with a batch of deals, and 207 if some do not exist', async () => {
+    const body = {
+      inputs: [{ id: '9001' }],
+      properties: ['dealname'],
+      propertiesWithHistory: ['dealstage'],
+    }
+    const times = { startedAt: time, completedAt: time }
+    const results = [{ ...deal, ...history, properties: withStage }]
+    expect(await call('/objects/2026-03/0-3/batch/read', body)).toMatchObject({
+      status: 200,
+      body: { status: 'COMPLETE', results, ...times },
+    })
+    const inputs = [{ id: '1' }, ...body.inputs, { id: '2' }]
+    expect(await call('/objects/2026-03/0-3/batch/read', { ...body, inputs })).toMatchObject({
+      status: 207,
+      body: {
+        status: 'COMPLETE',
+        results,
+        ...times,
+        numErrors: 1,
+        errors: [
+          {
+            status: 'error',
+            category: 'OBJECT_NOT_FOUND',
+            message: expect.any(String),
+            context: { ids: ['1', '2'] },
+          },
+        ],
+      },
+    })
+    // The specification requires all three fields.
+    const invalid = { status: 400, body: { category: 'VALIDATION_ERROR' } }
+    expect(await call('/objects/2026-03/0-3/batch/read', { inputs })).toMatchObject(invalid)
+    const many = Array.from({ length: 51 }, (_, id) => ({ id: String(id) }))
+    const tooMany = { ...body, inputs: many }
+    expect(await call('/objects/2026-03/0-3/batch/read', tooMany)).toMatchObject(invalid)
+    const withoutHistory = { ...tooMany, propertiesWithHistory: [] }
+    expect((await call('/objects/2026-03/0-3/batch/read', withoutHistory)).status).toBe(207)
+  })
+
+  test('answers with the links of deals, and 207 if some have none', async () => {
+    const inputs = [{ id: '9001' }, { id: '9004' }]
+    expect(await call('/associations/2026-03/0-3/0-1/batch/read', { inputs })).toMatchObject({
+      status: 207,
+      body: {
+        status: 'COMPLETE',
+        results: [
+          {
+            from: { id: '9001' },
+            to: [
+              {
+                toObjectId: '301',
+                associationTypes: [{ category: 'HUBSPOT_DEFINED', typeId: 3 }],
+              },
+            ],
+          },
+        ],
+        numErrors: 1,
+        errors: [
+          {
+            status: 'error',
+            category: 'OBJECT_NOT_FOUND',
+            subCategory: 'crm.associations.NO_ASSOCIATIONS_FOUND',
+            message: 'No contact is associated with deal 9004.',
+            context: {
+              fromObjectId: ['9004'],
+              fromObjectType: ['deal'],
+              toObjectType: ['contact'],
+            },
+          },
+        ],
+      },
+    })
+  })
+
+  test('finds changed deals, and answers with pipelines and owners', async () => {
+    const filter = { propertyName: 'hs_lastmodifieddate', operator: 'GTE', value: '0' }
+    const search = {
+      filterGroups: [{ filters: [filter] }],
+      sorts: ['hs_lastmodifieddate'],
+      properties: ['dealname'],
+      limit: 1,
+      after: '0',
+    }
+    const found = await call('/objects/2026-03/0-3/search', search)
+    expect(found.body).toEqual({ total: 4, results: [deal], paging: { next: { after: '1' } } })
+    // Answers to a search have no such headers.
+    expect(found.headers.has('X-HubSpot-RateLimit-Max')).toBe(false)
+
+    const { body } = await call('/pipelines/2026-03/deals')
+    const entry = {
+      id: expect.any(String),
+      label: expect.any(String),
+      displayOrder: expect.any(Number),
+      archived: false,
+      createdAt: time,
+      updatedAt: time,
+    }
+    expect(body).toEqual({ results: [{ ...entry, stages: expect.any(Array) }] })
+    for (const stage of body.results[0].stages) {
+      expect(stage).toEqual({
+        ...entry,
+        metadata: { isClosed: expect.any(String), probability: expect.any(String) },
+        writePermissions: 'CRM_PERMISSIONS_ENFORCEMENT',
+      })
+    }
+
+    const ownersScope = 'crm.objects.owners.read'
+    const owner = await call('/owners/2026-03/4001', undefined, token([ownersScope]))
+    expect(owner.body).toEqual({
+      id: '4001',
+      type: 'PERSON',
+      firstName: 'Alex',
+      lastName: 'Rivera',
+      email: expect.any(String),
+      userId: expect.any(Number),
+      archived: false,
+      createdAt: time,
+      updatedAt: time,
+    })
+    expect((await call('/owners/2026-03/1', undefined, token([ownersScope]))).status).toBe(404)
+    expect(await call('/owners/2026-03/4001')).toMatchObject({
+      status: 403,
+      body: { status: 'error', category: 'MISSING_SCOPES', correlationId: uuid },
+    })
+  })
+
+  test('refuses an access token that is made up or has expired', async () => {
+    const path = '/objects/2026-03/0-3/9001'
+    expect(await call(path, undefined, 'made-up')).toMatchObject({
+      status: 401,
+      body: { status: 'error', category: 'INVALID_AUTHENTICATION', correlationId: uuid },
+    })
+    const expired = token(undefined, Date.now() - 1_000)
+    expect(await call(path, undefined, expired)).toMatchObject({
+      status: 401,
+      body: { category: 'EXPIRED_AUTHENTICATION' },
+    })
+  })
+
+  test('takes 110 calls in ten seconds, says how many are left, and refuses more', async () => {
+    const own = createSandbox(parseEnv({}).addressesAt(1))
+    const init = { headers: { Authorization: `Bearer ${token()}` } }
+    const read = () => own.request('/hubspot/crm/pipelines/2026-03/deals', init)
+    const first = await read()
+    expect(first.headers.get('X-HubSpot-RateLimit-Max')).toBe('110')
+    expect(first.headers.get('X-HubSpot-RateLimit-Interval-Milliseconds')).toBe('10000')
+    expect(first.headers.get('X-HubSpot-RateLimit-Remaining')).toBe('109')
+    const answers = await Promise.all(Array.from({ length: 110 }, read))
+    expect(answers.map(({ status }) => status)).toEqual([...Array(109).fill(200), 429])
+    const refused = answers.at(-1)
+    expect(await refused?.json()).toEqual({
+      status: 'error',
+      message: 'You have reached your ten_secondly_rolling limit.',
+      errorType: 'RATE_LIMIT',
+      policyName: 'TEN_SECONDLY_ROLLING',
+      correlationId: uuid,
+      requestId: uuid,
     })
   })
 })
@@ -378,7 +677,7 @@ describe('a stand-in that is attacked', () => {
     ['GET', '/hubspot/contacts/1/record/0-3/1%0d%0aX:%20y'],
     ['GET', '/hubspot/contacts/1/record/0-3/%E0%A4%A'],
     ['POST', '/hubspot/deals/1%0a'],
-    ['GET', '/hubspot/crm/v3/objects/0-3/1%0a'],
+    ['GET', '/hubspot/crm/objects/2026-03/0-3/1%0a'],
     ['GET', '/slack/channels/1%0a'],
   ])('answers no malformed id with 5xx: %s %s', async (method, path) => {
     const answer = await harness.app.request(`/sandbox${path}`, { method })

@@ -16,13 +16,13 @@ let real: Backend
 let later: ReturnType<typeof openBrowser>
 
 function backendWith(standIn: boolean): Backend {
-  const { appUrl, providers } = harness.addresses
+  const { providers, ...addresses } = harness.addresses
   const { hubspot, slack } = providers
   return createBackend({
     database: harness.database,
     encryptionKeys: [Buffer.alloc(32, 7)],
     addresses: {
-      appUrl,
+      ...addresses,
       providers: {
         ...providers,
         hubspot: { ...hubspot, standIn },

@@ -213,16 +213,19 @@ function dealOf(
 
 const asInputs = (ids: readonly string[]) => ids.map((id) => ({ id }))
 
-/** Decides whether a closed stage is won (probability 1) or lost (0). All metadata are strings. */
+/**
+ * Decides whether a stage is won (probability 1) or lost (0). All metadata are strings. HubSpot documents
+ * only `probability`; its real answers also have `isClosed`, which then decides whether it is closed.
+ */
 export function outcomeOf(metadata: {
   isClosed?: unknown
   probability?: unknown
 }): Stage['outcome'] {
-  if (metadata.isClosed !== 'true') return 'open'
-  if (typeof metadata.probability !== 'string' || metadata.probability.trim() === '') {
-    return 'closed'
-  }
-  const probability = Number(metadata.probability)
-  if (probability === 1) return 'won'
-  return probability === 0 ? 'lost' : 'closed'
+  const { isClosed, probability } = metadata
+  if (isClosed !== undefined && isClosed !== 'true') return 'open'
+  const number =
+    typeof probability === 'string' && probability.trim() !== '' ? Number(probability) : Number.NaN
+  if (number === 1) return 'won'
+  if (number === 0) return 'lost'
+  return isClosed === undefined ? 'open' : 'closed'
 }

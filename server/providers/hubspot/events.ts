@@ -57,11 +57,11 @@ export function dealEvents(items: readonly unknown[]): DealEvent[] {
   })
 }
 
-// HubSpot's eventId is not unique, and attemptNumber differs between copies of one event.
+// HubSpot's eventId is not unique, and attemptNumber differs between copies of one event. An app that
+// declares both kinds of subscription gets each change as `deal.*` and as `object.*`: that is one event.
 function keyOf(event: v.InferOutput<typeof item>): string {
   const parts = [
     event.portalId,
-    event.subscriptionType,
     event.objectId,
     event.propertyName,
     event.propertyValue,

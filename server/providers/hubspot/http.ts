@@ -8,7 +8,7 @@ import {
   type ProviderSettings,
   type Timeouts,
 } from '../provider.ts'
-import { createCallLimiter } from './limiter.ts'
+import { callLimit, createCallLimiter, searchLimit } from './limiter.ts'
 
 // `status` is the most precise code (BAD_REDIRECT_URI). But if it is 'error', use `category`.
 const errorAnswer = v.pipe(
@@ -20,11 +20,17 @@ const errorAnswer = v.pipe(
   v.transform(({ status, error, category }) => (status === 'error' ? category : (status ?? error))),
 )
 
-/** The wait after a 429 without Retry-After. HubSpot counts calls in windows of ten seconds. */
-const defaultWaitMs = 10_000
+/** Answers that ask for a wait: their names in the log, and the wait without Retry-After. */
+const waits: Readonly<Record<number, { reason: string; ms: number }>> = {
+  // The account got too many calls at once. It is locked for two seconds.
+  423: { reason: 'locked', ms: 2_000 },
+  // HubSpot counts calls in windows of ten seconds.
+  429: { reason: 'rate_limited', ms: 10_000 },
+  // HubSpot moves the account to another data centre, for up to a day.
+  477: { reason: 'account_is_moving', ms: 60_000 },
+}
 
-/** HubSpot's status while it moves an account to another data centre, for up to a day. */
-const accountIsMoving = 477
+const isCountedApart = /\/search$|^\/crm\/associations\//
 
 // ky would ask for text/*.
 const json = { Accept: 'application/json' }
@@ -34,7 +40,8 @@ const json = { Accept: 'application/json' }
  */
 export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts) {
   const client = { client_id: settings.clientId, client_secret: settings.clientSecret }
-  const limiter = createCallLimiter()
+  const callLimiter = createCallLimiter(callLimit)
+  const searchLimiter = createCallLimiter(searchLimit)
 
   return {
     /** POSTs a form to the OAuth API 2026-03. @throws ProviderError */
@@ -53,7 +60,8 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
     },
 
     /**
-     * Reads from the CRM API: a GET, or a POST of `body`. Waits for the account's limit.
+     * Reads from the CRM API: a GET, or a POST of `body`. Waits for the account's limit. Batch reads of
+     * associations count here, although HubSpot counts them apart, by a limit that it does not document.
      * @returns undefined for a 404. @throws ProviderError
      */
     async read<Answer>(
@@ -62,6 +70,7 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
       shape: v.GenericSchema<unknown, Answer>,
       body?: object,
     ): Promise<Answer | undefined> {
+      const limiter = path.endsWith('/search') ? searchLimiter : callLimiter
       await limiter.enter(access)
       const text = await asProviderError('read', async () => {
         try {
@@ -70,7 +79,9 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
             ...(body !== undefined && { method: 'POST', json: body }),
             ...oneTry(timeouts.callMs),
           })
-          limiter.learn(access.accountId, (await request).headers)
+          const { headers } = await request
+          // The headers are about the calls that HubSpot counts together.
+          if (!isCountedApart.test(path)) limiter.learn(access.accountId, headers)
           // The request's timeout includes the body. On the response there would be none.
           return await request.text()
         } catch (error) {
@@ -113,11 +124,12 @@ async function asProviderError<T>(
     const refusal = v.safeParse(errorAnswer, error.data)
     const reason = refusal.success ? refusal.output : undefined
     const { status, headers } = error.response
-    if (status === 429 || status === accountIsMoving) {
+    const wait = waits[status]
+    if (wait !== undefined) {
       const seconds = Number(headers.get('Retry-After'))
-      const waitMs = Number.isFinite(seconds) && seconds > 0 ? seconds * 1000 : defaultWaitMs
-      const why = status === 429 ? 'rate_limited' : 'account_is_moving'
-      throw new ProviderError('hubspot', stage, 'unreachable', why, Math.min(waitMs, longestWaitMs))
+      const ms = Number.isFinite(seconds) && seconds > 0 ? seconds * 1000 : wait.ms
+      const boundedMs = Math.min(ms, longestWaitMs)
+      throw new ProviderError('hubspot', stage, 'unreachable', wait.reason, boundedMs)
     }
     if (stage === 'read' && status === 401) {
       throw new ProviderError('hubspot', stage, 'unauthorized', reason)

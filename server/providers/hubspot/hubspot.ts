@@ -14,7 +14,7 @@ export function createHubspot(
     ...createHubspotOAuth(http, settings, timeouts),
     ...createHubspotDeals(http, settings),
     uninstall: http.uninstall,
-    ...createHubspotWebhook(settings.clientSecret),
+    ...createHubspotWebhook(settings),
     brokenReasons: {
       BAD_REFRESH_TOKEN: 'the access was revoked',
       invalid_grant: 'the access was revoked',

@@ -1,21 +1,44 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type CrmAccess, ProviderError, type Urgency } from '../provider.ts'
 
-/** The limit until HubSpot's headers name another: calls of one app in one account. */
-const defaultLimit = { calls: 100, intervalMs: 10_000 }
-/** The share of the limit that each kind of call may use. Other processes use the same limit. */
-const shares: Record<Urgency, number> = { fresh: 0.9, backlog: 0.8, spare: 0.4 }
-/** A call that would have to wait longer is not made. The relay tries again later. */
-const longestQueueMs = 5_000
-/** The wait after HubSpot said that almost no calls are left, which other processes used. */
-const nearlyUsedMs = 1_000
+/** How many calls an account may get in any interval, and which share each kind of call may use. */
+interface Limit {
+  calls: number
+  intervalMs: number
+  shares: Record<Urgency, number>
+}
+
+/**
+ * Calls of one app in one account, until HubSpot's headers name another limit: 100 with private
+ * distribution and a small subscription, 110 with marketplace distribution. Other processes use the
+ * same limit.
+ */
+export const callLimit: Limit = {
+  calls: 100,
+  intervalMs: 10_000,
+  shares: { fresh: 0.9, backlog: 0.8, spare: 0.4 },
+}
+/** HubSpot takes five searches a second from all apps together. They do not count as other calls. */
+export const searchLimit: Limit = {
+  calls: 4,
+  intervalMs: 1_000,
+  shares: { fresh: 1, backlog: 1, spare: 1 },
+}
+/**
+ * A call that would have to wait longer is not made. The relay tries again later. The work on a delivery
+ * makes up to five calls, and a stopping server waits for it for eight seconds.
+ */
+const longestQueueMs = 1_500
+/** If other processes used so many calls that only this share of the limit is left, calls wait. */
+const almostNone = 0.05
+const almostNoneMs = 1_000
 /** More accounts than this process can call within an interval. */
 const mostAccounts = 20_000
 
 interface Account {
   calls: number
   intervalMs: number
-  /** When the calls of the last interval were made, the oldest first. Times of `performance.now()`. */
+  /** When the calls of the last interval were made, the oldest first, by `now`. */
   made: number[]
   /** No call before this time. */
   pausedUntil: number
@@ -24,8 +47,15 @@ interface Account {
 /**
  * Keeps the calls to each account below HubSpot's limit, so that HubSpot refuses none with 429. The
  * more urgent a call, the more of the limit it may use. So fresh events find room during a backlog.
+ * @param now is in ms and never goes back.
  */
-export function createCallLimiter(now: () => number = () => performance.now()) {
+export function createCallLimiter(
+  limit: Limit = callLimit,
+  { now, wait }: { now: () => number; wait: (ms: number) => Promise<unknown> } = {
+    now: () => performance.now(),
+    wait: delay,
+  },
+) {
   const accounts = new Map<string, Account>()
 
   function accountOf(id: string): Account {
@@ -33,7 +63,8 @@ export function createCallLimiter(now: () => number = () => performance.now()) {
     if (account === undefined) {
       const [oldest] = accounts.keys()
       if (oldest !== undefined && accounts.size >= mostAccounts) accounts.delete(oldest)
-      account = { ...defaultLimit, made: [], pausedUntil: 0 }
+      const { calls, intervalMs } = limit
+      account = { calls, intervalMs, made: [], pausedUntil: 0 }
       accounts.set(id, account)
     }
     return account
@@ -44,7 +75,7 @@ export function createCallLimiter(now: () => number = () => performance.now()) {
     const time = now()
     const firstInInterval = account.made.findIndex((at) => at > time - account.intervalMs)
     account.made.splice(0, firstInInterval === -1 ? account.made.length : firstInInterval)
-    const most = Math.max(1, Math.floor(account.calls * shares[urgency]))
+    const most = Math.max(1, Math.floor(account.calls * limit.shares[urgency]))
     const tooMany = account.made.length - most
     const room = tooMany < 0 ? 0 : (account.made[tooMany] ?? 0) + account.intervalMs - time
     return Math.max(0, room, account.pausedUntil - time)
@@ -64,7 +95,7 @@ export function createCallLimiter(now: () => number = () => performance.now()) {
         if (now() + ms > endsAt) {
           throw new ProviderError('hubspot', 'read', 'unreachable', 'rate_limited', ms)
         }
-        await delay(ms)
+        await wait(ms)
       }
       account.made.push(now())
     },
@@ -74,12 +105,10 @@ export function createCallLimiter(now: () => number = () => performance.now()) {
       const account = accountOf(accountId)
       const calls = positive(headers.get('X-HubSpot-RateLimit-Max'))
       const intervalMs = positive(headers.get('X-HubSpot-RateLimit-Interval-Milliseconds'))
-      if (calls !== undefined && intervalMs !== undefined) {
-        account.calls = calls
-        account.intervalMs = Math.min(intervalMs, defaultLimit.intervalMs)
-      }
+      // Another interval than the documented ten seconds is another limit, such as that of a day.
+      if (calls !== undefined && calls > 0 && intervalMs === limit.intervalMs) account.calls = calls
       const left = positive(headers.get('X-HubSpot-RateLimit-Remaining')) ?? Number.NaN
-      if (left <= (account.calls * (1 - shares.fresh)) / 2) pause(account, nearlyUsedMs)
+      if (left <= account.calls * almostNone) pause(account, almostNoneMs)
     },
 
     /** HubSpot asked for a pause. */

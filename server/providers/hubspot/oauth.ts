@@ -12,14 +12,20 @@ export const requiredScopes = [
   'crm.schemas.deals.read',
 ]
 
+const ownersScope = 'crm.objects.owners.read'
 /** An account that refuses these works too. Its messages do not name the deal's owner. */
-export const optionalScopes = ['crm.objects.owners.read']
+export const optionalScopes = [ownersScope]
+
+/** The scopes that the account granted. */
+const scopes = v.optional(v.array(v.string()))
 
 const tokenAnswer = v.object({
   access_token: v.pipe(v.string(), v.nonEmpty()),
   refresh_token: v.pipe(v.string(), v.nonEmpty()),
   /** Seconds. */
   expires_in: v.pipe(v.number(), v.minValue(1)),
+  scopes,
+  // Both are optional in HubSpot's documents. Its real answers have no user_id.
   hub_id: v.optional(v.number()),
   user_id: v.optional(v.number()),
 })
@@ -35,6 +41,7 @@ const refreshAnswer = v.object({
   // HubSpot does not always send a new refresh token.
   refresh_token: v.optional(v.pipe(v.string(), v.nonEmpty())),
   expires_in: v.pipe(v.number(), v.minValue(1)),
+  scopes,
 })
 
 /** Creates the functions for HubSpot's OAuth API 2026-03. HubSpot ends version 1 on 2027-02-16. */
@@ -46,7 +53,7 @@ export function createHubspotOAuth(
   /** Reads who authorized, and the account's domain, which users know. @throws ProviderError */
   async function introspect(accessToken: string) {
     const form = { token: accessToken, token_type_hint: 'access_token' }
-    const answer = await postOAuth('token/introspect', form, 'introspect', timeouts.callMs / 4)
+    const answer = await postOAuth('token/introspect', form, 'introspect', timeouts.callMs / 2)
     const token = v.safeParse(introspectAnswer, answer)
     if (!token.success) throw new ProviderError('hubspot', 'introspect', 'nonsense')
     return token.output
@@ -78,7 +85,7 @@ export function createHubspotOAuth(
       }
       const token = v.safeParse(tokenAnswer, await postOAuth('token', form, 'exchange'))
       if (!token.success) throw new ProviderError('hubspot', 'exchange', 'nonsense')
-      const { access_token, refresh_token, expires_in, ...granted } = token.output
+      const { access_token, refresh_token, expires_in, scopes, ...granted } = token.output
       const known = await introspect(access_token).catch((error: unknown) => {
         // A connection works without the domain, but not without the account and the user.
         if (granted.hub_id === undefined || granted.user_id === undefined) throw error
@@ -86,7 +93,11 @@ export function createHubspotOAuth(
       })
       const { hub_id, user_id, hub_domain } = { ...known, ...granted }
       return {
-        secrets: { accessToken: access_token, refreshToken: refresh_token },
+        secrets: {
+          accessToken: access_token,
+          refreshToken: refresh_token,
+          ...mayReadOwners(scopes),
+        },
         accessExpiresAt: new Date(Date.now() + expires_in * 1000),
         accountId: String(hub_id),
         accountName: hub_domain ?? null,
@@ -112,11 +123,20 @@ export function createHubspotOAuth(
       const form = { grant_type: 'refresh_token', refresh_token: refreshToken }
       const token = v.safeParse(refreshAnswer, await postOAuth('token', form, 'refresh'))
       if (!token.success) throw new ProviderError('hubspot', 'refresh', 'nonsense')
-      const { access_token, refresh_token = refreshToken, expires_in } = token.output
+      const { access_token, refresh_token = refreshToken, expires_in, scopes } = token.output
       return {
-        secrets: { ...secrets, accessToken: access_token, refreshToken: refresh_token },
+        secrets: {
+          ...secrets,
+          accessToken: access_token,
+          refreshToken: refresh_token,
+          ...mayReadOwners(scopes),
+        },
         accessExpiresAt: new Date(Date.now() + expires_in * 1000),
       }
     },
   }
+}
+
+function mayReadOwners(scopes: readonly string[] | undefined) {
+  return scopes === undefined ? {} : { mayReadOwners: scopes.includes(ownersScope) }
 }

@@ -1,4 +1,5 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { WebhookRefusal } from '../provider.ts'
 
 /** The largest difference between a request's timestamp and our clock, in milliseconds. */
 const toleranceMs = 300_000
@@ -15,36 +16,45 @@ interface SignatureHeaders {
 
 interface SignedRequest extends SignatureHeaders {
   method: string
-  /** The configured public address. A proxy may show another one. */
+  /** The address that HubSpot called. A proxy may show us another one. */
   url: string
   /** The bytes as they came. */
   body: Uint8Array
 }
 
-/** Whether HubSpot may have signed a request with these headers. It does not need the body. */
-export function canBeSigned<Headers extends SignatureHeaders>(
-  headers: Headers,
+/**
+ * Why HubSpot cannot have signed a request with these headers within five minutes of `nowMs`; undefined
+ * if it may have. This needs no body.
+ */
+export function headerRefusal(
+  { timestamp, signature }: SignatureHeaders,
   nowMs: number,
-): headers is Headers & { timestamp: string; signature: string } {
-  const { timestamp, signature } = headers
+): Exclude<WebhookRefusal, 'signature'> | undefined {
   // 32 bytes in base64.
-  if (signature === undefined || !/^[A-Za-z0-9+/]{43}=$/.test(signature)) return false
+  if (signature === undefined || !/^[A-Za-z0-9+/]{43}=$/.test(signature)) return 'missing'
   // Only digits: Number() would also accept '', '1e12', ' 1 ' and '0x1'.
-  if (timestamp === undefined || !/^\d{1,15}$/.test(timestamp)) return false
-  return Math.abs(nowMs - Number(timestamp)) <= toleranceMs
+  if (timestamp === undefined || !/^\d{1,15}$/.test(timestamp)) return 'missing'
+  return Math.abs(nowMs - Number(timestamp)) <= toleranceMs ? undefined : 'time'
 }
 
-/** Whether HubSpot signed this request (signature v3) within five minutes of `nowMs`. */
-export function isSignedByHubSpot(
-  clientSecret: string,
-  request: SignedRequest,
+/**
+ * Why HubSpot did not sign this request (signature v3) with one of these secrets within five minutes of
+ * `nowMs`; undefined if it did.
+ */
+export function signatureRefusal(
+  clientSecrets: readonly string[],
+  { signature = '', timestamp = '', ...request }: SignedRequest,
   nowMs: number,
-): boolean {
-  if (!canBeSigned(request, nowMs)) return false
-  const expected = Buffer.from(hubSpotSignature(clientSecret, request))
+): WebhookRefusal | undefined {
+  const refusal = headerRefusal({ timestamp, signature }, nowMs)
+  if (refusal !== undefined) return refusal
   // Compare the texts: several base64 texts decode to the same bytes.
-  const given = Buffer.from(request.signature)
-  return given.length === expected.length && timingSafeEqual(given, expected)
+  const given = Buffer.from(signature)
+  const isSigned = clientSecrets.some((secret) => {
+    const expected = Buffer.from(hubSpotSignature(secret, { ...request, timestamp }))
+    return given.length === expected.length && timingSafeEqual(given, expected)
+  })
+  return isSigned ? undefined : 'signature'
 }
 
 /** Returns the signature v3 of a request, in base64. The stand-in also uses it. */

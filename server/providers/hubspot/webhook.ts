@@ -1,16 +1,19 @@
-import type { Crm } from '../provider.ts'
+import type { Crm, ProviderSettings } from '../provider.ts'
 import { dealEvents } from './events.ts'
-import { canBeSigned, isSignedByHubSpot } from './signature.ts'
+import { headerRefusal, signatureRefusal } from './signature.ts'
 
-/** Reads HubSpot's webhooks: a JSON array of events, signed with the client secret. */
-export function createHubspotWebhook(
-  clientSecret: string,
-): Pick<Crm, 'mayBeWebhook' | 'readWebhook'> {
+/** Reads HubSpot's webhooks: a JSON array of events, signed with one of the client secrets. */
+export function createHubspotWebhook({
+  clientSecret,
+  olderSecrets = [],
+}: ProviderSettings): Pick<Crm, 'webhookRefusal' | 'readWebhook'> {
+  const secrets = [clientSecret, ...olderSecrets]
   return {
-    mayBeWebhook: (header, nowMs) => canBeSigned(signatureHeaders(header), nowMs),
+    webhookRefusal: (header, nowMs) => headerRefusal(signatureHeaders(header), nowMs),
     readWebhook({ method, url, header, body }, nowMs) {
       const request = { method, url, body, ...signatureHeaders(header) }
-      if (!isSignedByHubSpot(clientSecret, request, nowMs)) return { kind: 'not signed' }
+      const why = signatureRefusal(secrets, request, nowMs)
+      if (why !== undefined) return { kind: 'not signed', why }
       const items = parseArray(body)
       if (items === undefined) return { kind: 'not understood' }
       return { kind: 'events', items: items.length, events: dealEvents(items) }

@@ -1,0 +1,327 @@
+import { once } from 'node:events'
+import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
+import type { Crm } from '../../server/providers/provider.ts'
+
+interface Answer {
+  status?: number
+  headers?: Record<string, string>
+  body?: object
+}
+
+// What HubSpot's documents of 2026-03 say about calls and answers.
+let server: Server
+let hubspot: Crm
+/** The answers, by the end of the path. Others are a 404. */
+let answers: Readonly<Record<string, Answer>>
+let calls: Array<{ call: string; headers: IncomingHttpHeaders; body: string }>
+
+beforeAll(async () => {
+  server = createServer(async (request, response) => {
+    const url = request.url ?? ''
+    let body = ''
+    for await (const chunk of request) body += chunk
+    calls.push({
+      call: `${request.method} ${decodeURIComponent(url)}`,
+      headers: request.headers,
+      body,
+    })
+    const [path = ''] = url.split('?')
+    const [, answer = { status: 404 }] =
+      Object.entries(answers).find(([end]) => path.endsWith(end)) ?? []
+    response.writeHead(answer.status ?? 200, {
+      'Content-Type': 'application/json',
+      ...answer.headers,
+    })
+    response.end(answer.body && JSON.stringify(answer.body))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+})
+beforeEach(() => {
+  answers = {}
+  calls = []
+  const { port } = server.address() as AddressInfo
+  hubspot = createHubspot({
+    clientId: 'id',
+    clientSecret: 'secret',
+    apiUrl: `http://127.0.0.1:${port}`,
+    authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
+    standIn: false,
+  })
+})
+afterAll(async () => {
+  server.closeAllConnections()
+  server.close()
+  await once(server, 'close')
+})
+
+const access = { accountId: '1', accessToken: 'a', urgency: 'fresh' } as const
+const time = '2026-03-01T12:00:00.000Z'
+const completed = { status: 'COMPLETE', startedAt: time, completedAt: time }
+
+/** The only call, without the headers that each call to the CRM must have. */
+function onlyCall() {
+  expect(calls).toHaveLength(1)
+  const { call = '', headers, body = '' } = calls[0] ?? {}
+  // By itself, ky asks for text/*.
+  expect(headers).toMatchObject({ accept: 'application/json', authorization: 'Bearer a' })
+  return { call, body: body === '' ? undefined : JSON.parse(body) }
+}
+
+describe('HubSpot is called for', () => {
+  const deal = {
+    id: '1',
+    properties: { dealname: 'A', amount: '5', deal_currency_code: 'EUR', hubspot_owner_id: '7' },
+    propertiesWithHistory: {
+      dealstage: [
+        { value: 'b', timestamp: time, sourceType: 'CRM_UI' },
+        { value: 'a', timestamp: '2026-02-01T12:00:00Z', sourceType: 'CRM_UI' },
+      ],
+    },
+    createdAt: time,
+    updatedAt: time,
+    archived: false,
+  }
+  const read = {
+    name: 'A',
+    amount: '5',
+    currency: 'EUR',
+    ownerId: '7',
+    linked: undefined,
+    history: [
+      { value: 'a', at: new Date('2026-02-01T12:00:00Z') },
+      { value: 'b', at: new Date(time) },
+    ],
+  }
+  const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_id']
+
+  test('one deal', async () => {
+    const contacts = { results: [{ id: '9', type: 'deal_to_contact' }] }
+    answers = { '/0-3/1': { body: { ...deal, associations: { contacts } } } }
+    const fields = { history: 'stage', links: true } as const
+    expect(await hubspot.deal(access, '1', fields)).toEqual({ ...read, linked: true })
+    expect(onlyCall().call).toBe(
+      `GET /crm/objects/2026-03/0-3/1?properties=${properties}&propertiesWithHistory=dealstage&associations=contacts,companies`,
+    )
+  })
+
+  test('many deals, of which some do not exist', async () => {
+    const missing = { status: 'error', category: 'OBJECT_NOT_FOUND', context: { ids: ['2'] } }
+    const body = { ...completed, results: [deal], numErrors: 1, errors: [missing] }
+    answers = { '/0-3/batch/read': { status: 207, body } }
+    expect(await hubspot.deals(access, ['1', '2'], 'stage')).toEqual(new Map([['1', read]]))
+    expect(onlyCall()).toEqual({
+      call: 'POST /crm/objects/2026-03/0-3/batch/read',
+      body: {
+        inputs: [{ id: '1' }, { id: '2' }],
+        properties,
+        propertiesWithHistory: ['dealstage'],
+      },
+    })
+  })
+
+  test('links: companies only of the deals without a contact', async () => {
+    const linked = (id: string, toObjectId: string | number) => {
+      const type = { category: 'HUBSPOT_DEFINED', typeId: 3, label: null }
+      const to = [{ toObjectId, associationTypes: [type] }]
+      return { status: 207, body: { ...completed, results: [{ from: { id }, to }], numErrors: 1 } }
+    }
+    answers = { '/0-1/batch/read': linked('1', '301'), '/0-2/batch/read': linked('2', 501) }
+    expect(await hubspot.linked(access, ['1', '2', '3'])).toEqual(new Set(['1', '2']))
+    const path = 'POST /crm/associations/2026-03/0-3'
+    expect(calls.map(({ call, body }) => [call, JSON.parse(body)])).toEqual([
+      [`${path}/0-1/batch/read`, { inputs: [{ id: '1' }, { id: '2' }, { id: '3' }] }],
+      [`${path}/0-2/batch/read`, { inputs: [{ id: '2' }, { id: '3' }] }],
+    ])
+  })
+
+  test('stages: the documented `probability` alone decides if `isClosed` is missing', async () => {
+    const stage = (id: string, metadata: object) => ({
+      id,
+      label: `Stage ${id}`,
+      displayOrder: 0,
+      metadata,
+      archived: false,
+      createdAt: time,
+      updatedAt: time,
+      writePermissions: 'CRM_PERMISSIONS_ENFORCEMENT',
+    })
+    const stages = [
+      stage('w', { probability: '1.0' }),
+      stage('l', { probability: '0.0' }),
+      stage('o', { probability: '0.4' }),
+      stage('c', { probability: '0.4', isClosed: 'true' }),
+    ]
+    answers = { '/deals': { body: { results: [{ id: 'default', stages }] } } }
+    expect(await hubspot.stages(access)).toEqual([
+      { id: 'w', label: 'Stage w', outcome: 'won' },
+      { id: 'l', label: 'Stage l', outcome: 'lost' },
+      { id: 'o', label: 'Stage o', outcome: 'open' },
+      { id: 'c', label: 'Stage c', outcome: 'closed' },
+    ])
+    expect(onlyCall().call).toBe('GET /crm/pipelines/2026-03/deals')
+    // Without stages, each deal would count as open.
+    answers = {}
+    await expect(hubspot.stages(access)).rejects.toMatchObject({ kind: 'nonsense' })
+  })
+
+  test('an owner, who may have left the company', async () => {
+    answers = { '/7': { body: { id: '7', type: 'PERSON', firstName: 'Ada', lastName: '' } } }
+    expect(await hubspot.ownerName(access, '7')).toBe('Ada')
+    expect(onlyCall().call).toBe('GET /crm/owners/2026-03/7')
+    expect(await hubspot.ownerName(access, '8')).toBeUndefined()
+    expect(calls.slice(1).map(({ call }) => call)).toEqual([
+      'GET /crm/owners/2026-03/8',
+      'GET /crm/owners/2026-03/8?archived=true',
+    ])
+  })
+
+  test('changed deals, by searches that count apart', async () => {
+    const found = { ...deal, properties: { hs_lastmodifieddate: time } }
+    answers = { '/0-3/search': { body: { total: 1, results: [found] } } }
+    const since = new Date('2026-03-01T11:00:00Z')
+    const changed = { ids: ['1'], until: new Date(time), complete: true }
+    expect(await hubspot.changedDeals(access, since)).toEqual(changed)
+    const value = String(since.getTime())
+    const filter = { propertyName: 'hs_lastmodifieddate', operator: 'GTE', value }
+    expect(onlyCall()).toEqual({
+      call: 'POST /crm/objects/2026-03/0-3/search',
+      body: {
+        filterGroups: [{ filters: [filter] }],
+        sorts: ['hs_lastmodifieddate'],
+        properties: ['hs_lastmodifieddate'],
+        limit: 200,
+        after: '0',
+      },
+    })
+    // A refused search holds up no read of a deal, nor the reverse.
+    answers = { '/0-3/search': { status: 429 }, '/0-3/1': { body: deal } }
+    await expect(hubspot.changedDeals(access, since)).rejects.toMatchObject({
+      retryAfterMs: 10_000,
+    })
+    expect(await hubspot.deal(access, '1', { history: 'stage', links: false })).toEqual(read)
+  })
+
+  test('removing the app', async () => {
+    answers = { '/external-install': { status: 204 } }
+    await hubspot.uninstall('a')
+    expect(onlyCall().call).toBe('DELETE /appinstalls/2026-03/external-install')
+  })
+})
+
+describe('to connect,', () => {
+  const tokens = { access_token: 'a', refresh_token: 'r', expires_in: 1800, token_type: 'bearer' }
+  const redirectUri = 'https://bell.example/hubspot/callback'
+
+  test('introspection names the account and the user, which the token answer need not', async () => {
+    answers = {
+      '/token': { body: { ...tokens, scopes: ['oauth', 'crm.objects.owners.read'] } },
+      '/introspect': { body: { active: true, hub_id: 5, user_id: 6, hub_domain: 'acme.example' } },
+    }
+    const grant = await hubspot.exchange({ code: 'c', redirectUri, codeVerifier: 'v' })
+    expect(grant).toMatchObject({
+      accountId: '5',
+      accountName: 'acme.example',
+      accountUserId: '6',
+      grantId: '5:6',
+      secrets: { accessToken: 'a', refreshToken: 'r', mayReadOwners: true },
+    })
+    const client = { client_id: 'id', client_secret: 'secret' }
+    expect(
+      calls.map(({ call, headers, body }) => [
+        call,
+        headers.accept,
+        Object.fromEntries(new URLSearchParams(body)),
+      ]),
+    ).toEqual([
+      [
+        'POST /oauth/2026-03/token',
+        'application/json',
+        {
+          ...client,
+          grant_type: 'authorization_code',
+          code: 'c',
+          redirect_uri: redirectUri,
+          code_verifier: 'v',
+        },
+      ],
+      [
+        'POST /oauth/2026-03/token/introspect',
+        'application/json',
+        { ...client, token: 'a', token_type_hint: 'access_token' },
+      ],
+    ])
+  })
+
+  test('the page asks for owners as an option, and writes a space as %20', () => {
+    const url = hubspot.authorizeUrl({ redirectUri, state: 's', codeVerifier: 'v' })
+    expect(url).toContain(
+      'scope=oauth%20crm.objects.deals.read%20crm.objects.contacts.read%20crm.objects.companies.read%20crm.schemas.deals.read&optional_scope=crm.objects.owners.read&',
+    )
+  })
+
+  test('and with each refresh, the account says whether owners may be read', async () => {
+    const mayReadOwners = async (scopes: object) => {
+      answers = { '/token': { body: { ...tokens, ...scopes } } }
+      const secrets = { accessToken: 'old', refreshToken: 'r', mayReadOwners: true }
+      return (await hubspot.refresh(secrets)).secrets.mayReadOwners
+    }
+    expect(await mayReadOwners({})).toBe(true)
+    expect(await mayReadOwners({ scopes: ['oauth'] })).toBe(false)
+  })
+})
+
+describe('HubSpot asks for a wait by', () => {
+  const fields = { history: 'stage', links: true } as const
+
+  test.each([
+    [429, '7', 7_000, 'rate_limited'],
+    [429, undefined, 10_000, 'rate_limited'],
+    [429, 'soon', 10_000, 'rate_limited'],
+    [429, '-1', 10_000, 'rate_limited'],
+    [429, '1e300', 3_600_000, 'rate_limited'],
+    [477, '86400', 3_600_000, 'account_is_moving'],
+    [477, undefined, 60_000, 'account_is_moving'],
+    [423, undefined, 2_000, 'locked'],
+  ])('%i with Retry-After %s', async (status, value, retryAfterMs, reason) => {
+    const wait: Answer = { status, ...(value && { headers: { 'Retry-After': value } }) }
+    answers = { '/1': wait, '/token': wait, '/deals': { body: { results: [] } } }
+    const failure = { kind: 'unreachable', reason, retryAfterMs }
+    const secrets = { accessToken: 'a', refreshToken: 'r' }
+    await expect(hubspot.refresh(secrets)).rejects.toMatchObject(failure)
+    await expect(hubspot.deal(access, '1', fields)).rejects.toMatchObject(failure)
+    // Until then the account gets no call. Others do.
+    calls = []
+    if (retryAfterMs > 2_000) {
+      await expect(hubspot.stages(access)).rejects.toMatchObject({ reason: 'rate_limited' })
+    }
+    expect(await hubspot.stages({ ...access, accountId: '2' })).toEqual([])
+    expect(calls).toHaveLength(1)
+  })
+
+  test('headers that say that almost no calls are left', async () => {
+    const headers = {
+      'X-HubSpot-RateLimit-Max': '110',
+      'X-HubSpot-RateLimit-Interval-Milliseconds': '10000',
+      'X-HubSpot-RateLimit-Remaining': '3',
+    }
+    answers = { '/deals': { headers, body: { results: [] } } }
+    const startedAt = performance.now()
+    await hubspot.stages(access)
+    await hubspot.stages(access)
+    expect(performance.now() - startedAt).toBeGreaterThanOrEqual(1_000)
+  })
+})
+
+test('a 401 on a read is no refusal: the access token may just be too old', async () => {
+  answers = {
+    '/deals': { status: 401, body: { status: 'error', category: 'EXPIRED_AUTHENTICATION' } },
+  }
+  await expect(hubspot.stages(access)).rejects.toMatchObject({
+    kind: 'unauthorized',
+    reason: 'EXPIRED_AUTHENTICATION',
+  })
+})

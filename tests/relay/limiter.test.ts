@@ -1,0 +1,154 @@
+import { beforeEach, expect, test } from 'vitest'
+import {
+  callLimit,
+  createCallLimiter,
+  searchLimit,
+} from '../../server/providers/hubspot/limiter.ts'
+import type { Urgency } from '../../server/providers/provider.ts'
+
+/** A clock that a test moves. Whoever waits until a time is woken at that time, in order. */
+function createClock() {
+  let nowMs = 0
+  let sleepers: Array<{ at: number; wake: () => void }> = []
+  const settled = () => new Promise((resolve) => setImmediate(resolve))
+  return {
+    now: () => nowMs,
+    wait: (ms: number) =>
+      new Promise<void>((wake) => {
+        sleepers.push({ at: nowMs + ms, wake })
+      }),
+    async advance(ms: number): Promise<void> {
+      const end = nowMs + ms
+      for (;;) {
+        await settled()
+        const [next] = sleepers.filter(({ at }) => at <= end).sort((a, b) => a.at - b.at)
+        if (next === undefined) break
+        sleepers = sleepers.filter((sleeper) => sleeper !== next)
+        nowMs = next.at
+        next.wake()
+      }
+      nowMs = end
+    },
+  }
+}
+
+let clock: ReturnType<typeof createClock>
+let limiter: ReturnType<typeof createCallLimiter>
+beforeEach(() => {
+  clock = createClock()
+  limiter = createCallLimiter(callLimit, clock)
+})
+
+const access = (urgency: Urgency, accountId = '1') => ({ accountId, urgency })
+
+/** How many calls may be made at once. */
+async function room(urgency: Urgency, accountId = '1'): Promise<number> {
+  for (let calls = 0; ; calls++) {
+    const error = await limiter.enter(access(urgency, accountId)).catch((error) => error)
+    if (error !== undefined) return calls
+  }
+}
+
+const headers = (max: number, remaining: number, intervalMs = 10_000) =>
+  new Headers({
+    'X-HubSpot-RateLimit-Max': String(max),
+    'X-HubSpot-RateLimit-Interval-Milliseconds': String(intervalMs),
+    'X-HubSpot-RateLimit-Remaining': String(remaining),
+  })
+
+test('in no ten seconds are there more than 90 of 100 calls, and not many fewer', async () => {
+  const made: number[] = []
+  /** A relay: it makes call after call, and tries again when the limiter says. */
+  async function work(): Promise<void> {
+    for (;;) {
+      const error = await limiter.enter(access('fresh')).catch((error) => error)
+      if (error === undefined) made.push(clock.now())
+      await clock.wait(error?.retryAfterMs ?? 20)
+    }
+  }
+  for (let n = 0; n < 20; n++) void work()
+  await clock.advance(60_000)
+  const inTenSeconds = made.map((from) => made.filter((at) => at >= from && at < from + 10_000))
+  expect(Math.max(...inTenSeconds.map(({ length }) => length))).toBe(90)
+  expect(made.length).toBeGreaterThan(90 * 5)
+})
+
+test('a backlog leaves room for fresh events, and a search uses only what both leave', async () => {
+  expect(await room('spare')).toBe(40)
+  expect(await room('backlog')).toBe(40)
+  expect(await room('spare')).toBe(0)
+  expect(await room('fresh')).toBe(10)
+})
+
+test('a fresh call does not wait behind a backlog that waits', async () => {
+  await room('backlog')
+  await clock.advance(9_000)
+  const order: string[] = []
+  const backlog = limiter.enter(access('backlog')).then(() => order.push('backlog'))
+  await limiter.enter(access('fresh')).then(() => order.push('fresh'))
+  await clock.advance(1_000)
+  await backlog
+  expect(order).toEqual(['fresh', 'backlog'])
+})
+
+test('a call waits for a short time, and is refused with the wait if that is long', async () => {
+  await room('fresh')
+  await expect(limiter.enter(access('fresh'))).rejects.toMatchObject({
+    kind: 'unreachable',
+    reason: 'rate_limited',
+    retryAfterMs: 10_000,
+  })
+  await clock.advance(8_600)
+  let madeAt: number | undefined
+  const call = limiter.enter(access('fresh')).then(() => {
+    madeAt = clock.now()
+  })
+  await clock.advance(1_399)
+  expect(madeAt).toBeUndefined()
+  await clock.advance(1)
+  await call
+  expect(madeAt).toBe(10_000)
+})
+
+test('the limit is the one in HubSpot’s headers', async () => {
+  limiter.learn('1', headers(190, 189))
+  expect(await room('fresh')).toBe(171)
+  // A day's limit says nothing about ten seconds.
+  limiter.learn('2', headers(250_000, 249_000, 86_400_000))
+  limiter.learn('2', new Headers({ 'X-HubSpot-RateLimit-Max': '' }))
+  expect(await room('fresh', '2')).toBe(90)
+})
+
+test('calls of other processes count: at almost no calls left, there is a pause of a second', async () => {
+  limiter.learn('1', headers(100, 5))
+  let isMade = false
+  const call = limiter.enter(access('fresh')).then(() => {
+    isMade = true
+  })
+  await clock.advance(999)
+  expect(isMade).toBe(false)
+  await clock.advance(1)
+  await call
+  limiter.learn('2', headers(100, 6))
+  expect(await room('fresh', '2')).toBe(90)
+})
+
+test('when HubSpot asks for a wait, no call of that account is made, and each of another is', async () => {
+  limiter.pause('1', 3_600_000)
+  limiter.pause('1', 10_000)
+  await clock.advance(60_000)
+  await expect(limiter.enter(access('fresh'))).rejects.toMatchObject({ retryAfterMs: 3_540_000 })
+  expect(await room('fresh', '2')).toBe(90)
+  await clock.advance(3_540_000)
+  expect(await room('fresh')).toBe(90)
+})
+
+test('searches have a limit of four a second', async () => {
+  limiter = createCallLimiter(searchLimit, clock)
+  const made: number[] = []
+  for (let n = 0; n < 8; n++) {
+    void limiter.enter(access('spare')).then(() => made.push(clock.now()))
+  }
+  await clock.advance(1_000)
+  expect(made).toEqual([0, 0, 0, 0, 1_000, 1_000, 1_000, 1_000])
+})

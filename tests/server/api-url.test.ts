@@ -1,0 +1,158 @@
+import { once } from 'node:events'
+import { request as callServer, createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { getRequestListener } from '@hono/node-server'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { createBackend } from '../../server/backend.ts'
+import type { OpenDatabase } from '../../server/database/open.ts'
+import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
+import { createSandbox } from '../../server/sandbox/sandbox.ts'
+import { parseEnv } from '../../server/settings.ts'
+import { openTestDatabase } from '../database.ts'
+
+// The dashboard is at another origin than the backend. The backend is behind a proxy, which removes a
+// prefix and gives the request another host.
+const appUrl = 'http://bell.localhost'
+const prefix = '/dealbell'
+const closers: Array<() => Promise<void>> = []
+const logged: string[] = []
+let open: OpenDatabase
+let apiUrl: string
+let backend: ReturnType<typeof createBackend>
+
+async function listen(listener: RequestListener): Promise<number> {
+  const server = createServer(listener).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  closers.push(async () => {
+    server.closeAllConnections()
+    server.close()
+    await once(server, 'close')
+  })
+  return (server.address() as AddressInfo).port
+}
+
+beforeAll(async () => {
+  open = await openTestDatabase('PGlite')
+  const port = await listen(
+    getRequestListener((request, env) => backend.app.fetch(request, { ...env })),
+  )
+  const proxyPort = await listen((request, response) => {
+    const path = request.url?.startsWith(`${prefix}/`) ? request.url.slice(prefix.length) : '/none'
+    const forwarded = callServer(
+      {
+        port,
+        host: '127.0.0.1',
+        path,
+        method: request.method,
+        headers: { ...request.headers, host: 'internal.invalid' },
+      },
+      (answer) => {
+        response.writeHead(answer.statusCode ?? 502, answer.headers)
+        answer.pipe(response)
+      },
+    )
+    request.pipe(forwarded)
+  })
+  apiUrl = `http://localhost:${proxyPort}${prefix}`
+  const { addressesAt } = parseEnv({
+    APP_URL: appUrl,
+    API_URL: `${apiUrl}/`,
+    HUBSPOT_CLIENT_ID: 'id',
+    HUBSPOT_CLIENT_SECRET: 'new-secret,old-secret',
+    ALLOW_STAND_INS: 'true',
+  })
+  backend = createBackend({
+    database: open.database,
+    encryptionKeys: [Buffer.alloc(32, 7)],
+    addresses: addressesAt(port),
+    dashboard: undefined,
+    alone: true,
+    log: (event, fields) => logged.push(JSON.stringify({ event, ...fields })),
+  })
+})
+afterAll(async () => {
+  for (const close of closers.reverse()) await close()
+  await open.close()
+})
+
+/** HubSpot calls the backend through the proxy. It signs the address that it calls. */
+async function sendWebhook({
+  url = `${apiUrl}/webhooks/hubspot`,
+  secret = 'new-secret',
+  agoMs = 0,
+}) {
+  const timestamp = String(Date.now() - agoMs)
+  const body = Buffer.from('[]')
+  const signature = hubSpotSignature(secret, { method: 'POST', url, body, timestamp })
+  const answer = await fetch(`${apiUrl}/webhooks/hubspot`, {
+    method: 'POST',
+    headers: { 'X-HubSpot-Request-Timestamp': timestamp, 'X-HubSpot-Signature-v3': signature },
+    body,
+  })
+  return answer.status
+}
+
+test('a webhook is signed for the address that HubSpot calls, behind a proxy too', async () => {
+  expect(await sendWebhook({})).toBe(204)
+  for (const url of [
+    `${appUrl}/webhooks/hubspot`,
+    apiUrl.replace(prefix, '/webhooks/hubspot'),
+    `${apiUrl}/webhooks/hubspot/`,
+    'http://internal.invalid/webhooks/hubspot',
+  ]) {
+    expect(await sendWebhook({ url }), url).toBe(401)
+  }
+})
+
+test('an older client secret counts for webhooks until it is removed from the settings', async () => {
+  expect(await sendWebhook({ secret: 'old-secret' })).toBe(204)
+  expect(await sendWebhook({ secret: 'another-secret' })).toBe(401)
+})
+
+test('what is refused is counted by its reason, and logged once', async () => {
+  const before = backend.refusedWebhooks.counts()
+  await sendWebhook({ secret: 'another-secret' })
+  await sendWebhook({ agoMs: 301_000 })
+  await sendWebhook({ agoMs: -301_000 })
+  await fetch(`${apiUrl}/webhooks/hubspot`, { method: 'POST', body: '[]' })
+  expect(backend.refusedWebhooks.counts()).toEqual({
+    signature: before.signature + 1,
+    time: before.time + 2,
+    missing: before.missing + 1,
+    since: before.since,
+  })
+  expect(logged.filter((line) => line.includes('"webhooks refused"'))).toHaveLength(1)
+})
+
+test('the dashboard at its own origin connects through this address, and comes back to itself', async () => {
+  const begun = await fetch(`${apiUrl}/api/hubspot/auth`, { redirect: 'manual' })
+  const consent = new URL(begun.headers.get('Location') ?? '')
+  expect(consent.searchParams.get('redirect_uri')).toBe(`${appUrl}/hubspot/callback`)
+  const status = await fetch(`${apiUrl}/api/hubspot/status`, { headers: { Origin: appUrl } })
+  expect(status.headers.get('Access-Control-Allow-Origin')).toBe(appUrl)
+  expect(await status.json()).toEqual({ connected: false })
+})
+
+test('the stand-in HubSpot signs its webhooks for this address', async () => {
+  const addresses = parseEnv({ APP_URL: appUrl, API_URL: apiUrl }).addressesAt(1)
+  const called: Request[] = []
+  const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(async (url, init) => {
+    called.push(new Request(url, init))
+    return new Response(null, { status: called.length === 1 ? 401 : 204 })
+  })
+  const body = new URLSearchParams({ name: 'A deal', stage: 'closedwon' })
+  await createSandbox(addresses).request('/hubspot/deals', { method: 'POST', body })
+  // As HubSpot does, it also repeats after a 4xx.
+  await vi.waitFor(() => expect(called).toHaveLength(2), 5_000)
+  fetched.mockRestore()
+  const [webhook] = called
+  if (webhook === undefined) throw new Error('Nothing was sent.')
+  expect(webhook.headers.get('X-HubSpot-Signature-v3')).toBe(
+    hubSpotSignature(addresses.providers.hubspot.clientSecret, {
+      method: 'POST',
+      url: `${apiUrl}/webhooks/hubspot`,
+      body: new Uint8Array(await webhook.arrayBuffer()),
+      timestamp: webhook.headers.get('X-HubSpot-Request-Timestamp') ?? '',
+    }),
+  )
+})
