@@ -13,6 +13,7 @@ const slow = [
 const testAllOnly = [
   'tests/build/hosting.test.ts',
   'tests/build/production-install.test.ts',
+  'tests/relay/bulk.test.ts',
   'tests/relay/chaos-pglite.test.ts',
   'tests/relay/chaos-postgres.test.ts',
   'tests/relay/crash-postgres.test.ts',

@@ -21,7 +21,7 @@ const points = [
   { name: 'after the answer', failpoint: () => undefined, acknowledged: true },
   {
     name: 'after a channel is taken',
-    failpoint: (n: number) => `taken@T1/C${n}`,
+    failpoint: (n: number) => `taken@T-C${n}/C${n}`,
     acknowledged: true,
   },
   {

@@ -66,7 +66,7 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
       if (stream === null) throw new Error('The server has no output.')
       createInterface({ input: stream }).on('line', (line) => {
         output.push(line)
-        if (line.startsWith('Dealbell listens')) resolve()
+        if (line.includes(' listens on ')) resolve()
       })
     }
     exited.then(() => reject(new Error(`The server did not start:\n${output.join('\n')}`)))
@@ -141,16 +141,21 @@ export async function connectAccount(
   {
     portal,
     channel,
+    // A workspace of its own, because Slack limits the messages of a workspace.
+    team = `T-${channel}`,
     ruleIds = ['deal-stage-changed'],
+    hubspotUser = 1,
   }: {
     portal: number
     channel: string
+    team?: string
     ruleIds?: string[]
+    hubspotUser?: number
   },
 ): Promise<{ cookie: string }> {
   const session = { cookie: '' }
-  await connectProvider(server, session, 'hubspot', `${portal}:1`)
-  await connectProvider(server, session, 'slack', `T1:${channel}`)
+  await connectProvider(server, session, 'hubspot', `${portal}:${hubspotUser}`)
+  await connectProvider(server, session, 'slack', `${team}:${channel}`)
   await openSession(session)(`${server.url}/api/notifications/rules`, {
     method: 'POST',
     body: JSON.stringify({ rules: ruleIds }),

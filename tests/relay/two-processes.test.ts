@@ -135,7 +135,7 @@ test('two processes that need an access token at once refresh it once', async ()
   // One process works on a channel at a time. With a new channel for each user, the other process works too.
   await Promise.all(
     portals.map(async (portal, n) => {
-      await connectProvider(two, sessions[n] ?? { cookie: '' }, 'slack', `T1:D${portal}`)
+      await connectProvider(two, sessions[n] ?? { cookie: '' }, 'slack', `T-D${portal}:D${portal}`)
       await two.tell([stageChange(10 + portal, { portal })])
     }),
   )
