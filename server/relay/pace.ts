@@ -31,7 +31,7 @@ export function createWorkspacePace(now: () => number = () => performance.now())
       const workspace = workspaceOf(channel)
       let turn = turns.get(channel)
       if (turn === undefined || turn < time - keepTurnMs) {
-        turn = Math.max(nextTurn.get(workspace) ?? 0, time - burst * intervalMs)
+        turn = Math.max(nextTurn.get(workspace) ?? 0, time - (burst - 1) * intervalMs)
         nextTurn.set(workspace, turn + intervalMs)
       }
       if (turn > time) {
