@@ -69,7 +69,17 @@ export async function runBulk(database: ServerOptions['database']): Promise<Bulk
     const at = Date.now()
     const started = performance.now()
     const postsIn = (channel: string) => outside.posts.filter((post) => post.channel === channel)
-    const saidIn = (channel: string) => new Set(postsIn(channel).flatMap(dealsIn))
+    const said = new Map<string, Set<number>>()
+    let posts = 0
+    /** The deals that a channel has been told of. Reads only the posts since the last call. */
+    function saidIn(channel: string): Set<number> {
+      for (const post of outside.posts.slice(posts)) {
+        const before = said.get(post.channel) ?? []
+        said.set(post.channel, new Set([...before, ...dealsIn(post)]))
+      }
+      posts = outside.posts.length
+      return said.get(channel) ?? new Set()
+    }
     const isDone = () => ruleIdsOfUsers.every((_, n) => saidIn(`C${n}`).size === deals)
     let isOver = false
 
