@@ -19,6 +19,7 @@ const testAllOnly = [
   'tests/relay/crash-postgres.test.ts',
   'tests/relay/postgres.test.ts',
   'tests/relay/processes.test.ts',
+  'tests/relay/slow-account.test.ts',
   'tests/relay/two-processes.test.ts',
   'tests/server/dev.test.ts',
   'tests/server/upgrade.test.ts',

@@ -215,9 +215,12 @@ export async function deliveriesFrom(
 
 const idsOf = (group: readonly Delivery[]) => sql`${sql.param(group.map(({ id }) => id))}::bigint[]`
 
-/** The condition that a delivery is in the group and pending. */
+/**
+ * The condition that a delivery is in the group and pending. PGlite has no statistics: with a plain
+ * `state = 'pending'`, its planner would read the whole index of pending deliveries.
+ */
 const isPendingIn = (group: readonly Delivery[]) =>
-  sql`${deliveries.id} = any(${idsOf(group)}) and ${deliveries.state} = 'pending'`
+  sql`id = any(${idsOf(group)}) and state || '' = 'pending'`
 
 export type Claim =
   | { kind: 'send' }
@@ -247,7 +250,7 @@ export async function claim(
   const { channel } = group[0]
   const ids = idsOf(group)
   const eventIds = sql`${sql.param(group.map(({ eventId }) => eventId))}::bigint[]`
-  const isFree = sql`id = any(${ids}) and state = 'pending'
+  const isFree = sql`${isPendingIn(group)}
     and (sending_until is null or sending_until <= clock_timestamp())`
   const [row] = await rowsOf<{
     claimed: boolean
@@ -314,7 +317,7 @@ export async function recordSent(
     sql`with sent as (
           update deliveries
           set state = 'sent', reason = null, finished_at = now(), sending_until = null
-          where id = any(${idsOf(group)}) and state = 'pending'
+          where ${isPendingIn(group)}
         ), paused as (
           ${pause(channel)}
         )
@@ -371,7 +374,7 @@ export async function recordRateLimit(
     sql`with paused as (${pauseWorkspace(group[0].channel, waitMs)})
         update deliveries
         set sending_until = null, reason = 'rate_limited', attempts = attempts - 1
-        where id = any(${idsOf(group)}) and state = 'pending'`,
+        where ${isPendingIn(group)}`,
   )
 }
 

@@ -247,6 +247,25 @@ describe.each(databaseKinds)('on %s', (kind) => {
     })
   })
 
+  // Both databases get the same statements. Here PGlite's client counts them.
+  test.runIf(kind === 'PGlite')(
+    'one message takes three statements, and a digest takes one more',
+    async () => {
+      await connect()
+      const query = vi.spyOn(Reflect.get(open.database, '$client'), 'query')
+      const statements = async (deals: readonly number[]) => {
+        query.mockClear()
+        await tell(deals)
+        await vi.waitFor(async () => expect(await isIdle()).toBe(true))
+        return query.mock.calls.filter(([text]) =>
+          /from deliveries own|"deliveries"|update deliveries/.test(String(text)),
+        ).length
+      }
+      expect(await statements([1])).toBe(3)
+      expect(await statements(range(2, 30))).toBe(4)
+    },
+  )
+
   describe('reads', () => {
     test('of a deal serve all users and all tries of an event', async () => {
       const names = [channel, `${channel}x`, `${channel}y`]
