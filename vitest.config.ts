@@ -13,11 +13,13 @@ const slow = [
 const testAllOnly = [
   'tests/build/hosting.test.ts',
   'tests/build/production-install.test.ts',
+  'tests/relay/bulk.test.ts',
   'tests/relay/chaos-pglite.test.ts',
   'tests/relay/chaos-postgres.test.ts',
   'tests/relay/crash-postgres.test.ts',
   'tests/relay/postgres.test.ts',
   'tests/relay/processes.test.ts',
+  'tests/relay/slow-account.test.ts',
   'tests/relay/two-processes.test.ts',
   'tests/server/dev.test.ts',
   'tests/server/upgrade.test.ts',

@@ -1,5 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
+import { workspaceOf } from './pace.ts'
 
 /**
  * The table `channels` is the relay's schedule. `due_at` says when a channel has work. A process
@@ -95,10 +96,24 @@ export async function releaseAllLeases(database: Executor): Promise<void> {
   )
 }
 
-/** Returns the SQL that delays the channel's next message to at least `forMs` from now. */
-export function pause(channel: string, forMs: number = paceMs): SQL {
-  // Use clock_timestamp(). now() is the start of the transaction, before it waited for locks.
-  return sql`update channels
-             set next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))
-             where id = ${channel}`
+/** Returns the SQL that delays the channel's next message to at least one second from now. */
+export function pause(channel: string): SQL {
+  return sql`${pauseFor(paceMs)} where id = ${channel}`
 }
+
+/**
+ * Returns the SQL that delays the next message of each channel of this channel's workspace. Slack counts
+ * per workspace when it asks for a pause.
+ */
+export function pauseWorkspace(channel: string, forMs: number): SQL {
+  // Lock the rows in the order in which `makeDueFrom` locks them.
+  return sql`${pauseFor(forMs)} where id in (
+               select id from channels
+               where starts_with(id, ${`${workspaceOf(channel)}/`}) order by id for update
+             )`
+}
+
+// Use clock_timestamp(). now() is the start of the transaction, before it waited for locks.
+const pauseFor = (forMs: number) =>
+  sql`update channels
+      set next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))`

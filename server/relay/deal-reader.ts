@@ -1,5 +1,5 @@
 import type { CrmConnection, WithAccess } from '../people/access-token.ts'
-import type { Crm, CrmDeal, Urgency } from '../providers/provider.ts'
+import { type Crm, type CrmDeal, ProviderError, type Urgency } from '../providers/provider.ts'
 import type { DealProperty } from '../providers/registry.ts'
 
 /** A read serves the tries of an event for this long. Then the deal may have another name. */
@@ -12,17 +12,16 @@ export interface Wanted {
   dealId: string
   /** On the clock of `now`. */
   sinceMs: number
+  /** A 'no' to the question whether the deal is linked must be as new as this. */
+  unlinkedSinceMs: number
 }
 
-/** What was read of one deal, or is being read. */
-interface Entry<Value> {
-  startedAt: number
-  value: Promise<Value>
-}
+/** The deal that the caller needs now, and those that it will need soon. */
+export type WantedInOrder = readonly [Wanted, ...Wanted[]]
 
 /**
  * Creates the functions that read deals for the relay. One read serves all users of an account and all
- * tries of an event. During a backlog, one call reads many deals.
+ * tries of an event. If the caller needs several deals, one call reads as many as the CRM allows.
  */
 export function createDealReader(
   crm: Pick<Crm, 'deal' | 'deals' | 'dealsAtOnce' | 'linked' | 'linksAtOnce'>,
@@ -35,112 +34,186 @@ export function createDealReader(
     `${accountId}/${property}/${dealId}`
   const linkKey = ({ accountId }: CrmConnection, dealId: string) => `${accountId}/${dealId}`
 
+  /** Starts to read one deal, with its links if `withLinks`. One call reads both. */
+  function readOne(
+    connection: CrmConnection,
+    dealId: string,
+    property: DealProperty,
+    { withLinks, urgency }: { withLinks: boolean; urgency: Urgency },
+  ): Promise<CrmDeal | undefined> {
+    const read = withAccess(connection, urgency, (access) =>
+      crm.deal(access, dealId, { history: property, links: withLinks }),
+    )
+    deals.set(dealKey(connection, property, dealId), read)
+    if (withLinks) {
+      links.set(
+        linkKey(connection, dealId),
+        read.then((deal) => deal?.linked ?? false),
+      )
+    }
+    return read
+  }
+
+  async function readMany(
+    connection: CrmConnection,
+    ids: readonly [string, ...string[]],
+    property: DealProperty,
+    urgency: Urgency,
+  ): Promise<CrmDeal | undefined> {
+    const [first] = ids
+    if (ids.length === 1) {
+      return await readOne(connection, first, property, { withLinks: false, urgency })
+    }
+    const read = withAccess(connection, urgency, (access) => crm.deals(access, ids, property))
+    for (const id of ids) {
+      deals.set(
+        dealKey(connection, property, id),
+        read.then((found) => found.get(id)),
+      )
+    }
+    try {
+      return (await read).get(first)
+    } catch (error) {
+      if (!mayBeOfOneDeal(error)) throw error
+      const half = ids.slice(1, Math.ceil(ids.length / 2))
+      return await readMany(connection, [first, ...half], property, urgency)
+    }
+  }
+
   return {
     /**
-     * Reads the deal of an event, with its links if `withLinks`. One call reads both.
+     * Reads the first deal. A call for several deals reads no links.
      * @throws ProviderError
      */
     async deal(
       connection: CrmConnection,
-      wanted: Wanted,
+      wanted: WantedInOrder,
       property: DealProperty,
-      { withLinks, urgency }: { withLinks: boolean; urgency: Urgency },
+      options: { withLinks: boolean; urgency: Urgency },
     ): Promise<CrmDeal | undefined> {
-      const key = dealKey(connection, property, wanted.dealId)
-      const known = deals.get(key, wanted.sinceMs)
-      if (known !== undefined) return await known
-      const read = withAccess(connection, urgency, (access) =>
-        crm.deal(access, wanted.dealId, { history: property, links: withLinks }),
-      )
-      if (withLinks) {
-        links.set(
-          linkKey(connection, wanted.dealId),
-          read.then((deal) => deal?.linked ?? false),
-        )
+      const [first] = wanted
+      const key = (dealId: string) => dealKey(connection, property, dealId)
+      const known = deals.get(key(first.dealId), first.sinceMs)
+      if (known !== undefined) {
+        const answer = await unlessRefused(known.value)
+        if (answer !== undefined) return answer.value
       }
-      deals.set(key, read)
-      return await read
-    },
-
-    /**
-     * Reads many deals with one call, unless it knows the first one already.
-     * @throws ProviderError
-     */
-    async readDeals(
-      connection: CrmConnection,
-      wanted: readonly [Wanted, ...Wanted[]],
-      property: DealProperty,
-    ): Promise<void> {
-      if (deals.has(dealKey(connection, property, wanted[0].dealId), wanted[0].sinceMs)) return
       const missing = wanted
-        .filter(({ dealId, sinceMs }) => !deals.has(dealKey(connection, property, dealId), sinceMs))
-        .map(({ dealId }) => dealId)
-      const ids = [...new Set(missing)].slice(0, crm.dealsAtOnce)
-      const read = withAccess(connection, 'backlog', (access) => crm.deals(access, ids, property))
-      for (const id of ids) {
-        deals.set(
-          dealKey(connection, property, id),
-          read.then((found) => found.get(id)),
-        )
-      }
-      await read
+        .slice(1)
+        .filter(({ dealId, sinceMs }) => deals.get(key(dealId), sinceMs) === undefined)
+      const ids = firstIds(first.dealId, missing, crm.dealsAtOnce)
+      return ids.length === 1
+        ? await readOne(connection, first.dealId, property, options)
+        : await readMany(connection, ids, property, options.urgency)
     },
 
     /**
-     * Whether the first deal has a contact or a company. The same call answers for the other deals.
+     * Whether the first deal has a contact or a company.
      * @throws ProviderError
      */
     async isLinked(
       connection: CrmConnection,
-      wanted: readonly [Wanted, ...Wanted[]],
+      wanted: WantedInOrder,
+      property: DealProperty,
       urgency: Urgency,
     ): Promise<boolean> {
       const [first] = wanted
-      const known = links.get(linkKey(connection, first.dealId), first.sinceMs)
-      if (known !== undefined) return await known
-      const missing = wanted
-        .filter(({ dealId, sinceMs }) => !links.has(linkKey(connection, dealId), sinceMs))
-        .map(({ dealId }) => dealId)
-      const ids = [...new Set(missing)].slice(0, crm.linksAtOnce)
+      const knownOf = ({ dealId, sinceMs }: Wanted) =>
+        links.get(linkKey(connection, dealId), sinceMs)
+      const known = knownOf(first)
+      if (known !== undefined) {
+        const answer = await unlessRefused(known.value)
+        const isNewEnough = answer?.value || known.startedAt >= first.unlinkedSinceMs
+        if (answer !== undefined && isNewEnough) return answer.value
+      }
+      const missing = wanted.slice(1).filter((each) => {
+        const entry = knownOf(each)
+        if (entry === undefined) return true
+        return entry.settled === false && entry.startedAt < each.unlinkedSinceMs
+      })
+      const ids = firstIds(first.dealId, missing, crm.linksAtOnce)
+      if (ids.length === 1) {
+        const deal = await readOne(connection, first.dealId, property, { withLinks: true, urgency })
+        return deal?.linked ?? false
+      }
       const read = withAccess(connection, urgency, (access) => crm.linked(access, ids))
-      for (const id of ids)
+      for (const id of ids) {
         links.set(
           linkKey(connection, id),
           read.then((found) => found.has(id)),
         )
+      }
       return (await read).has(first.dealId)
     },
   }
 }
 
-export type DealReader = ReturnType<typeof createDealReader>
+function firstIds(
+  first: string,
+  others: readonly Wanted[],
+  most: number,
+): readonly [string, ...string[]] {
+  const more = new Set(others.map(({ dealId }) => dealId))
+  more.delete(first)
+  return [first, ...[...more].slice(0, most - 1)]
+}
+
+/**
+ * Waits for a read that may have used another user's connection. If this connection was the problem,
+ * returns undefined, and the caller reads with its own one.
+ */
+async function unlessRefused<Value>(read: Promise<Value>): Promise<{ value: Value } | undefined> {
+  try {
+    return { value: await read }
+  } catch (error) {
+    if (error instanceof ProviderError && error.kind !== 'refused') throw error
+    return undefined
+  }
+}
+
+/** The CRM answered, but with an error that one of the deals may have caused. */
+function mayBeOfOneDeal(error: unknown): boolean {
+  if (!(error instanceof ProviderError) || error.retryAfterMs !== undefined) return false
+  return error.kind === 'nonsense' || (error.kind === 'unreachable' && error.reason !== undefined)
+}
+
+/** What was read of one deal, or is being read. */
+interface Entry<Value> {
+  startedAt: number
+  value: Promise<Value>
+  /** The value, once the read has ended. */
+  settled?: Value
+}
 
 /** A cache of reads, which forgets the oldest ones and those that failed. */
 function createCache<Value>(now: () => number) {
   const entries = new Map<string, Entry<Value>>()
 
-  /** Finds a read that began at `sinceMs` or later. */
-  function get(key: string, sinceMs: number): Promise<Value> | undefined {
-    const entry = entries.get(key)
-    if (entry === undefined) return undefined
-    const { startedAt, value } = entry
-    return startedAt >= sinceMs && now() - startedAt < freshMs ? value : undefined
-  }
-
   return {
-    get,
-    has: (key: string, sinceMs: number) => get(key, sinceMs) !== undefined,
+    /** Finds a read that began at `sinceMs` or later. */
+    get(key: string, sinceMs: number): Entry<Value> | undefined {
+      const entry = entries.get(key)
+      if (entry === undefined) return undefined
+      const isFresh = entry.startedAt >= sinceMs && now() - entry.startedAt < freshMs
+      return isFresh ? entry : undefined
+    },
+
     set(key: string, value: Promise<Value>): void {
-      const entry = { startedAt: now(), value }
+      const entry: Entry<Value> = { startedAt: now(), value }
       // Delete it first, so that the map keeps the order of the reads.
       entries.delete(key)
       entries.set(key, entry)
       const [oldest] = entries.keys()
       if (oldest !== undefined && entries.size > mostEntries) entries.delete(oldest)
-      // The caller handles the error. The next try reads again.
-      value.catch(() => {
-        if (entries.get(key) === entry) entries.delete(key)
-      })
+      value.then(
+        (settled) => {
+          entry.settled = settled
+        },
+        // The caller handles the error. The next try reads again.
+        () => {
+          if (entries.get(key) === entry) entries.delete(key)
+        },
+      )
     },
   }
 }

@@ -14,7 +14,7 @@ import {
 } from '../providers/provider.ts'
 import { type CrmId, crmIds, isChatId } from '../providers/registry.ts'
 import { createOwnerCache, createStageCache, formerValue } from './deal-lookup.ts'
-import { createDealReader } from './deal-reader.ts'
+import { createDealReader, type Wanted } from './deal-reader.ts'
 import {
   claim,
   type Delivery,
@@ -25,11 +25,19 @@ import {
   recordEnd,
   recordRateLimit,
   recordSent,
-  sentToChannel,
 } from './deliveries.ts'
 import { failpoint } from './failpoint.ts'
 import { digestOf, type MessageEntry, messageFor } from './message.ts'
-import { type Change, dealRules, decide, needsLinks, possibleRules } from './rules.ts'
+import { createWorkspacePace } from './pace.ts'
+import {
+  type Change,
+  dealRules,
+  decide,
+  mayNeedLinks,
+  needsLinks,
+  possibleRules,
+  type RuleEntry,
+} from './rules.ts'
 import type { RelayTimes } from './times.ts'
 
 /** After this many failed tries, a delivery is dead. The tries take about two hours. */
@@ -39,8 +47,14 @@ const longestRetryMs = 15 * 60_000
 const lateAfterMs = 10 * 60_000
 /** The most events in one digest. */
 const mostInDigest = 30
-/** How many further deliveries a digest looks at, so that the calls to the CRM are full. */
-const mostAhead = 100
+/** How many deliveries a digest looks at, if there are as many, so that the calls to the CRM are full. */
+const lookedAhead = 150
+/**
+ * An account of a CRM that answers slowly gets at most half of the channels that a process works on
+ * (loop.ts). Its other channels try again after `busyAccountRestMs`.
+ */
+const mostOfOneAccount = 250
+const busyAccountRestMs = 500
 /** For a shorter wait, the process keeps the channel: a release and a new lease would cost more. */
 const shortWaitMs = 1_100
 
@@ -79,10 +93,28 @@ export function createDeliver({
     crmIds.map((id) => [id, createLookups(providers[id], withAccess)]),
     // The type of Object.fromEntries does not keep the names of the keys.
   ) as Record<CrmId, ReturnType<typeof createLookups>>
+  const pace = createWorkspacePace()
   /** Deliveries whose digest Slack refused because of its form. The relay sends each one alone. */
   const notInDigests = new Set<number>()
 
+  /** How many channels are being worked on, for each account of a CRM. */
+  const busyChannels = new Map<string, number>()
+
   return async function deliver(delivery: Delivery): Promise<ChannelState> {
+    const account = `${delivery.crmId}/${delivery.accountId}`
+    const busy = busyChannels.get(account) ?? 0
+    if (busy >= mostOfOneAccount) return { kind: 'rest', ms: busyAccountRestMs }
+    busyChannels.set(account, busy + 1)
+    try {
+      return await deliverNext(delivery)
+    } finally {
+      const left = (busyChannels.get(account) ?? 1) - 1
+      if (left > 0) busyChannels.set(account, left)
+      else busyChannels.delete(account)
+    }
+  }
+
+  async function deliverNext(delivery: Delivery): Promise<ChannelState> {
     const { crmId, crm, chat, channel } = delivery
     if (crm === null || chat === null) return await end([delivery], 'dead', 'disconnected')
     if (crm.accountId !== delivery.accountId) {
@@ -100,15 +132,12 @@ export function createDeliver({
 
     const connection = { ...crm, provider: crmId }
     try {
-      const mayDigest = delivery.waiting >= manyWaiting && !notInDigests.delete(delivery.id)
+      const mayDigest = delivery.waiting >= manyWaiting && !notInDigests.has(delivery.id)
       return mayDigest
         ? await deliverMany(delivery, connection, chat, chat.channelId)
         : await deliverOne(delivery, connection, chat, chat.channelId)
     } catch (error) {
-      if (error instanceof ProviderError) return await afterCrmError(delivery, connection, error)
-      // A bug in our code must not stop the channel.
-      log('delivery failed', { ...logFields(delivery), ...errorFields(error) })
-      return await retry([delivery], 'internal_error', { countTry: true })
+      return await afterError(delivery, connection, error)
     }
   }
 
@@ -118,7 +147,9 @@ export function createDeliver({
     chat: Connection,
     chatChannel: string,
   ): Promise<ChannelState> {
-    const composed = await compose([delivery], crm)
+    const [candidate] = await candidatesOf([delivery], crm, 'fresh')
+    if (candidate === undefined) return await end([delivery], 'ignored', 'no_rule')
+    const composed = await compose([candidate], crm, 'fresh')
     switch (composed.kind) {
       case 'ignore':
         return await end([delivery], 'ignored', composed.reason)
@@ -141,44 +172,102 @@ export function createDeliver({
     chat: Connection,
     chatChannel: string,
   ): Promise<ChannelState> {
-    const waiting = await deliveriesFrom(database, first, mostInDigest + mostAhead)
-    const sent = await sentToChannel(database, waiting)
-    const isSent = ({ id }: Delivery) => sent.has(id)
-    if (sent.size > 0) await end(waiting.filter(isSent), 'ignored', 'said_in_channel')
-    const left = waiting.filter((each) => !isSent(each))
-
-    const ignored = new Map<string, Delivery[]>()
+    const queue: Candidate[] = []
     const group: Array<{ delivery: Delivery; entry: MessageEntry }> = []
+    const ignored = new Map<string, Delivery[]>()
+    const ignore = (reason: string, some: readonly Delivery[]) => {
+      if (some.length > 0) ignored.set(reason, [...(ignored.get(reason) ?? []), ...some])
+    }
+    let last: Delivery | undefined
+    let more = true
     /** What to do with the delivery that must wait. All before it can be sent or ended. */
     let wait: (() => Promise<ChannelState>) | undefined
-    for (const [at, delivery] of left.entries()) {
-      if (group.length === mostInDigest || wait !== undefined) break
+    while (group.length < mostInDigest && wait === undefined) {
+      let delivery = queue[0]?.delivery ?? first
       try {
-        const composed = await compose([delivery, ...left.slice(at + 1)], crm)
+        while (more && queue.length < lookedAhead && !isStopping()) {
+          const page = await deliveriesFrom(database, first, last)
+          more = page.more
+          last = page.deliveries.at(-1)
+          const [said, unsaid] = partition(page.deliveries, (each) => each.said)
+          const alone = unsaid.findIndex(({ id }) => notInDigests.has(id))
+          if (alone !== -1) more = false
+          const upcoming = alone === -1 ? unsaid : unsaid.slice(0, alone)
+          const candidates = await candidatesOf(upcoming, crm, 'backlog')
+          const possible = new Set(candidates.map((each) => each.delivery))
+          ignore('said_in_channel', said)
+          ignore(
+            'no_rule',
+            upcoming.filter((each) => !possible.has(each)),
+          )
+          queue.push(...candidates)
+        }
+        const [candidate, ...others] = queue
+        if (candidate === undefined) break
+        delivery = candidate.delivery
+        const composed = await compose([candidate, ...others], crm, 'backlog')
         if (composed.kind === 'message') group.push({ delivery, entry: composed.entry })
-        else if (composed.kind === 'look again') wait = () => lookAgain(delivery, composed.afterMs)
-        else ignored.set(composed.reason, [...(ignored.get(composed.reason) ?? []), delivery])
+        else if (composed.kind === 'ignore') ignore(composed.reason, [delivery])
+        else wait = () => lookAgain(candidate.delivery, composed.afterMs)
+        queue.shift()
       } catch (error) {
-        if (!(error instanceof ProviderError)) throw error
-        wait = () => afterCrmError(delivery, crm, error)
+        const failed = delivery
+        wait = () => afterError(failed, crm, error)
       }
     }
     for (const [reason, some] of ignored) await end(some, 'ignored', reason)
 
-    const [head, ...rest] = group
+    const [head] = group
     if (head === undefined) return wait === undefined ? goOn : await wait()
     if (group.length < manyWaiting) {
       const message = messageFor(await withOwner(head.entry, crm, 'backlog'))
       return await send([head.delivery], crm, chat, chatChannel, message, [head.entry.ruleId])
     }
+    const { message, covers } = digestOf(group.map(({ entry }) => entry))
+    const [, ...rest] = group.slice(0, covers)
     return await send(
       [head.delivery, ...rest.map(({ delivery }) => delivery)],
       crm,
       chat,
       chatChannel,
-      digestOf(group.map(({ entry }) => entry)),
-      [...new Set(group.map(({ entry }) => entry.ruleId))],
+      message,
+      [...new Set([head, ...rest].map(({ entry }) => entry.ruleId))],
     )
+  }
+
+  /** Returns a function that finds stages. Reads the account's stages if these ids need it. */
+  async function stagesWith(
+    ids: readonly string[],
+    crm: CrmConnection,
+    urgency: Urgency,
+  ): Promise<Change['stage']> {
+    const { stagesOf } = lookups[crm.provider]
+    const stages = await withAccess(crm, urgency, (access) => stagesOf(access, ids))
+    return (id) => stages.get(id) ?? { id, label: id, outcome: 'open' }
+  }
+
+  /**
+   * Returns the deliveries of one user to which a ticked rule may apply. Reads no deal.
+   * @throws ProviderError
+   */
+  async function candidatesOf(
+    deliveries: readonly Delivery[],
+    crm: CrmConnection,
+    urgency: Urgency,
+  ): Promise<Candidate[]> {
+    const [first] = deliveries
+    if (first === undefined) return []
+    const ticked = new Set(first.ruleIds)
+    const stageIds = deliveries.flatMap(({ property, value }) =>
+      property === 'stage' ? [value] : [],
+    )
+    const stage = await stagesWith([...new Set(stageIds)], crm, urgency)
+    return deliveries
+      .map((delivery) => {
+        const possible = possibleRules(delivery.property, delivery.value, ticked, stage)
+        return { delivery, possible, stage }
+      })
+      .filter(({ possible }) => possible.length > 0)
   }
 
   /**
@@ -187,65 +276,49 @@ export function createDeliver({
    * @throws ProviderError
    */
   async function compose(
-    [delivery, ...upcoming]: readonly [Delivery, ...Delivery[]],
+    candidates: readonly [Candidate, ...Candidate[]],
     crm: CrmConnection,
+    urgency: Urgency,
   ): Promise<Composed> {
+    const [{ delivery, possible, stage }, ...others] = candidates
     const { property, value, dealId, receivedAtMs } = delivery
+    const startedAt = Date.now()
+    const wantedOf = (each: Delivery) => wantedAt(startedAt, each)
     const ticked = new Set(delivery.ruleIds)
-    const { stagesOf, reader } = lookups[crm.provider]
-    const urgency = upcoming.length === 0 ? 'fresh' : 'backlog'
-    const stagesWith = async (ids: readonly string[]): Promise<Change['stage']> => {
-      const stages = await withAccess(crm, urgency, (access) => stagesOf(access, ids))
-      return (id) => stages.get(id) ?? { id, label: id, outcome: 'open' }
-    }
-    const stage = await stagesWith(property === 'stage' ? [value] : [])
-    const possible = possibleRules(property, value, ticked, stage)
-    if (possible.length === 0) return { kind: 'ignore', reason: 'no_rule' }
-
-    const lookAgainInMs = receivedAtMs + times.lookAgainMs - Date.now()
-    const readsLinks = needsLinks(possible)
-    const linksSinceMs = (ms: number) => (lookAgainInMs > 0 ? ms : ms + times.lookAgainMs)
-    const others = upcoming.filter(
-      (each) =>
-        each.property === property && possibleRules(property, each.value, ticked, stage).length > 0,
-    )
-    if (others.length > 0) {
-      const wanted = others.map((each) => ({ dealId: each.dealId, sinceMs: each.receivedAtMs }))
-      await reader.readDeals(crm, [{ dealId, sinceMs: receivedAtMs }, ...wanted], property)
-    }
+    const { reader } = lookups[crm.provider]
+    const withLinks = mayNeedLinks(possible)
+    const wanted = others.filter((other) => other.delivery.property === property)
     const deal = await reader.deal(
       crm,
-      {
-        dealId,
-        // A single call reads the deal and its links.
-        sinceMs: readsLinks && others.length === 0 ? linksSinceMs(receivedAtMs) : receivedAtMs,
-      },
+      [wantedOf(delivery), ...wanted.map((other) => wantedOf(other.delivery))],
       property,
-      { withLinks: readsLinks, urgency },
+      { withLinks, urgency },
     )
     if (deal === undefined) return { kind: 'ignore', reason: 'no_such_deal' }
-    const linked = readsLinks
-      ? await reader.isLinked(
-          crm,
-          [
-            { dealId, sinceMs: linksSinceMs(receivedAtMs) },
-            ...others.map((each) => ({
-              dealId: each.dealId,
-              sinceMs: linksSinceMs(each.receivedAtMs),
-            })),
-          ],
-          urgency,
-        )
-      : undefined
 
     const from = formerValue(deal.history, delivery)
-    const change: Change = {
+    const unlinked: Change = {
       property,
       from,
       to: value,
-      deal: { ...deal, linked },
-      stage: property === 'stage' && from ? await stagesWith([value, from]) : stage,
+      deal,
+      stage: property === 'stage' && from ? await stagesWith([value, from], crm, urgency) : stage,
     }
+    const linked = needsLinks(unlinked, ticked)
+      ? await reader.isLinked(
+          crm,
+          [
+            wantedOf(delivery),
+            ...wanted
+              .filter((other) => mayNeedLinks(other.possible))
+              .map((other) => wantedOf(other.delivery)),
+          ],
+          property,
+          urgency,
+        )
+      : undefined
+    const change: Change = { ...unlinked, deal: { ...deal, linked } }
+    const lookAgainInMs = receivedAtMs + times.lookAgainMs - startedAt
     const decision = decide(change, ticked, { mayLookAgain: lookAgainInMs > 0 })
     if (decision.kind === 'nothing') return { kind: 'ignore', reason: 'no_rule' }
     if (decision.kind === 'look again') return { kind: 'look again', afterMs: lookAgainInMs }
@@ -263,6 +336,12 @@ export function createDeliver({
         late: isLate ? delivery.occurredAt : undefined,
       },
     }
+  }
+
+  function wantedAt(atMs: number, { dealId, receivedAtMs }: Delivery): Wanted {
+    const lookAgainAtMs = receivedAtMs + times.lookAgainMs
+    const unlinkedSinceMs = atMs < lookAgainAtMs ? receivedAtMs : lookAgainAtMs
+    return { dealId, sinceMs: receivedAtMs, unlinkedSinceMs }
   }
 
   /** Adds the owner's name. Digests do without: it may cost a call for each deal. */
@@ -296,15 +375,22 @@ export function createDeliver({
     if (!isChatId(chat.provider)) return await end(group, 'dead', 'no_channel')
     const secrets = openSecrets(vault, chat)
     let waitMs = first.channelFreeAt - performance.now()
+    let hasTurn = false
     for (;;) {
       if (waitMs > shortWaitMs || (waitMs > 0 && isStopping())) return { kind: 'rest', ms: waitMs }
       if (waitMs > 0) await delay(waitMs)
+      // Wait before the claim: a claim lasts for seconds only.
+      if (!hasTurn) {
+        waitMs = pace.take(first.channel)
+        hasTurn = waitMs === 0
+        if (!hasTurn) continue
+      }
       const claimed = await claim(database, owner, group, [crm.id, chat.id])
       if (claimed.kind === 'send') break
       if (claimed.kind === 'gone') return goOn
       if (claimed.kind === 'lease lost') return { kind: 'done' }
       if (claimed.kind === 'sent already') {
-        // Of several deliveries, `deliverMany` finds out which ones.
+        // Of several deliveries, the next call of `deliverMany` ends those that were sent.
         return group.length > 1 ? goOn : await end(group, 'ignored', 'said_in_channel')
       }
       waitMs = claimed.ms
@@ -315,6 +401,7 @@ export function createDeliver({
       case 'posted': {
         const more = await recordUntilRecorded(group)
         failpoint('noted', first.dealId)
+        for (const { id } of group) notInDigests.delete(id)
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         return more ? goOn : { kind: 'done' }
       }
@@ -351,11 +438,16 @@ export function createDeliver({
     }
   }
 
-  async function afterCrmError(
+  async function afterError(
     delivery: Delivery,
-    crm: Connection,
-    error: ProviderError,
+    crm: CrmConnection,
+    error: unknown,
   ): Promise<ChannelState> {
+    if (!(error instanceof ProviderError)) {
+      // A bug in our code must not stop the channel.
+      log('delivery failed', { ...logFields(delivery), ...errorFields(error) })
+      return await retry([delivery], 'internal_error', { countTry: true })
+    }
     if (error.reason === 'disconnected') return await end([delivery], 'dead', 'disconnected')
     if (error.kind === 'refused') {
       const reason = error.reason ?? 'refused'
@@ -379,11 +471,15 @@ export function createDeliver({
     reason: string,
     { countTry }: { countTry: boolean },
   ): Promise<ChannelState> {
-    const tries = group[0].attempts + 1
-    if (tries >= maxAttempts) return await end(group, 'dead', reason)
+    // Those of a digest may have had different numbers of tries.
+    const [dead, left] = partition(group, ({ attempts }) => attempts + 1 >= maxAttempts)
+    if (dead.length > 0) await end(dead, 'dead', reason)
+    const [first] = left
+    if (first === undefined) return goOn
+    const tries = first.attempts + 1
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
-    await postpone(database, group, { afterMs, reason, countTry })
-    log('delivery put off', { ...logFields(group[0]), reason, tries, afterMs })
+    await postpone(database, left, { afterMs, reason, countTry })
+    log('delivery put off', { ...logFields(first), reason, tries, afterMs })
     return goOn
   }
 
@@ -394,6 +490,7 @@ export function createDeliver({
   ): Promise<ChannelState> {
     await recordEnd(database, group, state, reason)
     for (const delivery of group) {
+      notInDigests.delete(delivery.id)
       const event = state === 'dead' ? 'delivery dead' : 'delivery ignored'
       log(event, { ...logFields(delivery), reason })
     }
@@ -404,6 +501,14 @@ export function createDeliver({
     await markBroken(database, connection, reason)
     log('connection broken', { connection: connection.id, provider: connection.provider, reason })
   }
+}
+
+/** A delivery to which rules may apply. */
+interface Candidate {
+  delivery: Delivery
+  /** The ticked rules that may apply. */
+  possible: readonly RuleEntry[]
+  stage: Change['stage']
 }
 
 type Composed =
@@ -427,6 +532,10 @@ function createLookups(crm: Crm, withAccess: WithAccess) {
 export function retryAfterMs(tries: number, firstMs: number, random = Math.random): number {
   const most = Math.min(firstMs * 2 ** (tries - 1), longestRetryMs)
   return Math.round(most / 2 + (most / 2) * random())
+}
+
+function partition<Item>(items: readonly Item[], test: (item: Item) => boolean): [Item[], Item[]] {
+  return [items.filter(test), items.filter((item) => !test(item))]
 }
 
 function logFields({ id, eventId, crm, chat }: Delivery) {

@@ -6,7 +6,7 @@ import { channels, connections, dealEvents, deliveries, rules } from '../databas
 import { type Connection, isOfConfigured } from '../people/connections.ts'
 import type { Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds, type DealProperty } from '../providers/registry.ts'
-import { makeDue, pause } from './channels.ts'
+import { makeDue, pause, pauseWorkspace } from './channels.ts'
 
 /** How long a claim lasts. Both ways to post to Slack take less time together. */
 const sendingSeconds = 12
@@ -26,7 +26,7 @@ export interface Delivery {
   occurredAt: Date
   /** When the event arrived, in ms since 1970. */
   receivedAtMs: number
-  /** The claim that ended without a record, if any. Deliveries with the same claim were one message. */
+  /** The end of a claim without a record, if any. Deliveries with the same one were one message. */
   claimedUntil: string | null
   /** When the channel accepts its next message, on the clock of `performance.now()`. */
   channelFreeAt: number
@@ -136,16 +136,31 @@ export async function nextDelivery(
   }
 }
 
+/** The most deliveries that one call of `deliveriesFrom` returns. */
+const mostAtOnce = 200
+
+export interface UpcomingDelivery extends Delivery {
+  /** Another user of the same channel has already received the event there. */
+  said: boolean
+}
+
+export interface Page {
+  deliveries: UpcomingDelivery[]
+  /** Whether there may be further deliveries after these. */
+  more: boolean
+}
+
 /**
- * Returns the pending deliveries of a user in a channel that may be sent now, from `first` on in their
- * order: those that no claim has touched, or those of the same claim as `first`. A process that died
- * after Slack accepted a digest left such a claim, and then exactly this digest is repeated.
+ * Returns the next deliveries that may be sent together with `first`, which starts the first page: those
+ * of its user, in their order. If a process died while it sent a message, `first` belongs to that
+ * message, and the page has the rest of it and nothing else. So Slack may get one message twice, but not
+ * its parts in other messages.
  */
 export async function deliveriesFrom(
   database: Database,
   first: Delivery,
-  limit: number,
-): Promise<Delivery[]> {
+  after: Delivery | undefined,
+): Promise<Page> {
   const askedAt = Date.now()
   const rows = await database
     .select({
@@ -161,6 +176,11 @@ export async function deliveriesFrom(
       ageMs,
       waitMs: waitingMs,
       claimedUntil,
+      said: sql<boolean>`exists (
+        select from deliveries twin
+        where twin.event_id = ${deliveries.eventId} and twin.channel = ${first.channel}
+          and twin.id <> ${deliveries.id} and twin.state = 'sent'
+      )`,
     })
     .from(deliveries)
     .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
@@ -169,10 +189,16 @@ export async function deliveriesFrom(
         eq(deliveries.channel, first.channel),
         eq(deliveries.state, 'pending'),
         eq(deliveries.userId, first.userId),
+        first.claimedUntil === null
+          ? undefined
+          : sql`${deliveries.sendingUntil} = ${first.claimedUntil}::timestamptz`,
+        after &&
+          sql`(${deliveries.occurredAt}, ${deliveries.id}) >
+              (${after.occurredAt.toISOString()}::timestamptz, ${after.id}::bigint)`,
       ),
     )
     .orderBy(deliveries.occurredAt, deliveries.id)
-    .limit(limit)
+    .limit(mostAtOnce)
   const firstThatWaits = rows.findIndex(
     (row) =>
       row.waitMs > 0 ||
@@ -180,31 +206,21 @@ export async function deliveriesFrom(
       row.crmId !== first.crmId ||
       row.accountId !== first.accountId,
   )
-  return rows
-    .slice(0, firstThatWaits === -1 ? rows.length : firstThatWaits)
-    .map((row) => ({ ...first, ...row, receivedAtMs: askedAt - row.ageMs }))
-}
-
-/** Finds the deliveries whose event another user of the same channel has already received there. */
-export async function sentToChannel(
-  database: Database,
-  group: readonly Delivery[],
-): Promise<Set<number>> {
-  const rows = await rowsOf<{ id: number }>(
-    database,
-    sql`select own.id::int as id from deliveries own
-        join deliveries twin on twin.event_id = own.event_id
-          and twin.channel = own.channel and twin.id <> own.id and twin.state = 'sent'
-        where own.id = any(${idsOf(group)})`,
-  )
-  return new Set(rows.map(({ id }) => id))
+  const ready = firstThatWaits === -1 ? rows : rows.slice(0, firstThatWaits)
+  return {
+    deliveries: ready.map((row) => ({ ...first, ...row, receivedAtMs: askedAt - row.ageMs })),
+    more: ready.length === mostAtOnce,
+  }
 }
 
 const idsOf = (group: readonly Delivery[]) => sql`${sql.param(group.map(({ id }) => id))}::bigint[]`
 
-/** The condition that a delivery is in the group and pending. */
+/**
+ * The condition that a delivery is in the group and pending. PGlite has no statistics: with a plain
+ * `state = 'pending'`, its planner would read the whole index of pending deliveries.
+ */
 const isPendingIn = (group: readonly Delivery[]) =>
-  sql`${deliveries.id} = any(${idsOf(group)}) and ${deliveries.state} = 'pending'`
+  sql`id = any(${idsOf(group)}) and state || '' = 'pending'`
 
 export type Claim =
   | { kind: 'send' }
@@ -234,7 +250,7 @@ export async function claim(
   const { channel } = group[0]
   const ids = idsOf(group)
   const eventIds = sql`${sql.param(group.map(({ eventId }) => eventId))}::bigint[]`
-  const isFree = sql`id = any(${ids}) and state = 'pending'
+  const isFree = sql`${isPendingIn(group)}
     and (sending_until is null or sending_until <= clock_timestamp())`
   const [row] = await rowsOf<{
     claimed: boolean
@@ -268,7 +284,7 @@ export async function claim(
           where ${isFree} and exists (select from slot)
           returning id
         )
-        select exists (select from claimed) as claimed,
+        select (select count(*) from claimed) = ${group.length} as claimed,
                (select yes from connected) as connected,
                (select sent from twin) as twin_sent,
                (select extract(epoch from next_at - clock_timestamp()) * 1000
@@ -301,7 +317,7 @@ export async function recordSent(
     sql`with sent as (
           update deliveries
           set state = 'sent', reason = null, finished_at = now(), sending_until = null
-          where id = any(${idsOf(group)}) and state = 'pending'
+          where ${isPendingIn(group)}
         ), paused as (
           ${pause(channel)}
         )
@@ -347,7 +363,7 @@ export async function postpone(
 }
 
 /**
- * Records that the chat asked for a pause. It applies to the whole channel. The try does not count.
+ * Records that the chat asked for a pause. It applies to the whole workspace. The try does not count.
  */
 export async function recordRateLimit(
   database: Database,
@@ -355,10 +371,10 @@ export async function recordRateLimit(
   waitMs: number,
 ): Promise<void> {
   await database.execute(
-    sql`with paused as (${pause(group[0].channel, waitMs)})
+    sql`with paused as (${pauseWorkspace(group[0].channel, waitMs)})
         update deliveries
         set sending_until = null, reason = 'rate_limited', attempts = attempts - 1
-        where id = any(${idsOf(group)}) and state = 'pending'`,
+        where ${isPendingIn(group)}`,
   )
 }
 

@@ -71,18 +71,25 @@ const lengthsInDigest = [
 ] as const
 type Lengths = (typeof lengthsInDigest)[number]
 
+export interface Digest {
+  message: ChatMessage
+  /** How many entries the message covers, from the first one on. */
+  covers: number
+}
+
 /**
- * Writes one message about up to thirty changes: the totals, then the changes in groups of what
- * happened. Groups and changes keep the order of the entries. The message stays within Slack's limits
- * for the number and the length of blocks.
+ * Writes one message about several changes: the totals, then the changes in groups of what happened.
+ * Groups and changes keep the order of the entries. If the message would exceed Slack's limits, it has
+ * shorter names, or covers fewer entries.
  */
-export function digestOf(entries: readonly MessageEntry[]): ChatMessage {
-  const [normal, short, shortest] = lengthsInDigest
-  const fits = ({ blocks }: ChatMessage) => JSON.stringify(blocks).length <= longestDigest
-  const [message = digestWith(entries, shortest)] = [normal, short]
-    .map((lengths) => digestWith(entries, lengths))
-    .filter(fits)
-  return message
+export function digestOf(entries: readonly MessageEntry[]): Digest {
+  for (let covers = entries.length; ; covers--) {
+    for (const lengths of lengthsInDigest) {
+      const message = digestWith(entries.slice(0, covers), lengths)
+      const fits = JSON.stringify(message.blocks).length <= longestDigest
+      if (fits || covers === 1) return { message, covers }
+    }
+  }
 }
 
 function digestWith(entries: readonly MessageEntry[], lengths: Lengths): ChatMessage {
@@ -110,22 +117,25 @@ function digestWith(entries: readonly MessageEntry[], lengths: Lengths): ChatMes
   }
 }
 
-/** Counts what happened: '31 deals moved · 12 won, €84,000 · 3 lost'. */
+/** Counts what happened: '31 deals moved · 12 won, €84,000 · 3 lost'. A won deal has also moved. */
 function totalsOf(entries: readonly MessageEntry[]): string {
-  const groups = Map.groupBy(entries, ({ headline }) => headline.total ?? headline.happened)
-  return [...groups]
-    .map(([what, group], at) => {
-      const count = new Set(group.map(({ deal }) => deal.url)).size
-      const deals = at > 0 ? '' : count === 1 ? ' deal' : ' deals'
-      const amounts = what === 'won' ? sums(group) : []
-      return [`${count}${deals} ${safeText(what, longestLabel)}`, ...amounts].join(', ')
+  const counted = entries.flatMap((entry) => {
+    const { counts, happened } = entry.headline
+    return (counts ?? [happened]).map((what) => ({ what, deal: entry.deal }))
+  })
+  return [...Map.groupBy(counted, ({ what }) => what)]
+    .map(([what, some], at) => {
+      // A deal may have changed several times.
+      const deals = [...new Map(some.map(({ deal }) => [deal.url, deal])).values()]
+      const noun = at > 0 ? '' : deals.length === 1 ? ' deal' : ' deals'
+      const amounts = what === 'won' ? sums(deals) : []
+      return [`${deals.length}${noun} ${safeText(what, longestLabel)}`, ...amounts].join(', ')
     })
     .join(' · ')
 }
 
 /** Adds up the amounts of each currency. */
-function sums(group: readonly MessageEntry[]): string[] {
-  const deals = new Map(group.map(({ deal }) => [deal.url, deal])).values()
+function sums(deals: readonly DealInMessage[]): string[] {
   return [...Map.groupBy(deals, ({ currency }) => currency?.toUpperCase() ?? null)].flatMap(
     ([currency, some]) => {
       const amounts = some.map(({ amount }) => Number(amount)).filter(Number.isFinite)

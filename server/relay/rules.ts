@@ -23,10 +23,10 @@ export interface Headline {
   from?: string | undefined
   to: string
   remark?: string
-  /** How a digest calls a group of such changes, such as 'Moved to Proposal'. */
+  /** The heading of such changes in a digest: 'Moved to Proposal'. By default, `happened`. */
   title?: string
-  /** How a digest counts them: '3 won'. */
-  total?: string
+  /** What a digest counts the deal as: ['moved', 'won']. By default, `happened`. */
+  counts?: readonly string[]
 }
 
 /** What the relay knows about one rule. contract/rules.ts contains the text for users. */
@@ -101,10 +101,16 @@ export function possibleRules(
     .sort(([, a], [, b]) => b.rank - a.rank)
 }
 
-/** Whether the decision among these rules depends on the deal's contacts and companies. */
-export function needsLinks(possible: readonly RuleEntry[]): boolean {
+/** Whether the decision among these rules may depend on the deal's contacts and companies. */
+export function mayNeedLinks(possible: readonly RuleEntry[]): boolean {
   const isCertain = possible[0]?.[1].appliesTo !== undefined
   return !isCertain && possible.some(([, { readsLinks }]) => readsLinks)
+}
+
+/** Whether the decision depends on the deal's contacts and companies, which `change` does not have. */
+export function needsLinks(change: Change, ticked: ReadonlySet<string>): boolean {
+  const unlinked = { ...change, deal: { ...change.deal, linked: false } }
+  return decide(unlinked, ticked, { mayLookAgain: true }).kind === 'look again'
 }
 
 export type Decision =
@@ -140,8 +146,8 @@ function stageHeadline({ from, to, stage }: Change): Headline {
   }[outcome]
   const sign = { won: '🎉', lost: '📉', closed: '🏁', open: '🔔' }[outcome]
   const title = { won: 'Won', lost: 'Lost', closed: 'Closed', open: `Moved to ${label}` }[outcome]
-  const total = outcome === 'open' ? 'moved' : outcome
-  return { sign, happened, from: from ? stage(from).label : undefined, to: label, title, total }
+  const counts = [...(from === null ? [] : ['moved']), ...(outcome === 'open' ? [] : [outcome])]
+  return { sign, happened, from: from ? stage(from).label : undefined, to: label, title, counts }
 }
 
 function isClosed(value: string, stage: Change['stage']): boolean {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type DatabaseKind, newDatabase } from '../database.ts'
-import { dealIn, stageChange } from './hubspot-webhook.ts'
+import { dealIn, dealsIn, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside, unexplainedRepeats } from './outside.ts'
 import {
   connectAccount,
@@ -21,7 +21,7 @@ const points = [
   { name: 'after the answer', failpoint: () => undefined, acknowledged: true },
   {
     name: 'after a channel is taken',
-    failpoint: (n: number) => `taken@T1/C${n}`,
+    failpoint: (n: number) => `taken@T-C${n}/C${n}`,
     acknowledged: true,
   },
   {
@@ -30,6 +30,12 @@ const points = [
     acknowledged: true,
   },
   { name: 'after it is recorded', failpoint: (n: number) => `noted@${n}`, acknowledged: true },
+] as const
+
+/** Where the server is killed while it sends a digest, and how often Slack then gets the digest. */
+const digestPoints = [
+  { failpoint: 'accepted', times: 2 },
+  { failpoint: 'noted', times: 1 },
 ] as const
 
 /** kill -9 at each point: no message is lost, and at most one is repeated for each kill. */
@@ -42,7 +48,7 @@ export function crashTests(kind: DatabaseKind): void {
     outside = await openOutside()
     database = await newDatabase(kind)
     server = await startServer({ outside, database })
-    for (let n = 0; n < points.length * kills; n++) {
+    for (let n = 0; n < (points.length + digestPoints.length) * kills; n++) {
       await connectAccount(server, { portal: n, channel: `C${n}` })
     }
     await server.stop()
@@ -84,6 +90,36 @@ export function crashTests(kind: DatabaseKind): void {
         // A kill may also catch an earlier event at the moment in which a repeat is allowed.
         expect(unexplainedRepeats(posts, killed)).toEqual([])
         expect(posts.length - kills).toBeLessThanOrEqual(kills)
+      },
+      300_000,
+    )
+
+    test.each(digestPoints)(
+      "killed at '$failpoint' of a digest: the digest is repeated as it was, or not at all",
+      async (point) => {
+        const firstPortal = (points.length + digestPoints.indexOf(point)) * kills
+        for (let portal = firstPortal; portal < firstPortal + kills; portal++) {
+          const deals = Array.from({ length: 40 }, (_, n) => portal * 1_000 + n)
+          const at = Date.now()
+          const failpoint = `${point.failpoint}@${portal * 1_000}`
+          server = await startServer({ outside, database, failpoint })
+          const events = deals.map((deal) => stageChange(deal, { portal, at: at + deal }))
+          expect(await server.tell(events)).toBe(204)
+          await server.exited
+
+          server = await startServer({ outside, database })
+          // This event is between the others. Nothing may come between the parts of the digest.
+          const late = portal * 1_000 + 999
+          await server.tell([stageChange(late, { portal, at: at + portal * 1_000 + 3 })])
+          expect(await drained(server, 60_000)).toMatchObject({ dead: 0, ignored: 0 })
+          await server.stop()
+
+          const said = outside.posts.filter(({ channel }) => channel === `C${portal}`).map(dealsIn)
+          const digest = deals.slice(0, 30)
+          expect(said.slice(0, point.times)).toEqual(Array(point.times).fill(digest))
+          const rest = said.slice(point.times).flat()
+          expect(rest.toSorted((a, b) => a - b)).toEqual([...deals.slice(30), late])
+        }
       },
       300_000,
     )

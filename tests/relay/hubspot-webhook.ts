@@ -64,3 +64,10 @@ export function hubSpotHeaders(body: Uint8Array): Record<string, string> {
 export function dealIn({ text }: { text: string }): number {
   return Number(text.match(/Deal (\d+)/)?.[1])
 }
+
+/** The deals of a message, which may be a digest, in their order. */
+export function dealsIn({ text, blocks }: { text: string; blocks: string }): number[] {
+  const links = blocks.matchAll(/\|Deal (\d+)>/g)
+  const deals = [...links].map(([, id]) => Number(id))
+  return deals.length > 0 ? deals : [dealIn({ text })]
+}

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { dealsIn } from './hubspot-webhook.ts'
 
 /** A call to chat.postMessage, when it arrived. */
 interface Post {
@@ -23,6 +24,10 @@ interface OutsideDeal {
 type SlackAnswer =
   | { status: number; body?: string; headers?: Record<string, string> }
   | 'hang'
+  | undefined
+
+type HubspotAnswer =
+  | { status: number; body?: unknown; headers?: Record<string, string> }
   | undefined
 
 interface SlackAccess {
@@ -49,13 +54,7 @@ export interface Outside {
   /** Deals that were deleted in HubSpot. */
   missing: Set<string>
   /** HubSpot's answer to a read; undefined is the usual one. */
-  answerRead: (
-    path: string,
-    token: string,
-  ) =>
-    | { status: number; body?: unknown; headers?: Record<string, string> }
-    | undefined
-    | Promise<undefined>
+  answerRead: (path: string, token: string) => HubspotAnswer | Promise<HubspotAnswer>
   stages: Array<{ id: string; label: string; metadata: Record<string, string> }>
   reads: string[]
   /** Refresh tokens that were used. */
@@ -77,12 +76,15 @@ export interface Outside {
  * may make a message be said again. Times are of `performance.now()`.
  */
 export function unexplainedRepeats(posts: readonly Post[], kills: readonly number[]): Post[] {
-  return [...Map.groupBy(posts, ({ text }) => text).values()].flatMap((copies) =>
-    copies.slice(1).filter((copy, before) => {
-      const first = copies[before]?.atMs ?? 0
-      return !kills.some((kill) => first - 50 < kill && kill < first + 1_000 && kill < copy.atMs)
+  const said = posts.flatMap((post) => dealsIn(post).map((deal) => ({ deal, post })))
+  const copiesOf = Map.groupBy(said, ({ deal, post }) => `${post.channel} ${deal}`)
+  const repeats = [...copiesOf.values()].flatMap((copies) =>
+    copies.slice(1).filter(({ post }, before) => {
+      const first = copies[before]?.post.atMs ?? 0
+      return !kills.some((kill) => first - 50 < kill && kill < first + 1_000 && kill < post.atMs)
     }),
   )
+  return [...new Set(repeats.map(({ post }) => post))]
 }
 
 interface SearchRequest {

@@ -141,16 +141,21 @@ export async function connectAccount(
   {
     portal,
     channel,
+    // A workspace of its own, because Slack limits the messages of a workspace.
+    team = `T-${channel}`,
     ruleIds = ['deal-stage-changed'],
+    hubspotUser = 1,
   }: {
     portal: number
     channel: string
+    team?: string
     ruleIds?: string[]
+    hubspotUser?: number
   },
 ): Promise<{ cookie: string }> {
   const session = { cookie: '' }
-  await connectProvider(server, session, 'hubspot', `${portal}:1`)
-  await connectProvider(server, session, 'slack', `T1:${channel}`)
+  await connectProvider(server, session, 'hubspot', `${portal}:${hubspotUser}`)
+  await connectProvider(server, session, 'slack', `${team}:${channel}`)
   await openSession(session)(`${server.url}/api/notifications/rules`, {
     method: 'POST',
     body: JSON.stringify({ rules: ruleIds }),

@@ -3,7 +3,13 @@ import { type AvailableRuleId, availableRuleIds } from '../../contract/rules.ts'
 import { outcomeOf } from '../../server/providers/hubspot/deals.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import type { Crm } from '../../server/providers/provider.ts'
-import { dealRules, decide } from '../../server/relay/rules.ts'
+import {
+  dealRules,
+  decide,
+  mayNeedLinks,
+  needsLinks,
+  possibleRules,
+} from '../../server/relay/rules.ts'
 import { stageMove, stages } from './change.ts'
 
 const { open, next, won, lost } = stages
@@ -63,6 +69,41 @@ describe('the rule under which a change is sent', () => {
   test('is never one about another property', () => {
     const change = { ...stageMove(open, won), property: 'owner' as const }
     expect(decide(change, all, final)).toEqual(nothing)
+  })
+})
+
+describe('what must be read for a decision', () => {
+  const stage = (id: string) =>
+    Object.values(stages).find((each) => each.id === id) ?? {
+      id,
+      label: id,
+      outcome: 'open' as const,
+    }
+  const idsOf = (to: { id: string }, ...ticked: string[]) =>
+    possibleRules('stage', to.id, new Set(ticked), stage).map(([id]) => id)
+
+  test("is nothing of a deal that moves to an open stage, if only 'closed' is ticked", () => {
+    expect(idsOf(next, 'deal-closed')).toEqual([])
+    expect(idsOf(won, 'deal-closed')).toEqual(['deal-closed'])
+    expect(idsOf(next, ...all)).toEqual(['deal-stage-changed-orphan', 'deal-stage-changed'])
+    expect(possibleRules('owner', won.id, new Set(all), stage)).toEqual([])
+  })
+
+  test('includes contacts and companies only if the rule about them can decide', () => {
+    const mayNeed = (to: { id: string }, ...ticked: string[]) =>
+      mayNeedLinks(possibleRules('stage', to.id, new Set(ticked), stage))
+    expect(mayNeed(next, ...all)).toBe(true)
+    expect(mayNeed(won, 'deal-stage-changed-orphan')).toBe(true)
+    // A closed deal is sent under the higher rank, with or without links.
+    expect(mayNeed(won, ...all)).toBe(false)
+    expect(mayNeed(next, 'deal-stage-changed', 'deal-closed')).toBe(false)
+  })
+
+  test('includes no contacts and companies of a deal that was created in its stage', () => {
+    expect(needsLinks(stageMove(open, next), new Set(all))).toBe(true)
+    expect(needsLinks(stageMove(undefined, next), new Set(all))).toBe(true)
+    expect(needsLinks(stageMove(null, next), new Set(all))).toBe(false)
+    expect(needsLinks(stageMove(next, next), new Set(all))).toBe(false)
   })
 })
 

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { newPostgresDatabase } from '../database.ts'
-import { dealIn, stageChange } from './hubspot-webhook.ts'
+import { dealsIn, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside } from './outside.ts'
 import {
   connectAccount,
@@ -50,7 +50,7 @@ test('two processes on one PostgreSQL share the work, and no message is doubled'
   )
   expect(new Set(answers)).toEqual(new Set([204]))
   await drained(one, 30_000)
-  expect(outside.posts.map(dealIn).sort((a, b) => a - b)).toEqual(events.map((_, n) => n))
+  expect(outside.posts.flatMap(dealsIn).sort((a, b) => a - b)).toEqual(events.map((_, n) => n))
   for (const { output } of [one, two]) {
     expect(output.filter((line) => line.includes('"delivery sent"')).length).toBeGreaterThan(10)
   }
@@ -97,7 +97,7 @@ test('while PostgreSQL keeps dropping its connections, no event is lost or repea
   await cutting
   await postgres.end()
   await drained(server, 60_000)
-  expect(outside.posts.map(dealIn).sort((a, b) => a - b)).toEqual(events.map((_, n) => n))
+  expect(outside.posts.flatMap(dealsIn).sort((a, b) => a - b)).toEqual(events.map((_, n) => n))
   // At least one connection was dropped during a request; otherwise this test shows nothing.
   expect(refused).toBeGreaterThan(0)
 })
@@ -135,7 +135,7 @@ test('two processes that need an access token at once refresh it once', async ()
   // One process works on a channel at a time. With a new channel for each user, the other process works too.
   await Promise.all(
     portals.map(async (portal, n) => {
-      await connectProvider(two, sessions[n] ?? { cookie: '' }, 'slack', `T1:D${portal}`)
+      await connectProvider(two, sessions[n] ?? { cookie: '' }, 'slack', `T-D${portal}:D${portal}`)
       await two.tell([stageChange(10 + portal, { portal })])
     }),
   )
@@ -143,7 +143,7 @@ test('two processes that need an access token at once refresh it once', async ()
   await delay(1_500)
   answer()
   await drained(one, 30_000)
-  expect(outside.posts.map(dealIn).sort((a, b) => a - b)).toEqual([1, 2, 3, 4, 11, 12, 13, 14])
+  expect(outside.posts.flatMap(dealsIn).sort((a, b) => a - b)).toEqual([1, 2, 3, 4, 11, 12, 13, 14])
   expect(outside.refreshes).toHaveLength(portals.length)
   // The second process sent messages, so it needed the tokens too.
   expect(two.output.some((line) => line.includes('"delivery sent"'))).toBe(true)
