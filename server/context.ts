@@ -17,6 +17,8 @@ export interface Context {
   inbox: Inbox
   /** Tells the relay that a channel is due now. */
   ring: () => void
+  /** Searches for missed changes soon, because webhooks were refused. */
+  searchSoon: () => void
   /** The bearer token of `npm run relay`. */
   operatorToken: string
   /** The origin at which people open the dashboard, without a trailing slash. */
