@@ -1,8 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** A call to a provider may take longer than the server may take to stop. */
-const longestStopMs = 7_000
-
 export interface Background {
   /**
    * Resolves when the task has ended its step. If a step takes too long, resolves without it: each step
@@ -17,7 +14,12 @@ export interface Background {
  */
 export function repeatInBackground(
   task: (signal: AbortSignal) => Promise<number>,
-  { firstMs, onError }: { firstMs: number; onError: (error: unknown) => number },
+  {
+    firstMs,
+    onError,
+    // A call to a provider may take longer than the server may take to stop.
+    longestStopMs = 7_000,
+  }: { firstMs: number; onError: (error: unknown) => number; longestStopMs?: number },
 ): Background {
   const stopping = new AbortController()
   const { signal } = stopping

@@ -43,7 +43,10 @@ export function createChecks(
     const { id, provider } = connection
     try {
       await check(connection)
-      await database.update(connections).set({ checkedAt: sql`now()` }).where(eq(connections.id, id))
+      await database
+        .update(connections)
+        .set({ checkedAt: sql`now()` })
+        .where(eq(connections.id, id))
     } catch (error) {
       if (!(error instanceof ProviderError)) {
         log('check failed', { connection: id, provider, ...errorFields(error) })

@@ -329,9 +329,7 @@ async function bringForward(
 ): Promise<void> {
   const soon = sql`greatest(now() + make_interval(secs => ${soonMs / 1000}),
                             searched_until + make_interval(secs => ${soonAgainMs / 1000}))`
-  await database.execute(
-    sql`update crm_accounts set search_at = ${soon} where search_at > ${soon}`,
-  )
+  await database.execute(sql`update crm_accounts set search_at = ${soon} where search_at > ${soon}`)
 }
 
 /** Takes the account that has been due for the longest time. */

@@ -195,8 +195,7 @@ async function insertEvents(
   const rows = events
     .map(({ occurredAt, ...event }) => ({ ...event, at: occurredAt.toISOString() }))
     .sort(
-      (a, b) =>
-        compare(a.at, b.at) || Number(a.dealId) - Number(b.dealId) || compare(a.key, b.key),
+      (a, b) => compare(a.at, b.at) || Number(a.dealId) - Number(b.dealId) || compare(a.key, b.key),
     )
   const left = await rowsOf<{ key: string }>(
     tx,
