@@ -110,11 +110,12 @@ export function createCatchUp(
     if (account === undefined) return times.pollMs
     const { crm, accountId } = account
     const startedAt = performance.now()
+    const startedAtMs = Date.now()
     try {
-      await search(account, signal)
+      await search(account, startedAtMs, signal)
       // A webhook that was refused meanwhile may have brought a change that this search left out.
       const againMs = refusedAt > startedAt ? times.soonAgainMs : times.everyMs
-      await searchAgain(database, account, againMs)
+      await recordSearched(database, account, startedAtMs, againMs)
     } catch (error) {
       if (signal.aborted) {
         await searchAgain(database, account, 0)
@@ -136,9 +137,8 @@ export function createCatchUp(
    * Stores the changes since the last search that no webhook has brought. Only a complete search counts:
    * a deal that it did not read may also have older changes than those that it read.
    */
-  async function search(account: Account, signal: AbortSignal): Promise<void> {
+  async function search(account: Account, startedAtMs: number, signal: AbortSignal): Promise<void> {
     const { crm, accountId, searchedUntilMs } = account
-    const startedAtMs = Date.now()
     const fromMs = Math.max(searchedUntilMs - overlapMs, startedAtMs - lookBackMs)
     const untilMs = startedAtMs - graceMs
     const properties = await propertiesOfRules(account)
@@ -170,7 +170,6 @@ export function createCatchUp(
       if (found.complete) break
       since = found.until
     }
-    await recordSearched(database, account, startedAtMs)
     if (missed > 0) log('missed changes found', { crm, account: accountId, events: missed })
   }
 
@@ -366,10 +365,12 @@ async function recordSearched(
   database: Database,
   { crm, accountId }: Account,
   untilMs: number,
+  againMs: number,
 ): Promise<void> {
   await database.execute(
     sql`update crm_accounts
-        set searched_until = greatest(searched_until, to_timestamp(${untilMs / 1000}))
+        set searched_until = greatest(searched_until, to_timestamp(${untilMs / 1000})),
+            search_at = now() + make_interval(secs => ${againMs / 1000})
         where crm = ${crm} and account_id = ${accountId}`,
   )
 }
