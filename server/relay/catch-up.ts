@@ -37,6 +37,8 @@ const maxTries = 5
 /** How long the search for missed changes waits, in milliseconds. Tests use shorter times. */
 export interface CatchUpTimes {
   pollMs: number
+  /** The pause after each search, so that thousands of accounts after a start leave time for other work. */
+  pauseMs: number
   /** The wait until an account is searched again. */
   everyMs: number
   /** The wait after a refused webhook. Its change is then older than `graceMs`. */
@@ -50,6 +52,7 @@ export interface CatchUpTimes {
 
 const catchUpTimes: CatchUpTimes = {
   pollMs: 30_000,
+  pauseMs: 500,
   everyMs: 60 * 60_000,
   soonMs: 3 * 60_000,
   soonAgainMs: 15 * 60_000,
@@ -118,6 +121,7 @@ export function createCatchUp(
       await recordSearched(database, account, startedAtMs, againMs)
     } catch (error) {
       if (signal.aborted) {
+        // The next start or another process repeats it.
         await searchAgain(database, account, 0)
         return 0
       }
@@ -130,7 +134,7 @@ export function createCatchUp(
       const againMs = Math.min(Math.max(times.afterErrorMs, askedMs), longestWaitMs)
       await searchAgain(database, account, againMs)
     }
-    return 0
+    return times.pauseMs
   }
 
   /**
