@@ -5,10 +5,12 @@ import type { Database } from './database/open.ts'
 import { createRateLimits } from './http/rate-limit.ts'
 import type { Log } from './log.ts'
 import type { Dashboard } from './page/serve.ts'
+import { type Checks, createChecks } from './people/checks.ts'
 import { createSessions } from './people/session.ts'
 import { createSessionTokens } from './people/session-token.ts'
 import { createVault } from './people/vault.ts'
 import { createProviders } from './providers/create.ts'
+import { type CatchUp, createCatchUp } from './relay/catch-up.ts'
 import { createInbox } from './relay/inbox.ts'
 import { createRelay, type Relay } from './relay/loop.ts'
 import { operatorToken } from './relay/operator.ts'
@@ -36,9 +38,11 @@ export interface BackendOptions {
 export interface Backend extends Context {
   app: Hono
   relay: Relay
+  catchUp: CatchUp
+  checks: Checks
 }
 
-/** Creates the whole backend. Opens no port and no file, and does not start the relay. */
+/** Creates the whole backend. Opens no port and no file, and does not start its work in the background. */
 export function createBackend({
   database,
   encryptionKeys,
@@ -55,8 +59,10 @@ export function createBackend({
   const providers = createProviders(addresses.providers)
   const limits = createRateLimits({ trustedProxies, log })
   const relay = createRelay({ database, vault, providers, log, alone, times })
-  // The search for missed changes takes this place.
-  const searchSoon = () => {}
+  const inbox = createInbox(database, providers, relay.ring)
+  const catchUp = createCatchUp({ database, vault, providers, inbox, log })
+  const checks = createChecks({ database, vault, providers, log })
+  const { searchSoon } = catchUp
   const context: Context = {
     database,
     vault,
@@ -68,7 +74,7 @@ export function createBackend({
       beforeCreate: limits.newSession,
     }),
     limits,
-    inbox: createInbox(database, providers, relay.ring),
+    inbox,
     ring: relay.ring,
     searchSoon,
     refusedWebhooks: countRefusedWebhooks({ log, now, searchSoon }),
@@ -79,5 +85,5 @@ export function createBackend({
     log,
   }
   const app = createApp(context, { dashboard, sandbox: createSandbox(addresses) })
-  return { ...context, app, relay }
+  return { ...context, app, relay, catchUp, checks }
 }

@@ -1,9 +1,11 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
+import { type Background, repeatInBackground } from './background.ts'
 import type { Database } from './database/open.ts'
 import {
   authorizations,
   channels,
+  connections,
+  crmAccounts,
   dealEvents,
   deliveries,
   sessions,
@@ -15,6 +17,18 @@ import { deleteOld } from './relay/upkeep.ts'
 
 /** Not at once, because the first requests come right after a start. */
 const times = { firstMs: 20_000, everyMs: 24 * 60 * 60 * 1000, afterErrorMs: 10 * 60 * 1000 }
+
+/** The tables whose rows change often. */
+const vacuumed = [
+  authorizations,
+  sessions,
+  users,
+  connections,
+  crmAccounts,
+  dealEvents,
+  deliveries,
+  channels,
+]
 
 interface CleanupOptions {
   database: Database
@@ -31,46 +45,27 @@ interface CleanupOptions {
 export function startCleanup(
   { database, vacuum, now = () => new Date(), log }: CleanupOptions,
   { firstMs, everyMs, afterErrorMs } = times,
-): { stop(): Promise<void> } {
-  const stopping = new AbortController()
-  const { signal } = stopping
-
-  /** @returns when to clean up next, in ms. */
-  async function cleanUp(): Promise<number> {
-    try {
-      const people = await deleteUnused(database, now(), signal)
-      const events = await deleteOld(database, signal)
-      if (vacuum) await vacuumTables()
-      log('cleaned up', { ...people, ...events })
-      return everyMs
-    } catch (error) {
-      if (!signal.aborted) log('clean-up failed', errorFields(error))
-      return afterErrorMs
-    }
+): Background {
+  async function cleanUp(signal: AbortSignal): Promise<number> {
+    const people = await deleteUnused(database, now(), signal)
+    const events = await deleteOld(database, signal)
+    if (vacuum) await vacuumTables(signal)
+    log('cleaned up', { ...people, ...events })
+    return everyMs
   }
 
-  async function vacuumTables(): Promise<void> {
-    for (const table of [authorizations, sessions, users, dealEvents, deliveries, channels]) {
+  async function vacuumTables(signal: AbortSignal): Promise<void> {
+    for (const table of vacuumed) {
       signal.throwIfAborted()
       await database.execute(sql`vacuum ${table}`)
     }
   }
 
-  async function run(): Promise<void> {
-    let waitMs = firstMs
-    while (!signal.aborted) {
-      // Rejects only when it is aborted.
-      await delay(waitMs, undefined, { signal, ref: false }).catch(() => {})
-      if (!signal.aborted) waitMs = await cleanUp()
-    }
-  }
-
-  const running = run()
-  return {
-    /** Resolves when the batch under way is finished. */
-    async stop() {
-      stopping.abort()
-      await running
+  return repeatInBackground(cleanUp, {
+    firstMs,
+    onError(error) {
+      log('clean-up failed', errorFields(error))
+      return afterErrorMs
     },
-  }
+  })
 }

@@ -37,7 +37,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const port = await listen(server, settings)
   // No await from here to the handler: a request that arrived meanwhile would never be answered.
   const addresses = settings.addressesAt(port)
-  const { app, relay } = createBackend({
+  const { app, relay, catchUp, checks } = createBackend({
     database,
     encryptionKeys,
     addresses,
@@ -77,8 +77,8 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       lock?.release()
       process.exit(1)
     }, stopWithinMs)
-    await Promise.all([connections.close(requestGraceMs), relay.stop()])
-    await cleanup.stop()
+    const background = [relay, catchUp, checks, cleanup].map((each) => each.stop())
+    await Promise.all([connections.close(requestGraceMs), ...background])
     await close()
     lock?.release()
     process.exit(0)
@@ -86,6 +86,8 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
   await relay.start()
+  catchUp.start()
+  checks.start()
 }
 
 async function openDatabase(

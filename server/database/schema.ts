@@ -154,6 +154,8 @@ export const dealEvents = pgTable(
     index('deal_events_received').on(table.receivedAt),
     // To find the same change, which webhook and search report with slightly different times.
     index('deal_events_deal').on(table.accountId, table.dealId),
+    // Each webhook asks for these. There are few, so this costs almost nothing.
+    index('deal_events_searched').on(table.accountId, table.dealId).where(sql`found_by = 'search'`),
   ],
 )
 

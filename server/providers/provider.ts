@@ -219,6 +219,8 @@ export type PostOutcome =
 
 /** What a chat must implement. */
 export interface Chat extends Provider {
+  /** Asks whether the chat still accepts the token. @throws ProviderError */
+  check(secrets: Secrets): Promise<void>
   /** Posts a message. Ends within eleven seconds and throws nothing. */
   post(secrets: Secrets, channelId: string, message: ChatMessage): Promise<PostOutcome>
 }
@@ -249,7 +251,7 @@ export const oneTry = (ms: number) =>
  */
 export class ProviderError extends Error {
   readonly provider: ProviderId
-  readonly stage: 'exchange' | 'introspect' | 'revoke' | 'refresh' | 'read' | 'uninstall'
+  readonly stage: 'exchange' | 'introspect' | 'revoke' | 'refresh' | 'read' | 'uninstall' | 'check'
   /**
    * - `refused`: another try cannot help.
    * - `unauthorized`: the access token did not count. A new one may.

@@ -1,15 +1,21 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
 import { isOfConfigured } from '../people/connections.ts'
 import type { DealEvent, Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds } from '../providers/registry.ts'
 import { makeDueFrom } from './channels.ts'
 import { failpoint } from './failpoint.ts'
+import { type Change, sameChanges } from './same-change.ts'
 
 export interface Inbox {
   /** Stores the new events and their deliveries. Resolves after the commit. */
   store(crm: CrmId, events: readonly DealEvent[]): Promise<void>
+  /**
+   * Stores the events among these that no webhook has brought, for the users who were connected when they
+   * happened. All events of these deals since some time must be among them. @returns how many it stored.
+   */
+  storeMissed(crm: CrmId, events: readonly DealEvent[]): Promise<number>
 }
 
 type CrmEvent = DealEvent & { crm: CrmId }
@@ -73,6 +79,15 @@ export function createInbox(database: Database, providers: Providers, onStored: 
         if (!storing) void storeWaiting()
       })
     },
+
+    async storeMissed(crm, found) {
+      const events = found.map((event) => ({ ...event, crm }))
+      // Nearly always, the webhooks have brought everything. Then no transaction is needed.
+      if ((await withoutKnown(database, events)).length === 0) return 0
+      const stored = await storeMissedEvents(database, providers, events)
+      if (stored > 0) onStored()
+      return stored
+    },
   }
 }
 
@@ -81,65 +96,219 @@ interface Target {
   account: string
   user: string
   channel: string
+  /** The user gets no changes from before this time, in ms since 1970. */
+  sinceMs: number
 }
+
+/**
+ * Transactions that store webhooks share this advisory lock, and one that stores missed changes holds it
+ * alone. Otherwise neither would see that the other one stores the same change.
+ */
+const storeLock = 7_325_214
 
 async function storeEvents(
   database: Database,
   providers: Providers,
   events: readonly CrmEvent[],
 ): Promise<void> {
-  const accounts = [...new Set(events.map(({ accountId }) => accountId))]
   await database.transaction(async (tx) => {
-    // A user may have connected more than one chat. Use the one that was connected last.
-    const targets = await rowsOf<Target>(
-      tx,
-      sql`select distinct on (crm.id) crm.provider as crm, crm.account_id as account,
-                 crm.user_id as "user", chat.account_id || '/' || coalesce(chat.channel_id, '') as channel
-          from connections crm
-          join connections chat on chat.user_id = crm.user_id
-            and chat.provider = any(${sql.param([...chatIds])}::text[])
-            and ${isOfConfigured(providers, columnsOf('chat'))}
-          where crm.provider = any(${sql.param([...new Set(events.map(({ crm }) => crm))])}::text[])
-            and crm.account_id = any(${sql.param(accounts)}::text[])
-            and ${isOfConfigured(providers, columnsOf('crm'))}
-          order by crm.id, chat.connected_at desc`,
-    )
+    const connected = await targetsOf(tx, providers, events, 'shared')
+    // A webhook is for every user who is connected when it arrives.
+    const targets = connected.map((target) => ({ ...target, sinceMs: 0 }))
     // Drop events of an account that no user has connected. The server still acknowledges them.
-    const connected = new Set(targets.map(({ crm, account }) => `${crm}/${account}`))
-    const kept = events.filter(({ crm, accountId }) => connected.has(`${crm}/${accountId}`))
+    const accounts = new Set(targets.map(({ crm, account }) => `${crm}/${account}`))
+    const kept = events.filter(({ crm, accountId }) => accounts.has(`${crm}/${accountId}`))
     if (kept.length === 0) return
-
-    // Sort by the events alone, so that two transactions with the same events cannot deadlock. If
-    // two events have the same time, the relay sends the one that was inserted first.
-    const rows = kept
-      .map(({ occurredAt, ...event }) => ({ ...event, at: occurredAt.toISOString() }))
-      .sort(
-        (a, b) =>
-          compare(a.at, b.at) || Number(a.dealId) - Number(b.dealId) || compare(a.key, b.key),
-      )
-    await tx.execute(
-      sql`with stored as (
-            insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
-            select key, crm, "accountId", "dealId", property, value, at
-            from json_to_recordset(${JSON.stringify(rows)}::json)
-              as item(key text, crm text, "accountId" text, "dealId" text, property text,
-                      value text, at timestamptz)
-            on conflict (key) do nothing
-            returning id, crm, account_id, occurred_at
-          ), made as (
-            insert into deliveries (event_id, user_id, channel, occurred_at)
-            select stored.id, target."user", target.channel, stored.occurred_at
-            from stored
-            join json_to_recordset(${JSON.stringify(targets)}::json)
-              as target(crm text, account text, "user" uuid, channel text)
-              on target.crm = stored.crm and target.account = stored.account_id
-            order by stored.id
-            returning channel
-          )
-          ${makeDueFrom(sql`select channel from made`)}`,
-    )
+    const left = await insertEvents(tx, kept, targets, { foundBy: 'webhook', unlessSearched: true })
+    if (left.size > 0) {
+      const unsure = kept.filter(({ key }) => left.has(key))
+      await insertUnlessFound(tx, unsure, targets)
+    }
     failpoint('in transaction')
   })
+}
+
+async function storeMissedEvents(
+  database: Database,
+  providers: Providers,
+  events: readonly CrmEvent[],
+): Promise<number> {
+  return await database.transaction(async (tx) => {
+    const targets = await targetsOf(tx, providers, events, 'alone')
+    const missed = (await withoutKnown(tx, events)).filter(({ crm, accountId, occurredAt }) =>
+      targets.some(
+        (target) =>
+          target.crm === crm &&
+          target.account === accountId &&
+          target.sinceMs <= occurredAt.getTime(),
+      ),
+    )
+    if (missed.length > 0) await insertEvents(tx, missed, targets, { foundBy: 'search' })
+    return missed.length
+  })
+}
+
+type Executor = Pick<Database, 'execute'>
+
+/** Returns the users of the events' accounts. If there are any, the transaction has the lock then. */
+async function targetsOf(
+  tx: Executor,
+  providers: Providers,
+  events: readonly CrmEvent[],
+  lock: 'shared' | 'alone',
+): Promise<Target[]> {
+  const locked =
+    lock === 'shared'
+      ? sql`select pg_advisory_xact_lock_shared(${storeLock}) is not null`
+      : sql`select pg_advisory_xact_lock(${storeLock}) is not null`
+  // A user may have connected more than one chat. Use the one that was connected last.
+  return await rowsOf<Target>(
+    tx,
+    sql`select distinct on (crm.id) crm.provider as crm, crm.account_id as account,
+               crm.user_id as "user", chat.account_id || '/' || coalesce(chat.channel_id, '') as channel,
+               (extract(epoch from greatest(crm.connected_at, chat.connected_at)) * 1000)::float8
+                 as "sinceMs"
+        from connections crm
+        join connections chat on chat.user_id = crm.user_id
+          and chat.provider = any(${sql.param([...chatIds])}::text[])
+          and ${isOfConfigured(providers, columnsOf('chat'))}
+        where crm.provider = any(${sql.param([...new Set(events.map(({ crm }) => crm))])}::text[])
+          and crm.account_id = any(${sql.param([...new Set(events.map(({ accountId }) => accountId))])}::text[])
+          and ${isOfConfigured(providers, columnsOf('crm'))}
+          and (${locked})
+        order by crm.id, chat.connected_at desc`,
+  )
+}
+
+/**
+ * Inserts new events and their deliveries. With `unlessSearched`, leaves out the events of deals that
+ * have an event found by a search, because it may be the same. @returns the keys of those left out.
+ */
+async function insertEvents(
+  tx: Executor,
+  events: readonly CrmEvent[],
+  targets: readonly Target[],
+  { foundBy, unlessSearched = false }: { foundBy: 'webhook' | 'search'; unlessSearched?: boolean },
+): Promise<ReadonlySet<string>> {
+  // Sort by the events alone, so that two transactions with the same events cannot deadlock. If
+  // two events have the same time, the relay sends the one that was inserted first.
+  const rows = events
+    .map(({ occurredAt, ...event }) => ({ ...event, at: occurredAt.toISOString() }))
+    .sort(
+      (a, b) => compare(a.at, b.at) || Number(a.dealId) - Number(b.dealId) || compare(a.key, b.key),
+    )
+  const left = await rowsOf<{ key: string }>(
+    tx,
+    sql`with item as materialized (
+          select * from json_to_recordset(${JSON.stringify(rows)}::json)
+            as item(key text, crm text, "accountId" text, "dealId" text, property text,
+                    value text, at timestamptz)
+        ), left_out as materialized (
+          ${unlessSearched ? keysOfSearchedDeals : sql`select null as key where false`}
+        ), stored as (
+          insert into deal_events
+            (key, crm, account_id, deal_id, property, value, occurred_at, found_by)
+          select key, crm, "accountId", "dealId", property, value, at,
+                 ${foundBy}::text
+          from item where key not in (select key from left_out)
+          on conflict (key) do nothing
+          returning id, crm, account_id, occurred_at
+        ), made as (
+          insert into deliveries (event_id, user_id, channel, occurred_at)
+          select stored.id, target."user", target.channel, stored.occurred_at
+          from stored
+          join json_to_recordset(${JSON.stringify(targets)}::json)
+            as target(crm text, account text, "user" uuid, channel text, "sinceMs" float8)
+            on target.crm = stored.crm and target.account = stored.account_id
+            and target."sinceMs" <= extract(epoch from stored.occurred_at) * 1000
+          order by stored.id
+          returning channel
+        ), due as (
+          ${makeDueFrom(sql`select channel from made`)}
+        )
+        select key from left_out`,
+  )
+  return new Set(left.map(({ key }) => key))
+}
+
+// `limit` makes PGlite, which has no statistics, look up each item in the index.
+const keysOfSearchedDeals = sql`
+  select item.key from item cross join lateral (
+    select from deal_events
+    where account_id = item."accountId" and deal_id = item."dealId" and found_by = 'search'
+    limit 1
+  ) as found`
+
+interface KnownEvent extends Change {
+  id: string
+}
+
+const knownColumns = sql`id::text as id, crm, account_id as "accountId", deal_id as "dealId",
+  property, value, (extract(epoch from occurred_at) * 1000)::float8 as at`
+
+async function knownEvents(tx: Executor, query: SQL): Promise<KnownEvent[]> {
+  const rows = await rowsOf<Omit<KnownEvent, 'occurredAt'> & { at: number }>(tx, query)
+  return rows.map(({ at, ...row }) => ({ ...row, occurredAt: new Date(at) }))
+}
+
+/** Returns the events that are not stored yet. */
+async function withoutKnown(tx: Executor, events: readonly CrmEvent[]): Promise<CrmEvent[]> {
+  if (events.length === 0) return []
+  const known = await knownEvents(
+    tx,
+    sql`select known.* from ${dealsOf(events)} cross join lateral (
+          select ${knownColumns} from deal_events
+          where account_id = deal."accountId" and deal_id = deal."dealId"
+          offset 0
+        ) as known`,
+  )
+  const found = sameChanges(events, known)
+  return events.filter((event) => !found.has(event))
+}
+
+/**
+ * Inserts events from webhooks, except those that a search has found before. Such an event gets the key
+ * of the webhook, so that it also counts as stored if the webhook comes again.
+ */
+async function insertUnlessFound(
+  tx: Executor,
+  events: readonly CrmEvent[],
+  targets: readonly Target[],
+): Promise<void> {
+  // Another transaction may handle a copy of the webhook. It waits here, and then finds the key.
+  const found = await knownEvents(
+    tx,
+    sql`select ${knownColumns} from deal_events
+        where found_by = 'search'
+          and (account_id, deal_id) in (select "accountId", "dealId" from ${dealsOf(events)})
+        order by id for update`,
+  )
+  const keys = sql.param(events.map(({ key }) => key))
+  const stored = await rowsOf<{ key: string }>(
+    tx,
+    sql`select key from deal_events where key = any(${keys}::text[])`,
+  )
+  const storedKeys = new Set(stored.map(({ key }) => key))
+  const byKey = new Map(events.map((event) => [event.key, event]))
+  const fresh = [...byKey.values()].filter(({ key }) => !storedKeys.has(key))
+  const same = sameChanges(fresh, found)
+  const pairs = [...same].map(([{ key }, { id }]) => ({ id, key }))
+  await tx.execute(
+    sql`update deal_events set key = pair.key, found_by = 'webhook'
+        from json_to_recordset(${JSON.stringify(pairs)}::json) as pair(id bigint, key text)
+        where deal_events.id = pair.id`,
+  )
+  const others = fresh.filter((event) => !same.has(event))
+  await insertEvents(tx, others, targets, { foundBy: 'webhook' })
+}
+
+/** The deals of these events, each once, as a table `deal`. */
+function dealsOf(events: readonly CrmEvent[]): SQL {
+  const ids = new Map(
+    events.map(({ accountId, dealId }) => [`${accountId}/${dealId}`, { accountId, dealId }]),
+  )
+  return sql`json_to_recordset(${JSON.stringify([...ids.values()])}::json)
+    as deal("accountId" text, "dealId" text)`
 }
 
 const columnsOf = (alias: 'crm' | 'chat') => ({

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { deleteInBatches, inBatches, refersToOne } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
-import { channels, dealEvents, deliveries } from '../database/schema.ts'
+import { channels, connections, crmAccounts, dealEvents, deliveries } from '../database/schema.ts'
 
 /** HubSpot repeats an event for a day. After 30 days, even a dead delivery is only history. */
 const keepDays = 30
@@ -10,13 +10,13 @@ const old = sql`now() - make_interval(days => ${keepDays})`
 const eventsAtOnce = 100
 
 /**
- * Deletes old events with their deliveries, and channels in which nothing happens any more. It works in
- * batches. @returns how many rows were deleted.
+ * Deletes old events with their deliveries, channels in which nothing happens any more, and accounts that
+ * nobody has connected any more. It works in batches. @returns how many rows were deleted.
  */
 export async function deleteOld(
   database: Database,
   signal?: AbortSignal,
-): Promise<{ events: number; channels: number }> {
+): Promise<{ events: number; channels: number; accounts: number }> {
   let events = 0
   await inBatches(async () => {
     const page = await rowsOf<{ id: number }>(
@@ -64,6 +64,16 @@ export async function deleteOld(
           and not exists (
             select from ${deliveries}
             where ${deliveries.channel} = ${channels.id} and ${deliveries.state} = 'pending'
+          )`,
+      signal,
+    ),
+    accounts: await deleteInBatches(
+      database,
+      crmAccounts,
+      sql`not exists (
+            select from ${connections}
+            where ${connections.provider} = ${crmAccounts.crm}
+              and ${connections.accountId} = ${crmAccounts.accountId}
           )`,
       signal,
     ),

@@ -53,6 +53,8 @@ export interface Outside {
   deals: Map<string, OutsideDeal>
   /** Deals that were deleted in HubSpot. */
   missing: Set<string>
+  /** The most results of a search, in all its pages. */
+  mostFound: number
   /** HubSpot's answer to a read; undefined is the usual one. */
   answerRead: (path: string, token: string) => HubspotAnswer | Promise<HubspotAnswer>
   stages: Array<{ id: string; label: string; metadata: Record<string, string> }>
@@ -137,6 +139,7 @@ export async function openOutside(): Promise<Outside> {
     answerRefresh: () => undefined,
     deals: new Map(),
     missing: new Set(),
+    mostFound: 10_000,
     stages: usualStages,
     expiresInS: 1800,
     async accepted(isEnough, withinMs = 20_000) {
@@ -295,7 +298,9 @@ export async function openOutside(): Promise<Outside> {
       return json(linked.length === inputs.length ? 200 : 207, { ...completed, results })
     }
     if (pathname === '/hubspot/crm/objects/2026-03/0-3/search') {
-      return json(200, searchAnswer(JSON.parse(body)))
+      const search: SearchRequest = JSON.parse(body)
+      const isTooFar = Number(search.after) + search.limit > outside.mostFound
+      return isTooFar ? json(400, tooMany) : json(200, searchAnswer(search))
     }
     const dealId = pathname.match(/^\/hubspot\/crm\/objects\/2026-03\/0-3\/(\d+)$/)?.[1]
     if (dealId === undefined) return json(403, { status: 'error', category: 'MISSING_SCOPES' })

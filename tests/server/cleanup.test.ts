@@ -5,6 +5,7 @@ import { batchRows } from '../../server/database/batches.ts'
 import { openPostgres, rowsOf } from '../../server/database/open.ts'
 import {
   connections,
+  crmAccounts,
   dealEvents,
   deliveries,
   rules,
@@ -13,6 +14,7 @@ import {
 } from '../../server/database/schema.ts'
 import { deleteUnused } from '../../server/people/cleanup.ts'
 import { sha256 } from '../../server/people/session.ts'
+import { deleteOld } from '../../server/relay/upkeep.ts'
 import { databaseKinds, newPostgresDatabase, openTestDatabase } from '../database.ts'
 import { openOutside } from '../relay/outside.ts'
 import { startServer } from '../relay/process.ts'
@@ -86,6 +88,27 @@ describe('the clean-up deletes', () => {
     expect(await usersLeft()).toEqual(userIds(holding))
   })
 
+  test('accounts that nobody has connected any more, so that they are not searched', async () => {
+    const named = await browserWith('HubSpot', start)
+    const { database } = harness
+    const [connected] = await database.select().from(connections)
+    if (connected === undefined) throw new Error('There is no connection.')
+    const times = { searchedUntil: start, searchAt: start }
+    await database.insert(crmAccounts).values(
+      [connected.accountId, 'gone'].map((accountId) => ({
+        crm: 'hubspot' as const,
+        accountId,
+        ...times,
+      })),
+    )
+    expect(await deleteOld(database)).toMatchObject({ accounts: 1 })
+    expect(await database.select().from(crmAccounts)).toMatchObject([
+      { accountId: connected.accountId },
+    ])
+    await database.delete(connections).where(eq(connections.userId, named.userId))
+    expect(await deleteOld(database)).toMatchObject({ accounts: 1 })
+  })
+
   test('no session with an authorization under way, which then ends well', async () => {
     const browser = openBrowser(harness)
     await browser.send('/api/slack/auth')
@@ -124,7 +147,7 @@ describe('the clean-up in the background', () => {
     ])
     expect(log.mock.calls[1]).toEqual([
       'cleaned up',
-      { authorizations: 1, sessions: 1, users: 1, events: 0, channels: 0 },
+      { authorizations: 1, sessions: 1, users: 1, events: 0, channels: 0, accounts: 0 },
     ])
     expect(log.mock.calls[2]?.[0]).toBe('cleaned up')
   })

@@ -6,7 +6,13 @@ import { drizzle } from 'drizzle-orm/pglite'
 import { migrate } from 'drizzle-orm/pglite/migrator'
 import { expect, test } from 'vitest'
 import { openPglite } from '../../server/database/open.ts'
-import { channels, dealEvents, users } from '../../server/database/schema.ts'
+import {
+  channels,
+  connections,
+  crmAccounts,
+  dealEvents,
+  users,
+} from '../../server/database/schema.ts'
 
 const migrations = join(import.meta.dirname, '../../server/database/migrations')
 
@@ -49,6 +55,39 @@ test('a database of the version with a queue keeps its users, and its pending de
       { id: 'T/pending', dueAt: expect.any(Date), leasedUntil: null },
       { id: 'T/sent', dueAt: null, leasedUntil: null },
     ])
+    await close()
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+})
+
+test('after the upgrade from a version without searches and checks, both go on from now', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'dealbell-upgrade-'))
+  try {
+    const old = await PGlite.create({ dataDir: join(folder, 'pglite') })
+    await migrate(drizzle(old), { migrationsFolder: await firstMigrations(5, folder) })
+    await old.exec(`
+      insert into users (id) select gen_random_uuid() from generate_series(1, 100);
+      insert into connections (user_id, provider, secrets, account_id, grant_id, connected_at)
+        select id, provider, 's', case provider when 'hubspot' then '7' else 'T' end, 'g', '2026-01-01'
+        from users cross join unnest(array['hubspot', 'slack']) as provider;
+      insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
+        values ('k1', 'hubspot', '7', '1', 'stage', 'won', now());`)
+    await old.close()
+
+    const began = Date.now()
+    const { database, close } = await openPglite(join(folder, 'pglite'))
+    const [account, ...others] = await database.select().from(crmAccounts)
+    expect(others).toEqual([])
+    expect(account).toMatchObject({ crm: 'hubspot', accountId: '7' })
+    expect(account?.searchedUntil.getTime()).toBeGreaterThanOrEqual(began)
+    expect(await database.select().from(dealEvents)).toMatchObject([{ foundBy: 'webhook' }])
+    // The checks do not all come at once.
+    const hours = (await database.select().from(connections)).map(({ checkedAt }) =>
+      Math.floor((Date.now() - checkedAt.getTime()) / 3_600_000),
+    )
+    expect(new Set(hours).size).toBeGreaterThan(12)
+    expect(Math.max(...hours)).toBeLessThan(24)
     await close()
   } finally {
     await rm(folder, { recursive: true, force: true })

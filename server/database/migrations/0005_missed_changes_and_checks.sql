@@ -11,6 +11,7 @@ ALTER TABLE "deal_events" ADD COLUMN "found_by" text DEFAULT 'webhook' NOT NULL;
 CREATE INDEX "crm_accounts_search" ON "crm_accounts" USING btree ("search_at");--> statement-breakpoint
 CREATE INDEX "connections_checked" ON "connections" USING btree ("checked_at");--> statement-breakpoint
 CREATE INDEX "deal_events_deal" ON "deal_events" USING btree ("account_id","deal_id");--> statement-breakpoint
+CREATE INDEX "deal_events_searched" ON "deal_events" USING btree ("account_id","deal_id") WHERE found_by = 'search';--> statement-breakpoint
 -- Spread the checks of existing connections over a day.
 UPDATE "connections" SET "checked_at" = now() - random() * interval '1 day';--> statement-breakpoint
 -- Search the accounts that are connected already for changes since now.

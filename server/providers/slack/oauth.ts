@@ -21,7 +21,7 @@ export function createSlackOAuth(
   client: SlackClient,
   settings: ProviderSettings,
   timeouts: Timeouts,
-): Pick<Chat, 'authorizeUrl' | 'exchange' | 'revoke'> {
+): Pick<Chat, 'authorizeUrl' | 'exchange' | 'check' | 'revoke'> {
   return {
     // No PKCE: Slack supports it only for public clients, which have no secret.
     authorizeUrl({ redirectUri, state }) {
@@ -65,6 +65,14 @@ export function createSlackOAuth(
         grantId: team.id,
         channelId: incoming_webhook.channel_id,
         channelName: incoming_webhook.channel,
+      }
+    },
+
+    async check({ accessToken }) {
+      try {
+        await client(accessToken, timeouts.callMs).auth.test()
+      } catch (error) {
+        throw providerError('check', error)
       }
     },
 

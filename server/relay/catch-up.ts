@@ -1,0 +1,380 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { and, eq, isNull, notInArray, sql } from 'drizzle-orm'
+import { type Background, repeatInBackground } from '../background.ts'
+import { type Database, rowsOf } from '../database/open.ts'
+import { connections, rules } from '../database/schema.ts'
+import { errorFields, type Log } from '../log.ts'
+import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
+import { isOfConfigured, markBroken } from '../people/connections.ts'
+import type { Vault } from '../people/vault.ts'
+import {
+  type CrmAccess,
+  type CrmDeal,
+  type DealEvent,
+  longestWaitMs,
+  ProviderError,
+  type Providers,
+} from '../providers/provider.ts'
+import { type CrmId, crmIds, type DealProperty } from '../providers/registry.ts'
+import type { Inbox } from './inbox.ts'
+import { dealRules } from './rules.ts'
+
+/** HubSpot repeats webhooks for about a day. Whoever was away for longer wants no older news. */
+const lookBackMs = 3 * 24 * 60 * 60_000
+/** A search finds a change only after some moments, and clocks differ. So searches overlap. */
+const overlapMs = 10 * 60_000
+/** The webhook of a younger change is probably on its way. */
+const graceMs = 2 * 60_000
+/** The accounts that one process searches at the same time. */
+const accountsAtOnce = 3
+/** Longer than one wait and one call. If the process dies, another one takes the account then. */
+const leaseSeconds = 90
+const longestPauseMs = 30_000
+/** After this many failed tries of one call, the search begins again later. */
+const maxTries = 5
+
+/** How long the search for missed changes waits, in milliseconds. Tests use shorter times. */
+export interface CatchUpTimes {
+  pollMs: number
+  /** The pause after each search, so that thousands of accounts after a start leave time for other work. */
+  pauseMs: number
+  /** The wait until an account is searched again. */
+  everyMs: number
+  /** The wait after a refused webhook. Its change is then older than `graceMs`. */
+  soonMs: number
+  /** Anyone can send what is refused. So refused webhooks start no search of an account before this time. */
+  soonAgainMs: number
+  /** The wait after a failed call. It doubles with each try. */
+  retryMs: number
+  afterErrorMs: number
+}
+
+const catchUpTimes: CatchUpTimes = {
+  pollMs: 30_000,
+  pauseMs: 500,
+  everyMs: 60 * 60_000,
+  soonMs: 3 * 60_000,
+  soonAgainMs: 15 * 60_000,
+  retryMs: 1_000,
+  afterErrorMs: 10 * 60_000,
+}
+
+export interface CatchUp {
+  /** Searches all accounts, a few at a time, and each one every hour from then on. */
+  start(): void
+  /** Webhooks were refused, so changes may be missing. Searches all accounts soon. */
+  searchSoon(): void
+  stop(): Promise<void>
+}
+
+interface Account {
+  crm: CrmId
+  accountId: string
+  searchedUntilMs: number
+}
+
+/** Creates the search for changes that no webhook has brought. */
+export function createCatchUp(
+  {
+    database,
+    vault,
+    providers,
+    inbox,
+    log,
+  }: { database: Database; vault: Vault; providers: Providers; inbox: Inbox; log: Log },
+  times: CatchUpTimes = catchUpTimes,
+): CatchUp {
+  const withAccess = createWithAccess({ database, vault, providers })
+  let running: Background[] = []
+  let refusedAt = Number.NEGATIVE_INFINITY
+  let broughtForwardAt = Number.NEGATIVE_INFINITY
+  let addedAt = Number.NEGATIVE_INFINITY
+
+  /** Keeps the table `crm_accounts`, which says when to search each account. */
+  async function keepSchedule(): Promise<number> {
+    const now = performance.now()
+    const isFirst = addedAt === Number.NEGATIVE_INFINITY
+    if (now - addedAt >= times.everyMs) {
+      await addAccounts(database, providers, times.everyMs)
+      if (isFirst) await makeAllDue(database)
+      addedAt = now
+    }
+    if (refusedAt > broughtForwardAt) {
+      await addAccounts(database, providers, times.everyMs)
+      await bringForward(database, times)
+      broughtForwardAt = now
+    }
+    return times.pollMs
+  }
+
+  async function searchNext(signal: AbortSignal): Promise<number> {
+    const account = await leaseNext(database)
+    if (account === undefined) return times.pollMs
+    const { crm, accountId } = account
+    const startedAt = performance.now()
+    const startedAtMs = Date.now()
+    try {
+      await search(account, startedAtMs, signal)
+      // A webhook that was refused meanwhile may have brought a change that this search left out.
+      const againMs = refusedAt > startedAt ? times.soonAgainMs : times.everyMs
+      await recordSearched(database, account, startedAtMs, againMs)
+    } catch (error) {
+      if (signal.aborted) {
+        // The next start or another process repeats it.
+        await searchAgain(database, account, 0)
+        return 0
+      }
+      const fields =
+        error instanceof ProviderError
+          ? { stage: error.stage, kind: error.kind, reason: error.reason }
+          : errorFields(error)
+      log('search for missed changes failed', { crm, account: accountId, ...fields })
+      const askedMs = error instanceof ProviderError ? (error.retryAfterMs ?? 0) : 0
+      const againMs = Math.min(Math.max(times.afterErrorMs, askedMs), longestWaitMs)
+      await searchAgain(database, account, againMs)
+    }
+    return times.pauseMs
+  }
+
+  /**
+   * Stores the changes since the last search that no webhook has brought. Only a complete search counts:
+   * a deal that it did not read may also have older changes than those that it read.
+   */
+  async function search(account: Account, startedAtMs: number, signal: AbortSignal): Promise<void> {
+    const { crm, accountId, searchedUntilMs } = account
+    const fromMs = Math.max(searchedUntilMs - overlapMs, startedAtMs - lookBackMs)
+    const untilMs = startedAtMs - graceMs
+    const properties = await propertiesOfRules(account)
+    let missed = 0
+    let since = new Date(fromMs)
+    const read = new Set<string>()
+    while (properties.length > 0) {
+      const found = await call(account, signal, (access) =>
+        providers[crm].changedDeals(access, since),
+      )
+      // A deal that changes during the search is found twice. The change is for the next search.
+      const ids = [...new Set(found.ids)].filter((id) => !read.has(id))
+      for (const id of ids) read.add(id)
+      for (const property of properties) {
+        for (let at = 0; at < ids.length; at += providers[crm].dealsAtOnce) {
+          const some = ids.slice(at, at + providers[crm].dealsAtOnce)
+          const deals = await call(account, signal, (access) =>
+            providers[crm].deals(access, some, property),
+          )
+          const events = [...deals].flatMap(([dealId, { history }]) =>
+            eventsOf({ accountId, dealId, property }, history),
+          )
+          const between = events.filter(
+            ({ occurredAt: at }) => at.getTime() > fromMs && at.getTime() <= untilMs,
+          )
+          missed += await inbox.storeMissed(crm, between)
+        }
+      }
+      if (found.complete) break
+      since = found.until
+    }
+    if (missed > 0) log('missed changes found', { crm, account: accountId, events: missed })
+  }
+
+  /**
+   * Makes a call with a connection of the account that works. Each call looks for it anew, so that none
+   * uses the token of a user who has disconnected. @throws ProviderError
+   */
+  async function call<Result>(
+    { crm, accountId }: Account,
+    signal: AbortSignal,
+    make: (access: CrmAccess) => Promise<Result>,
+  ): Promise<Result> {
+    const refused: string[] = []
+    let lastError = new ProviderError(crm, 'read', 'refused', 'no_connection')
+    for (let tries = 1; ; ) {
+      signal.throwIfAborted()
+      await renewLease(database, { crm, accountId })
+      const connection = await workingConnection({ crm, accountId }, refused)
+      if (connection === undefined) throw lastError
+      try {
+        return await withAccess(connection, 'spare', make)
+      } catch (error) {
+        if (!(error instanceof ProviderError)) throw error
+        lastError = error
+        if (error.kind === 'refused' || error.kind === 'unauthorized') {
+          refused.push(connection.id)
+          if (error.stage === 'refresh') await refreshRefused(connection, error)
+          continue
+        }
+        const waitMs = error.retryAfterMs ?? times.retryMs * 2 ** (tries - 1)
+        if (tries === maxTries || waitMs > longestPauseMs) throw error
+        tries++
+        await delay(waitMs, undefined, { signal })
+      }
+    }
+  }
+
+  async function refreshRefused(connection: CrmConnection, { reason }: ProviderError) {
+    if (reason === undefined || reason === 'disconnected') return
+    await markBroken(database, connection, reason)
+    const { id, provider } = connection
+    log('connection broken', { connection: id, provider, reason })
+  }
+
+  const ofAccount = ({ crm, accountId }: Pick<Account, 'crm' | 'accountId'>) =>
+    and(
+      eq(connections.provider, crm),
+      eq(connections.accountId, accountId),
+      isNull(connections.brokenSince),
+      isOfConfigured(providers, connections),
+    )
+
+  async function workingConnection(
+    account: Pick<Account, 'crm' | 'accountId'>,
+    refused: readonly string[],
+  ): Promise<CrmConnection | undefined> {
+    const [row] = await database
+      .select()
+      .from(connections)
+      .where(and(ofAccount(account), notInArray(connections.id, [...refused])))
+      .orderBy(connections.connectedAt)
+      .limit(1)
+    return row && { ...row, provider: account.crm }
+  }
+
+  /** The properties that a ticked rule of a connected user is about. */
+  async function propertiesOfRules(account: Account): Promise<DealProperty[]> {
+    const rows = await database
+      .select({ ruleIds: rules.ruleIds })
+      .from(connections)
+      .innerJoin(rules, eq(rules.userId, connections.userId))
+      .where(ofAccount(account))
+    const ticked = new Set(rows.flatMap(({ ruleIds }) => ruleIds))
+    const needed = Object.entries(dealRules).filter(([id]) => ticked.has(id))
+    return [...new Set(needed.map(([, { property }]) => property))]
+  }
+
+  function onError(error: unknown): number {
+    log('catch-up failed', errorFields(error))
+    return times.pollMs
+  }
+
+  return {
+    start() {
+      running = [
+        repeatInBackground(keepSchedule, { firstMs: 0, onError }),
+        ...Array.from({ length: accountsAtOnce }, () =>
+          repeatInBackground(searchNext, { firstMs: 0, onError }),
+        ),
+      ]
+    },
+    searchSoon() {
+      refusedAt = performance.now()
+    },
+    async stop() {
+      await Promise.all(running.map((each) => each.stop()))
+    },
+  }
+}
+
+/** The changes of a property, as the webhooks would report them. The first value counts too. */
+function eventsOf(
+  of: Pick<DealEvent, 'accountId' | 'dealId' | 'property'>,
+  history: CrmDeal['history'],
+): DealEvent[] {
+  return history
+    .filter(({ value }, at) => value !== history[at - 1]?.value && isReported(of.property, value))
+    .map(({ value, at }) => {
+      const parts = ['search', of.accountId, of.dealId, of.property, value, at.getTime()]
+      const key = createHash('sha256').update(JSON.stringify(parts)).digest('base64url')
+      return { ...of, key, value, occurredAt: at }
+    })
+}
+
+/** Whether a webhook would bring this value. Users can clear a property, but not the stage. */
+function isReported(property: DealProperty, value: string): boolean {
+  if (property === 'stage' && value === '') return false
+  // PostgreSQL cannot store NUL or half of a surrogate pair.
+  return value.length <= 255 && value.isWellFormed() && !value.includes('\0')
+}
+
+/** Adds accounts that were connected since the last call. Nothing before the connection is missing. */
+async function addAccounts(
+  database: Database,
+  providers: Providers,
+  everyMs: number,
+): Promise<void> {
+  await database.execute(
+    sql`insert into crm_accounts (crm, account_id, searched_until, search_at)
+        select provider, account_id,
+               greatest(min(connected_at), now() - make_interval(secs => ${lookBackMs / 1000})),
+               greatest(min(connected_at) + make_interval(secs => ${everyMs / 1000}), now())
+        from ${connections}
+        where provider = any(${sql.param([...crmIds])}::text[])
+          and ${isOfConfigured(providers, connections)}
+          and not exists (
+            select from crm_accounts
+            where crm = ${connections.provider} and account_id = ${connections.accountId}
+          )
+        group by provider, account_id
+        on conflict do nothing`,
+  )
+}
+
+/** Makes all accounts due, except those that another process searches now or that are due soon. */
+async function makeAllDue(database: Database): Promise<void> {
+  await database.execute(
+    sql`update crm_accounts set search_at = now()
+        where search_at > now() + make_interval(secs => ${leaseSeconds})`,
+  )
+}
+
+async function bringForward(
+  database: Database,
+  { soonMs, soonAgainMs }: CatchUpTimes,
+): Promise<void> {
+  const soon = sql`greatest(now() + make_interval(secs => ${soonMs / 1000}),
+                            searched_until + make_interval(secs => ${soonAgainMs / 1000}))`
+  await database.execute(sql`update crm_accounts set search_at = ${soon} where search_at > ${soon}`)
+}
+
+/** Takes the account that has been due for the longest time. */
+async function leaseNext(database: Database): Promise<Account | undefined> {
+  const [account] = await rowsOf<Account>(
+    database,
+    sql`update crm_accounts
+        set search_at = now() + make_interval(secs => ${leaseSeconds})
+        where (crm, account_id) in (
+          select crm, account_id from crm_accounts
+          where search_at <= now() order by search_at limit 1 for update skip locked
+        )
+        returning crm, account_id as "accountId",
+                  (extract(epoch from searched_until) * 1000)::float8 as "searchedUntilMs"`,
+  )
+  return account
+}
+
+const renewLease = (database: Database, account: Pick<Account, 'crm' | 'accountId'>) =>
+  searchAgain(database, account, leaseSeconds * 1000)
+
+async function searchAgain(
+  database: Database,
+  { crm, accountId }: Pick<Account, 'crm' | 'accountId'>,
+  afterMs: number,
+): Promise<void> {
+  await database.execute(
+    sql`update crm_accounts set search_at = now() + make_interval(secs => ${afterMs / 1000})
+        where crm = ${crm} and account_id = ${accountId}`,
+  )
+}
+
+async function recordSearched(
+  database: Database,
+  { crm, accountId }: Account,
+  untilMs: number,
+  againMs: number,
+): Promise<void> {
+  await database.execute(
+    sql`update crm_accounts
+        set searched_until = greatest(searched_until, to_timestamp(${untilMs / 1000})),
+            search_at = now() + make_interval(secs => ${againMs / 1000})
+        where crm = ${crm} and account_id = ${accountId}`,
+  )
+}

@@ -1,0 +1,373 @@
+import { eq, gt, sql } from 'drizzle-orm'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { OpenDatabase } from '../../server/database/open.ts'
+import {
+  connections,
+  crmAccounts,
+  dealEvents,
+  deliveries,
+  rules,
+} from '../../server/database/schema.ts'
+import { connectionStatus } from '../../server/people/connections.ts'
+import { type CatchUp, createCatchUp } from '../../server/relay/catch-up.ts'
+import { createInbox } from '../../server/relay/inbox.ts'
+import { databaseKinds, openTestDatabase } from '../database.ts'
+import { type Backend, startBackend } from './backend.ts'
+import { stageChange } from './hubspot-webhook.ts'
+import { type Outside, openOutside } from './outside.ts'
+
+const portal = 456
+const channel = 'C1'
+const second = 1_000
+const minute = 60 * second
+const hour = 60 * minute
+/** Rounded, so that a time is the same in a webhook, in HubSpot's answers and in the database. */
+const ago = (ms: number) => Math.floor(Date.now() / second) * second - ms
+
+const times = {
+  pollMs: 20,
+  pauseMs: 0,
+  everyMs: hour,
+  soonMs: 0,
+  soonAgainMs: 0,
+  retryMs: 5,
+  afterErrorMs: 20,
+}
+const soon = { timeout: 20_000, interval: 20 }
+
+describe.each(databaseKinds)('on %s', (kind) => {
+  let open: OpenDatabase
+  let outside: Outside
+  let backend: Backend
+  let catchUps: CatchUp[]
+
+  async function begin({ working = true } = {}): Promise<void> {
+    backend = await startBackend(open, outside, { working })
+  }
+  beforeEach(async () => {
+    open = await openTestDatabase(kind)
+    outside = await openOutside()
+    catchUps = []
+  })
+  afterEach(async () => {
+    await Promise.all(catchUps.map((catchUp) => catchUp.stop()))
+    await backend.stop()
+    await open.close()
+    await outside.close()
+  })
+
+  const inboxOf = ({ database, providers, relay }: Backend) =>
+    createInbox(database, providers, relay.ring)
+
+  /** Starts the search, as a process does after its start. */
+  function startCatchUp(changes: Partial<typeof times> = {}): CatchUp {
+    const { database, vault, providers } = backend
+    const log = (event: string, fields?: object) => {
+      backend.lines.push(JSON.stringify({ event, ...fields }))
+    }
+    const inbox = inboxOf(backend)
+    const catchUp = createCatchUp(
+      { database, vault, providers, inbox, log },
+      { ...times, ...changes },
+    )
+    catchUps.push(catchUp)
+    catchUp.start()
+    return catchUp
+  }
+
+  /** A user who has been connected for four days. The account was searched at `searchedMs`. */
+  async function connectUser({
+    searchedMs = ago(2 * hour),
+    account = portal,
+    to = channel,
+  } = {}): Promise<string> {
+    const userId = await backend.connect({ portal: account, channel: to })
+    await backend.database
+      .update(connections)
+      .set({ connectedAt: new Date(ago(96 * hour)) })
+      .where(eq(connections.userId, userId))
+    const times = { searchedUntil: new Date(searchedMs), searchAt: new Date(0) }
+    await backend.database
+      .insert(crmAccounts)
+      .values({ crm: 'hubspot', accountId: String(account), ...times })
+      .onConflictDoNothing()
+    return userId
+  }
+
+  /** In HubSpot, the deal moves through these stages. Returns the webhooks about them. */
+  function move(deal: number, ...changes: Array<[stage: string, atMs: number]>) {
+    const history = changes.map(([value, at]) => ({ value, timestamp: new Date(at).toISOString() }))
+    const first = { value: 'start', timestamp: '2020-01-01T00:00:00.000Z' }
+    outside.deals.set(String(deal), { history: [...history.toReversed(), first] })
+    return changes.map(([stage, at]) => stageChange(deal, { portal, stage, at }))
+  }
+
+  const account = async () => {
+    const [row] = await backend.database.select().from(crmAccounts)
+    if (row === undefined) throw new Error('There is no account.')
+    return row
+  }
+
+  /** Resolves when a search that began after this call is complete. */
+  async function searched(): Promise<void> {
+    const began = Date.now()
+    await vi.waitFor(async () => {
+      if ((await account()).searchedUntil.getTime() >= began) return
+      // If a search that began before is still under way, the next one follows it.
+      await backend.database
+        .update(crmAccounts)
+        .set({ searchAt: sql`now()` })
+        .where(gt(crmAccounts.searchAt, new Date(Date.now() + hour / 2)))
+      throw new Error('No search is complete.')
+    }, soon)
+  }
+
+  /** What Slack's channel says of each deal, sorted: 'deal: stage'. */
+  const said = () =>
+    outside.posts
+      .filter((post) => post.channel === channel)
+      .flatMap(({ blocks }) => [...blocks.matchAll(/\|Deal (\d+)>[^→]*→ \*([^*]+)\*/g)])
+      .map(([, deal, stage]) => `${deal}: ${stage}`)
+      .sort()
+
+  const stored = async () =>
+    (await backend.database.select().from(dealEvents).orderBy(dealEvents.id)).map(
+      ({ dealId, value, foundBy }) => `${dealId} ${value} ${foundBy}`,
+    )
+
+  test('each change is delivered once, whether webhooks are lost, doubled, late or out of order', async () => {
+    await begin()
+    await connectUser()
+    // Lost for an hour.
+    const lost = [1, 2, 3].map((deal) => move(deal, ['next', ago(70 * minute - deal * second)]))
+    // Partly lost: HubSpot's webhook about the second change of three has arrived, a bit off.
+    const [first, , third] = move(
+      4,
+      ['next', ago(60 * minute)],
+      ['w1', ago(50 * minute)],
+      ['l1', ago(40 * minute)],
+    )
+    const middle = stageChange(4, { portal, stage: 'w1', at: ago(50 * minute) + 2_500 })
+    const [arrived] = move(5, ['w1', ago(30 * minute)])
+    // Out of order and doubled.
+    expect(await backend.tell([arrived, middle, arrived])).toBe(204)
+    expect(await backend.tell([middle])).toBe(204)
+
+    startCatchUp()
+    await searched()
+    await backend.settled()
+    const all = [
+      '1: Proposal sent',
+      '2: Proposal sent',
+      '3: Proposal sent',
+      '4: Gone',
+      '4: Proposal sent',
+      '4: Signed',
+      '5: Signed',
+    ]
+    expect(said()).toEqual(all)
+    // Those that came late say so.
+    expect(outside.posts.filter(({ blocks }) => blocks.includes('late: from')).length).toBe(
+      outside.posts.length,
+    )
+
+    // HubSpot repeats the lost webhooks, twice and with slightly different times. Then another search.
+    const again = [...lost.flat(), first, third].map((item) => ({
+      ...item,
+      occurredAt: (item?.occurredAt ?? 0) + 1_200,
+    }))
+    expect(await backend.tell(again.toReversed())).toBe(204)
+    expect(await backend.tell(again)).toBe(204)
+    await searched()
+    await backend.settled()
+    expect(said()).toEqual(all)
+    expect(await backend.database.$count(dealEvents)).toBe(7)
+  })
+
+  test('of several changes to one stage within a minute, only the missing ones are found', async () => {
+    await begin({ working: false })
+    await connectUser()
+    const at = ago(20 * minute)
+    const [won, , wonAgain] = move(
+      1,
+      ['w1', at],
+      ['next', at + 10 * second],
+      ['w1', at + 20 * second],
+    )
+    await backend.tell([wonAgain])
+    startCatchUp()
+    await searched()
+    expect(await stored()).toEqual(['1 w1 webhook', '1 w1 search', '1 next search'])
+    // The webhooks come now. A new change to the same stage is a change of its own.
+    const newer = stageChange(1, { portal, stage: 'w1', at: at + 40 * second })
+    await backend.tell([won, newer])
+    expect(await stored()).toEqual([
+      '1 w1 webhook',
+      '1 w1 webhook',
+      '1 next search',
+      '1 w1 webhook',
+    ])
+  })
+
+  test('a webhook and a search that store the same change at once store it once', async () => {
+    await begin({ working: false })
+    await connectUser()
+    const inbox = inboxOf(backend)
+    const deals = Array.from({ length: 30 }, (_, n) => n + 1)
+    const at = ago(20 * minute)
+    await Promise.all(
+      deals.flatMap((deal) => {
+        const webhook = () => backend.tell([stageChange(deal, { portal, at: at + 500 })])
+        const missed = {
+          accountId: String(portal),
+          dealId: String(deal),
+          property: 'stage',
+          value: 'next',
+          occurredAt: new Date(at),
+        } as const
+        const search = (key: string) =>
+          inbox.storeMissed('hubspot', [{ ...missed, key: `${key} ${deal}` }])
+        const both = [() => search('one'), webhook, () => search('other')]
+        return (deal % 2 ? both : both.toReversed()).map((store) => store())
+      }),
+    )
+    expect(await backend.database.$count(dealEvents)).toBe(deals.length)
+    expect(await backend.database.$count(deliveries)).toBe(deals.length)
+  })
+
+  test('a young change is left to its webhook, and nobody gets a change from before the connection', async () => {
+    await begin({ working: false })
+    await connectUser()
+    const newcomer = await backend.connect({ portal, channel: 'C2' })
+    move(1, ['next', ago(minute)])
+    move(2, ['next', ago(5 * minute)])
+    startCatchUp()
+    await searched()
+    expect(await stored()).toEqual(['2 next search'])
+    expect(await backend.outcomes(newcomer)).toEqual([])
+    expect(await backend.database.$count(deliveries)).toBe(1)
+  })
+
+  test('only the last three days count, and no more than the ticked rules need is read', async () => {
+    await begin({ working: false })
+    const userId = await connectUser({ searchedMs: ago(90 * hour) })
+    move(1, ['next', ago(73 * hour)])
+    move(2, ['next', ago(71 * hour)])
+    await backend.database.update(rules).set({ ruleIds: [] }).where(eq(rules.userId, userId))
+    const catchUp = startCatchUp()
+    await searched()
+    expect(outside.reads).toEqual([])
+    await catchUp.stop()
+
+    await backend.database.update(rules).set({ ruleIds: ['deal-closed'] })
+    await backend.database.update(crmAccounts).set({ searchedUntil: new Date(ago(90 * hour)) })
+    startCatchUp()
+    await searched()
+    expect(await stored()).toEqual(['2 next search'])
+  })
+
+  test('a search in many pages finds everything, also after it failed in the middle', async () => {
+    await begin({ working: false })
+    await connectUser({ searchedMs: ago(4 * hour) })
+    // Two pages, then more deals with the same time than a page has.
+    for (let deal = 1; deal <= 250; deal++) move(deal, ['next', ago(3 * hour - deal * 5 * second)])
+    const together = ago(2 * hour)
+    for (let deal = 251; deal <= 500; deal++) move(deal, ['next', together])
+    // These changed early and once more late, so the first page does not have them.
+    move(501, ['next', ago(3 * hour)], ['w1', ago(hour)])
+    move(502, ['next', ago(hour)])
+    outside.missing.add('502')
+    outside.mostFound = 400
+    let failing = true
+    let searches = 0
+    outside.answerRead = (path) => {
+      if (!path.endsWith('/search')) return undefined
+      searches++
+      return failing && searches > 1 ? { status: 500 } : undefined
+    }
+
+    const before = await account()
+    const catchUp = startCatchUp()
+    await vi.waitFor(() => {
+      expect(backend.lines.join()).toContain('search for missed changes failed')
+    }, soon)
+    // What it has read counts only once it is complete.
+    expect((await account()).searchedUntil).toEqual(before.searchedUntil)
+    expect((await stored()).length).toBeGreaterThan(0)
+    // Another process goes on.
+    await catchUp.stop()
+    failing = false
+    startCatchUp()
+    await searched()
+    const expected = Array.from({ length: 501 }, (_, n) => `${n + 1} next search`)
+    expect((await stored()).toSorted()).toEqual([...expected, '501 w1 search'].toSorted())
+  })
+
+  test('waits as HubSpot asks, and uses the next connection if a token is refused', async () => {
+    await begin({ working: false })
+    const first = await connectUser({ searchedMs: ago(2 * hour) })
+    await connectUser()
+    await backend.database
+      .update(connections)
+      .set({ accessExpiresAt: new Date(0), connectedAt: new Date(ago(97 * hour)) })
+      .where(eq(connections.userId, first))
+    move(1, ['next', ago(30 * minute)])
+    outside.answerRefresh = () => ({ status: 400, body: { status: 'BAD_REFRESH_TOKEN' } })
+    let limited = 1
+    outside.answerRead = () =>
+      limited-- > 0 ? { status: 429, headers: { 'Retry-After': '1' } } : undefined
+    startCatchUp()
+    await searched()
+    expect(await stored()).toEqual(['1 next search'])
+    expect(await connectionStatus(backend, { userId: first, provider: 'hubspot' })).toMatchObject({
+      connected: false,
+      reason: expect.stringContaining('BAD_REFRESH_TOKEN'),
+    })
+  })
+
+  test('two processes search each account once, and find each change once', async () => {
+    await begin({ working: false })
+    for (let n = 1; n <= 8; n++) await connectUser({ account: n, to: `C${n}` })
+    move(1, ['next', ago(20 * minute)])
+    // Every account has this deal. A search holds its account until both processes search.
+    const searching = new Set<string>()
+    const { promise: both, resolve } = Promise.withResolvers<undefined>()
+    outside.answerRead = (path, token) => {
+      if (path.endsWith('/search')) searching.add(token)
+      if (searching.size > 3) resolve(undefined)
+      return both
+    }
+    startCatchUp()
+    startCatchUp()
+    await vi.waitFor(async () => {
+      expect(await backend.database.$count(deliveries)).toBe(8)
+    }, soon)
+    expect(outside.reads.filter((path) => path.endsWith('/search'))).toHaveLength(8)
+  })
+
+  test('new accounts are added, and searched soon after refused webhooks, but not after each', async () => {
+    await begin({ working: false })
+    await backend.connect({ portal, channel })
+    // Nobody was connected then.
+    move(1, ['next', ago(5 * minute)])
+    const catchUp = startCatchUp({ soonMs: 3 * minute, soonAgainMs: 15 * minute })
+    await searched()
+    expect(outside.reads).not.toEqual([])
+    expect(await stored()).toEqual([])
+
+    const { searchedUntil } = await account()
+    catchUp.searchSoon()
+    await vi.waitFor(async () => {
+      expect((await account()).searchAt.getTime()).toBe(searchedUntil.getTime() + 15 * minute)
+    }, soon)
+    // The last search was long ago.
+    await backend.database.update(crmAccounts).set({ searchedUntil: new Date(ago(hour)) })
+    const began = Date.now()
+    catchUp.searchSoon()
+    await vi.waitFor(async () => {
+      const aheadMs = (await account()).searchAt.getTime() - began
+      expect(aheadMs).toBeGreaterThan(2 * minute)
+      expect(aheadMs).toBeLessThan(4 * minute)
+    }, soon)
+  })
+})

@@ -1,0 +1,162 @@
+import { randomUUID } from 'node:crypto'
+import { desc, eq } from 'drizzle-orm'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import type { OpenDatabase } from '../../server/database/open.ts'
+import { connections, sessions, users } from '../../server/database/schema.ts'
+import { type Checks, createChecks } from '../../server/people/checks.ts'
+import { openSecrets } from '../../server/people/connections.ts'
+import { sha256 } from '../../server/people/session.ts'
+import type { ProviderId } from '../../server/providers/registry.ts'
+import { openTestDatabase } from '../database.ts'
+import { type Backend, startBackend } from '../relay/backend.ts'
+import { type Outside, openOutside } from '../relay/outside.ts'
+
+const hour = 60 * 60_000
+const ago = (ms: number) => new Date(Date.now() - ms)
+const soon = { timeout: 20_000, interval: 20 }
+const authTest = '/slack/api/auth.test'
+
+let open: OpenDatabase
+let outside: Outside
+let backend: Backend
+let checks: Checks[] = []
+
+beforeAll(async () => {
+  open = await openTestDatabase('PGlite')
+  outside = await openOutside()
+  backend = await startBackend(open, outside, { working: false })
+})
+beforeEach(async () => {
+  await open.database.delete(users)
+  outside.reads.length = 0
+  outside.refreshes.length = 0
+  // Slack accepts every token.
+  outside.answerRead = (path) =>
+    path === authTest ? { status: 200, body: { ok: true } } : undefined
+  outside.answerRefresh = () => undefined
+})
+afterEach(async () => {
+  await Promise.all(checks.map((each) => each.stop()))
+  checks = []
+})
+afterAll(async () => {
+  await backend.stop()
+  await open.close()
+  await outside.close()
+})
+
+function startChecks(): void {
+  const { database, vault, providers } = backend
+  const log = (event: string, fields?: object) => {
+    backend.lines.push(JSON.stringify({ event, ...fields }))
+  }
+  const started = createChecks({ database, vault, providers, log }, 20)
+  checks.push(started)
+  started.start()
+}
+
+async function connectUser(checkedAt: Date): Promise<string> {
+  const userId = await backend.connect({ portal: 456, channel: 'C1' })
+  await open.database.update(connections).set({ checkedAt }).where(eq(connections.userId, userId))
+  return userId
+}
+
+/** Resolves when no check is due. @returns how many hours ago each connection was checked. */
+async function allChecked(): Promise<number[]> {
+  const hoursAgo = async () =>
+    (
+      await open.database
+        .select()
+        .from(connections)
+        .orderBy(connections.provider, desc(connections.checkedAt))
+    ).map(({ checkedAt }) => Math.round((Date.now() - checkedAt.getTime()) / hour))
+  await vi.waitFor(async () => {
+    expect(Math.max(...(await hoursAgo()))).toBeLessThan(24)
+  }, soon)
+  // The last check may still be under way.
+  for (const each of checks) await each.stop()
+  return await hoursAgo()
+}
+
+/** What the dashboard shows this user. */
+async function shown(userId: string, provider: ProviderId): Promise<unknown> {
+  const token = randomUUID()
+  const times = { createdAt: new Date(), expiresAt: new Date(Date.now() + hour) }
+  await open.database.insert(sessions).values({ tokenHash: sha256(token), userId, ...times })
+  const headers = { Cookie: `__Host-dealbell=${token}`, 'Sec-Fetch-Site': 'same-origin' }
+  return (await backend.app.request(`/api/${provider}/status`, { headers })).json()
+}
+
+test('the dashboard shows within a day that an app was removed, without any event', async () => {
+  const userId = await connectUser(ago(25 * hour))
+  outside.answerRefresh = () => ({
+    status: 400,
+    body: { error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' },
+  })
+  outside.answerRead = () => ({ status: 200, body: { ok: false, error: 'account_inactive' } })
+  expect(await shown(userId, 'hubspot')).toMatchObject({ connected: true })
+  expect(await shown(userId, 'slack')).toMatchObject({ connected: true })
+  startChecks()
+  await vi.waitFor(async () => {
+    expect(await shown(userId, 'hubspot')).toMatchObject({
+      connected: false,
+      reason: 'HubSpot says that the access was revoked (BAD_REFRESH_TOKEN).',
+    })
+    expect(await shown(userId, 'slack')).toMatchObject({
+      connected: false,
+      reason: 'Slack says that the account or the app was deactivated (account_inactive).',
+    })
+  }, soon)
+
+  // A broken connection is not checked again.
+  await open.database.update(connections).set({ checkedAt: ago(25 * hour) })
+  const calls = outside.reads.length + outside.refreshes.length
+  const other = await connectUser(ago(26 * hour))
+  await vi.waitFor(async () => {
+    expect(await shown(other, 'slack')).toMatchObject({ connected: false })
+    expect(await shown(other, 'hubspot')).toMatchObject({ connected: false })
+  }, soon)
+  expect(outside.reads.length + outside.refreshes.length).toBe(calls + 2)
+})
+
+test('each connection is checked once a day at its own time, and its new token is stored', async () => {
+  const due = await connectUser(ago(24 * hour))
+  const later = await connectUser(ago(22 * hour))
+  // Two processes share the checks.
+  startChecks()
+  startChecks()
+  expect(await allChecked()).toEqual([0, 22, 0, 22])
+  expect(outside.refreshes).toHaveLength(1)
+  expect(outside.reads).toEqual([authTest])
+  const [row] = await open.database
+    .select()
+    .from(connections)
+    .where(eq(connections.userId, due))
+    .orderBy(connections.provider)
+  if (row === undefined) throw new Error('There is no connection.')
+  expect(openSecrets(backend.vault, row).accessToken).toMatch(/^hubspot-access-secret-\d$/)
+  for (const userId of [due, later]) {
+    expect(await shown(userId, 'hubspot')).toMatchObject({ connected: true })
+  }
+})
+
+test.each([
+  ['does not answer', { status: 503, body: {} }, { status: 503, body: {} }],
+  [
+    'refuses us, and not the connection',
+    { status: 400, body: { error: 'invalid_client', status: 'BAD_CLIENT_SECRET' } },
+    { status: 200, body: { ok: false, error: 'a_new_error' } },
+  ],
+])(
+  'a provider that %s breaks no connection, and is asked again in an hour',
+  async (_, refresh, test) => {
+    const userId = await connectUser(ago(30 * hour))
+    outside.answerRefresh = () => refresh
+    outside.answerRead = () => test
+    startChecks()
+    expect(await allChecked()).toEqual([23, 23])
+    for (const provider of ['hubspot', 'slack'] as const) {
+      expect(await shown(userId, provider)).toMatchObject({ connected: true })
+    }
+  },
+)
