@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { access, constants } from 'node:fs/promises'
+import { access, constants, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import pg from 'pg'
@@ -124,6 +124,7 @@ async function readPostgres(databaseUrl: string): Promise<Stored> {
 async function judgeMissingFolder(settings: Settings): Promise<Finding> {
   let existing = resolve(settings.dataDir)
   while (!existsSync(existing)) existing = dirname(existing)
+  if (!(await stat(existing)).isDirectory()) throw dataDirError(settings, { code: 'ENOTDIR' })
   try {
     await access(existing, constants.W_OK | constants.X_OK)
   } catch (error) {

@@ -4,7 +4,6 @@ import { providerIds, registry } from '../providers/registry.ts'
 import { type Addresses, parseEnv } from '../settings.ts'
 import { type Finding, warning } from './ask.ts'
 import { checkHubspotClient, checkSlackClient } from './clients.ts'
-import { checkStored } from './database.ts'
 import { distributions, writeManifests } from './manifests.ts'
 import { checkDashboard, checkWebhookAddress } from './public-addresses.ts'
 
@@ -44,6 +43,8 @@ async function run(): Promise<number> {
   }
   if (request.command === 'check') {
     const settings = parseEnv(process.env)
+    // Import this late, so that wrong settings are reported at once.
+    const { checkStored } = await import('./database.ts')
     return await examine(settings.addressesAt(settings.port), (addresses) =>
       checkStored(settings, addresses),
     )
