@@ -9,10 +9,11 @@ import { join, resolve } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { getRequestListener } from '@hono/node-server'
 import { Hono } from 'hono'
+import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
 import { parseEnv } from '../../server/settings.ts'
-import { newDataFolder } from '../database.ts'
+import { newDataFolder, newPostgresDatabase } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -355,6 +356,31 @@ describe('npm run doctor', () => {
     expect(await readdir(dataDir)).not.toContain('encryption.key')
   })
 })
+
+test.runIf(process.env.TEST_ALL === '1')(
+  'npm run doctor asks PostgreSQL whether it can be written, and creates nothing',
+  async () => {
+    const url = await newPostgresDatabase()
+    // Providers, ports and pages do not matter here.
+    const env = { PORT: String(await freePort()), DATABASE_URL: url }
+    const empty = '✓ The database can be written. It is empty: the server creates its tables when'
+    for (const text of [empty, "✗ The database cannot be written (PostgreSQL's code 25006)"]) {
+      const { lines } = await doctor(env)
+      expect(lines).toContainEqual(expect.stringContaining(text))
+      const client = new pg.Client({ connectionString: url })
+      await client.connect()
+      const { rows } = await client.query(
+        "select relname from pg_class where relname like '%doctor%'",
+      )
+      expect(rows).toEqual([])
+      if (text === empty) {
+        const name = new URL(url).pathname.slice(1)
+        await client.query(`alter database ${name} set default_transaction_read_only = on`)
+      }
+      await client.end()
+    }
+  },
+)
 
 test('npm run doctor without settings says that stand-ins are in use, and creates nothing', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'dealbell-doctor-'))
