@@ -62,7 +62,7 @@ function readArguments() {
     const { values, positionals } = parseArgs({
       allowPositionals: true,
       options: {
-        distribution: { type: 'string', default: 'marketplace' },
+        distribution: { type: 'string' },
         force: { type: 'boolean', default: false },
         help: { type: 'boolean', default: false },
       },
@@ -71,7 +71,8 @@ function readArguments() {
     if (values.help) return { command: 'help' } as const
     if (command === undefined) return { command: 'check' } as const
     const distribution = distributions.find((known) => known === values.distribution)
-    if (command !== 'manifests' || distribution === undefined || more.length > 0) return undefined
+    if (distribution === undefined && values.distribution !== undefined) return undefined
+    if (command !== 'manifests' || more.length > 0) return undefined
     return { command, folder, distribution, force: values.force } as const
   } catch {
     return undefined

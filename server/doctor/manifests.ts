@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import * as v from 'valibot'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { optionalScopes, requiredScopes } from '../providers/hubspot/oauth.ts'
 import { propertyNames } from '../providers/hubspot/properties.ts'
@@ -17,12 +18,19 @@ const description = 'Tells a Slack channel when a HubSpot deal moves.'
 export const distributions = ['marketplace', 'private'] as const
 export type Distribution = (typeof distributions)[number]
 
+const appFile = 'src/app/app-hsmeta.json'
+const earlierApp = v.pipe(
+  v.string(),
+  v.parseJson(),
+  v.object({ config: v.object({ distribution: v.picklist(distributions) }) }),
+)
+
 /** The files that describe Dealbell's apps to HubSpot and Slack, by their path. */
 function manifests(addresses: Addresses, distribution: Distribution): Record<string, object> {
   const redirectUrl = (id: string) => addresses.appUrl + pathOf(navigations.callbackPage, id)
   return {
     'hsproject.json': { name: 'dealbell', srcDir: 'src', platformVersion: '2026.03' },
-    'src/app/app-hsmeta.json': {
+    [appFile]: {
       uid: 'dealbell_app',
       type: 'app',
       config: {
@@ -72,12 +80,21 @@ function manifests(addresses: Addresses, distribution: Distribution): Record<str
 
 /**
  * Writes the manifests into a folder.
+ * @param distribution if undefined, that of the files in the folder, or `marketplace`.
  * @returns the paths of the files that it wrote. Files that are right already are not among them.
  * @throws Error that says what to do, before it has written anything.
  */
 export async function writeManifests(
   addresses: Addresses,
-  { folder, distribution, force }: { folder: string; distribution: Distribution; force: boolean },
+  {
+    folder,
+    distribution,
+    force,
+  }: {
+    folder: string
+    distribution: Distribution | undefined
+    force: boolean
+  },
 ): Promise<string[]> {
   for (const [name, url] of Object.entries({
     APP_URL: addresses.appUrl,
@@ -88,7 +105,11 @@ export async function writeManifests(
       `HubSpot and Slack accept only https addresses, but ${name} is ${new URL(url).origin}. Set ${name} to the address at which the internet reaches it, such as https://bell.example.com.`,
     )
   }
-  const files = Object.entries(manifests(addresses, distribution)).map(([path, content]) => ({
+  const path = join(folder, appFile)
+  const earlier = v.safeParse(earlierApp, existsSync(path) ? await readFile(path, 'utf8') : '')
+  const chosen =
+    distribution ?? (earlier.success ? earlier.output.config.distribution : distributions[0])
+  const files = Object.entries(manifests(addresses, chosen)).map(([path, content]) => ({
     path: join(folder, path),
     text: `${JSON.stringify(content, null, 2)}\n`,
   }))

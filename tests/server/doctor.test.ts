@@ -11,6 +11,8 @@ import { getRequestListener } from '@hono/node-server'
 import { Hono } from 'hono'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { requiredScopes } from '../../server/providers/hubspot/oauth.ts'
+import { operatorToken } from '../../server/relay/operator.ts'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
 import { parseEnv } from '../../server/settings.ts'
 import { newDataFolder, newPostgresDatabase } from '../database.ts'
@@ -19,7 +21,9 @@ import { freePort } from '../relay/postgres.ts'
 const root = resolve(import.meta.dirname, '../..')
 const certificate = join(root, 'tests/build/localhost.pem')
 
-/** Runs `npm run doctor`. */
+const secrets = /stand-in-\w+-secret|xoxb-|hubspot-stand-in-|hunter2/
+
+/** Runs `npm run doctor`. Its output never contains a secret. */
 async function doctor(env: Record<string, string>, ...words: string[]) {
   const child = spawn(process.execPath, ['server/doctor/doctor.ts', ...words], {
     cwd: root,
@@ -33,7 +37,7 @@ async function doctor(env: Record<string, string>, ...words: string[]) {
     })
   }
   await once(child, 'close')
-  expect(output, 'secrets').not.toMatch(/stand-in-\w+-secret|xoxb-|hubspot-stand-in-|hunter2/)
+  expect(output).not.toMatch(secrets)
   return { code: child.exitCode, output, lines: output.trimEnd().split('\n') }
 }
 
@@ -192,10 +196,20 @@ describe('npm run doctor', () => {
       '✓ Slack accepts client id and secret.',
       '✓ The database can be written.',
       '✓ The encryption key fits the database.',
-      '✓ 1 connection to HubSpot with all required scopes.',
-      '✓ 1 connection to Slack with all required scopes.',
+      '✓ 1 connection to HubSpot with all scopes.',
+      '✓ 1 connection to Slack with all scopes.',
     ])
     expect(code).toBe(0)
+  })
+
+  test('gets tokens from the running server only encrypted, and only with its key', async () => {
+    const key = Buffer.from(await readFile(join(dataDir, 'encryption.key'), 'utf8'), 'base64')
+    const ask = (token: string) =>
+      fetch(`${serverUrl}/relay/doctor`, { headers: { Authorization: `Bearer ${token}` } })
+    const text = await (await ask(operatorToken([key]))).text()
+    expect(text).toContain('"secrets":"v1.')
+    expect(text).not.toMatch(secrets)
+    expect((await ask('other')).status).toBe(401)
   })
 
   // The checks are independent, so one run shows several faults.
@@ -252,7 +266,7 @@ describe('npm run doctor', () => {
         `✗ HubSpot does not answer at http://127.0.0.1:${closedPort}: no program listens at 127.0.0.1:${closedPort}. Let this machine make https calls`,
         '! Slack answers 503, which says nothing about client id and secret. Try again later.',
         `✗ Dealbell answers at ${env.APP_URL}/webhooks/hubspot, but with 404: the proxy changes the path.`,
-        '! HubSpot did not say which scopes 1 connection have. Try later.',
+        '! HubSpot did not tell the scopes of 1 connection. Try later.',
       ],
     }),
     'missing scopes, a clock that is a bit fast, and another program for webhooks': () => ({
@@ -312,9 +326,16 @@ describe('npm run doctor', () => {
         `✗ DATA_DIR is ${certificate}/data, but a file has that path or a part of it. Set DATA_DIR to a folder.`,
       ],
     }),
-    'a certificate that nobody trusts': () => ({
+    'a certificate that nobody trusts, and an account without an optional scope': () => ({
       env: { NODE_EXTRA_CA_CERTS: '' },
-      says: [`✗ The dashboard does not answer at APP_URL (${env.APP_URL}): its certificate is not`],
+      provider: {
+        answer: (path) =>
+          path.endsWith('introspect') ? json({ active: true, scopes: requiredScopes }) : undefined,
+      },
+      says: [
+        `✗ The dashboard does not answer at APP_URL (${env.APP_URL}): its certificate is not`,
+        '✓ 1 connection to HubSpot with all required scopes, but not crm.objects.owners.read. It is optional.',
+      ],
     }),
   }
 
@@ -331,14 +352,23 @@ describe('npm run doctor', () => {
 
   test('reads the database itself when no server runs: wrong key, no key, no right to write', async () => {
     await stopServer()
+    const folder = { dataDir: join(dataDir, 'pglite') }
+    let client = await PGlite.create(folder)
+    await client.exec(
+      "update connections set broken_reason = 'token_revoked', broken_since = now() where provider = 'slack'",
+    )
+    await client.close()
     const other = Buffer.from('0123456789abcdef0123456789abcdef').toString('base64')
     const { lines } = await doctor({ ...env, ENCRYPTION_KEY: other })
     expect(lines).toContain('✓ The database can be written.')
     expect(lines).toContain(
+      '! The connection of Acme (stand-in) to Slack is broken (token_revoked). Its user must press Connect.',
+    )
+    expect(lines).toContain(
       '✗ The encryption key does not fit the database: it does not open 2 stored connections. Set ENCRYPTION_KEY to the key that encrypted them, or to the new key, a comma and that key.',
     )
 
-    const client = await PGlite.create({ dataDir: join(dataDir, 'pglite') })
+    client = await PGlite.create(folder)
     const { rows } = await client.query('select count(*)::int as users from users')
     await client.exec('alter table users add constraint closed check (false) not valid')
     await client.close()
@@ -495,6 +525,8 @@ describe('npm run doctor -- manifests', () => {
     const forced = await doctor(env, ...asPrivate, '--force')
     expect(forced.lines).toEqual([`wrote ${path}`])
     expect((await read('src/app/app-hsmeta.json')).config.distribution).toBe('private')
+    // HubSpot does not let the distribution change, so later runs keep it.
+    expect((await doctor(env, 'manifests', folder)).lines).toEqual(again.lines)
   })
 
   test('writes nothing for an address that is not https, and says what to set', async () => {
