@@ -62,7 +62,6 @@ export function createBackend({
   const inbox = createInbox(database, providers, relay.ring)
   const catchUp = createCatchUp({ database, vault, providers, inbox, log })
   const checks = createChecks({ database, vault, providers, log })
-  const { searchSoon } = catchUp
   const context: Context = {
     database,
     vault,
@@ -76,8 +75,7 @@ export function createBackend({
     limits,
     inbox,
     ring: relay.ring,
-    searchSoon,
-    refusedWebhooks: countRefusedWebhooks({ log, now, searchSoon }),
+    refusedWebhooks: countRefusedWebhooks({ log, now, searchSoon: catchUp.searchSoon }),
     operatorToken: operatorToken(encryptionKeys),
     appUrl,
     apiUrl,

@@ -18,8 +18,6 @@ export interface Context {
   inbox: Inbox
   /** Tells the relay that a channel is due now. */
   ring: () => void
-  /** Asks for a search for changes that no webhook has brought. */
-  searchSoon: () => void
   /** Counts the webhooks that the server refused. */
   refusedWebhooks: RefusedWebhooks
   /** The bearer token of `npm run relay`. */

@@ -1,13 +1,16 @@
 import { timingSafeEqual } from 'node:crypto'
+import { sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import type { Context } from '../context.ts'
+import { rowsOf } from '../database/open.ts'
+import { readStored } from '../doctor/stored.ts'
 import { ApiError } from '../http/errors.ts'
 import { fromThisMachineOnly } from '../http/origin.ts'
 import { countDeliveries, type RelayStatus, replayDead } from '../relay/operator.ts'
 
 /**
- * What `npm run relay` asks a server that holds the data folder. It runs on the same machine and needs
- * the server's key.
+ * What `npm run relay` and `npm run doctor` ask a server that holds the data folder. They run on the
+ * same machine and need the server's key.
  */
 export function operatorRoutes({
   database,
@@ -30,6 +33,9 @@ export function operatorRoutes({
       const status: RelayStatus = { ...deliveries, refusedWebhooks: refusedWebhooks.counts() }
       return c.json(status)
     })
+    .get('/doctor', async (c) =>
+      c.json(await readStored((statement) => rowsOf(database, sql.raw(statement)))),
+    )
     .post('/replay', async (c) => {
       const replayed = await replayDead(database)
       ring()

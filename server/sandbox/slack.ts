@@ -9,6 +9,8 @@ import { messageItem, StandInMessages } from './messages.ts'
 import { consentPage, refusalPage, standInPage } from './page.ts'
 import { StandInTokens } from './tokens.ts'
 
+const grantedScopes = 'incoming-webhook,chat:write'
+
 /** The only workspace of the stand-in Slack, and the person who is signed in to it. */
 export const standInWorkspace = {
   teamId: 'T0STANDIN1',
@@ -73,10 +75,7 @@ export function createStandInSlack({
           consentPage({
             provider: 'Slack',
             account: standInWorkspace.teamName,
-            wishes: [
-              'post messages to a channel that you choose',
-              'see the names of public channels',
-            ],
+            wishes: ['post messages to a channel that you choose'],
             fields: request,
             children: html`<label>Channel for the messages
             <select name="channel">
@@ -120,7 +119,7 @@ export function createStandInSlack({
           ok: true,
           app_id: standInWorkspace.appId,
           authed_user: { id: standInWorkspace.userId },
-          scope: 'incoming-webhook,chat:write,channels:read',
+          scope: grantedScopes,
           token_type: 'bot',
           access_token: tokens.issue({ grant, use: 'access', endsAt: null }),
           bot_user_id: standInWorkspace.botUserId,
@@ -138,6 +137,7 @@ export function createStandInSlack({
       .post('/api/auth.test', async (c) => {
         const token = await caller(c)
         if (typeof token === 'string') return refuse(c, token)
+        c.header('x-oauth-scopes', grantedScopes)
         return c.json({
           ok: true,
           url: `${appUrl}/sandbox/slack`,

@@ -206,7 +206,7 @@ describe('what Slack does not say itself may pass', () => {
     [json({}), 'nonsense'],
     [json({ ok: false, error: { code: 'invalid_auth' } }), 'nonsense'],
     [json(null), 'unreachable'],
-    [json({ ok: false, error: 'team_added_to_org' }), 'team_added_to_org'],
+    [json({ ok: false, error: 'accesslimited' }), 'accesslimited'],
     [{ ...page, status: 403 }, 'http_403'],
     [{ status: 404 }, 'http_404'],
   ])('%j', async (answer, reason) => {

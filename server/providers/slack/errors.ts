@@ -1,4 +1,7 @@
-import type { PostOutcome } from '../provider.ts'
+import { longestWaitMs, type PostOutcome } from '../provider.ts'
+
+/** The reason of an installation for a whole organisation, which has no channel. It is ours, not Slack's. */
+export const installedForOrganisation = 'installed_for_organisation'
 
 /**
  * Slack's errors after which the user must connect again, with the dashboard's text for each. If
@@ -11,10 +14,19 @@ export const brokenReasons: Readonly<Record<string, string>> = {
   token_revoked: 'the access was revoked',
   token_expired: 'the access has expired',
   account_inactive: 'the account or the app was deactivated',
+  not_allowed_token_type: 'the access is of a kind that may not post',
+  [installedForOrganisation]:
+    'the app was installed for the whole organisation, where one workspace must be chosen',
+  cannot_install_an_org_installed_app:
+    'the app is installed for the whole organisation, and an administrator must remove it there first',
   missing_scope: 'a permission is missing',
   no_permission: 'a permission is missing',
   access_denied: 'a permission is missing',
   team_access_not_granted: 'the app may not enter the workspace',
+  team_not_found: 'the workspace is gone or was deactivated',
+  app_access_restricted: 'an administrator does not let the user install the app',
+  deprecated_endpoint: 'this version of the app is too old',
+  method_deprecated: 'this version of the app is too old',
   no_team: 'the workspace is gone or was deactivated',
   team_disabled: 'the workspace is gone or was deactivated',
   two_factor_setup_required: 'the account must set up two-factor authentication',
@@ -32,6 +44,8 @@ export const brokenReasons: Readonly<Record<string, string>> = {
   channel_is_archived: 'the channel is archived',
   is_archived: 'the channel is archived',
   not_in_channel: 'the app is not in the channel',
+  user_not_found: 'the person who receives the messages is gone',
+  messages_tab_disabled: 'the app takes no direct messages',
 }
 
 /** With these errors, Slack never accepts this message, but may accept the next one. */
@@ -52,10 +66,39 @@ const refusesMessage = new Set([
   'invalid_json',
   'json_not_object',
   'invalid_payload',
+  'markdown_text_conflict',
+  'too_many_attachments',
+  'attachment_payload_limit_exceeded',
+  'too_many_contact_cards',
+  'invalid_metadata_format',
+  'invalid_metadata_schema',
+  'metadata_too_large',
+  'metadata_must_be_sent_from_app',
+  'missing_file_data',
+  'as_user_not_supported',
+  'send_on_behalf_not_allowed',
+  'cannot_reply_to_message',
+  'restricted_action_non_threadable_channel',
+  'restricted_action_thread_locked',
+  'duplicate_channel_not_found',
+  'duplicate_message_not_found',
 ])
+/** Families of such errors: of drafts, and of what other companies' channels do not accept. */
+const refusesMessageToo = /^draft_|^slack_connect_.+_sharing_blocked$/
 
 /** The wait if Slack asks for a pause but does not say how long. */
 export const defaultWaitMs = 30_000
+
+/** With these errors, Slack accepts the same message later. The wait is in milliseconds. */
+const waits: Readonly<Record<string, number>> = {
+  ratelimited: defaultWaitMs,
+  rate_limited: defaultWaitMs,
+  // All members of a workspace together send too much.
+  message_limit_exceeded: longestWaitMs,
+  // Slack moves the workspace into an organisation, which takes hours.
+  team_added_to_org: 10 * 60_000,
+  org_login_required: 10 * 60_000,
+}
 
 /**
  * Decides what Slack's error code means for the message and the connection. All other failures,
@@ -64,11 +107,10 @@ export const defaultWaitMs = 30_000
  */
 export function outcomeOfError(code: unknown, otherwise: string): PostOutcome {
   const reason = typeof code === 'string' && /^[a-z0-9_]{1,60}$/i.test(code) ? code : otherwise
-  if (reason === 'ratelimited' || reason === 'rate_limited') {
-    return { kind: 'wait', ms: defaultWaitMs }
-  }
+  const ms = Object.hasOwn(waits, reason) ? waits[reason] : undefined
+  if (ms !== undefined) return { kind: 'wait', ms }
   const connectionBroken = Object.hasOwn(brokenReasons, reason)
-  return connectionBroken || refusesMessage.has(reason)
+  return connectionBroken || refusesMessage.has(reason) || refusesMessageToo.test(reason)
     ? { kind: 'refused', reason, connectionBroken }
     : { kind: 'failed', reason }
 }

@@ -2,10 +2,11 @@ import { WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import * as v from 'valibot'
 import { type Chat, ProviderError, type ProviderSettings, type Timeouts } from '../provider.ts'
 import type { SlackClient } from './client.ts'
+import { installedForOrganisation } from './errors.ts'
 
 // With `incoming-webhook`, the user chooses the channel at Slack. The dashboard need not ask for
 // it.
-const scopes = ['incoming-webhook', 'chat:write', 'channels:read']
+export const botScopes = ['incoming-webhook', 'chat:write']
 
 const accessAnswer = v.object({
   access_token: v.pipe(v.string(), v.nonEmpty()),
@@ -16,6 +17,12 @@ const accessAnswer = v.object({
   authed_user: v.optional(v.object({ id: v.optional(v.string()) })),
   incoming_webhook: v.object({ channel: v.string(), channel_id: v.string(), url: v.string() }),
 })
+
+/** An installation for all workspaces of an organisation. It has neither a workspace nor a channel. */
+const organisationAnswer = v.union([
+  v.object({ access_token: v.string(), team: v.null() }),
+  v.object({ access_token: v.string(), is_enterprise_install: v.literal(true) }),
+])
 
 export function createSlackOAuth(
   client: SlackClient,
@@ -28,7 +35,7 @@ export function createSlackOAuth(
       const url = new URL(settings.authorizeUrl)
       url.search = new URLSearchParams({
         client_id: settings.clientId,
-        scope: scopes.join(','),
+        scope: botScopes.join(','),
         redirect_uri: redirectUri,
         state,
       }).toString()
@@ -46,6 +53,15 @@ export function createSlackOAuth(
         })
       } catch (error) {
         throw providerError('exchange', error)
+      }
+      const organisation = v.safeParse(organisationAnswer, answer)
+      if (organisation.success) {
+        // Dealbell cannot use this token. Nobody would end it later.
+        const { access_token } = organisation.output
+        await client(access_token, timeouts.revokeMs)
+          .auth.revoke()
+          .catch(() => {})
+        throw new ProviderError('slack', 'exchange', 'refused', installedForOrganisation)
       }
       const access = v.safeParse(accessAnswer, answer)
       if (!access.success) throw new ProviderError('slack', 'exchange', 'nonsense')

@@ -1,55 +1,106 @@
 import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import ky, { HTTPError } from 'ky'
-import { type Chat, oneTry, type PostOutcome, type Timeouts } from '../provider.ts'
+import {
+  type Chat,
+  type ChatMessage,
+  oneTry,
+  type PostOutcome,
+  type Timeouts,
+} from '../provider.ts'
 import { type SlackClient, waitMs } from './client.ts'
 import { outcomeOfError } from './errors.ts'
 
 /** With these errors, the bot may not be a member of the chosen channel, which may be private. */
-const needsMembership = new Set(['not_in_channel', 'channel_not_found'])
+const needsMembership = new Set(['not_in_channel', 'channel_not_found', 'no_permission'])
 
-/** Posts with the bot token. If the bot is not a member of the channel, posts to the webhook. */
-export function createSlackPost(client: SlackClient, timeouts: Timeouts): Pick<Chat, 'post'> {
+/** After this time, the bot is tried again: somebody may have invited it. */
+const webhookFirstMs = 60 * 60_000
+/** More webhooks than this process can use within an hour. */
+const mostWebhooks = 20_000
+
+/**
+ * Posts with the bot token. If the bot is not a member of the channel, posts to the webhook, and
+ * remembers this, so that the next message needs only one call.
+ */
+export function createSlackPost(
+  client: SlackClient,
+  timeouts: Timeouts,
+  now: () => number = () => performance.now(),
+): Pick<Chat, 'post'> {
+  /** Until when to use a webhook first. The oldest come first. */
+  const webhookFirst = new Map<string, number>()
+
+  function remember(url: string): void {
+    webhookFirst.delete(url)
+    const [oldest] = webhookFirst.keys()
+    if (oldest !== undefined && webhookFirst.size >= mostWebhooks) webhookFirst.delete(oldest)
+    webhookFirst.set(url, now() + webhookFirstMs)
+  }
+
   return {
-    async post({ accessToken, incomingWebhookUrl }, channelId, { text, blocks }) {
-      const startedAt = performance.now()
-      const message = { text, blocks: [...blocks], unfurl_links: false, unfurl_media: false }
-      try {
-        const call = { channel: channelId, ...message }
-        await client(accessToken, timeouts.callMs).chat.postMessage(call)
-        return { kind: 'posted' }
-      } catch (error) {
-        const outcome = outcomeOfFailure(error)
-        const hasOtherWay =
-          outcome.kind === 'refused' &&
-          needsMembership.has(outcome.reason) &&
-          incomingWebhookUrl !== undefined
-        if (!hasOtherWay) return outcome
-        // Both calls together get the time of one call, plus one second at most.
-        const leftMs = Math.max(timeouts.callMs - (performance.now() - startedAt), 1_000)
-        return await postToWebhook(incomingWebhookUrl, message, leftMs)
+    async post({ accessToken, incomingWebhookUrl: webhook }, channelId, message) {
+      const endsAt = performance.now() + timeouts.callMs
+      // Both calls together get the time of one call, plus one second at most.
+      const leftMs = () => Math.max(Math.round(endsAt - performance.now()), 1_000)
+
+      let byWebhook: PostOutcome | undefined
+      if (webhook !== undefined && now() < (webhookFirst.get(webhook) ?? 0)) {
+        byWebhook = await postToWebhook(webhook, message, leftMs())
+        if (byWebhook.kind === 'posted' || byWebhook.kind === 'wait') return byWebhook
+        // The next message begins with the bot. Only if Slack refused the webhook is it certain that
+        // this message was not posted.
+        webhookFirst.delete(webhook)
+        if (byWebhook.kind === 'failed' || !byWebhook.connectionBroken) return byWebhook
       }
+
+      const byBot = await postAsBot(client(accessToken, leftMs()), channelId, message)
+      const isNoMember = byBot.kind === 'refused' && needsMembership.has(byBot.reason)
+      if (!isNoMember || webhook === undefined) return byBot
+      if (byWebhook !== undefined) return byWebhook
+      const outcome = await postToWebhook(webhook, message, leftMs())
+      if (outcome.kind === 'posted') remember(webhook)
+      return outcome
     },
   }
 }
 
-function outcomeOfFailure(error: unknown): PostOutcome {
-  // The client also throws this error if an answer is not JSON. The code is then the whole text.
-  if (error instanceof WebAPIPlatformError) return outcomeOfError(error.data.error, 'nonsense')
-  if (error instanceof WebAPIRateLimitedError) return { kind: 'wait', ms: error.retryAfter * 1000 }
-  // This answer is not from Slack, because Slack answers 200 even if it refuses.
-  if (error instanceof WebAPIHTTPError) {
-    return { kind: 'failed', reason: `http_${error.statusCode}` }
+/** A message without previews of the pages that it links. */
+const plain = ({ text, blocks }: ChatMessage) => ({
+  text,
+  blocks: [...blocks],
+  unfurl_links: false,
+  unfurl_media: false,
+})
+
+async function postAsBot(
+  { chat }: ReturnType<SlackClient>,
+  channel: string,
+  message: ChatMessage,
+): Promise<PostOutcome> {
+  try {
+    await chat.postMessage({ channel, ...plain(message) })
+    return { kind: 'posted' }
+  } catch (error) {
+    // The client also throws this error if an answer is not JSON. The code is then the whole text.
+    if (error instanceof WebAPIPlatformError) return outcomeOfError(error.data.error, 'nonsense')
+    if (error instanceof WebAPIRateLimitedError) {
+      return { kind: 'wait', ms: error.retryAfter * 1000 }
+    }
+    // This answer is not from Slack, because Slack answers 200 even if it refuses.
+    if (error instanceof WebAPIHTTPError) {
+      return { kind: 'failed', reason: `http_${error.statusCode}` }
+    }
+    return { kind: 'failed', reason: 'unreachable' }
   }
-  return { kind: 'failed', reason: 'unreachable' }
 }
 
 async function postToWebhook(
   url: string,
-  message: object,
+  message: ChatMessage,
   timeoutMs: number,
 ): Promise<PostOutcome> {
   try {
-    const answer = await ky.post(url, { json: message, ...oneTry(timeoutMs) }).text()
+    const answer = await ky.post(url, { json: plain(message), ...oneTry(timeoutMs) }).text()
     return answer === 'ok' ? { kind: 'posted' } : { kind: 'failed', reason: 'nonsense' }
   } catch (error) {
     if (!(error instanceof HTTPError)) return { kind: 'failed', reason: 'unreachable' }

@@ -1,0 +1,146 @@
+import { navigations, pathOf } from '../../contract/endpoints.ts'
+import type { ProviderSettings } from '../providers/provider.ts'
+import { registry } from '../providers/registry.ts'
+import type { Addresses } from '../settings.ts'
+import { ask, codeOf, type Finding, fieldsOf, type Reply, right, warning, wrong } from './ask.ts'
+
+const minuteMs = 60_000
+/** Dealbell refuses a webhook whose time differs by more from ours. */
+const clockLimitMs = 5 * minuteMs
+
+/**
+ * Checks HubSpot's client id and secret, and our clock against HubSpot's. A made-up refresh token
+ * changes nothing, and HubSpot checks the client first.
+ */
+export async function checkHubspotClient({ providers }: Addresses): Promise<Finding[]> {
+  const { clientId, clientSecret, apiUrl, standIn } = providers.hubspot
+  const sentAtMs = Date.now()
+  const reply = await ask(`${apiUrl}/oauth/2026-03/token`, {
+    method: 'POST',
+    headers: { Accept: 'application/json' },
+    body: new URLSearchParams({
+      grant_type: 'refresh_token',
+      refresh_token: 'made-up-by-the-doctor',
+      client_id: clientId,
+      client_secret: clientSecret,
+    }),
+  })
+  const { status, error } = fieldsOf(reply.kind === 'answer' ? reply.text : '')
+  const client = judgeClient('hubspot', providers.hubspot, reply, {
+    codes: [status, error],
+    wrongId: ['BAD_CLIENT_ID'],
+    wrongSecret: ['BAD_CLIENT_SECRET'],
+    wrongEither: ['invalid_client'],
+    accepted: ['BAD_REFRESH_TOKEN', 'invalid_grant'],
+    place: "the app's Auth tab at HubSpot (hs project open)",
+  })
+  // The stand-in's clock is ours.
+  if (standIn || reply.kind === 'none') return [client]
+  return [client, judgeClock(reply.headers, (sentAtMs + Date.now()) / 2)]
+}
+
+/** Checks Slack's client id and secret with a made-up code, which changes nothing. */
+export async function checkSlackClient({ appUrl, providers }: Addresses): Promise<Finding> {
+  const { clientId, clientSecret, apiUrl } = providers.slack
+  const redirectUri = appUrl + pathOf(navigations.callbackPage, 'slack')
+  const reply = await ask(`${apiUrl}/oauth.v2.access`, {
+    method: 'POST',
+    body: new URLSearchParams({
+      client_id: clientId,
+      client_secret: clientSecret,
+      code: 'made-up-by-the-doctor',
+      redirect_uri: redirectUri,
+    }),
+  })
+  const { error } = fieldsOf(reply.kind === 'answer' ? reply.text : '')
+  if (error === 'bad_redirect_uri') {
+    return wrong(
+      `The Slack app does not list the redirect URL ${redirectUri}. Add it under OAuth & Permissions at api.slack.com/apps.`,
+    )
+  }
+  return judgeClient('slack', providers.slack, reply, {
+    codes: [error],
+    wrongId: ['invalid_client_id'],
+    wrongSecret: ['bad_client_secret'],
+    wrongEither: [],
+    accepted: ['invalid_code'],
+    place: 'Basic Information at api.slack.com/apps',
+  })
+}
+
+function judgeClient(
+  id: 'hubspot' | 'slack',
+  { apiUrl, standIn }: ProviderSettings,
+  reply: Reply,
+  {
+    codes,
+    wrongId,
+    wrongSecret,
+    wrongEither,
+    accepted,
+    place,
+  }: {
+    /** The codes of the answer, the most precise first. */
+    codes: readonly unknown[]
+    wrongId: readonly string[]
+    wrongSecret: readonly string[]
+    wrongEither: readonly string[]
+    accepted: readonly string[]
+    /** Where the administrator finds id and secret. */
+    place: string
+  },
+): Finding {
+  const { name } = registry[id]
+  const setting = id.toUpperCase()
+  if (reply.kind === 'none') {
+    return standIn
+      ? warning(
+          `The stand-in ${name} does not answer, because no server runs. Start it: npm start.`,
+        )
+      : wrong(
+          `${name} does not answer at ${apiUrl}: ${reply.why}. Let this machine make https calls to it.`,
+        )
+  }
+  const known = codes.map(codeOf)
+  const firstOf = (list: readonly string[]) =>
+    known.find((code) => code !== undefined && list.includes(code))
+  const badId = firstOf(wrongId)
+  if (badId !== undefined) {
+    return wrong(
+      `${name} does not know the client id (${badId}). Copy ${setting}_CLIENT_ID from ${place}.`,
+    )
+  }
+  const badSecret = firstOf(wrongSecret)
+  if (badSecret !== undefined) {
+    return wrong(
+      `${name} refuses the client secret (${badSecret}). Copy ${setting}_CLIENT_SECRET from ${place}.`,
+    )
+  }
+  const badEither = firstOf(wrongEither)
+  if (badEither !== undefined) {
+    return wrong(
+      `${name} refuses client id and secret (${badEither}). Copy ${setting}_CLIENT_ID and ${setting}_CLIENT_SECRET from ${place}.`,
+    )
+  }
+  if (firstOf(accepted) !== undefined) return right(`${name} accepts client id and secret.`)
+  const code = known.find((value) => value !== undefined)
+  return warning(
+    `${name} answers ${reply.status}${code === undefined ? '' : ` (${code})`}, which says nothing about client id and secret. Try again later.`,
+  )
+}
+
+function judgeClock(headers: Headers, atMs: number): Finding {
+  const date = Date.parse(headers.get('Date') ?? '')
+  if (Number.isNaN(date)) {
+    return warning(
+      "HubSpot's answer has no date, so the clock was not compared. Check it yourself.",
+    )
+  }
+  // The header leaves out the milliseconds.
+  const aheadMs = atMs - (date + 500)
+  const amountMs = Math.abs(aheadMs)
+  if (amountMs < minuteMs) return right("The clock of this machine agrees with HubSpot's.")
+  const minutes = Math.floor(amountMs / minuteMs)
+  const text = `The clock of this machine is ${minutes === 1 ? 'a minute' : `${minutes} minutes`} ${aheadMs > 0 ? 'ahead of' : 'behind'} HubSpot's. Set it, and keep it right with NTP. Dealbell refuses webhooks from five minutes on.`
+  return amountMs < clockLimitMs ? warning(text) : wrong(text)
+}

@@ -1,0 +1,113 @@
+import { existsSync } from 'node:fs'
+import { parseArgs, styleText } from 'node:util'
+import { providerIds, registry } from '../providers/registry.ts'
+import { type Addresses, parseEnv } from '../settings.ts'
+import { type Finding, warning } from './ask.ts'
+import { checkHubspotClient, checkSlackClient } from './clients.ts'
+import { distributions, writeManifests } from './manifests.ts'
+import { checkDashboard, checkWebhookAddress } from './public-addresses.ts'
+
+const usage = `Usage: npm run doctor                           says what prevents the first message; changes nothing
+       npm run doctor -- manifests [FOLDER]     writes the files of the apps at HubSpot and Slack
+
+Options of manifests:
+  --distribution private|marketplace  who may install the HubSpot app (marketplace)
+  --force                             overwrites files
+
+FOLDER is dealbell-apps by default. docs/connecting.md explains the files.
+Exit code: 0 if nothing is wrong, 1 if something is, 2 for wrong usage.`
+
+const signs = {
+  right: styleText('green', '✓'),
+  warning: styleText('yellow', '!'),
+  wrong: styleText('red', '✗'),
+} satisfies Record<Finding['kind'], string>
+
+try {
+  if (existsSync('.env')) process.loadEnvFile()
+  process.exitCode = await run()
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error)
+  process.exitCode = 1
+}
+
+async function run(): Promise<number> {
+  const request = readArguments()
+  if (request === undefined) {
+    console.error(usage)
+    return 2
+  }
+  if (request.command === 'help') {
+    console.log(usage)
+    return 0
+  }
+  if (request.command === 'check') {
+    const settings = parseEnv(process.env)
+    // Import this late, so that wrong settings are reported at once.
+    const { checkStored } = await import('./database.ts')
+    return await examine(settings.addressesAt(settings.port), (addresses) =>
+      checkStored(settings, addresses),
+    )
+  }
+  // Before the apps exist, there are no client ids. Nothing starts here, so stand-ins are safe.
+  const settings = parseEnv({ ...process.env, ALLOW_STAND_INS: 'true' })
+  const written = await writeManifests(settings.addressesAt(settings.port), request)
+  for (const path of written) console.log(`wrote ${path}`)
+  if (written.length === 0) console.log(`The files in ${request.folder} are right already.`)
+  return 0
+}
+
+function readArguments() {
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: {
+        distribution: { type: 'string' },
+        force: { type: 'boolean', default: false },
+        help: { type: 'boolean', default: false },
+      },
+    })
+    const [command, folder = 'dealbell-apps', ...more] = positionals
+    if (values.help) return { command: 'help' } as const
+    if (command === undefined) return { command: 'check' } as const
+    const distribution = distributions.find((known) => known === values.distribution)
+    if (distribution === undefined && values.distribution !== undefined) return undefined
+    if (command !== 'manifests' || more.length > 0) return undefined
+    return { command, folder, distribution, force: values.force } as const
+  } catch {
+    return undefined
+  }
+}
+
+/** Prints one line for each finding. @returns the exit code. */
+async function examine(
+  addresses: Addresses,
+  checkDatabase: (addresses: Addresses) => Promise<Finding[]>,
+): Promise<number> {
+  let isWrong = false
+  function print(findings: readonly Finding[]): void {
+    for (const { kind, text } of findings) {
+      console.log(`${signs[kind]} ${text}`)
+      isWrong ||= kind === 'wrong'
+    }
+  }
+  print(standIns(addresses))
+  print([await checkDashboard(addresses)])
+  print([await checkWebhookAddress(addresses)])
+  print(await checkHubspotClient(addresses))
+  print([await checkSlackClient(addresses)])
+  print(await checkDatabase(addresses))
+  return isWrong ? 1 : 0
+}
+
+function standIns({ providers }: Addresses): Finding[] {
+  return providerIds
+    .filter((id) => providers[id].standIn)
+    .map((id) => {
+      const { name } = registry[id]
+      const setting = id.toUpperCase()
+      return warning(
+        `${name} is a stand-in on this server. Set ${setting}_CLIENT_ID and ${setting}_CLIENT_SECRET for the real one (docs/connecting.md).`,
+      )
+    })
+}

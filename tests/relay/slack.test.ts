@@ -1,0 +1,207 @@
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:http'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { defaultTimeouts, longestWaitMs } from '../../server/providers/provider.ts'
+import { createSlackClient } from '../../server/providers/slack/client.ts'
+import { createSlackPost } from '../../server/providers/slack/post.ts'
+import { createSlack } from '../../server/providers/slack/slack.ts'
+
+let server: Server
+let url: string
+/** The last part of each call's path, such as `chat.postMessage`. */
+let calls: string[]
+/** The answer to each path by its last part. An object is the answer of a method: JSON with status 200. */
+let answers: Record<string, object | { status: number; text: string }>
+
+const isText = (answer: object): answer is { status: number; text: string } => 'text' in answer
+
+beforeAll(async () => {
+  server = createServer((request, response) => {
+    const name = (request.url ?? '').split('/').at(-1) ?? ''
+    calls.push(name)
+    const answer = answers[name] ?? { ok: false, error: 'unknown_method' }
+    if (isText(answer)) return response.writeHead(answer.status).end(answer.text)
+    response.writeHead(200, { 'Content-Type': 'application/json' }).end(JSON.stringify(answer))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('No port was given.')
+  url = `http://127.0.0.1:${address.port}`
+})
+afterAll(async () => {
+  server.closeAllConnections()
+  server.close()
+  await once(server, 'close')
+})
+beforeEach(() => {
+  calls = []
+  answers = {}
+})
+
+const refusal = (error: string) => ({ ok: false, error })
+const accepted = { ok: true, channel: 'C1', ts: '1.1' }
+const message = { text: 'Deal 1', blocks: [] }
+
+describe('a channel without the bot', () => {
+  let clockMs: number
+  let slack: ReturnType<typeof createSlackPost>
+  const post = (channel = 'C1') =>
+    slack.post({ accessToken: 'x', incomingWebhookUrl: `${url}/${channel}` }, channel, message)
+
+  beforeEach(() => {
+    clockMs = 0
+    slack = createSlackPost(createSlackClient(url), defaultTimeouts, () => clockMs)
+    answers = {
+      'chat.postMessage': refusal('not_in_channel'),
+      C1: { status: 200, text: 'ok' },
+      C2: { status: 200, text: 'ok' },
+    }
+  })
+
+  test('gets each further message with one call, for an hour', async () => {
+    for (let n = 0; n < 3; n++) expect(await post()).toEqual({ kind: 'posted' })
+    expect(calls).toEqual(['chat.postMessage', 'C1', 'C1', 'C1'])
+
+    // Another channel may have the bot.
+    await post('C2')
+    expect(calls.slice(4)).toEqual(['chat.postMessage', 'C2'])
+
+    // The bot may have been invited.
+    clockMs = 60 * 60_000
+    answers['chat.postMessage'] = accepted
+    await post()
+    await post()
+    expect(calls.slice(6)).toEqual(['chat.postMessage', 'chat.postMessage'])
+  })
+
+  test('gets the message from the bot if the webhook was removed and the bot was invited', async () => {
+    await post()
+    answers['chat.postMessage'] = accepted
+    answers.C1 = { status: 404, text: 'no_service' }
+    expect(await post()).toEqual({ kind: 'posted' })
+    expect(await post()).toEqual({ kind: 'posted' })
+    expect(calls.slice(2)).toEqual(['C1', 'chat.postMessage', 'chat.postMessage'])
+  })
+
+  test('needs a new connection if the webhook was removed and the bot was not invited', async () => {
+    await post()
+    answers.C1 = { status: 404, text: 'no_service' }
+    const broken = { kind: 'refused', reason: 'no_service', connectionBroken: true }
+    expect(await post()).toEqual(broken)
+    expect(calls.slice(2)).toEqual(['C1', 'chat.postMessage'])
+  })
+
+  test('gets no message twice: after an uncertain answer, only the next message begins with the bot', async () => {
+    await post()
+    answers['chat.postMessage'] = accepted
+    answers.C1 = { status: 500, text: 'rollup_error' }
+    expect(await post()).toEqual({ kind: 'failed', reason: 'rollup_error' })
+    expect(await post()).toEqual({ kind: 'posted' })
+    expect(calls.slice(2)).toEqual(['C1', 'chat.postMessage'])
+  })
+
+  test('keeps its way during a pause, and for a message that Slack does not take', async () => {
+    await post()
+    answers.C1 = { status: 429, text: '' }
+    expect(await post()).toEqual({ kind: 'wait', ms: 30_000 })
+    expect(calls.slice(2)).toEqual(['C1'])
+    answers.C1 = { status: 400, text: 'invalid_payload' }
+    const refused = { kind: 'refused', reason: 'invalid_payload', connectionBroken: false }
+    expect(await post()).toEqual(refused)
+    expect(calls.slice(3)).toEqual(['C1'])
+  })
+})
+
+// All errors in Slack's documents of chat.postMessage and of incoming webhooks, with those that every
+// method may answer.
+const documented = {
+  'must connect again': [
+    'access_denied account_inactive app_access_restricted deprecated_endpoint ekm_access_denied',
+    'enterprise_is_restricted invalid_auth method_deprecated missing_scope no_permission not_allowed_token_type',
+    'not_authed team_access_not_granted team_not_found token_expired token_revoked two_factor_setup_required',
+    'channel_not_found is_archived messages_tab_disabled not_in_channel restricted_action',
+    'restricted_action_read_only_channel restricted_action_thread_only_channel',
+    'action_prohibited channel_is_archived invalid_token no_active_hooks no_service no_service_id no_team',
+    'posting_to_general_channel_denied team_disabled user_not_found',
+  ],
+  'loses this message': [
+    'as_user_not_supported attachment_payload_limit_exceeded cannot_reply_to_message',
+    'draft_already_deleted draft_already_sent draft_has_conflict draft_not_found duplicate_channel_not_found',
+    'duplicate_message_not_found invalid_arg_name invalid_arguments invalid_array_arg invalid_blocks',
+    'invalid_blocks_format invalid_charset invalid_form_data invalid_metadata_format invalid_metadata_schema',
+    'invalid_payload invalid_post_type markdown_text_conflict metadata_must_be_sent_from_app metadata_too_large',
+    'missing_file_data missing_post_type msg_blocks_too_long msg_too_long no_text',
+    'restricted_action_non_threadable_channel restricted_action_thread_locked send_on_behalf_not_allowed',
+    'slack_connect_canvas_sharing_blocked slack_connect_file_link_sharing_blocked',
+    'slack_connect_lists_sharing_blocked too_many_attachments too_many_contact_cards',
+  ],
+  'waits for Slack': [
+    'message_limit_exceeded org_login_required rate_limited ratelimited team_added_to_org',
+  ],
+  'is tried again': [
+    'accesslimited fatal_error internal_error request_timeout rollup_error service_unavailable',
+  ],
+}
+
+describe.each(Object.entries(documented))('a user %s', (what, lines) => {
+  test.each(lines.join(' ').split(' '))('after %s', async (reason) => {
+    answers['chat.postMessage'] = refusal(reason)
+    const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
+    const outcome = await post({ accessToken: 'x' }, 'C1', message)
+    expect(outcome).toMatchObject(
+      {
+        'must connect again': { kind: 'refused', reason, connectionBroken: true },
+        'loses this message': { kind: 'refused', reason, connectionBroken: false },
+        'waits for Slack': { kind: 'wait' },
+        'is tried again': { kind: 'failed', reason },
+      }[what] ?? {},
+    )
+  })
+})
+
+test.each([
+  ['ratelimited', 30_000],
+  ['team_added_to_org', 600_000],
+  ['message_limit_exceeded', longestWaitMs],
+])('after %s, the channel rests for %i ms', async (reason, ms) => {
+  answers['chat.postMessage'] = refusal(reason)
+  const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
+  expect(await post({ accessToken: 'x' }, 'C1', message)).toEqual({ kind: 'wait', ms })
+})
+
+describe('connecting', () => {
+  const open = () =>
+    createSlack({
+      clientId: 'id',
+      clientSecret: 'secret',
+      apiUrl: url,
+      authorizeUrl: 'https://slack.test/oauth/v2/authorize',
+      standIn: false,
+    })
+  const exchange = () => open().exchange({ code: 'c', redirectUri: 'r', codeVerifier: 'v' })
+
+  test.each([
+    ['a team that is null', { team: null, enterprise: { id: 'E1' }, is_enterprise_install: true }],
+    ['the flag', { is_enterprise_install: true, team: { id: 'T1' } }],
+  ])('an organisation (%s) is refused in words, and its token is revoked', async (_, fields) => {
+    answers = {
+      'oauth.v2.access': { ok: true, access_token: 'xoxb-org', ...fields },
+      'auth.revoke': { ok: true, revoked: true },
+    }
+    const reason = 'installed_for_organisation'
+    await expect(exchange()).rejects.toMatchObject({ kind: 'refused', reason })
+    expect(open().brokenReasons[reason]).toContain('for the whole organisation')
+    expect(calls).toEqual(['oauth.v2.access', 'auth.revoke'])
+  })
+
+  test('an organisation is refused in the same words if its token cannot be revoked', async () => {
+    answers = { 'oauth.v2.access': { ok: true, access_token: 'xoxb-org', team: null } }
+    await expect(exchange()).rejects.toMatchObject({ reason: 'installed_for_organisation' })
+  })
+
+  test('asks for no more than the two scopes that it needs', () => {
+    const address = open().authorizeUrl({ redirectUri: 'r', state: 's', codeVerifier: 'v' })
+    expect(new URL(address).searchParams.get('scope')).toBe('incoming-webhook,chat:write')
+  })
+})

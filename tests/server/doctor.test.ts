@@ -1,0 +1,541 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { PGlite } from '@electric-sql/pglite'
+import { getRequestListener } from '@hono/node-server'
+import { Hono } from 'hono'
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { requiredScopes } from '../../server/providers/hubspot/oauth.ts'
+import { operatorToken } from '../../server/relay/operator.ts'
+import { createSandbox } from '../../server/sandbox/sandbox.ts'
+import { parseEnv } from '../../server/settings.ts'
+import { newDataFolder, newPostgresDatabase } from '../database.ts'
+import { freePort } from '../relay/postgres.ts'
+
+const root = resolve(import.meta.dirname, '../..')
+const certificate = join(root, 'tests/build/localhost.pem')
+
+const secrets = /stand-in-\w+-secret|xoxb-|hubspot-stand-in-|hunter2/
+
+/** Runs `npm run doctor`. Its output never contains a secret. */
+async function doctor(env: Record<string, string>, ...words: string[]) {
+  const child = spawn(process.execPath, ['server/doctor/doctor.ts', ...words], {
+    cwd: root,
+    env: { PATH: process.env.PATH, NODE_EXTRA_CA_CERTS: certificate, NO_COLOR: '1', ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (chunk) => {
+      output += chunk
+    })
+  }
+  await once(child, 'close')
+  expect(output).not.toMatch(secrets)
+  return { code: child.exitCode, output, lines: output.trimEnd().split('\n') }
+}
+
+async function listen(server: Server): Promise<number> {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
+
+describe('npm run doctor', () => {
+  const page = '<!doctype html><div id="root"></div>'
+  /** What the proxy in front of the server does; undefined passes a request on. */
+  let front: { page?: () => Response; webhook?: (target: string) => Response | string }
+  /** How HubSpot and Slack differ from the stand-ins. */
+  let provider: { answer?: (path: string) => Response | undefined; date?: Date }
+
+  let proxy: Server
+  let providers: Server
+  let child: ChildProcess
+  let serverUrl: string
+  let dataDir: string
+  let env: Record<string, string>
+  /** No program listens at it. */
+  let closedPort: number
+
+  beforeAll(async () => {
+    front = {}
+    provider = {}
+    dataDir = await newDataFolder()
+    const port = await freePort()
+    closedPort = await freePort()
+    serverUrl = `http://127.0.0.1:${port}`
+
+    const pem = await readFile(certificate)
+    const passOn = getRequestListener(async (request) => {
+      const { pathname } = new URL(request.url)
+      if (!/^\/(api|webhooks)\//.test(pathname)) {
+        const html = { headers: { 'Content-Type': 'text/html' } }
+        return front.page?.() ?? new Response(page, html)
+      }
+      const changed = front.webhook?.(serverUrl + pathname) ?? serverUrl + pathname
+      if (typeof changed !== 'string') return changed
+      const { method, headers } = request
+      return await fetch(changed, { method, headers, body: await request.arrayBuffer() })
+    })
+    proxy = createTlsServer({ key: pem, cert: pem }, passOn) as unknown as Server
+    const appUrl = `https://localhost:${await listen(proxy)}`
+
+    let sandbox = new Hono()
+    providers = createServer(
+      getRequestListener(async (request) => {
+        const changed = provider.answer?.(new URL(request.url).pathname)
+        const answer = changed ?? (await new Hono().route('/sandbox', sandbox).fetch(request))
+        if (provider.date !== undefined) answer.headers.set('Date', provider.date.toUTCString())
+        return answer
+      }),
+    )
+    const bound = await listen(providers)
+    const addresses = parseEnv({ APP_URL: appUrl, ALLOW_STAND_INS: 'true' }).addressesAt(bound)
+    sandbox = createSandbox(addresses)
+    const { hubspot, slack } = addresses.providers
+    env = {
+      PORT: String(port),
+      APP_URL: appUrl,
+      SERVE_DASHBOARD: 'false',
+      DATA_DIR: dataDir,
+      HUBSPOT_CLIENT_ID: hubspot.clientId,
+      HUBSPOT_CLIENT_SECRET: hubspot.clientSecret,
+      HUBSPOT_API_URL: hubspot.apiUrl,
+      HUBSPOT_AUTHORIZE_URL: `http://127.0.0.1:${bound}/sandbox/hubspot/oauth/authorize`,
+      SLACK_CLIENT_ID: slack.clientId,
+      SLACK_CLIENT_SECRET: slack.clientSecret,
+      SLACK_API_URL: slack.apiUrl,
+      SLACK_AUTHORIZE_URL: `http://127.0.0.1:${bound}/sandbox/slack/oauth/v2/authorize`,
+    }
+    child = await startServer()
+  })
+  afterAll(async () => {
+    await stopServer()
+    for (const server of [proxy, providers]) {
+      server.closeAllConnections()
+      server.close()
+    }
+    await rm(dataDir, { recursive: true, force: true })
+  })
+  afterEach(() => {
+    front = {}
+    provider = {}
+  })
+
+  async function startServer(): Promise<ChildProcess> {
+    const started = spawn(process.execPath, ['server/main.ts'], {
+      cwd: root,
+      env: { PATH: process.env.PATH, ...env },
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    })
+    const ready = await Promise.race([
+      once(started, 'message').then(() => true),
+      once(started, 'exit').then(() => false),
+    ])
+    if (!ready) throw new Error('The server did not start.')
+    return started
+  }
+
+  async function stopServer(): Promise<void> {
+    if (child.exitCode !== null) return
+    child.kill('SIGTERM')
+    await once(child, 'exit')
+  }
+
+  /** Connects as a browser does. */
+  async function connect(id: 'hubspot' | 'slack', cookie = ''): Promise<string> {
+    const begun = await fetch(`${serverUrl}/api/${id}/auth`, {
+      redirect: 'manual',
+      headers: { Cookie: cookie },
+    })
+    const session = begun.headers.getSetCookie()[0]?.split(';')[0] ?? cookie
+    const consent = new URL(begun.headers.get('Location') ?? '')
+    const back = await fetch(consent.origin + consent.pathname, {
+      method: 'POST',
+      body: new URLSearchParams({
+        ...Object.fromEntries(consent.searchParams),
+        answer: 'allow',
+        channel: 'C0DEALS001',
+      }),
+      redirect: 'manual',
+    })
+    const { search } = new URL(back.headers.get('Location') ?? '')
+    const done = await fetch(`${serverUrl}/api/${id}/callback${search}`, {
+      headers: { Cookie: session },
+    })
+    expect(done.status).toBe(204)
+    return done.headers.getSetCookie()[0]?.split(';')[0] ?? session
+  }
+
+  test('says who must connect, as long as nobody has', async () => {
+    const { code, lines } = await doctor(env)
+    expect(lines).toEqual(
+      expect.arrayContaining([
+        `! Nobody has connected HubSpot. Open ${env.APP_URL} and press Connect.`,
+        `! Nobody has connected Slack. Open ${env.APP_URL} and press Connect.`,
+      ]),
+    )
+    expect(code).toBe(0)
+  })
+
+  test('says what is right, a line each', async () => {
+    await connect('slack', await connect('hubspot'))
+    const { code, lines } = await doctor(env)
+    const { APP_URL } = env
+    expect(lines).toEqual([
+      `! The dashboard answers at APP_URL (${APP_URL}), which only this machine can open. The redirect URLs of the apps are ${APP_URL}/hubspot/callback and ${APP_URL}/slack/callback.`,
+      `✓ Webhooks arrive at ${APP_URL}/webhooks/hubspot, and their signature is valid.`,
+      '✓ HubSpot accepts client id and secret.',
+      "✓ The clock of this machine agrees with HubSpot's.",
+      '✓ Slack accepts client id and secret.',
+      '✓ The database can be written.',
+      '✓ The encryption key fits the database.',
+      '✓ 1 connection to HubSpot with all scopes.',
+      '✓ 1 connection to Slack with all scopes.',
+    ])
+    expect(code).toBe(0)
+  })
+
+  test('gets tokens from the running server only encrypted, and only with its key', async () => {
+    const key = Buffer.from(await readFile(join(dataDir, 'encryption.key'), 'utf8'), 'base64')
+    const ask = (token: string) =>
+      fetch(`${serverUrl}/relay/doctor`, { headers: { Authorization: `Bearer ${token}` } })
+    const text = await (await ask(operatorToken([key]))).text()
+    expect(text).toContain('"secrets":"v1.')
+    expect(text).not.toMatch(secrets)
+    expect((await ask('other')).status).toBe(401)
+  })
+
+  // The checks are independent, so one run shows several faults.
+  interface Fault {
+    env?: Record<string, string>
+    front?: typeof front
+    provider?: typeof provider
+    says: string[]
+  }
+  const json = (value: unknown, headers = {}) =>
+    new Response(JSON.stringify(value), { headers: { ...headers } })
+  const inMinutes = (minutes: number) => new Date(Date.now() + minutes * 60_000)
+
+  const faults: Record<string, () => Fault> = {
+    'wrong client ids, redirects, and another port': () => ({
+      env: { HUBSPOT_CLIENT_ID: 'other', SLACK_CLIENT_ID: 'other', PORT: String(closedPort) },
+      front: {
+        page: () => Response.redirect('https://www.bell.example/'),
+        webhook: () => Response.redirect('https://www.bell.example/webhooks/hubspot', 308),
+      },
+      says: [
+        '✗ HubSpot does not know the client id (BAD_CLIENT_ID). Copy HUBSPOT_CLIENT_ID from',
+        '✗ Slack does not know the client id (invalid_client_id). Copy SLACK_CLIENT_ID from',
+        `✗ APP_URL is ${env.APP_URL}, but it redirects to https://www.bell.example, so the redirect URLs lead to another origin. Set APP_URL to https://www.bell.example`,
+        `✗ Webhooks do not arrive: ${env.APP_URL}/webhooks/hubspot redirects (308), and HubSpot does not follow. Set API_URL`,
+        `✗ A server uses the folder ${dataDir} of DATA_DIR, but none answers at http://127.0.0.1:${closedPort}: no program listens at 127.0.0.1:${closedPort}. Set PORT and HOST`,
+      ],
+    }),
+    'wrong client secrets, a clock that is slow, and another key': () => ({
+      env: {
+        HUBSPOT_CLIENT_SECRET: 'hunter2',
+        SLACK_CLIENT_SECRET: 'hunter2',
+        ENCRYPTION_KEY: Buffer.from('0123456789abcdef0123456789abcdef').toString('base64'),
+      },
+      front: { page: () => new Response('It works!') },
+      provider: { date: inMinutes(6.5) },
+      says: [
+        '✗ HubSpot refuses the client secret (BAD_CLIENT_SECRET). Copy HUBSPOT_CLIENT_SECRET from',
+        '✗ Slack refuses the client secret (bad_client_secret). Copy SLACK_CLIENT_SECRET from',
+        "✗ The clock of this machine is 6 minutes behind HubSpot's. Set it, and keep it right with NTP.",
+        `✗ ${env.APP_URL}/hubspot/callback answers 200, but not with the dashboard. The host must answer this address with the dashboard's index.html`,
+        `✗ Dealbell answers at ${env.APP_URL}/webhooks/hubspot, but refuses the signature. Restart the server if HUBSPOT_CLIENT_SECRET`,
+        `✗ The server at ${serverUrl} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR`,
+      ],
+    }),
+    'providers that do not answer, and a proxy that changes the path': () => ({
+      env: { HUBSPOT_API_URL: `http://127.0.0.1:${closedPort}` },
+      front: { webhook: (target) => target.replace('/webhooks', '/webhook') },
+      provider: {
+        answer: (path) =>
+          path.endsWith('oauth.v2.access') ? new Response('<html>', { status: 503 }) : undefined,
+      },
+      says: [
+        `✗ HubSpot does not answer at http://127.0.0.1:${closedPort}: no program listens at 127.0.0.1:${closedPort}. Let this machine make https calls`,
+        '! Slack answers 503, which says nothing about client id and secret. Try again later.',
+        `✗ Dealbell answers at ${env.APP_URL}/webhooks/hubspot, but with 404: the proxy changes the path.`,
+        '! HubSpot did not tell the scopes of 1 connection. Try later.',
+      ],
+    }),
+    'missing scopes, a clock that is a bit fast, and another program for webhooks': () => ({
+      front: { webhook: () => new Response('Forbidden', { status: 403 }) },
+      provider: {
+        date: inMinutes(-2.5),
+        answer(path) {
+          if (path.endsWith('introspect')) {
+            return json({ active: true, scopes: ['oauth', 'crm.objects.deals.read'] })
+          }
+          if (!path.endsWith('auth.test')) return undefined
+          return json({ ok: true }, { 'x-oauth-scopes': 'incoming-webhook' })
+        },
+      },
+      says: [
+        '✗ The connection of acme-stand-in.example to HubSpot lacks crm.objects.contacts.read, crm.objects.companies.read, crm.schemas.deals.read. Write the app with them (npm run doctor -- manifests)',
+        '✗ The connection of Acme (stand-in) to Slack lacks chat:write. Add them to the app under OAuth & Permissions.',
+        "! The clock of this machine is 2 minutes ahead of HubSpot's.",
+        `✗ Webhooks do not arrive: at ${env.APP_URL}/webhooks/hubspot, another program answers 403.`,
+      ],
+    }),
+    'an app that was uninstalled, and a proxy without a server': () => ({
+      front: { webhook: () => new Response('Bad gateway', { status: 502 }) },
+      provider: {
+        answer(path) {
+          if (path.endsWith('introspect')) return json({ active: false })
+          return path.endsWith('auth.test')
+            ? json({ ok: false, error: 'account_inactive' })
+            : undefined
+        },
+      },
+      says: [
+        '✗ HubSpot no longer accepts the connection of acme-stand-in.example (revoked or uninstalled). Its user must',
+        '✗ Slack no longer accepts the connection of Acme (stand-in) (account_inactive). Its user must',
+        `✗ Webhooks do not arrive: ${env.APP_URL}/webhooks/hubspot answers 502. If the proxy answers so, start the server behind it.`,
+      ],
+    }),
+    'plain http, and a PostgreSQL that does not run': () => ({
+      env: {
+        APP_URL: 'http://bell.example.com',
+        DATABASE_URL: `postgres://dealbell:hunter2@127.0.0.1:${closedPort}/dealbell`,
+      },
+      says: [
+        '✗ APP_URL is http://bell.example.com, but HubSpot and Slack redirect only to https. Put a proxy with TLS',
+        '✗ HubSpot sends webhooks only to https, but the address for them is http://bell.example.com/webhooks/hubspot. Set API_URL',
+        `✗ DATABASE_URL: no PostgreSQL listens at 127.0.0.1:${closedPort}. Start it`,
+      ],
+    }),
+    'no TLS, and a file in place of the data folder': () => ({
+      env: {
+        APP_URL: `https://localhost:${new URL(env.HUBSPOT_API_URL ?? '').port}`,
+        DATA_DIR: join(certificate, 'data'),
+      },
+      says: [
+        'does not speak TLS. Start the server, and point the name to the proxy',
+        'does not speak TLS. Start the server, and let the proxy in front pass',
+        `✗ DATA_DIR is ${certificate}/data, but a file has that path or a part of it. Set DATA_DIR to a folder.`,
+      ],
+    }),
+    'a certificate that nobody trusts, and an account without an optional scope': () => ({
+      env: { NODE_EXTRA_CA_CERTS: '' },
+      provider: {
+        answer: (path) =>
+          path.endsWith('introspect') ? json({ active: true, scopes: requiredScopes }) : undefined,
+      },
+      says: [
+        `✗ The dashboard does not answer at APP_URL (${env.APP_URL}): its certificate is not`,
+        '✓ 1 connection to HubSpot with all required scopes, but not crm.objects.owners.read. It is optional.',
+      ],
+    }),
+  }
+
+  test.each(Object.entries(faults))('says what is wrong and what to do: %s', async (_, faultOf) => {
+    const fault = faultOf()
+    front = fault.front ?? {}
+    provider = fault.provider ?? {}
+    const { code, lines } = await doctor({ ...env, ...fault.env })
+    for (const text of fault.says) {
+      expect(lines).toContainEqual(expect.stringContaining(text))
+    }
+    expect(code).toBe(1)
+  })
+
+  test('reads the database itself when no server runs: wrong key, no key, no right to write', async () => {
+    await stopServer()
+    const folder = { dataDir: join(dataDir, 'pglite') }
+    let client = await PGlite.create(folder)
+    await client.exec(
+      "update connections set broken_reason = 'token_revoked', broken_since = now() where provider = 'slack'",
+    )
+    await client.close()
+    const other = Buffer.from('0123456789abcdef0123456789abcdef').toString('base64')
+    const { lines } = await doctor({ ...env, ENCRYPTION_KEY: other })
+    expect(lines).toContain('✓ The database can be written.')
+    expect(lines).toContain(
+      '! The connection of Acme (stand-in) to Slack is broken (token_revoked). Its user must press Connect.',
+    )
+    expect(lines).toContain(
+      '✗ The encryption key does not fit the database: it does not open 2 stored connections. Set ENCRYPTION_KEY to the key that encrypted them, or to the new key, a comma and that key.',
+    )
+
+    client = await PGlite.create(folder)
+    const { rows } = await client.query('select count(*)::int as users from users')
+    await client.exec('alter table users add constraint closed check (false) not valid')
+    await client.close()
+    // What the doctor inserted is not there.
+    expect(rows).toEqual([{ users: 1 }])
+    await rm(join(dataDir, 'encryption.key'))
+    const broken = await doctor(env)
+    for (const text of [
+      "✗ The database cannot be written (PostgreSQL's code 23514). Give its user the right",
+      'encryption.key does not exist. Restore the key that encrypted the connections.',
+    ]) {
+      expect(broken.lines).toContainEqual(expect.stringContaining(text))
+    }
+    expect(broken.code).toBe(1)
+    expect(await readdir(dataDir)).not.toContain('encryption.key')
+  })
+})
+
+test.runIf(process.env.TEST_ALL === '1')(
+  'npm run doctor asks PostgreSQL whether it can be written, and creates nothing',
+  async () => {
+    const url = await newPostgresDatabase()
+    // Providers, ports and pages do not matter here.
+    const env = { PORT: String(await freePort()), DATABASE_URL: url }
+    const empty = '✓ The database can be written. It is empty: the server creates its tables when'
+    for (const text of [empty, "✗ The database cannot be written (PostgreSQL's code 25006)"]) {
+      const { lines } = await doctor(env)
+      expect(lines).toContainEqual(expect.stringContaining(text))
+      const client = new pg.Client({ connectionString: url })
+      await client.connect()
+      const { rows } = await client.query(
+        "select relname from pg_class where relname like '%doctor%'",
+      )
+      expect(rows).toEqual([])
+      if (text === empty) {
+        const name = new URL(url).pathname.slice(1)
+        await client.query(`alter database ${name} set default_transaction_read_only = on`)
+      }
+      await client.end()
+    }
+  },
+)
+
+test('npm run doctor without settings says that stand-ins are in use, and creates nothing', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'dealbell-doctor-'))
+  const port = await freePort()
+  const { code, lines } = await doctor({ PORT: String(port), DATA_DIR: join(folder, 'data') })
+  expect(lines).toEqual([
+    '! HubSpot is a stand-in on this server. Set HUBSPOT_CLIENT_ID and HUBSPOT_CLIENT_SECRET for the real one (docs/connecting.md).',
+    '! Slack is a stand-in on this server. Set SLACK_CLIENT_ID and SLACK_CLIENT_SECRET for the real one (docs/connecting.md).',
+    `✗ The dashboard does not answer at APP_URL (http://localhost:${port}): no program listens at localhost:${port}. Start the server, and point the name to the proxy in front of it.`,
+    `✗ Webhooks do not arrive: http://localhost:${port}/webhooks/hubspot does not answer: no program listens at localhost:${port}. Start the server, and let the proxy in front pass this address to it.`,
+    '! The stand-in HubSpot does not answer, because no server runs. Start it: npm start.',
+    '! The stand-in Slack does not answer, because no server runs. Start it: npm start.',
+    `! DATA_DIR is ${join(folder, 'data')}, where no server has stored anything yet. Start the server, or correct DATA_DIR.`,
+  ])
+  expect(code).toBe(1)
+  expect(await readdir(folder)).toEqual([])
+  await rm(folder, { recursive: true })
+})
+
+test('npm run doctor lists wrong settings, and explains its use', async () => {
+  const settings = await doctor({ PORT: 'http' })
+  expect(settings.output).toContain('- PORT must be a port number')
+  expect(settings.code).toBe(1)
+  const usage = await doctor({}, 'manifests', 'x', '--distribution', 'public')
+  expect(usage.output).toContain('Usage: npm run doctor')
+  expect(usage.code).toBe(2)
+})
+
+describe('npm run doctor -- manifests', () => {
+  // No client ids: the apps do not exist yet.
+  const env = { APP_URL: 'https://bell.example.com' }
+  let folder: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'dealbell-manifests-'))
+  })
+  afterAll(() => rm(folder, { recursive: true }))
+  const read = async (path: string) => JSON.parse(await readFile(join(folder, path), 'utf8'))
+
+  test('writes the files of both apps, with the addresses and scopes of this server', async () => {
+    const { code, lines } = await doctor(env, 'manifests', folder)
+    expect(code).toBe(0)
+    expect(lines).toHaveLength(4)
+    expect(await read('hsproject.json')).toEqual({
+      name: 'dealbell',
+      srcDir: 'src',
+      platformVersion: '2026.03',
+    })
+    expect(await read('src/app/app-hsmeta.json')).toMatchObject({
+      uid: 'dealbell_app',
+      type: 'app',
+      config: {
+        distribution: 'marketplace',
+        auth: {
+          type: 'oauth',
+          redirectUrls: ['https://bell.example.com/hubspot/callback'],
+          requiredScopes: [
+            'oauth',
+            'crm.objects.deals.read',
+            'crm.objects.contacts.read',
+            'crm.objects.companies.read',
+            'crm.schemas.deals.read',
+          ],
+          optionalScopes: ['crm.objects.owners.read'],
+        },
+        permittedUrls: { fetch: [], iframe: [], img: [] },
+      },
+    })
+    expect(await read('src/app/webhooks/webhooks-hsmeta.json')).toEqual({
+      uid: 'dealbell_webhooks',
+      type: 'webhooks',
+      config: {
+        settings: {
+          targetUrl: 'https://bell.example.com/webhooks/hubspot',
+          maxConcurrentRequests: 10,
+        },
+        subscriptions: {
+          crmObjects: [
+            {
+              subscriptionType: 'object.propertyChange',
+              objectType: 'deal',
+              propertyName: 'dealstage',
+              active: true,
+            },
+          ],
+          legacyCrmObjects: [],
+          hubEvents: [],
+        },
+      },
+    })
+    expect(await read('slack-manifest.json')).toMatchObject({
+      features: { bot_user: { display_name: 'dealbell' } },
+      oauth_config: {
+        redirect_urls: ['https://bell.example.com/slack/callback'],
+        scopes: { bot: ['incoming-webhook', 'chat:write'] },
+      },
+      settings: { org_deploy_enabled: false, token_rotation_enabled: false },
+    })
+  })
+
+  test('overwrites nothing unless told to', async () => {
+    const path = join(folder, 'src/app/app-hsmeta.json')
+    const again = await doctor(env, 'manifests', folder)
+    expect(again.lines).toEqual([`The files in ${folder} are right already.`])
+
+    const asPrivate = ['manifests', folder, '--distribution', 'private']
+    const refused = await doctor(env, ...asPrivate)
+    expect(refused.code).toBe(1)
+    expect(refused.output).toContain(`- ${path}`)
+    expect(refused.output).toContain('Repeat the command with --force')
+    expect((await read('src/app/app-hsmeta.json')).config.distribution).toBe('marketplace')
+
+    const forced = await doctor(env, ...asPrivate, '--force')
+    expect(forced.lines).toEqual([`wrote ${path}`])
+    expect((await read('src/app/app-hsmeta.json')).config.distribution).toBe('private')
+    // HubSpot does not let the distribution change, so later runs keep it.
+    expect((await doctor(env, 'manifests', folder)).lines).toEqual(again.lines)
+  })
+
+  test('writes nothing for an address that is not https, and says what to set', async () => {
+    const other = join(folder, 'other')
+    const { code, output } = await doctor({}, 'manifests', other)
+    expect(code).toBe(1)
+    expect(output).toContain(
+      'HubSpot and Slack accept only https addresses, but APP_URL is http://localhost:3000. Set APP_URL',
+    )
+    await expect(readdir(other)).rejects.toThrow('ENOENT')
+  })
+})
