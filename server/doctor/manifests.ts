@@ -10,7 +10,7 @@ import { watchedProperties } from '../relay/rules.ts'
 import type { Addresses } from '../settings.ts'
 
 /** The address at which HubSpot calls this server. It signs this address, so each character counts. */
-export const webhookUrl = ({ appUrl }: Addresses): string => `${appUrl}/webhooks/hubspot`
+export const webhookUrl = ({ apiUrl }: Addresses): string => `${apiUrl}/webhooks/hubspot`
 
 const description = 'Tells a Slack channel when a HubSpot deal moves.'
 
