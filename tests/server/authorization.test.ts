@@ -467,6 +467,9 @@ describe('disconnecting', () => {
     return colleague
   }
 
+  /** The app is uninstalled in the background. */
+  const eventually = (check: () => void) => vi.waitFor(check, 20_000)
+
   beforeEach(async () => {
     await harness.database.delete(connections)
   })
@@ -478,7 +481,7 @@ describe('disconnecting', () => {
       await browser.connect('slack')
       harness.calls.length = 0
       expect((await browser.disconnect(provider)).status).toBe(204)
-      await vi.waitFor(() => expect(harness.calls).toEqual([ended[provider]]))
+      await eventually(() => expect(harness.calls).toEqual([ended[provider]]))
       expect(await browser.connected(provider)).toEqual({ connected: false })
       expect(await rowsOf(browser.cookie)).toHaveLength(1)
     },
@@ -500,7 +503,7 @@ describe('disconnecting', () => {
     expect(await colleague.connected('hubspot')).toMatchObject({ connected: true })
     harness.calls.length = 0
     await colleague.disconnect('hubspot')
-    await vi.waitFor(() => expect(harness.calls).toEqual([uninstall]))
+    await eventually(() => expect(harness.calls).toEqual([uninstall]))
   })
 
   test('does not wait for the app to be uninstalled', async () => {
@@ -509,9 +512,9 @@ describe('disconnecting', () => {
     harness.faults.current = (request) =>
       request.method === 'DELETE' ? new Promise((resolve) => (finish = resolve)) : undefined
     expect((await browser.disconnect('hubspot')).status).toBe(204)
-    await vi.waitFor(() => expect(finish).toBeDefined())
+    await eventually(() => expect(finish).toBeDefined())
     finish?.(new Response(null, { status: 204 }))
-    await vi.waitFor(() => expect(harness.logged.join()).toContain('app uninstalled'))
+    await eventually(() => expect(harness.logged.join()).toContain('app uninstalled'))
   })
 
   test('uninstalls with a new access token if the last one has expired', async () => {
@@ -527,7 +530,7 @@ describe('disconnecting', () => {
     if (row === undefined) throw new Error('There is no connection.')
     const { accessToken } = openSecrets(harness.vault, row)
     await browser.disconnect('hubspot')
-    await vi.waitFor(() => expect(harness.calls).toEqual([tokenPaths.hubspot, uninstall]))
+    await eventually(() => expect(harness.calls).toEqual([tokenPaths.hubspot, uninstall]))
     expect(used).not.toBe(`Bearer ${accessToken}`)
   })
 
@@ -549,7 +552,7 @@ describe('disconnecting', () => {
     await browser.connect('hubspot')
     connected.resolve()
     harness.calls.length = 0
-    await vi.waitFor(() => expect(harness.logged.join()).toContain('app still used'))
+    await eventually(() => expect(harness.logged.join()).toContain('app still used'))
     expect(harness.calls).not.toContain(uninstall)
   })
 
@@ -559,7 +562,7 @@ describe('disconnecting', () => {
     harness.faults.current = (request) =>
       request.method === 'DELETE' ? new Response('SECRET', { status: 500 }) : undefined
     expect((await browser.disconnect('hubspot')).status).toBe(204)
-    await vi.waitFor(() => expect(harness.calls).toEqual([uninstall, revoke.hubspot]))
+    await eventually(() => expect(harness.calls).toEqual([uninstall, revoke.hubspot]))
     expect(harness.logged.join()).toContain('uninstall failed')
     expect(harness.logged.join()).not.toMatch(/SECRET|http|stand-in/)
   })
@@ -569,7 +572,7 @@ describe('disconnecting', () => {
     harness.faults.current = () => new Response('SECRET', { status: 500 })
     expect((await browser.disconnect(provider)).status).toBe(204)
     expect(await browser.connected(provider)).toEqual({ connected: false })
-    await vi.waitFor(() => expect(harness.logged.join()).toContain('revoke failed'))
+    await eventually(() => expect(harness.logged.join()).toContain('revoke failed'))
     expect(harness.logged.join()).not.toMatch(/SECRET|http|stand-in/)
   })
 
@@ -578,7 +581,7 @@ describe('disconnecting', () => {
     await harness.database.update(connections).set({ secrets: 'v1.gone.x.y.z' })
     expect((await browser.disconnect('hubspot')).status).toBe(204)
     expect(await browser.connected('hubspot')).toEqual({ connected: false })
-    await vi.waitFor(() => expect(harness.logged.join()).toContain('revoke failed'))
+    await eventually(() => expect(harness.logged.join()).toContain('revoke failed'))
   })
 
   test('does not revoke a token that another user’s connection shares', async () => {
