@@ -54,6 +54,14 @@ describe.each(databaseKinds)('on %s', (kind) => {
   }
   /** One webhook brings all events, so they all wait when the relay looks. */
   const tell = (deals: readonly number[], stage?: string) => backend.tell(changes(deals, stage))
+  /** Nothing is due in the channel, and no process works on it. */
+  async function isIdle(): Promise<boolean> {
+    const [row] = await backend.database
+      .select()
+      .from(channels)
+      .where(eq(channels.id, `${team}/${channel}`))
+    return row?.dueAt === null && row.leasedUntil === null
+  }
   const readsOf = (part: string) => outside.reads.filter((path) => path.includes(part))
 
   describe('a digest', () => {
