@@ -112,18 +112,15 @@ async function storeEvents(
   events: readonly CrmEvent[],
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    const connected = await targetsOf(tx, providers, events, 'shared')
-    // A webhook is for every user who is connected when it arrives.
-    const targets = connected.map((target) => ({ ...target, sinceMs: 0 }))
+    const targets = await targetsOf(tx, providers, events, 'shared')
     // Drop events of an account that no user has connected. The server still acknowledges them.
     const accounts = new Set(targets.map(({ crm, account }) => `${crm}/${account}`))
     const kept = events.filter(({ crm, accountId }) => accounts.has(`${crm}/${accountId}`))
     if (kept.length === 0) return
-    const left = await insertEvents(tx, kept, targets, { foundBy: 'webhook', unlessSearched: true })
-    if (left.size > 0) {
-      const unsure = kept.filter(({ key }) => left.has(key))
-      await insertUnlessFound(tx, unsure, targets)
-    }
+    const options = { foundBy: 'webhook', unlessSearched: true } as const
+    const inserted = await insertEvents(tx, kept, targets, options)
+    // The others are stored already, or a search may have found them.
+    if (inserted < kept.length) await insertUnlessFound(tx, kept, targets)
     failpoint('in transaction')
   })
 }
@@ -150,24 +147,26 @@ async function storeMissedEvents(
 
 type Executor = Pick<Database, 'execute'>
 
-/** Returns the users of the events' accounts. If there are any, the transaction has the lock then. */
+const connectedSinceMs = sql`
+  (extract(epoch from greatest(crm.connected_at, chat.connected_at)) * 1000)::float8`
+
+/**
+ * Returns the users of the events' accounts. If there are any, the transaction has the lock then. A
+ * webhook is for every user who is connected now, and a missed change for those who were connected then.
+ */
 async function targetsOf(
   tx: Executor,
   providers: Providers,
   events: readonly CrmEvent[],
   lock: 'shared' | 'alone',
 ): Promise<Target[]> {
-  const locked =
-    lock === 'shared'
-      ? sql`select pg_advisory_xact_lock_shared(${storeLock}) is not null`
-      : sql`select pg_advisory_xact_lock(${storeLock}) is not null`
   // A user may have connected more than one chat. Use the one that was connected last.
   return await rowsOf<Target>(
     tx,
     sql`select distinct on (crm.id) crm.provider as crm, crm.account_id as account,
                crm.user_id as "user", chat.account_id || '/' || coalesce(chat.channel_id, '') as channel,
-               (extract(epoch from greatest(crm.connected_at, chat.connected_at)) * 1000)::float8
-                 as "sinceMs"
+               ${lock === 'shared' ? sql`0` : connectedSinceMs} as "sinceMs",
+               ${lock === 'shared' ? sql`pg_advisory_xact_lock_shared` : sql`pg_advisory_xact_lock`}(${storeLock})
         from connections crm
         join connections chat on chat.user_id = crm.user_id
           and chat.provider = any(${sql.param([...chatIds])}::text[])
@@ -175,21 +174,20 @@ async function targetsOf(
         where crm.provider = any(${sql.param([...new Set(events.map(({ crm }) => crm))])}::text[])
           and crm.account_id = any(${sql.param([...new Set(events.map(({ accountId }) => accountId))])}::text[])
           and ${isOfConfigured(providers, columnsOf('crm'))}
-          and (${locked})
         order by crm.id, chat.connected_at desc`,
   )
 }
 
 /**
  * Inserts new events and their deliveries. With `unlessSearched`, leaves out the events of deals that
- * have an event found by a search, because it may be the same. @returns the keys of those left out.
+ * have an event found by a search, because it may be the same. @returns how many it inserted.
  */
 async function insertEvents(
   tx: Executor,
   events: readonly CrmEvent[],
   targets: readonly Target[],
   { foundBy, unlessSearched = false }: { foundBy: 'webhook' | 'search'; unlessSearched?: boolean },
-): Promise<ReadonlySet<string>> {
+): Promise<number> {
   // Sort by the events alone, so that two transactions with the same events cannot deadlock. If
   // two events have the same time, the relay sends the one that was inserted first.
   const rows = events
@@ -197,20 +195,16 @@ async function insertEvents(
     .sort(
       (a, b) => compare(a.at, b.at) || Number(a.dealId) - Number(b.dealId) || compare(a.key, b.key),
     )
-  const left = await rowsOf<{ key: string }>(
+  const [inserted] = await rowsOf<{ count: number }>(
     tx,
-    sql`with item as materialized (
-          select * from json_to_recordset(${JSON.stringify(rows)}::json)
-            as item(key text, crm text, "accountId" text, "dealId" text, property text,
-                    value text, at timestamptz)
-        ), left_out as materialized (
-          ${unlessSearched ? keysOfSearchedDeals : sql`select null as key where false`}
-        ), stored as (
+    sql`with stored as (
           insert into deal_events
             (key, crm, account_id, deal_id, property, value, occurred_at, found_by)
-          select key, crm, "accountId", "dealId", property, value, at,
-                 ${foundBy}::text
-          from item where key not in (select key from left_out)
+          select key, crm, "accountId", "dealId", property, value, at, ${foundBy}::text
+          from json_to_recordset(${JSON.stringify(rows)}::json)
+            as item(key text, crm text, "accountId" text, "dealId" text, property text,
+                    value text, at timestamptz)
+          ${unlessSearched ? ofUnsearchedDeals : sql``}
           on conflict (key) do nothing
           returning id, crm, account_id, occurred_at
         ), made as (
@@ -226,18 +220,18 @@ async function insertEvents(
         ), due as (
           ${makeDueFrom(sql`select channel from made`)}
         )
-        select key from left_out`,
+        select count(*)::int as count from stored`,
   )
-  return new Set(left.map(({ key }) => key))
+  return inserted?.count ?? 0
 }
 
-// `limit` makes PGlite, which has no statistics, look up each item in the index.
-const keysOfSearchedDeals = sql`
-  select item.key from item cross join lateral (
-    select from deal_events
-    where account_id = item."accountId" and deal_id = item."dealId" and found_by = 'search'
-    limit 1
-  ) as found`
+// With `offset 0` this stays a lookup for each event, and no join that may change their order.
+const ofUnsearchedDeals = sql`where not exists (
+  select from deal_events known
+  where known.account_id = item."accountId" and known.deal_id = item."dealId"
+    and known.found_by = 'search'
+  offset 0
+)`
 
 interface KnownEvent extends Change {
   id: string
@@ -275,14 +269,6 @@ async function insertUnlessFound(
   events: readonly CrmEvent[],
   targets: readonly Target[],
 ): Promise<void> {
-  // Another transaction may handle a copy of the webhook. It waits here, and then finds the key.
-  const found = await knownEvents(
-    tx,
-    sql`select ${knownColumns} from deal_events
-        where found_by = 'search'
-          and (account_id, deal_id) in (select "accountId", "dealId" from ${dealsOf(events)})
-        order by id for update`,
-  )
   const keys = sql.param(events.map(({ key }) => key))
   const stored = await rowsOf<{ key: string }>(
     tx,
@@ -291,6 +277,16 @@ async function insertUnlessFound(
   const storedKeys = new Set(stored.map(({ key }) => key))
   const byKey = new Map(events.map((event) => [event.key, event]))
   const fresh = [...byKey.values()].filter(({ key }) => !storedKeys.has(key))
+  if (fresh.length === 0) return
+
+  // Another transaction may handle a copy of the webhook. This waits until it has set the key.
+  const found = await knownEvents(
+    tx,
+    sql`select ${knownColumns} from deal_events
+        where found_by = 'search'
+          and (account_id, deal_id) in (select "accountId", "dealId" from ${dealsOf(fresh)})
+        order by id for update`,
+  )
   const same = sameChanges(fresh, found)
   const pairs = [...same].map(([{ key }, { id }]) => ({ id, key }))
   await tx.execute(
