@@ -27,13 +27,13 @@ export function operatorRoutes({
       }
       await next()
     })
-    .get('/doctor', async (c) =>
-      c.json(await readStored((statement) => rowsOf(database, sql.raw(statement)))),
-    )
     .get('/status', async (c) => c.json(await countDeliveries(database)))
     .post('/replay', async (c) => {
       const replayed = await replayDead(database)
       ring()
       return c.json({ replayed })
     })
+    .get('/doctor', async (c) =>
+      c.json(await readStored((statement) => rowsOf(database, sql.raw(statement)))),
+    )
 }
