@@ -365,7 +365,7 @@ describe('npm run doctor', () => {
       '! The connection of Acme (stand-in) to Slack is broken (token_revoked). Its user must press Connect.',
     )
     expect(lines).toContain(
-      '✗ The encryption key does not fit the database: it does not open 2 stored connections. Set ENCRYPTION_KEY to the key that encrypted them, or to the new key, a comma and that key.',
+      '✗ The encryption key does not fit the database: it does not open 2 stored connections. Set ENCRYPTION_KEY to the earlier key, or to the new key, a comma and the earlier one.',
     )
 
     client = await PGlite.create(folder)
