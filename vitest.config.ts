@@ -6,6 +6,7 @@ const slow = [
   'tests/build/devtools.test.ts',
   'tests/relay/crash-pglite.test.ts',
   'tests/server/build.test.ts',
+  'tests/server/doctor.test.ts',
   'tests/server/process.test.ts',
 ]
 // These tests take longer, need programs that npm ci does not install, or use new random values at

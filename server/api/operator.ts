@@ -33,12 +33,12 @@ export function operatorRoutes({
       const status: RelayStatus = { ...deliveries, refusedWebhooks: refusedWebhooks.counts() }
       return c.json(status)
     })
-    .get('/doctor', async (c) =>
-      c.json(await readStored((statement) => rowsOf(database, sql.raw(statement)))),
-    )
     .post('/replay', async (c) => {
       const replayed = await replayDead(database)
       ring()
       return c.json({ replayed })
     })
+    .get('/doctor', async (c) =>
+      c.json(await readStored((statement) => rowsOf(database, sql.raw(statement)))),
+    )
 }

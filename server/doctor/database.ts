@@ -15,14 +15,16 @@ import { readStored, type Stored, stored } from './stored.ts'
 
 /** Checks the database, the encryption key and the connections. Changes nothing. */
 export async function checkStored(settings: Settings, addresses: Addresses): Promise<Finding[]> {
-  let keys: Buffer[] | undefined
-  let state: Stored | Finding
   try {
-    keys = await keysOf(settings)
-    state = await readState(settings, keys)
+    return await examine(settings, addresses)
   } catch (error) {
     return [wrong(error instanceof Error ? error.message : 'The database cannot be read.')]
   }
+}
+
+async function examine(settings: Settings, addresses: Addresses): Promise<Finding[]> {
+  const keys = await keysOf(settings)
+  const state = await readState(settings, keys)
   if ('kind' in state) return [state]
   const findings = [judgeWriting(state)]
   if (!state.hasTables) return findings
@@ -59,8 +61,12 @@ function judgeKeys({ keys }: Stored, vault: Vault): Finding {
   const foreign = keys.filter(({ sealed }) => !vault.holdsKeyOf(sealed))
   if (foreign.length === 0) return right('The encryption key fits the database.')
   const locked = foreign.reduce((sum, { connections }) => sum + connections, 0)
+  const why =
+    locked === 0
+      ? 'the database was begun with another one'
+      : `it does not open ${locked} stored connections`
   return wrong(
-    `The encryption key does not fit the database: it does not open ${locked} stored connections. Set ENCRYPTION_KEY to the key that encrypted them, or to the new key, a comma and that key.`,
+    `The encryption key does not fit the database: ${why}. Set ENCRYPTION_KEY to the earlier key, or to the new key, a comma and the earlier one.`,
   )
 }
 

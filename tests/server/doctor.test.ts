@@ -365,7 +365,7 @@ describe('npm run doctor', () => {
       '! The connection of Acme (stand-in) to Slack is broken (token_revoked). Its user must press Connect.',
     )
     expect(lines).toContain(
-      '✗ The encryption key does not fit the database: it does not open 2 stored connections. Set ENCRYPTION_KEY to the key that encrypted them, or to the new key, a comma and that key.',
+      '✗ The encryption key does not fit the database: it does not open 2 stored connections. Set ENCRYPTION_KEY to the earlier key, or to the new key, a comma and the earlier one.',
     )
 
     client = await PGlite.create(folder)
@@ -441,7 +441,7 @@ test('npm run doctor lists wrong settings, and explains its use', async () => {
 
 describe('npm run doctor -- manifests', () => {
   // No client ids: the apps do not exist yet.
-  const env = { APP_URL: 'https://bell.example.com' }
+  const env = { APP_URL: 'https://bell.example.com', API_URL: 'https://api.bell.example.com' }
   let folder: string
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'dealbell-manifests-'))
@@ -483,7 +483,7 @@ describe('npm run doctor -- manifests', () => {
       type: 'webhooks',
       config: {
         settings: {
-          targetUrl: 'https://bell.example.com/webhooks/hubspot',
+          targetUrl: 'https://api.bell.example.com/webhooks/hubspot',
           maxConcurrentRequests: 10,
         },
         subscriptions: {
