@@ -117,7 +117,7 @@ export interface CrmAccess {
 }
 
 /** What to read of a deal besides its name, amount and owner. */
-export interface DealFields {
+interface DealFields {
   /** The property whose history to read. */
   history: DealProperty
   /** Whether to find out if the deal has a contact or a company. */
@@ -146,7 +146,7 @@ export interface Stage {
 }
 
 /** Deals that changed. */
-export interface ChangedDeals {
+interface ChangedDeals {
   ids: string[]
   /** Until when this answer contains every change. To read on, ask again from this time. */
   until: Date
