@@ -139,7 +139,7 @@ export async function nextDelivery(
 /** The most deliveries that one call of `deliveriesFrom` returns. */
 const mostAtOnce = 200
 
-export interface UpcomingDelivery extends Delivery {
+interface UpcomingDelivery extends Delivery {
   /** Another user of the same channel has already received the event there. */
   said: boolean
 }
