@@ -188,7 +188,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       const userId = await connect()
       outside.answerPost = (call) => (call.channel === channel ? { status: 500 } : undefined)
       await tell(range(1, 8))
-      await vi.waitFor(() => expect(calls().length).toBeGreaterThan(0))
+      await vi.waitFor(() => expect(calls().length).toBeGreaterThan(0), 10_000)
       channel = `${channel}x`
       outside.answerPost = () => undefined
       await backend.connectAgain(userId, { portal, team, channel })
@@ -264,10 +264,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
       const statements = async (deals: readonly number[]) => {
         query.mockClear()
         await tell(deals)
-        await vi.waitFor(async () => expect(await isIdle()).toBe(true))
-        return query.mock.calls.filter(([text]) =>
-          /from deliveries own|"deliveries"|update deliveries/.test(String(text)),
-        ).length
+        await vi.waitFor(async () => expect(await isIdle()).toBe(true), 10_000)
+        return query.mock.calls.filter(([text]) => /deliveries/.test(String(text))).length
       }
       expect(await statements([1])).toBe(3)
       expect(await statements(range(2, 30))).toBe(4)
