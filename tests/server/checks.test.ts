@@ -134,7 +134,7 @@ test('each connection is checked once a day at its own time, and its new token i
     .where(eq(connections.userId, due))
     .orderBy(connections.provider)
   if (row === undefined) throw new Error('There is no connection.')
-  expect(openSecrets(backend.vault, row).accessToken).toMatch(/^hubspot-access-secret-\d$/)
+  expect(openSecrets(backend.vault, row).accessToken).toMatch(/^hubspot-access-secret-1-1-\d+$/)
   for (const userId of [due, later]) {
     expect(await shown(userId, 'hubspot')).toMatchObject({ connected: true })
   }
