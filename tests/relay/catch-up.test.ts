@@ -319,6 +319,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
     startCatchUp()
     await searched()
     expect(await stored()).toEqual(['1 next search'])
+    // It waited, and did not begin anew.
+    expect(backend.lines.join()).not.toContain('search for missed changes failed')
     expect(await connectionStatus(backend, { userId: first, provider: 'hubspot' })).toMatchObject({
       connected: false,
       reason: expect.stringContaining('BAD_REFRESH_TOKEN'),
