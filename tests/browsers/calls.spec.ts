@@ -1,4 +1,5 @@
 import { expect } from '@playwright/test'
+import { dashboardCalls } from '../e2e/dashboard-calls.ts'
 import { sharedTest } from './fixtures.ts'
 import type { Query } from './page.ts'
 
@@ -6,7 +7,7 @@ import type { Query } from './page.ts'
 const routes: Array<{ path: string; calls: string[]; shows: Query }> = [
   {
     path: '/',
-    calls: ['/api/hubspot/status', '/api/slack/status', '/api/notifications/rules'],
+    calls: dashboardCalls,
     shows: { role: 'button', name: 'Save' },
   },
   { path: '/contact', calls: [], shows: { role: 'heading', name: 'Contact Support' } },
