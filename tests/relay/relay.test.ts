@@ -659,10 +659,10 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(calls()).toHaveLength(2)
     })
 
-    test('a channel that must wait for an hour holds up no other channel', async () => {
+    test('a channel that must wait for an hour holds up no other workspace', async () => {
       const calm = `${channel}x`
       const limited = await backend.connect({ portal, channel })
-      await backend.connect({ portal: portal + 500_000, channel: calm })
+      await backend.connect({ portal: portal + 500_000, channel: calm, team: 'T2' })
       outside.answerPost = (call) =>
         call.channel === channel ? { status: 429, headers: { 'Retry-After': '3600' } } : undefined
       await backend.tell([stageChange(1, { portal })])
