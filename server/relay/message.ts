@@ -39,7 +39,8 @@ export function messageFor({ deal, headline, ruleId, late }: MessageEntry): Chat
   const amount = formatAmount(deal.amount, deal.currency)
   const facts = [
     from === '' ? `*${to}*` : `${from} → *${to}*`,
-    amount,
+    // For a change of the amount, the line above has it.
+    amount === headline.to ? undefined : amount,
     deal.ownerName && `Owner: ${safeText(deal.ownerName, longestLabel)}`,
     headline.remark,
     late && lateFact(late),
@@ -149,9 +150,10 @@ function digestLine({ deal, headline, late }: MessageEntry, lengths: Lengths): s
   const name = safeText(deal.name ?? '', lengths.name) || 'Unnamed deal'
   const from = safeText(headline.from ?? '', lengths.label)
   const to = safeText(headline.to, lengths.label)
+  const amount = formatAmount(deal.amount, deal.currency)
   const facts = [
     from === '' ? `*${to}*` : `${from} → *${to}*`,
-    formatAmount(deal.amount, deal.currency),
+    amount === headline.to ? undefined : amount,
     headline.remark,
     late && lateFact(late),
   ].filter((fact) => typeof fact === 'string' && fact !== '')

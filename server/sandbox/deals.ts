@@ -3,9 +3,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
 import * as v from 'valibot'
+import { propertyNames } from '../providers/hubspot/properties.ts'
 import { hubSpotSignature } from '../providers/hubspot/signature.ts'
 import type { ProviderSettings } from '../providers/provider.ts'
 import { formatAmount } from '../relay/amount.ts'
+import { watchedProperties } from '../relay/rules.ts'
 import { formFields } from './form.ts'
 import { standInHub } from './hub.ts'
 import { standInPage } from './page.ts'
@@ -17,22 +19,23 @@ const ownersScope = 'crm.objects.owners.read'
 interface StandInDeal {
   id: string
   name: string
-  amount: string
   contact: boolean
   company: boolean
-  /** The oldest first. */
-  history: StageChange[]
+  /** The changes of stage and amount, the oldest first. */
+  history: Change[]
 }
 
-interface StageChange {
-  stageId: string
+interface Change {
+  /** HubSpot's name of the property. */
+  property: 'dealstage' | 'amount'
+  value: string
   /** Milliseconds since 1970. */
   at: number
 }
 
 interface StandInWebhook {
   deal: StandInDeal
-  change: StageChange
+  change: Change
   eventId: number
 }
 
@@ -124,10 +127,19 @@ function batchAnswer(c: Context, results: readonly object[], errors: readonly ob
 
 const changedAt = ({ history }: StandInDeal) => history.at(-1)?.at ?? 0
 
+/** The value that a property has now. */
+const currentOf = ({ history }: Pick<StandInDeal, 'history'>, property: Change['property']) =>
+  history.findLast((change) => change.property === property)?.value ?? ''
+
 const asTimes = (createdAt: number, updatedAt: number) => ({
   createdAt: new Date(createdAt).toISOString(),
   updatedAt: new Date(updatedAt).toISOString(),
 })
+
+/** The properties to which the app subscribes (server/doctor/manifests.ts). */
+const subscribed: ReadonlySet<string> = new Set(
+  [...watchedProperties].map((property) => propertyNames[property]),
+)
 
 const notice =
   'This is not HubSpot. It plays a HubSpot account on this machine: what you change here is told to Dealbell as HubSpot would.'
@@ -170,12 +182,21 @@ export function createStandInDeals({
     ['Initech expansion', '73000.5', false, true],
     ['Umbrella onboarding', '', false, false],
   ] as const) {
-    const yesterday = { stageId: 'appointmentscheduled', at: startedAt - 86_400_000 }
-    add({ name, amount, contact, company, history: [yesterday] })
+    const at = startedAt - 86_400_000
+    add({
+      name,
+      contact,
+      company,
+      history: [
+        { property: 'dealstage', value: 'appointmentscheduled', at },
+        ...(amount === '' ? [] : [{ property: 'amount' as const, value: amount, at }]),
+      ],
+    })
   }
 
   /** Reports a change soon. If too many changes wait, the oldest is never reported. */
-  function report(deal: StandInDeal, change: StageChange): void {
+  function report(deal: StandInDeal, change: Change): void {
+    if (!subscribed.has(change.property)) return
     waiting.push({ deal, change, eventId: nextEventId++ })
     if (waiting.length > maxWaitingWebhooks) waiting.shift()
     void sendWaiting()
@@ -193,7 +214,7 @@ export function createStandInDeals({
   }
 
   /** Sends a webhook as HubSpot does: signed, in a batch, and again if it is not acknowledged. */
-  async function sendWebhook({ deal, change: { stageId, at }, eventId }: StandInWebhook) {
+  async function sendWebhook({ deal, change, eventId }: StandInWebhook) {
     for (let attempt = 0; attempt < 10; attempt++) {
       const body = Buffer.from(
         JSON.stringify([
@@ -202,13 +223,13 @@ export function createStandInDeals({
             subscriptionId: 2_000_001,
             portalId: standInHub.hubId,
             appId: standInHub.appId,
-            occurredAt: at,
+            occurredAt: change.at,
             subscriptionType: 'object.propertyChange',
             attemptNumber: attempt,
             objectId: Number(deal.id),
             objectTypeId: '0-3',
-            propertyName: 'dealstage',
-            propertyValue: stageId,
+            propertyName: change.property,
+            propertyValue: change.value,
             changeSource: 'CRM_UI',
             sourceId: `userId:${standInHub.userId}`,
           },
@@ -242,10 +263,15 @@ export function createStandInDeals({
     }
   }
 
-  function enter(deal: StandInDeal, stageId: string): void {
-    const change = { stageId, at: Date.now() }
+  function enter(deal: StandInDeal, property: Change['property'], value: string): void {
+    // Saving the current value changes nothing, and HubSpot reports nothing.
+    if (currentOf(deal, property) === value) return
+    const change = { property, value, at: Date.now() }
     deal.history.push(change)
-    if (deal.history.length > maxChanges) deal.history.shift()
+    const [oldest, ...others] = deal.history.filter((each) => each.property === property)
+    if (oldest !== undefined && others.length >= maxChanges) {
+      deal.history.splice(deal.history.indexOf(oldest), 1)
+    }
     report(deal, change)
   }
 
@@ -313,26 +339,27 @@ export function createStandInDeals({
         const { name = '', amount = '', stage: stageId, contact, company } = await formFields(c)
         if (isStage(stageId)) {
           const links = { contact: contact !== undefined, company: company !== undefined }
-          const change = { stageId, at: Date.now() }
-          const deal = add({
-            name: name.slice(0, maxNameLength),
-            amount: isAmount(amount) ? amount : '',
-            ...links,
-            history: [change],
-          })
-          // HubSpot reports the stage of a new deal like any other change.
-          report(deal, change)
+          const at = Date.now()
+          const history: Change[] = [{ property: 'dealstage', value: stageId, at }]
+          if (isAmount(amount) && amount !== '') {
+            history.push({ property: 'amount', value: amount, at })
+          }
+          const deal = add({ name: name.slice(0, maxNameLength), ...links, history })
+          // HubSpot reports the values of a new deal like any other change.
+          for (const change of history) report(deal, change)
         }
         return c.redirect(list, 303)
       })
       .post('/deals/:id{[0-9]+}', async (c) => {
         const deal = deals.get(c.req.param('id'))
-        const { stage: stageId, change } = await formFields(c)
+        const { stage: stageId, amount, change } = await formFields(c)
         if (deal !== undefined && change === 'contact') deal.contact = !deal.contact
         if (deal !== undefined && change === 'company') deal.company = !deal.company
         if (deal !== undefined && change === 'stage' && isStage(stageId)) {
-          // Saving the current stage changes nothing, and HubSpot reports nothing.
-          if (deal.history.at(-1)?.stageId !== stageId) enter(deal, stageId)
+          enter(deal, 'dealstage', stageId)
+        }
+        if (deal !== undefined && change === 'amount' && amount !== undefined && isAmount(amount)) {
+          enter(deal, 'amount', amount)
         }
         return c.redirect(`${list}#deal-${c.req.param('id')}`, 303)
       })
@@ -466,7 +493,7 @@ export function createStandInDeals({
     properties: readonly string[],
     propertiesWithHistory: readonly string[],
   ) {
-    const { id, name, amount, history } = deal
+    const { id, name, history } = deal
     const times = asTimes(history[0]?.at ?? startedAt, changedAt(deal))
     const always = {
       createdate: times.createdAt,
@@ -475,20 +502,24 @@ export function createStandInDeals({
     }
     const known = {
       dealname: name,
-      amount,
+      amount: currentOf(deal, 'amount'),
       deal_currency_code: 'EUR',
-      dealstage: history.at(-1)?.stageId ?? null,
+      dealstage: currentOf(deal, 'dealstage'),
       pipeline: 'default',
       hubspot_owner_id: standInOwner.id,
     }
     const asked = [...properties, ...propertiesWithHistory]
-    const stageHistory = history.toReversed().map(({ stageId, at }) => ({
-      value: stageId,
-      timestamp: new Date(at).toISOString(),
-      sourceType: 'CRM_UI',
-      sourceId: `userId:${standInHub.userId}`,
-      updatedByUserId: standInHub.userId,
-    }))
+    const historyOf = (property: Change['property']) =>
+      history
+        .filter((change) => change.property === property)
+        .reverse()
+        .map(({ value, at }) => ({
+          value,
+          timestamp: new Date(at).toISOString(),
+          sourceType: 'CRM_UI',
+          sourceId: `userId:${standInHub.userId}`,
+          updatedByUserId: standInHub.userId,
+        }))
     return {
       id,
       properties: {
@@ -496,9 +527,11 @@ export function createStandInDeals({
         ...always,
       },
       ...(propertiesWithHistory.length > 0 && {
-        propertiesWithHistory: propertiesWithHistory.includes('dealstage')
-          ? { dealstage: stageHistory }
-          : {},
+        propertiesWithHistory: Object.fromEntries(
+          (['dealstage', 'amount'] as const)
+            .filter((property) => propertiesWithHistory.includes(property))
+            .map((property) => [property, historyOf(property)]),
+        ),
       }),
       ...times,
       archived: false,
@@ -506,16 +539,25 @@ export function createStandInDeals({
   }
 
   function dealItem(deal: StandInDeal) {
-    const current = deal.history.at(-1)?.stageId ?? ''
+    const current = currentOf(deal, 'dealstage')
+    const amount = currentOf(deal, 'amount')
     const address = `${list}/${deal.id}`
     const label = stages.find(({ id }) => id === current)?.label ?? current
     return html`
       <li id="deal-${deal.id}">
         <h2>${deal.name}</h2>
-        <p>${[label, formatAmount(deal.amount, 'EUR')].filter(Boolean).join(' · ')}</p>
+        <p>${[label, formatAmount(amount, 'EUR')].filter(Boolean).join(' · ')}</p>
         <form method="post" action="${address}">
           ${stageSelect(current, deal.name)}
           <div class="actions"><button name="change" value="stage">Move ${deal.name}</button></div>
+        </form>
+        <form method="post" action="${address}">
+          <label>Amount of ${deal.name} in EUR
+            <input name="amount" value="${amount}" inputmode="decimal" pattern="[0-9]*[.]?[0-9]*">
+          </label>
+          <div class="actions">
+            <button name="change" value="amount" class="secondary">Change the amount of ${deal.name}</button>
+          </div>
         </form>
         <form method="post" action="${address}" class="actions">
           <button name="change" value="contact" class="secondary">${deal.contact ? 'Remove the contact' : 'Add a contact'}</button>

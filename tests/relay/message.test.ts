@@ -57,6 +57,12 @@ test('the deal’s owner is in the message when the name is known', () => {
   expect(JSON.stringify(message(move, 'deal-closed'))).not.toContain('Owner')
 })
 
+test('a change of the amount does not say the new amount twice', () => {
+  const headline = { sign: '💰', happened: 'has a new amount', from: '€1', to: '€12,500.50' }
+  const entry = { deal, ownerId: null, headline, ruleId: 'deal-closed' as const }
+  expect(JSON.stringify(messageFor(entry).blocks).match(/12,500\.50/g)).toHaveLength(1)
+})
+
 test('a deal without links says so', () => {
   const orphan = message(stageMove(open, next, { linked: false }), 'deal-stage-changed-orphan')
   expect(JSON.stringify(orphan)).toContain('No contact or company on this deal')

@@ -456,6 +456,17 @@ describe('the stand-in HubSpot’s API', () => {
     })
   })
 
+  test('lets people change an amount, and answers with its history', async () => {
+    const body = new URLSearchParams({ change: 'amount', amount: '5000' })
+    // The same amount again is no change.
+    for (const _ of [1, 2]) await sandbox.request('/hubspot/deals/9002', { method: 'POST', body })
+    const query = 'properties=amount&propertiesWithHistory=amount'
+    const { body: answer } = await call(`/objects/2026-03/0-3/9002?${query}`)
+    expect(answer.properties.amount).toBe('5000')
+    const values = answer.propertiesWithHistory.amount.map(({ value }: { value: string }) => value)
+    expect(values).toEqual(['5000', '4800'])
+  })
+
   test('refuses an access token that is made up or has expired', async () => {
     const path = '/objects/2026-03/0-3/9001'
     expect(await call(path, undefined, 'made-up')).toMatchObject({
