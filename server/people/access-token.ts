@@ -23,8 +23,8 @@ export type CrmConnection = Connection & { provider: CrmId }
 
 /**
  * Makes a call to the CRM with a connection's access token.
- * @throws ProviderError of the call, or of a refresh. Only if the CRM refuses the refresh, the kind is
- * `refused`, and the connection is broken.
+ * @throws ProviderError of the call, or of a refresh. The kind is `refused` if the CRM refuses the refresh,
+ * or if a permission is missing. The connection is then broken.
  */
 export type WithAccess = <Result>(
   connection: CrmConnection,

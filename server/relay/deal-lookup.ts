@@ -11,7 +11,10 @@ const stagesFreshMs = 5 * 60_000
 const mostMissing = 1_000
 const ownersFreshMs = 60 * 60_000
 
-/** The CRM leaves out the oldest values of a long history. A shorter one than this is complete. */
+/**
+ * A CRM may leave out the oldest values of a long history. HubSpot does not document how many it keeps. We
+ * take a shorter history than this as complete.
+ */
 const shortestCutHistory = 20
 
 /**
@@ -19,9 +22,11 @@ const shortestCutHistory = 20
  * @returns null if the deal was created with the new value; undefined if the history is incomplete.
  */
 export function formerValue(
-  history: CrmDeal['history'],
+  versions: CrmDeal['history'],
   { value, occurredAt }: { value: string; occurredAt: Date },
 ): string | null | undefined {
+  // To save a value again is no change.
+  const history = versions.filter(({ value }, at) => value !== versions[at - 1]?.value)
   const distance = (at: Date) => Math.abs(at.getTime() - occurredAt.getTime())
   // The property may have had this value more than once. Use the time that is nearest to the event.
   const entered = history
@@ -34,7 +39,7 @@ export function formerValue(
     return history.findLast((version) => version.at <= occurredAt && version.value !== value)?.value
   }
   if (entered.index > 0) return history[entered.index - 1]?.value
-  return history.length < shortestCutHistory ? null : undefined
+  return versions.length < shortestCutHistory ? null : undefined
 }
 
 interface AccountStages {

@@ -353,8 +353,14 @@ export function createDeliver({
     const { ownerId } = entry
     if (!ownerId) return entry
     const { ownerName } = lookups[crm.provider]
-    const name = await withAccess(crm, urgency, (access) => ownerName(access, ownerId))
-    return { ...entry, deal: { ...entry.deal, ownerName: name ?? null } }
+    try {
+      const name = await withAccess(crm, urgency, (access) => ownerName(access, ownerId))
+      return { ...entry, deal: { ...entry.deal, ownerName: name ?? null } }
+    } catch (error) {
+      // A message without the name is better than a message that waits for it.
+      if (error instanceof ProviderError) return entry
+      throw error
+    }
   }
 
   async function lookAgain(delivery: Delivery, afterMs: number): Promise<ChannelState> {

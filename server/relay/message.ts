@@ -62,7 +62,7 @@ export function messageFor({ deal, headline, ruleId, late }: MessageEntry): Chat
 
 /** Slack takes 3,000 characters in a section. */
 const longestSection = 2_900
-/** Slack refuses blocks with more text than this together. It does not document the limit. */
+/** Slack refuses blocks with too much text together. It does not document the limit; 11,000 was too much. */
 const longestDigest = 9_000
 /** The longest name and label in a digest. Escaping may make them five times as long. */
 const lengthsInDigest = [

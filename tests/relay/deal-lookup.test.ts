@@ -35,6 +35,11 @@ describe('where a deal came from', () => {
     expect(formerValue([], { value: 'c', occurredAt: at(20) })).toBeUndefined()
   })
 
+  test('is not the same stage, saved again', () => {
+    const history = [entered('a', 0), entered('b', 10), entered('b', 10)]
+    expect(formerValue(history, { value: 'b', occurredAt: at(10) })).toBe('a')
+  })
+
   test('is nowhere for a deal that was made in the stage', () => {
     expect(formerValue([entered('a', 0)], { value: 'a', occurredAt: at(0) })).toBeNull()
   })

@@ -72,6 +72,12 @@ function outside(answers: Answers) {
         '1',
         { history: 'stage', links: true },
       ),
+    readBatch: (): Promise<unknown> =>
+      createHubspot(settings, timeouts).deals(
+        { accountId: '1', accessToken: 'a', urgency: 'backlog' },
+        ['1'],
+        'stage',
+      ),
     post: (): Promise<unknown> =>
       createSlack(settings, timeouts).post(
         { accessToken: 'a', incomingWebhookUrl: `${url}/webhook` },
@@ -92,6 +98,18 @@ const page: Answer = {
   headers: { 'Content-Type': 'text/html' },
   body: '<html><h1>Please wait…</h1></html>',
 }
+const batch = (category: string) => ({
+  '/batch/read': json({ results: [], errors: [{ category }] }, 207),
+})
+
+test('a deal is missing from a batch only if HubSpot says that it does not exist', async () => {
+  expect(await outside(batch('OBJECT_NOT_FOUND')).readBatch()).toEqual(new Map())
+  await expect(outside(batch('INTERNAL_ERROR')).readBatch()).rejects.toMatchObject({
+    kind: 'unreachable',
+    reason: 'batch_incomplete',
+  })
+})
+
 const notInChannel = json({ ok: false, error: 'not_in_channel' })
 
 test('a call with late headers and a body that stalls ends in time, both ways of posting together', async () => {

@@ -38,9 +38,13 @@ const dealAnswer = v.object({
   associations: v.optional(v.object({ contacts: links, companies: links })),
 })
 
-const batchAnswer = v.object({ results: v.array(dealAnswer) })
+/** What a batch answers about inputs without a result. The status is then 207. */
+const batchErrors = v.optional(v.array(v.object({ category: v.optional(v.string()) })), [])
+
+const batchAnswer = v.object({ results: v.array(dealAnswer), errors: batchErrors })
 
 const associationsAnswer = v.object({
+  errors: batchErrors,
   results: v.array(
     v.object({ from: v.object({ id: v.string() }), to: v.optional(v.array(v.unknown()), []) }),
   ),
@@ -119,7 +123,7 @@ export function createHubspotDeals(
         properties,
         propertiesWithHistory: [propertyNames[history]],
       })
-      const deals = answer?.results ?? []
+      const deals = found(answer)
       return new Map(deals.map((deal) => [deal.id, dealOf(deal, history, undefined)]))
     },
 
@@ -130,7 +134,7 @@ export function createHubspotDeals(
         if (left.length === 0) break
         const path = `/crm/associations/2026-03/0-3/${type}/batch/read`
         const answer = await read(access, path, associationsAnswer, { inputs: asInputs(left) })
-        for (const { from, to } of answer?.results ?? []) if (to.length > 0) linked.add(from.id)
+        for (const { from, to } of found(answer)) if (to.length > 0) linked.add(from.id)
       }
       return linked
     },
@@ -209,6 +213,19 @@ function dealOf(
       .map(({ value, timestamp }) => ({ value: value ?? '', at: new Date(timestamp) }))
       .sort((a, b) => a.at.getTime() - b.at.getTime()),
   }
+}
+
+/**
+ * Returns the results of a batch. It lacks deals that do not exist or have no links.
+ * @throws ProviderError if it lacks others: they are not known to be missing.
+ */
+function found<Result>(
+  answer: { results: Result[]; errors: v.InferOutput<typeof batchErrors> } | undefined,
+): Result[] {
+  if (answer?.errors.some(({ category }) => category !== 'OBJECT_NOT_FOUND')) {
+    throw new ProviderError('hubspot', 'read', 'unreachable', 'batch_incomplete')
+  }
+  return answer?.results ?? []
 }
 
 const asInputs = (ids: readonly string[]) => ids.map((id) => ({ id }))

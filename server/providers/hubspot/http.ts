@@ -61,7 +61,7 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
 
     /**
      * Reads from the CRM API: a GET, or a POST of `body`. Waits for the account's limit. Batch reads of
-     * associations count here, although HubSpot counts them apart, by a limit that it does not document.
+     * associations count here, although HubSpot counts them apart.
      * @returns undefined for a 404. @throws ProviderError
      */
     async read<Answer>(
