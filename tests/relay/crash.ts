@@ -63,7 +63,7 @@ export function crashTests(kind: DatabaseKind): void {
 
   describe(`kill -9 on ${kind}`, () => {
     test.each(points)(
-      'killed $name: no event is lost, at most one message is repeated for each kill',
+      'killed $name: no event is lost, and only a kill repeats a message',
       async (point) => {
         const first = points.indexOf(point) * kills
         const numbers = Array.from({ length: kills }, (_, n) => first + n)
@@ -90,9 +90,9 @@ export function crashTests(kind: DatabaseKind): void {
 
         const posts = outside.posts.filter((post) => numbers.includes(dealIn(post)))
         expect(new Set(posts.map(dealIn)).size).toBe(kills)
-        // A kill may also catch an earlier event at the moment in which a repeat is allowed.
+        // Each channel has one event here. A kill may catch several channels at the moment in which a
+        // repeat is allowed.
         expect(unexplainedRepeats(posts, killed)).toEqual([])
-        expect(posts.length - kills).toBeLessThanOrEqual(kills)
       },
       300_000,
     )
