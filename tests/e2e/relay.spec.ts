@@ -37,7 +37,7 @@ test('a deal that moves in the stand-in HubSpot makes a message in the stand-in 
   await expect(messages).toHaveCount(3, { timeout: 20_000 })
   await expect(messages.nth(2)).toContainText('Acme renewal was won')
   await expect(messages.nth(2)).toContainText('Appointment scheduled → Closed won')
-  await expect(messages.nth(2)).toContainText('€12,500.00')
+  await expect(messages.nth(2)).toContainText('€12,500')
   await expect(messages.nth(1)).toContainText('Initech expansion was lost')
   await expect(messages.nth(0)).toContainText('Umbrella onboarding moved to Contract sent')
   await messages.nth(2).getByRole('link', { name: 'Acme renewal' }).click()
