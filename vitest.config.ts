@@ -4,10 +4,7 @@ import { defineConfig } from 'vitest/config'
 const slow = [
   'tests/build/build.test.ts',
   'tests/build/devtools.test.ts',
-  'tests/relay/crash-pglite.test.ts',
   'tests/server/build.test.ts',
-  'tests/server/doctor.test.ts',
-  'tests/server/process.test.ts',
 ]
 // These tests take longer, need programs that npm ci does not install, or use new random values at
 // each run. Only `npm run test:all` runs them.
@@ -17,12 +14,16 @@ const testAllOnly = [
   'tests/relay/bulk.test.ts',
   'tests/relay/chaos-pglite.test.ts',
   'tests/relay/chaos-postgres.test.ts',
+  'tests/relay/crash-pglite.test.ts',
   'tests/relay/crash-postgres.test.ts',
   'tests/relay/postgres.test.ts',
   'tests/relay/processes.test.ts',
   'tests/relay/slow-account.test.ts',
   'tests/relay/two-processes.test.ts',
   'tests/server/dev.test.ts',
+  'tests/server/doctor.test.ts',
+  'tests/server/process.test.ts',
+  'tests/server/setting-problems.test.ts',
   'tests/server/upgrade.test.ts',
 ]
 const left = {
