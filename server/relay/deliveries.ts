@@ -60,11 +60,23 @@ const lastChat = (providers: Providers) => sql`(
     and ${isOfConfigured(providers, own)}
   order by own.connected_at desc limit 1)`
 const milliseconds = (time: SQL) => sql<number>`extract(epoch from ${time}) * 1000`.mapWith(Number)
-const ageMs = milliseconds(sql`now() - ${dealEvents.receivedAt}`)
-const waitingMs = milliseconds(
-  sql`greatest(${deliveries.notBefore}, ${deliveries.sendingUntil}, now()) - now()`,
-)
-const claimedUntil = sql<string | null>`${deliveries.sendingUntil}::text`
+/** What both reads of pending deliveries select of a delivery and its event. */
+const deliveryAndEvent = {
+  id: deliveries.id,
+  eventId: deliveries.eventId,
+  attempts: deliveries.attempts,
+  crmId: dealEvents.crm,
+  accountId: dealEvents.accountId,
+  dealId: dealEvents.dealId,
+  property: dealEvents.property,
+  value: dealEvents.value,
+  occurredAt: dealEvents.occurredAt,
+  ageMs: milliseconds(sql`now() - ${dealEvents.receivedAt}`),
+  waitMs: milliseconds(
+    sql`greatest(${deliveries.notBefore}, ${deliveries.sendingUntil}, now()) - now()`,
+  ),
+  claimedUntil: sql<string | null>`${deliveries.sendingUntil}::text`,
+}
 
 /**
  * Returns the first pending delivery of a channel that need not wait, by time of occurrence. If a
@@ -82,19 +94,8 @@ export async function nextDelivery(
     const askedAt = Date.now()
     const [row] = await database
       .select({
-        id: deliveries.id,
-        eventId: deliveries.eventId,
+        ...deliveryAndEvent,
         userId: deliveries.userId,
-        attempts: deliveries.attempts,
-        crmId: dealEvents.crm,
-        accountId: dealEvents.accountId,
-        dealId: dealEvents.dealId,
-        property: dealEvents.property,
-        value: dealEvents.value,
-        occurredAt: dealEvents.occurredAt,
-        ageMs,
-        waitMs: waitingMs,
-        claimedUntil,
         waiting: sql`(
           select count(*) from (
             select from ${deliveries} as each
@@ -164,18 +165,7 @@ export async function deliveriesFrom(
   const askedAt = Date.now()
   const rows = await database
     .select({
-      id: deliveries.id,
-      eventId: deliveries.eventId,
-      attempts: deliveries.attempts,
-      crmId: dealEvents.crm,
-      accountId: dealEvents.accountId,
-      dealId: dealEvents.dealId,
-      property: dealEvents.property,
-      value: dealEvents.value,
-      occurredAt: dealEvents.occurredAt,
-      ageMs,
-      waitMs: waitingMs,
-      claimedUntil,
+      ...deliveryAndEvent,
       said: sql<boolean>`exists (
         select from deliveries twin
         where twin.event_id = ${deliveries.eventId} and twin.channel = ${first.channel}
