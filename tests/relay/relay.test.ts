@@ -328,6 +328,17 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(posts()[1]?.blocks).not.toContain('Owner')
     })
 
+    test('a message does not wait for the name of an owner', async () => {
+      await backend.connect({ portal, channel })
+      outside.deals.set('1', { ownerId: '74' })
+      outside.answerRead = (path) => (path.includes('/owners/') ? { status: 500 } : undefined)
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([1])
+      expect(posts()[0]?.blocks).not.toContain('Owner')
+      expect(outside.reads.filter((path) => path.includes('/owners/2026-03/74'))).toHaveLength(1)
+    })
+
     test('no rule, a new deal and an unknown deal send nothing', async () => {
       await backend.connect({ portal, channel, ruleIds: [] })
       await backend.connect({ portal, channel: `${channel}x` })
