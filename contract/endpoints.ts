@@ -19,12 +19,18 @@ export const endpoints = {
   callback: { method: 'GET', path: '/api/:provider/callback' },
 } as const
 
-/** Calls beyond §7. A client makes such a call only if the answer of `health` lists its feature. */
+/** What a backend may offer beyond §7. Its answer of `health` lists what it offers. */
+export const features = ['sessions', 'activity', 'preview', 'test-message'] as const
+export type Feature = (typeof features)[number]
+
+/**
+ * Calls beyond §7. A client makes such a call only if the answer of `health` lists its feature. The
+ * others are in activity.ts.
+ */
 export const extraEndpoints = {
   /** Ends this browser's session, or with the query `others=true` all other sessions of its user. */
   endSession: { method: 'DELETE', path: '/api/session', feature: 'sessions' },
-} as const
-export type Feature = (typeof extraEndpoints)[keyof typeof extraEndpoints]['feature']
+} as const satisfies Record<string, { method: string; path: string; feature: Feature }>
 
 /** The addresses that the browser navigates to while it connects a provider (§7). */
 export const navigations = {

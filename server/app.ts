@@ -1,12 +1,16 @@
 import { sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { methodNotAllowed } from 'hono/method-not-allowed'
-import { endpoints, extraEndpoints, type Health } from '../contract/endpoints.ts'
+import { endpoints, features, type Health } from '../contract/endpoints.ts'
+import { activityRoutes } from './api/activity.ts'
 import { authorizationRoutes } from './api/authorization.ts'
 import { connectionRoutes } from './api/connections.ts'
 import { operatorRoutes } from './api/operator.ts'
+import { previewRoutes } from './api/preview.ts'
+
 import { ruleRoutes } from './api/rules.ts'
 import { sessionRoutes } from './api/session.ts'
+import { testMessageRoutes } from './api/test-message.ts'
 import { webhookRoutes } from './api/webhooks.ts'
 import type { Context } from './context.ts'
 import { answerError, errorAnswer } from './http/errors.ts'
@@ -19,8 +23,6 @@ import {
 import { safetyHeaders } from './http/safety-headers.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
 import { providerIds } from './providers/registry.ts'
-
-const features = Object.values(extraEndpoints).map(({ feature }) => feature)
 
 /** The whole backend as a function from request to answer. It opens no port and no file. */
 export function createApp(
@@ -50,10 +52,13 @@ export function createApp(
   app.get(endpoints.health.path, async (c) => {
     // Without its database, the backend cannot work, so the health check must fail.
     await database.execute(sql`select 1`)
-    return c.json({ status: 'ok', features } satisfies Health)
+    return c.json({ status: 'ok', features: [...features] } satisfies Health)
   })
   app.route('/', ruleRoutes(context))
   app.route('/', sessionRoutes(context))
+  app.route('/', activityRoutes(context))
+  app.route('/', previewRoutes(context))
+  app.route('/', testMessageRoutes(context))
   for (const provider of providerIds) {
     app.route('/', connectionRoutes(provider, context))
     app.route('/', authorizationRoutes(provider, context))

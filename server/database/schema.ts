@@ -131,6 +131,9 @@ export const rules = pgTable('rules', {
   savedAt: time('saved_at').notNull(),
 })
 
+/** An event of this property is no change of a deal: the user asked for a test message. */
+export const testProperty = 'test'
+
 /** A new value of a deal's property. There is one row, even if the CRM reports it several times. */
 export const dealEvents = pgTable(
   'deal_events',
@@ -141,7 +144,7 @@ export const dealEvents = pgTable(
     crm: text('crm', { enum: crmIds }).notNull(),
     accountId: text('account_id').notNull(),
     dealId: text('deal_id').notNull(),
-    property: text('property', { enum: dealProperties }).notNull(),
+    property: text('property', { enum: [...dealProperties, testProperty] }).notNull(),
     value: text('value').notNull(),
     occurredAt: time('occurred_at').notNull(),
     receivedAt: time('received_at').notNull().defaultNow(),
@@ -203,13 +206,20 @@ export const deliveries = pgTable(
     // Set right before the call to the chat. Until this time, no other call may send this delivery.
     sendingUntil: time('sending_until'),
     finishedAt: time('finished_at'),
+    // What the user's list of messages shows, as the last message said it: the rule, the deal's name and
+    // the labels of the values. The server deletes them when the user disconnects the CRM.
+    ruleId: text('rule_id'),
+    dealName: text('deal_name'),
+    fromLabel: text('from_label'),
+    toLabel: text('to_label'),
   },
   (table) => [
     unique('deliveries_event_user').on(table.eventId, table.userId),
     index('deliveries_pending')
       .on(table.channel, table.occurredAt, table.id)
       .where(sql`state = 'pending'`),
-    index('deliveries_user').on(table.userId),
+    // A user's deliveries in one state, in the order of their list (relay/activity.ts).
+    index('deliveries_activity').on(table.userId, table.state, table.occurredAt, table.id),
     index('deliveries_dead').on(table.id).where(sql`state = 'dead'`),
   ],
 )
@@ -222,6 +232,8 @@ export const channels = pgTable(
   'channels',
   {
     id: text('id').primaryKey(),
+    // As it was called when the last message was sent: '#sales'.
+    name: text('name'),
     // No message before this time: Slack accepts one a second, and may ask for a longer pause.
     nextAt: time('next_at').notNull().defaultNow(),
     // When the channel has work; null if no work is known.

@@ -96,9 +96,12 @@ export async function releaseAllLeases(database: Executor): Promise<void> {
   )
 }
 
-/** Returns the SQL that delays the channel's next message to at least one second from now. */
-export function pause(channel: string): SQL {
-  return sql`${pauseFor(paceMs)} where id = ${channel}`
+/**
+ * Returns the SQL that delays the channel's next message to at least one second from now. With a name, it
+ * also notes what the channel is called.
+ */
+export function pause(channel: string, name?: string | null): SQL {
+  return sql`${pauseFor(paceMs, name)} where id = ${channel}`
 }
 
 /**
@@ -114,6 +117,7 @@ export function pauseWorkspace(channel: string, forMs: number): SQL {
 }
 
 // Use clock_timestamp(). now() is the start of the transaction, before it waited for locks.
-const pauseFor = (forMs: number) =>
+const pauseFor = (forMs: number, name?: string | null) =>
   sql`update channels
-      set next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))`
+      set ${name ? sql`name = ${name},` : sql``}
+          next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))`

@@ -17,17 +17,28 @@ import { createOwnerCache, createStageCache, formerValue } from './deal-lookup.t
 import { createDealReader, type Wanted } from './deal-reader.ts'
 import {
   claim,
+  type DealDelivery,
   type Delivery,
   deliveriesFrom,
+  isOfDeal,
   manyWaiting,
   moveToChannel,
   postpone,
   recordEnd,
   recordRateLimit,
   recordSent,
+  type Shown,
 } from './deliveries.ts'
 import { failpoint } from './failpoint.ts'
-import { digestOf, type MessageEntry, messageFor } from './message.ts'
+import {
+  digestOf,
+  longestLabel,
+  longestName,
+  type MessageEntry,
+  messageFor,
+  oneLine,
+  testMessage,
+} from './message.ts'
 import { createWorkspacePace } from './pace.ts'
 import {
   type Change,
@@ -128,10 +139,15 @@ export function createDeliver({
       return goOn
     }
     if (chat.channelId === null) return await end([delivery], 'dead', 'no_channel')
-    if (delivery.ruleIds.length === 0) return await end([delivery], 'ignored', 'no_rule')
+    if (isOfDeal(delivery) && delivery.ruleIds.length === 0) {
+      return await end([delivery], 'ignored', 'no_rule')
+    }
 
     const connection = { ...crm, provider: crmId }
     try {
+      if (!isOfDeal(delivery)) {
+        return await send([delivery], crm, chat, chat.channelId, testMessage, [])
+      }
       const mayDigest = delivery.waiting >= manyWaiting && !notInDigests.has(delivery.id)
       return mayDigest
         ? await deliverMany(delivery, connection, chat, chat.channelId)
@@ -142,22 +158,27 @@ export function createDeliver({
   }
 
   async function deliverOne(
-    delivery: Delivery,
+    delivery: DealDelivery,
     crm: CrmConnection,
     chat: Connection,
     chatChannel: string,
   ): Promise<ChannelState> {
     const [candidate] = await candidatesOf([delivery], crm, 'fresh')
-    if (candidate === undefined) return await end([delivery], 'ignored', 'no_rule')
+    if (candidate === undefined || candidate.possible.length === 0) {
+      const shown = candidate && shownOfValue(candidate)
+      return await end([{ ...delivery, ...(shown && { shown }) }], 'ignored', 'no_rule')
+    }
     const composed = await compose([candidate], crm, 'fresh')
     switch (composed.kind) {
       case 'ignore':
-        return await end([delivery], 'ignored', composed.reason)
+        return await end([{ ...delivery, shown: composed.shown }], 'ignored', composed.reason)
       case 'look again':
         return await lookAgain(delivery, composed.afterMs)
       case 'message': {
         const message = messageFor(await withOwner(composed.entry, crm, 'fresh'))
-        return await send([delivery], crm, chat, chatChannel, message, [composed.entry.ruleId])
+        const shown = shownOf(composed.entry)
+        const { ruleId } = composed.entry
+        return await send([{ ...delivery, shown }], crm, chat, chatChannel, message, [ruleId])
       }
     }
   }
@@ -167,13 +188,13 @@ export function createDeliver({
    * the first one alone, and the next call continues.
    */
   async function deliverMany(
-    first: Delivery,
+    first: DealDelivery,
     crm: CrmConnection,
     chat: Connection,
     chatChannel: string,
   ): Promise<ChannelState> {
     const queue: Candidate[] = []
-    const group: Array<{ delivery: Delivery; entry: MessageEntry }> = []
+    const group: Array<{ delivery: DealDelivery; entry: MessageEntry }> = []
     const ignored = new Map<string, Delivery[]>()
     const ignore = (reason: string, some: readonly Delivery[]) => {
       if (some.length > 0) ignored.set(reason, [...(ignored.get(reason) ?? []), ...some])
@@ -190,25 +211,28 @@ export function createDeliver({
           more = page.more
           last = page.deliveries.at(-1)
           const [said, unsaid] = partition(page.deliveries, (each) => each.said)
-          const alone = unsaid.findIndex(({ id }) => notInDigests.has(id))
+          const alone = unsaid.findIndex((each) => !isOfDeal(each) || notInDigests.has(each.id))
           if (alone !== -1) more = false
-          const upcoming = alone === -1 ? unsaid : unsaid.slice(0, alone)
+          const upcoming = (alone === -1 ? unsaid : unsaid.slice(0, alone)).filter(isOfDeal)
           const candidates = await candidatesOf(upcoming, crm, 'backlog')
-          const possible = new Set(candidates.map((each) => each.delivery))
+          const [possible, others] = partition(candidates, (each) => each.possible.length > 0)
           ignore('said_in_channel', said)
           ignore(
             'no_rule',
-            upcoming.filter((each) => !possible.has(each)),
+            others.map((other) => ({ ...other.delivery, shown: shownOfValue(other) })),
           )
-          queue.push(...candidates)
+          queue.push(...possible)
         }
         const [candidate, ...others] = queue
         if (candidate === undefined) break
         delivery = candidate.delivery
         const composed = await compose([candidate, ...others], crm, 'backlog')
-        if (composed.kind === 'message') group.push({ delivery, entry: composed.entry })
-        else if (composed.kind === 'ignore') ignore(composed.reason, [delivery])
-        else wait = () => lookAgain(candidate.delivery, composed.afterMs)
+        if (composed.kind === 'message') {
+          const { entry } = composed
+          group.push({ delivery: { ...candidate.delivery, shown: shownOf(entry) }, entry })
+        } else if (composed.kind === 'ignore') {
+          ignore(composed.reason, [{ ...delivery, shown: composed.shown }])
+        } else wait = () => lookAgain(candidate.delivery, composed.afterMs)
         queue.shift()
       } catch (error) {
         const failed = delivery
@@ -247,11 +271,11 @@ export function createDeliver({
   }
 
   /**
-   * Returns the deliveries of one user to which a ticked rule may apply. Reads no deal.
+   * Finds the ticked rules that may apply to deliveries of one user. Reads no deal.
    * @throws ProviderError
    */
   async function candidatesOf(
-    deliveries: readonly Delivery[],
+    deliveries: readonly DealDelivery[],
     crm: CrmConnection,
     urgency: Urgency,
   ): Promise<Candidate[]> {
@@ -262,12 +286,10 @@ export function createDeliver({
       property === 'stage' ? [value] : [],
     )
     const stage = await stagesWith([...new Set(stageIds)], crm, urgency)
-    return deliveries
-      .map((delivery) => {
-        const possible = possibleRules(delivery.property, delivery.value, ticked, stage)
-        return { delivery, possible, stage }
-      })
-      .filter(({ possible }) => possible.length > 0)
+    return deliveries.map((delivery) => {
+      const possible = possibleRules(delivery.property, delivery.value, ticked, stage)
+      return { delivery, possible, stage }
+    })
   }
 
   /**
@@ -294,7 +316,9 @@ export function createDeliver({
       property,
       { withLinks, urgency },
     )
-    if (deal === undefined) return { kind: 'ignore', reason: 'no_such_deal' }
+    if (deal === undefined) {
+      return { kind: 'ignore', reason: 'no_such_deal', shown: shownOfValue(candidates[0]) }
+    }
 
     const from = formerValue(deal.history, delivery)
     const unlinked: Change = {
@@ -320,7 +344,10 @@ export function createDeliver({
     const change: Change = { ...unlinked, deal: { ...deal, linked } }
     const lookAgainInMs = receivedAtMs + times.lookAgainMs - startedAt
     const decision = decide(change, ticked, { mayLookAgain: lookAgainInMs > 0 })
-    if (decision.kind === 'nothing') return { kind: 'ignore', reason: 'no_rule' }
+    if (decision.kind === 'nothing') {
+      const shown = { ...shownOfValue(candidates[0]), dealName: shownText(deal.name, longestName) }
+      return { kind: 'ignore', reason: 'no_rule', shown }
+    }
     if (decision.kind === 'look again') return { kind: 'look again', afterMs: lookAgainInMs }
     const { ruleId } = decision
     const url = providers[crm.provider].dealUrl(crm.accountId, dealId)
@@ -463,7 +490,7 @@ export function createDeliver({
     if (error.retryAfterMs !== undefined) {
       await postpone(database, [delivery], {
         afterMs: error.retryAfterMs,
-        reason: error.reason ?? 'rate_limited',
+        reason: `${crm.provider}_rate_limited`,
         countTry: false,
       })
       return goOn
@@ -509,18 +536,37 @@ export function createDeliver({
   }
 }
 
-/** A delivery to which rules may apply. */
+/** A delivery of which no deal is read yet. */
 interface Candidate {
-  delivery: Delivery
-  /** The ticked rules that may apply. */
+  delivery: DealDelivery
+  /** The ticked rules that may apply. If there is none, no message is needed. */
   possible: readonly RuleEntry[]
   stage: Change['stage']
 }
 
 type Composed =
   | { kind: 'message'; entry: MessageEntry }
-  | { kind: 'ignore'; reason: string }
+  | { kind: 'ignore'; reason: string; shown: Shown }
   | { kind: 'look again'; afterMs: number }
+
+/** What the list of messages shows of a change that has a message. */
+function shownOf({ deal, headline, ruleId }: MessageEntry): Shown {
+  return {
+    ruleId,
+    dealName: shownText(deal.name, longestName),
+    from: shownText(headline.from, longestLabel),
+    to: shownText(headline.to, longestLabel),
+  }
+}
+
+/** What the list of messages shows of a change without a message: a stage's label, or nothing. */
+function shownOfValue({ delivery: { property, value }, stage }: Candidate): Shown {
+  return property === 'stage' ? { to: shownText(stage(value).label, longestLabel) } : {}
+}
+
+function shownText(text: string | null | undefined, maxLength: number): string | undefined {
+  return (text && oneLine(text, maxLength)) || undefined
+}
 
 function createLookups(crm: Crm, withAccess: WithAccess) {
   return {

@@ -1,8 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, notInArray, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
+import type { AvailableRuleId } from '../../contract/rules.ts'
 import { type Database, rowsOf } from '../database/open.ts'
-import { channels, connections, dealEvents, deliveries, rules } from '../database/schema.ts'
+import {
+  channels,
+  connections,
+  dealEvents,
+  deliveries,
+  rules,
+  testProperty,
+} from '../database/schema.ts'
 import { type Connection, isOfConfigured } from '../people/connections.ts'
 import type { Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds, type DealProperty } from '../providers/registry.ts'
@@ -21,7 +29,7 @@ export interface Delivery {
   crmId: CrmId
   accountId: string
   dealId: string
-  property: DealProperty
+  property: DealProperty | typeof testProperty
   value: string
   occurredAt: Date
   /** When the event arrived, in ms since 1970. */
@@ -35,6 +43,25 @@ export interface Delivery {
   ruleIds: readonly string[]
   /** How many deliveries are pending in the channel, this one included. Counted up to `manyWaiting`. */
   waiting: number
+  /** What is known of the change, for the user's list of messages. */
+  shown?: Shown
+}
+
+/** A delivery about a change of a deal, and not a test message. */
+export interface DealDelivery extends Delivery {
+  property: DealProperty
+}
+
+export function isOfDeal<Some extends Delivery>(delivery: Some): delivery is Some & DealDelivery {
+  return delivery.property !== testProperty
+}
+
+/** What the user's list of messages shows of a change. Texts are one short line. */
+export interface Shown {
+  ruleId?: AvailableRuleId
+  dealName?: string | undefined
+  from?: string | undefined
+  to?: string | undefined
 }
 
 /** From this many pending deliveries on, the relay sends a digest. */
@@ -212,6 +239,17 @@ const idsOf = (group: readonly Delivery[]) => sql`${sql.param(group.map(({ id })
 const isPendingIn = (group: readonly Delivery[]) =>
   sql`id = any(${idsOf(group)}) and state || '' = 'pending'`
 
+/** What the list of messages shows of these deliveries, as a table `item`. */
+const shownItems = (group: readonly Delivery[]) =>
+  sql`json_to_recordset(${JSON.stringify(
+    group.map(({ id, shown }) => ({ delivery: id, ...shown })),
+  )}::json) as item(delivery bigint, "ruleId" text, "dealName" text, "from" text, "to" text)`
+
+/** Stores what the list of messages shows. A later try may know less than an earlier one. */
+const setShown = sql`
+  rule_id = coalesce(item."ruleId", rule_id), deal_name = coalesce(item."dealName", deal_name),
+  from_label = coalesce(item."from", from_label), to_label = coalesce(item."to", to_label)`
+
 export type Claim =
   | { kind: 'send' }
   | { kind: 'wait'; ms: number }
@@ -237,7 +275,7 @@ export async function claim(
   group: readonly [Delivery, ...Delivery[]],
   connectionIds: readonly [string, string],
 ): Promise<Claim> {
-  const { channel } = group[0]
+  const { channel, chat } = group[0]
   const ids = idsOf(group)
   const eventIds = sql`${sql.param(group.map(({ eventId }) => eventId))}::bigint[]`
   const isFree = sql`${isPendingIn(group)}
@@ -264,14 +302,15 @@ export async function claim(
           where event_id = any(${eventIds}) and channel = ${channel} and id <> all(${ids})
             and (state = 'sent' or sending_until > clock_timestamp())
         ), slot as (
-          ${pause(channel)} and leased_by = ${owner} and next_at <= clock_timestamp()
+          ${pause(channel, chat?.channelName)} and leased_by = ${owner} and next_at <= clock_timestamp()
             and (select yes from connected) and (select yes from free)
             and (select sent is null from twin)
           returning id
         ), claimed as (
           update deliveries
-          set attempts = attempts + 1, sending_until = (select claimed_until from clock)
-          where ${isFree} and exists (select from slot)
+          set attempts = attempts + 1, sending_until = (select claimed_until from clock), ${setShown}
+          from ${shownItems(group)}
+          where id = item.delivery and ${isFree} and exists (select from slot)
           returning id
         )
         select (select count(*) from claimed) = ${group.length} as claimed,
@@ -326,10 +365,12 @@ export async function recordEnd(
   state: 'dead' | 'ignored',
   reason: string,
 ): Promise<void> {
-  await database
-    .update(deliveries)
-    .set({ state, reason, finishedAt: sql`now()`, sendingUntil: null })
-    .where(isPendingIn(group))
+  await database.execute(
+    sql`update deliveries
+        set state = ${state}, reason = ${reason}, finished_at = now(), sending_until = null, ${setShown}
+        from ${shownItems(group)}
+        where id = item.delivery and ${isPendingIn(group)}`,
+  )
 }
 
 /**

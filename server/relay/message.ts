@@ -15,8 +15,8 @@ export interface DealInMessage {
   url: string
 }
 
-const longestName = 150
-const longestLabel = 80
+export const longestName = 150
+export const longestLabel = 80
 
 /** A change of a deal that needs a message. */
 export interface MessageEntry {
@@ -58,6 +58,18 @@ export function messageFor({ deal, headline, ruleId, late }: MessageEntry): Chat
       },
     ],
   }
+}
+
+/** The message that a user asked for, to see whether the channel gets messages. */
+export const testMessage: ChatMessage = {
+  text: '🧪 Test message from Dealbell',
+  blocks: [
+    section('🧪 *Test message from Dealbell*\nThis channel gets the notifications about deals.'),
+    {
+      type: 'context',
+      elements: [{ type: 'mrkdwn', text: 'Somebody asked for this test on the dashboard.' }],
+    },
+  ],
 }
 
 /** Slack takes 3,000 characters in a section. */
@@ -173,10 +185,9 @@ function inSections(heading: string, lines: readonly string[]): string[] {
   return [...sections, current]
 }
 
-const section = (text: string) => ({
-  type: 'section' as const,
-  text: { type: 'mrkdwn' as const, text },
-})
+function section(text: string) {
+  return { type: 'section' as const, text: { type: 'mrkdwn' as const, text } }
+}
 
 /** Slack shows the time in the reader's time zone. */
 function lateFact(happenedAt: Date): string {
@@ -201,7 +212,8 @@ function wordingOf(ruleId: AvailableRuleId): string {
   return rule === undefined ? ruleId : rule.when
 }
 
-function oneLine(text: string, maxLength: number): string {
+/** Turns a text into one line of at most `maxLength` characters. */
+export function oneLine(text: string, maxLength: number): string {
   const line = text
     .toWellFormed()
     .replace(/[\s\p{Cc}]+/gu, ' ')

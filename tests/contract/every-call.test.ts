@@ -1,7 +1,8 @@
 import { getResponse } from 'msw'
 import * as v from 'valibot'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { endpoints, extraEndpoints, healthAnswer } from '../../contract/endpoints.ts'
+import { activityEndpoints } from '../../contract/activity.ts'
+import { endpoints, extraEndpoints, features, healthAnswer } from '../../contract/endpoints.ts'
 import { createBackend } from '../msw/handlers.ts'
 import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
 
@@ -13,8 +14,7 @@ beforeAll(async () => {
 })
 afterAll(() => harness.close())
 
-const features = Object.values(extraEndpoints).map(({ feature }) => feature)
-const { handlers } = createBackend({ features })
+const { handlers } = createBackend({ features: [...features] })
 
 const backends = [
   {
@@ -29,7 +29,7 @@ const backends = [
 ]
 
 describe.each(backends)('$where', ({ where, call }) => {
-  test.each(Object.values({ ...endpoints, ...extraEndpoints }))(
+  test.each(Object.values({ ...endpoints, ...extraEndpoints, ...activityEndpoints }))(
     'answers $method $path',
     async ({ method, path }) => {
       const answer = await call(path.replace(':provider', 'slack'), method)

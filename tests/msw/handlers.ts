@@ -2,6 +2,7 @@ import { HttpResponse, http } from 'msw'
 import * as v from 'valibot'
 import { saveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
+import { type ActivityBackend, activityHandlers, createActivityBackend } from './activity.ts'
 
 export interface BackendState {
   /** The ids of the connected providers, as in paths. */
@@ -11,6 +12,7 @@ export interface BackendState {
   codes: Set<string>
   /** What the health answer lists beyond section 7; undefined leaves the field out. */
   features: string[] | undefined
+  activity: ActivityBackend
 }
 
 export interface RecordedRequest {
@@ -27,13 +29,18 @@ export interface RecordedRequest {
  */
 export function createBackend({
   providers = ['hubspot', 'slack'],
+  activity,
   ...initial
-}: Partial<BackendState> & { providers?: readonly string[] } = {}) {
+}: Partial<Omit<BackendState, 'activity'>> & {
+  providers?: readonly string[]
+  activity?: Partial<ActivityBackend>
+} = {}) {
   const state: BackendState = {
     connected: new Set(),
     rules: [],
     codes: new Set(),
     features: undefined,
+    activity: createActivityBackend(activity),
     ...initial,
   }
 
@@ -45,6 +52,7 @@ export function createBackend({
       if (new URL(request.url).searchParams.get('others') !== 'true') {
         state.connected.clear()
         state.rules = []
+        state.activity.items = []
       }
       return new HttpResponse(null, { status: 204 })
     }),
@@ -91,6 +99,13 @@ export function createBackend({
       if (!state.codes.delete(code)) return refuse(400, 'invalid_code', 'The code is not valid.')
       state.connected.add(params.provider)
       return new HttpResponse(null, { status: 204 })
+    }),
+
+    ...activityHandlers(state.activity, {
+      offers: (feature) => state.features?.includes(feature) === true,
+      isConnected: (provider) =>
+        (provider === undefined ? providers : [provider]).every((id) => state.connected.has(id)),
+      refuse,
     }),
   ]
 

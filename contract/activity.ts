@@ -1,0 +1,119 @@
+import * as v from 'valibot'
+import type { Feature } from './endpoints.ts'
+
+/**
+ * The calls beyond §7 that tell users whether notifications work. They have their own file because the
+ * dashboard loads their code only if the backend offers them.
+ */
+export const activityEndpoints = {
+  /**
+   * What each rule has sent. Query: `days`, the number of days until today, 1 to 30, by default 14; and
+   * `zone`, the time zone in which days begin, such as `Europe/Berlin`, by default UTC.
+   */
+  summary: { method: 'GET', path: '/api/notifications/summary', feature: 'activity' },
+  /**
+   * The messages of this browser's user, the newest first. Query: `limit`, 1 to 100, by default 25;
+   * `before`, the `next` of the page before; and `state`, to list only one state.
+   */
+  activity: { method: 'GET', path: '/api/notifications/activity', feature: 'activity' },
+  /** Sends a failed message again. 202; 409 if it has not failed; 404 if the user has no such message. */
+  retry: { method: 'POST', path: '/api/notifications/activity/:id/retry', feature: 'activity' },
+  /**
+   * What each rule alone would have sent. Query: `days`, 1 to 7, by default 7. 409 if the CRM is not
+   * connected; 502 with a sentence if it does not say what changed.
+   */
+  preview: { method: 'GET', path: '/api/notifications/preview', feature: 'preview' },
+  /**
+   * Sends a test message. 200; 202 if it still waits; 409 if a service is not connected; 502 with a
+   * sentence if it cannot be sent; 429 if the last one was less than ten seconds ago.
+   */
+  test: { method: 'POST', path: '/api/notifications/test', feature: 'test-message' },
+} as const satisfies Record<string, { method: string; path: string; feature: Feature }>
+
+/** Returns the path of `retry` for one message. */
+export function retryPath(id: string): string {
+  return activityEndpoints.retry.path.replace(':id', () => encodeURIComponent(id))
+}
+
+const count = v.pipe(v.number(), v.integer(), v.minValue(0))
+/** A time in ISO 8601. */
+const time = v.pipe(v.string(), v.isoTimestamp())
+
+/** The answer of `summary`. */
+export const summaryAnswer = v.object({
+  days: count,
+  /** By rule id. A rule that has sent nothing may be missing. */
+  rules: v.record(
+    v.string(),
+    v.object({ sent: count, failed: count, lastSentAt: v.nullable(time) }),
+  ),
+  /** One entry for each day, the oldest first. The date has the form `2026-11-21`. */
+  daily: v.array(v.object({ date: v.pipe(v.string(), v.isoDate()), sent: count, failed: count })),
+  /** How many messages are waiting to be sent. */
+  waiting: count,
+  /** How many messages have failed since a connection of the user broke; 0 if none is broken. */
+  failedSinceBroken: v.optional(count, 0),
+})
+export type Summary = v.InferOutput<typeof summaryAnswer>
+
+/**
+ * What became of a message. Waiting: it will be sent, or tried again. Skipped: no message was needed.
+ */
+export const activityStates = ['sent', 'waiting', 'failed', 'skipped'] as const
+export type ActivityState = (typeof activityStates)[number]
+
+/** One item of `activity`. What a backend does not know is null. */
+const activityItem = v.object({
+  id: v.string(),
+  /** When the deal changed. */
+  at: time,
+  state: v.picklist(activityStates),
+  /** The id of the rule that the message is about. */
+  rule: v.nullable(v.string()),
+  /** Null for a test message. The name is null if it is not known. */
+  deal: v.nullable(v.object({ name: v.nullable(v.string()), url: v.string() })),
+  /** The old value, such as the label of a stage. */
+  from: v.nullable(v.string()),
+  to: v.nullable(v.string()),
+  /** The name of the channel, such as `#sales`. */
+  channel: v.nullable(v.string()),
+  /** Why it is in this state: words that can follow 'Not sent: ', without a full stop at the end. */
+  reason: v.nullable(v.string()),
+  /** How often the message was sent to the chat, or tried. */
+  tries: count,
+  /** When the next try is, if it waits for a time. */
+  nextTryAt: v.nullable(time),
+})
+export type ActivityItem = v.InferOutput<typeof activityItem>
+
+/** The answer of `activity`: one page. */
+export const activityAnswer = v.object({
+  items: v.array(activityItem),
+  /** The `before` of the next, older page; null if there is none. */
+  next: v.nullable(v.string()),
+})
+export type Activity = v.InferOutput<typeof activityAnswer>
+
+/** The answer of `preview`. */
+export const previewAnswer = v.object({
+  days: count,
+  /** How many messages each rule alone would have sent, by rule id. */
+  rules: v.record(v.string(), count),
+  /** The newest message of each rule, as plain text. A rule without a message is missing. */
+  samples: v.record(v.string(), v.string()),
+  /** False if not all changes were read, so there may be more messages. */
+  complete: v.boolean(),
+})
+export type Preview = v.InferOutput<typeof previewAnswer>
+
+/** The answer of `test`. If it waits, `reason` and `nextTryAt` are those of its item in `activity`. */
+export const testAnswer = v.object({
+  state: v.picklist(['sent', 'waiting']),
+  channel: v.nullable(v.string()),
+  reason: v.optional(v.nullable(v.string()), null),
+  nextTryAt: v.optional(v.nullable(time), null),
+})
+export type TestAnswer = v.InferOutput<typeof testAnswer>
+
+/** The body of every answer with an error status. Users may see the message. */
+export const errorBody = v.object({ error: v.object({ code: v.string(), message: v.string() }) })

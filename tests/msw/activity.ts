@@ -1,0 +1,133 @@
+import { HttpResponse, http } from 'msw'
+import type {
+  Activity,
+  ActivityItem,
+  Preview,
+  Summary,
+  TestAnswer,
+} from '../../contract/activity.ts'
+
+/** What the backend in memory knows beyond section 7. */
+export interface ActivityBackend {
+  /** The messages of the user, the newest first. */
+  items: ActivityItem[]
+  /** Overrides what the summary counts. */
+  summary: Partial<Summary>
+  preview: Preview
+  /** What becomes of a test message, or why it fails. */
+  test: TestAnswer | { status: 409 | 429 | 502; code: string; message: string }
+}
+
+export function createActivityBackend(initial: Partial<ActivityBackend> = {}): ActivityBackend {
+  return {
+    items: [],
+    summary: {},
+    preview: {
+      days: 7,
+      rules: { 'deal-stage-changed': 31, 'deal-closed': 4, 'deal-stage-changed-orphan': 2 },
+      samples: { 'deal-closed': '🎉 Acme renewal was won (€12,000)' },
+      complete: true,
+    },
+    test: { state: 'sent', channel: '#sales-floor', reason: null, nextTryAt: null },
+    ...initial,
+  }
+}
+
+/** The handlers of contract/activity.ts. Each answers only if `offers` says that its feature is listed. */
+export function activityHandlers(
+  state: ActivityBackend,
+  {
+    offers,
+    isConnected,
+    refuse,
+  }: {
+    offers: (feature: string) => boolean
+    /** With a provider's id, whether it is connected; without one, whether all are. */
+    isConnected: (provider?: string) => boolean
+    refuse: (status: number, code: string, message: string) => Response
+  },
+) {
+  const notFound = () => refuse(404, 'not_found', 'There is nothing here.')
+
+  return [
+    http.get('*/api/notifications/summary', ({ request }) => {
+      if (!offers('activity')) return notFound()
+      const days = Number(new URL(request.url).searchParams.get('days') ?? 14)
+      return HttpResponse.json(summaryOf(state, days))
+    }),
+
+    http.get('*/api/notifications/activity', ({ request }) => {
+      if (!offers('activity')) return notFound()
+      const query = new URL(request.url).searchParams
+      const limit = Number(query.get('limit') ?? 25)
+      const before = query.get('before')
+      const wanted = query.get('state')
+      const older = before === null ? 0 : state.items.findIndex(({ id }) => id === before) + 1
+      const left = state.items
+        .slice(older)
+        .filter((item) => wanted === null || item.state === wanted)
+      const items = left.slice(0, limit)
+      const next = left.length > limit ? (items.at(-1)?.id ?? null) : null
+      return HttpResponse.json({ items, next } satisfies Activity)
+    }),
+
+    http.post<{ id: string }>('*/api/notifications/activity/:id/retry', ({ params }) => {
+      if (!offers('activity')) return notFound()
+      const item = state.items.find(({ id }) => id === params.id)
+      if (item === undefined) return refuse(404, 'no_such_message', 'There is no such message.')
+      if (item.state !== 'failed') return refuse(409, 'not_failed', 'The message has not failed.')
+      Object.assign(item, { state: 'waiting', reason: null, nextTryAt: null, tries: 0 })
+      return new HttpResponse(null, { status: 202 })
+    }),
+
+    http.get('*/api/notifications/preview', () => {
+      if (!offers('preview')) return notFound()
+      if (!isConnected('hubspot')) return refuse(409, 'not_connected', 'HubSpot is not connected.')
+      return HttpResponse.json(state.preview)
+    }),
+
+    http.post('*/api/notifications/test', () => {
+      if (!offers('test-message')) return notFound()
+      if (!isConnected()) {
+        return refuse(409, 'not_connected', 'HubSpot and Slack must both be connected.')
+      }
+      if ('status' in state.test) {
+        return refuse(state.test.status, state.test.code, state.test.message)
+      }
+      return HttpResponse.json(state.test, { status: state.test.state === 'sent' ? 200 : 202 })
+    }),
+  ]
+}
+
+/** Counts the items, as the server does. Test messages belong to no rule. */
+function summaryOf({ items, summary }: ActivityBackend, days: number): Summary {
+  const dates = Array.from({ length: days }, (_, at) =>
+    new Date(Date.now() - (days - 1 - at) * 86_400_000).toISOString().slice(0, 10),
+  )
+  const count = (some: readonly ActivityItem[], state: ActivityItem['state']) =>
+    some.filter((item) => item.state === state).length
+  const byRule = Map.groupBy(
+    items.filter(({ rule }) => rule !== null),
+    ({ rule }) => rule ?? '',
+  )
+  return {
+    days,
+    rules: Object.fromEntries(
+      [...byRule].map(([rule, some]) => [
+        rule,
+        {
+          sent: count(some, 'sent'),
+          failed: count(some, 'failed'),
+          lastSentAt: some.find(({ state }) => state === 'sent')?.at ?? null,
+        },
+      ]),
+    ),
+    daily: dates.map((date) => {
+      const some = items.filter(({ at }) => at.startsWith(date))
+      return { date, sent: count(some, 'sent'), failed: count(some, 'failed') }
+    }),
+    waiting: count(items, 'waiting'),
+    failedSinceBroken: 0,
+    ...summary,
+  }
+}
