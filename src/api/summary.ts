@@ -1,0 +1,25 @@
+import { queryOptions, useQuery } from '@tanstack/react-query'
+import { activityEndpoints, summaryAnswer } from '../../contract/activity.ts'
+import { getJson } from './client.ts'
+import { useHasFeature } from './health.ts'
+
+/** How many days the summary covers, until today. */
+export const summaryDays = 14
+
+const { feature, path } = activityEndpoints.summary
+
+export const summaryQuery = queryOptions({
+  queryKey: ['summary'],
+  queryFn: () => {
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
+    const query = new URLSearchParams({ days: String(summaryDays), zone })
+    return getJson(`${path}?${query}`, summaryAnswer)
+  },
+  staleTime: 10_000,
+  // Query pauses this while the page is hidden.
+  refetchInterval: 15_000,
+  meta: { action: 'Loading the summary of messages' },
+})
+
+/** What each rule has sent. Makes no call if the backend does not offer it. */
+export const useSummary = () => useQuery({ ...summaryQuery, enabled: useHasFeature(feature) })
