@@ -1,0 +1,81 @@
+import { expect, type Page } from '@playwright/test'
+import { test } from './server.ts'
+
+test('a person sees whether notifications work, from the first preview to a message sent again', async ({
+  page,
+  context,
+  server,
+}) => {
+  await page.goto('/')
+  await connect(page, 'HubSpot')
+  await connect(page, 'Slack')
+
+  // What each rule would have sent, before any rule is saved.
+  const closed = page.getByLabel('Notify me when a deal is signed or closed')
+  await expect(closed).toHaveAccessibleDescription(
+    /^Would have sent (\d+|no) messages? in the last 7 days/,
+  )
+
+  await page.getByRole('button', { name: 'Send a test message' }).click()
+  await expect(page.getByText('Sent to #sales-floor')).toBeVisible()
+  const slack = await context.newPage()
+  await slack.goto('/sandbox/slack/channels/C0SALES001')
+  await expect(slack.getByRole('list', { name: 'Messages' })).toContainText('Test message')
+
+  await page.getByRole('link', { name: 'Activity' }).click()
+  const items = page.getByRole('list', { name: 'Messages' }).getByRole('listitem')
+  await expect(items).toHaveCount(1)
+  await expect(items.first()).toContainText('Test message')
+  await expect(items.first()).toContainText('Sent to #sales-floor')
+
+  await page.getByRole('link', { name: 'Dealbell' }).click()
+  await closed.check()
+  await page.getByRole('button', { name: 'Save' }).click()
+  await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+
+  // A deal moves, and the activity shows it without a reload.
+  await page.getByRole('link', { name: 'Activity' }).click()
+  await expect(items).toHaveCount(1)
+  const hubspot = await context.newPage()
+  await hubspot.goto('/sandbox/hubspot/deals')
+  await move(hubspot, 'Acme renewal', 'Closed won')
+  const acme = items.filter({ hasText: 'Acme renewal' })
+  await expect(acme).toContainText('Sent to #sales-floor')
+  await expect(acme).toContainText('Closed won')
+  await expect(acme.getByRole('link', { name: 'Acme renewal' })).toHaveAttribute(
+    'href',
+    /\/sandbox\/hubspot/,
+  )
+
+  await slack.getByRole('button', { name: 'Archive #sales-floor' }).click()
+  await expect(slack.getByRole('button', { name: 'Unarchive #sales-floor' })).toBeVisible()
+  await move(hubspot, 'Initech expansion', 'Closed lost')
+  const initech = items.filter({ hasText: 'Initech expansion' })
+  await expect(initech).toContainText('Not sent: the channel is archived. Connect Slack again.')
+
+  await page.getByRole('link', { name: 'Dealbell' }).click()
+  await expect(page.getByText(/1 message has failed since/)).toBeVisible()
+  await connect(page, 'Slack', '#deals')
+  await expect(closed).toHaveAccessibleDescription(/^Sent once in 14 days/)
+
+  await page.getByRole('link', { name: 'Activity' }).click()
+  await initech.getByRole('button', { name: /Send again/ }).click()
+  await expect(initech).toContainText('Sent to #deals')
+  await slack.goto('/sandbox/slack/channels/C0DEALS001')
+  await expect(slack.getByRole('list', { name: 'Messages' })).toContainText(
+    'Initech expansion was lost',
+  )
+})
+
+async function connect(page: Page, name: string, channel?: string) {
+  await page.getByRole('button', { name: `Connect ${name}`, exact: true }).click()
+  if (channel !== undefined) await page.getByRole('combobox').selectOption({ label: channel })
+  await page.getByRole('button', { name: 'Allow' }).click()
+  await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
+}
+
+async function move(page: Page, deal: string, stage: string) {
+  await page.getByLabel(`Stage of ${deal}`).selectOption(stage)
+  await page.getByRole('button', { name: `Move ${deal}` }).click()
+  await expect(page.getByRole('listitem').filter({ hasText: deal })).toContainText(stage)
+}
