@@ -4,7 +4,6 @@ import { test } from './server.ts'
 test('a person sees whether notifications work, from the first preview to a message sent again', async ({
   page,
   context,
-  server,
 }) => {
   await page.goto('/')
   await connect(page, 'HubSpot')
