@@ -27,6 +27,8 @@ export interface PreviewLimits {
   retryMs: number
   /** Reads at the same time. An answer of the CRM costs time of the processor, which the relay needs. */
   readsAtOnce: number
+  /** More than users who open the dashboard within ten minutes. */
+  mostKept: number
 }
 
 export const previewLimits: PreviewLimits = {
@@ -34,12 +36,11 @@ export const previewLimits: PreviewLimits = {
   answerMs: 8_000,
   freshMs: 10 * 60_000,
   failedMs: 10_000,
-  retryMs: 250,
+  retryMs: 100,
   readsAtOnce: 10,
+  mostKept: 5_000,
 }
 
-/** More users than open the dashboard within ten minutes. */
-const mostPreviews = 5_000
 const dayMs = 24 * 60 * 60_000
 
 const rulesAlone = Object.keys(dealRules).map((id) => {
@@ -125,7 +126,7 @@ export function createPreview(
       },
     )
     for (const [old, { endsAt }] of entries) {
-      if (endsAt <= now() || entries.size >= mostPreviews) entries.delete(old)
+      if (endsAt <= now() || entries.size >= limits.mostKept) entries.delete(old)
     }
     entries.set(key, entry)
     return entry
@@ -189,14 +190,14 @@ export function createPreview(
         for (const some of batchesOf(ids, crm.dealsAtOnce)) {
           for (const past of await changesOf(some, property)) {
             for (const rule of rulesAlone) {
-              const waiting = unlinked.get(past.dealId) ?? []
               if (!needsLinks(past.change, rule.ticked)) count(rule, past)
-              else unlinked.set(past.dealId, [...waiting, { rule, past }])
+              else unlinked.set(past.dealId, [...(unlinked.get(past.dealId) ?? []), { rule, past }])
             }
           }
           for (const { ruleId } of rulesAlone) preview.rules[ruleId] ??= 0
-          const full = batchesOf([...unlinked.keys()], crm.linksAtOnce)
-          for (const some of full) if (some.length === crm.linksAtOnce) await countLinked(some)
+          if (unlinked.size >= crm.linksAtOnce) {
+            await countLinked([...unlinked.keys()].slice(0, crm.linksAtOnce))
+          }
         }
       }
       left -= ids.length
