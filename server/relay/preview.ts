@@ -194,18 +194,17 @@ export function createPreview(
               else unlinked.set(past.dealId, [...(unlinked.get(past.dealId) ?? []), { rule, past }])
             }
           }
-          for (const { ruleId } of rulesAlone) preview.rules[ruleId] ??= 0
-          if (unlinked.size >= crm.linksAtOnce) {
+          while (unlinked.size >= crm.linksAtOnce) {
             await countLinked([...unlinked.keys()].slice(0, crm.linksAtOnce))
           }
         }
       }
+      for (const { ruleId } of rulesAlone) preview.rules[ruleId] ??= 0
       left -= ids.length
       complete = ids.length === found.length
       if (!complete) break
     }
-    for (const some of batchesOf([...unlinked.keys()], crm.linksAtOnce)) await countLinked(some)
-    for (const { ruleId } of rulesAlone) preview.rules[ruleId] ??= 0
+    if (unlinked.size > 0) await countLinked([...unlinked.keys()])
     return { ...preview, complete }
   }
 
