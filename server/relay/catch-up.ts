@@ -1,12 +1,11 @@
 import { createHash } from 'node:crypto'
-import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, isNull, notInArray, sql } from 'drizzle-orm'
 import { type Background, repeatInBackground } from '../background.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { connections, rules } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
-import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
-import { isOfConfigured, markBroken } from '../people/connections.ts'
+import type { CrmConnection } from '../people/access-token.ts'
+import { isOfConfigured } from '../people/connections.ts'
 import type { Vault } from '../people/vault.ts'
 import {
   type CrmAccess,
@@ -18,6 +17,7 @@ import {
 } from '../providers/provider.ts'
 import { type CrmId, crmIds, type DealProperty } from '../providers/registry.ts'
 import type { Inbox } from './inbox.ts'
+import { batchesOf, createSpareCalls, dealsChangedSince, reportedChanges } from './past-changes.ts'
 import { dealRules } from './rules.ts'
 
 /** HubSpot repeats webhooks for about a day. Whoever was away for longer wants no older news. */
@@ -30,9 +30,6 @@ const graceMs = 2 * 60_000
 const accountsAtOnce = 3
 /** Longer than one wait and one call. If the process dies, another one takes the account then. */
 const leaseSeconds = 90
-const longestPauseMs = 30_000
-/** After this many failed tries of one call, the search begins again later. */
-const maxTries = 5
 
 /** How long the search for missed changes waits, in milliseconds. Tests use shorter times. */
 export interface CatchUpTimes {
@@ -85,7 +82,7 @@ export function createCatchUp(
   }: { database: Database; vault: Vault; providers: Providers; inbox: Inbox; log: Log },
   times: CatchUpTimes = catchUpTimes,
 ): CatchUp {
-  const withAccess = createWithAccess({ database, vault, providers })
+  const spareCall = createSpareCalls({ database, vault, providers, log })
   let running: Background[] = []
   let refusedAt = Number.NEGATIVE_INFINITY
   let broughtForwardAt = Number.NEGATIVE_INFINITY
@@ -146,19 +143,14 @@ export function createCatchUp(
     const fromMs = Math.max(searchedUntilMs - overlapMs, startedAtMs - lookBackMs)
     const untilMs = startedAtMs - graceMs
     const properties = await propertiesOfRules(account)
+    if (properties.length === 0) return
     let missed = 0
-    let since = new Date(fromMs)
-    const read = new Set<string>()
-    while (properties.length > 0) {
-      const found = await call(account, signal, (access) =>
-        providers[crm].changedDeals(access, since),
-      )
-      // A deal that changes during the search is found twice. The change is for the next search.
-      const ids = [...new Set(found.ids)].filter((id) => !read.has(id))
-      for (const id of ids) read.add(id)
+    const pages = dealsChangedSince(new Date(fromMs), (since) =>
+      call(account, signal, (access) => providers[crm].changedDeals(access, since)),
+    )
+    for await (const ids of pages) {
       for (const property of properties) {
-        for (let at = 0; at < ids.length; at += providers[crm].dealsAtOnce) {
-          const some = ids.slice(at, at + providers[crm].dealsAtOnce)
+        for (const some of batchesOf(ids, providers[crm].dealsAtOnce)) {
           const deals = await call(account, signal, (access) =>
             providers[crm].deals(access, some, property),
           )
@@ -171,51 +163,22 @@ export function createCatchUp(
           missed += await inbox.storeMissed(crm, between)
         }
       }
-      if (found.complete) break
-      since = found.until
     }
     if (missed > 0) log('missed changes found', { crm, account: accountId, events: missed })
   }
 
-  /**
-   * Makes a call with a connection of the account that works. Each call looks for it anew, so that none
-   * uses the token of a user who has disconnected. @throws ProviderError
-   */
-  async function call<Result>(
-    { crm, accountId }: Account,
+  /** Makes a call with a connection of the account that works. @throws ProviderError */
+  function call<Result>(
+    account: Account,
     signal: AbortSignal,
     make: (access: CrmAccess) => Promise<Result>,
   ): Promise<Result> {
-    const refused: string[] = []
-    let lastError = new ProviderError(crm, 'read', 'refused', 'no_connection')
-    for (let tries = 1; ; ) {
-      signal.throwIfAborted()
-      await renewLease(database, { crm, accountId })
-      const connection = await workingConnection({ crm, accountId }, refused)
-      if (connection === undefined) throw lastError
-      try {
-        return await withAccess(connection, 'spare', make)
-      } catch (error) {
-        if (!(error instanceof ProviderError)) throw error
-        lastError = error
-        if (error.kind === 'refused' || error.kind === 'unauthorized') {
-          refused.push(connection.id)
-          if (error.stage === 'refresh') await refreshRefused(connection, error)
-          continue
-        }
-        const waitMs = error.retryAfterMs ?? times.retryMs * 2 ** (tries - 1)
-        if (tries === maxTries || waitMs > longestPauseMs) throw error
-        tries++
-        await delay(waitMs, undefined, { signal })
-      }
+    const { crm } = account
+    async function connection(refused: readonly string[]) {
+      await renewLease(database, account)
+      return await workingConnection(account, refused)
     }
-  }
-
-  async function refreshRefused(connection: CrmConnection, { reason }: ProviderError) {
-    if (reason === undefined || reason === 'disconnected') return
-    await markBroken(database, connection, reason)
-    const { id, provider } = connection
-    log('connection broken', { connection: id, provider, reason })
+    return spareCall({ crm, connection, retryMs: times.retryMs, signal }, make)
   }
 
   const ofAccount = ({ crm, accountId }: Pick<Account, 'crm' | 'accountId'>) =>
@@ -274,25 +237,16 @@ export function createCatchUp(
   }
 }
 
-/** The changes of a property, as the webhooks would report them. The first value counts too. */
+/** The changes of a property as events. */
 function eventsOf(
   of: Pick<DealEvent, 'accountId' | 'dealId' | 'property'>,
   history: CrmDeal['history'],
 ): DealEvent[] {
-  return history
-    .filter(({ value }, at) => value !== history[at - 1]?.value && isReported(of.property, value))
-    .map(({ value, at }) => {
-      const parts = ['search', of.accountId, of.dealId, of.property, value, at.getTime()]
-      const key = createHash('sha256').update(JSON.stringify(parts)).digest('base64url')
-      return { ...of, key, value, occurredAt: at }
-    })
-}
-
-/** Whether a webhook would bring this value. Users can clear a property, but not the stage. */
-function isReported(property: DealProperty, value: string): boolean {
-  if (property === 'stage' && value === '') return false
-  // PostgreSQL cannot store NUL or half of a surrogate pair.
-  return value.length <= 255 && value.isWellFormed() && !value.includes('\0')
+  return reportedChanges(of.property, history).map(({ value, at }) => {
+    const parts = ['search', of.accountId, of.dealId, of.property, value, at.getTime()]
+    const key = createHash('sha256').update(JSON.stringify(parts)).digest('base64url')
+    return { ...of, key, value, occurredAt: at }
+  })
 }
 
 /** Adds accounts that were connected since the last call. Nothing before the connection is missing. */

@@ -17,6 +17,7 @@ export interface DealInMessage {
 
 export const longestName = 150
 export const longestLabel = 80
+const longestHappened = longestLabel + 'moved to '.length
 
 /** A change of a deal that needs a message. */
 export interface MessageEntry {
@@ -30,12 +31,26 @@ export interface MessageEntry {
   late?: Date | undefined
 }
 
+/** Says in one line of plain text what happened: '🎉 Acme renewal was won (€12,000)'. */
+export function plainTextOf({
+  deal,
+  headline,
+}: {
+  deal: Pick<DealInMessage, 'name' | 'amount' | 'currency'>
+  headline: Headline
+}): string {
+  const name = oneLine(deal.name ?? '', longestName) || 'Unnamed deal'
+  const happened = oneLine(headline.happened, longestHappened)
+  const amount = formatAmount(deal.amount, deal.currency)
+  return `${headline.sign} ${name} ${happened}${amount === undefined ? '' : ` (${amount})`}`
+}
+
 /** Writes the chat message about one change of a deal. */
 export function messageFor({ deal, headline, ruleId, late }: MessageEntry): ChatMessage {
   const name = safeText(deal.name ?? '', longestName) || 'Unnamed deal'
   const to = safeText(headline.to, longestLabel)
   const from = safeText(headline.from ?? '', longestLabel)
-  const happened = safeText(headline.happened, longestLabel + 'moved to '.length)
+  const happened = safeText(headline.happened, longestHappened)
   const amount = formatAmount(deal.amount, deal.currency)
   const facts = [
     from === '' ? `*${to}*` : `${from} → *${to}*`,
@@ -47,7 +62,7 @@ export function messageFor({ deal, headline, ruleId, late }: MessageEntry): Chat
   ].filter((fact) => typeof fact === 'string' && fact !== '')
 
   return {
-    text: `${headline.sign} ${name} ${happened}${amount === undefined ? '' : ` (${amount})`}`,
+    text: escapeText(plainTextOf({ deal, headline })),
     blocks: [
       section(
         `${headline.sign} *<${escapeText(deal.url)}|${name}>* ${happened}\n${facts.join('  ·  ')}`,

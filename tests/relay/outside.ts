@@ -55,6 +55,8 @@ export interface Outside {
   missing: Set<string>
   /** The most results of a search, in all its pages. */
   mostFound: number
+  /** How many calls HubSpot's headers allow in ten seconds; undefined: they do not say. */
+  callLimit: number | undefined
   /** HubSpot's answer to a read; undefined is the usual one. */
   answerRead: (path: string, token: string) => HubspotAnswer | Promise<HubspotAnswer>
   stages: Array<{ id: string; label: string; metadata: Record<string, string> }>
@@ -140,6 +142,7 @@ export async function openOutside(): Promise<Outside> {
     deals: new Map(),
     missing: new Set(),
     mostFound: 10_000,
+    callLimit: undefined,
     stages: usualStages,
     expiresInS: 1800,
     async accepted(isEnough, withinMs = 20_000) {
@@ -174,7 +177,11 @@ export async function openOutside(): Promise<Outside> {
     const path = request.url ?? ''
     const token = (request.headers.authorization ?? '').replace('Bearer ', '')
     const json = (status: number, value: unknown, headers: Record<string, string> = {}) => {
-      response.writeHead(status, { 'Content-Type': 'application/json', ...headers })
+      const limits = outside.callLimit !== undefined && {
+        'X-HubSpot-RateLimit-Max': outside.callLimit,
+        'X-HubSpot-RateLimit-Interval-Milliseconds': 10_000,
+      }
+      response.writeHead(status, { 'Content-Type': 'application/json', ...limits, ...headers })
       response.end(JSON.stringify(value))
     }
 

@@ -1,0 +1,126 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Database } from '../database/open.ts'
+import type { Log } from '../log.ts'
+import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
+import { markBroken } from '../people/connections.ts'
+import type { Vault } from '../people/vault.ts'
+import {
+  type Crm,
+  type CrmAccess,
+  type CrmDeal,
+  ProviderError,
+  type Providers,
+} from '../providers/provider.ts'
+import type { CrmId, DealProperty } from '../providers/registry.ts'
+
+const longestPauseMs = 30_000
+/** After this many failed tries of one call, the reading ends. */
+const maxTries = 5
+
+interface SpareCall {
+  crm: CrmId
+  /**
+   * Finds a connection that works and that the CRM has not refused. It is called before each try, so that
+   * none uses the token of a user who has disconnected.
+   */
+  connection(refused: readonly string[]): Promise<CrmConnection | undefined>
+  /** The wait after a failed try, in ms. It doubles with each try. */
+  retryMs: number
+  signal?: AbortSignal
+}
+
+/**
+ * Creates the function that calls a CRM for reading what has changed long ago. It uses only room that
+ * the account's limit has to spare, and waits as the CRM asks.
+ */
+export function createSpareCalls({
+  database,
+  vault,
+  providers,
+  log,
+}: {
+  database: Database
+  vault: Vault
+  providers: Providers
+  log: Log
+}) {
+  const withAccess = createWithAccess({ database, vault, providers })
+
+  /** Only a refused refresh breaks the connection. Perhaps only this reading is not allowed. */
+  async function refreshRefused(connection: CrmConnection, { reason }: ProviderError) {
+    if (reason === undefined || reason === 'disconnected') return
+    await markBroken(database, connection, reason)
+    const { id, provider } = connection
+    log('connection broken', { connection: id, provider, reason })
+  }
+
+  /** @throws ProviderError of the last try; with the reason `no_connection` if there was no try. */
+  return async function call<Result>(
+    { crm, connection: find, retryMs, signal }: SpareCall,
+    make: (access: CrmAccess) => Promise<Result>,
+  ): Promise<Result> {
+    const refused: string[] = []
+    let lastError = new ProviderError(crm, 'read', 'refused', 'no_connection')
+    for (let tries = 1; ; ) {
+      signal?.throwIfAborted()
+      const connection = await find(refused)
+      if (connection === undefined) throw lastError
+      try {
+        return await withAccess(connection, 'spare', make)
+      } catch (error) {
+        if (!(error instanceof ProviderError)) throw error
+        lastError = error
+        if (error.kind === 'refused' || error.kind === 'unauthorized') {
+          refused.push(connection.id)
+          if (error.stage === 'refresh') await refreshRefused(connection, error)
+          continue
+        }
+        const waitMs = error.retryAfterMs ?? retryMs * 2 ** (tries - 1)
+        if (tries === maxTries || waitMs > longestPauseMs) throw error
+        tries++
+        await delay(waitMs, undefined, { ref: false, ...(signal && { signal }) })
+      }
+    }
+  }
+}
+
+/** Finds the deals that changed since a time, page by page, the oldest change first. Each one once. */
+export async function* dealsChangedSince(
+  since: Date,
+  search: (since: Date) => ReturnType<Crm['changedDeals']>,
+): AsyncGenerator<string[], void> {
+  const known = new Set<string>()
+  for (;;) {
+    const found = await search(since)
+    // A deal that changes during the search is found twice.
+    const ids = [...new Set(found.ids)].filter((id) => !known.has(id))
+    for (const id of ids) known.add(id)
+    yield ids
+    if (found.complete) return
+    since = found.until
+  }
+}
+
+/** Divides ids into batches for calls that take at most `size` of them. */
+export function batchesOf(ids: readonly string[], size: number): string[][] {
+  return Array.from({ length: Math.ceil(ids.length / size) }, (_, at) =>
+    ids.slice(at * size, (at + 1) * size),
+  )
+}
+
+/** The changes of a property, as the webhooks would report them. The first value counts too. */
+export function reportedChanges(
+  property: DealProperty,
+  history: CrmDeal['history'],
+): CrmDeal['history'] {
+  return history.filter(
+    ({ value }, at) => value !== history[at - 1]?.value && isReported(property, value),
+  )
+}
+
+/** Whether a webhook would bring this value. Users can clear a property, but not the stage. */
+function isReported(property: DealProperty, value: string): boolean {
+  if (property === 'stage' && value === '') return false
+  // PostgreSQL cannot store NUL or half of a surrogate pair.
+  return value.length <= 255 && value.isWellFormed() && !value.includes('\0')
+}

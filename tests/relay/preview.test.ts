@@ -1,0 +1,430 @@
+import { randomUUID } from 'node:crypto'
+import { and, eq, sql } from 'drizzle-orm'
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import type { Database, OpenDatabase } from '../../server/database/open.ts'
+import { connections, deliveries, sessions } from '../../server/database/schema.ts'
+import { connectionStatus } from '../../server/people/connections.ts'
+import { sha256 } from '../../server/people/session.ts'
+import { createPreview, type PreviewLimits, previewLimits } from '../../server/relay/preview.ts'
+import { openTestDatabase } from '../database.ts'
+import { openBrowser, openHarness, refusal } from '../server/harness.ts'
+import { type Backend, startBackend } from './backend.ts'
+import { stageChange } from './hubspot-webhook.ts'
+import { type Outside, openOutside } from './outside.ts'
+
+const path = '/api/notifications/preview'
+const second = 1_000
+const minute = 60 * second
+const hour = 60 * minute
+const day = 24 * hour
+/** Rounded, so that a time is the same in a webhook and in HubSpot's answers. */
+const ago = (ms: number) => Math.floor(Date.now() / second) * second - ms
+const soon = { timeout: 20_000, interval: 20 }
+
+let open: OpenDatabase
+let outside: Outside
+let backend: Backend
+/** Each test has its own account, which has its own limit of calls. */
+let portal = 1_000
+
+beforeAll(async () => {
+  open = await openTestDatabase('PGlite')
+  outside = await openOutside()
+  backend = await startBackend(open, outside)
+})
+afterEach(() => {
+  portal++
+  outside.deals.clear()
+  outside.missing.clear()
+  outside.reads.length = 0
+  outside.callLimit = undefined
+  outside.answerRead = () => undefined
+  outside.answerRefresh = () => undefined
+})
+afterAll(async () => {
+  await backend.stop()
+  await open.close()
+  await outside.close()
+})
+
+function previewWith(limits: Partial<PreviewLimits> = {}, now?: () => number) {
+  const log = (event: string, fields?: object) => {
+    backend.lines.push(JSON.stringify({ event, ...fields }))
+  }
+  return createPreview({ ...backend, log }, { ...previewLimits, ...limits }, now)
+}
+
+const connect = (more: { ruleIds?: string[]; channel?: string } = {}) =>
+  backend.connect({ portal, channel: `C${portal}`, team: `T${portal}`, ...more })
+
+/** In HubSpot, the deal has had these stages, the oldest first. Returns the webhooks about them. */
+function deal(
+  id: number,
+  stages: Array<[stage: string, atMs: number]>,
+  more: { linked?: boolean; name?: string; amount?: string; currency?: string } = {},
+) {
+  const history = stages.map(([value, at]) => ({ value, timestamp: new Date(at).toISOString() }))
+  outside.deals.set(String(id), { history: history.toReversed(), ...more })
+  return stages.map(([stage, at]) => stageChange(id, { portal, stage, at }))
+}
+
+/** A deal that was created before the days of a preview, and then moved. */
+const moved = (
+  id: number,
+  stages: Array<[stage: string, atMs: number]>,
+  more?: Parameters<typeof deal>[2],
+) => deal(id, [['start', ago(30 * day)], ...stages], more).slice(1)
+
+/** Holds HubSpot's answers to these reads until `release` is called. */
+function hold(isHeld: (path: string) => boolean) {
+  const { promise, resolve } = Promise.withResolvers<undefined>()
+  const held: string[] = []
+  outside.answerRead = (read) => {
+    if (!isHeld(read)) return undefined
+    held.push(read)
+    return promise
+  }
+  return { held, release: () => resolve(undefined) }
+}
+
+const searches = () => outside.reads.filter((read) => read.endsWith('/search'))
+const isBatch = (read: string) => read.endsWith('/0-3/batch/read')
+
+/** What the dashboard of this user gets. */
+async function call(userId: string): Promise<Response> {
+  const token = randomUUID()
+  const ends = { createdAt: new Date(), expiresAt: new Date(Date.now() + 1e12) }
+  await backend.database.insert(sessions).values({ tokenHash: sha256(token), userId, ...ends })
+  return await backend.app.request(path, { headers: { Cookie: `__Host-dealbell=${token}` } })
+}
+
+test('each rule counts what the relay sends for the same changes if only this rule is ticked', async () => {
+  const ids = ['deal-stage-changed', 'deal-closed', 'deal-stage-changed-orphan']
+  const users = await Promise.all(
+    ids.map((id, n) => connect({ ruleIds: [id], channel: `C${portal}-${n}` })),
+  )
+  const manyTimes = Array.from({ length: 19 }, (_, n): [string, number] => [
+    n % 2 ? 'start' : 'next',
+    ago(5 * day - n * hour),
+  ])
+  const webhooks = [
+    moved(1, [['next', ago(6 * day)]], { linked: false }),
+    moved(2, [['w1', ago(5 * day)]]),
+    moved(3, [['l1', ago(5 * day)]], { linked: false }),
+    // Created in a stage: no move.
+    deal(4, [['w1', ago(2 * day)]]),
+    deal(5, [['next', ago(2 * day)]], { linked: false }),
+    // Back and forth. To save a stage again is no change, and HubSpot reports none.
+    moved(6, [
+      ['next', ago(3 * day)],
+      ['next', ago(3 * day) + hour],
+      ['start', ago(2 * day)],
+    ]).filter((_, at) => at !== 1),
+    // Two changes within a minute.
+    moved(7, [
+      ['next', ago(day)],
+      ['w1', ago(day) + 10 * second],
+    ]),
+    // Deleted stages.
+    moved(8, [['deleted', ago(day)]]),
+    deal(9, [
+      ['deleted', ago(30 * day)],
+      ['next', ago(day)],
+    ]).slice(1),
+    // HubSpot may have left out older values of a long history.
+    deal(10, [...manyTimes, ['w1', ago(day)]]),
+    // The first change is older than the days. HubSpot reports no empty stage.
+    moved(11, [
+      ['next', ago(8 * day)],
+      ['', ago(2 * day)],
+      ['w1', ago(day)],
+    ]).slice(2),
+    // Deleted since then.
+    moved(12, [['w1', ago(day)]]),
+    // The newest change, for all rules.
+    moved(13, [['w1', ago(hour)]], {
+      ...{ name: 'Tom & <Jerry>', amount: '12000', currency: 'EUR' },
+      linked: false,
+    }),
+  ].flat()
+  outside.missing.add('12')
+
+  const preview = await previewWith()(users[0] ?? '', 7)
+  await backend.tell(webhooks)
+  await backend.settled()
+  const sent = await Promise.all(
+    users.map((userId) =>
+      backend.database.$count(
+        deliveries,
+        and(eq(deliveries.userId, userId), eq(deliveries.state, 'sent')),
+      ),
+    ),
+  )
+  expect(preview?.rules).toEqual(Object.fromEntries(ids.map((id, n) => [id, sent[n]])))
+  expect(sent).toEqual([31, 7, 3])
+  const sample = '🎉 Tom & <Jerry> was won (€12,000)'
+  expect(preview).toMatchObject({
+    days: 7,
+    samples: Object.fromEntries(ids.map((id) => [id, sample])),
+    complete: true,
+  })
+  // The last of three messages, none of which is a digest.
+  const posted = outside.posts.findLast(({ channel }) => channel === `C${portal}-2`)
+  expect(posted?.text).toBe('🎉 Tom &amp; &lt;Jerry&gt; was won (€12,000)')
+})
+
+test('with the stand-in: a preview needs only HubSpot, and neither rules nor Slack', async () => {
+  const harness = await openHarness()
+  const browser = openBrowser(harness)
+  const preview = (query = '') => browser.call(path + query)
+  expect(await refusal(await preview())).toBe('409 not_connected')
+  await browser.connect('slack')
+  expect(await refusal(await preview())).toBe('409 not_connected')
+  await browser.disconnect('slack')
+  await browser.connect('hubspot')
+  expect(await (await preview()).json()).toEqual({
+    days: 7,
+    rules: { 'deal-closed': 0, 'deal-stage-changed-orphan': 0, 'deal-stage-changed': 0 },
+    samples: {},
+    complete: true,
+  })
+  // No deal has moved, so no rule depends on contacts and companies.
+  expect(harness.calls.join()).not.toContain('/associations/')
+  const body = new URLSearchParams({ change: 'stage', stage: 'closedwon' })
+  await harness.app.request('/sandbox/hubspot/deals/9001', { method: 'POST', body })
+  expect(await (await preview('?days=1')).json()).toEqual({
+    days: 1,
+    rules: { 'deal-closed': 1, 'deal-stage-changed-orphan': 0, 'deal-stage-changed': 1 },
+    samples: {
+      'deal-closed': '🎉 Acme renewal was won (€12,500)',
+      'deal-stage-changed': '🎉 Acme renewal was won (€12,500)',
+    },
+    complete: true,
+  })
+  for (const days of ['0', '8', '1.5', '07', '-1', '', 'x']) {
+    expect(await refusal(await preview(`?days=${days}`))).toBe('400 invalid_days')
+  }
+  // Another browser without a session gets nothing of it.
+  expect(await refusal(await openBrowser(harness).call(path))).toBe('409 not_connected')
+  await harness.database
+    .update(connections)
+    .set({ brokenReason: 'BAD_HUB', brokenSince: sql`now()` })
+  expect(await refusal(await preview())).toBe('409 not_connected')
+  await harness.close()
+})
+
+test('a preview is read once in ten minutes for each connection', async () => {
+  const userId = await connect()
+  let time = Date.now()
+  const preview = previewWith({}, () => time)
+  moved(1, [['next', time - 2 * day]])
+  await Promise.all([preview(userId, 7), preview(userId, 7), preview(userId, 7)])
+  expect(searches()).toHaveLength(1)
+  const first = await preview(userId, 7)
+  expect(first?.rules['deal-stage-changed']).toBe(1)
+
+  // Other days are another preview, and so is another user's, who may see other deals.
+  expect((await preview(userId, 1))?.rules['deal-stage-changed']).toBe(0)
+  moved(2, [['next', time - hour]])
+  expect((await preview(await connect(), 7))?.rules['deal-stage-changed']).toBe(2)
+  time += 10 * minute - 1
+  expect(await preview(userId, 7)).toEqual(first)
+  expect(searches()).toHaveLength(3)
+  time += 1
+  expect((await preview(userId, 7))?.rules['deal-stage-changed']).toBe(2)
+  expect(searches()).toHaveLength(4)
+
+  // Whoever connects again may have chosen another account.
+  await backend.connectAgain(userId, { portal, channel: 'C1' })
+  outside.deals.clear()
+  expect(await preview(userId, 7)).toEqual({
+    days: 7,
+    rules: { 'deal-closed': 0, 'deal-stage-changed-orphan': 0, 'deal-stage-changed': 0 },
+    samples: {},
+    complete: true,
+  })
+})
+
+test('at most 1,000 deals are read', async () => {
+  const userId = await connect()
+  for (let id = 1; id <= 1_001; id++) moved(id, [['next', ago(6 * day - id * minute)]])
+  const all = { 'deal-stage-changed': 1_000 }
+  expect(await previewWith()(userId, 7)).toMatchObject({ complete: false, rules: all })
+  // The bound itself leaves out nothing.
+  outside.deals.clear()
+  for (let id = 1; id <= 3; id++) moved(id, [['next', ago(day)]])
+  const few = { 'deal-stage-changed': 3 }
+  const preview = previewWith({ mostDeals: 3 })
+  expect(await preview(userId, 7)).toMatchObject({ complete: true, rules: few })
+})
+
+test('an answer that takes too long has what is counted so far, and the reading goes on', async () => {
+  const userId = await connect()
+  for (let id = 1; id <= 60; id++) moved(id, [['next', ago(2 * day - id * minute)]])
+  const preview = previewWith({ answerMs: 20 })
+  const search = hold((read) => read.endsWith('/search'))
+  // Nothing is known yet.
+  expect(await preview(userId, 7)).toEqual({ days: 7, rules: {}, samples: {}, complete: false })
+
+  let batches = 0
+  const { promise: held, resolve: release } = Promise.withResolvers<undefined>()
+  outside.answerRead = (read) => (isBatch(read) && ++batches > 1 ? held : undefined)
+  search.release()
+  await vi.waitFor(async () => {
+    expect(await preview(userId, 7)).toMatchObject({
+      complete: false,
+      rules: { 'deal-stage-changed': 50 },
+      samples: { 'deal-stage-changed': '🔔 Deal 50 moved to Proposal sent' },
+    })
+  }, soon)
+  release(undefined)
+  await vi.waitFor(async () => {
+    expect(await preview(userId, 7)).toMatchObject({
+      complete: true,
+      rules: { 'deal-stage-changed': 60 },
+      samples: { 'deal-stage-changed': '🔔 Deal 60 moved to Proposal sent' },
+    })
+  }, soon)
+  expect(searches()).toHaveLength(1)
+})
+
+test('a preview leaves most of HubSpot’s limit to messages, which come meanwhile', async () => {
+  const userId = await connect()
+  for (let id = 1; id <= 500; id++) moved(id, [['next', ago(2 * day)]])
+  outside.callLimit = 20
+  const isCounted = (read: string) => !read.endsWith('/search')
+  const preview = previewWith({ answerMs: 1 })
+  // It uses up its eight calls of ten seconds.
+  await vi.waitFor(async () => {
+    expect(await preview(userId, 7)).toMatchObject({ complete: false })
+    expect(outside.reads.filter(isCounted).length).toBeGreaterThanOrEqual(8)
+  }, soon)
+  await backend.tell(moved(501, [['next', Date.now()]]))
+  await outside.accepted((posts) => posts.some(({ channel }) => channel === `C${portal}`))
+  // The message has read its deal and the stages.
+  expect(outside.reads.filter(isCounted).length).toBeLessThanOrEqual(10)
+  expect(await preview(userId, 7)).toMatchObject({ complete: false })
+  // This ends the read, which waits.
+  await backend.disconnect(userId, 'hubspot')
+})
+
+test('only some previews are read at the same time, and only some are kept', async () => {
+  const first = await connect()
+  portal++
+  const second = await connect()
+  moved(1, [['next', ago(day)]])
+  const readFor: string[] = []
+  outside.answerRead = (_, token) => {
+    readFor.push(token)
+    return undefined
+  }
+  const preview = previewWith({ readsAtOnce: 1, mostKept: 2 })
+  await Promise.all([preview(first, 7), preview(second, 7), preview(second, 1)])
+  expect(readFor).toEqual(readFor.toSorted())
+  expect(new Set(readFor).size).toBe(2)
+  const made = readFor.length
+  await preview(second, 1)
+  expect(readFor).toHaveLength(made)
+  await preview(first, 7)
+  expect(readFor.length).toBeGreaterThan(made)
+})
+
+test('an error of HubSpot is said in words, breaks no connection, and is repeated without a call', async () => {
+  const userId = await connect()
+  const said = async () => {
+    const answer = await call(userId)
+    return [answer.status, await answer.json()]
+  }
+  const error = (code: string, message: string) => [502, { error: { code, message } }]
+
+  outside.answerRead = () => ({
+    status: 403,
+    body: { status: 'error', category: 'MISSING_SCOPES' },
+  })
+  const refused = error('read_refused', 'HubSpot refuses to say what changed (MISSING_SCOPES).')
+  expect(await said()).toEqual(refused)
+  expect(await said()).toEqual(refused)
+  expect(outside.reads).toHaveLength(1)
+  const status = await connectionStatus(backend, { userId, provider: 'hubspot' })
+  expect(status.connected).toBe(true)
+
+  await backend.connectAgain(userId, { portal, channel: 'C1' })
+  outside.answerRead = () => ({ status: 500, body: { message: 'token hubspot-access-secret' } })
+  expect(await said()).toEqual(error('provider_unavailable', 'HubSpot does not answer.'))
+
+  await backend.connectAgain(userId, { portal, channel: 'C1' })
+  outside.answerRead = () => ({ status: 429, headers: { 'Retry-After': '60' } })
+  expect(await said()).toEqual(error('provider_unavailable', 'HubSpot asks for a pause.'))
+  expect(backend.lines.filter((line) => line.includes('"preview failed"'))).toHaveLength(3)
+})
+
+test('a failed preview is read again after some seconds', async () => {
+  const userId = await connect()
+  let time = Date.now()
+  const preview = previewWith({ retryMs: 1 }, () => time)
+  moved(1, [['next', ago(day)]])
+  outside.answerRead = (read) => (isBatch(read) ? { status: 500 } : undefined)
+  await expect(preview(userId, 7)).rejects.toThrow('hubspot: read unreachable')
+  const made = outside.reads.length
+  await expect(preview(userId, 7)).rejects.toThrow('hubspot: read unreachable')
+  expect(outside.reads).toHaveLength(made)
+  outside.answerRead = () => undefined
+  time += previewLimits.failedMs
+  expect(await preview(userId, 7)).toMatchObject({ complete: true })
+})
+
+test('a refused refresh breaks the connection, as it does in the relay', async () => {
+  const userId = await backend.connect({ portal, channel: 'C1', accessEndsInMs: 0 })
+  outside.answerRefresh = () => ({ status: 400, body: { status: 'BAD_REFRESH_TOKEN' } })
+  expect(await refusal(await call(userId))).toBe('409 not_connected')
+  expect(await connectionStatus(backend, { userId, provider: 'hubspot' })).toMatchObject({
+    connected: false,
+    reason: expect.stringContaining('BAD_REFRESH_TOKEN'),
+  })
+})
+
+test('when the user disconnects, the reading stops', async () => {
+  const userId = await connect()
+  moved(1, [['next', ago(day)]])
+  const { held, release } = hold(isBatch)
+  const answer = call(userId)
+  await vi.waitFor(() => expect(held).toHaveLength(1), soon)
+  await backend.disconnect(userId, 'hubspot')
+  release()
+  expect(await refusal(await answer)).toBe('409 not_connected')
+  expect(outside.reads.at(-1)).toSatisfy(isBatch)
+
+  // A user who connects again may have chosen another account.
+  await backend.connectAgain(userId, { portal, channel: 'C1' })
+  const again = hold(isBatch)
+  const preview = previewWith()
+  const old = preview(userId, 7)
+  await vi.waitFor(() => expect(again.held).toHaveLength(1), soon)
+  await backend.connectAgain(userId, { portal, channel: 'C1' })
+  again.release()
+  expect(await old).toBeUndefined()
+  expect(outside.reads.at(-1)).toSatisfy(isBatch)
+  expect(await preview(userId, 7)).toMatchObject({ complete: true })
+})
+
+test('a process that stops during a read is silent', async () => {
+  const userId = await connect()
+  let isClosed = false
+  const select = vi.fn(() => {
+    if (isClosed) throw new Error('The database is closed.')
+    return backend.database.select()
+  })
+  const database: Database = Object.create(backend.database, { select: { value: select } })
+  const log = vi.fn()
+  const preview = createPreview({ ...backend, database, log }, { ...previewLimits, answerMs: 20 })
+  moved(1, [['next', ago(day)]])
+  const { held, release } = hold(isBatch)
+  await preview(userId, 7)
+  await vi.waitFor(() => expect(held).toHaveLength(1), soon)
+  isClosed = true
+  select.mockClear()
+  release()
+  await vi.waitFor(() => expect(select).toHaveBeenCalled(), soon)
+  await expect(preview(userId, 7)).rejects.toThrow('closed')
+  expect(log).not.toHaveBeenCalled()
+})
