@@ -154,6 +154,15 @@ export async function startBackend(
         .orderBy(deliveries.occurredAt)
       return rows.map(({ state, reason }) => [state, reason])
     },
+    /** What is stored of each change, for the user's list of messages, in order of occurrence. */
+    async shown(userId: string) {
+      const { ruleId, dealName, fromLabel, toLabel } = deliveries
+      return await database
+        .select({ ruleId, dealName, fromLabel, toLabel })
+        .from(deliveries)
+        .where(eq(deliveries.userId, userId))
+        .orderBy(deliveries.occurredAt)
+    },
     /** Resolves when nothing is pending any more, so that no further message can come. */
     async settled(withinMs = 20_000): Promise<void> {
       const end = Date.now() + withinMs
