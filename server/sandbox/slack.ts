@@ -216,15 +216,15 @@ export function createStandInSlack({
             notice: workspaceNotice,
             refreshS: 2,
             children: html`
+              ${said.length === 0 ? html`<p>No messages yet. This page looks again by itself.</p>` : ''}
+              <ul class="records" aria-label="Messages">${said.map(messageItem)}</ul>
+              <p><a href="${list}">All channels</a> ·
+                <a href="${appUrl}/sandbox/hubspot/deals">Deals in the stand-in HubSpot</a></p>
               <form method="post" action="${list}/channels/${channel.id}" class="actions">
                 <button name="change" value="${isArchived ? 'unarchive' : 'archive'}" class="secondary">
                   ${isArchived ? 'Unarchive' : 'Archive'} #${channel.name}
                 </button>
-              </form>
-              ${said.length === 0 ? html`<p>No messages yet. This page looks again by itself.</p>` : ''}
-              <ul class="records" aria-label="Messages">${said.map(messageItem)}</ul>
-              <p><a href="${list}">All channels</a> ·
-                <a href="${appUrl}/sandbox/hubspot/deals">Deals in the stand-in HubSpot</a></p>`,
+              </form>`,
           }),
         )
       })
