@@ -82,7 +82,7 @@ export function testMessageRoutes({ database, providers, sessions, limits, ring,
         state: 'waiting',
         channel,
         reason: reasonInWords(providers, { ...about, state: 'pending' }),
-        nextTryAt: outcome.nextTryAt?.toISOString() ?? null,
+        nextTryAt: outcome.nextTryAt,
       }
       return c.json(waiting, 202)
     }

@@ -9,7 +9,7 @@ import { ApiError } from './errors.ts'
 interface Limit {
   times: number
   seconds: number
-  /** What the refused user reads. */
+  /** What a user reads who reaches the limit by ordinary use. The log does not mention it. */
   refusal?: string
 }
 
@@ -85,7 +85,8 @@ export function createRateLimits({
       counters.set(name, counter)
       const waitMs = await counter.count(key)
       if (waitMs === 0) continue
-      if (Date.now() - (lastLogged.get(name) ?? 0) >= logEveryMs) {
+      const isLogged = limit.refusal === undefined
+      if (isLogged && Date.now() - (lastLogged.get(name) ?? 0) >= logEveryMs) {
         lastLogged.set(name, Date.now())
         log('rate limit reached', { limit: name })
       }

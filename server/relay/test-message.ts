@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { eq, sql } from 'drizzle-orm'
-import type { Database } from '../database/open.ts'
-import { channels, dealEvents, deliveries, testProperty } from '../database/schema.ts'
+import { sql } from 'drizzle-orm'
+import { type Database, rowsOf } from '../database/open.ts'
+import { dealEvents, deliveries, testProperty } from '../database/schema.ts'
 import type { CrmId } from '../providers/registry.ts'
 import { makeDue } from './channels.ts'
 
@@ -44,21 +44,39 @@ export async function storeTestMessage(
   })
 }
 
-/** What became of a test message. Undefined: its user no longer exists. */
-export async function testMessageOutcome(database: Database, id: number) {
-  const [row] = await database
-    .select({
-      state: deliveries.state,
-      reason: deliveries.reason,
-      /** The channel that it was sent to. The user may have chosen another one meanwhile. */
-      channel: channels.name,
-      nextTryAt: sql<string | null>`case
-        when greatest(${deliveries.notBefore}, ${channels.nextAt}) > now()
-        then greatest(${deliveries.notBefore}, ${channels.nextAt})
-      end`.mapWith(deliveries.notBefore),
-    })
-    .from(deliveries)
-    .innerJoin(channels, eq(channels.id, deliveries.channel))
-    .where(eq(deliveries.id, id))
+/** Slack takes one message a second. A channel that rests for longer was asked to. */
+const pauseFrom = sql`now() + interval '2 seconds'`
+const nextTry = sql`greatest(delivery.not_before, delivery.sending_until, channel.next_at)`
+
+interface Outcome {
+  state: 'pending' | 'sent' | 'dead' | 'ignored'
+  reason: string | null
+  /** The name of the channel. The user may have chosen another one meanwhile. */
+  channel: string | null
+  /** In ISO 8601. */
+  nextTryAt: string | null
+}
+
+/** Returns what became of a test message. Undefined: its user no longer exists. */
+export async function testMessageOutcome(
+  database: Database,
+  id: number,
+): Promise<Outcome | undefined> {
+  const [row] = await rowsOf<Outcome>(
+    database,
+    // A pause also holds up a message that was never tried.
+    sql`select delivery.state, channel.name as channel,
+               case
+                 when delivery.state = 'pending' and channel.next_at > ${pauseFrom}
+                   and channel.next_at >= ${nextTry}
+                 then 'rate_limited' else delivery.reason
+               end as reason,
+               case when ${nextTry} > ${pauseFrom}
+                 then to_char(${nextTry} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+               end as "nextTryAt"
+        from deliveries as delivery
+        join channels as channel on channel.id = delivery.channel
+        where delivery.id = ${id}`,
+  )
   return row
 }

@@ -208,6 +208,19 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
     const waitsMs = Date.parse(body.nextTryAt) - startedAt
     expect(waitsMs).toBeGreaterThanOrEqual(60_000)
     expect(waitsMs).toBeLessThan(90_000)
+
+    // The same is true of a message that is not even tried during the pause.
+    const other = await backend.connect({ portal, channel })
+    let second: unknown
+    sendTest(other).then((answer) => {
+      second = answer.body
+    })
+    await vi.waitFor(() => {
+      clock += 4_000
+      expect(second).toEqual({ ...body, nextTryAt: expect.any(String) })
+    }, 10_000)
+    expect(outside.calls.filter((call) => call.channel === channel)).toHaveLength(1)
+    await backend.disconnect(other, 'slack')
     await backend.disconnect(userId, 'slack')
   })
 
