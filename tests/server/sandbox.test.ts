@@ -558,8 +558,8 @@ describe('the stand-in Slack', () => {
   describe('with an archived channel', () => {
     const channelPage = '/sandbox/slack/channels/C0DEALS001'
     const page = async (path: string) => (await harness.app.request(path)).text()
-    const change = (value: string, headers = {}) =>
-      harness.app.request(channelPage, {
+    const change = (value: string, headers = {}, path = channelPage) =>
+      harness.app.request(path, {
         method: 'POST',
         body: new URLSearchParams({ change: value }),
         headers,
@@ -616,6 +616,19 @@ describe('the stand-in Slack', () => {
       expect(await byWebhook(message, `${url}x`)).toEqual([403, 'invalid_token'])
       await post('/slack/api/auth.revoke', {}, headers)
       expect(await byWebhook(message)).toEqual([404, 'no_service'])
+    })
+
+    test('lets people deny, even if no channel is left to choose', async () => {
+      const pages = ['C0SALES001', 'C0DEALS001', 'C0RANDOM01'].map(
+        (id) => `/sandbox/slack/channels/${id}`,
+      )
+      for (const path of pages) await change('archive', {}, path)
+      const shown = await consent()
+      const denied = await answerConsent('slack', { answer: 'deny', channel: '' })
+      for (const path of pages) await change('unarchive', {}, path)
+      expect(shown).toContain('All channels are archived.')
+      expect(shown).not.toContain('<select')
+      expect(denied.headers.get('Location')).toContain('error=access_denied')
     })
 
     test('lets no page of another site archive a channel', async () => {

@@ -1,5 +1,7 @@
 import { and, eq } from 'drizzle-orm'
+import * as v from 'valibot'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { testAnswer } from '../../contract/activity.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import {
   channels,
@@ -82,10 +84,12 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
   test('arrives in the channel, marked as a test, and the answer names the channel', async () => {
     // It needs no rule.
     await backend.database.delete(rules).where(eq(rules.userId, userId))
-    expect(await sendTest()).toMatchObject({
+    const { status, body } = await sendTest()
+    expect({ status, body }).toEqual({
       status: 200,
       body: { state: 'sent', channel: `#${channel}` },
     })
+    expect(v.is(testAnswer, body)).toBe(true)
     expect(posts().map(({ text }) => text)).toEqual(['🧪 Test message from Dealbell'])
     expect(posts()[0]?.blocks).toContain('Test message from Dealbell')
     const rows = await deliveriesOf(userId)
@@ -172,6 +176,8 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
     expect(retryAfter).toBeGreaterThan(0)
     expect(retryAfter).toBeLessThanOrEqual(10)
     expect(await deliveriesOf(userId)).toHaveLength(1)
+    // A second click is no attack that an operator must know of.
+    expect(backend.lines.join()).not.toContain('rate limit reached')
 
     const other = await backend.connect({ portal, channel: `${channel}x` })
     expect((await sendTest(other)).status).toBe(200)
@@ -196,6 +202,7 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
     expect(isAnswered).toBe(false)
     clock += 100
     const { status, body } = await answered
+    expect(v.is(testAnswer, body)).toBe(true)
     expect({ status, body }).toEqual({
       status: 202,
       body: {
