@@ -1,6 +1,16 @@
 import { and, eq } from 'drizzle-orm'
 import * as v from 'valibot'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  onTestFinished,
+  test,
+  vi,
+} from 'vitest'
 import { testAnswer } from '../../contract/activity.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import {
@@ -10,6 +20,7 @@ import {
   deliveries,
   rules,
 } from '../../server/database/schema.ts'
+import { relayTimes } from '../../server/relay/times.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from '../relay/backend.ts'
 import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
@@ -245,6 +256,18 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
     await sendTest(userId, { signal: AbortSignal.abort() })
     await backend.settled()
     expect(posts()).toHaveLength(1)
+  })
+
+  test('is sent at once, by a relay that has not looked for work for long', async () => {
+    const own = await openTestDatabase(kind)
+    const times = { ...relayTimes, pollMs: 3_600_000 }
+    const quiet = await startBackend(own, outside, { times })
+    onTestFinished(async () => {
+      await quiet.stop()
+      await own.close()
+    })
+    const user = await quiet.connect({ portal, channel })
+    expect((await quiet.call(user, path, { method: 'POST' })).status).toBe(200)
   })
 
   test('that another process sends is answered by this one', async () => {
