@@ -9,6 +9,8 @@ import { ApiError } from './errors.ts'
 interface Limit {
   times: number
   seconds: number
+  /** What a user reads who reaches the limit by ordinary use. The log does not mention it. */
+  refusal?: string
 }
 
 /**
@@ -32,6 +34,12 @@ export const rateLimits = {
   authorizationsOfAddress: { times: 300, seconds: 600 },
   /** Bounds the pending authorizations of all callers. */
   authorizations: { times: 5_000, seconds: 600 },
+  /** A test message waits for up to eight seconds. All browsers of a user count together. */
+  testMessagesOfUser: {
+    times: 1,
+    seconds: 10,
+    refusal: 'The last test message was less than ten seconds ago. Try again in a moment.',
+  },
   /** The pages of the stand-ins. One person plays with them. */
   standInsOfAddress: { times: 600, seconds: 60 },
 } as const satisfies Record<string, Limit>
@@ -43,7 +51,7 @@ const maxRemembered = 10_000
 /** A flood must not fill the log. */
 const logEveryMs = 60_000
 /** The server calls the APIs of its own stand-ins, for each message at least twice. */
-const standInApi = /^\/sandbox\/[^/]+\/(api|appinstalls|crm|oauth\/2026-03)\//
+const standInApi = /^\/sandbox\/[^/]+\/(api|appinstalls|crm|oauth\/2026-03|services)\//
 
 export interface RateLimits {
   /** Limits calls by session, or by address for a browser without one. */
@@ -54,6 +62,8 @@ export interface RateLimits {
   newSession(c: Context): Promise<void>
   /** Counts an authorization that begins. */
   authorization(c: Context, session: string): Promise<void>
+  /** Counts a test message that begins. */
+  testMessage(c: Context, userId: string): Promise<void>
 }
 
 /** Counts in memory. Requests that come through no socket are not counted (tests in one process). */
@@ -70,16 +80,19 @@ export function createRateLimits({
   /** @throws ApiError (429) when one of the limits is reached. Later limits then count nothing. */
   async function count(c: Context, ...counted: Array<[LimitName, string]>): Promise<void> {
     for (const [name, key] of counted) {
-      const counter = counters.get(name) ?? new Counter(rateLimits[name])
+      const limit: Limit = rateLimits[name]
+      const counter = counters.get(name) ?? new Counter(limit)
       counters.set(name, counter)
       const waitMs = await counter.count(key)
       if (waitMs === 0) continue
-      if (Date.now() - (lastLogged.get(name) ?? 0) >= logEveryMs) {
+      const isLogged = limit.refusal === undefined
+      if (isLogged && Date.now() - (lastLogged.get(name) ?? 0) >= logEveryMs) {
         lastLogged.set(name, Date.now())
         log('rate limit reached', { limit: name })
       }
       c.header('Retry-After', String(Math.ceil(waitMs / 1000)))
-      throw new ApiError(429, 'too_many_requests', 'Too many requests. Try again later.')
+      const refusal = limit.refusal ?? 'Too many requests. Try again later.'
+      throw new ApiError(429, 'too_many_requests', refusal)
     }
   }
 
@@ -125,6 +138,8 @@ export function createRateLimits({
         ['authorizations', 'all'],
       )
     },
+    // A user needs no address to be counted.
+    testMessage: (c, userId) => count(c, ['testMessagesOfUser', userId]),
   }
 }
 

@@ -168,8 +168,8 @@ export async function nextDelivery(
 const mostAtOnce = 200
 
 interface UpcomingDelivery extends Delivery {
-  /** Another user of the same channel has already received the event there. */
-  said: boolean
+  /** What is known of the change if another user of the channel has already received it there, or null. */
+  said: Shown | null
 }
 
 export interface Page {
@@ -193,10 +193,15 @@ export async function deliveriesFrom(
   const rows = await database
     .select({
       ...deliveryAndEvent,
-      said: sql<boolean>`exists (
-        select from deliveries twin
+      said: sql<Shown | null>`(
+        select json_strip_nulls(json_build_object(
+          'ruleId', twin.rule_id, 'dealName', twin.deal_name,
+          'from', twin.from_label, 'to', twin.to_label
+        ))
+        from deliveries twin
         where twin.event_id = ${deliveries.eventId} and twin.channel = ${first.channel}
           and twin.id <> ${deliveries.id} and twin.state = 'sent'
+        limit 1
       )`,
     })
     .from(deliveries)

@@ -79,7 +79,9 @@ export function messageFor({ deal, headline, ruleId, late }: MessageEntry): Chat
 export const testMessage: ChatMessage = {
   text: '🧪 Test message from Dealbell',
   blocks: [
-    section('🧪 *Test message from Dealbell*\nThis channel gets the notifications about deals.'),
+    section(
+      '🧪 *Test message from Dealbell*\nIt works: this channel gets the notifications about deals.',
+    ),
     {
       type: 'context',
       elements: [{ type: 'mrkdwn', text: 'Somebody asked for this test on the dashboard.' }],

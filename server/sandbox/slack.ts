@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
+import * as v from 'valibot'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
+import { notFromAnotherSite } from '../http/origin.ts'
 import type { ProviderSettings } from '../providers/provider.ts'
 import { StandInCodes } from './codes.ts'
 import { formFields } from './form.ts'
@@ -42,6 +44,9 @@ export function createStandInSlack({
   const codes = new StandInCodes<CodeBinding>()
   const tokens = new StandInTokens('xoxb-stand-in-', settings.clientSecret)
   const messages = new StandInMessages()
+  /** The ids of archived channels. */
+  const archived = new Set<string>()
+  const list = `${appUrl}/sandbox/slack`
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, 'slack')}`
 
   function refusal(request: Record<string, string>): string | undefined {
@@ -65,6 +70,9 @@ export function createStandInSlack({
     return payload
   }
 
+  /** The channels that people can choose. Slack does not offer archived ones. */
+  const openChannels = () => standInWorkspace.channels.filter(({ id }) => !archived.has(id))
+
   return (
     new Hono()
       .get('/oauth/v2/authorize', (c) => {
@@ -77,11 +85,13 @@ export function createStandInSlack({
             account: standInWorkspace.teamName,
             wishes: ['post messages to a channel that you choose'],
             fields: request,
-            children: html`<label>Channel for the messages
+            children:
+              openChannels().length === 0
+                ? html`<p>All channels are archived. Unarchive one in the
+                    <a href="${list}">workspace</a>.</p>`
+                : html`<label>Channel for the messages
             <select name="channel">
-              ${standInWorkspace.channels.map(
-                ({ id, name }) => html`<option value="${id}">#${name}</option>`,
-              )}
+              ${openChannels().map(({ id, name }) => html`<option value="${id}">#${name}</option>`)}
             </select>
           </label>`,
           }),
@@ -91,12 +101,13 @@ export function createStandInSlack({
         const request = await formFields(c)
         const reason = refusal(request)
         if (reason !== undefined) return c.html(refusalPage('Slack', reason), 400)
-        const channel = standInWorkspace.channels.find(({ id }) => id === request.channel)
-        if (channel === undefined) {
+        const channel = openChannels().find(({ id }) => id === request.channel)
+        const isAllowed = request.answer === 'allow'
+        if (channel === undefined && isAllowed) {
           return c.html(refusalPage('Slack', 'There is no such channel.'), 400)
         }
         const back = new URL(redirectUri)
-        if (request.answer === 'allow') {
+        if (channel !== undefined && isAllowed) {
           back.searchParams.set('code', codes.issue({ redirectUri, channelId: channel.id }))
         } else {
           back.searchParams.set('error', 'access_denied')
@@ -112,7 +123,7 @@ export function createStandInSlack({
         const binding = codes.take(form.code ?? '')
         if (binding === undefined) return refuse(c, 'invalid_code')
         if (form.redirect_uri !== binding.redirectUri) return refuse(c, 'bad_redirect_uri')
-        const channel = standInWorkspace.channels.find(({ id }) => id === binding.channelId)
+        const channel = channelOf(binding.channelId)
         if (channel === undefined) return refuse(c, 'channel_not_found')
         const grant = randomUUID()
         return c.json({
@@ -129,8 +140,8 @@ export function createStandInSlack({
           incoming_webhook: {
             channel: `#${channel.name}`,
             channel_id: channel.id,
-            configuration_url: `${appUrl}/sandbox/slack`,
-            url: `${settings.apiUrl.replace(/\/api$/, '')}/services/${standInWorkspace.teamId}/${channel.id}/${grant}`,
+            configuration_url: list,
+            url: `${settings.apiUrl.replace(/\/api$/, '')}/services/${standInWorkspace.teamId}/${channel.id}/${tokens.issue({ grant, use: 'access', endsAt: null })}`,
           },
         })
       })
@@ -140,7 +151,7 @@ export function createStandInSlack({
         c.header('x-oauth-scopes', grantedScopes)
         return c.json({
           ok: true,
-          url: `${appUrl}/sandbox/slack`,
+          url: list,
           team: standInWorkspace.teamName,
           user: 'dealbell',
           team_id: standInWorkspace.teamId,
@@ -159,12 +170,28 @@ export function createStandInSlack({
         const token = await caller(c)
         if (typeof token === 'string') return refuse(c, token)
         const form = await formFields(c)
-        const channel = standInWorkspace.channels.find(({ id }) => id === form.channel)
+        const channel = channelOf(form.channel)
         if (channel === undefined) return refuse(c, 'channel_not_found')
+        if (archived.has(channel.id)) return refuse(c, 'is_archived')
         if (!form.text && !form.blocks) return refuse(c, 'no_text')
         const refused = messages.add(channel.id, form.text ?? '', form.blocks)
         if (refused !== undefined) return refuse(c, refused)
         return c.json({ ok: true, channel: channel.id, ts: (Date.now() / 1000).toFixed(6) })
+      })
+      // An incoming webhook, which Slack answers with a status and plain text.
+      .post('/services/:team/:channel/:token', async (c) => {
+        const token = tokens.read(c.req.param('token'))
+        if (token === 'revoked') return c.text('no_service', 404)
+        if (typeof token === 'string') return c.text('invalid_token', 403)
+        const channel = channelOf(c.req.param('channel'))
+        if (channel === undefined) return c.text('channel_not_found', 404)
+        if (archived.has(channel.id)) return c.text('channel_is_archived', 410)
+        const body = v.safeParse(webhookBody, await c.req.json().catch(() => undefined))
+        if (!body.success) return c.text('invalid_payload', 400)
+        const { text, blocks } = body.output
+        if (text === '' && blocks === undefined) return c.text('no_text', 400)
+        const refused = messages.add(channel.id, text, blocks)
+        return refused === undefined ? c.text('ok') : c.text(refused, 400)
       })
       .get('/', (c) =>
         c.html(
@@ -173,30 +200,50 @@ export function createStandInSlack({
             notice: workspaceNotice,
             children: html`<ul>${standInWorkspace.channels.map(
               ({ id, name }) =>
-                html`<li><a href="${appUrl}/sandbox/slack/channels/${id}">#${name}</a> (${messages.in(id).length})</li>`,
+                html`<li><a href="${list}/channels/${id}">#${name}</a> (${messages.in(id).length})${archived.has(id) ? ', archived' : ''}</li>`,
             )}</ul>`,
           }),
         ),
       )
       .get('/channels/:id', (c) => {
-        const channel = standInWorkspace.channels.find(({ id }) => id === c.req.param('id'))
+        const channel = channelOf(c.req.param('id'))
         if (channel === undefined) return c.notFound()
-        const list = messages.in(channel.id)
+        const said = messages.in(channel.id)
+        const isArchived = archived.has(channel.id)
         return c.html(
           standInPage({
-            title: `#${channel.name}`,
+            title: `#${channel.name}${isArchived ? ' (archived)' : ''}`,
             notice: workspaceNotice,
             refreshS: 2,
             children: html`
-              ${list.length === 0 ? html`<p>No messages yet. This page looks again by itself.</p>` : ''}
-              <ul class="records" aria-label="Messages">${list.map(messageItem)}</ul>
-              <p><a href="${appUrl}/sandbox/slack">All channels</a> ·
-                <a href="${appUrl}/sandbox/hubspot/deals">Deals in the stand-in HubSpot</a></p>`,
+              ${said.length === 0 ? html`<p>No messages yet. This page looks again by itself.</p>` : ''}
+              <ul class="records" aria-label="Messages">${said.map(messageItem)}</ul>
+              <p><a href="${list}">All channels</a> ·
+                <a href="${appUrl}/sandbox/hubspot/deals">Deals in the stand-in HubSpot</a></p>
+              <form method="post" action="${list}/channels/${channel.id}" class="actions">
+                <button name="change" value="${isArchived ? 'unarchive' : 'archive'}" class="secondary">
+                  ${isArchived ? 'Unarchive' : 'Archive'} #${channel.name}
+                </button>
+              </form>`,
           }),
         )
       })
+      .post('/channels/:id', notFromAnotherSite, async (c) => {
+        const channel = channelOf(c.req.param('id'))
+        if (channel === undefined) return c.notFound()
+        const { change } = await formFields(c)
+        if (change === 'archive') archived.add(channel.id)
+        if (change === 'unarchive') archived.delete(channel.id)
+        return c.redirect(`${list}/channels/${channel.id}`, 303)
+      })
       .all('/api/*', (c) => refuse(c, 'unknown_method'))
   )
+}
+
+const webhookBody = v.object({ text: v.optional(v.string(), ''), blocks: v.optional(v.unknown()) })
+
+function channelOf(id: string | undefined) {
+  return standInWorkspace.channels.find((channel) => channel.id === id)
 }
 
 const workspaceNotice =

@@ -31,6 +31,7 @@ export async function startBackend(
     times = { ...relayTimes, lookAgainMs: 300, firstRetryMs: 50, pollMs: 50 },
     working = true,
     key = randomBytes(32),
+    now = () => new Date(),
   } = {},
 ) {
   const { database } = open
@@ -54,6 +55,7 @@ export async function startBackend(
     dashboard: undefined,
     alone,
     log,
+    now,
     times,
   })
   if (working) await relay.start()
@@ -103,6 +105,20 @@ export async function startBackend(
     )
   }
 
+  /** A call of the dashboard in a new browser of this user. */
+  async function call(userId: string, path: string, init: RequestInit = {}): Promise<Response> {
+    const token = randomUUID()
+    const ends = { createdAt: new Date(), expiresAt: new Date(Date.now() + 1e12) }
+    await database.insert(sessions).values({ tokenHash: sha256(token), userId, ...ends })
+    const headers = {
+      Cookie: `__Host-dealbell=${token}`,
+      Origin: appUrl,
+      'Sec-Fetch-Site': 'same-origin',
+      ...init.headers,
+    }
+    return await app.request(path, { ...init, headers })
+  }
+
   return {
     app,
     database,
@@ -124,19 +140,9 @@ export async function startBackend(
       return user.id
     },
     connectAgain,
-    /** As the dashboard does, by a session of this user. */
+    call,
     async disconnect(userId: string, provider: ProviderId): Promise<void> {
-      const token = randomUUID()
-      const ends = { createdAt: new Date(), expiresAt: new Date(Date.now() + 1e12) }
-      await database.insert(sessions).values({ tokenHash: sha256(token), userId, ...ends })
-      const answer = await app.request(`/api/${provider}/disconnect`, {
-        method: 'DELETE',
-        headers: {
-          Cookie: `__Host-dealbell=${token}`,
-          Origin: appUrl,
-          'Sec-Fetch-Site': 'same-origin',
-        },
-      })
+      const answer = await call(userId, `/api/${provider}/disconnect`, { method: 'DELETE' })
       if (answer.status !== 204) throw new Error(`${answer.status} ${await answer.text()}`)
     },
     /** State and reason of each of a user's deliveries, in order of occurrence. */
@@ -147,6 +153,15 @@ export async function startBackend(
         .where(eq(deliveries.userId, userId))
         .orderBy(deliveries.occurredAt)
       return rows.map(({ state, reason }) => [state, reason])
+    },
+    /** What is stored of each change, for the user's list of messages, in order of occurrence. */
+    async shown(userId: string) {
+      const { ruleId, dealName, fromLabel, toLabel } = deliveries
+      return await database
+        .select({ ruleId, dealName, fromLabel, toLabel })
+        .from(deliveries)
+        .where(eq(deliveries.userId, userId))
+        .orderBy(deliveries.occurredAt)
     },
     /** Resolves when nothing is pending any more, so that no further message can come. */
     async settled(withinMs = 20_000): Promise<void> {

@@ -116,6 +116,17 @@ describe.each(databaseKinds)('on %s', (kind) => {
       const outcomes = (await Promise.all(users.map(backend.outcomes))).flat()
       expect(outcomes.filter(([state]) => state === 'sent')).toHaveLength(70)
       expect(outcomes.filter(([, reason]) => reason === 'said_in_channel')).toHaveLength(70)
+      // Also those that the other user's message said are stored with what it said.
+      for (const user of users) {
+        expect(await backend.shown(user)).toEqual(
+          range(1, 70).map((deal) => ({
+            ruleId: 'deal-stage-changed',
+            dealName: `Deal ${deal}`,
+            fromLabel: 'Appointment',
+            toLabel: 'Proposal sent',
+          })),
+        )
+      }
     })
 
     test('ends before an event that must wait, and the next one begins with it', async () => {

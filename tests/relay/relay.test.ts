@@ -291,6 +291,55 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(outside.reads.filter((path) => path.includes('0-3/91'))).toHaveLength(2)
     })
 
+    test('what a message says of a change is stored with it, cut as in the message', async () => {
+      const userId = await backend.connect({ portal, channel })
+      // PostgreSQL stores no NUL, and JSON has no lone surrogates.
+      const name = `\u0000Acme \uD83D\n${'😀'.repeat(10_000)}`
+      outside.deals.set('1', {
+        name,
+        history: [{ value: 'old', timestamp: '2020-01-01T00:00:00Z' }],
+      })
+      outside.stages = [
+        ...usualStages,
+        { id: 'old', label: 'x'.repeat(10_000), metadata: {} },
+        { id: 'new', label: '<New> & ☎️', metadata: {} },
+      ]
+      await backend.tell([stageChange(1, { portal, stage: 'new' })])
+      await backend.settled()
+      expect(posts()).toHaveLength(1)
+      expect(await backend.shown(userId)).toEqual([
+        {
+          ruleId: 'deal-stage-changed',
+          dealName: `Acme \uFFFD ${'😀'.repeat(142)}…`,
+          fromLabel: `${'x'.repeat(79)}…`,
+          toLabel: '<New> & ☎️',
+        },
+      ])
+    })
+
+    test('what is known of a change without a message is stored, too', async () => {
+      const ruleIds = ['deal-stage-changed', 'deal-closed']
+      const userId = await backend.connect({ portal, channel, ruleIds })
+      const at = Date.now() - 10_000
+      // A new deal and a deleted one.
+      outside.deals.set('1', {
+        history: [{ value: 'next', timestamp: new Date(at).toISOString() }],
+      })
+      outside.missing.add('2')
+      await backend.tell([1, 2].map((deal) => stageChange(deal, { portal, at: at + deal })))
+      await backend.settled()
+      outside.missing.clear()
+      const nothing = { ruleId: null, dealName: null, fromLabel: null, toLabel: null }
+      expect(await backend.outcomes(userId)).toEqual([
+        ['ignored', 'no_rule'],
+        ['ignored', 'no_such_deal'],
+      ])
+      expect(await backend.shown(userId)).toEqual([
+        { ...nothing, dealName: 'Deal 1', toLabel: 'Proposal sent' },
+        { ...nothing, toLabel: 'Proposal sent' },
+      ])
+    })
+
     test('the rules that count are those saved when the message is sent', async () => {
       const userId = await backend.connect({ portal, channel, ruleIds: ['deal-stage-changed'] })
       const tried = new Promise<void>((resolve) => {
@@ -309,6 +358,10 @@ describe.each(databaseKinds)('on %s', (kind) => {
       outside.answerPost = () => undefined
       await backend.settled()
       expect(posts()).toHaveLength(0)
+      // The first try knew more than the last one.
+      expect(await backend.shown(userId)).toMatchObject([
+        { ruleId: 'deal-stage-changed', dealName: 'Deal 1', toLabel: 'Proposal sent' },
+      ])
     })
 
     test('the deal’s owner is named, and left out where the app may not read owners', async () => {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import * as v from 'valibot'
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { standInHub } from '../../server/sandbox/hub.ts'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
 import { StandInTokens } from '../../server/sandbox/tokens.ts'
@@ -552,6 +553,89 @@ describe('the stand-in Slack', () => {
 
   test('offers only its channels', async () => {
     expect((await answerConsent('slack', { channel: 'C0OTHER' })).status).toBe(400)
+  })
+
+  describe('with an archived channel', () => {
+    const channelPage = '/sandbox/slack/channels/C0DEALS001'
+    const page = async (path: string) => (await harness.app.request(path)).text()
+    const change = (value: string, headers = {}, path = channelPage) =>
+      harness.app.request(path, {
+        method: 'POST',
+        body: new URLSearchParams({ change: value }),
+        headers,
+      })
+    const consent = () => page(`${authorizePaths.slack}?${consentQuery('slack')}`)
+    afterEach(() => change('unarchive'))
+
+    test('says so on its pages, and does not let people choose the channel', async () => {
+      expect(await page(channelPage)).toMatch(
+        /<button [^>]*value="archive"[^>]*>\s*Archive #deals\s*</,
+      )
+      const archived = await change('archive')
+      expect([archived.status, archived.headers.get('Location')]).toEqual([
+        303,
+        `${appUrl}${channelPage}`,
+      ])
+      expect(await page(channelPage)).toContain('<h1>#deals (archived)</h1>')
+      expect(await page(channelPage)).toMatch(
+        /<button [^>]*value="unarchive"[^>]*>\s*Unarchive #deals\s*</,
+      )
+      expect(await page('/sandbox/slack')).toMatch(/#deals<\/a> \(\d+\), archived/)
+      expect(await consent()).not.toContain('C0DEALS001')
+      expect((await answerConsent('slack')).status).toBe(400)
+
+      await change('unarchive')
+      expect(await page('/sandbox/slack')).not.toContain('archived')
+      expect(await consent()).toContain('C0DEALS001')
+    })
+
+    test('refuses its messages as Slack does, until it is unarchived', async () => {
+      const { body } = await access(await codeFrom('slack'))
+      const headers = { Authorization: `Bearer ${body.access_token}` }
+      const asBot = async () =>
+        (await post('/slack/api/chat.postMessage', { channel: 'C0DEALS001', text: 'x' }, headers))
+          .body
+      const { url } = v.parse(v.object({ url: v.string() }), body.incoming_webhook)
+      const byWebhook = async (message: object, to = url) => {
+        const init = { method: 'POST', body: JSON.stringify(message) }
+        const answer = await harness.app.request(new URL(to).pathname, init)
+        return [answer.status, await answer.text()]
+      }
+      const message = { text: 'by the webhook', blocks: [{ text: { text: '*Bold*' } }] }
+
+      await change('archive')
+      expect(await asBot()).toEqual({ ok: false, error: 'is_archived' })
+      expect(await byWebhook(message)).toEqual([410, 'channel_is_archived'])
+      await change('unarchive')
+      expect(await asBot()).toMatchObject({ ok: true })
+      expect(await byWebhook(message)).toEqual([200, 'ok'])
+      expect(await page(channelPage)).toContain('<strong>Bold</strong>')
+
+      expect(await byWebhook({})).toEqual([400, 'no_text'])
+      expect(await byWebhook({ blocks: [5] })).toEqual([400, 'invalid_blocks'])
+      expect(await byWebhook(message, `${url}x`)).toEqual([403, 'invalid_token'])
+      await post('/slack/api/auth.revoke', {}, headers)
+      expect(await byWebhook(message)).toEqual([404, 'no_service'])
+    })
+
+    test('lets people deny, even if no channel is left to choose', async () => {
+      const pages = ['C0SALES001', 'C0DEALS001', 'C0RANDOM01'].map(
+        (id) => `/sandbox/slack/channels/${id}`,
+      )
+      for (const path of pages) await change('archive', {}, path)
+      const shown = await consent()
+      const denied = await answerConsent('slack', { answer: 'deny', channel: '' })
+      for (const path of pages) await change('unarchive', {}, path)
+      expect(shown).toContain('All channels are archived.')
+      expect(shown).not.toContain('<select')
+      expect(denied.headers.get('Location')).toContain('error=access_denied')
+    })
+
+    test('lets no page of another site archive a channel', async () => {
+      const answer = await change('archive', { 'Sec-Fetch-Site': 'cross-site' })
+      expect(answer.status).toBe(403)
+      expect(await page(channelPage)).toContain('<h1>#deals</h1>')
+    })
   })
 })
 

@@ -1,0 +1,323 @@
+import { and, eq } from 'drizzle-orm'
+import * as v from 'valibot'
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  onTestFinished,
+  test,
+  vi,
+} from 'vitest'
+import { testAnswer } from '../../contract/activity.ts'
+import type { OpenDatabase } from '../../server/database/open.ts'
+import {
+  channels,
+  connections,
+  dealEvents,
+  deliveries,
+  rules,
+} from '../../server/database/schema.ts'
+import { relayTimes } from '../../server/relay/times.ts'
+import { databaseKinds, openTestDatabase } from '../database.ts'
+import { type Backend, startBackend } from '../relay/backend.ts'
+import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
+import { type Outside, openOutside } from '../relay/outside.ts'
+
+const path = '/api/notifications/test'
+
+describe.each(databaseKinds)('a test message on %s', (kind) => {
+  let open: OpenDatabase
+  let outside: Outside
+  let backend: Backend
+  // Each test has a user, an account and a channel of its own.
+  let userId = ''
+  let portal = 1000
+  let channel = ''
+  let clock = Date.now()
+  /** How often a call has looked at the clock, as it does each time before it waits on. */
+  let looks = 0
+  const now = () => {
+    looks += 1
+    return new Date(clock)
+  }
+
+  beforeAll(async () => {
+    open = await openTestDatabase(kind)
+    outside = await openOutside()
+    backend = await startBackend(open, outside, { now })
+  })
+  beforeEach(async () => {
+    portal += 1
+    channel = `C${portal}`
+    userId = await backend.connect({ portal, channel })
+  })
+  afterEach(() => {
+    outside.answerPost = () => undefined
+    outside.answerRead = () => undefined
+    outside.missing.clear()
+  })
+  afterAll(async () => {
+    await backend.stop()
+    await open.close()
+    await outside.close()
+  })
+
+  const posts = (name = channel) => outside.posts.filter((post) => post.channel === name)
+
+  async function sendTest(user = userId, init: RequestInit = {}) {
+    const answer = await backend.call(user, path, { method: 'POST', ...init })
+    return { status: answer.status, headers: answer.headers, body: await answer.json() }
+  }
+
+  const refused = (status: number, code: string, message: string) => ({
+    status,
+    body: { error: { code, message } },
+  })
+
+  /** Slack refuses each message to this test's channel. */
+  function refusePosts(error: string): void {
+    outside.answerPost = (call) =>
+      call.channel === channel
+        ? { status: 200, body: JSON.stringify({ ok: false, error }) }
+        : undefined
+  }
+
+  const deliveriesOf = (user: string) =>
+    backend.database
+      .select()
+      .from(deliveries)
+      .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
+      .where(eq(deliveries.userId, user))
+
+  test('arrives in the channel, marked as a test, and the answer names the channel', async () => {
+    // It needs no rule.
+    await backend.database.delete(rules).where(eq(rules.userId, userId))
+    const { status, body } = await sendTest()
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: { state: 'sent', channel: `#${channel}` },
+    })
+    expect(v.is(testAnswer, body)).toBe(true)
+    expect(posts().map(({ text }) => text)).toEqual(['🧪 Test message from Dealbell'])
+    expect(posts()[0]?.blocks).toContain('Test message from Dealbell')
+    const rows = await deliveriesOf(userId)
+    expect(rows.map((row) => row.deal_events)).toMatchObject([
+      { key: expect.stringMatching(/^test\/[\da-f-]{36}$/), property: 'test', dealId: '' },
+    ])
+    expect(rows.map((row) => row.deliveries)).toMatchObject([
+      { state: 'sent', attempts: 1, ruleId: null, dealName: null },
+    ])
+    const [row] = await backend.database
+      .select()
+      .from(channels)
+      .where(eq(channels.id, `T1/${channel}`))
+    expect(row?.name).toBe(`#${channel}`)
+  })
+  test.each([
+    ['is_archived', 'Slack says that the channel is archived.'],
+    ['token_revoked', 'Slack says that the access was revoked.'],
+    ['invalid_blocks', 'Not sent: Slack did not accept it (invalid_blocks).'],
+  ])('that Slack refuses with %s is answered with the reason in words', async (error, words) => {
+    refusePosts(error)
+    expect(await sendTest()).toMatchObject(refused(502, 'not_sent', words))
+  })
+
+  describe('is not begun', () => {
+    afterEach(async () => expect(await deliveriesOf(userId)).toEqual([]))
+
+    const slackIs = (values: Partial<typeof connections.$inferInsert>) =>
+      backend.database
+        .update(connections)
+        .set(values)
+        .where(and(eq(connections.userId, userId), eq(connections.provider, 'slack')))
+
+    test.each([
+      ['hubspot', 'HubSpot is not connected.'],
+      ['slack', 'Slack is not connected.'],
+      ['both', 'HubSpot is not connected. Slack is not connected.'],
+    ])('without %s', async (which, words) => {
+      for (const provider of ['hubspot', 'slack'] as const) {
+        if (which !== provider && which !== 'both') continue
+        await backend.disconnect(userId, provider)
+      }
+      expect(await sendTest()).toMatchObject(refused(409, 'not_connected', words))
+    })
+
+    test('with a broken connection, and this does not count: after the repair it is sent', async () => {
+      await slackIs({ brokenReason: 'is_archived', brokenSince: new Date() })
+      const words = 'Slack says that the channel is archived. Connect Slack again.'
+      expect(await sendTest()).toMatchObject(refused(409, 'not_connected', words))
+      await backend.connectAgain(userId, { portal, channel })
+      expect((await sendTest()).status).toBe(200)
+      await backend.database.delete(deliveries).where(eq(deliveries.userId, userId))
+    })
+
+    test('without a channel', async () => {
+      await slackIs({ channelId: null })
+      const words = 'Slack gave no channel. Connect Slack again and choose one.'
+      expect(await sendTest()).toMatchObject(refused(409, 'not_connected', words))
+    })
+
+    test('for a browser without a session', async () => {
+      const answer = await backend.app.request(path, { method: 'POST' })
+      const words = 'HubSpot is not connected. Slack is not connected.'
+      expect(answer.status).toBe(409)
+      expect(await answer.json()).toEqual({ error: { code: 'not_connected', message: words } })
+    })
+
+    test('by a page of another site', async () => {
+      const headers = { Origin: 'https://evil.example', 'Sec-Fetch-Site': 'cross-site' }
+      expect(await sendTest(userId, { headers })).toMatchObject({
+        status: 403,
+        body: { error: { code: 'cross_site' } },
+      })
+    })
+  })
+
+  test('is one in ten seconds for all browsers of a user, and another user has his own', async () => {
+    // Each call is by a browser of its own.
+    const answers = await Promise.all([sendTest(), sendTest()])
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 429])
+    const late = await sendTest()
+    expect(late).toMatchObject({ status: 429, body: { error: { code: 'too_many_requests' } } })
+    const retryAfter = Number(late.headers.get('Retry-After'))
+    expect(retryAfter).toBeGreaterThan(0)
+    expect(retryAfter).toBeLessThanOrEqual(10)
+    expect(await deliveriesOf(userId)).toHaveLength(1)
+    // A second click is no attack that an operator must know of.
+    expect(backend.lines.join()).not.toContain('rate limit reached')
+
+    const other = await backend.connect({ portal, channel: `${channel}x` })
+    expect((await sendTest(other)).status).toBe(200)
+  })
+
+  test('that waits is answered after eight seconds, with the reason and the next try', async () => {
+    outside.answerPost = (call) =>
+      call.channel === channel ? { status: 429, headers: { 'Retry-After': '60' } } : undefined
+    const startedAt = Date.now()
+    const answer = sendTest()
+    await vi.waitFor(async () => {
+      const [row] = await deliveriesOf(userId)
+      expect(row?.deliveries.reason).toBe('rate_limited')
+    }, 10_000)
+    let isAnswered = false
+    const answered = answer.finally(() => {
+      isAnswered = true
+    })
+    clock += 7_900
+    const before = looks
+    await vi.waitFor(() => expect(looks).toBeGreaterThan(before + 1), 10_000)
+    expect(isAnswered).toBe(false)
+    clock += 100
+    const { status, body } = await answered
+    expect(v.is(testAnswer, body)).toBe(true)
+    expect({ status, body }).toEqual({
+      status: 202,
+      body: {
+        state: 'waiting',
+        channel: `#${channel}`,
+        reason: 'Slack asks for a pause',
+        nextTryAt: expect.any(String),
+      },
+    })
+    const waitsMs = Date.parse(body.nextTryAt) - startedAt
+    expect(waitsMs).toBeGreaterThanOrEqual(60_000)
+    expect(waitsMs).toBeLessThan(90_000)
+
+    // The same is true of a message that is not even tried during the pause.
+    const other = await backend.connect({ portal, channel })
+    let second: unknown
+    sendTest(other).then((answer) => {
+      second = answer.body
+    })
+    await vi.waitFor(() => {
+      clock += 4_000
+      expect(second).toEqual({ ...body, nextTryAt: expect.any(String) })
+    }, 10_000)
+    expect(outside.calls.filter((call) => call.channel === channel)).toHaveLength(1)
+    await backend.disconnect(other, 'slack')
+    await backend.disconnect(userId, 'slack')
+  })
+
+  test('that a disconnect ends is answered as not sent', async () => {
+    outside.answerPost = (call) => (call.channel === channel ? { status: 500 } : undefined)
+    const answer = sendTest()
+    await vi.waitFor(async () => expect(await deliveriesOf(userId)).toHaveLength(1))
+    await backend.disconnect(userId, 'slack')
+    expect(await answer).toMatchObject(
+      refused(502, 'not_sent', 'Not sent: a service was disconnected.'),
+    )
+  })
+
+  test('is sent even if the browser goes away', async () => {
+    await sendTest(userId, { signal: AbortSignal.abort() })
+    await backend.settled()
+    expect(posts()).toHaveLength(1)
+  })
+
+  test('is sent at once, by a relay that has not looked for work for long', async () => {
+    const own = await openTestDatabase(kind)
+    const times = { ...relayTimes, pollMs: 3_600_000 }
+    const quiet = await startBackend(own, outside, { times })
+    onTestFinished(async () => {
+      await quiet.stop()
+      await own.close()
+    })
+    const user = await quiet.connect({ portal, channel })
+    expect((await quiet.call(user, path, { method: 'POST' })).status).toBe(200)
+  })
+
+  test('that another process sends is answered by this one', async () => {
+    const silent = await startBackend(open, outside, { working: false })
+    const answer = await silent.call(userId, path, { method: 'POST' })
+    expect(answer.status).toBe(200)
+    expect(posts()).toHaveLength(1)
+  })
+
+  test('comes after what waits already, and takes no part in digests before and after it', async () => {
+    const { promise: reading, resolve: started } = Promise.withResolvers<void>()
+    const { promise: mayRead, resolve: read } = Promise.withResolvers<undefined>()
+    outside.answerRead = () => {
+      started()
+      return mayRead
+    }
+    // No message is about a deal that is gone. So all that follows waits together.
+    outside.missing.add('1')
+    const tell = (deals: readonly number[], at: number) =>
+      backend.tell(deals.map((deal) => stageChange(deal, { portal, at: at + deal })))
+    await tell([1], Date.now() - 10_000)
+    await reading
+    await tell(range(2, 6), Date.now() - 10_000)
+    const answer = sendTest()
+    await vi.waitFor(async () => expect(await deliveriesOf(userId)).toHaveLength(8))
+    await tell(range(8, 6), Date.now() + 1_000)
+    read(undefined)
+    expect((await answer).status).toBe(200)
+    await backend.settled()
+    expect(posts().map(({ text }) => text)).toEqual([
+      '6 deals moved',
+      '🧪 Test message from Dealbell',
+      '6 deals moved',
+    ])
+    expect(posts().flatMap(dealsIn)).toEqual([...range(2, 6), Number.NaN, ...range(8, 6)])
+    // Slack takes one message a second.
+    const times = posts().map(({ atMs }) => atMs)
+    expect((times[1] ?? 0) - (times[0] ?? 0)).toBeGreaterThanOrEqual(1_000)
+  })
+
+  test('follows the user to another channel and another account, and the answer names the channel', async () => {
+    outside.answerPost = (call) => (call.channel === channel ? { status: 500 } : undefined)
+    const answer = sendTest()
+    await vi.waitFor(() =>
+      expect(outside.calls.some((call) => call.channel === channel)).toBe(true),
+    )
+    await backend.connectAgain(userId, { portal: portal + 500_000, channel: `${channel}x` })
+    expect((await answer).body).toEqual({ state: 'sent', channel: `#${channel}x` })
+    expect(posts(`${channel}x`)).toHaveLength(1)
+  })
+})
+
+const range = (from: number, count: number) => Array.from({ length: count }, (_, n) => from + n)
