@@ -1,0 +1,76 @@
+import type { Providers } from '../providers/provider.ts'
+import { type ChatId, type CrmId, chatIds, registry } from '../providers/registry.ts'
+
+/**
+ * Says why a delivery is in its state: words that can follow 'Not sent: ', 'Waiting: ' or 'Skipped: ',
+ * without a full stop at the end. Null if there is nothing to say.
+ * @param about `chat` is the user's chat, undefined if it is disconnected; `reason` is the stored code.
+ */
+export function reasonInWords(
+  providers: Providers,
+  {
+    state,
+    reason,
+    crm,
+    chat,
+  }: {
+    state: 'pending' | 'dead' | 'ignored'
+    reason: string | null
+    crm: CrmId
+    chat: ChatId | undefined
+  },
+): string | null {
+  if (reason === null) return null
+  const crmName = registry[crm].name
+  const chatName = registry[chat ?? chatIds[0]].name
+
+  if (state === 'ignored') {
+    const skipped: Readonly<Record<string, string>> = {
+      no_rule: 'no rule that you ticked applies to it',
+      no_such_deal: `the deal is no longer in ${crmName}`,
+      another_account: `the deal is in a ${crmName} account that is no longer connected`,
+      said_in_channel: 'the rule of another user already reported it in the channel',
+    }
+    return find(skipped, reason) ?? `no message was needed (${reason})`
+  }
+
+  // Both may have a code of this name. It does not say whose it was.
+  const [broken, ...others] = ([crm, ...(chat === undefined ? chatIds : [chat])] as const).flatMap(
+    (id) => {
+      const words = find(providers[id].brokenReasons, reason)
+      return words === undefined ? [] : [{ name: registry[id].name, words }]
+    },
+  )
+  if (broken !== undefined) {
+    const names = [broken, ...others].map(({ name }) => name).join(' or ')
+    return others.length === 0
+      ? `${broken.words}. Connect ${names} again`
+      : `${names} ended the access (${reason}). Connect it again`
+  }
+
+  const fromCrm = reason.startsWith(`${crm}_`) ? reason.slice(crm.length + 1) : undefined
+  if (fromCrm !== undefined) {
+    return find(failures(crmName), fromCrm) ?? `${crmName} answered with an error (${fromCrm})`
+  }
+  const known: Readonly<Record<string, string>> = {
+    disconnected: 'a service was disconnected',
+    no_channel: `${chatName} gave no channel. Connect ${chatName} again`,
+    refused: `${crmName} ended the access. Connect ${crmName} again`,
+    // Slack has an error of the same name.
+    internal_error: 'an internal error occurred',
+    ...failures(chatName),
+  }
+  return find(known, reason) ?? `${chatName} did not accept it (${reason})`
+}
+
+/** The failures that another try may not meet. */
+const failures = (name: string): Readonly<Record<string, string>> => ({
+  rate_limited: `${name} asks for a pause`,
+  unreachable: `${name} did not answer`,
+  nonsense: `${name} gave an answer that this server does not understand`,
+})
+
+/** A stored code may have the name of something that every object has, such as `constructor`. */
+function find(words: Readonly<Record<string, string>>, code: string): string | undefined {
+  return Object.hasOwn(words, code) ? words[code] : undefined
+}
