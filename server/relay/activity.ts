@@ -1,6 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Activity, ActivityItem, ActivityState, Summary } from '../../contract/activity.ts'
-import { inBatches } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { testProperty } from '../database/schema.ts'
 import { isOfConfigured } from '../people/connections.ts'
@@ -282,53 +281,4 @@ export async function sendAgain(
     )
     return own.length === 0 ? 'unknown' : 'not failed'
   })
-}
-
-/** Few enough rows for one statement beside the server's other work. */
-const namesAtOnce = 1_000
-
-/**
- * Deletes what the list of messages shows of a user's deals in a CRM: names and labels. It works in
- * batches along the index.
- */
-export async function forgetDeals(
-  database: Database,
-  userId: string,
-  crm: CrmId,
-  signal?: AbortSignal,
-): Promise<number> {
-  let forgotten = 0
-  let after: SQL = sql`true`
-  await inBatches(async () => {
-    const [page] = await rowsOf<{
-      count: number
-      forgotten: number
-      state: string | null
-      at: string | null
-      id: string | null
-    }>(
-      database,
-      sql`with page as materialized (
-            select id, state, occurred_at from deliveries
-            where user_id = ${userId} and ${after}
-            order by state, occurred_at, id limit ${namesAtOnce}
-          ), gone as (
-            update deliveries set deal_name = null, from_label = null, to_label = null
-            where id = any(array(select id from page))
-              and (deal_name is not null or from_label is not null or to_label is not null)
-              and (select event.crm from deal_events as event where event.id = event_id) = ${crm}
-            returning 1
-          ), last as (
-            select state, occurred_at::text as at, id::text as id from page
-            order by page.state desc, page.occurred_at desc, page.id desc limit 1
-          )
-          select (select count(*)::int from page) as count, (select count(*)::int from gone) as forgotten,
-                 (select state from last) as state, (select at from last) as at, (select id from last) as id`,
-    )
-    if (page === undefined || page.count === 0) return 0
-    after = sql`(state, occurred_at, id) > (${page.state}, ${page.at}::timestamptz, ${page.id}::bigint)`
-    forgotten += page.forgotten
-    return page.count
-  }, signal)
-  return forgotten
 }
