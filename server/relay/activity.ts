@@ -1,5 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { Activity, ActivityItem, ActivityState, Summary } from '../../contract/activity.ts'
+import { availableRuleIds } from '../../contract/rules.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { testProperty } from '../database/schema.ts'
 import { isOfConfigured } from '../people/connections.ts'
@@ -90,7 +91,9 @@ export async function readActivity(
                  event.crm, event.account_id, event.deal_id, event.property = ${testProperty} as is_test
           from deliveries as delivery
           join deal_events as event on event.id = delivery.event_id
-          left join channels as channel on channel.id = delivery.channel
+          left join lateral (
+            select name, next_at from channels where id = delivery.channel limit 1
+          ) as channel on true
           where delivery.id = any(array(select id from page))
           order by delivery.occurred_at desc, delivery.id desc`,
     ),
@@ -198,35 +201,56 @@ export async function readSummary(
   userId: string,
   days: readonly Day[],
 ): Promise<Summary> {
-  const starts = sql`${sql.param(days.map(({ start }) => start.toISOString()))}::timestamptz[]`
-  const countOf = (state: DeliveryState) =>
-    sql`select ${state} as state, width_bucket(occurred_at, ${starts}) as day, rule_id as rule,
-               count(*)::int as count, max(finished_at) as last
-        from deliveries
-        where user_id = ${userId} and state = ${state} and occurred_at >= (${starts})[1]
-        group by 2, 3`
+  const starts = days.map(({ start }) => start.toISOString())
+  const inDays = sql`
+    unnest(${sql.param(starts)}::timestamptz[], ${sql.param([...starts.slice(1), 'infinity'])}::timestamptz[])
+    with ordinality as days(start, stop, day)`
+  // One range of the index `deliveries_counted` for each day and rule: grouping the rows would take longer.
+  // The list of states is the condition of the index. With it, no other index seems as good to PGlite.
+  const counted = (inRules: SQL, isOfRule: SQL) => sql`
+    select day::int as day, rule, sent, failed, ${isoTime(sql`last`)} as last
+    from ${inDays} cross join ${inRules} cross join lateral (
+      select count(*) filter (where state = 'sent')::int as sent,
+             count(*) filter (where state = 'dead')::int as failed,
+             max(finished_at) filter (where state = 'sent') as last
+      from deliveries
+      where user_id = ${userId} and ${isOfRule} and state in ('sent', 'dead')
+        and occurred_at >= start and occurred_at < stop
+    ) as counts where sent + failed > 0`
+  const brokenSince = sql`(
+    select min(broken_since) from connections as own
+    where own.user_id = ${userId} and ${isOfConfigured(providers, ownConnection)})`
   const [counts, [now]] = await Promise.all([
     rowsOf<{
-      state: DeliveryState
       day: number
       rule: string | null
-      count: number
+      sent: number
+      failed: number
       last: string | null
     }>(
       database,
-      sql`select state, day, rule, count, ${isoTime(sql`last`)} as last
-          from (${countOf('sent')} union all ${countOf('dead')}) as counts`,
+      sql`${counted(
+        sql`unnest(${sql.param([...availableRuleIds])}::text[]) as rules(rule)`,
+        sql`rule_id = rule`,
+      )} union all ${
+        // Test messages, and messages that failed before the relay knew the rule.
+        counted(sql`(select null::text as rule) as none`, sql`rule_id is null`)
+      }`,
     ),
+    // Most of what failed since then also happened since then, and is counted from the index alone.
     rowsOf<{ waiting: number; failed: number }>(
       database,
-      sql`select (
+      sql`with broken as materialized (select ${brokenSince} as since)
+          select (
             select count(*)::int from deliveries where user_id = ${userId} and state = 'pending'
           ) as waiting, (
             select count(*)::int from deliveries
-            where user_id = ${userId} and state = 'dead' and finished_at >= (
-              select min(broken_since) from connections as own
-              where own.user_id = ${userId} and ${isOfConfigured(providers, ownConnection)}
-            )
+            where user_id = ${userId} and state = 'dead' and occurred_at >= (select since from broken)
+          ) + (
+            select count(*)::int from deliveries
+            where user_id = ${userId} and state = 'dead' and occurred_at < (select since from broken)
+              and occurred_at >= (select since - interval '1 day' from broken)
+              and finished_at >= (select since from broken)
           ) as failed`,
     ),
   ])
@@ -240,16 +264,17 @@ export async function readSummary(
   }
   // A rule's id is stored text, and `{}` has properties such as `constructor`.
   const rules = new Map<string, Summary['rules'][string]>()
-  for (const { state, day, rule, count, last } of counts) {
+  for (const { day, rule, sent, failed, last } of counts) {
     const daily = summary.daily[day - 1]
-    const field = state === 'sent' ? 'sent' : 'failed'
-    if (daily !== undefined) daily[field] += count
+    if (daily !== undefined) {
+      daily.sent += sent
+      daily.failed += failed
+    }
     if (rule === null) continue
     const ofRule = rules.get(rule) ?? { sent: 0, failed: 0, lastSentAt: null }
-    ofRule[field] += count
-    if (state === 'sent' && last !== null && last > (ofRule.lastSentAt ?? '')) {
-      ofRule.lastSentAt = last
-    }
+    ofRule.sent += sent
+    ofRule.failed += failed
+    if (last !== null && last > (ofRule.lastSentAt ?? '')) ofRule.lastSentAt = last
     rules.set(rule, ofRule)
   }
   return { ...summary, rules: Object.fromEntries(rules) }
