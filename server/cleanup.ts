@@ -13,7 +13,7 @@ import {
 } from './database/schema.ts'
 import { errorFields, type Log } from './log.ts'
 import { deleteUnused } from './people/cleanup.ts'
-import { deleteOld } from './relay/upkeep.ts'
+import { deleteOld, forgetDealsOfDisconnected } from './relay/upkeep.ts'
 
 /** Not at once, because the first requests come right after a start. */
 const times = { firstMs: 20_000, everyMs: 24 * 60 * 60 * 1000, afterErrorMs: 10 * 60 * 1000 }
@@ -49,8 +49,9 @@ export function startCleanup(
   async function cleanUp(signal: AbortSignal): Promise<number> {
     const people = await deleteUnused(database, now(), signal)
     const events = await deleteOld(database, signal)
+    const namesOfDeals = await forgetDealsOfDisconnected(database, signal)
     if (vacuum) await vacuumTables(signal)
-    log('cleaned up', { ...people, ...events })
+    log('cleaned up', { ...people, ...events, namesOfDeals })
     return everyMs
   }
 

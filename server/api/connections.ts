@@ -5,8 +5,9 @@ import type { Context } from '../context.ts'
 import { connections } from '../database/schema.ts'
 import { connectionStatus } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
-import type { ProviderId } from '../providers/registry.ts'
+import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { stopSendingTo } from '../relay/deliveries.ts'
+import { forgetDeals } from '../relay/upkeep.ts'
 
 /** The status of a user's connection to one provider, and disconnecting it (§7). */
 export function connectionRoutes(provider: ProviderId, context: Context) {
@@ -32,6 +33,8 @@ export function connectionRoutes(provider: ProviderId, context: Context) {
         .returning()
       // If another tab's call has removed it, this call also waits until nothing is being sent.
       await stopSendingTo(database, session.userId)
+      // Not earlier: the message that was being sent has just stored its names.
+      if (isCrmId(provider)) await forgetDeals(database, session.userId, provider)
       if (removed === undefined) return c.body(null, 204)
       await endGrant(removed)
       return c.body(null, 204)

@@ -220,6 +220,10 @@ export const deliveries = pgTable(
       .where(sql`state = 'pending'`),
     // A user's deliveries in one state, in the order of their list (relay/activity.ts).
     index('deliveries_activity').on(table.userId, table.state, table.occurredAt, table.id),
+    // To count from the index alone. A delivery enters it only when it ends.
+    index('deliveries_counted')
+      .on(table.userId, table.ruleId, table.occurredAt, table.state, table.finishedAt)
+      .where(sql`state in ('sent', 'dead')`),
     index('deliveries_dead').on(table.id).where(sql`state = 'dead'`),
   ],
 )

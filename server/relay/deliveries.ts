@@ -248,12 +248,20 @@ const isPendingIn = (group: readonly Delivery[]) =>
 const shownItems = (group: readonly Delivery[]) =>
   sql`json_to_recordset(${JSON.stringify(
     group.map(({ id, shown }) => ({ delivery: id, ...shown })),
-  )}::json) as item(delivery bigint, "ruleId" text, "dealName" text, "from" text, "to" text)`
+  )}::json) as item(delivery bigint, "dealName" text, "from" text, "to" text)`
 
 /** Stores what the list of messages shows. A later try may know less than an earlier one. */
 const setShown = sql`
-  rule_id = coalesce(item."ruleId", rule_id), deal_name = coalesce(item."dealName", deal_name),
+  deal_name = coalesce(item."dealName", deal_name),
   from_label = coalesce(item."from", from_label), to_label = coalesce(item."to", to_label)`
+
+/**
+ * The rule of each delivery, or what is stored. A claim does not store it: the rule is in an index, and a
+ * change of an indexed column makes PostgreSQL write to all indexes of the table.
+ */
+const ruleOf = (group: readonly Delivery[]) => sql`coalesce(
+  (${sql.param(group.map(({ shown }) => shown?.ruleId ?? null))}::text[])[
+    array_position(${idsOf(group)}, ${deliveries.id})], rule_id)`
 
 export type Claim =
   | { kind: 'send' }
@@ -350,7 +358,8 @@ export async function recordSent(
     database,
     sql`with sent as (
           update deliveries
-          set state = 'sent', reason = null, finished_at = now(), sending_until = null
+          set state = 'sent', reason = null, finished_at = now(), sending_until = null,
+              rule_id = ${ruleOf(group)}
           where ${isPendingIn(group)}
         ), paused as (
           ${pause(channel)}
@@ -372,7 +381,8 @@ export async function recordEnd(
 ): Promise<void> {
   await database.execute(
     sql`update deliveries
-        set state = ${state}, reason = ${reason}, finished_at = now(), sending_until = null, ${setShown}
+        set state = ${state}, reason = ${reason}, finished_at = now(), sending_until = null,
+            rule_id = ${ruleOf(group)}, ${setShown}
         from ${shownItems(group)}
         where id = item.delivery and ${isPendingIn(group)}`,
   )
@@ -393,6 +403,7 @@ export async function postpone(
       notBefore: sql`now() + make_interval(secs => ${afterMs / 1000})`,
       reason,
       sendingUntil: null,
+      ruleId: ruleOf(group),
       ...(countTry && { attempts: sql`${deliveries.attempts} + 1` }),
     })
     .where(isPendingIn(group))
@@ -409,7 +420,8 @@ export async function recordRateLimit(
   await database.execute(
     sql`with paused as (${pauseWorkspace(group[0].channel, waitMs)})
         update deliveries
-        set sending_until = null, reason = 'rate_limited', attempts = attempts - 1
+        set sending_until = null, reason = 'rate_limited', attempts = attempts - 1,
+            rule_id = ${ruleOf(group)}
         where ${isPendingIn(group)}`,
   )
 }

@@ -14,10 +14,17 @@ import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
 import { type Outside, openOutside } from '../relay/outside.ts'
 import { startPostgres } from '../relay/postgres.ts'
 import { type ServerOptions, type ServerProcess, serverKey, startServer } from '../relay/process.ts'
+import { measureActivity } from './activity.ts'
 
 // Measures the relay on this machine. docs/performance.md explains the table.
 const quick = process.argv.includes('--quick')
 const onlyBulk = process.argv.includes('--bulk')
+const onlyActivity = process.argv.includes('--activity')
+const kinds = process.argv.includes('--pglite')
+  ? ['PGlite']
+  : process.argv.includes('--postgresql')
+    ? ['PostgreSQL']
+    : ['PGlite', 'PostgreSQL']
 const seconds = quick ? 5 : 20
 const rows: Array<Record<string, string | number>> = []
 /** HubSpot repeats what is not acknowledged in time. On a quiet machine the 99th percentile stays below this. */
@@ -27,9 +34,12 @@ const limitedAccounts = 100
 
 console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`)
 const postgres = await startPostgres()
-for (const kind of ['PGlite', 'PostgreSQL']) {
-  for (const accounts of onlyBulk ? [] : [1, 100, 10_000]) await measure(kind, accounts)
-  await measureBulk(kind)
+for (const kind of kinds) {
+  for (const accounts of onlyBulk || onlyActivity ? [] : [1, 100, 10_000]) {
+    await measure(kind, accounts)
+  }
+  if (!onlyActivity) await measureBulk(kind)
+  if (!onlyBulk) await measureStored(kind)
 }
 await postgres.stop()
 console.table(rows)
@@ -91,6 +101,28 @@ async function measureBulk(kind: string): Promise<void> {
     ].join('; ')
     row(kind, 2, '2,000 deals at once: an event of another account → message', otherMs, note)
   } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** The calls of the activity page with a million stored deliveries: activity.ts. */
+async function measureStored(kind: string): Promise<void> {
+  const outside = await openOutside()
+  const folder = await mkdtemp(join(tmpdir(), 'dealbell-bench-'))
+  const limitMs = kind === 'PGlite' ? 50 : 20
+  const plans = process.argv.find((argument) => argument.startsWith('--plans='))?.slice(8)
+  try {
+    const database = kind === 'PGlite' ? { folder } : { url: await newDatabase() }
+    const prefix = plans && `${plans}-${kind.toLowerCase()}`
+    for (const { measured, times } of await measureActivity(outside, database, limitMs, prefix)) {
+      row(kind, 901, measured, times, '')
+      if (percentile(times, 0.99) > limitMs) {
+        console.error(`Over the limit: ${measured} took more than ${limitMs} ms.`)
+        process.exitCode = 1
+      }
+    }
+  } finally {
+    await outside.close()
     await rm(folder, { recursive: true, force: true })
   }
 }

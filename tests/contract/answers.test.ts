@@ -1,8 +1,18 @@
 import * as v from 'valibot'
 import { describe, expect, test } from 'vitest'
 import {
+  activityAnswer,
+  activityEndpoints,
+  previewAnswer,
+  retryPath,
+  summaryAnswer,
+  testAnswer,
+} from '../../contract/activity.ts'
+import {
   connectionStatusAnswer,
   endpoints,
+  extraEndpoints,
+  features,
   healthAnswer,
   rulesAnswer,
   saveRulesBody,
@@ -115,4 +125,78 @@ test('the calls are those of the specification', () => {
     'DELETE /api/:provider/disconnect',
     'GET /api/:provider/callback',
   ])
+})
+
+describe('what a backend may offer beyond the specification', () => {
+  const time = '2026-11-21T10:00:00.000Z'
+  const summary = {
+    days: 1,
+    rules: { 'deal-closed': { sent: 1, failed: 0, lastSentAt: time } },
+    daily: [{ date: '2026-11-21', sent: 1, failed: 0 }],
+    waiting: 2,
+  }
+  const item = {
+    id: '1',
+    at: time,
+    state: 'failed',
+    rule: null,
+    deal: { name: null, url: 'https://crm.example/1' },
+    from: null,
+    to: 'Won',
+    channel: '#sales',
+    reason: 'the channel is archived',
+    tries: 1,
+    nextTryAt: null,
+  }
+
+  test('is announced by a feature for each call', () => {
+    const calls = Object.values({ ...extraEndpoints, ...activityEndpoints })
+    expect(new Set(calls.map(({ feature }) => feature))).toEqual(new Set(features))
+    expect(retryPath('a/b?$&')).toBe('/api/notifications/activity/a%2Fb%3F%24%26/retry')
+  })
+
+  test('is a summary, in which nothing is broken unless it says so', () => {
+    expect(read(summaryAnswer, summary)).toEqual({ ...summary, failedSinceBroken: 0 })
+    expect(read(summaryAnswer, { ...summary, failedSinceBroken: 3, more: 1 })).toMatchObject({
+      failedSinceBroken: 3,
+    })
+    for (const wrong of [
+      { daily: [{ date: '21.11.2026', sent: 1, failed: 0 }] },
+      { rules: { 'deal-closed': { sent: -1, failed: 0, lastSentAt: null } } },
+      { rules: { 'deal-closed': { sent: 1, failed: 0, lastSentAt: 'yesterday' } } },
+      { waiting: 1.5 },
+      { days: '14' },
+    ]) {
+      expect(read(summaryAnswer, { ...summary, ...wrong })).toBeUndefined()
+    }
+  })
+
+  test('is a page of messages', () => {
+    const page = { items: [item, { ...item, deal: null }], next: 'any text' }
+    expect(read(activityAnswer, page)).toEqual(page)
+    expect(read(activityAnswer, { items: [], next: null })).toEqual({ items: [], next: null })
+    for (const wrong of [
+      { state: 'dead' },
+      { at: 'now' },
+      { id: 1 },
+      { deal: {} },
+      { tries: -1 },
+    ]) {
+      expect(read(activityAnswer, { ...page, items: [{ ...item, ...wrong }] })).toBeUndefined()
+    }
+    expect(read(activityAnswer, { items: [item] })).toBeUndefined()
+  })
+
+  test('is a preview, and what became of a test message', () => {
+    const preview = { days: 7, rules: { 'deal-closed': 4 }, samples: {}, complete: false }
+    expect(read(previewAnswer, preview)).toEqual(preview)
+    expect(read(previewAnswer, { ...preview, rules: { 'deal-closed': '4' } })).toBeUndefined()
+    expect(read(testAnswer, { state: 'sent', channel: '#sales' })).toEqual({
+      state: 'sent',
+      channel: '#sales',
+      reason: null,
+      nextTryAt: null,
+    })
+    expect(read(testAnswer, { state: 'failed', channel: null })).toBeUndefined()
+  })
 })

@@ -147,7 +147,15 @@ describe('the clean-up in the background', () => {
     ])
     expect(log.mock.calls[1]).toEqual([
       'cleaned up',
-      { authorizations: 1, sessions: 1, users: 1, events: 0, channels: 0, accounts: 0 },
+      {
+        authorizations: 1,
+        sessions: 1,
+        users: 1,
+        events: 0,
+        channels: 0,
+        accounts: 0,
+        namesOfDeals: 0,
+      },
     ])
     expect(log.mock.calls[2]?.[0]).toBe('cleaned up')
   })

@@ -1,0 +1,309 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { Activity, ActivityItem, ActivityState, Summary } from '../../contract/activity.ts'
+import { availableRuleIds } from '../../contract/rules.ts'
+import { type Database, rowsOf } from '../database/open.ts'
+import { testProperty } from '../database/schema.ts'
+import { isOfConfigured } from '../people/connections.ts'
+import type { Providers } from '../providers/provider.ts'
+import { type ChatId, type CrmId, isChatId, type ProviderId } from '../providers/registry.ts'
+import { makeDue } from './channels.ts'
+import { reasonInWords } from './reasons.ts'
+
+// What users see of their deliveries. PGlite keeps no statistics, so each query is written so that only
+// the index `deliveries_activity` fits: one user, one state, by time.
+
+interface Dependencies {
+  database: Database
+  providers: Providers
+}
+
+type DeliveryState = 'pending' | 'sent' | 'dead' | 'ignored'
+
+const deliveryStates = {
+  waiting: 'pending',
+  sent: 'sent',
+  failed: 'dead',
+  skipped: 'ignored',
+} as const satisfies Record<ActivityState, DeliveryState>
+
+const shownStates = {
+  pending: 'waiting',
+  sent: 'sent',
+  dead: 'failed',
+  ignored: 'skipped',
+} as const satisfies Record<DeliveryState, ActivityState>
+
+/** Slack takes one message a second. A channel that rests for longer was asked to. */
+const pauseFrom = sql`now() + interval '2 seconds'`
+
+const isoTime = (time: SQL) =>
+  sql`to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+/** The position of an item in the list: when the deal changed, in microseconds since 1970, and its id. */
+interface Position {
+  at: string
+  id: string
+}
+
+/** Returns the position that a `next` of an answer means. Undefined if it is none. */
+export function readPosition(next: string): Position | undefined {
+  const [, at, id] = /^(\d{1,16})\.(\d{1,18})$/.exec(next) ?? []
+  return at === undefined || id === undefined ? undefined : { at, id }
+}
+
+/** Reads one page of a user's list, the newest first. */
+export async function readActivity(
+  { database, providers }: Dependencies,
+  userId: string,
+  {
+    limit,
+    before,
+    state,
+  }: { limit: number; before: Position | undefined; state: ActivityState | undefined },
+): Promise<Activity> {
+  const isOlder =
+    before === undefined
+      ? sql``
+      : sql`and (occurred_at, id) <
+          (timestamptz 'epoch' + ${before.at}::bigint * interval '1 microsecond', ${before.id}::bigint)`
+  const states = state === undefined ? Object.values(deliveryStates) : [deliveryStates[state]]
+  const newestOfState = states.map(
+    (each) =>
+      sql`(select id, occurred_at from deliveries
+           where user_id = ${userId} and state = ${each} ${isOlder}
+           order by occurred_at desc, id desc limit ${limit + 1})`,
+  )
+  const [rows, chat] = await Promise.all([
+    rowsOf<ActivityRow>(
+      database,
+      sql`with page as materialized (
+            select id from (${sql.join(newestOfState, sql` union all `)}) as newest
+            order by occurred_at desc, id desc limit ${limit + 1}
+          )
+          select delivery.id::text as id, delivery.state, delivery.attempts as tries,
+                 delivery.rule_id as rule, delivery.deal_name, delivery.from_label as from,
+                 delivery.to_label as to, delivery.reason, delivery.channel, channel.name as channel_name,
+                 channel.next_at > ${pauseFrom}
+                   and channel.next_at >= ${nextTry} as is_paused,
+                 case when ${nextTry} > ${pauseFrom} then ${isoTime(nextTry)} end as next_try_at,
+                 ${isoTime(sql`delivery.occurred_at`)} as at,
+                 (extract(epoch from delivery.occurred_at) * 1000000)::bigint::text as at_microseconds,
+                 event.crm, event.account_id, event.deal_id, event.property = ${testProperty} as is_test
+          from deliveries as delivery
+          join deal_events as event on event.id = delivery.event_id
+          left join lateral (
+            select name, next_at from channels where id = delivery.channel limit 1
+          ) as channel on true
+          where delivery.id = any(array(select id from page))
+          order by delivery.occurred_at desc, delivery.id desc`,
+    ),
+    chatOf({ database, providers }, userId),
+  ])
+  const shown = rows.slice(0, limit)
+  const last = rows.length > limit ? shown.at(-1) : undefined
+  return {
+    items: shown.map((row) => itemOf(row, chat, providers)),
+    next: last === undefined ? null : `${last.at_microseconds}.${last.id}`,
+  }
+}
+
+const nextTry = sql`greatest(delivery.not_before, delivery.sending_until, channel.next_at)`
+
+interface ActivityRow {
+  id: string
+  state: DeliveryState
+  tries: number
+  rule: string | null
+  deal_name: string | null
+  from: string | null
+  to: string | null
+  reason: string | null
+  /** The id of a row of `channels`, and its name. */
+  channel: string
+  channel_name: string | null
+  /** The chat asked for a pause, which lasts longer than anything else that the delivery waits for. */
+  is_paused: boolean | null
+  next_try_at: string | null
+  at: string
+  at_microseconds: string
+  crm: CrmId
+  account_id: string
+  deal_id: string
+  is_test: boolean
+}
+
+function itemOf(row: ActivityRow, chat: Chat | undefined, providers: Providers): ActivityItem {
+  const { id, at, state, rule, from, to, tries, crm } = row
+  return {
+    id,
+    at,
+    state: shownStates[state],
+    rule,
+    deal: row.is_test
+      ? null
+      : { name: row.deal_name, url: providers[crm].dealUrl(row.account_id, row.deal_id) },
+    from,
+    to,
+    channel: row.channel_name ?? (chat?.channel === row.channel ? chat.channelName : null),
+    reason:
+      state === 'sent'
+        ? null
+        : reasonInWords(providers, { state, reason: reasonOf(row), crm, chat: chat?.provider }),
+    tries,
+    nextTryAt: state === 'pending' ? row.next_try_at : null,
+  }
+}
+
+/** A pause is the channel's: it also holds up deliveries that were never tried, and it ends by itself. */
+function reasonOf({ state, reason, is_paused }: ActivityRow): string | null {
+  if (state !== 'pending') return reason
+  if (is_paused === true) return 'rate_limited'
+  return reason === 'rate_limited' ? null : reason
+}
+
+interface Chat {
+  provider: ChatId
+  /** The id of a row of `channels`. */
+  channel: string
+  channelName: string | null
+}
+
+/** The chat that gets the user's messages: the one that was connected last. */
+async function chatOf(
+  { database, providers }: Dependencies,
+  userId: string,
+): Promise<Chat | undefined> {
+  const rows = await rowsOf<{ provider: ProviderId; channel: string; name: string | null }>(
+    database,
+    sql`select own.provider, own.account_id || '/' || coalesce(own.channel_id, '') as channel,
+               own.channel_name as name
+        from connections as own
+        where own.user_id = ${userId} and ${isOfConfigured(providers, ownConnection)}
+        order by own.connected_at desc`,
+  )
+  for (const { provider, channel, name } of rows) {
+    if (isChatId(provider)) return { provider, channel, channelName: name }
+  }
+  return undefined
+}
+
+const ownConnection = { provider: sql.raw('own.provider'), standIn: sql.raw('own.stand_in') }
+
+/** A day of the summary: its date in the user's time zone, and when it starts. */
+export interface Day {
+  date: string
+  start: Date
+}
+
+/** Counts a user's messages: by rule and by day, since the start of the first day. */
+export async function readSummary(
+  { database, providers }: Dependencies,
+  userId: string,
+  days: readonly Day[],
+): Promise<Summary> {
+  const starts = days.map(({ start }) => start.toISOString())
+  const inDays = sql`
+    unnest(${sql.param(starts)}::timestamptz[], ${sql.param([...starts.slice(1), 'infinity'])}::timestamptz[])
+    with ordinality as days(start, stop, day)`
+  // One range of the index `deliveries_counted` for each day and rule: grouping the rows would take longer.
+  // The list of states is the condition of the index. With it, no other index seems as good to PGlite.
+  const counted = (inRules: SQL, isOfRule: SQL) => sql`
+    select day::int as day, rule, sent, failed, ${isoTime(sql`last`)} as last
+    from ${inDays} cross join ${inRules} cross join lateral (
+      select count(*) filter (where state = 'sent')::int as sent,
+             count(*) filter (where state = 'dead')::int as failed,
+             max(finished_at) filter (where state = 'sent') as last
+      from deliveries
+      where user_id = ${userId} and ${isOfRule} and state in ('sent', 'dead')
+        and occurred_at >= start and occurred_at < stop
+    ) as counts where sent + failed > 0`
+  const brokenSince = sql`(
+    select min(broken_since) from connections as own
+    where own.user_id = ${userId} and ${isOfConfigured(providers, ownConnection)})`
+  const [counts, [now]] = await Promise.all([
+    rowsOf<{
+      day: number
+      rule: string | null
+      sent: number
+      failed: number
+      last: string | null
+    }>(
+      database,
+      sql`${counted(
+        sql`unnest(${sql.param([...availableRuleIds])}::text[]) as rules(rule)`,
+        sql`rule_id = rule`,
+      )} union all ${
+        // Test messages, and messages that failed before the relay knew the rule.
+        counted(sql`(select null::text as rule) as none`, sql`rule_id is null`)
+      }`,
+    ),
+    // Most of what failed since then also happened since then, and is counted from the index alone.
+    rowsOf<{ waiting: number; failed: number }>(
+      database,
+      sql`with broken as materialized (select ${brokenSince} as since)
+          select (
+            select count(*)::int from deliveries where user_id = ${userId} and state = 'pending'
+          ) as waiting, (
+            select count(*)::int from deliveries
+            where user_id = ${userId} and state = 'dead' and occurred_at >= (select since from broken)
+          ) + (
+            select count(*)::int from deliveries
+            where user_id = ${userId} and state = 'dead' and occurred_at < (select since from broken)
+              and occurred_at >= (select since - interval '1 day' from broken)
+              and finished_at >= (select since from broken)
+          ) as failed`,
+    ),
+  ])
+
+  const summary: Summary = {
+    days: days.length,
+    rules: {},
+    daily: days.map(({ date }) => ({ date, sent: 0, failed: 0 })),
+    waiting: now?.waiting ?? 0,
+    failedSinceBroken: now?.failed ?? 0,
+  }
+  // A rule's id is stored text, and `{}` has properties such as `constructor`.
+  const rules = new Map<string, Summary['rules'][string]>()
+  for (const { day, rule, sent, failed, last } of counts) {
+    const daily = summary.daily[day - 1]
+    if (daily !== undefined) {
+      daily.sent += sent
+      daily.failed += failed
+    }
+    if (rule === null) continue
+    const ofRule = rules.get(rule) ?? { sent: 0, failed: 0, lastSentAt: null }
+    ofRule.sent += sent
+    ofRule.failed += failed
+    if (last !== null && last > (ofRule.lastSentAt ?? '')) ofRule.lastSentAt = last
+    rules.set(rule, ofRule)
+  }
+  return { ...summary, rules: Object.fromEntries(rules) }
+}
+
+/** Makes a user's failed delivery pending again. It keeps its place in the list. */
+export async function sendAgain(
+  database: Database,
+  userId: string,
+  id: string,
+): Promise<'pending' | 'not failed' | 'unknown'> {
+  if (!/^\d{1,18}$/.test(id)) return 'unknown'
+  return await database.transaction(async (tx) => {
+    const [revived] = await rowsOf<{ channel: string }>(
+      tx,
+      sql`update deliveries
+          set state = 'pending', attempts = 0, reason = null, not_before = null, sending_until = null,
+              finished_at = null
+          where id = ${id}::bigint and user_id = ${userId} and state = 'dead'
+          returning channel`,
+    )
+    if (revived !== undefined) {
+      await makeDue(tx, [revived.channel])
+      return 'pending'
+    }
+    const own = await rowsOf(
+      tx,
+      sql`select from deliveries where id = ${id}::bigint and user_id = ${userId}`,
+    )
+    return own.length === 0 ? 'unknown' : 'not failed'
+  })
+}

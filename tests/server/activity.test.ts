@@ -1,0 +1,534 @@
+import { randomUUID } from 'node:crypto'
+import { eq, sql } from 'drizzle-orm'
+import * as v from 'valibot'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { type Activity, activityAnswer, retryPath, summaryAnswer } from '../../contract/activity.ts'
+import type { OpenDatabase } from '../../server/database/open.ts'
+import { channels, dealEvents, deliveries, sessions, users } from '../../server/database/schema.ts'
+import { sha256 } from '../../server/people/session.ts'
+import { createProviders } from '../../server/providers/create.ts'
+import { reasonInWords } from '../../server/relay/reasons.ts'
+import { deleteOld, forgetDealsOfDisconnected } from '../../server/relay/upkeep.ts'
+import { parseEnv } from '../../server/settings.ts'
+import { databaseKinds, openTestDatabase } from '../database.ts'
+import { type Backend, startBackend } from '../relay/backend.ts'
+import { appUrl, stageChange } from '../relay/hubspot-webhook.ts'
+import { type Outside, openOutside } from '../relay/outside.ts'
+import { type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+
+const providers = createProviders(
+  parseEnv({ APP_URL: 'http://localhost' }).addressesAt(1).providers,
+)
+
+type Stored = Partial<typeof deliveries.$inferInsert> & {
+  property?: 'stage' | 'test'
+  receivedAt?: Date
+}
+
+/** Stores an event and its delivery, as the relay would leave them. @returns the delivery's id. */
+async function store(
+  { database }: Pick<OpenDatabase, 'database'>,
+  userId: string,
+  { property = 'stage', receivedAt = new Date(), ...delivery }: Stored = {},
+): Promise<string> {
+  const occurredAt = delivery.occurredAt ?? new Date()
+  const [event] = await database
+    .insert(dealEvents)
+    .values({
+      key: randomUUID(),
+      crm: 'hubspot',
+      accountId: '7',
+      dealId: '1',
+      property,
+      value: 'next',
+      occurredAt,
+      receivedAt,
+    })
+    .returning()
+  const [stored] = await database
+    .insert(deliveries)
+    .values({
+      eventId: event?.id ?? 0,
+      userId,
+      channel: 'T/C',
+      state: 'sent',
+      finishedAt: occurredAt,
+      ...delivery,
+      occurredAt,
+    })
+    .returning()
+  return String(stored?.id)
+}
+
+describe.each(databaseKinds)('on %s', (kind) => {
+  let open: OpenDatabase
+  let outside: Outside
+  let backend: Backend
+  // Each test has an account and a channel of its own.
+  let portal = 5000
+  let channel = ''
+
+  beforeAll(async () => {
+    open = await openTestDatabase(kind)
+    outside = await openOutside()
+    backend = await startBackend(open, outside)
+  })
+  beforeEach(() => {
+    portal += 1
+    channel = `C${portal}`
+  })
+  afterEach(() => {
+    outside.answerPost = () => undefined
+  })
+  afterAll(async () => {
+    await backend.stop()
+    await open.close()
+    await outside.close()
+  })
+
+  /** The calls of a signed-in browser. */
+  async function signIn(userId: string) {
+    const token = randomUUID()
+    const ends = { createdAt: new Date(), expiresAt: new Date(Date.now() + 1e12) }
+    await open.database.insert(sessions).values({ tokenHash: sha256(token), userId, ...ends })
+    const call = (path: string, method = 'GET') =>
+      backend.app.request(path, {
+        method,
+        headers: {
+          Cookie: `__Host-dealbell=${token}`,
+          Origin: appUrl,
+          'Sec-Fetch-Site': 'same-origin',
+        },
+      })
+    return {
+      call,
+      async activity(query = ''): Promise<Activity> {
+        const answer = await call(`/api/notifications/activity${query}`)
+        return v.parse(activityAnswer, await answer.json())
+      },
+      async summary(query = '') {
+        const answer = await call(`/api/notifications/summary${query}`)
+        return v.parse(summaryAnswer, await answer.json())
+      },
+      retry: async (id: string) => (await call(retryPath(id), 'POST')).status,
+    }
+  }
+
+  async function connected() {
+    const userId = await backend.connect({ portal, channel })
+    return { userId, ...(await signIn(userId)) }
+  }
+
+  async function newUser(): Promise<string> {
+    const [user] = await open.database.insert(users).values({}).returning()
+    return user?.id ?? ''
+  }
+
+  function slackAnswers(answer: { error: string } | { retryAfterS: number }): void {
+    outside.answerPost = (call) => {
+      if (call.channel !== channel) return undefined
+      return 'error' in answer
+        ? { status: 200, body: JSON.stringify({ ok: false, error: answer.error }) }
+        : { status: 429, headers: { 'Retry-After': String(answer.retryAfterS) } }
+    }
+  }
+
+  test('a moved deal is listed with what its message said, and counted', async () => {
+    const { activity, summary } = await connected()
+    outside.deals.set('1', { name: 'Acme\nrenewal' })
+    const at = Date.now() - 1_000
+    await backend.tell([stageChange(1, { portal, at })])
+    await backend.settled()
+    outside.deals.clear()
+
+    const { items, next } = await activity()
+    expect(next).toBeNull()
+    expect(items).toEqual([
+      {
+        id: expect.stringMatching(/^\d+$/),
+        at: new Date(at).toISOString(),
+        state: 'sent',
+        rule: 'deal-stage-changed',
+        deal: {
+          name: 'Acme renewal',
+          url: `https://app.hubspot.com/contacts/${portal}/record/0-3/1`,
+        },
+        from: 'Appointment',
+        to: 'Proposal sent',
+        channel: `#${channel}`,
+        reason: null,
+        tries: 1,
+        nextTryAt: null,
+      },
+    ])
+    const { rules, daily, waiting, failedSinceBroken } = await summary()
+    expect(rules).toEqual({
+      'deal-stage-changed': { sent: 1, failed: 0, lastSentAt: expect.any(String) },
+    })
+    const lastSentAt = Date.parse(rules['deal-stage-changed']?.lastSentAt ?? '')
+    expect(lastSentAt).toBeGreaterThanOrEqual(at)
+    expect(lastSentAt).toBeLessThanOrEqual(Date.now())
+    expect(daily.reduce((sum, { sent }) => sum + sent, 0)).toBe(1)
+    expect({ waiting, failedSinceBroken }).toEqual({ waiting: 0, failedSinceBroken: 0 })
+  })
+
+  test('a failed message says why, and is sent again once, in its place', async () => {
+    const { userId, activity, summary, retry } = await connected()
+    // Failed before the connection broke, so not because of it.
+    const earlier = { occurredAt: new Date(Date.now() - 60_000) }
+    await store(open, userId, { ...earlier, state: 'dead', reason: 'invalid_blocks' })
+    slackAnswers({ error: 'is_archived' })
+    await backend.tell([stageChange(1, { portal }), stageChange(2, { portal, at: Date.now() + 1 })])
+    await backend.settled()
+    const before = await activity()
+    expect(before.items).toMatchObject([
+      { state: 'failed', reason: 'the channel is archived. Connect Slack again' },
+      { state: 'failed', reason: 'the channel is archived. Connect Slack again', tries: 1 },
+      { state: 'failed', reason: 'Slack did not accept it (invalid_blocks)' },
+    ])
+    expect(await summary()).toMatchObject({
+      rules: { 'deal-stage-changed': { sent: 0, failed: 1, lastSentAt: null } },
+      failedSinceBroken: 2,
+    })
+
+    outside.answerPost = () => undefined
+    await backend.connectAgain(userId, { portal, channel })
+    const id = before.items[1]?.id ?? ''
+    expect((await Promise.all([retry(id), retry(id)])).sort()).toEqual([202, 409])
+    await backend.settled()
+    const after = await activity()
+    expect(after.items.map((item) => item.id)).toEqual(before.items.map((item) => item.id))
+    expect(after.items[1]).toMatchObject({ state: 'sent', reason: null, tries: 1 })
+    expect(await retry(id)).toBe(409)
+    expect(outside.posts.filter((post) => post.channel === channel)).toHaveLength(1)
+    expect(await summary()).toMatchObject({
+      rules: { 'deal-stage-changed': { sent: 1, failed: 0 } },
+      failedSinceBroken: 0,
+    })
+  })
+
+  test('a pause of the channel is why all of its messages wait, until it ends', async () => {
+    const { userId, activity, summary } = await connected()
+    slackAnswers({ retryAfterS: 40 })
+    await backend.tell([stageChange(1, { portal })])
+    const isPaused = () => backend.lines.some((line) => line.includes('"waitMs":40000'))
+    await vi.waitFor(() => expect(isPaused()).toBe(true))
+    await backend.tell([stageChange(2, { portal })])
+
+    const { items } = await activity('?state=waiting')
+    for (const item of items) {
+      expect(item).toMatchObject({ state: 'waiting', reason: 'Slack asks for a pause', tries: 0 })
+      const inMs = Date.parse(item.nextTryAt ?? '') - Date.now()
+      expect(inMs).toBeGreaterThan(20_000)
+      expect(inMs).toBeLessThan(41_000)
+    }
+    expect(items).toHaveLength(2)
+    expect(await summary()).toMatchObject({ waiting: 2 })
+
+    const ended = { nextAt: new Date(Date.now() - 1_000) }
+    await open.database
+      .update(channels)
+      .set(ended)
+      .where(eq(channels.id, `T1/${channel}`))
+    expect((await activity('?state=waiting')).items).toMatchObject([
+      { reason: null, nextTryAt: null },
+      { reason: null, nextTryAt: null },
+    ])
+    // A later try of the message itself comes after the pause, so it is the reason.
+    const notBefore = new Date(Date.now() + 90_000)
+    await open.database
+      .update(deliveries)
+      .set({ notBefore, reason: 'hubspot_unreachable' })
+      .where(eq(deliveries.userId, userId))
+    expect((await activity()).items[0]).toMatchObject({
+      reason: 'HubSpot did not answer',
+      nextTryAt: notBefore.toISOString(),
+    })
+    await backend.disconnect(userId, 'slack')
+  })
+
+  test('a disconnect of the CRM deletes names and labels, and the list stays', async () => {
+    const { userId, activity, retry } = await connected()
+    outside.deals.set('1', { name: 'Acme renewal' })
+    await backend.tell([stageChange(1, { portal })])
+    await backend.settled()
+    // More than a batch, in several states.
+    await store(open, userId, { occurredAt: new Date(Date.now() - 60_000), state: 'dead' })
+    await open.database.execute(
+      sql`with event as (
+            insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
+            select ${userId} || n, 'hubspot', '7', '1', 'stage', 'next', now() - interval '1 minute'
+            from generate_series(1, 270) as n returning id, occurred_at
+          )
+          insert into deliveries (event_id, user_id, channel, state, occurred_at, deal_name, from_label, to_label)
+          select id, ${userId}::uuid, 'T/C', (array['dead', 'ignored', 'sent'])[1 + id % 3], occurred_at,
+                 'Acme', 'A', 'B'
+          from event`,
+    )
+    await backend.disconnect(userId, 'slack')
+    expect((await activity()).items[0]?.deal?.name).toBe('Acme renewal')
+
+    await backend.disconnect(userId, 'hubspot')
+    const rows = await open.database.select().from(deliveries).where(eq(deliveries.userId, userId))
+    expect(rows).toHaveLength(272)
+    for (const { dealName, fromLabel, toLabel } of rows) {
+      expect([dealName, fromLabel, toLabel]).toEqual([null, null, null])
+    }
+    const [item] = (await activity()).items
+    expect(item).toMatchObject({ state: 'sent', from: null, to: null, deal: { name: null } })
+
+    // What a disconnect ended is sent again only if the user asks for it.
+    const id = await store(open, userId, {
+      state: 'dead',
+      reason: 'disconnected',
+      channel: `T1/${channel}`,
+    })
+    const shown = (await activity('?state=failed')).items.find((each) => each.id === id)
+    expect(shown?.reason).toBe('a service was disconnected')
+    expect(await retry(id)).toBe(202)
+    await backend.settled()
+    expect(await retry(id)).toBe(202)
+    await backend.settled()
+  })
+
+  test('the clean-up deletes what a disconnect left, and only that', async () => {
+    const { userId, activity } = await connected()
+    const gone = await newUser()
+    for (const id of [userId, gone]) await store(open, id, { dealName: 'Acme', toLabel: 'Won' })
+    expect(await forgetDealsOfDisconnected(open.database)).toBe(1)
+    expect(await forgetDealsOfDisconnected(open.database)).toBe(0)
+    expect((await activity()).items).toMatchObject([{ deal: { name: 'Acme' }, to: 'Won' }])
+    expect((await (await signIn(gone)).activity()).items).toMatchObject([{ deal: { name: null } }])
+  })
+
+  test('after 30 days an item is deleted, also that of a test message', async () => {
+    const userId = await newUser()
+    const receivedAt = new Date(Date.now() - 31 * 86_400_000)
+    for (const property of ['stage', 'test'] as const) {
+      await store(open, userId, { property, receivedAt, dealName: 'Acme' })
+    }
+    const kept = await store(open, userId)
+    await deleteOld(open.database)
+    const { activity } = await signIn(userId)
+    expect((await activity()).items).toMatchObject([{ id: kept }])
+  })
+
+  test('pages have each item once and in order, whatever arrives or changes meanwhile', async () => {
+    const userId = await newUser()
+    const { activity } = await signIn(userId)
+    const start = Date.now() - 1_000_000
+    const states = ['sent', 'pending', 'dead', 'ignored'] as const
+    const expected: Array<{ id: string; state: string }> = []
+    for (let n = 0; n < 40; n++) {
+      // Five deals change at the same time.
+      const occurredAt = new Date(start + Math.floor(n / 5) * 1_000)
+      const state = states[n % 4] ?? 'sent'
+      expected.unshift({ id: await store(open, userId, { occurredAt, state }), state })
+    }
+
+    async function readAll(query: string, meanwhile: () => Promise<unknown>) {
+      const ids: string[] = []
+      let next: string | null = null
+      do {
+        const page: Activity = await activity(`?${query}${next === null ? '' : `&before=${next}`}`)
+        ids.push(...page.items.map(({ id }) => id))
+        next = page.next
+        await meanwhile()
+      } while (next !== null)
+      return ids
+    }
+    const newestFirst = expected.map(({ id }) => id)
+    const all = await readAll('limit=7', async () => {
+      await store(open, userId)
+      await open.database
+        .update(deliveries)
+        .set({
+          state: sql`case state when 'pending' then 'sent' when 'dead' then 'sent' else state end`,
+        })
+        .where(eq(deliveries.userId, userId))
+    })
+    expect(all).toEqual(newestFirst)
+    const skipped = expected.filter(({ state }) => state === 'ignored').map(({ id }) => id)
+    const nothing = () => Promise.resolve()
+    expect(await readAll('limit=3&state=skipped', nothing)).toEqual(skipped)
+    // A page that is exactly full is the last one.
+    expect(await activity('?state=skipped&limit=10')).toMatchObject({ next: null })
+    expect((await activity('?limit=100')).items).toHaveLength(46)
+  })
+
+  test('a test message has no deal and no rule, and counts on its day', async () => {
+    const userId = await newUser()
+    const { activity, summary } = await signIn(userId)
+    await store(open, userId, { property: 'test' })
+    await store(open, userId, { property: 'test', state: 'dead', reason: 'is_archived' })
+    expect((await activity()).items).toMatchObject([
+      { state: 'failed', deal: null, rule: null },
+      { state: 'sent', deal: null, rule: null },
+    ])
+    const { rules, daily } = await summary('?days=2')
+    expect(rules).toEqual({})
+    expect(daily.map(({ sent, failed }) => [sent, failed])).toContainEqual([1, 1])
+  })
+
+  test('a channel is named after its last message, or else by the connection', async () => {
+    const { userId, activity } = await connected()
+    await store(open, userId, { channel: `T1/${channel}` })
+    await store(open, userId, { channel: 'T1/unknown' })
+    const names = async () => (await activity()).items.map((item) => item.channel)
+    expect(await names()).toEqual([null, `#${channel}`])
+    await open.database.insert(channels).values({ id: `T1/${channel}`, name: '#renamed' })
+    expect(await names()).toEqual([null, '#renamed'])
+  })
+
+  test('nobody sees or sends what belongs to somebody else', async () => {
+    const [mine, other] = [await newUser(), await newUser()]
+    const failed = { state: 'dead', dealName: 'Secret', occurredAt: new Date(1e12) } as const
+    const ids = [await store(open, other, failed), await store(open, other, failed)]
+    const own = await store(open, mine, { occurredAt: new Date(9e11) })
+    const me = await signIn(mine)
+    const { next } = await (await signIn(other)).activity('?limit=1')
+    // Another user's cursor is only a position.
+    expect((await me.activity(`?before=${next}`)).items).toMatchObject([{ id: own }])
+    expect(await me.summary('?days=30')).toMatchObject({ rules: {}, failedSinceBroken: 0 })
+
+    const unknown = [
+      ...ids,
+      '0',
+      '-1',
+      '1.5',
+      '9'.repeat(18),
+      '9'.repeat(400),
+      `${ids[0]} or 1=1`,
+      "1';drop table deliveries;--",
+      '%00',
+      '१',
+      `${ids[0]}\n`,
+    ]
+    for (const id of unknown) {
+      expect(await refusal(await me.call(retryPath(id), 'POST')), id).toBe('404 no_such_message')
+    }
+    const rows = await open.database.select().from(deliveries).where(eq(deliveries.userId, other))
+    expect(rows.map(({ state }) => state)).toEqual(['dead', 'dead'])
+  })
+})
+
+describe('a day', () => {
+  let harness: Harness
+  beforeAll(async () => {
+    harness = await openHarness()
+  })
+  afterAll(() => harness.close())
+
+  test.each([
+    { zone: 'UTC', now: '2026-06-10T12:00Z', starts: '2026-06-10T00:00Z' },
+    // 5:45 hours ahead.
+    { zone: 'Asia/Kathmandu', now: '2026-06-10T12:00Z', starts: '2026-06-09T18:15Z' },
+    { zone: 'Pacific/Kiritimati', now: '2026-06-10T00:00Z', starts: '2026-06-09T10:00Z' },
+    { zone: 'Pacific/Pago_Pago', now: '2026-06-10T00:00Z', starts: '2026-06-09T11:00Z' },
+    // The day before has 25 hours.
+    { zone: 'Europe/Berlin', now: '2026-10-26T12:00Z', starts: '2026-10-25T23:00Z' },
+    // The clocks go from midnight to one, so the day has no midnight.
+    { zone: 'America/Santiago', now: '2026-09-06T15:00Z', starts: '2026-09-06T04:00Z' },
+  ])('starts in $zone at $starts', async ({ zone, now, starts }) => {
+    const browser = openBrowser(harness)
+    harness.clock.now = new Date(now)
+    await browser.save([])
+    const [user] = await harness.database
+      .select()
+      .from(sessions)
+      .where(eq(sessions.tokenHash, sha256(browser.cookie?.split('=')[1] ?? '')))
+    const start = Date.parse(starts)
+    for (const ms of [start - 1, start, start + 1]) {
+      await store(harness, user?.userId ?? '', { occurredAt: new Date(ms) })
+    }
+    const query = `days=3&zone=${encodeURIComponent(zone)}`
+    const answer = await browser.call(`/api/notifications/summary?${query}`)
+    const { daily } = v.parse(summaryAnswer, await answer.json())
+    expect(daily.map(({ sent }) => sent)).toEqual([0, 1, 2])
+    const today = new Intl.DateTimeFormat('sv-SE', { timeZone: zone }).format(start)
+    expect(daily.at(-1)?.date).toBe(today)
+  })
+
+  test('has zeros if nothing happened, also for a browser without a session', async () => {
+    harness.clock.now = new Date('2026-03-01T12:00Z')
+    const { call } = openBrowser(harness)
+    expect(await (await call('/api/notifications/summary?days=2')).json()).toEqual({
+      days: 2,
+      rules: {},
+      daily: [
+        { date: '2026-02-28', sent: 0, failed: 0 },
+        { date: '2026-03-01', sent: 0, failed: 0 },
+      ],
+      waiting: 0,
+      failedSinceBroken: 0,
+    })
+    const standard = v.parse(summaryAnswer, await (await call('/api/notifications/summary')).json())
+    expect(standard.daily).toHaveLength(14)
+    expect(await (await call('/api/notifications/activity')).json()).toEqual({
+      items: [],
+      next: null,
+    })
+    const retried = await call(retryPath('1'), { method: 'POST' })
+    expect(await refusal(retried)).toBe('404 no_such_message')
+  })
+
+  test.each([
+    'summary?days=0',
+    'summary?days=31',
+    'summary?days=1e1',
+    'summary?days=',
+    'summary?zone=',
+    'summary?zone=Mars/Olympus',
+    "summary?zone='; drop table users; --",
+    'activity?limit=0',
+    'activity?limit=101',
+    'activity?limit=-5',
+    'activity?limit=25 or 1=1',
+    'activity?state=dead',
+    'activity?state=',
+    "activity?state=sent' or '1'='1",
+    'activity?before=',
+    'activity?before=1',
+    'activity?before=1.2.3',
+    `activity?before=${'9'.repeat(17)}.1`,
+    `activity?before=1.${'9'.repeat(19)}`,
+    "activity?before=1.1'--",
+  ])('is not asked for by %s', async (path) => {
+    const answer = await openBrowser(harness).call(`/api/notifications/${encodeURI(path)}`)
+    expect(await refusal(answer)).toBe('400 invalid_query')
+  })
+
+  test('may be any that a position can name', async () => {
+    const browser = openBrowser(harness)
+    await browser.save([])
+    for (const before of ['0.0', `${'9'.repeat(16)}.${'9'.repeat(18)}`]) {
+      const answer = await browser.call(`/api/notifications/activity?before=${before}`)
+      expect(await answer.json()).toEqual({ items: [], next: null })
+    }
+  })
+})
+
+test.each([
+  ['pending', null, null],
+  ['pending', 'rate_limited', 'Slack asks for a pause'],
+  ['pending', 'hubspot_rate_limited', 'HubSpot asks for a pause'],
+  ['pending', 'unreachable', 'Slack did not answer'],
+  ['pending', 'hubspot_INTERNAL', 'HubSpot answered with an error (INTERNAL)'],
+  ['pending', 'internal_error', 'an internal error occurred'],
+  ['dead', 'token_revoked', 'the access was revoked. Connect Slack again'],
+  ['dead', 'BAD_REFRESH_TOKEN', 'the access was revoked. Connect HubSpot again'],
+  ['dead', 'access_denied', 'HubSpot or Slack ended the access (access_denied). Connect it again'],
+  ['dead', 'no_channel', 'Slack gave no channel. Connect Slack again'],
+  ['dead', 'refused', 'HubSpot ended the access. Connect HubSpot again'],
+  ['dead', 'msg_too_long', 'Slack did not accept it (msg_too_long)'],
+  ['dead', 'constructor', 'Slack did not accept it (constructor)'],
+  ['ignored', 'no_rule', 'no rule that you ticked applies to it'],
+  ['ignored', 'no_such_deal', 'the deal is no longer in HubSpot'],
+  ['ignored', 'another_account', 'the deal is in a HubSpot account that is no longer connected'],
+  ['ignored', 'said_in_channel', 'the rule of another user already reported it in the channel'],
+  ['ignored', 'toString', 'no message was needed (toString)'],
+] as const)('%s because of %s: %s', (state, reason, words) => {
+  for (const chat of ['slack', undefined] as const) {
+    expect(reasonInWords(providers, { state, reason, crm: 'hubspot', chat })).toBe(words)
+  }
+})
