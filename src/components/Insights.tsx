@@ -87,7 +87,7 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
             onClick={() => setIsOpen(!isOpen)}
             className="text-button"
           >
-            Show an example
+            <span aria-hidden>{isOpen ? '▾' : '▸'}</span>Show an example
           </button>
           {isOpen && (
             <p id={sampleId} className="message">
@@ -167,7 +167,7 @@ export function UnsentMessages({ provider }: { provider: string }) {
         <>
           {waiting > 0 ? written(failed) : count(failed, 'message')} {failed === 1 ? 'has' : 'have'}{' '}
           failed since.{' '}
-          <Link to="/activity" search={{ state: 'failed' }} className="link">
+          <Link to="/activity" search={{ state: 'failed' }} className="text-link">
             {failed === 1 ? 'See the failed one' : 'See the failed ones'}
           </Link>
         </>
@@ -218,7 +218,7 @@ function Missing({
           onClick={() => query.refetch()}
           className="text-button"
         >
-          {query.isFetching ? 'Trying…' : 'Try again'}
+          Try again
         </button>
       )}
     </>
