@@ -6,6 +6,8 @@ import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import { lookAgain, renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
+// The app loads this script later. A test with a stopped clock cannot wait for its first import.
+import '../../src/components/Insights.tsx'
 
 const features = ['activity', 'preview', 'test-message']
 const both = () => new Set(['hubspot', 'slack'])
@@ -232,13 +234,15 @@ test('the summary refreshes every 15 seconds with one call, and says the time an
   })
   const { unmount } = renderApp('/')
   const about = (name = '') => screen.getByRole('checkbox', { name })
-  await pass(100)
+  await settle()
+  await pass(0)
   expect(about(closed)).toHaveAccessibleDescription('Sent 12 times in 14 days, last a moment ago')
   await pass(5000)
   // From here on, a second rule uses the summary.
   fireEvent.click(about(stage))
+  await settle()
   fireEvent.click(screen.getByRole('button', { name: 'Save' }))
-  await pass(0)
+  await settle()
   expect(about(stage)).toHaveAccessibleDescription('Not sent in 14 days')
   await pass(10_000)
   expect(summaries(calls)).toHaveLength(2)

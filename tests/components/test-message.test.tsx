@@ -6,6 +6,8 @@ import type { ActivityBackend } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
 import { renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
+// The app loads this script later. A test with a stopped clock cannot wait for its first import.
+import '../../src/components/Insights.tsx'
 
 const start = (test?: ActivityBackend['test'], connected = ['hubspot', 'slack']) =>
   startBackend({
@@ -98,7 +100,8 @@ test('after ten seconds without an answer, the message may still arrive', async 
   start()
   server.use(http.post('*/test', () => new Promise<never>(() => {})))
   renderApp('/')
-  await pass(100)
+  await settle()
+  await pass(0)
   screen.getByRole('button', { name: 'Send a test message' }).click()
   await pass(9000)
   expect(screen.getByText('Sending…')).toBeVisible()
