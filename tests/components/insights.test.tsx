@@ -1,4 +1,4 @@
-import { fireEvent, screen, waitFor, within } from '@testing-library/react'
+import { act, fireEvent, screen, waitFor, within } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { expect, test } from 'vitest'
 import type { Preview, Summary } from '../../contract/activity.ts'
@@ -326,4 +326,23 @@ test('signing out forgets what was sent and would have been sent', async () => {
   expect(previews(calls)).toHaveLength(1)
   const known = queryClient.getQueryCache().getAll()
   expect(JSON.stringify(known.map(({ state: { data } }) => data))).not.toMatch(/Acme|"sent":12/)
+})
+
+test('after connecting again, everything is asked again', async () => {
+  const { calls, state } = startBackend({
+    connected: both(),
+    rules: ['deal-stage-changed'],
+    features,
+    codes: new Set(['abc']),
+  })
+  const { router } = renderApp('/')
+  await screen.findByText('Not sent in 14 days')
+  await screen.findByText(/^Would have sent 4 messages/)
+  state.activity.summary = sent([12, 3])
+  state.activity.preview.rules = { 'deal-closed': 5 }
+  await act(() => router.navigate({ href: '/hubspot/callback?code=abc' }))
+  await screen.findByText(/^Sent 12 times/)
+  await screen.findByText(/^Would have sent 5 messages/)
+  expect(summaries(calls)).toHaveLength(2)
+  expect(previews(calls)).toHaveLength(2)
 })
