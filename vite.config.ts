@@ -43,6 +43,9 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
     build: {
       // src/boot.ts loads what Vite would preload (build/preload.ts).
       modulePreload: false,
+      // The page loads one style sheet. Otherwise each script that imports another one later would list
+      // the style sheet in its first line, which belongs to the hint below.
+      cssCodeSplit: false,
       rolldownOptions: {
         output: {
           // One script for what every address needs, and one for each route. Over HTTP/1.1 more

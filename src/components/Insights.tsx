@@ -108,7 +108,7 @@ export function TestMessage() {
       <Button busy={test.isPending} onClick={() => test.mutate()}>
         Send a test message
       </Button>
-      <p role="status" className="min-w-40 flex-1 text-sm wrap-anywhere">
+      <p role="status" className="min-w-40 flex-1 wrap-anywhere not-empty:py-2">
         {test.isPending
           ? 'Sending…'
           : test.isError
