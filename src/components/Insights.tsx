@@ -87,7 +87,11 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
             onClick={() => setIsOpen(!isOpen)}
             className="text-button"
           >
-            <span aria-hidden>{isOpen ? '▾' : '▸'}</span>Show an example
+            {/* An inline block, so that only the words are underlined. */}
+            <span aria-hidden className="mr-1 inline-block">
+              {isOpen ? '▾' : '▸'}
+            </span>
+            Show an example
           </button>
           {isOpen && (
             <p id={sampleId} className="message">
