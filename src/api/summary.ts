@@ -6,9 +6,6 @@ import { useHasFeature } from './health.ts'
 /** How many days the summary covers, until today. */
 export const summaryDays = 14
 
-/** The time from one answer or failure to the next call, in milliseconds. */
-const refreshMs = 15_000
-
 const { feature, path } = activityEndpoints.summary
 
 export const summaryQuery = queryOptions({
@@ -19,10 +16,9 @@ export const summaryQuery = queryOptions({
     return getJson(`${path}?${query}`, summaryAnswer)
   },
   staleTime: 10_000,
-  // Query pauses this while the page is hidden. Each component that uses the query has a timer. All of
-  // them count from the last answer, so they go off together and cause one call.
-  refetchInterval: ({ state: { dataUpdatedAt, errorUpdatedAt } }) =>
-    Math.max(1000, Math.max(dataUpdatedAt, errorUpdatedAt) + refreshMs - Date.now()),
+  // Query pauses this while the page is hidden. All components that use the query cause one call, because
+  // each answer restarts their timers.
+  refetchInterval: 15_000,
   meta: { action: 'Loading the summary of messages', feature },
 })
 

@@ -96,16 +96,24 @@ test.each([
   },
 )
 
-test('a tick does not change the sentence, and a save does', async () => {
-  startBackend({ connected: both(), features, activity: { summary: sent([12, 3]) } })
+test.each([
+  [features, /^Sent 12 times/],
+  [['preview'], undefined],
+])('with %j, a tick does not change the sentence, and a save does', async (listed, after) => {
+  startBackend({ connected: both(), features: listed, activity: { summary: sent([12, 3]) } })
   const { user } = renderApp('/')
   await screen.findByText(/^Would have sent 31/)
   await user.click(await box(stage))
   expect(await box(stage)).toHaveAccessibleDescription(/^Would have sent 31/)
   await user.click(screen.getByRole('button', { name: 'Save' }))
-  await waitFor(async () => expect(await box(stage)).toHaveAccessibleDescription(/^Sent 12 times/))
+  await waitFor(() => expect(screen.queryByText(/^Would have sent 31/)).not.toBeInTheDocument())
+  if (after === undefined) {
+    expect(await box(stage)).not.toHaveAttribute('aria-describedby')
+    return
+  }
+  await waitFor(async () => expect(await box(stage)).toHaveAccessibleDescription(after))
   await user.click(await box(stage))
-  expect(await box(stage)).toHaveAccessibleDescription(/^Sent 12 times/)
+  expect(await box(stage)).toHaveAccessibleDescription(after)
 })
 
 test('an example of a message comes on request, and ticks nothing', async () => {
@@ -132,35 +140,41 @@ test('an example of a message comes on request, and ticks nothing', async () => 
 })
 
 test('the calls of the features start when those of section 7 have ended, also after a failure', async () => {
-  const { calls } = startBackend({ connected: both(), features })
-  const answers = ['hubspot/status', 'slack/status', 'notifications/rules'].map((path) => {
-    const answer = Promise.withResolvers<void>()
-    server.use(
-      http.get(`*/api/${path}`, async () => {
-        await answer.promise
-        return path.startsWith('slack') ? new HttpResponse(null, { status: 403 }) : undefined
-      }),
-    )
-    return answer
+  const { calls } = startBackend({ connected: new Set(['hubspot']), features })
+  const [slack, hubspot, rules] = [
+    HttpResponse.json({ connected: false, reason: 'The channel is archived.' }),
+    HttpResponse.json({ connected: true }),
+    new HttpResponse(null, { status: 403 }),
+  ]
+  const answers = Object.entries({
+    'slack/status': slack,
+    'hubspot/status': hubspot,
+    'notifications/rules': rules,
+  }).map(([path, response]) => {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    server.use(http.get(`*/api/${path}`, () => promise.then(() => response)))
+    return resolve
   })
   renderApp('/')
-  for (const { resolve } of answers) {
+  for (const answer of answers) {
     await settle()
     expect([...summaries(calls), ...previews(calls)]).toEqual([])
-    resolve()
+    answer()
   }
   await screen.findByText(/^Would have sent 31/)
+  await screen.findByText('No messages are waiting or have failed since.')
   expect(previews(calls)).toEqual(['GET /api/notifications/preview?days=7'])
-  expect(summaries(calls)).toEqual([])
-  expect(takeLog()).toEqual([expect.stringMatching(/^Loading the Slack connection status failed/)])
+  expect(summaries(calls)).toHaveLength(1)
+  expect(takeLog()).toEqual(['Loading rules failed: The server answered with an error (403)'])
 })
 
 test('the preview comes before any rule is saved, and only while HubSpot is connected', async () => {
   const { calls, state } = startBackend({ features })
   const { user } = renderApp('/')
-  await box(stage)
+  const unknown = await box(stage)
   await settle()
   expect(previews(calls)).toEqual([])
+  expect(unknown).not.toHaveAttribute('aria-describedby')
   expect(screen.queryByText(/have sent/)).not.toBeInTheDocument()
 
   // The user connects in another tab.
