@@ -6,6 +6,7 @@ import { defineConfig, type UserConfig } from 'vite'
 import { budget, pageBudget } from './build/budget.ts'
 import { buildInfo } from './build/build-info.ts'
 import { devtools } from './build/devtools.ts'
+import { lateSchemas } from './build/late-schemas.ts'
 import { precompress } from './build/precompress.ts'
 import { preload } from './build/preload.ts'
 import { security } from './build/security.ts'
@@ -28,6 +29,7 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
         disableLogging: true,
       }),
       react(),
+      lateSchemas(),
       preload(config),
       budget(pageBudget),
       security(config),
@@ -41,6 +43,9 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
     build: {
       // src/boot.ts loads what Vite would preload (build/preload.ts).
       modulePreload: false,
+      // The page loads one style sheet. Otherwise each script that imports another one later would list
+      // the style sheet in its first line, which belongs to the hint below.
+      cssCodeSplit: false,
       rolldownOptions: {
         output: {
           // One script for what every address needs, and one for each route. Over HTTP/1.1 more

@@ -23,6 +23,9 @@ export function chunksOf(bundle: Rolldown.OutputBundle) {
   const withoutMain = (chunk: Rolldown.OutputChunk) => [
     ...new Set(withImports(chunk).filter((needed) => !main.has(needed))),
   ]
+  const beyond = withoutMain(
+    find('what goes beyond §7', (id) => id.endsWith('/src/components/Insights.tsx')),
+  )
   const ofRoute = new Map<string, Rolldown.OutputChunk[]>()
   for (const chunk of chunks) {
     const file = routeFile.exec(chunk.facadeModuleId ?? '')?.[1]
@@ -33,6 +36,8 @@ export function chunksOf(bundle: Rolldown.OutputBundle) {
     boot,
     main: [...main],
     reactDom: withoutMain(find('react-dom', (id) => id.includes('/react-dom/client.js'))),
+    /** What the dashboard loads last, and only for a backend that offers more than §7. */
+    beyond: beyond.filter((chunk) => !ofRoute.get('index')?.includes(chunk)),
     /** The chunks of each route, by its file in src/routes, without the extension. */
     ofRoute,
   }

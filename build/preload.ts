@@ -38,6 +38,7 @@ export function preload(config: Config): Plugin {
         endpoints.rules.path,
       ],
     },
+    { path: '/activity', file: 'activity', calls: [] },
     { path: '/contact', file: 'contact', calls: [] },
     { path: pathOf(navigations.callbackPage, crm.id), ...callback },
     { path: pathOf(navigations.callbackPage, chat.id), ...callback },
@@ -61,7 +62,7 @@ export function preload(config: Config): Plugin {
       order: 'post',
       handler(_html, { bundle }) {
         if (bundle === undefined) return
-        const { boot, reactDom, ofRoute } = chunksOf(bundle)
+        const { boot, reactDom, beyond, ofRoute } = chunksOf(bundle)
         const linksByPath = routes.map(({ path, file, calls }) => ({
           path,
           links: [...calls.map(callLink), ...(ofRoute.get(file) ?? []).map(scriptLink)],
@@ -72,6 +73,8 @@ export function preload(config: Config): Plugin {
           // Every address needs react-dom, but later. The boot script loads it, so the main script
           // arrives first. A browser divides the bandwidth among scripts that it requests together.
           ...reactDom.map((chunk) => ({ ...scriptLink(chunk), rel: 'boot' })),
+          // Only the dashboard itself knows whether it needs these (src/components/use-insights.ts).
+          ...beyond.map((chunk) => ({ ...scriptLink(chunk), rel: 'later' })),
         ]
         return [
           {

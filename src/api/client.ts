@@ -53,18 +53,22 @@ function takeStarted(request: string | URL | Request): Promise<Response> | undef
   return response
 }
 
+/** Reads a sentence from the body of a refusal. Returns undefined if there is none. */
+export type Explain = (readBody: () => Promise<unknown>) => Promise<string | undefined>
+
 /**
- * GETs `path` and checks the answer. It takes no `signal`. StrictMode mounts twice, so with Query's
- * signal it would make every call twice.
+ * Calls `path` and checks the answer. It takes no `signal`. StrictMode mounts twice, so with Query's
+ * signal it would make every call twice. `explain` is only for calls whose answers never contain a code.
  * @throws ApiError for any failure. A thrown value that is no Error passes unchanged.
  */
 export function getJson<Schema extends GenericSchema>(
   path: string,
   answer: Schema,
+  { method = 'GET', explain }: { method?: 'GET' | 'POST'; explain?: Explain } = {},
 ): Promise<InferOutput<Schema>> {
   return asApiError(async () => {
-    const request = http(path)
-    await assertOk(request)
+    const request = http(path, { method })
+    await assertOk(request, explain)
     // Call json() on the request. Its timeout includes the body; on the response there is none.
     const { success, output } = safeParse(answer, await request.json())
     if (!success) throw new ApiError('format')
@@ -86,11 +90,12 @@ export function call(
   })
 }
 
-async function assertOk(request: ResponsePromise): Promise<Response> {
+async function assertOk(request: ResponsePromise, explain?: Explain): Promise<Response> {
   const response = await request
   if (response.ok) return response
+  const sentence = await explain?.(() => request.json())
   dropBody(response)
-  throw new ApiError('status', response.status)
+  throw new ApiError('status', response.status, sentence)
 }
 
 /** Cancels a body, because an unread body keeps its connection open. A failure does not matter. */

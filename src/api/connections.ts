@@ -3,6 +3,7 @@ import { connectionStatusAnswer, endpoints, navigations, pathOf } from '../../co
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { call, getJson } from './client.ts'
+import { resetFeatures } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 export const connectionStatusQuery = (provider: Provider) =>
@@ -33,6 +34,7 @@ export function useDisconnect(provider: Provider) {
       // An answer to an earlier call must not restore the connection.
       await queryClient.cancelQueries({ queryKey })
       queryClient.setQueryData(queryKey, { connected: false })
+      void resetFeatures(queryClient)
     },
     meta: { action: `Disconnecting ${provider.name}` },
   })

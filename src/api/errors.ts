@@ -9,7 +9,8 @@ const messages: Record<ApiErrorKind, string> = {
 
 /**
  * The error of every failed call to the backend. Users see its message. It contains no address and
- * no body of an answer, because both may contain an authorization code.
+ * no body of an answer, because both may contain an authorization code. Only a call that has nothing to do
+ * with codes passes the `sentence` of the answer.
  */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
@@ -17,8 +18,8 @@ export class ApiError extends Error {
   /** The HTTP status; undefined if the server did not answer. */
   readonly status: number | undefined
 
-  constructor(kind: ApiErrorKind, status?: number) {
-    super(kind === 'status' ? `${messages.status} (${status})` : messages[kind])
+  constructor(kind: ApiErrorKind, status?: number, sentence?: string) {
+    super(sentence ?? (kind === 'status' ? `${messages.status} (${status})` : messages[kind]))
     this.kind = kind
     this.status = status
   }

@@ -3,6 +3,7 @@ import { endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Provider } from '../parse-config.ts'
 import { call } from './client.ts'
 import { connectionStatusQuery } from './connections.ts'
+import { resetFeatures } from './query-client.ts'
 
 /** The search parameters of the provider's redirect (RFC 6749 §4.1.2). */
 export interface AuthorizationResponse {
@@ -30,6 +31,7 @@ const oauthCallbackQuery = (provider: Provider, { code, state, error }: Authoriz
       client.removeQueries({ queryKey, type: 'inactive' })
       await client.cancelQueries({ queryKey })
       void client.invalidateQueries({ queryKey })
+      void resetFeatures(client)
       // A query must not return undefined.
       return true
     },

@@ -1,9 +1,12 @@
 import { MutationCache, notifyManager, QueryCache, QueryClient } from '@tanstack/react-query'
+import type { Feature } from '../../contract/endpoints.ts'
 import { ApiError } from './errors.ts'
 
 interface Meta extends Record<string, unknown> {
   /** What failed, for the log: '{action} failed: {message}'. */
   action: string
+  /** The feature beyond §7 that the query belongs to. */
+  feature?: Feature
 }
 
 declare module '@tanstack/react-query' {
@@ -43,6 +46,14 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
       mutations: { retry: false, networkMode: 'always' },
     },
   })
+}
+
+/**
+ * Forgets what the features beyond §7 said: it was about other connections, or about another user. What is
+ * still on screen loads again.
+ */
+export function resetFeatures(queryClient: QueryClient): Promise<void> {
+  return queryClient.resetQueries({ predicate: ({ meta }) => meta?.feature !== undefined })
 }
 
 function logFailure(meta: Meta | undefined, error: unknown): void {

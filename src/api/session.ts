@@ -4,6 +4,7 @@ import { config } from '../config.ts'
 import { call } from './client.ts'
 import { connectionStatusQuery } from './connections.ts'
 import { useHasFeature } from './health.ts'
+import { resetFeatures } from './query-client.ts'
 import { forgetRules, rulesQuery } from './rules.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
@@ -26,6 +27,7 @@ export function useEndSession() {
       }
       await queryClient.cancelQueries({ queryKey: rulesQuery.queryKey })
       forgetRules(queryClient)
+      void resetFeatures(queryClient)
     },
     meta: { action: 'Signing out of this browser' },
   })

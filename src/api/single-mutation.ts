@@ -6,9 +6,9 @@ import { useCallback, useSyncExternalStore } from 'react'
  * do nothing. A disabled button is not enough, because a double click is faster than the next
  * render. `isPending` is also true if another screen has started the mutation.
  */
-export function useSingleMutation<Variables = void>(
+export function useSingleMutation<Variables = void, Data = void>(
   options: Pick<
-    UseMutationOptions<void, unknown, Variables>,
+    UseMutationOptions<Data, unknown, Variables>,
     'mutationFn' | 'onSuccess' | 'onSettled' | 'meta'
   > & {
     /** The action and its target. */
@@ -16,7 +16,7 @@ export function useSingleMutation<Variables = void>(
   },
 ) {
   const queryClient = useQueryClient()
-  const mutation = useMutation<void, unknown, Variables>(options)
+  const mutation = useMutation<Data, unknown, Variables>(options)
   const [name, subject] = options.mutationKey
 
   const isRunning = useCallback(

@@ -16,9 +16,10 @@ export const summaryQuery = queryOptions({
     return getJson(`${path}?${query}`, summaryAnswer)
   },
   staleTime: 10_000,
-  // Query pauses this while the page is hidden.
+  // Query pauses this while the page is hidden. All components that use the query cause one call, because
+  // each answer restarts their timers.
   refetchInterval: 15_000,
-  meta: { action: 'Loading the summary of messages' },
+  meta: { action: 'Loading the summary of messages', feature },
 })
 
 /** What each rule has sent. Makes no call if the backend does not offer it. */

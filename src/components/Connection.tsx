@@ -1,10 +1,11 @@
+import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
-export function Connection({ provider }: { provider: Provider }) {
+export function Connection({ provider, children }: { provider: Provider; children?: ReactNode }) {
   const status = useConnectionStatus(provider)
   const disconnect = useDisconnect(provider)
   const isConnected = status.data?.connected === true
@@ -46,6 +47,7 @@ export function Connection({ provider }: { provider: Provider }) {
       >
         {isConnected ? 'Disconnect' : 'Connect'}
       </Button>
+      {children}
     </li>
   )
 }

@@ -1,17 +1,37 @@
 import { useConnectionStatus } from '../api/connections.ts'
+import { useHasFeature } from '../api/health.ts'
+import { useRules } from '../api/rules.ts'
 import { config } from '../config.ts'
+import type { Provider } from '../parse-config.ts'
 import { Card } from '../ui/Card.tsx'
 import { Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
 import { Connection } from './Connection.tsx'
 import { RuleSettings } from './RuleSettings.tsx'
 import { SignOut } from './SignOut.tsx'
+import { useInsights } from './use-insights.ts'
 
 export function Dashboard() {
   const { crm, chat } = config
   const crmStatus = useConnectionStatus(crm)
   const chatStatus = useConnectionStatus(chat)
-  const areConnected = crmStatus.data?.connected === true && chatStatus.data?.connected === true
+  const isCrmConnected = crmStatus.data?.connected === true
+  const areConnected = isCrmConnected && chatStatus.data?.connected === true
+  const hasSummary = useHasFeature('activity')
+  const hasPreview = useHasFeature('preview')
+  const hasTest = useHasFeature('test-message')
+  // The calls of §7 come first.
+  const isLoaded = [crmStatus, chatStatus, useRules()].every(({ isFetched }) => isFetched)
+  const insights = useInsights(isLoaded && (hasSummary || hasPreview || hasTest))
+  // What loads later has its place from the start, so that it moves nothing.
+  const unsentMessages = ({ name }: Provider, { data }: typeof crmStatus) =>
+    hasSummary &&
+    data?.connected === false &&
+    data.reason && (
+      <div className="below-connection">
+        {insights && <insights.UnsentMessages provider={name} />}
+      </div>
+    )
 
   return (
     <Screen
@@ -28,13 +48,21 @@ export function Dashboard() {
           )}
           <Card heading="Connections">
             <ul className="divide-y divide-line">
-              <Connection provider={crm} />
-              <Connection provider={chat} />
+              <Connection provider={crm}>{unsentMessages(crm, crmStatus)}</Connection>
+              <Connection provider={chat}>
+                {unsentMessages(chat, chatStatus)}
+                {areConnected && hasTest && (
+                  <div className="below-connection">{insights && <insights.TestMessage />}</div>
+                )}
+              </Connection>
             </ul>
           </Card>
           <Card heading="Notification Rules">
             <RuleSettings
               canSave={areConnected}
+              hasSummary={hasSummary}
+              hasPreview={hasPreview && isCrmConnected}
+              Note={insights?.RuleNote}
               isChecking={crmStatus.isFetching || chatStatus.isFetching}
             />
           </Card>

@@ -1,5 +1,13 @@
 import { useBlocker } from '@tanstack/react-router'
-import { type FormEvent, Fragment, useCallback, useEffect, useRef, useState } from 'react'
+import {
+  type ComponentProps,
+  type FormEvent,
+  Fragment,
+  useCallback,
+  useEffect,
+  useRef,
+  useState,
+} from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { useRuleSelection, useRules, useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
@@ -14,10 +22,17 @@ const catalogue: readonly RuleCategory[] = ruleCatalogue
 export function RuleSettings({
   canSave,
   isChecking,
+  hasSummary,
+  hasPreview,
+  Note,
 }: {
   canSave: boolean
   /** Whether a connection status is loading again. `canSave` may change in a moment. */
   isChecking: boolean
+  /** Whether it is known what the saved rules have sent, and what the others would have sent. */
+  hasSummary: boolean
+  hasPreview: boolean
+  Note: ComponentProps<typeof RuleCheckbox>['Note']
 }) {
   const rules = useRules()
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
@@ -67,6 +82,7 @@ export function RuleSettings({
     )
   }
 
+  const saved = rules.data?.rules
   return (
     <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">
       {catalogue.map((category) => (
@@ -82,6 +98,8 @@ export function RuleSettings({
                 when={rule.when}
                 checked={selected.includes(rule.id)}
                 available={category.available}
+                hasNote={category.available && (saved?.includes(rule.id) ? hasSummary : hasPreview)}
+                Note={Note}
                 onToggle={onToggle}
               />
             ))}

@@ -1,4 +1,4 @@
-import { memo } from 'react'
+import { type ComponentType, memo } from 'react'
 
 /**
  * One rule of the catalogue. Memoized, so a tick renders only its own row. `onToggle` must stay the
@@ -10,25 +10,38 @@ export const RuleCheckbox = memo(function RuleCheckbox({
   checked,
   available,
   onToggle,
+  hasNote = false,
+  Note,
 }: {
   id: string
   when: string
   checked: boolean
   available: boolean
   onToggle: (id: string) => void
+  /** Reserves a place for the note below the label. */
+  hasNote?: boolean
+  /** Renders the note, whose element `id` describes the checkbox. Undefined until it is loaded. */
+  Note?: ComponentType<{ id: string; rule: string; when: string }> | undefined
 }) {
+  const noteId = `${id}-note`
   return (
-    <label
-      className={`rule ${available ? 'cursor-pointer hover:bg-canvas' : 'text-muted forced-colors:text-[GrayText]'}`}
-    >
-      <input
-        type="checkbox"
-        checked={checked}
-        disabled={!available}
-        onChange={() => onToggle(id)}
-        className="mt-0.5 size-4 shrink-0 accent-accent"
-      />
-      <span className="min-w-0">Notify me when {when}</span>
-    </label>
+    <>
+      <label
+        className={`rule ${available ? 'cursor-pointer hover:bg-canvas' : 'text-muted forced-colors:text-[GrayText]'}`}
+      >
+        <input
+          type="checkbox"
+          checked={checked}
+          disabled={!available}
+          onChange={() => onToggle(id)}
+          aria-describedby={hasNote && Note ? noteId : undefined}
+          className="mt-0.5 size-4 shrink-0 accent-accent"
+        />
+        <span className="min-w-0">Notify me when {when}</span>
+      </label>
+      {hasNote && (
+        <div className="rule-note">{Note && <Note id={noteId} rule={id} when={when} />}</div>
+      )}
+    </>
   )
 })

@@ -82,7 +82,9 @@ test('the page states the integrity of every script and style sheet of the build
 
 test('the page itself loads only what every address needs', async () => {
   const page = await readPage()
-  const loading = elementsOf(page).filter(({ attributes }) => attributes.rel !== 'boot')
+  const loading = elementsOf(page).filter(
+    ({ attributes: { rel = '' } }) => !['boot', 'later'].includes(rel),
+  )
   const links = loading.filter(({ name }) => name === 'link')
   // A preload of a call would double it in WebKit.
   expect(links.map(({ attributes }) => attributes.rel)).toEqual(['icon', 'stylesheet'])
@@ -90,6 +92,20 @@ test('the page itself loads only what every address needs', async () => {
   const scripts = loading.flatMap(({ attributes }) => attributes.src ?? [])
   expect(scripts).toEqual([`/${named(/boot-[\w-]+\.js$/)}`, `/${named(/index-[\w-]+\.js$/)}`])
   expect(loading.find(({ name }) => name === 'script')?.attributes).toMatchObject({ defer: '' })
+})
+
+test('what goes beyond section 7 is a script of its own, which the dashboard itself loads', async () => {
+  const later = elementsOf(await readPage()).filter(({ attributes }) => attributes.rel === 'later')
+  const scripts = later.map(({ attributes }) => attributes.href?.slice(1) ?? '')
+  expect(scripts).toContain(named(/Insights-[\w-]+\.js$/))
+  // Neither its texts nor the schemas of its calls are in a script that every address loads.
+  const only = /Would have sent|iso_timestamp/g
+  for (const file of files.filter((file) => file.endsWith('.js'))) {
+    const found = String(await read(file)).match(only)
+    if (!scripts.includes(file)) expect(found, file).toBeNull()
+  }
+  const texts = await Promise.all(scripts.map((file) => read(file)))
+  expect(new Set(texts.join('').match(only))).toEqual(new Set(['Would have sent', 'iso_timestamp']))
 })
 
 test('every script tells Chromium to compile it as a whole', async () => {

@@ -17,10 +17,14 @@ vi.mock('react/jsx-dev-runtime', async (importOriginal) => {
 
 const timesCreated = (type: string) => created.filter((other) => other === type).length
 
-test('a tick renders its own row, and neither the other rows nor the rest of the page', async () => {
-  startBackend({ connected: new Set(['hubspot', 'slack']), rules: ['deal-closed'] })
+test.each([
+  ['of section 7', undefined],
+  ['that offers more', ['activity', 'preview', 'test-message']],
+])('with a backend %s, a tick renders its own row and nothing else', async (_what, features) => {
+  startBackend({ connected: new Set(['hubspot', 'slack']), rules: ['deal-closed'], features })
   const { user } = renderApp('/')
   const box = await screen.findByRole('checkbox', { name: 'Notify me when a deal stage changes' })
+  if (features) await screen.findByText('Would have sent 31 messages in the last 7 days')
   for (const type of ['label', 'li', 'textarea', 'header', 'footer']) {
     expect(timesCreated(type), type).toBeGreaterThan(0)
   }

@@ -1,7 +1,9 @@
 import { getResponse } from 'msw'
 import * as v from 'valibot'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { connectionStatusAnswer, rulesAnswer } from '../../contract/endpoints.ts'
+import { previewAnswer, summaryAnswer } from '../../contract/activity.ts'
+import { connectionStatusAnswer, features, rulesAnswer } from '../../contract/endpoints.ts'
+import { availableRuleIds } from '../../contract/rules.ts'
 import { createBackend } from '../msw/handlers.ts'
 import { appUrl, type Harness, openBrowser, openHarness } from '../server/harness.ts'
 import { createChecks, runCheck } from './checks.ts'
@@ -69,7 +71,7 @@ describe.each(Object.entries(dashboardAt))('the dashboard with %s', (name, open)
 const backends: Record<string, () => Backend> = {
   server: () => openBrowser(harness),
   msw: () => {
-    const { handlers, state } = createBackend({ features: ['sessions'] })
+    const { handlers, state } = createBackend({ features: [...features] })
     let codes = 0
     return {
       call: (path, init) => mswAnswer(handlers, new Request(`http://localhost${path}`, init)),
@@ -211,6 +213,35 @@ describe.each(Object.entries(backends))('%s', (_name, open) => {
       await done(backend.call(`/api/session${query}`, { method: 'DELETE' }))
     }
   })
+
+  test('says that a user without messages has sent none', async () => {
+    const pending = open().call('/api/notifications/summary?days=14')
+    const { days, rules, daily, ...rest } = await answered(summaryAnswer, pending)
+    expect(days).toBe(14)
+    expect(Object.values(rules).filter(({ sent, failed }) => sent + failed > 0)).toEqual([])
+    expect(daily.map(({ sent, failed }) => sent + failed)).toEqual(Array(14).fill(0))
+    expect(daily.map(({ date }) => date)).toEqual(daily.map(({ date }) => date).toSorted())
+    expect(rest).toEqual({ waiting: 0, failedSinceBroken: 0 })
+  })
+
+  test('previews every rule as soon as the CRM is connected', async () => {
+    const backend = open()
+    await refused(backend.call('/api/notifications/preview?days=7'), 409)
+    await done(callback(backend, 'hubspot'))
+    const preview = await answered(previewAnswer, backend.call('/api/notifications/preview?days=7'))
+    expect(preview.days).toBe(7)
+    expect(new Set(Object.keys(preview.rules))).toEqual(availableRuleIds)
+    for (const id of Object.keys(preview.samples)) expect(preview.rules[id]).toBeGreaterThan(0)
+  })
+
+  test.each([[[]], [['hubspot']], [['slack']]] as const)(
+    'refuses a test message if only %j is connected',
+    async (connected) => {
+      const backend = open()
+      for (const provider of connected) await done(callback(backend, provider))
+      await refused(backend.call('/api/notifications/test', { method: 'POST' }), 409)
+    },
+  )
 
   test('does not know another provider', async () => {
     await refused(open().call('/api/pipedrive/status'), 404)

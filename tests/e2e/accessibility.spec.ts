@@ -352,7 +352,13 @@ const smallTargets = (page: Page, size: number) =>
     size,
   )
 
-const places = ['First visit: nothing connected, no rules', 'Connect again', 'Service Unavailable']
+const places = [
+  'First visit: nothing connected, no rules',
+  'Connect again',
+  'Service Unavailable',
+  'An example of a message',
+  'Summary and preview cannot be loaded',
+]
 
 sharedTest('targets are at least 24 px', { tag: '@all' }, async ({ page }) => {
   for (const place of places) {

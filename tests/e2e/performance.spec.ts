@@ -42,6 +42,18 @@ async function hold(page: Page, { crm = on, chat = on, rules = [] }: Backend) {
   const letCrm = await holdCall(page, '**/api/hubspot/status', crm)
   const letChat = await holdCall(page, '**/api/slack/status', chat)
   const answer = rules === 'fails' ? rules : { rules }
+  await page.route('**/api/notifications/{summary,preview}?*', (route) =>
+    route.fulfill({
+      json: route.request().url().includes('summary')
+        ? { days: 14, rules: {}, daily: [], waiting: 2, failedSinceBroken: 3 }
+        : {
+            days: 7,
+            rules: { 'deal-closed': 31 },
+            samples: { 'deal-closed': 'Won' },
+            complete: true,
+          },
+    }),
+  )
   return {
     statuses: () => {
       letCrm()
@@ -121,6 +133,20 @@ const states: [what: string, backend: Backend][] = [
   ['everything fails', { crm: 'fails', chat: 'fails', rules: 'fails' }],
 ]
 
+/** What the dashboard shows after everything else. */
+function later({ crm = on, chat = on, rules = [] }: Backend): string[] {
+  return [
+    ...(rules.length > 0 && rules !== 'fails' ? ['Not sent in 14 days'] : []),
+    ...(crm === on || (crm !== 'fails' && 'account' in crm) ? ['Would have sent'] : []),
+    ...([crm, chat].every((one) => one !== 'fails' && one !== off && !('reason' in one))
+      ? ['Send a test message']
+      : []),
+    ...([crm, chat].some((one) => one !== 'fails' && 'reason' in one)
+      ? ['2 messages are waiting']
+      : []),
+  ]
+}
+
 for (const [width, height] of [
   [320, 640],
   [1280, 720],
@@ -150,6 +176,10 @@ for (const [width, height] of [
               await expect(page.getByText('Connections', { exact: true })).toBeVisible()
           }
           await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
+          // What goes beyond section 7 comes later, and moves nothing either.
+          for (const text of later(backend)) {
+            await expect(page.getByText(text).first()).toBeVisible()
+          }
           await frame(page)
           expect.soft(await shifts(), `${what}, ${order}`).toEqual([])
         }
@@ -315,6 +345,38 @@ test('the dashboard requests everything once, from its own origin, and preloads 
       .concat(paths.includes('/favicon.svg') ? '/favicon.svg' : [])
       .toSorted(),
   )
+})
+
+test('what goes beyond section 7 loads last, and only for a backend that offers it', {
+  tag: '@all',
+}, async ({ page }) => {
+  const asked: string[] = []
+  page.on('request', (request) => asked.push(new URL(request.url()).pathname))
+  const late = () => asked.filter((path) => /Insights|summary|preview/.test(path))
+
+  await page.route('**/health', (route) => route.fulfill({ json: { status: 'ok' } }))
+  const answers = await hold(page, { rules: some })
+  answers.statuses()
+  answers.rules()
+  const { complaints } = await visit(page, '/')
+  await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
+  expect(complaints).toEqual([])
+  expect(late()).toEqual([])
+
+  await page.unroute('**/health')
+  await page.unroute('**/api/notifications/rules')
+  const letRules = await holdCall(page, '**/api/notifications/rules', { rules: some })
+  await page.reload()
+  await expect(page.getByText('Loading rules…')).toBeVisible()
+  await frame(page)
+  expect(late()).toEqual([])
+  letRules()
+  await expect(page.getByText('Not sent in 14 days')).toBeVisible()
+  expect(
+    late()
+      .map((path) => path.replace(/^.*\/|-.*$/g, ''))
+      .toSorted(),
+  ).toEqual(['Insights', 'preview', 'summary'])
 })
 
 for (const address of [

@@ -221,6 +221,8 @@ test.describe('a file that was changed on its way', () => {
     ['/', 'index', {}],
     ['/', 'routes', inAllOnly],
     ['/', 'client', inAllOnly],
+    ['/', 'Insights', inAllOnly],
+    ['/activity', 'activity', inAllOnly],
     ['/connect/hubspot', 'connect._provider', inAllOnly],
     // The router also accepts a trailing slash and other letter cases.
     ['/hubspot/callback/?code=x', '_provider.callback', {}],

@@ -1,4 +1,5 @@
 import { HttpResponse, http, type RequestHandler } from 'msw'
+import type { ActivityBackend } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
 
 /** What a user does to reach the state: the label of a button or a checkbox. */
@@ -24,6 +25,7 @@ export const slugOf = ({ name }: Pick<State, 'name'>): string =>
 
 const two = { rules: ['deal-stage-changed', 'deal-closed'] }
 const sessions = { ...two, features: ['sessions'] }
+const beyond = { features: ['activity', 'preview', 'test-message'] }
 const stage = 'Notify me when a deal stage changes'
 const closed = 'Notify me when a deal is signed or closed (won/lost)'
 const orphan = 'Notify me when a deal moves stage without a contact or company associated'
@@ -31,7 +33,12 @@ const orphan = 'Notify me when a deal moves stage without a contact or company a
 /** The backend of the tests. The handlers in `before` take precedence. */
 const backend =
   (
-    initial: { connected?: string[]; rules?: string[]; features?: string[] } = {},
+    initial: {
+      connected?: string[]
+      rules?: string[]
+      features?: string[]
+      activity?: Partial<ActivityBackend>
+    } = {},
     ...before: RequestHandler[]
   ) =>
   () => [
@@ -40,6 +47,7 @@ const backend =
       connected: new Set(initial.connected ?? ['hubspot', 'slack']),
       rules: initial.rules ?? [],
       features: initial.features,
+      activity: initial.activity ?? {},
     }).handlers,
   ]
 
@@ -48,6 +56,9 @@ const status = '*/api/:provider/status'
 const rules = '*/api/notifications/rules'
 const callback = '*/api/:provider/callback'
 const session = '*/api/session'
+const summary = '*/api/notifications/summary'
+const preview = '*/api/notifications/preview'
+const test = '*/api/notifications/test'
 
 const silence = () => new Promise<never>(() => {})
 const fault = () => new HttpResponse(null, { status: 500 })
@@ -202,6 +213,126 @@ export const states: readonly State[] = [
     backend: backend(sessions, http.delete(session, fault)),
     steps: [{ press: 'Sign out of this browser' }],
     shows: '❌ Failed to sign out, try again.',
+  },
+  {
+    name: 'What each rule has sent or would have sent',
+    address: '/',
+    backend: () =>
+      backend({
+        ...beyond,
+        rules: ['deal-closed'],
+        activity: {
+          summary: {
+            rules: {
+              'deal-closed': {
+                sent: 12,
+                failed: 0,
+                lastSentAt: new Date(Date.now() - 200_000).toISOString(),
+              },
+            },
+          },
+        },
+      })(),
+    shows: [
+      'Sent 12 times in 14 days, last 3 minutes ago',
+      'Would have sent 31 messages in the last 7 days',
+    ],
+  },
+  {
+    name: 'An example of a message',
+    address: '/',
+    backend: backend({
+      ...beyond,
+      activity: {
+        preview: {
+          days: 7,
+          rules: { 'deal-stage-changed': 1204, 'deal-closed': 1, 'deal-stage-changed-orphan': 0 },
+          samples: {
+            'deal-closed': '🎉 Acme renewal was won (€12,000)',
+            'deal-stage-changed':
+              '➡️ Acme renewal moved from Appointment scheduled to Contract sent',
+          },
+          complete: false,
+        },
+      },
+    }),
+    steps: [{ press: 'Show an example: when a deal stage changes' }],
+    shows: '➡️ Acme renewal moved from Appointment scheduled to Contract sent',
+  },
+  {
+    name: 'Summary and preview are loading',
+    address: '/',
+    backend: backend({ ...beyond, ...two }, http.get(summary, silence), http.get(preview, silence)),
+    shows: ['Counting…', 'Looking at the last 7 days…'],
+  },
+  {
+    name: 'Summary and preview cannot be loaded',
+    address: '/',
+    backend: backend({ ...beyond, ...two }, http.get(summary, fault), http.get(preview, fault)),
+    shows: [
+      'What this rule has sent could not be loaded.',
+      'What this rule would have sent could not be loaded.',
+    ],
+  },
+  {
+    name: 'A broken connection holds up messages',
+    address: '/',
+    backend: backend(
+      { ...beyond, ...two, activity: { summary: { waiting: 2, failedSinceBroken: 3 } } },
+      http.get('*/api/slack/status', () =>
+        HttpResponse.json({ connected: false, reason: 'The channel is archived.' }),
+      ),
+    ),
+    shows: '2 messages are waiting, 3 have failed since.',
+  },
+  {
+    name: 'Sending a test message',
+    address: '/',
+    backend: backend({ ...beyond, ...two }, http.post(test, silence)),
+    steps: [{ press: 'Send a test message' }],
+    shows: 'Sending…',
+  },
+  {
+    name: 'A test message was sent',
+    address: '/',
+    backend: backend({ ...beyond, ...two }),
+    steps: [{ press: 'Send a test message' }],
+    shows: 'Sent to #sales-floor.',
+  },
+  {
+    name: 'A test message waits',
+    address: '/',
+    backend: backend({
+      ...beyond,
+      ...two,
+      activity: {
+        test: {
+          state: 'waiting',
+          channel: '#sales-floor',
+          reason: 'Slack asks for a pause',
+          nextTryAt: '2026-01-02T03:04:05.000Z',
+        },
+      },
+    }),
+    steps: [{ press: 'Send a test message' }],
+    shows: 'Waiting: Slack asks for a pause, next try at',
+  },
+  {
+    name: 'A test message was refused',
+    address: '/',
+    backend: backend({
+      ...beyond,
+      ...two,
+      activity: {
+        test: {
+          status: 502,
+          code: 'not_sent',
+          message: 'Slack says that the channel is archived.',
+        },
+      },
+    }),
+    steps: [{ press: 'Send a test message' }],
+    shows: 'Slack says that the channel is archived.',
   },
   ...(['HubSpot', 'Slack'] as const).flatMap((name): State[] => {
     const address = `/${name.toLowerCase()}/callback`

@@ -1,0 +1,34 @@
+import { useQueryClient } from '@tanstack/react-query'
+import { safeParse } from 'valibot'
+import {
+  activityEndpoints,
+  errorBody,
+  type TestAnswer,
+  testAnswer,
+} from '../../contract/activity.ts'
+import { type Explain, getJson } from './client.ts'
+import { useSingleMutation } from './single-mutation.ts'
+
+const { method, path } = activityEndpoints.test
+
+const explain: Explain = async (readBody) => {
+  const body = safeParse(errorBody, await readBody().catch(() => undefined))
+  return body.success ? body.output.error.message : undefined
+}
+
+/**
+ * Sends a test message. `data` says what became of it. If the backend refuses, the message of `error` is
+ * the backend's own sentence, which users may see.
+ */
+export function useSendTest() {
+  const queryClient = useQueryClient()
+  return useSingleMutation<void, TestAnswer>({
+    mutationKey: ['test-message', 'own'],
+    mutationFn: () => getJson(path, testAnswer, { method, explain }),
+    onSettled: () => {
+      const { feature } = activityEndpoints.activity
+      void queryClient.invalidateQueries({ predicate: ({ meta }) => meta?.feature === feature })
+    },
+    meta: { action: 'Sending a test message' },
+  })
+}

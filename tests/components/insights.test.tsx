@@ -1,0 +1,362 @@
+import { act, fireEvent, screen, waitFor, within } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
+import { expect, test } from 'vitest'
+import type { Preview, Summary } from '../../contract/activity.ts'
+import { pass, settle, stopClock } from '../clock.ts'
+import { server } from '../msw/server.ts'
+import { lookAgain, renderApp, startBackend } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+// The app loads this script later. A test with a stopped clock cannot wait for its first import.
+import '../../src/components/Insights.tsx'
+
+const features = ['activity', 'preview', 'test-message']
+const both = () => new Set(['hubspot', 'slack'])
+const minutes = (count: number) => new Date(Date.now() - count * 60_000).toISOString()
+const ids = ['deal-stage-changed', 'deal-closed', 'deal-stage-changed-orphan'] as const
+const [stage, closed, orphan] = [
+  'Notify me when a deal stage changes',
+  'Notify me when a deal is signed or closed (won/lost)',
+  'Notify me when a deal moves stage without a contact or company associated',
+]
+const box = (name: string | undefined) => screen.findByRole('checkbox', { name: name ?? '' })
+const summaries = (calls: (start: string) => string[]) => calls('GET /api/notifications/summary')
+const previews = (calls: (start: string) => string[]) => calls('GET /api/notifications/preview')
+
+/** What the rules have sent: how often, and minutes ago. */
+const sent = (...rules: [sent: number, ago: number][]): Partial<Summary> => ({
+  rules: Object.fromEntries(
+    rules.map(([sent, ago], at) => [ids[at], { sent, failed: 0, lastSentAt: minutes(ago) }]),
+  ),
+})
+
+test.each([
+  [[], []],
+  [['activity'], ['summary']],
+  [['preview'], ['preview']],
+  [['test-message'], []],
+])('with the features %j, only their calls are made', async (listed, names) => {
+  const { calls } = startBackend({ connected: both(), rules: ['deal-closed'], features: listed })
+  renderApp('/')
+  const untouched = await box(stage)
+  if (names.includes('preview')) await screen.findByText(/^Would have sent 31 messages/)
+  if (names.includes('summary')) await screen.findByText('Not sent in 14 days')
+  if (listed.includes('test-message')) await screen.findByText('Send a test message')
+  await settle()
+  expect(calls('GET /api/notifications/').map((call) => call.split(/[/?]/)[3])).toEqual([
+    'rules',
+    ...names,
+  ])
+  expect(screen.queryAllByText(/have sent/)).toHaveLength(names.includes('preview') ? 2 : 0)
+  expect(screen.queryAllByText(/^Not sent/)).toHaveLength(names.includes('summary') ? 1 : 0)
+  expect(screen.queryAllByText('Send a test message')).toHaveLength(
+    listed.includes('test-message') ? 1 : 0,
+  )
+  expect(screen.queryAllByRole('link', { name: 'Activity' })).toHaveLength(
+    listed.includes('activity') ? 1 : 0,
+  )
+  expect(untouched.hasAttribute('aria-describedby')).toBe(names.includes('preview'))
+})
+
+test('a saved rule says how often it has sent a message, and when the last one was', async () => {
+  const { calls } = startBackend({
+    connected: both(),
+    rules: [...ids],
+    features,
+    activity: { summary: sent([12, 3], [1, 60 * 5]) },
+  })
+  renderApp('/')
+  await screen.findByText(/^Sent 12 times/)
+  expect(await box(stage)).toHaveAccessibleDescription(
+    'Sent 12 times in 14 days, last 3 minutes ago',
+  )
+  expect(await box(closed)).toHaveAccessibleDescription('Sent once in 14 days, 5 hours ago')
+  expect(await box(orphan)).toHaveAccessibleDescription('Not sent in 14 days')
+  expect(screen.queryByRole('button', { name: /example/ })).not.toBeInTheDocument()
+  expect(summaries(calls)).toEqual([
+    expect.stringMatching(/^GET \/api\/notifications\/summary\?days=14&zone=\w+/),
+  ])
+})
+
+test.each([
+  [{ 'deal-closed': 31 }, true, 'Would have sent 31 messages in the last 7 days'],
+  [{ 'deal-closed': 1 }, true, 'Would have sent 1 message in the last 7 days'],
+  [{ 'deal-closed': 0 }, true, 'Would have sent no messages in the last 7 days'],
+  [{ 'deal-closed': 1204 }, false, 'Would have sent at least 1,204 messages in the last 7 days'],
+  [{ 'deal-closed': 0 }, false, 'Would have sent at least 0 messages in the last 7 days'],
+])(
+  'a rule that is not saved says what it would have sent: %j, complete: %s',
+  async (rules, complete, text) => {
+    const preview: Preview = { days: 7, rules, samples: {}, complete }
+    startBackend({ connected: both(), features, activity: { preview } })
+    renderApp('/')
+    await screen.findByText(text)
+    expect(await box(closed)).toHaveAccessibleDescription(text)
+    // The backend may not know every rule.
+    expect(await box(stage)).not.toHaveAccessibleDescription()
+  },
+)
+
+test.each([
+  [features, /^Sent 12 times/],
+  [['preview'], undefined],
+])('with %j, a tick does not change the sentence, and a save does', async (listed, after) => {
+  startBackend({ connected: both(), features: listed, activity: { summary: sent([12, 3]) } })
+  const { user } = renderApp('/')
+  await screen.findByText(/^Would have sent 31/)
+  await user.click(await box(stage))
+  expect(await box(stage)).toHaveAccessibleDescription(/^Would have sent 31/)
+  await user.click(screen.getByRole('button', { name: 'Save' }))
+  await waitFor(() => expect(screen.queryByText(/^Would have sent 31/)).not.toBeInTheDocument())
+  if (after === undefined) {
+    expect(await box(stage)).not.toHaveAttribute('aria-describedby')
+    return
+  }
+  await waitFor(async () => expect(await box(stage)).toHaveAccessibleDescription(after))
+  await user.click(await box(stage))
+  expect(await box(stage)).toHaveAccessibleDescription(after)
+})
+
+test('an example of a message comes on request, and ticks nothing', async () => {
+  startBackend({ connected: both(), features })
+  const { user } = renderApp('/')
+  const name = 'Show an example: when a deal is signed or closed (won/lost)'
+  const button = await screen.findByRole('button', { name, expanded: false })
+  const sample = '🎉 Acme renewal was won (€12,000)'
+  expect(screen.queryByText(sample)).not.toBeInTheDocument()
+  button.focus()
+  await user.keyboard('{Enter}')
+  expect(screen.getByText(sample)).toBeVisible()
+  expect(button).toHaveFocus()
+  expect(button).toHaveAttribute('aria-expanded', 'true')
+  expect(button).toHaveAttribute('aria-controls', screen.getByText(sample).id)
+  expect(await box(closed)).not.toBeChecked()
+  expect(await box(closed)).toHaveAccessibleDescription(
+    'Would have sent 4 messages in the last 7 days',
+  )
+  // The other rules have no message to show.
+  expect(screen.getAllByRole('button', { name: /^Show an example/ })).toEqual([button])
+  await user.click(button)
+  expect(screen.queryByText(sample)).not.toBeInTheDocument()
+})
+
+test('the calls of the features start when those of section 7 have ended, also after a failure', async () => {
+  const { calls } = startBackend({ connected: new Set(['hubspot']), features })
+  const [slack, hubspot, rules] = [
+    HttpResponse.json({ connected: false, reason: 'The channel is archived.' }),
+    HttpResponse.json({ connected: true }),
+    new HttpResponse(null, { status: 403 }),
+  ]
+  const answers = Object.entries({
+    'slack/status': slack,
+    'hubspot/status': hubspot,
+    'notifications/rules': rules,
+  }).map(([path, response]) => {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    server.use(http.get(`*/api/${path}`, () => promise.then(() => response)))
+    return resolve
+  })
+  renderApp('/')
+  for (const answer of answers) {
+    await settle()
+    expect([...summaries(calls), ...previews(calls)]).toEqual([])
+    answer()
+  }
+  await screen.findByText(/^Would have sent 31/)
+  await screen.findByText('No messages are waiting or have failed since.')
+  expect(previews(calls)).toEqual(['GET /api/notifications/preview?days=7'])
+  expect(summaries(calls)).toHaveLength(1)
+  expect(takeLog()).toEqual(['Loading rules failed: The server answered with an error (403)'])
+})
+
+test('the preview comes before any rule is saved, and only while HubSpot is connected', async () => {
+  const { calls, state } = startBackend({ features })
+  const { user } = renderApp('/')
+  const unknown = await box(stage)
+  await settle()
+  expect(previews(calls)).toEqual([])
+  expect(unknown).not.toHaveAttribute('aria-describedby')
+  expect(screen.queryByText(/have sent/)).not.toBeInTheDocument()
+
+  // The user connects in another tab.
+  state.connected.add('hubspot')
+  lookAgain()
+  await screen.findByText(/^Would have sent 31/)
+  expect(previews(calls)).toHaveLength(1)
+
+  state.activity.preview.rules = { 'deal-stage-changed': 5 }
+  await user.click(screen.getByRole('button', { name: 'Disconnect HubSpot' }))
+  await waitFor(() => expect(screen.queryByText(/have sent/)).not.toBeInTheDocument())
+  await settle()
+  expect(previews(calls)).toHaveLength(1)
+
+  // The preview of the next account is a new one.
+  state.connected.add('hubspot')
+  lookAgain()
+  await screen.findByText(/^Would have sent 5 messages/)
+  expect(previews(calls)).toHaveLength(2)
+})
+
+test('a summary or preview that fails says so and hides no rule; each can be tried again', async () => {
+  const { calls, state } = startBackend({
+    connected: both(),
+    rules: ['deal-stage-changed'],
+    features,
+    activity: { summary: sent([12, 3]) },
+  })
+  const fault = () => new HttpResponse(null, { status: 400 })
+  server.use(http.get('*/summary', fault), http.get('*/preview', fault))
+  const { user } = renderApp('/')
+  await screen.findByText('What this rule has sent could not be loaded.')
+  expect(
+    await screen.findAllByText('What this rule would have sent could not be loaded.'),
+  ).toHaveLength(2)
+  expect(await box(stage)).toBeChecked()
+  expect(await box(stage)).toHaveAccessibleDescription(
+    'What this rule has sent could not be loaded.',
+  )
+  expect(takeLog().toSorted()).toEqual([
+    'Loading the preview of messages failed: The server answered with an error (400)',
+    'Loading the summary of messages failed: The server answered with an error (400)',
+  ])
+
+  const again = screen.getByRole('button', { name: 'Try again: a deal stage changes' })
+  await user.click(again)
+  await waitFor(() => expect(summaries(calls)).toHaveLength(2))
+  await waitFor(() => expect(again).not.toHaveAttribute('aria-disabled'))
+  expect(again).toHaveFocus()
+  takeLog()
+
+  server.resetHandlers(...startBackend({ ...state, activity: state.activity }).handlers)
+  await user.click(again)
+  await screen.findByText(/^Sent 12 times/)
+  // The button has disappeared. Its rule has the focus, and its description is the answer.
+  expect(await box(stage)).toHaveFocus()
+  await user.click(
+    screen.getByRole('button', { name: 'Try again: a deal is signed or closed (won/lost)' }),
+  )
+  await screen.findByText('Would have sent 4 messages in the last 7 days')
+  expect(screen.queryByRole('button', { name: /^Try again/ })).not.toBeInTheDocument()
+})
+
+test('the summary refreshes every 15 seconds with one call, and says the time anew', async () => {
+  stopClock()
+  const { calls, state } = startBackend({
+    connected: both(),
+    rules: ['deal-closed'],
+    features,
+    activity: { summary: sent([0, 0], [12, 0.5]) },
+  })
+  const { unmount } = renderApp('/')
+  const about = (name = '') => screen.getByRole('checkbox', { name })
+  await settle()
+  await pass(0)
+  expect(about(closed)).toHaveAccessibleDescription('Sent 12 times in 14 days, last a moment ago')
+  await pass(5000)
+  // From here on, a second rule uses the summary.
+  fireEvent.click(about(stage))
+  await settle()
+  fireEvent.click(screen.getByRole('button', { name: 'Save' }))
+  await settle()
+  expect(about(stage)).toHaveAccessibleDescription('Not sent in 14 days')
+  await pass(10_000)
+  expect(summaries(calls)).toHaveLength(2)
+  await pass(15_000)
+  expect(summaries(calls)).toHaveLength(3)
+  expect(about(closed)).toHaveAccessibleDescription('Sent 12 times in 14 days, last 1 minute ago')
+  state.activity.summary = sent([0, 0], [13, 0.5])
+  await pass(15_000)
+  expect(about(closed)).toHaveAccessibleDescription('Sent 13 times in 14 days, last a moment ago')
+  expect(summaries(calls)).toHaveLength(4)
+  // A failure keeps what is shown, and the time goes on.
+  server.use(http.get('*/summary', () => new HttpResponse(null, { status: 400 })))
+  await pass(45_000)
+  expect(about(closed)).toHaveAccessibleDescription('Sent 13 times in 14 days, last 1 minute ago')
+  expect(summaries(calls)).toHaveLength(7)
+  expect(takeLog()).toHaveLength(3)
+
+  unmount()
+  await pass(60_000)
+  expect(summaries(calls)).toHaveLength(7)
+})
+
+test.each([
+  [2, 3, '2 messages are waiting, 3 have failed since. See the failed ones'],
+  [1, 1, '1 message is waiting, 1 has failed since. See the failed one'],
+  [0, 1, '1 message has failed since. See the failed one'],
+  [2, 0, '2 messages are waiting.'],
+  [0, 0, 'No messages are waiting or have failed since.'],
+])(
+  'a broken connection says what it holds up: %d waiting, %d failed',
+  async (waiting, failed, text) => {
+    startBackend({
+      connected: new Set(['hubspot']),
+      features,
+      activity: { summary: { waiting, failedSinceBroken: failed } },
+    })
+    server.use(
+      http.get('*/api/slack/status', () =>
+        HttpResponse.json({ connected: false, reason: 'The channel is archived.' }),
+      ),
+    )
+    const { user, router } = renderApp('/')
+    const row = (await screen.findByText('Slack')).closest('li') as HTMLElement
+    await waitFor(() => expect(row).toHaveTextContent(text))
+    expect(screen.getAllByText(/waiting|failed since/)).toHaveLength(1)
+    if (failed === 0) {
+      expect(within(row).queryByRole('link')).not.toBeInTheDocument()
+      return
+    }
+    await user.click(within(row).getByRole('link', { name: /^See the failed/ }))
+    expect(router.state.location.href).toBe('/activity?state=failed')
+  },
+)
+
+test('the header leads to the activity on every page, and says where the user is', async () => {
+  startBackend({ features })
+  const { user, router } = renderApp('/contact')
+  const link = await screen.findByRole('link', { name: 'Activity' })
+  expect(link).not.toHaveAttribute('aria-current')
+  await user.click(link)
+  await waitFor(() => expect(link).toHaveAttribute('aria-current', 'page'))
+  expect(router.state.location.pathname).toBe('/activity')
+  expect(await screen.findByRole('heading', { name: 'Activity' })).toHaveFocus()
+})
+
+test('signing out forgets what was sent and would have been sent', async () => {
+  const { calls, state } = startBackend({
+    connected: both(),
+    rules: ['deal-stage-changed'],
+    features: [...features, 'sessions'],
+    activity: { summary: sent([12, 3]) },
+  })
+  const { user, queryClient } = renderApp('/')
+  await screen.findByText(/^Sent 12 times/)
+  await screen.findByText(/^Would have sent 4 messages/)
+  state.activity.summary = {}
+  await user.click(screen.getByRole('button', { name: 'Sign out of this browser' }))
+  await screen.findByText('Signed out of this browser.')
+  expect(screen.queryByText(/(was|have) sent|Sent 12/)).not.toBeInTheDocument()
+  await settle()
+  expect(previews(calls)).toHaveLength(1)
+  const known = queryClient.getQueryCache().getAll()
+  expect(JSON.stringify(known.map(({ state: { data } }) => data))).not.toMatch(/Acme|"sent":12/)
+})
+
+test('after connecting again, everything is asked again', async () => {
+  const { calls, state } = startBackend({
+    connected: both(),
+    rules: ['deal-stage-changed'],
+    features,
+    codes: new Set(['abc']),
+  })
+  const { router } = renderApp('/')
+  await screen.findByText('Not sent in 14 days')
+  await screen.findByText(/^Would have sent 4 messages/)
+  state.activity.summary = sent([12, 3])
+  state.activity.preview.rules = { 'deal-closed': 5 }
+  await act(() => router.navigate({ href: '/hubspot/callback?code=abc' }))
+  await screen.findByText(/^Sent 12 times/)
+  await screen.findByText(/^Would have sent 5 messages/)
+  expect(summaries(calls)).toHaveLength(2)
+  expect(previews(calls)).toHaveLength(2)
+})

@@ -1,0 +1,159 @@
+import { screen, waitFor, within } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
+import { expect, test } from 'vitest'
+import { pass, settle, stopClock } from '../clock.ts'
+import type { ActivityBackend } from '../msw/activity.ts'
+import { server } from '../msw/server.ts'
+import { renderApp, startBackend } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+// The app loads this script later. A test with a stopped clock cannot wait for its first import.
+import '../../src/components/Insights.tsx'
+
+const start = (test?: ActivityBackend['test'], connected = ['hubspot', 'slack']) =>
+  startBackend({
+    connected: new Set(connected),
+    rules: ['deal-closed'],
+    features: ['activity', 'test-message'],
+    ...(test && { activity: { test } }),
+  })
+const sendButton = () => screen.findByRole('button', { name: 'Send a test message' })
+const sends = (calls: (start: string) => string[]) => calls('POST /api/notifications/test')
+const waits = { state: 'waiting', channel: '#sales', reason: null, nextTryAt: null } as const
+const at = '2026-11-22T12:05:00.000Z'
+const time = new Date(at).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
+
+test.each<[ActivityBackend['test'], string]>([
+  [
+    { state: 'sent', channel: '#sales-floor', reason: null, nextTryAt: null },
+    'Sent to #sales-floor.',
+  ],
+  [{ state: 'sent', channel: null, reason: null, nextTryAt: null }, 'Sent.'],
+  [
+    { ...waits, reason: 'Slack asks for a pause', nextTryAt: at },
+    `Waiting: Slack asks for a pause, next try at ${time}.`,
+  ],
+  [{ ...waits, reason: 'Slack asks for a pause' }, 'Waiting: Slack asks for a pause.'],
+  [waits, 'Waiting.'],
+])('a test message: %j', async (answer, text) => {
+  const { calls } = start(answer)
+  const { user } = renderApp('/')
+  const button = await sendButton()
+  const row = button.closest('li') as HTMLElement
+  expect(within(row).getByText('Slack')).toBeVisible()
+  // A screen reader announces only a text that appears in an existing region.
+  const result = within(row).getAllByRole('status').at(-1)
+  expect(result).toBeEmptyDOMElement()
+  await user.click(button)
+  await waitFor(() => expect(result).toHaveTextContent(text))
+  expect(result?.textContent).toBe(text)
+  expect(button).toHaveFocus()
+  expect(sends(calls)).toHaveLength(1)
+})
+
+test.each([
+  [409, 'not_connected', 'HubSpot and Slack must both be connected.'],
+  [429, 'too_soon', 'Wait ten seconds between two test messages.'],
+  [502, 'not_sent', 'Slack says that the channel is archived.'],
+] as const)(
+  'a refusal with %d shows the sentence of the backend as text',
+  async (status, code, message) => {
+    start({ status, code, message: `${message} <b>` })
+    const { user } = renderApp('/')
+    await user.click(await sendButton())
+    expect(await screen.findByText(`${message} <b>`)).toHaveAttribute('role', 'status')
+    expect(takeLog()).toEqual([`Sending a test message failed: ${message} <b>`])
+  },
+)
+
+test.each([
+  [
+    'no sentence',
+    () => new HttpResponse('<h1>Bad Gateway</h1>', { status: 502 }),
+    'The server answered with an error (502)',
+  ],
+  [
+    'no connection',
+    () => HttpResponse.error(),
+    'The server could not be reached. The test message may still arrive.',
+  ],
+  [
+    'an answer that makes no sense',
+    () => HttpResponse.json({ state: 'maybe' }),
+    'The server sent an answer that could not be understood. The test message may still arrive.',
+  ],
+])('%s is a sentence too, and the next try replaces it', async (_what, answer, text) => {
+  const { calls } = start()
+  server.use(http.post('*/test', answer, { once: true }))
+  const { user } = renderApp('/')
+  const button = await sendButton()
+  await user.click(button)
+  const result = await screen.findByText(text)
+  expect(takeLog()).toHaveLength(1)
+  expect(button).toHaveFocus()
+  await user.click(button)
+  await waitFor(() => expect(result).toHaveTextContent(/^Sent to #sales-floor\.$/))
+  expect(sends(calls)).toHaveLength(2)
+})
+
+test('after ten seconds without an answer, the message may still arrive', async () => {
+  stopClock()
+  start()
+  server.use(http.post('*/test', () => new Promise<never>(() => {})))
+  renderApp('/')
+  await settle()
+  await pass(0)
+  screen.getByRole('button', { name: 'Send a test message' }).click()
+  await pass(9000)
+  expect(screen.getByText('Sending…')).toBeVisible()
+  await pass(1500)
+  expect(
+    screen.getByText('The server took too long to answer. The test message may still arrive.'),
+  ).toBeVisible()
+  expect(takeLog()).toHaveLength(1)
+})
+
+test('a double click sends one message, and the button keeps the focus', async () => {
+  const { calls } = start()
+  const answer = Promise.withResolvers<void>()
+  server.use(
+    http.post('*/test', async () => {
+      await answer.promise
+    }),
+  )
+  const { user } = renderApp('/')
+  const button = await sendButton()
+  await user.dblClick(button)
+  expect(await screen.findByText('Sending…')).toHaveAttribute('role', 'status')
+  expect(button).toHaveAttribute('aria-disabled', 'true')
+  answer.resolve()
+  await screen.findByText('Sent to #sales-floor.')
+  expect(button).toHaveFocus()
+  expect(sends(calls)).toHaveLength(1)
+})
+
+test('the summary is loaded again after a test message, also after a refusal', async () => {
+  const { calls, state } = start()
+  const { user } = renderApp('/')
+  await screen.findByText('Not sent in 14 days')
+  const summaries = () => calls('GET /api/notifications/summary').length
+  await user.click(await sendButton())
+  await screen.findByText('Sent to #sales-floor.')
+  await waitFor(() => expect(summaries()).toBe(2))
+  state.activity.test = { status: 429, code: 'too_soon', message: 'Wait ten seconds.' }
+  await user.click(await sendButton())
+  await screen.findByText('Wait ten seconds.')
+  await waitFor(() => expect(summaries()).toBe(3))
+  takeLog()
+})
+
+test.each([[[]], [['hubspot']], [['slack']]])(
+  'connected to %j only, the dashboard offers no test message',
+  async (connected) => {
+    const { calls } = start(undefined, connected)
+    renderApp('/')
+    await screen.findByText('Not sent in 14 days')
+    await settle()
+    expect(screen.queryByText(/test message/)).not.toBeInTheDocument()
+    expect(sends(calls)).toEqual([])
+  },
+)
