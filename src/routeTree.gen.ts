@@ -10,6 +10,7 @@
 
 import { Route as rootRouteImport } from './routes/__root'
 import { Route as IndexRouteImport } from './routes/index'
+import { Route as ActivityRouteImport } from './routes/activity'
 import { Route as ContactRouteImport } from './routes/contact'
 import { Route as ProviderCallbackRouteImport } from './routes/$provider.callback'
 import { Route as ConnectProviderRouteImport } from './routes/connect.$provider'
@@ -17,6 +18,11 @@ import { Route as ConnectProviderRouteImport } from './routes/connect.$provider'
 const IndexRoute = IndexRouteImport.update({
   id: '/',
   path: '/',
+  getParentRoute: () => rootRouteImport,
+} as any)
+const ActivityRoute = ActivityRouteImport.update({
+  id: '/activity',
+  path: '/activity',
   getParentRoute: () => rootRouteImport,
 } as any)
 const ContactRoute = ContactRouteImport.update({
@@ -37,12 +43,14 @@ const ConnectProviderRoute = ConnectProviderRouteImport.update({
 
 export interface FileRoutesByFullPath {
   '/': typeof IndexRoute
+  '/activity': typeof ActivityRoute
   '/contact': typeof ContactRoute
   '/$provider/callback': typeof ProviderCallbackRoute
   '/connect/$provider': typeof ConnectProviderRoute
 }
 export interface FileRoutesByTo {
   '/': typeof IndexRoute
+  '/activity': typeof ActivityRoute
   '/contact': typeof ContactRoute
   '/$provider/callback': typeof ProviderCallbackRoute
   '/connect/$provider': typeof ConnectProviderRoute
@@ -50,21 +58,38 @@ export interface FileRoutesByTo {
 export interface FileRoutesById {
   __root__: typeof rootRouteImport
   '/': typeof IndexRoute
+  '/activity': typeof ActivityRoute
   '/contact': typeof ContactRoute
   '/$provider/callback': typeof ProviderCallbackRoute
   '/connect/$provider': typeof ConnectProviderRoute
 }
 export interface FileRouteTypes {
   fileRoutesByFullPath: FileRoutesByFullPath
-  fullPaths: '/' | '/contact' | '/$provider/callback' | '/connect/$provider'
+  fullPaths:
+    | '/'
+    | '/activity'
+    | '/contact'
+    | '/$provider/callback'
+    | '/connect/$provider'
   fileRoutesByTo: FileRoutesByTo
-  to: '/' | '/contact' | '/$provider/callback' | '/connect/$provider'
+  to:
+    | '/'
+    | '/activity'
+    | '/contact'
+    | '/$provider/callback'
+    | '/connect/$provider'
   id:
-    '__root__' | '/' | '/contact' | '/$provider/callback' | '/connect/$provider'
+    | '__root__'
+    | '/'
+    | '/activity'
+    | '/contact'
+    | '/$provider/callback'
+    | '/connect/$provider'
   fileRoutesById: FileRoutesById
 }
 export interface RootRouteChildren {
   IndexRoute: typeof IndexRoute
+  ActivityRoute: typeof ActivityRoute
   ContactRoute: typeof ContactRoute
   ProviderCallbackRoute: typeof ProviderCallbackRoute
   ConnectProviderRoute: typeof ConnectProviderRoute
@@ -77,6 +102,13 @@ declare module '@tanstack/react-router' {
       path: '/'
       fullPath: '/'
       preLoaderRoute: typeof IndexRouteImport
+      parentRoute: typeof rootRouteImport
+    }
+    '/activity': {
+      id: '/activity'
+      path: '/activity'
+      fullPath: '/activity'
+      preLoaderRoute: typeof ActivityRouteImport
       parentRoute: typeof rootRouteImport
     }
     '/contact': {
@@ -105,6 +137,7 @@ declare module '@tanstack/react-router' {
 
 const rootRouteChildren: RootRouteChildren = {
   IndexRoute: IndexRoute,
+  ActivityRoute: ActivityRoute,
   ContactRoute: ContactRoute,
   ProviderCallbackRoute: ProviderCallbackRoute,
   ConnectProviderRoute: ConnectProviderRoute,
