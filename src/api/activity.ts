@@ -81,17 +81,18 @@ const updatesQuery = (state: Filter) =>
       const current = byId([...known.values(), ...newest])
       const place = placeToLook(pages, current, new Set(newest.map(({ id }) => id)), old.looked)
       if (place === undefined) {
-        return { items: unique([...old.items, ...newest]), looked: noUpdates.looked }
+        return { items: unique([...newest, ...old.items, ...newest]), looked: noUpdates.looked }
       }
       // Without the filter: the state may be another one by now.
       const { items, next } = await getPage(undefined, place.before, largestPage)
       const answered = byId(items)
+      const found = items.filter(({ id }) => known.has(id))
       const oldest = Math.min(...place.wanted.map(({ at }) => timeOf(at)))
       const isDone =
         place.wanted.every(({ id }) => answered.has(id)) ||
         items.some(({ at }) => timeOf(at) < oldest)
       return {
-        items: unique([...old.items, ...newest, ...items.filter(({ id }) => known.has(id))]),
+        items: unique([...newest, ...old.items, ...newest, ...found]),
         looked: { page: place.page, next: isDone ? null : next },
       }
     },
@@ -164,14 +165,13 @@ export function useActivity(state?: ActivityState) {
   const isOffered = useHasFeature(feature)
   const loaded = useInfiniteQuery({ ...activityQuery(state), enabled: isOffered })
   const updates = useQuery({ ...updatesQuery(state), enabled: loaded.data !== undefined })
-  const items = useMemo(
-    () =>
-      unique([
-        ...(loaded.data?.pages ?? []).flatMap((page) => page.items),
-        ...updates.data.items,
-      ]).sort((a, b) => timeOf(b.at) - timeOf(a.at)),
-    [loaded.data, updates.data],
-  )
+  const items = useMemo(() => {
+    const older = loaded.data?.pages.flatMap((page) => page.items) ?? []
+    const ids = byId(older)
+    const added = updates.data.items.filter(({ id }) => !ids.has(id))
+    // This order counts for messages of the same time.
+    return newestFirst([...added, ...older, ...updates.data.items])
+  }, [loaded.data, updates.data])
   return { ...loaded, items, updates }
 }
 
@@ -201,6 +201,9 @@ export function useRetry(item: ActivityItem) {
 const timeOf = (at: string) => Date.parse(at)
 
 const byId = (items: readonly ActivityItem[]) => new Map(items.map((item) => [item.id, item]))
+
+const newestFirst = (items: readonly ActivityItem[]) =>
+  unique(items).sort((a, b) => timeOf(b.at) - timeOf(a.at))
 
 /** Each message once, at its first place and as it is at its last. */
 const unique = (items: readonly ActivityItem[]) => [...byId(items).values()]

@@ -3,30 +3,32 @@ import type { Summary } from '../../contract/activity.ts'
 import { summaryDays, useSummary } from '../api/summary.ts'
 import { Card } from '../ui/Card.tsx'
 import { ActivityFailure } from './ActivityFailure.tsx'
+import { ActivityPlace } from './ActivityPlace.tsx'
 import { dateName, monthName } from './activity-times.ts'
 
 /** How many messages were sent and have failed on each of the last days: a chart and a table. */
 export function ActivityChart() {
   const { data, isFetched, error, isFetching, refetch } = useSummary()
+  const failure = isFetched && error !== null && (
+    <ActivityFailure
+      title={data ? 'The chart could not be refreshed' : 'The chart could not be loaded'}
+      error={error}
+      isTrying={isFetching}
+      onTry={() => void refetch()}
+    />
+  )
   return (
     <Card heading={`Last ${summaryDays} days`}>
-      {isFetched && error !== null && (
-        <ActivityFailure
-          title={data ? 'The chart could not be refreshed' : 'The chart could not be loaded'}
-          error={error}
-          isTrying={isFetching}
-          onTry={() => void refetch()}
-        />
-      )}
-      {data ? (
-        <Chart summary={data} />
-      ) : (
-        !isFetched && (
+      <ActivityPlace>
+        {failure}
+        {data ? (
+          <Chart summary={data} />
+        ) : (
           <p role="status" className="loading-chart">
-            Loading the chart…
+            {!isFetched && 'Loading the chart…'}
           </p>
-        )
-      )}
+        )}
+      </ActivityPlace>
     </Card>
   )
 }
@@ -50,7 +52,7 @@ function Chart({ summary }: { summary: Summary }) {
 
   return (
     <>
-      <ul className="flex flex-wrap gap-x-5 gap-y-1 text-sm">
+      <ul className="flex flex-wrap gap-x-3 gap-y-1 text-sm sm:gap-x-5">
         <Key sign={<rect width={12} height={12} rx={2} className="chart-sent" />}>
           {number(total('sent'))} sent
         </Key>
@@ -156,7 +158,7 @@ function Chart({ summary }: { summary: Summary }) {
 /** One kind of bar, and its number of messages. */
 function Key({ sign, children }: { sign: ReactNode; children: ReactNode }) {
   return (
-    <li className="flex items-center gap-2">
+    <li className="flex items-center gap-1.5">
       <svg aria-hidden="true" width={12} height={12} className="shrink-0">
         {sign}
       </svg>
@@ -172,10 +174,10 @@ function Failed(
   return <rect {...props} rx={2} className="chart-failed" />
 }
 
-/** The lowest of 1, 2, 5, 10, 20, 50 and so on that is not below the count. */
+/** The lowest of 1, 2, 4, 6, 8, 10, 20, 40 and so on that is not below the count. */
 function niceCeiling(count: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(count, 1)))
-  return power * ([1, 2, 5].find((step) => step * power >= count) ?? 10)
+  return power * ([1, 2, 4, 6, 8].find((step) => step * power >= count) ?? 10)
 }
 
 const number = (count: number) => count.toLocaleString('en')

@@ -23,7 +23,7 @@ export function ActivityList({ state }: { state: ActivityState | undefined }) {
         Messages
       </h2>
       <nav aria-label="Messages by state">
-        <ul className="-mx-1 flex flex-wrap gap-1">
+        <ul className="flex flex-wrap gap-1">
           {filters.map((each) => (
             <li key={each ?? 'all'}>
               <Link
@@ -57,9 +57,9 @@ function Messages({ state }: { state: ActivityState | undefined }) {
   }, [isLoaded])
 
   async function loadOlder() {
-    if (loaded.isFetchingNextPage) return
     setAnnounced('')
-    const { data, isError } = await loaded.fetchNextPage()
+    // By default, the second click of a double click makes the call again.
+    const { data, isError } = await loaded.fetchNextPage({ cancelRefetch: false })
     if (!isError) setAnnounced(countOf(data?.pages.at(-1)?.items.length ?? 0))
   }
 
@@ -81,8 +81,8 @@ function Messages({ state }: { state: ActivityState | undefined }) {
           onTry={() => void updates.refetch()}
         />
       )}
-      <p role="status" className={isLoaded ? 'activity-announced' : 'loading-activity'}>
-        {isLoaded ? announced : !loaded.isFetched && 'Loading messages…'}
+      <p role="status" className={loaded.isFetched ? 'activity-announced' : 'loading-activity'}>
+        {loaded.isFetched ? announced : 'Loading messages…'}
       </p>
       {isLoaded && items.length === 0 && <NoMessages state={state} />}
       {byDay(items).map(([day, some]) => (
@@ -111,7 +111,7 @@ function Messages({ state }: { state: ActivityState | undefined }) {
 function Day({ name, items }: { name: string; items: readonly ActivityItem[] }) {
   const headingId = useId()
   return (
-    <section aria-labelledby={headingId} className="card px-4 pt-4 sm:px-6">
+    <section aria-labelledby={headingId} className="card gap-0 px-4 pt-4 sm:px-6">
       <h3 id={headingId} className="text-sm font-semibold text-muted">
         {name}
       </h3>

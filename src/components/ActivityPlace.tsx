@@ -10,27 +10,27 @@ interface Place {
 }
 
 /**
- * Keeps what the user reads where it is when list items appear above it, and keeps the focus near its
- * place when the focused control disappears. At the top of the page, new items appear in sight.
+ * Keeps what the user reads where it is when a change of its children moves the list, and keeps the
+ * focus near its place when the focused control disappears. At the top of the page, new messages appear
+ * in sight.
  *
- * It is a class because only `getSnapshotBeforeUpdate` can measure right before a change. The
- * browser's own scroll anchoring is not enough, because WebKit has none (src/styles.css).
+ * It is a class because only `getSnapshotBeforeUpdate` can measure right before a change. The browser's
+ * own scroll anchoring is not enough, because WebKit has none (src/styles.css).
  */
 export class ActivityPlace extends Component<{ children: ReactNode }> {
   readonly #root = createRef<HTMLDivElement>()
 
   override getSnapshotBeforeUpdate(): Place {
-    const root = this.#root.current
     const { activeElement } = document
-    const focused = root?.contains(activeElement) === true ? activeElement : null
-    const items = [...(root?.querySelectorAll('li') ?? [])]
-    const isSeen = (item: Element) => {
-      const { top, bottom } = item.getBoundingClientRect()
+    const focused = this.#root.current?.contains(activeElement) === true ? activeElement : null
+    const messages = [...document.querySelectorAll('main ol > li')]
+    const isSeen = (message: Element) => {
+      const { top, bottom } = message.getBoundingClientRect()
       return bottom > 0 && top < window.innerHeight
     }
-    const own = focused?.closest('li')
-    const firstSeen = window.scrollY > 0 ? (items.find(isSeen) ?? items.at(-1)) : undefined
-    const anchor = own && isSeen(own) ? own : firstSeen
+    const own = messages.find((message) => message.contains(activeElement) && isSeen(message))
+    const first = window.scrollY > 0 ? (messages.find(isSeen) ?? messages.at(-1)) : undefined
+    const anchor = own ?? first
     return {
       anchor,
       top: anchor?.getBoundingClientRect().top ?? 0,

@@ -158,8 +158,8 @@ const signs: Record<ActivityState, ReactNode> = {
 }
 
 const stateStyles: Record<ActivityState, string> = {
-  sent: '',
-  waiting: '',
-  failed: 'text-bad',
+  sent: 'font-medium',
+  waiting: 'font-medium',
+  failed: 'font-medium text-bad',
   skipped: 'text-muted',
 }
