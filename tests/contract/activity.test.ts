@@ -41,7 +41,7 @@ const backends: Record<string, () => Promise<Backend>> = {
     await browser.connect('slack')
     const token = browser.cookie?.split('=')[1] ?? ''
     const all = await harness.database.select().from(sessions)
-    const userId = all.find(({ tokenHash }) => tokenHash.equals(sha256(token)))?.userId ?? ''
+    const userId = all.find(({ tokenHash }) => tokenHash === sha256(token))?.userId ?? ''
     return {
       call: (path, method = 'GET') => browser.call(path, { method }),
       async add(minutesAgo, state = 'sent') {
