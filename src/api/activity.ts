@@ -183,16 +183,15 @@ export function useRetry(item: ActivityItem) {
   return useSingleMutation({
     mutationKey: ['retry-message', item.id],
     mutationFn: () => call(activityEndpoints.retry.method, retryPath(item.id)),
-    onSuccess: async () => {
-      // An answer from before must not show it as failed again.
-      await queryClient.cancelQueries(lists)
+    onSuccess: () => {
       const waiting: ActivityItem = { ...item, state: 'waiting', reason: null, nextTryAt: null }
       queryClient.setQueriesData<Updates>(
         lists,
         (updates) => updates && { ...updates, items: unique([...updates.items, waiting]) },
       )
     },
-    // Shows soon what became of it. If the call was refused, its state is not what the user sees.
+    // The list soon shows what became of the message, also if the call was refused. This drops the
+    // answer to an earlier refresh, which would show the message as failed again.
     onSettled: () => void queryClient.invalidateQueries(lists),
     meta: { action: 'Sending a message again' },
   })

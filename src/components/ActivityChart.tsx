@@ -42,7 +42,9 @@ const lowestBar = 3
 
 function Chart({ summary }: { summary: Summary }) {
   const hatchId = useId()
-  const days = summary.daily.slice(-summaryDays)
+  // Each date once, whatever the backend answers.
+  const byDate = new Map(summary.daily.map((day) => [day.date, day]))
+  const days = [...byDate.values()].slice(-summaryDays)
   const total = (kind: 'sent' | 'failed') => days.reduce((sum, day) => sum + day[kind], 0)
   const top = niceCeiling(Math.max(...days.map(({ sent, failed }) => sent + failed)))
   const heightOf = (count: number) =>

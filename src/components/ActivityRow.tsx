@@ -44,7 +44,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
           </p>
           <p className="text-muted">
             <time dateTime={at} title={fullTime(at)}>
-              {clockTime(at)}
+              {clockTime(at) || 'Unknown time'}
             </time>
             {facts.filter(Boolean).map((fact) => ` · ${fact}`)}
           </p>

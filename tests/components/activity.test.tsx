@@ -207,9 +207,9 @@ describe('the list', () => {
             to: text,
             channel: text,
             reason: text,
-            // Dates that look right and do not exist.
-            at: '2026-02-31T10:00:00+23:59',
-            nextTryAt: '2026-02-30T10:00:00Z',
+            // Our schema accepts these times, but a browser does not.
+            at: '2026-01-01T10:00:00+05',
+            nextTryAt: '2026-01-01T10:00:00 +05:00',
           }),
         ),
       ),
@@ -218,6 +218,7 @@ describe('the list', () => {
     await waitFor(() =>
       expect(screen.getAllByRole('button', { name: /^Send again/ }).length).toBeGreaterThan(5),
     )
+    expect(screen.getByRole('heading', { level: 3 })).toHaveTextContent('Unknown day')
     const list = document.querySelector('.activity-list')
     expect(list?.querySelector('script, img, iframe, object, form, style, meta, base')).toBeNull()
     expect(list?.querySelectorAll('ol a')).toHaveLength(0)
