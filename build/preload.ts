@@ -40,6 +40,8 @@ export function preload(config: Config): Plugin {
     },
     { path: '/activity', file: 'activity', calls: [] },
     { path: '/contact', file: 'contact', calls: [] },
+    // Its calls need the answer of the health check, which lists whether the backend has them.
+    { path: '/activity', file: 'activity', calls: [] },
     { path: pathOf(navigations.callbackPage, crm.id), ...callback },
     { path: pathOf(navigations.callbackPage, chat.id), ...callback },
     { path: `/connect/${crm.id}`, file: 'connect.$provider', calls: [] },

@@ -1,15 +1,29 @@
 import { createFileRoute } from '@tanstack/react-router'
+import { type ActivityState, activityEndpoints, activityStates } from '../../contract/activity.ts'
+import { useHasFeature } from '../api/health.ts'
+import { ActivityChart } from '../components/ActivityChart.tsx'
+import { ActivityList } from '../components/ActivityList.tsx'
+import { GenericError } from '../components/GenericError.tsx'
+import { config } from '../config.ts'
 import { Screen } from '../ui/Screen.tsx'
 
-interface Search {
-  state?: string | undefined
-}
-
 export const Route = createFileRoute('/activity')({
-  validateSearch: ({ state }: Search): Search => ({ state }),
+  // An unknown state counts as all.
+  validateSearch: ({ state }: { state?: unknown }): { state?: ActivityState | undefined } => ({
+    state: activityStates.find((each) => each === state),
+  }),
   component: ActivityPage,
 })
 
 function ActivityPage() {
-  return <Screen title="Activity">{null}</Screen>
+  const { state } = Route.useSearch()
+  // A backend that answers only §7 has no such page.
+  const isOffered = useHasFeature(activityEndpoints.activity.feature)
+  if (!isOffered) return <GenericError />
+  return (
+    <Screen title="Activity" lead={`What became of the messages to ${config.chat.name}.`}>
+      <ActivityChart />
+      <ActivityList state={state} />
+    </Screen>
+  )
 }

@@ -77,6 +77,8 @@ const spillingTexts = (page: Page) =>
       range.selectNodeContents(walker.currentNode)
       const text = range.getBoundingClientRect()
       if (text.width === 0) continue
+      // The content of a closed disclosure has a size too.
+      if (walker.currentNode.parentElement?.checkVisibility() === false) continue
       const nearest = blockAround(walker.currentNode)
       for (
         let around = walker.currentNode.parentElement;

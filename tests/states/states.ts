@@ -1,4 +1,5 @@
 import { HttpResponse, http, type RequestHandler } from 'msw'
+import type { ActivityItem } from '../../contract/activity.ts'
 import type { ActivityBackend } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
 
@@ -66,6 +67,83 @@ const fault = () => new HttpResponse(null, { status: 500 })
 const thenSilence = (first: () => Response) => {
   let asked = 0
   return () => (asked++ === 0 ? first() : silence())
+}
+
+const messages = '*/api/notifications/activity'
+const summary = '*/api/notifications/summary'
+
+const hourMs = 60 * 60 * 1000
+const message = (
+  id: string,
+  hoursAgo: number,
+  deal: string | null,
+  more: Partial<ActivityItem>,
+): ActivityItem => ({
+  id,
+  at: new Date(Date.now() - hoursAgo * hourMs).toISOString(),
+  state: 'sent',
+  rule: 'deal-stage-changed',
+  deal: { name: deal, url: `https://app.hubspot.com/contacts/1/record/0-3/${id}` },
+  from: 'Qualified to buy',
+  to: 'Presentation scheduled',
+  channel: '#sales-floor',
+  reason: null,
+  tries: 1,
+  nextTryAt: null,
+  ...more,
+})
+
+const messagesInEveryState: readonly ActivityItem[] = [
+  message('next', 0.02, 'Umbrella rollout', { state: 'waiting', tries: 0 }),
+  message('pause', 0.1, 'Initech pilot', {
+    state: 'waiting',
+    reason: 'Slack asks for a pause',
+    nextTryAt: new Date(Date.now() + hourMs / 4).toISOString(),
+  }),
+  message('won', 1, 'Acme renewal', {
+    rule: 'deal-closed',
+    from: 'Contract sent',
+    to: 'Closed won',
+  }),
+  message('test', 2, null, { deal: null, rule: null, from: null, to: null }),
+  message('archived', 26, 'Globex expansion: all offices in the north, the south and overseas', {
+    state: 'failed',
+    reason: 'Slack no longer accepts the connection. Connect Slack again',
+    tries: 3,
+  }),
+  message('said', 27, 'Hooli licences', {
+    state: 'skipped',
+    reason: 'the rule of another user already reported it in the channel',
+  }),
+  message('unnamed', 50, null, { rule: 'a-rule-of-tomorrow', from: null, channel: null }),
+]
+
+const manyMessages = Array.from({ length: 30 }, (_, n) =>
+  message(`${n}`, n, `Deal number ${n + 1}`, {}),
+)
+
+/** The backend of the tests with these messages. The handlers in `before` take precedence. */
+const activity =
+  (items: readonly ActivityItem[] = messagesInEveryState, ...before: RequestHandler[]) =>
+  () => [
+    ...before,
+    ...createBackend({
+      features: ['activity', 'test-message'],
+      activity: {
+        items: items.map((item) => ({ ...item })),
+        summary: items.length === 0 ? {} : { daily: twoWeeks(), waiting: 2 },
+      },
+    }).handlers,
+  ]
+
+function twoWeeks() {
+  const sent = [12, 18, 9, 22, 31, 4, 2, 17, 25, 28, 14, 19, 6, 11]
+  const failed = [0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 9, 0, 0, 1]
+  return sent.map((count, index) => ({
+    date: new Date(Date.now() - (13 - index) * 24 * hourMs).toISOString().slice(0, 10),
+    sent: count,
+    failed: failed[index] ?? 0,
+  }))
 }
 
 export const states: readonly State[] = [
@@ -374,6 +452,70 @@ export const states: readonly State[] = [
     address: '/no/such/page',
     backend: backend(),
     shows: 'Something went wrong. Please try again later.',
+  },
+  {
+    name: 'Activity: messages in every state',
+    address: '/activity',
+    backend: activity(),
+    shows: ['Sent to #sales-floor', 'Waiting to be sent', 'There are no older messages.'],
+  },
+  {
+    name: 'Activity: only failed messages',
+    address: '/activity?state=failed',
+    backend: activity(),
+    shows: 'Not sent: Slack no longer accepts the connection. Connect Slack again.',
+  },
+  {
+    name: 'Activity: nothing has happened',
+    address: '/activity',
+    backend: activity([]),
+    shows: 'Move a deal in HubSpot, or send a test message.',
+  },
+  {
+    name: 'Activity: nothing has failed',
+    address: '/activity?state=failed',
+    backend: activity([]),
+    shows: 'No message has failed.',
+  },
+  {
+    name: 'Activity: loading',
+    address: '/activity',
+    backend: activity([], http.get(messages, silence), http.get(summary, silence)),
+    shows: ['Loading messages…', 'Loading the chart…'],
+  },
+  {
+    name: 'Activity: failed to load',
+    address: '/activity',
+    backend: activity([], http.get(messages, fault), http.get(summary, fault)),
+    shows: ['The messages could not be loaded', 'The chart could not be loaded'],
+  },
+  {
+    name: 'Activity: older messages fail to load',
+    address: '/activity',
+    backend: () =>
+      activity(
+        manyMessages,
+        http.get(messages, ({ request }) =>
+          request.url.includes('before=') ? fault() : undefined,
+        ),
+      )(),
+    steps: [{ press: 'Load older' }],
+    shows: '❌ Failed to load older messages. The server answered with an error (500).',
+  },
+  {
+    name: 'Activity: a message that cannot be sent again',
+    address: '/activity?state=failed',
+    backend: activity(
+      [
+        message('archived', 26, 'Globex expansion', {
+          state: 'failed',
+          reason: 'Slack did not answer',
+        }),
+      ],
+      http.post(`${messages}/:id/retry`, () => new HttpResponse(null, { status: 409 })),
+    ),
+    steps: [{ press: 'Send again: Globex expansion' }],
+    shows: '❌ This message is not failed any more, so it was not sent again.',
   },
 ]
 

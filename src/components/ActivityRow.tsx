@@ -1,0 +1,165 @@
+import { memo, type ReactNode } from 'react'
+import type { ActivityItem, ActivityState } from '../../contract/activity.ts'
+import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
+import { useRetry } from '../api/activity.ts'
+import { ApiError } from '../api/errors.ts'
+import { Button } from '../ui/Button.tsx'
+import { GreenCheck, RedCross } from '../ui/icons.tsx'
+import { clockTime, fullTime, timeInWords } from './activity-times.ts'
+
+/** One message: what it is about, and what became of it. Memoized, so a refresh renders what changed. */
+export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityItem }) {
+  const retry = useRetry(item)
+  const { at, state, rule, deal, from, to, channel } = item
+  const name = deal === null ? 'Test message' : (textOf(deal.name) ?? 'Deal without a name')
+  const isTold = state === 'sent' && textOf(channel) !== null
+  const facts = [textOf(rule) && ruleInWords(rule ?? ''), isTold ? null : textOf(channel)]
+
+  return (
+    // It takes the focus when the button 'Send again' disappears.
+    <li tabIndex={-1} className="flex gap-2 py-4 sm:gap-3">
+      <span className="grid size-9 shrink-0 place-items-center rounded-full border border-line bg-canvas">
+        {signs[state]}
+      </span>
+      <div className="flex min-w-0 flex-1 flex-wrap items-end gap-x-3 gap-y-2">
+        <div className="min-w-0 flex-1 basis-40 text-sm wrap-anywhere">
+          <p className="text-base font-medium">
+            {deal !== null && isWebAddress(deal.url) ? (
+              <a
+                href={deal.url}
+                target="_blank"
+                rel="noopener noreferrer"
+                className="rounded-sm underline decoration-edge underline-offset-3 hover:text-accent hover:decoration-current"
+              >
+                {name}
+              </a>
+            ) : (
+              name
+            )}
+          </p>
+          <Change from={textOf(from)} to={textOf(to)} />
+          {/* After a retry, a screen reader reads what becomes of the message. */}
+          <p role={retry.isIdle ? undefined : 'status'} className={stateStyles[state]}>
+            {sentenceOf(item)}
+          </p>
+          <p className="text-muted">
+            <time dateTime={at} title={fullTime(at)}>
+              {clockTime(at) || 'Unknown time'}
+            </time>
+            {facts.filter(Boolean).map((fact) => ` · ${fact}`)}
+          </p>
+          {state === 'failed' && (
+            <p role="status">{retry.isError && `❌ ${failureInWords(retry.error)}`}</p>
+          )}
+        </div>
+        {state === 'failed' && (
+          <Button
+            busy={retry.isPending}
+            label={`Send again: ${name}`}
+            onClick={() => retry.mutate()}
+          >
+            {retry.isPending ? 'Sending…' : 'Send again'}
+          </Button>
+        )}
+      </div>
+    </li>
+  )
+})
+
+function Change({ from, to }: { from: string | null; to: string | null }) {
+  if (to === null) return null
+  return (
+    <p>
+      {from} {/* Screen readers read 'to', not 'right arrow'. */}
+      <span role="img" aria-label="to" className="text-muted">
+        →
+      </span>{' '}
+      {to}
+    </p>
+  )
+}
+
+/** What became of a message, in words. */
+function sentenceOf({ state, channel, reason, nextTryAt }: ActivityItem): string {
+  const why = textOf(reason)
+  switch (state) {
+    case 'sent':
+      return textOf(channel) ? `Sent to ${channel}` : 'Sent'
+    case 'waiting': {
+      const waiting = why ? `Waiting: ${why}` : 'Waiting to be sent'
+      const next = nextTryAt === null ? '' : timeInWords(nextTryAt)
+      if (next === '') return hasSentences(waiting) ? ended(waiting) : waiting
+      return hasSentences(waiting)
+        ? `${ended(waiting)} Next try ${next}.`
+        : `${waiting}, next try ${next}`
+    }
+    case 'failed':
+      return why ? `Not sent: ${ended(why)}` : 'Not sent'
+    case 'skipped': {
+      const skipped = why ? `Skipped: ${why}` : 'Skipped'
+      return hasSentences(skipped) ? ended(skipped) : skipped
+    }
+  }
+}
+
+/** Whether the words consist of several sentences: 'The channel is archived. Connect Slack again'. */
+const hasSentences = (words: string) => /[.!?] /.test(words)
+
+/** Adds a full stop, which a reason does not have. */
+const ended = (sentence: string) => (/[.!?…]$/.test(sentence) ? sentence : `${sentence}.`)
+
+/** A backend may answer an empty text in the place of null. */
+const textOf = (text: string | null) => (text?.trim() ? text : null)
+
+const rules = new Map<string, string>(
+  ruleCatalogue.flatMap((category: RuleCategory) =>
+    category.rules.map(({ id, when }) => [id, when]),
+  ),
+)
+
+/** The rule's words, or its id if it is a rule of tomorrow. */
+function ruleInWords(id: string): string {
+  const when = rules.get(id)
+  return when === undefined ? `Rule ${id}` : `When ${when}`
+}
+
+/** Whether an address may become a link. One with `javascript:` would run in the page. */
+function isWebAddress(address: string): boolean {
+  return URL.canParse(address) && ['http:', 'https:'].includes(new URL(address).protocol)
+}
+
+function failureInWords(error: unknown): string {
+  const status = error instanceof ApiError ? error.status : undefined
+  if (status === 404) return 'This message no longer exists.'
+  if (status === 409) return 'This message is not failed any more, so it was not sent again.'
+  const reason = error instanceof ApiError ? ` ${error.message}.` : ''
+  return `Failed to send it again.${reason}`
+}
+
+const Sign = ({ children }: { children: ReactNode }) => (
+  <svg aria-hidden="true" viewBox="0 0 20 20" className="icon text-muted">
+    {children}
+  </svg>
+)
+
+const signs: Record<ActivityState, ReactNode> = {
+  sent: <GreenCheck />,
+  failed: <RedCross />,
+  waiting: (
+    <Sign>
+      <path d="M10 2.5a7.5 7.5 0 1 0 0 15a7.5 7.5 0 1 0 0-15ZM10 6v4l2.75 2" />
+    </Sign>
+  ),
+  skipped: (
+    <Sign>
+      <path d="M5 10h10" />
+    </Sign>
+  ),
+}
+
+const stateStyles: Record<ActivityState, string> = {
+  sent: 'font-medium',
+  waiting: 'font-medium',
+  failed: 'font-medium text-bad',
+  skipped: 'text-muted',
+}

@@ -1,0 +1,58 @@
+// The page is in English, so names of days are too. The user decides how a clock looks.
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' })
+const wholeTime = new Intl.DateTimeFormat('en', { dateStyle: 'full', timeStyle: 'long' })
+const longDay = new Intl.DateTimeFormat('en', { weekday: 'long', day: 'numeric', month: 'long' })
+
+const isValid = (date: Date) => Number.isFinite(date.getTime())
+const dayOf = (date: Date) => new Date(date.getFullYear(), date.getMonth(), date.getDate())
+
+/** The time of day; empty for a date that does not exist. */
+export function clockTime(at: string): string {
+  const date = new Date(at)
+  return isValid(date) ? clock.format(date) : ''
+}
+
+export function fullTime(at: string): string {
+  const date = new Date(at)
+  return isValid(date) ? wholeTime.format(date) : ''
+}
+
+/** 'Today', 'Yesterday' or 'Thursday, November 19', in the user's time zone. */
+export function dayName(at: string, now = new Date()): string {
+  const date = new Date(at)
+  if (!isValid(date)) return 'Unknown day'
+  // In some time zones, the change to summer time makes a day shorter or longer.
+  const daysAgo = Math.round((dayOf(now).getTime() - dayOf(date).getTime()) / 86_400_000)
+  if (daysAgo === 0) return 'Today'
+  if (daysAgo === 1) return 'Yesterday'
+  const year = date.getFullYear() === now.getFullYear() ? '' : ` ${date.getFullYear()}`
+  return longDay.format(date) + year
+}
+
+/** 'at 12:05', with the day if it is another one: 'on Monday, November 23 at 12:05'. */
+export function timeInWords(at: string): string {
+  const clock = clockTime(at)
+  if (clock === '') return ''
+  const day = dayName(at)
+  return day === 'Today' ? `at ${clock}` : `on ${day} at ${clock}`
+}
+
+// A date without a time is a day in the user's time zone already.
+const dateFormat = new Intl.DateTimeFormat('en', {
+  weekday: 'long',
+  day: 'numeric',
+  month: 'long',
+  timeZone: 'UTC',
+})
+const monthFormat = new Intl.DateTimeFormat('en', { month: 'short', timeZone: 'UTC' })
+
+/** The name of a date such as `2026-11-21`: 'Saturday, November 21'. */
+export const dateName = (date: string) => formatDate(dateFormat, date)
+
+/** The short name of a date's month: 'Nov'. */
+export const monthName = (date: string) => formatDate(monthFormat, date)
+
+function formatDate(format: Intl.DateTimeFormat, date: string): string {
+  const day = new Date(date)
+  return isValid(day) ? format.format(day) : date
+}

@@ -1,0 +1,718 @@
+import { act, fireEvent, screen, waitFor, within } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
+import { describe, expect, test, vi } from 'vitest'
+import type { ActivityItem, Summary } from '../../contract/activity.ts'
+import { pass, settle, stopClock } from '../clock.ts'
+import { hostileStrings } from '../hostile-strings.ts'
+import { server } from '../msw/server.ts'
+import { lookAgain, renderApp, startBackend } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+
+const path = '*/api/notifications/activity'
+
+/** One message that was sent, an hour ago at noon UTC. */
+const item = (id: string, more: Partial<ActivityItem> = {}): ActivityItem => ({
+  id,
+  at: '2026-11-20T12:00:00.000Z',
+  state: 'sent',
+  rule: 'deal-closed',
+  deal: { name: `Deal ${id}`, url: `https://app.hubspot.com/contacts/1/record/0-3/${id}` },
+  from: 'Contract sent',
+  to: 'Closed won',
+  channel: '#sales-floor',
+  reason: null,
+  tries: 1,
+  nextTryAt: null,
+  ...more,
+})
+
+/** `count` messages, a minute apart, the newest first. */
+const many = (count: number, more: Partial<ActivityItem> = {}) =>
+  Array.from({ length: count }, (_, n) =>
+    item(`${count - n}`, {
+      at: new Date(Date.parse('2026-11-20T12:00:00Z') - n * 60_000).toISOString(),
+      ...more,
+    }),
+  )
+
+function open(
+  items: ActivityItem[],
+  features = ['activity', 'test-message'],
+  address = '/activity',
+) {
+  const backend = startBackend({ features, activity: { items } })
+  const app = renderApp(address)
+  /** The calls for the list, since the last time. */
+  let read = 0
+  const listCalls = () => {
+    const calls = backend.calls('GET /api/notifications/activity').slice(read)
+    read += calls.length
+    return calls
+  }
+  return { ...backend, ...app, listCalls, items: backend.state.activity.items }
+}
+
+const rowNow = (name: string) => {
+  const found = screen.getByText(name).closest('li')
+  if (found === null) throw new Error(`${name} is in no row`)
+  return found
+}
+const row = async (name: string) => {
+  await screen.findByText(name)
+  return rowNow(name)
+}
+const names = () => screen.getAllByRole('link', { name: /^Deal / }).map((link) => link.textContent)
+
+describe('a backend without the feature', () => {
+  test.each([[undefined], [['sessions']]])(
+    'that lists %j: the address is unknown, and nothing but health is called',
+    async (features) => {
+      const { calls } = startBackend(features && { features })
+      renderApp('/activity?state=failed')
+      const alert = await screen.findByRole('alert')
+      expect(alert.textContent).toBe('Something went wrong. Please try again later.')
+      expect(document.title).toBe('Something went wrong · Dealbell')
+      await settle()
+      expect(calls()).toEqual(['GET /health'])
+    },
+  )
+})
+
+describe('the list', () => {
+  test('is a screen like others, and makes two calls after health', async () => {
+    const { calls } = open([item('1')])
+    expect(await screen.findByRole('heading', { level: 1, name: 'Activity' })).toBeVisible()
+    await row('Deal 1')
+    expect(document.title).toBe('Activity · Dealbell')
+    expect(screen.getAllByRole('main')).toHaveLength(1)
+    const [health, ...others] = calls()
+    expect(health).toBe('GET /health')
+    expect(others.toSorted()).toEqual([
+      'GET /api/notifications/activity?limit=25',
+      'GET /api/notifications/summary?days=14&zone=UTC',
+    ])
+  })
+
+  test('says what changed, under which rule and when', async () => {
+    open([item('1')])
+    const shown = within(await row('Deal 1'))
+    const link = shown.getByRole('link', { name: 'Deal 1' })
+    expect(link).toHaveAttribute('href', 'https://app.hubspot.com/contacts/1/record/0-3/1')
+    expect(link).toHaveAttribute('target', '_blank')
+    expect(link.getAttribute('rel')).toMatch(/\bnoopener\b/)
+    expect(shown.getByText(/Contract sent/)).toHaveTextContent('Contract sent → Closed won')
+    expect(shown.getByRole('img', { name: 'to' })).toHaveTextContent('→')
+    expect(shown.getByText(/When a deal is signed or closed \(won\/lost\)/)).toBeVisible()
+    const time = shown.getByText('12:00 PM')
+    expect(time).toHaveAttribute('datetime', '2026-11-20T12:00:00.000Z')
+    expect(time).toHaveAttribute('title', 'Friday, November 20, 2026 at 12:00:00 PM UTC')
+  })
+
+  test('groups the messages by day', async () => {
+    stopClock()
+    vi.setSystemTime('2026-11-21T09:00:00Z')
+    const at = (id: string, time: string) => item(id, { at: time })
+    open([
+      at('1', '2026-11-21T08:00:00Z'),
+      at('2', '2026-11-20T23:59:59Z'),
+      at('3', '2026-11-20T00:00:00Z'),
+      at('4', '2026-11-18T10:00:00Z'),
+      at('5', '2025-12-31T10:00:00Z'),
+    ])
+    await settle()
+    const days = screen.getAllByRole('region').slice(-4)
+    expect(days.map((day) => within(day).getByRole('heading', { level: 3 }).textContent)).toEqual([
+      'Today',
+      'Yesterday',
+      'Wednesday, November 18',
+      'Wednesday, December 31 2025',
+    ])
+    expect(days.map((day) => within(day).getAllByRole('listitem').length)).toEqual([1, 2, 1, 1])
+  })
+
+  test.each<[Partial<ActivityItem>, string]>([
+    [{ channel: '#sales-floor' }, 'Sent to #sales-floor'],
+    [{ channel: null }, 'Sent'],
+    [{ state: 'waiting' }, 'Waiting to be sent'],
+    [
+      { state: 'waiting', reason: 'Slack asks for a pause', nextTryAt: '2026-11-20T12:05:00Z' },
+      'Waiting: Slack asks for a pause, next try at 12:05 PM',
+    ],
+    [
+      { state: 'waiting', nextTryAt: '2026-11-21T12:05:00Z' },
+      'Waiting to be sent, next try on Saturday, November 21 at 12:05 PM',
+    ],
+    [
+      { state: 'waiting', reason: 'It failed. Look', nextTryAt: '2026-11-20T12:05:00Z' },
+      'Waiting: It failed. Look. Next try at 12:05 PM.',
+    ],
+    [
+      { state: 'failed', reason: 'the channel is archived. Connect Slack again' },
+      'Not sent: the channel is archived. Connect Slack again.',
+    ],
+    [{ state: 'failed', reason: 'the channel is archived' }, 'Not sent: the channel is archived.'],
+    [{ state: 'failed', reason: '' }, 'Not sent'],
+    [
+      { state: 'skipped', reason: 'another rule already reported it' },
+      'Skipped: another rule already reported it',
+    ],
+    [{ state: 'skipped', reason: null }, 'Skipped'],
+  ])('%j reads %j', async (more, sentence) => {
+    stopClock()
+    vi.setSystemTime('2026-11-20T12:01:00Z')
+    open([item('1', more)])
+    await settle()
+    expect(within(rowNow('Deal 1')).getByText(sentence)).toBeVisible()
+    // The channel is said once.
+    expect(screen.queryAllByText(/#sales-floor/)).toHaveLength(more.channel === null ? 0 : 1)
+  })
+
+  test('a test message, a deal without a name and a rule of tomorrow have words too', async () => {
+    open([
+      item('1', { deal: null, rule: null, from: null, to: null }),
+      item('2', { deal: { name: null, url: 'https://crm.example/2' }, from: null }),
+      item('3', { rule: 'rule-of-tomorrow', to: null }),
+    ])
+    expect(await row('Test message')).not.toHaveTextContent(/→|When|Rule/)
+    expect(await row('Deal without a name')).toHaveTextContent('→ Closed won')
+    expect(await row('Deal 3')).toHaveTextContent('Rule rule-of-tomorrow')
+    expect(await row('Deal 3')).not.toHaveTextContent('→')
+  })
+
+  test.each([
+    'javascript:pwned()',
+    ' jAvascript:pwned()',
+    'java\nscript:pwned()',
+    'data:text/html,x',
+    'vbscript:x',
+    'blob:https://evil.example/1',
+    '//evil.example',
+    '/sandbox',
+    '',
+  ])('the address %j becomes no link', async (url) => {
+    open([item('1', { deal: { name: 'Trap', url } })])
+    expect(within(await row('Trap')).queryByRole('link')).not.toBeInTheDocument()
+  })
+
+  test('whatever a backend answers stays plain text', async () => {
+    const some = hostileStrings.filter((_, n) => n % 19 === 0)
+    open(
+      some.flatMap((text, n) =>
+        (['sent', 'waiting', 'failed', 'skipped'] as const).map((state) =>
+          item(`${n} ${state} ${text}`, {
+            state,
+            rule: text,
+            deal: { name: text, url: text },
+            from: text,
+            to: text,
+            channel: text,
+            reason: text,
+            // Our schema accepts these times, but a browser does not.
+            at: '2026-01-01T10:00:00+05',
+            nextTryAt: '2026-01-01T10:00:00 +05:00',
+          }),
+        ),
+      ),
+    )
+    await screen.findByText('Messages')
+    await waitFor(() =>
+      expect(screen.getAllByRole('button', { name: /^Send again/ }).length).toBeGreaterThan(5),
+    )
+    expect(screen.getByRole('heading', { level: 3 })).toHaveTextContent('Unknown day')
+    const list = document.querySelector('.activity-list')
+    expect(list?.querySelector('script, img, iframe, object, form, style, meta, base')).toBeNull()
+    expect(list?.querySelectorAll('ol a')).toHaveLength(0)
+    expect(list?.querySelector('[onerror], [onload], [onclick], [onmouseover]')).toBeNull()
+  })
+})
+
+describe('the filter', () => {
+  const two = () => [item('1'), item('2', { state: 'failed' })]
+
+  test('is in the address, and Back works', async () => {
+    const { user, history, listCalls } = open(two())
+    await row('Deal 2')
+    const nav = within(screen.getByRole('navigation', { name: 'Messages by state' }))
+    const current = () =>
+      nav.getAllByRole('link').filter((link) => link.getAttribute('aria-current') === 'page')
+    expect(nav.getAllByRole('link').map((link) => link.textContent)).toEqual([
+      'All',
+      'Sent',
+      'Waiting',
+      'Failed',
+      'Skipped',
+    ])
+    expect(current().map((link) => link.textContent)).toEqual(['All'])
+
+    await user.click(nav.getByRole('link', { name: 'Failed' }))
+    await waitFor(() => expect(names()).toEqual(['Deal 2']))
+    expect(history.location.href).toBe('/activity?state=failed')
+    expect(current().map((link) => link.textContent)).toEqual(['Failed'])
+    expect(nav.getByRole('link', { name: 'Failed' })).toHaveFocus()
+    expect(listCalls()).toEqual([
+      'GET /api/notifications/activity?limit=25',
+      'GET /api/notifications/activity?limit=25&state=failed',
+    ])
+
+    act(() => history.back())
+    await waitFor(() => expect(names()).toEqual(['Deal 1', 'Deal 2']))
+    expect(current().map((link) => link.textContent)).toEqual(['All'])
+  })
+
+  test.each(['bogus', '', 'Failed', 'constructor', 'null'])('%j counts as All', async (state) => {
+    const { listCalls } = open(two(), ['activity'], `/activity?state=${state}`)
+    await row('Deal 1')
+    expect(listCalls()).toEqual(['GET /api/notifications/activity?limit=25'])
+    expect(screen.getByRole('link', { name: 'All' })).toHaveAttribute('aria-current', 'page')
+  })
+})
+
+describe('an empty list', () => {
+  test('says what to do', async () => {
+    open([])
+    expect(await screen.findByText('Move a deal in HubSpot, or send a test message.')).toBeVisible()
+    expect(screen.getByRole('link', { name: 'Go to the dashboard' })).toHaveAttribute('href', '/')
+    expect(screen.queryByText(/older/)).not.toBeInTheDocument()
+  })
+
+  test('does not speak of test messages if the backend sends none', async () => {
+    open([], ['activity'])
+    expect(await screen.findByText('Move a deal in HubSpot.')).toBeVisible()
+  })
+
+  test('has other words with a filter', async () => {
+    open([item('1')], ['activity'], '/activity?state=failed')
+    expect(await screen.findByText('No message has failed.')).toBeVisible()
+    expect(screen.queryByText(/Move a deal/)).not.toBeInTheDocument()
+  })
+})
+
+describe('Load older', () => {
+  test('adds the next page below, keeps the focus, and says when there is nothing older', async () => {
+    const { user, listCalls } = open(many(52))
+    const button = await screen.findByRole('button', { name: 'Load older' })
+    expect(await screen.findByText('25 messages loaded.')).toHaveAttribute('role', 'status')
+    await user.click(button)
+    await waitFor(() => expect(names()).toHaveLength(50))
+    expect(names().slice(24, 27)).toEqual(['Deal 28', 'Deal 27', 'Deal 26'])
+    expect(button).toHaveFocus()
+    await user.keyboard('{Enter}')
+    const end = await screen.findByText('There are no older messages.')
+    expect(names()).toHaveLength(52)
+    expect(button).not.toBeInTheDocument()
+    expect(end.parentElement).toHaveFocus()
+    expect(await screen.findByText('2 messages loaded.')).toHaveAttribute('role', 'status')
+    expect(listCalls()).toEqual([
+      'GET /api/notifications/activity?limit=25',
+      'GET /api/notifications/activity?limit=25&before=28',
+      'GET /api/notifications/activity?limit=25&before=3',
+    ])
+  })
+
+  test('a double click loads one page', async () => {
+    const { user, listCalls } = open(many(80))
+    const button = await screen.findByRole('button', { name: 'Load older' })
+    const answer = Promise.withResolvers<void>()
+    server.use(http.get(path, () => answer.promise, { once: true }))
+    await user.dblClick(button)
+    expect(button).toHaveTextContent('Loading…')
+    answer.resolve()
+    await waitFor(() => expect(names()).toHaveLength(50))
+    await settle()
+    expect(listCalls()).toHaveLength(2)
+  })
+
+  test('a failure says so, keeps what is shown, and another press tries again', async () => {
+    const { user } = open(many(30))
+    const button = await screen.findByRole('button', { name: 'Load older' })
+    server.use(http.get(path, () => new HttpResponse(null, { status: 403 }), { once: true }))
+    await user.click(button)
+    const failure = await screen.findByText(
+      '❌ Failed to load older messages. The server answered with an error (403).',
+    )
+    expect(failure).toHaveAttribute('role', 'status')
+    expect(names()).toHaveLength(25)
+    expect(button).toHaveFocus()
+    takeLog()
+    await user.click(button)
+    await waitFor(() => expect(names()).toHaveLength(30))
+    expect(failure).toBeEmptyDOMElement()
+  })
+})
+
+describe('a load that fails', () => {
+  test('says so and can be tried again', async () => {
+    startBackend({ features: ['activity'], activity: { items: [item('1')] } })
+    const refused = () => new HttpResponse(null, { status: 403 })
+    server.use(http.get(path, refused, { once: true }))
+    const { user } = renderApp('/activity')
+    const title = await screen.findByText('The messages could not be loaded')
+    expect(title.closest('[role=status]')).toHaveTextContent(
+      'The server answered with an error (403).',
+    )
+    takeLog()
+    await user.click(
+      screen.getByRole('button', { name: 'Try again: The messages could not be loaded' }),
+    )
+    await row('Deal 1')
+    expect(title).not.toBeInTheDocument()
+    // The button had the focus and is gone. The next Tab goes to the list.
+    await user.tab()
+    expect(screen.getByRole('link', { name: 'Deal 1' })).toHaveFocus()
+  })
+
+  test('says so while refreshing, keeps what is shown, and goes on by itself', async () => {
+    stopClock()
+    const { items } = open([item('1')])
+    await settle()
+    server.use(http.get(path, () => HttpResponse.error()))
+    await pass(5000)
+    // Query tries once more.
+    await pass(10)
+    expect(screen.getByText('The messages could not be refreshed')).toBeVisible()
+    expect(screen.getByText('The server could not be reached.')).toBeVisible()
+    expect(names()).toEqual(['Deal 1'])
+    takeLog()
+    server.resetHandlers()
+    startBackend({ features: ['activity'], activity: { items: [item('2'), ...items] } })
+    await pass(5000)
+    expect(names()).toEqual(['Deal 2', 'Deal 1'])
+    expect(screen.queryByText(/could not be refreshed/)).not.toBeInTheDocument()
+  })
+})
+
+describe('a refresh', () => {
+  test('shows new messages at the top and asks only for the newest page', async () => {
+    stopClock()
+    const { items, listCalls } = open(many(30))
+    await settle()
+    fireEvent.click(screen.getByRole('button', { name: 'Load older' }))
+    await settle()
+    expect(names()).toHaveLength(30)
+    listCalls()
+    items.unshift(item('new', { at: '2026-11-20T12:30:00Z' }))
+    // It happened before others, and was found late.
+    items.splice(5, 0, item('late', { at: '2026-11-20T11:56:30Z' }))
+    await pass(5000)
+    expect(names().slice(0, 7)).toEqual([
+      'Deal new',
+      'Deal 30',
+      'Deal 29',
+      'Deal 28',
+      'Deal 27',
+      'Deal late',
+      'Deal 26',
+    ])
+    expect(names()).toHaveLength(32)
+    expect(listCalls()).toEqual(['GET /api/notifications/activity?limit=25'])
+    expect(screen.getByText('5 messages loaded.')).toBeInTheDocument()
+  })
+
+  test('happens only while the page is visible, and at once when it is visible again', async () => {
+    stopClock()
+    const { items, listCalls } = open([item('1')])
+    await settle()
+    listCalls()
+    const visibility = vi.spyOn(document, 'visibilityState', 'get').mockReturnValue('hidden')
+    lookAgain()
+    await pass(60_000)
+    expect(listCalls()).toEqual([])
+    items.unshift(item('2'))
+    visibility.mockReturnValue('visible')
+    lookAgain()
+    await settle()
+    expect(names()).toHaveLength(2)
+    expect(listCalls()).toHaveLength(1)
+  })
+
+  test('reads further pages until it meets a known message, or starts again', async () => {
+    stopClock()
+    const { items, listCalls } = open(many(30))
+    await settle()
+    listCalls()
+    const later = (count: number, at: string) =>
+      Array.from({ length: count }, (_, n) =>
+        item(`${at} ${n}`, { at: new Date(Date.parse(at) - n).toISOString() }),
+      )
+    items.unshift(...later(60, '2026-11-20T14:00:00Z'))
+    await pass(5000)
+    expect(listCalls()).toHaveLength(3)
+    expect(names()).toHaveLength(85)
+    // With so many, a gap would remain.
+    items.unshift(...later(110, '2026-11-20T15:00:00Z'))
+    await pass(5000)
+    await settle()
+    expect(names()).toHaveLength(25)
+    expect(names()[0]).toBe('Deal 2026-11-20T15:00:00Z 0')
+    expect(screen.getByRole('button', { name: 'Load older' })).toBeVisible()
+  })
+
+  test('shows what becomes of older messages, with one more call', async () => {
+    stopClock()
+    const { items, listCalls } = open(many(60))
+    for (const n of [30, 55]) Object.assign(items[n] ?? {}, { state: 'waiting' })
+    await settle()
+    for (const _ of [1, 2]) {
+      fireEvent.click(screen.getByRole('button', { name: 'Load older' }))
+      await settle()
+    }
+    expect(screen.getAllByText('Waiting to be sent')).toHaveLength(2)
+    listCalls()
+    for (const n of [30, 55]) Object.assign(items[n] ?? {}, { state: 'sent' })
+    await pass(5000)
+    const newest = 'GET /api/notifications/activity?limit=25'
+    // The pages with a waiting message take turns. An answer of 100 shows both here.
+    expect(listCalls()).toEqual([newest, 'GET /api/notifications/activity?limit=100&before=36'])
+    expect(screen.queryByText('Waiting to be sent')).not.toBeInTheDocument()
+    await pass(5000)
+    expect(listCalls()).toEqual([newest])
+  })
+
+  test('takes turns if messages of several pages are open, and goes on below 100', async () => {
+    stopClock()
+    // The list of failed messages leaves out the many between them.
+    const { items, listCalls } = open(
+      many(400).map((each, n) => (n % 13 === 0 ? { ...each, state: 'failed' } : each)),
+      ['activity'],
+      '/activity?state=failed',
+    )
+    await settle()
+    fireEvent.click(screen.getByRole('button', { name: 'Load older' }))
+    await settle()
+    expect(names()).toHaveLength(31)
+    // All but the newest were sent again elsewhere.
+    for (const each of items.slice(1)) each.state = 'sent'
+    listCalls()
+    for (let refresh = 0; refresh < 5; refresh += 1) await pass(5000)
+    expect(listCalls().filter((call) => !call.includes('state='))).toEqual([
+      'GET /api/notifications/activity?limit=100',
+      'GET /api/notifications/activity?limit=100&before=301',
+      'GET /api/notifications/activity?limit=100&before=201',
+      'GET /api/notifications/activity?limit=100&before=101',
+    ])
+    // They stay in their places, with what they are now.
+    expect(names()).toHaveLength(31)
+    expect(screen.getAllByRole('button', { name: /^Send again/ })).toHaveLength(1)
+  })
+})
+
+describe('Send again', () => {
+  const failed = () => [
+    item('1'),
+    item('2', {
+      state: 'failed',
+      reason: 'the channel is archived. Connect Slack again',
+      tries: 3,
+    }),
+    item('3', { state: 'failed', reason: 'Slack did not answer' }),
+  ]
+  const press = (user: ReturnType<typeof open>['user'], name: string) =>
+    screen
+      .findByRole('button', { name: `Send again: ${name}` })
+      .then((button) => user.click(button))
+
+  test('is for failed messages alone; the message waits, and then shows what became of it', async () => {
+    stopClock()
+    const { calls, items } = open(failed())
+    await settle()
+    expect(screen.getAllByRole('button', { name: /^Send again/ })).toHaveLength(2)
+    const button = screen.getByRole('button', { name: 'Send again: Deal 2' })
+    button.focus()
+    fireEvent.click(button)
+    await settle()
+    expect(calls('POST')).toEqual(['POST /api/notifications/activity/2/retry'])
+    const state = within(rowNow('Deal 2')).getByText('Waiting to be sent')
+    expect(state).toHaveAttribute('role', 'status')
+    expect(within(rowNow('Deal 3')).getByRole('button')).toBeVisible()
+    // The button had the focus.
+    expect(rowNow('Deal 2')).toHaveFocus()
+    Object.assign(items[1] ?? {}, { state: 'sent' })
+    await pass(5000)
+    expect(state).toHaveTextContent('Sent to #sales-floor')
+    expect(rowNow('Deal 2')).toHaveFocus()
+  })
+
+  test('keeps the message in a list of failed ones, with its new state', async () => {
+    stopClock()
+    const { items } = open(failed(), ['activity'], '/activity?state=failed')
+    await settle()
+    fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
+    await settle()
+    expect(rowNow('Deal 2')).toHaveTextContent('Waiting to be sent')
+    expect(names()).toEqual(['Deal 2', 'Deal 3'])
+    Object.assign(items[1] ?? {}, { state: 'sent' })
+    await pass(5000)
+    expect(rowNow('Deal 2')).toHaveTextContent('Sent to #sales-floor')
+    expect(names()).toEqual(['Deal 2', 'Deal 3'])
+  })
+
+  test('an answer to an earlier refresh does not show it as failed again', async () => {
+    stopClock()
+    const { items } = open(failed())
+    await settle()
+    const answer = Promise.withResolvers<void>()
+    const old = items.map((each) => ({ ...each }))
+    server.use(
+      http.get(
+        path,
+        async () => {
+          await answer.promise
+          return HttpResponse.json({ items: old, next: null })
+        },
+        { once: true },
+      ),
+    )
+    await pass(5000)
+    fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
+    await settle()
+    expect(rowNow('Deal 2')).toHaveTextContent('Waiting to be sent')
+    answer.resolve()
+    await settle()
+    expect(rowNow('Deal 2')).toHaveTextContent('Waiting to be sent')
+  })
+
+  test.each([
+    [409, '❌ This message is not failed any more, so it was not sent again.'],
+    [404, '❌ This message no longer exists.'],
+    [503, '❌ Failed to send it again. The server answered with an error (503).'],
+    [0, '❌ Failed to send it again. The server could not be reached.'],
+  ])('says beside the message why it failed: %s', async (status, words) => {
+    const { user, calls } = open(failed())
+    server.use(
+      http.post(`${path}/:id/retry`, () =>
+        status === 0 ? HttpResponse.error() : new HttpResponse(null, { status }),
+      ),
+    )
+    const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
+    await user.click(button)
+    const failure = await screen.findByText(words)
+    expect(failure).toHaveAttribute('role', 'status')
+    expect(rowNow('Deal 3')).toContainElement(failure)
+    expect(rowNow('Deal 3')).toHaveTextContent('Not sent: Slack did not answer.')
+    expect(button).toHaveFocus()
+    expect(calls('POST')).toHaveLength(1)
+    expect(takeLog()).toHaveLength(1)
+  })
+
+  test('a refused message shows soon what it is now', async () => {
+    const { user, items } = open(failed())
+    await row('Deal 3')
+    Object.assign(items[2] ?? {}, { state: 'sent' })
+    await press(user, 'Deal 3')
+    await waitFor(() => expect(rowNow('Deal 3')).toHaveTextContent('Sent to #sales-floor'))
+    takeLog()
+  })
+
+  test('a double click makes one call', async () => {
+    const { user, calls } = open(failed())
+    const answer = Promise.withResolvers<void>()
+    server.use(http.post(`${path}/:id/retry`, () => answer.promise, { once: true }))
+    const button = await screen.findByRole('button', { name: 'Send again: Deal 2' })
+    await user.dblClick(button)
+    expect(button).toHaveTextContent('Sending…')
+    expect(button).toHaveAttribute('aria-disabled', 'true')
+    answer.resolve()
+    await within(rowNow('Deal 2')).findByText('Waiting to be sent')
+    expect(calls('POST')).toHaveLength(1)
+  })
+})
+
+describe('the chart', () => {
+  const daily = (sent: number[], failed: number[]) =>
+    sent.map((count, n) => ({
+      date: new Date(Date.UTC(2026, 10, 17 + n)).toISOString().slice(0, 10),
+      sent: count,
+      failed: failed[n] ?? 0,
+    }))
+  function openChart(summary: Partial<Summary>) {
+    const backend = startBackend({ features: ['activity'], activity: { summary } })
+    return { ...backend, ...renderApp('/activity') }
+  }
+  const fourteen = (count: number) => Array.from({ length: 14 }, () => count)
+
+  test('is a table for screen readers, and its picture is hidden from them', async () => {
+    const sent = fourteen(0).with(0, 10_000).with(13, 3)
+    const { user } = openChart({ daily: daily(sent, fourteen(0).with(13, 1)), waiting: 2 })
+    const card = within(await screen.findByRole('region', { name: 'Last 14 days' }))
+    expect(await card.findByText('10,003 sent')).toBeVisible()
+    expect(card.getByText('1 failed')).toBeVisible()
+    expect(card.getByText('2 waiting')).toBeVisible()
+    await user.click(card.getByText('Show as a table'))
+    const rows = within(card.getByRole('table', { name: 'Messages on each day' })).getAllByRole(
+      'row',
+    )
+    expect(rows).toHaveLength(15)
+    const texts = rows.map((row) => [...row.children].map((cell) => cell.textContent))
+    expect(texts[0]).toEqual(['Day', 'Sent', 'Failed'])
+    expect(texts[1]).toEqual(['Tuesday, November 17', '10,000', '0'])
+    expect(texts[14]).toEqual(['Monday, November 30', '3', '1'])
+    for (const svg of document.querySelectorAll('main svg')) {
+      expect(svg).toHaveAttribute('aria-hidden', 'true')
+    }
+  })
+
+  test.each([
+    [0, '1', 0],
+    [1, '1', 104],
+    [3, '4', 78],
+    [34, '40', 88],
+    [10_000, '10,000', 104],
+    [10_001, '20,000', 52],
+  ])('of %s messages a day reaches to %s', async (count, top, barHeight) => {
+    openChart({ daily: daily(fourteen(count), []) })
+    await screen.findByText(`${(count * 14).toLocaleString('en')} sent`)
+    const svg = document.querySelector('main svg[height="164"]')
+    expect(svg?.querySelector('text')).toHaveTextContent(top)
+    const bars = [...(svg?.querySelectorAll('rect.chart-sent') ?? [])]
+    expect(bars).toHaveLength(count === 0 ? 0 : 14)
+    for (const bar of bars) expect(Math.round(Number(bar.getAttribute('height')))).toBe(barHeight)
+    // Days without messages have their labels too, and the first and a new month its name.
+    const labels = [...(svg?.querySelectorAll('text') ?? [])].map((text) => text.textContent)
+    expect(labels.slice(1, 4)).toEqual(['17', 'Nov', '18'])
+    expect(labels).toHaveLength(1 + 14 + 1)
+  })
+
+  test('shows one failed message beside 10,000 sent ones, above them', async () => {
+    openChart({ daily: daily([9_999], [1]) })
+    await screen.findByText('1 failed')
+    const failed = document.querySelector('main g rect.chart-failed')
+    const sent = document.querySelector('main g rect.chart-sent')
+    expect(Number(failed?.getAttribute('height'))).toBe(3)
+    expect(Number(failed?.getAttribute('y'))).toBeCloseTo(Number(sent?.getAttribute('y')) - 3)
+    expect(document.querySelector('[style]')).toBeNull()
+  })
+
+  test('names a new month', async () => {
+    openChart({
+      daily: [
+        { date: '2026-11-30', sent: 1, failed: 0 },
+        { date: '2026-12-01', sent: 0, failed: 0 },
+      ],
+    })
+    expect(await screen.findByText('Dec')).toBeInTheDocument()
+  })
+
+  test('says when it cannot be loaded, and can be tried again', async () => {
+    startBackend({ features: ['activity'] })
+    server.use(http.get('*/summary', () => new HttpResponse(null, { status: 403 }), { once: true }))
+    const { user } = renderApp('/activity')
+    await screen.findByText('The chart could not be loaded')
+    takeLog()
+    await user.click(
+      screen.getByRole('button', { name: 'Try again: The chart could not be loaded' }),
+    )
+    expect(await screen.findByText('0 sent')).toBeVisible()
+    expect(screen.queryByText(/could not/)).not.toBeInTheDocument()
+  })
+
+  test('stays when a refresh fails, which it says', async () => {
+    stopClock()
+    openChart({ daily: daily(fourteen(1), []) })
+    await settle()
+    server.use(http.get('*/summary', () => new HttpResponse(null, { status: 403 })))
+    await pass(15_000)
+    expect(screen.getByText('The chart could not be refreshed')).toBeVisible()
+    expect(screen.getByText('14 sent')).toBeVisible()
+    takeLog()
+  })
+})

@@ -1,0 +1,236 @@
+import { expect, type Page } from '@playwright/test'
+import { HttpResponse, http, type RequestHandler } from 'msw'
+import type { ActivityItem } from '../../contract/activity.ts'
+import { createBackend } from '../msw/handlers.ts'
+import { sharedTest, test } from './server.ts'
+import { showState } from './show-state.ts'
+
+// What /activity does with positions, sizes and colours. tests/components/activity.test.tsx has the rest.
+
+const minuteMs = 60_000
+const refreshMs = 5000
+
+const message = (id: string, at: number, more: Partial<ActivityItem> = {}): ActivityItem => ({
+  id,
+  at: new Date(at).toISOString(),
+  state: 'sent',
+  rule: 'deal-stage-changed',
+  deal: { name: `Deal ${id}`, url: `https://crm.example/deals/${id}` },
+  from: 'Qualified',
+  to: 'Proposal',
+  channel: '#sales-floor',
+  reason: null,
+  tries: 1,
+  nextTryAt: null,
+  ...more,
+})
+
+const many = (count: number, more: Partial<ActivityItem> = {}) =>
+  Array.from({ length: count }, (_, n) => message(`${n + 1}`, Date.now() - n * minuteMs, more))
+
+/** Opens /activity. Returns the list of the backend, which a test may change. */
+async function open(page: Page, items: ActivityItem[], ...before: RequestHandler[]) {
+  const { handlers, state } = createBackend({ features: ['activity'], activity: { items } })
+  await page.clock.install()
+  await showState(page, {
+    name: 'activity',
+    address: '/activity',
+    backend: () => [...before, ...handlers],
+    shows: 'Last 14 days',
+  })
+  return state.activity.items
+}
+
+const scrollTo = (page: Page, y: number) =>
+  page.evaluate((top) => window.scrollTo({ top, behavior: 'instant' }), y)
+
+/** Where the row of a deal is in the window, in pixels. */
+const topOf = async (page: Page, name: string) =>
+  (await page.getByRole('listitem').filter({ hasText: name }).boundingBox())?.y ?? Number.NaN
+
+sharedTest('new messages do not move what a user reads below the top', async ({ page }) => {
+  const items = await open(page, many(25))
+  await expect(page.getByText('Deal 25')).toBeAttached()
+  await scrollTo(page, 1200)
+  const read = await topOf(page, 'Deal 12')
+  expect(read).toBeGreaterThan(0)
+  // A row of several lines, and a new heading of a day.
+  const long = `Deal new ${'with a long name '.repeat(12)}`
+  items.unshift(
+    message('tomorrow', Date.now() + 24 * 60 * minuteMs),
+    message('new', Date.now(), { deal: { name: long, url: '' } }),
+  )
+  await page.clock.runFor(refreshMs)
+  await expect(page.getByText('Deal tomorrow')).toBeAttached()
+  expect(await topOf(page, 'Deal 12')).toBeCloseTo(read, 0)
+
+  // The same with the focus on a link that stays in sight.
+  const link = page.getByRole('link', { name: 'Deal 12' })
+  await link.focus()
+  const focused = await topOf(page, 'Deal 12')
+  items.unshift(message('newer', Date.now() + 25 * 60 * minuteMs))
+  await page.clock.runFor(refreshMs)
+  await expect(page.getByText('Deal newer')).toBeAttached()
+  expect(await topOf(page, 'Deal 12')).toBeCloseTo(focused, 0)
+  await expect(link).toBeFocused()
+
+  // At the top, new messages appear in sight.
+  await page.evaluate(() => (document.activeElement as HTMLElement).blur())
+  await scrollTo(page, 0)
+  items.unshift(message('newest', Date.now() + 26 * 60 * minuteMs))
+  await page.clock.runFor(refreshMs)
+  await expect(page.getByText('Deal newest')).toBeInViewport()
+  expect(await page.evaluate(() => window.scrollY)).toBe(0)
+})
+
+sharedTest(
+  'older messages appear below, and position and focus stay',
+  { tag: '@all' },
+  async ({ page }) => {
+    await open(page, many(60))
+    const button = page.getByRole('button', { name: 'Load older' })
+    await button.focus()
+    await page.keyboard.press('End')
+    const read = await topOf(page, 'Deal 25')
+    expect(read).toBeGreaterThan(0)
+    await page.keyboard.press('Enter')
+    await expect(page.getByText('Deal 50')).toBeAttached()
+    expect(await topOf(page, 'Deal 25')).toBeCloseTo(read, 0)
+    await expect(page.getByText('Deal 26')).toBeInViewport()
+    await expect(button).toBeFocused()
+    await page.keyboard.press('Enter')
+    await expect(page.getByText('There are no older messages.')).toBeAttached()
+    // The next Tab goes on from there.
+    await page.keyboard.press('Tab')
+    await expect(page.getByRole('link', { name: 'Contact Support' })).toBeFocused()
+  },
+)
+
+sharedTest(
+  'a notice of a failed refresh does not move what a user reads',
+  { tag: '@all' },
+  async ({ page }) => {
+    let isAway = false
+    const away = () => (isAway ? new HttpResponse(null, { status: 403 }) : undefined)
+    await open(page, many(25), http.get('*/api/notifications/:call', away))
+    await expect(page.getByText('Deal 25')).toBeAttached()
+    await scrollTo(page, 1000)
+    const read = await topOf(page, 'Deal 9')
+    isAway = true
+    await page.clock.runFor(15_000)
+    await expect(page.getByText('The messages could not be refreshed')).toBeAttached()
+    await expect(page.getByText('The chart could not be refreshed')).toBeAttached()
+    expect(await topOf(page, 'Deal 9')).toBeCloseTo(read, 0)
+    isAway = false
+    await page.clock.runFor(15_000)
+    await expect(page.getByText('could not be refreshed')).toHaveCount(0)
+    expect(await topOf(page, 'Deal 9')).toBeCloseTo(read, 0)
+  },
+)
+
+for (const width of [320, 640, 1280]) {
+  for (const mode of ['a mouse', 'touch'] as const) {
+    test.describe(`${width} px, by ${mode}`, () => {
+      test.use({ viewport: { width, height: 800 }, hasTouch: mode === 'touch' })
+
+      sharedTest('nothing moves while the page loads', { tag: '@all' }, async ({ page }) => {
+        let answer = () => {}
+        const held = new Promise<undefined>((resolve) => {
+          answer = () => resolve(undefined)
+        })
+        await open(
+          page,
+          many(25),
+          http.get('*/api/notifications/:call', () => held),
+        )
+        await expect(page.getByText('Loading messages…')).toBeVisible()
+        await expect(page.getByText('Loading the chart…')).toBeVisible()
+        const places = () =>
+          page.evaluate(() =>
+            ['h1', 'h2:last-of-type', '.activity-list h2', 'nav'].map(
+              (name) => document.querySelector(name)?.getBoundingClientRect().top,
+            ),
+          )
+        const before = await places()
+        await expect(page.getByRole('contentinfo')).not.toBeInViewport()
+        answer()
+        await expect(page.getByText('Deal 1', { exact: true })).toBeVisible()
+        await expect(page.getByText('Show as a table')).toBeVisible()
+        expect(await places()).toEqual(before)
+        await expect(page.getByRole('contentinfo')).not.toBeInViewport()
+      })
+    })
+  }
+}
+
+sharedTest('long words fit at every width', { tag: '@all' }, async ({ page }) => {
+  const word = 'Donaudampfschifffahrt'.repeat(8)
+  await open(
+    page,
+    many(4, {
+      deal: { name: word, url: 'https://crm.example/1' },
+      from: word,
+      to: word,
+      rule: word,
+      channel: word,
+      reason: word,
+    }).map((each, n) => ({
+      ...each,
+      state: (['sent', 'waiting', 'failed', 'skipped'] as const)[n] ?? 'sent',
+    })),
+  )
+  await page.getByText('Show as a table').click()
+  for (const width of [320, 640, 1280]) {
+    await page.setViewportSize({ width, height: 800 })
+    const outside = await page.evaluate(() =>
+      [...document.querySelectorAll('main *')].flatMap((element) => {
+        const { right, left } = element.getBoundingClientRect()
+        return left < 0 || right > document.documentElement.clientWidth ? [element.outerHTML] : []
+      }),
+    )
+    expect(outside, `${width} px`).toEqual([])
+  }
+})
+
+for (const colorScheme of ['light', 'dark'] as const) {
+  sharedTest(
+    `the chart is visible with forced colours: ${colorScheme}`,
+    { tag: '@all' },
+    async ({ page }) => {
+      await page.emulateMedia({ forcedColors: 'active', colorScheme })
+      await open(page, [
+        message('1', Date.now()),
+        message('2', Date.now(), { state: 'failed', reason: 'Slack did not answer' }),
+      ])
+      await expect(page.getByText('1 failed', { exact: true })).toBeVisible()
+      const colours = await page.evaluate(() => {
+        const probe = document.body.appendChild(document.createElement('span'))
+        const colourOf = (name: string) => {
+          probe.style.color = name
+          return getComputedStyle(probe).color
+        }
+        const styleOf = (selector: string) => {
+          const element = document.querySelector(`main g ${selector}, main pattern ${selector}`)
+          if (element === null) throw new Error(`There is no ${selector}`)
+          const { fill, stroke } = getComputedStyle(element)
+          return { fill, stroke }
+        }
+        return {
+          text: colourOf('CanvasText'),
+          sent: styleOf('.chart-sent').fill,
+          failed: styleOf('.chart-failed').stroke,
+          hatch: styleOf('.chart-hatch').fill,
+          label: styleOf('.chart-label').fill,
+        }
+      })
+      const { text, ...others } = colours
+      for (const [part, colour] of Object.entries(others)) expect(colour, part).toBe(text)
+      // The current filter differs by more than its text.
+      const backgroundOf = (name: string) =>
+        page
+          .getByRole('link', { name, exact: true })
+          .evaluate((link) => getComputedStyle(link).backgroundColor)
+      expect(await backgroundOf('All')).not.toBe(await backgroundOf('Sent'))
+    },
+  )
+}
