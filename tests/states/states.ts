@@ -57,6 +57,7 @@ const status = '*/api/:provider/status'
 const rules = '*/api/notifications/rules'
 const callback = '*/api/:provider/callback'
 const session = '*/api/session'
+const messages = '*/api/notifications/activity'
 const summary = '*/api/notifications/summary'
 const preview = '*/api/notifications/preview'
 const test = '*/api/notifications/test'
@@ -68,9 +69,6 @@ const thenSilence = (first: () => Response) => {
   let asked = 0
   return () => (asked++ === 0 ? first() : silence())
 }
-
-const messages = '*/api/notifications/activity'
-const summary = '*/api/notifications/summary'
 
 const hourMs = 60 * 60 * 1000
 const message = (
