@@ -168,10 +168,11 @@ test('the calls of the features start when those of section 7 have ended, also a
   expect(takeLog()).toEqual(['Loading rules failed: The server answered with an error (403)'])
 })
 
-test('the preview comes before any rule is saved, and only while HubSpot is connected', async () => {
-  const { calls, state } = startBackend({ features })
+test('the preview comes only while HubSpot is connected, and is forgotten with it', async () => {
+  const { calls, state } = startBackend({ features, rules: ['deal-closed'] })
   const { user } = renderApp('/')
   const unknown = await box(stage)
+  await screen.findByText('Not sent in 14 days')
   await settle()
   expect(previews(calls)).toEqual([])
   expect(unknown).not.toHaveAttribute('aria-describedby')
