@@ -7,16 +7,19 @@ import { GenericError } from '../components/GenericError.tsx'
 import { config } from '../config.ts'
 import { Screen } from '../ui/Screen.tsx'
 
+interface Search {
+  state?: ActivityState | undefined
+}
+
 export const Route = createFileRoute('/activity')({
-  // An unknown state counts as all.
-  validateSearch: ({ state }: { state?: unknown }): { state?: ActivityState | undefined } => ({
-    state: activityStates.find((each) => each === state),
-  }),
+  validateSearch: ({ state }: Search): Search => ({ state }),
   component: ActivityPage,
 })
 
 function ActivityPage() {
-  const { state } = Route.useSearch()
+  // An unknown state counts as all. Checked here, so that the dashboard's script has no list of states.
+  const wanted = Route.useSearch({ select: (search) => search.state })
+  const state = activityStates.find((each) => each === wanted)
   // A backend that answers only §7 has no such page.
   const isOffered = useHasFeature(activityEndpoints.activity.feature)
   if (!isOffered) return <GenericError />
