@@ -54,7 +54,7 @@ function Chart({ summary }: { summary: Summary }) {
 
   return (
     <>
-      <ul className="flex flex-wrap gap-x-3 gap-y-1 text-sm sm:gap-x-5">
+      <ul className="grid grid-cols-2 gap-x-5 gap-y-1 text-sm sm:flex">
         <Key sign={<rect width={12} height={12} rx={2} className="chart-sent" />}>
           {number(total('sent'))} sent
         </Key>
