@@ -1,7 +1,6 @@
 import { type ReactNode, useId } from 'react'
 import type { Summary } from '../../contract/activity.ts'
 import { summaryDays, useSummary } from '../api/summary.ts'
-import { Card } from '../ui/Card.tsx'
 import { ActivityFailure } from './ActivityFailure.tsx'
 import { ActivityPlace } from './ActivityPlace.tsx'
 import { dateName, monthName } from './activity-times.ts'
@@ -9,6 +8,7 @@ import { dateName, monthName } from './activity-times.ts'
 /** How many messages were sent and have failed on each of the last days: a chart and a table. */
 export function ActivityChart() {
   const { data, isFetched, error, isFetching, refetch } = useSummary()
+  const headingId = useId()
   const failure = isFetched && error !== null && (
     <ActivityFailure
       title={data ? 'The chart could not be refreshed' : 'The chart could not be loaded'}
@@ -18,7 +18,10 @@ export function ActivityChart() {
     />
   )
   return (
-    <Card heading={`Last ${summaryDays} days`}>
+    <section aria-labelledby={headingId} className="card p-4 sm:p-6">
+      <h2 id={headingId} className="text-lg font-semibold">
+        Last {summaryDays} days
+      </h2>
       <ActivityPlace>
         {failure}
         {data ? (
@@ -29,7 +32,7 @@ export function ActivityChart() {
           </p>
         )}
       </ActivityPlace>
-    </Card>
+    </section>
   )
 }
 
@@ -54,7 +57,7 @@ function Chart({ summary }: { summary: Summary }) {
 
   return (
     <>
-      <ul className="flex flex-wrap gap-x-3 gap-y-1 text-sm sm:gap-x-5">
+      <ul className="grid grid-cols-2 gap-x-5 gap-y-1 text-sm sm:flex">
         <Key sign={<rect width={12} height={12} rx={2} className="chart-sent" />}>
           {number(total('sent'))} sent
         </Key>

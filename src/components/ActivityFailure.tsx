@@ -1,7 +1,10 @@
 import { Button } from '../ui/Button.tsx'
-import { Warning } from '../ui/Warning.tsx'
+import { WarningSign } from '../ui/icons.tsx'
 
-/** Says that a load failed, and offers to try again. What is on the page stays there. */
+/**
+ * Says that a load failed, and offers to try again. What is on the page stays there.
+ * It does not use ui/Warning.tsx: what this page shares with the dashboard would be one more script there.
+ */
 export function ActivityFailure({
   title,
   error,
@@ -14,9 +17,11 @@ export function ActivityFailure({
   onTry: () => void
 }) {
   return (
-    <div className="flex flex-wrap items-center gap-3">
-      <div className="min-w-0 flex-1 basis-60">
-        <Warning title={title}>{messageOf(error)}</Warning>
+    <div className="flex flex-wrap items-center gap-3 rounded-xl border border-warning-line bg-warning p-4 text-on-warning">
+      <WarningSign />
+      <div role="status" className="min-w-0 flex-1 basis-40">
+        <p className="font-semibold">{title}</p>
+        <p className="text-sm">{messageOf(error)}</p>
       </div>
       <Button busy={isTrying} label={`Try again: ${title}`} onClick={onTry}>
         Try again

@@ -231,6 +231,9 @@ for (const colorScheme of ['light', 'dark'] as const) {
           .getByRole('link', { name, exact: true })
           .evaluate((link) => getComputedStyle(link).backgroundColor)
       expect(await backgroundOf('All')).not.toBe(await backgroundOf('Sent'))
+      // By default, the browser paints the page's colour behind a text, and could hide it.
+      const current = page.getByRole('link', { name: 'All', exact: true })
+      await expect(current).toHaveCSS('forced-color-adjust', 'none')
     },
   )
 }
