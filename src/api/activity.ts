@@ -49,7 +49,7 @@ const activityQuery = (state: Filter) =>
     staleTime: Infinity,
     // The next visit begins with the newest messages, and nothing stays after the user signed out.
     gcTime: 0,
-    meta: { action: 'Loading messages' },
+    meta: { action: 'Loading messages', feature },
   })
 
 interface Updates {
@@ -101,7 +101,7 @@ const updatesQuery = (state: Filter) =>
     gcTime: 0,
     // Query pauses this while the page is hidden.
     refetchInterval: refreshMs,
-    meta: { action: 'Refreshing the messages' },
+    meta: { action: 'Refreshing the messages', feature },
   })
 
 const noUpdates: Updates = { items: [], looked: { page: -1, next: null } }
