@@ -17,6 +17,7 @@ import {
 import { call, getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { useSingleMutation } from './single-mutation.ts'
+import { summaryQuery } from './summary.ts'
 
 /** The state that is listed; undefined for all states. */
 type Filter = ActivityState | undefined
@@ -192,7 +193,10 @@ export function useRetry(item: ActivityItem) {
     },
     // The list soon shows what became of the message, also if the call was refused. This drops the
     // answer to an earlier refresh, which would show the message as failed again.
-    onSettled: () => void queryClient.invalidateQueries(lists),
+    onSettled: () => {
+      void queryClient.invalidateQueries(lists)
+      void queryClient.invalidateQueries({ queryKey: summaryQuery.queryKey })
+    },
     meta: { action: 'Sending a message again' },
   })
 }
