@@ -225,25 +225,30 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(items).toHaveLength(2)
     expect(await summary()).toMatchObject({ waiting: 2 })
 
-    const ended = { nextAt: new Date(Date.now() - 1_000) }
+    const ofUser = eq(deliveries.userId, userId)
+    const notBefore = new Date(Date.now() + 90_000)
+    await open.database
+      .update(deliveries)
+      .set({ notBefore, reason: 'hubspot_unreachable' })
+      .where(ofUser)
+    // A later try of the message itself comes after the pause, so it is the reason.
+    expect((await activity()).items[0]).toMatchObject({
+      reason: 'HubSpot did not answer',
+      nextTryAt: notBefore.toISOString(),
+    })
+    const past = new Date(Date.now() - 1_000)
+    await open.database
+      .update(deliveries)
+      .set({ notBefore: past, reason: 'rate_limited' })
+      .where(ofUser)
     await open.database
       .update(channels)
-      .set(ended)
+      .set({ nextAt: past })
       .where(eq(channels.id, `T1/${channel}`))
     expect((await activity('?state=waiting')).items).toMatchObject([
       { reason: null, nextTryAt: null },
       { reason: null, nextTryAt: null },
     ])
-    // A later try of the message itself comes after the pause, so it is the reason.
-    const notBefore = new Date(Date.now() + 90_000)
-    await open.database
-      .update(deliveries)
-      .set({ notBefore, reason: 'hubspot_unreachable' })
-      .where(eq(deliveries.userId, userId))
-    expect((await activity()).items[0]).toMatchObject({
-      reason: 'HubSpot did not answer',
-      nextTryAt: notBefore.toISOString(),
-    })
     await backend.disconnect(userId, 'slack')
   })
 
