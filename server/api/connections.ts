@@ -1,17 +1,22 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { type ConnectionStatus, endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Context } from '../context.ts'
 import { connections } from '../database/schema.ts'
+import { errorFields } from '../log.ts'
 import { connectionStatus } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { stopSendingTo } from '../relay/deliveries.ts'
 import { forgetDeals } from '../relay/upkeep.ts'
 
+/** The dashboard waits ten seconds for the answer, and the call to the provider may take five of them. */
+const forgetMs = 3_000
+
 /** The status of a user's connection to one provider, and disconnecting it (§7). */
 export function connectionRoutes(provider: ProviderId, context: Context) {
-  const { database, providers, sessions } = context
+  const { database, providers, sessions, log } = context
   const endGrant = createEndGrant(context)
   return new Hono()
     .get(pathOf(endpoints.status, provider), async (c) => {
@@ -33,8 +38,14 @@ export function connectionRoutes(provider: ProviderId, context: Context) {
         .returning()
       // If another tab's call has removed it, this call also waits until nothing is being sent.
       await stopSendingTo(database, session.userId)
-      // Not earlier: the message that was being sent has just stored its names.
-      if (isCrmId(provider)) await forgetDeals(database, session.userId, provider)
+      if (isCrmId(provider)) {
+        // Not earlier: the message that was being sent has just stored its names.
+        const forgotten = forgetDeals(database, session.userId, provider).catch((error) => {
+          log('names of deals not deleted', errorFields(error))
+        })
+        // What is left goes on after the answer. If the process dies, the clean-up deletes it.
+        await Promise.race([forgotten, delay(forgetMs, undefined, { ref: false })])
+      }
       if (removed === undefined) return c.body(null, 204)
       await endGrant(removed)
       return c.body(null, 204)

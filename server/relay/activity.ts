@@ -39,6 +39,13 @@ const pauseFrom = sql`now() + interval '2 seconds'`
 const isoTime = (time: SQL) =>
   sql`to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
+// The next three are about rows of `deliveries` as `delivery`, and of `channels` as `channel`.
+const nextTry = sql`greatest(delivery.not_before, delivery.sending_until, channel.next_at)`
+/** Whether the chat asked for a pause that lasts longer than anything else that the delivery waits for. */
+export const isPaused = sql`(channel.next_at > ${pauseFrom} and channel.next_at >= ${nextTry})`
+/** When the delivery is tried next, in ISO 8601. Null if that is at once. */
+export const nextTryAt = sql`case when ${nextTry} > ${pauseFrom} then ${isoTime(nextTry)} end`
+
 /** The position of an item in the list: when the deal changed, in microseconds since 1970, and its id. */
 interface Position {
   at: string
@@ -83,9 +90,7 @@ export async function readActivity(
           select delivery.id::text as id, delivery.state, delivery.attempts as tries,
                  delivery.rule_id as rule, delivery.deal_name, delivery.from_label as from,
                  delivery.to_label as to, delivery.reason, delivery.channel, channel.name as channel_name,
-                 channel.next_at > ${pauseFrom}
-                   and channel.next_at >= ${nextTry} as is_paused,
-                 case when ${nextTry} > ${pauseFrom} then ${isoTime(nextTry)} end as next_try_at,
+                 ${isPaused} as is_paused, ${nextTryAt} as next_try_at,
                  ${isoTime(sql`delivery.occurred_at`)} as at,
                  (extract(epoch from delivery.occurred_at) * 1000000)::bigint::text as at_microseconds,
                  event.crm, event.account_id, event.deal_id, event.property = ${testProperty} as is_test
@@ -107,7 +112,6 @@ export async function readActivity(
   }
 }
 
-const nextTry = sql`greatest(delivery.not_before, delivery.sending_until, channel.next_at)`
 
 interface ActivityRow {
   id: string
@@ -121,7 +125,6 @@ interface ActivityRow {
   /** The id of a row of `channels`, and its name. */
   channel: string
   channel_name: string | null
-  /** The chat asked for a pause, which lasts longer than anything else that the delivery waits for. */
   is_paused: boolean | null
   next_try_at: string | null
   at: string

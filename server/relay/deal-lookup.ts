@@ -84,6 +84,11 @@ export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = D
   }
 }
 
+/** Returns a function that finds a stage. A deleted stage counts as open, and its label is its id. */
+export function stageFinder(stages: ReadonlyMap<string, Stage>): (id: string) => Stage {
+  return (id) => stages.get(id) ?? { id, label: id, outcome: 'open' }
+}
+
 /**
  * Caches the names of deal owners for an hour. If the account does not let the app read owners, their
  * names are undefined, and there are no further calls for an hour.

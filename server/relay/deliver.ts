@@ -13,7 +13,7 @@ import {
   type Urgency,
 } from '../providers/provider.ts'
 import { type CrmId, crmIds, isChatId } from '../providers/registry.ts'
-import { createOwnerCache, createStageCache, formerValue } from './deal-lookup.ts'
+import { createOwnerCache, createStageCache, formerValue, stageFinder } from './deal-lookup.ts'
 import { createDealReader, type Wanted } from './deal-reader.ts'
 import {
   claim,
@@ -271,7 +271,7 @@ export function createDeliver({
   ): Promise<Change['stage']> {
     const { stagesOf } = lookups[crm.provider]
     const stages = await withAccess(crm, urgency, (access) => stagesOf(access, ids))
-    return (id) => stages.get(id) ?? { id, label: id, outcome: 'open' }
+    return stageFinder(stages)
   }
 
   /**

@@ -248,7 +248,7 @@ const isPendingIn = (group: readonly Delivery[]) =>
 const shownItems = (group: readonly Delivery[]) =>
   sql`json_to_recordset(${JSON.stringify(
     group.map(({ id, shown }) => ({ delivery: id, ...shown })),
-  )}::json) as item(delivery bigint, "dealName" text, "from" text, "to" text)`
+  )}::json) as item(delivery bigint, "ruleId" text, "dealName" text, "from" text, "to" text)`
 
 /** Stores what the list of messages shows. A later try may know less than an earlier one. */
 const setShown = sql`
@@ -382,7 +382,7 @@ export async function recordEnd(
   await database.execute(
     sql`update deliveries
         set state = ${state}, reason = ${reason}, finished_at = now(), sending_until = null,
-            rule_id = ${ruleOf(group)}, ${setShown}
+            rule_id = coalesce(item."ruleId", rule_id), ${setShown}
         from ${shownItems(group)}
         where id = item.delivery and ${isPendingIn(group)}`,
   )

@@ -10,7 +10,7 @@ import { isOfConfigured } from '../people/connections.ts'
 import type { Vault } from '../people/vault.ts'
 import { type CrmAccess, ProviderError, type Providers } from '../providers/provider.ts'
 import { type CrmId, crmIds, type DealProperty, isCrmId } from '../providers/registry.ts'
-import { createStageCache, formerValue } from './deal-lookup.ts'
+import { createStageCache, formerValue, stageFinder } from './deal-lookup.ts'
 import { plainTextOf } from './message.ts'
 import { batchesOf, createSpareCalls, dealsChangedSince, reportedChanges } from './past-changes.ts'
 import { type Change, dealRules, decide, needsLinks, watchedProperties } from './rules.ts'
@@ -162,7 +162,7 @@ export function createPreview(
       const values = changes.flatMap(({ change: { from, to } }) => (from ? [from, to] : [to]))
       const stageIds = property === 'stage' ? [...new Set(values)] : []
       const stages = await call((access) => stageCaches[crmId](access, stageIds))
-      const stage: Change['stage'] = (id) => stages.get(id) ?? { id, label: id, outcome: 'open' }
+      const stage = stageFinder(stages)
       return changes.map((each): PastChange => ({ ...each, change: { ...each.change, stage } }))
     }
 

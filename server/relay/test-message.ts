@@ -3,6 +3,7 @@ import { sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
 import { dealEvents, deliveries, testProperty } from '../database/schema.ts'
 import type { CrmId } from '../providers/registry.ts'
+import { isPaused, nextTryAt } from './activity.ts'
 import { makeDue } from './channels.ts'
 
 /**
@@ -44,10 +45,6 @@ export async function storeTestMessage(
   })
 }
 
-/** Slack takes one message a second. A channel that rests for longer was asked to. */
-const pauseFrom = sql`now() + interval '2 seconds'`
-const nextTry = sql`greatest(delivery.not_before, delivery.sending_until, channel.next_at)`
-
 interface Outcome {
   state: 'pending' | 'sent' | 'dead' | 'ignored'
   reason: string | null
@@ -67,13 +64,10 @@ export async function testMessageOutcome(
     // A pause also holds up a message that was never tried.
     sql`select delivery.state, channel.name as channel,
                case
-                 when delivery.state = 'pending' and channel.next_at > ${pauseFrom}
-                   and channel.next_at >= ${nextTry}
-                 then 'rate_limited' else delivery.reason
+                 when delivery.state = 'pending' and ${isPaused} then 'rate_limited'
+                 else delivery.reason
                end as reason,
-               case when ${nextTry} > ${pauseFrom}
-                 then to_char(${nextTry} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
-               end as "nextTryAt"
+               ${nextTryAt} as "nextTryAt"
         from deliveries as delivery
         join channels as channel on channel.id = delivery.channel
         where delivery.id = ${id}`,

@@ -126,7 +126,15 @@ async function seed(database: Database): Promise<[Person, Person]> {
   const ids = Array.from({ length: smallUsers + 1 }, () => randomUUID())
   const now = new Date()
   const vault = createVault([serverKey])
-  await database.insert(users).values(ids.map((id) => ({ id })))
+  // The clean-up deletes users without an identity, and would do so during the measurements.
+  await database.insert(users).values(
+    ids.map((id, n) => ({
+      id,
+      crm: 'hubspot' as const,
+      crmAccountId: String(n),
+      crmUserId: '1',
+    })),
+  )
   await database.insert(connections).values(
     ids.flatMap((userId, n) =>
       (['hubspot', 'slack'] as const).map((provider) => ({

@@ -227,7 +227,15 @@ async function seed(database: ServerOptions['database'], accounts: number): Prom
       id: randomUUID(),
       n: first + n + 1,
     }))
-    await open.database.insert(users).values(some.map(({ id }) => ({ id })))
+    // The clean-up deletes users without an identity, and would do so during the measurements.
+    await open.database.insert(users).values(
+      some.map(({ id, n }) => ({
+        id,
+        crm: 'hubspot' as const,
+        crmAccountId: String(n),
+        crmUserId: '1',
+      })),
+    )
     await open.database
       .insert(rules)
       .values(some.map(({ id }) => ({ userId: id, ruleIds: ['deal-stage-changed'], savedAt: now })))

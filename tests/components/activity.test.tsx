@@ -521,6 +521,7 @@ describe('Send again', () => {
     fireEvent.click(button)
     await settle()
     expect(calls('POST')).toEqual(['POST /api/notifications/activity/2/retry'])
+    expect(calls('GET /api/notifications/summary')).toHaveLength(2)
     const state = within(rowNow('Deal 2')).getByText('Waiting to be sent')
     expect(state).toHaveAttribute('role', 'status')
     expect(within(rowNow('Deal 3')).getByRole('button')).toBeVisible()
