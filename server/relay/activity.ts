@@ -112,7 +112,6 @@ export async function readActivity(
   }
 }
 
-
 interface ActivityRow {
   id: string
   state: DeliveryState
