@@ -222,7 +222,7 @@ export const deliveries = pgTable(
     index('deliveries_activity').on(table.userId, table.state, table.occurredAt, table.id),
     // To count from the index alone. A delivery enters it only when it ends.
     index('deliveries_counted')
-      .on(table.userId, table.ruleId, table.occurredAt, table.state, table.finishedAt)
+      .on(table.userId, table.ruleId, table.state, table.occurredAt)
       .where(sql`state in ('sent', 'dead')`),
     index('deliveries_dead').on(table.id).where(sql`state = 'dead'`),
   ],

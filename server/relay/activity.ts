@@ -207,18 +207,21 @@ export async function readSummary(
   const inDays = sql`
     unnest(${sql.param(starts)}::timestamptz[], ${sql.param([...starts.slice(1), 'infinity'])}::timestamptz[])
     with ordinality as days(start, stop, day)`
-  // One range of the index `deliveries_counted` for each day and rule: grouping the rows would take longer.
-  // The list of states is the condition of the index. With it, no other index seems as good to PGlite.
+  // One range of the index `deliveries_counted` for each day, rule and state: grouping the rows would take
+  // longer. The list of states is the condition of the index. With it, no other index seems as good to PGlite.
+  const ofRule = (isOfRule: SQL, state: 'sent' | 'dead') => sql`
+    from deliveries where user_id = ${userId} and ${isOfRule} and state = ${state}
+      and state in ('sent', 'dead') and occurred_at >= start and occurred_at < stop`
   const counted = (inRules: SQL, isOfRule: SQL) => sql`
-    select day::int as day, rule, sent, failed, ${isoTime(sql`last`)} as last
-    from ${inDays} cross join ${inRules} cross join lateral (
-      select count(*) filter (where state = 'sent')::int as sent,
-             count(*) filter (where state = 'dead')::int as failed,
-             max(finished_at) filter (where state = 'sent') as last
-      from deliveries
-      where user_id = ${userId} and ${isOfRule} and state in ('sent', 'dead')
-        and occurred_at >= start and occurred_at < stop
-    ) as counts where sent + failed > 0`
+    select day::int as day, rule, sent, failed,
+           case when sent > 0 then (
+             select ${isoTime(sql`finished_at`)} ${ofRule(isOfRule, 'sent')}
+             order by occurred_at desc limit 1
+           ) end as last
+    from ${inDays} cross join ${inRules}
+    cross join lateral (select count(*)::int as sent ${ofRule(isOfRule, 'sent')}) as one
+    cross join lateral (select count(*)::int as failed ${ofRule(isOfRule, 'dead')}) as other
+    where sent + failed > 0`
   const brokenSince = sql`(
     select min(broken_since) from connections as own
     where own.user_id = ${userId} and ${isOfConfigured(providers, ownConnection)})`

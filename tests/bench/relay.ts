@@ -114,9 +114,12 @@ async function measureStored(kind: string): Promise<void> {
   try {
     const database = kind === 'PGlite' ? { folder } : { url: await newDatabase() }
     const prefix = plans && `${plans}-${kind.toLowerCase()}`
-    for (const { measured, times } of await measureActivity(outside, database, limitMs, prefix)) {
-      row(kind, 901, measured, times, '')
-      if (percentile(times, 0.99) > limitMs) {
+    for (const one of await measureActivity(outside, database, prefix)) {
+      const { measured, times } = one
+      const healthMs = percentile(one.healthTimes, 0.99)
+      row(kind, 901, measured, times, `/health: p99 ${healthMs.toFixed(1)} ms`)
+      // A machine that delays the shortest answer for longer is too busy to judge by.
+      if (percentile(times, 0.99) > limitMs && healthMs <= limitMs / 4) {
         console.error(`Over the limit: ${measured} took more than ${limitMs} ms.`)
         process.exitCode = 1
       }
@@ -291,9 +294,10 @@ function row(
   console.log(database, accounts, measured, at(0.5), at(0.99), note)
 }
 
+/** The nearest-rank percentile: the 99th of 100 times is the second longest one. */
 function percentile(times: number[], part: number): number {
   const sorted = times.toSorted((a, b) => a - b)
-  return sorted[Math.floor(sorted.length * part)] ?? 0
+  return sorted[Math.ceil(sorted.length * part) - 1] ?? 0
 }
 
 /** Processor time of the server so far; NaN where there is no /proc. */
