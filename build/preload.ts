@@ -38,9 +38,8 @@ export function preload(config: Config): Plugin {
         endpoints.rules.path,
       ],
     },
-    { path: '/activity', file: 'activity', calls: [] },
     { path: '/contact', file: 'contact', calls: [] },
-    // Its calls need the answer of the health check, which lists whether the backend has them.
+    // Its calls wait for the health check, which says whether the backend answers them.
     { path: '/activity', file: 'activity', calls: [] },
     { path: pathOf(navigations.callbackPage, crm.id), ...callback },
     { path: pathOf(navigations.callbackPage, chat.id), ...callback },

@@ -13,7 +13,8 @@ export const activityEndpoints = {
   summary: { method: 'GET', path: '/api/notifications/summary', feature: 'activity' },
   /**
    * The messages of this browser's user, the newest first. Query: `limit`, 1 to 100, by default 25;
-   * `before`, the `next` of the page before; and `state`, to list only one state.
+   * `before`, the `next` of any earlier answer: a position that is valid with every `state`, and without
+   * one; and `state`, to list only one state.
    */
   activity: { method: 'GET', path: '/api/notifications/activity', feature: 'activity' },
   /** Sends a failed message again. 202; 409 if it has not failed; 404 if the user has no such message. */
@@ -45,14 +46,22 @@ export const summaryAnswer = v.object({
   /** By rule id. A rule that has sent nothing may be missing. */
   rules: v.record(
     v.string(),
-    v.object({ sent: count, failed: count, lastSentAt: v.nullable(time) }),
+    v.object({
+      sent: count,
+      failed: count,
+      /** When the message about the newest change was sent. */
+      lastSentAt: v.nullable(time),
+    }),
   ),
-  /** One entry for each day, the oldest first. The date has the form `2026-11-21`. */
+  /**
+   * One entry for each day, the oldest first. The date has the form `2026-11-21`. A message counts on the
+   * day on which its deal changed.
+   */
   daily: v.array(v.object({ date: v.pipe(v.string(), v.isoDate()), sent: count, failed: count })),
   /** How many messages are waiting to be sent. */
   waiting: count,
-  /** How many messages have failed since a connection of the user broke; 0 if none is broken. */
-  failedSinceBroken: v.optional(count, 0),
+  /** How many messages have failed since a connection of the user broke. Null if this is not known. */
+  failedSinceBroken: v.optional(v.nullable(count), null),
 })
 export type Summary = v.InferOutput<typeof summaryAnswer>
 

@@ -7,7 +7,6 @@ import { authorizationRoutes } from './api/authorization.ts'
 import { connectionRoutes } from './api/connections.ts'
 import { operatorRoutes } from './api/operator.ts'
 import { previewRoutes } from './api/preview.ts'
-
 import { ruleRoutes } from './api/rules.ts'
 import { sessionRoutes } from './api/session.ts'
 import { testMessageRoutes } from './api/test-message.ts'

@@ -206,8 +206,8 @@ export const deliveries = pgTable(
     // Set right before the call to the chat. Until this time, no other call may send this delivery.
     sendingUntil: time('sending_until'),
     finishedAt: time('finished_at'),
-    // What the user's list of messages shows, as the last message said it: the rule, the deal's name and
-    // the labels of the values. The server deletes them when the user disconnects the CRM.
+    // What the user's list shows of the change. A skipped delivery has what is known of it. When the user
+    // disconnects the CRM, the server deletes the name and the labels. The rule stays.
     ruleId: text('rule_id'),
     dealName: text('deal_name'),
     fromLabel: text('from_label'),
@@ -220,7 +220,7 @@ export const deliveries = pgTable(
       .where(sql`state = 'pending'`),
     // A user's deliveries in one state, in the order of their list (relay/activity.ts).
     index('deliveries_activity').on(table.userId, table.state, table.occurredAt, table.id),
-    // To count from the index alone. A delivery enters it only when it ends.
+    // To count from the index alone. A delivery enters it only when it is sent or has failed.
     index('deliveries_counted')
       .on(table.userId, table.ruleId, table.state, table.occurredAt)
       .where(sql`state in ('sent', 'dead')`),

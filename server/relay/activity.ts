@@ -9,8 +9,8 @@ import { type ChatId, type CrmId, isChatId, type ProviderId } from '../providers
 import { makeDue } from './channels.ts'
 import { reasonInWords } from './reasons.ts'
 
-// What users see of their deliveries. PGlite keeps no statistics, so each query is written so that only
-// the index `deliveries_activity` fits: one user, one state, by time.
+// What users see of their deliveries. PGlite keeps no statistics. So each query is written so that only one
+// index fits: `deliveries_activity` for the list, `deliveries_counted` for the counts of each rule and day.
 
 interface Dependencies {
   database: Database
@@ -242,7 +242,7 @@ export async function readSummary(
         counted(sql`(select null::text as rule) as none`, sql`rule_id is null`)
       }`,
     ),
-    // Most of what failed since then also happened since then, and is counted from the index alone.
+    // Of most failed messages, the deal also changed after the connection broke. The index alone counts these.
     rowsOf<{ waiting: number; failed: number }>(
       database,
       sql`with broken as materialized (select ${brokenSince} as since)

@@ -54,7 +54,7 @@ import type { RelayTimes } from './times.ts'
 /** After this many failed tries, a delivery is dead. The tries take about two hours. */
 const maxAttempts = 20
 const longestRetryMs = 15 * 60_000
-/** If an event arrived so long after the change, the message says when the change happened. */
+/** If a message is sent so long after the change, it says when the change happened. */
 const lateAfterMs = 10 * 60_000
 /** The most events in one digest. */
 const mostInDigest = 30
@@ -356,7 +356,7 @@ export function createDeliver({
     const { ruleId } = decision
     const url = providers[crm.provider].dealUrl(crm.accountId, dealId)
     const headline = dealRules[ruleId].headline(change)
-    const isLate = receivedAtMs - delivery.occurredAt.getTime() > lateAfterMs
+    const isLate = startedAt - delivery.occurredAt.getTime() > lateAfterMs
     return {
       kind: 'message',
       entry: {

@@ -168,7 +168,10 @@ export async function nextDelivery(
 const mostAtOnce = 200
 
 interface UpcomingDelivery extends Delivery {
-  /** What is known of the change if another user of the channel has already received it there, or null. */
+  /**
+   * What the list shows of this change, if another user's message has already reported it in this channel.
+   * Otherwise null.
+   */
   said: Shown | null
 }
 
@@ -250,13 +253,16 @@ const shownItems = (group: readonly Delivery[]) =>
     group.map(({ id, shown }) => ({ delivery: id, ...shown })),
   )}::json) as item(delivery bigint, "ruleId" text, "dealName" text, "from" text, "to" text)`
 
-/** Stores what the list of messages shows. A later try may know less than an earlier one. */
+/**
+ * Stores what the list of messages shows. A later try may know less than an earlier one, so a missing
+ * value does not replace a stored one.
+ */
 const setShown = sql`
   deal_name = coalesce(item."dealName", deal_name),
   from_label = coalesce(item."from", from_label), to_label = coalesce(item."to", to_label)`
 
 /**
- * The rule of each delivery, or what is stored. A claim does not store it: the rule is in an index, and a
+ * The rule of each delivery. If this try does not know it: the stored rule. A claim does not store it: the rule is in an index, and a
  * change of an indexed column makes PostgreSQL write to all indexes of the table.
  */
 const ruleOf = (group: readonly Delivery[]) => sql`coalesce(

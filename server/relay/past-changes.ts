@@ -30,7 +30,7 @@ interface SpareCall {
 }
 
 /**
- * Creates the function that calls a CRM for reading what has changed long ago. It uses only room that
+ * Creates the function that calls a CRM to read past changes. It uses only room that
  * the account's limit has to spare, and waits as the CRM asks.
  */
 export function createSpareCalls({
@@ -46,7 +46,9 @@ export function createSpareCalls({
 }) {
   const withAccess = createWithAccess({ database, vault, providers })
 
-  /** Only a refused refresh breaks the connection. Perhaps only this reading is not allowed. */
+  /**
+   * A refused refresh breaks the connection. A refused read does not: perhaps only this read is not allowed.
+   */
   async function refreshRefused(connection: CrmConnection, { reason }: ProviderError) {
     if (reason === undefined || reason === 'disconnected') return
     await markBroken(database, connection, reason)

@@ -25,9 +25,9 @@ export interface PreviewLimits {
   failedMs: number
   /** The wait after a failed call to the CRM. It doubles with each try. */
   retryMs: number
-  /** Reads at the same time. An answer of the CRM costs time of the processor, which the relay needs. */
+  /** How many reads run at the same time. Each answer takes processor time, which the relay needs too. */
   readsAtOnce: number
-  /** More than users who open the dashboard within ten minutes. */
+  /** The most previews that are kept. Fewer users than this open the dashboard within ten minutes. */
   mostKept: number
 }
 
@@ -67,7 +67,7 @@ interface Entry {
 /**
  * Creates the function that returns what each rule alone would have sent to a user within the last days;
  * undefined if no CRM is connected. If the read takes longer than the dashboard waits, the read goes on,
- * and the answer is not complete. Until something is counted, it has no counts. @throws ProviderError
+ * and the answer is not complete. Until something is counted, its `rules` are empty. @throws ProviderError
  */
 export function createPreview(
   {
@@ -119,7 +119,7 @@ export function createPreview(
       },
       (error: unknown) => {
         entry.endsAt = now() + limits.failedMs
-        // Whoever waits for the read logs other errors. When the process stops, nobody does.
+        // The call that waits for the read logs other errors. When the process stops, no call waits.
         if (!(error instanceof ProviderError) || error.reason === 'no_connection') return
         const { stage, kind, reason } = error
         log('preview failed', { connection: connection.id, stage, kind, reason })

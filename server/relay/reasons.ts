@@ -26,10 +26,10 @@ export function reasonInWords(
 
   if (state === 'ignored') {
     const skipped: Readonly<Record<string, string>> = {
-      no_rule: 'no rule that you ticked applies to it',
+      no_rule: 'none of your saved rules applies to this change',
       no_such_deal: `the deal is no longer in ${crmName}`,
       another_account: `the deal is in a ${crmName} account that is no longer connected`,
-      said_in_channel: 'the rule of another user already reported it in the channel',
+      said_in_channel: "another user's rule already reported this change in the channel",
     }
     return find(skipped, reason) ?? `no message was needed (${reason})`
   }
@@ -45,7 +45,7 @@ export function reasonInWords(
     const names = [broken, ...others].map(({ name }) => name).join(' or ')
     return others.length === 0
       ? `${broken.words}. Connect ${names} again`
-      : `${names} ended the access (${reason}). Connect it again`
+      : `${names} no longer accepts the connection (${reason}). Connect that service again`
   }
 
   const fromCrm = reason.startsWith(`${crm}_`) ? reason.slice(crm.length + 1) : undefined
@@ -55,12 +55,12 @@ export function reasonInWords(
   const known: Readonly<Record<string, string>> = {
     disconnected: 'a service was disconnected',
     no_channel: `${chatName} gave no channel. Connect ${chatName} again`,
-    refused: `${crmName} ended the access. Connect ${crmName} again`,
+    refused: `${crmName} no longer accepts the connection. Connect ${crmName} again`,
     // Slack has an error of the same name.
     internal_error: 'an internal error occurred',
     ...failures(chatName),
   }
-  return find(known, reason) ?? `${chatName} did not accept it (${reason})`
+  return find(known, reason) ?? `${chatName} did not accept the message (${reason})`
 }
 
 /** The failures that another try may not meet. */

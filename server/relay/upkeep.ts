@@ -91,6 +91,13 @@ export async function forgetDeals(
   crm: CrmId,
   signal?: AbortSignal,
 ): Promise<number> {
+  // The user may connect again meanwhile. The names of later messages stay.
+  const [newest] = await rowsOf<{ id: string | null }>(
+    database,
+    sql`select max(id)::text as id from deliveries where user_id = ${userId}`,
+  )
+  if (!newest?.id) return 0
+  const { id: last } = newest
   let forgotten = 0
   let after: SQL = sql``
   await inBatches(async () => {
@@ -108,6 +115,7 @@ export async function forgetDeals(
           ), gone as (
             update deliveries set deal_name = null, from_label = null, to_label = null
             where id = any(array(select id from page))
+              and id <= ${last}::bigint
               and (deal_name is not null or from_label is not null or to_label is not null)
               and (select crm from deal_events where deal_events.id = event_id) = ${crm}
             returning 1

@@ -61,8 +61,9 @@ interface Updates {
 }
 
 /**
- * What changed since the pages were loaded. A refresh makes two calls at most: one for the newest
- * messages, and one for older messages that may have changed
+ * What changed since the pages were loaded. A refresh usually makes one or two calls: one for the newest
+ * messages, and one for older messages that may have changed. If more than 25 messages are new, it makes
+ * up to three more
  * (docs/decisions/0504-the-list-of-messages-refreshes.md).
  */
 const updatesQuery = (state: Filter) =>
@@ -88,6 +89,10 @@ const updatesQuery = (state: Filter) =>
       const { items, next } = await getPage(undefined, place.before, largestPage)
       const answered = byId(items)
       const found = items.filter(({ id }) => known.has(id))
+      if (found.length === 0 && next === null) {
+        void client.resetQueries({ queryKey })
+        return noUpdates
+      }
       const oldest = Math.min(...place.wanted.map(({ at }) => timeOf(at)))
       const isDone =
         place.wanted.every(({ id }) => answered.has(id)) ||
@@ -109,7 +114,7 @@ const noUpdates: Updates = { items: [], looked: { page: -1, next: null } }
 
 /**
  * Returns the newest messages, down to one that is known. Undefined if there are so many that a gap
- * would remain.
+ * would remain, or if none is known.
  */
 async function getNewest(
   state: Filter,
@@ -120,7 +125,10 @@ async function getNewest(
   for (let page = 0; page < mostNewPages; page += 1) {
     const answer: Activity = await getPage(state, before, pageSize)
     newest.push(...answer.items)
-    if (answer.next === null || answer.items.some(({ id }) => known.has(id))) return newest
+    if (answer.items.some(({ id }) => known.has(id))) return newest
+    // Of what is listed, this user has nothing. So another user has signed in, or nobody is signed in.
+    const mayLeave = state === 'waiting' || state === 'failed'
+    if (answer.next === null) return known.size === 0 || mayLeave ? newest : undefined
     before = answer.next
   }
   return undefined
@@ -208,5 +216,5 @@ const byId = (items: readonly ActivityItem[]) => new Map(items.map((item) => [it
 const newestFirst = (items: readonly ActivityItem[]) =>
   unique(items).sort((a, b) => timeOf(b.at) - timeOf(a.at))
 
-/** Each message once, at its first place and as it is at its last. */
+/** Returns each message once. Its position is that of its first copy, its content that of its last copy. */
 const unique = (items: readonly ActivityItem[]) => [...byId(items).values()]

@@ -7,11 +7,17 @@ import { useHasFeature } from './health.ts'
 
 const { feature, path } = activityEndpoints.preview
 
+/** How often to ask for an answer that is not complete. */
+const mostTries = 4
+
 const previewQuery = queryOptions({
   queryKey: ['preview'],
   queryFn: () => getJson(`${path}?days=7`, previewAnswer),
   // The backend may need seconds for an answer, and a week changes slowly.
   staleTime: 10 * 60_000,
+  // The backend may still work on an answer that is not complete. If it has too many deals, it stays so.
+  refetchInterval: ({ state }) =>
+    state.data?.complete === false && state.dataUpdateCount < mostTries ? 15_000 : false,
   meta: { action: 'Loading the preview of messages', feature },
 })
 

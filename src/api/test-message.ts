@@ -25,7 +25,9 @@ export function useSendTest() {
   return useSingleMutation<void, TestAnswer>({
     mutationKey: ['test-message', 'own'],
     mutationFn: () => getJson(path, testAnswer, { method, explain }),
-    onSettled: () => {
+    onSettled: (_data, error) => {
+      // The refusal may have broken a connection.
+      if (error) void queryClient.invalidateQueries({ queryKey: ['connection-status'] })
       const { feature } = activityEndpoints.activity
       void queryClient.invalidateQueries({ predicate: ({ meta }) => meta?.feature === feature })
     },

@@ -19,7 +19,7 @@ export function ActivityFailure({
   return (
     <div className="flex flex-wrap items-center gap-3 rounded-xl border border-warning-line bg-warning p-4 text-on-warning">
       <WarningSign />
-      <div role="status" className="min-w-0 flex-1 basis-40">
+      <div role="alert" className="min-w-0 flex-1 basis-40">
         <p className="font-semibold">{title}</p>
         <p className="text-sm">{messageOf(error)}</p>
       </div>

@@ -147,7 +147,7 @@ const noneOf: Record<ActivityState, string> = {
   sent: 'No message has been sent yet.',
   waiting: 'No message is waiting.',
   failed: 'No message has failed.',
-  skipped: 'No message was skipped.',
+  skipped: 'No message has been skipped.',
 }
 
 const countOf = (count: number) => `${count} ${count === 1 ? 'message' : 'messages'} loaded.`

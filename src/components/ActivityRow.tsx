@@ -11,7 +11,9 @@ import { clockTime, fullTime, timeInWords } from './activity-times.ts'
 export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityItem }) {
   const retry = useRetry(item)
   const { at, state, rule, deal, from, to, channel } = item
-  const name = deal === null ? 'Test message' : (textOf(deal.name) ?? 'Deal without a name')
+  const dealName = deal === null ? 'Test message' : textOf(deal.name)
+  const isNamed = dealName !== null
+  const name = dealName ?? 'Deal (name unknown)'
   const isTold = state === 'sent' && textOf(channel) !== null
   const facts = [textOf(rule) && ruleInWords(rule ?? ''), isTold ? null : textOf(channel)]
 
@@ -55,7 +57,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
         {state === 'failed' && (
           <Button
             busy={retry.isPending}
-            label={`Send again: ${name}`}
+            label={`Send again: ${isNamed ? name : `${name}, ${clockTime(at)}`}`}
             onClick={() => retry.mutate()}
           >
             {retry.isPending ? 'Sending…' : 'Send again'}
@@ -117,7 +119,7 @@ const rules = new Map<string, string>(
   ),
 )
 
-/** The rule's words, or its id if it is a rule of tomorrow. */
+/** The rule's words, or its id if this dashboard does not know the rule. */
 function ruleInWords(id: string): string {
   const when = rules.get(id)
   return when === undefined ? `Rule ${id}` : `When ${when}`
@@ -131,7 +133,7 @@ function isWebAddress(address: string): boolean {
 function failureInWords(error: unknown): string {
   const status = error instanceof ApiError ? error.status : undefined
   if (status === 404) return 'This message no longer exists.'
-  if (status === 409) return 'This message is not failed any more, so it was not sent again.'
+  if (status === 409) return 'Somebody has already sent this message again.'
   const reason = error instanceof ApiError ? ` ${error.message}.` : ''
   return `Failed to send it again.${reason}`
 }

@@ -24,18 +24,19 @@ function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
         id={id}
         query={summary}
         pending="Counting…"
-        failed="What this rule has sent could not be loaded."
+        failed="The number of sent messages could not be loaded."
         subject={when}
         focusAfter={`[aria-describedby="${id}"]`}
       />
     )
   }
-  const { sent, lastSentAt } = summary.data.rules[rule] ?? { sent: 0, lastSentAt: null }
+  const none = { sent: 0, failed: 0, lastSentAt: null }
+  const { sent, failed, lastSentAt } = summary.data.rules[rule] ?? none
   const period = `in ${count(summary.data.days, 'day')}`
   return (
     <p id={id}>
       {sent === 0
-        ? `Not sent ${period}`
+        ? `No messages sent ${period}`
         : `Sent ${sent === 1 ? 'once' : `${written(sent)} times`} ${period}`}
       {sent > 0 && lastSentAt !== null && (
         <>
@@ -44,6 +45,7 @@ function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
           <TimeAgo at={lastSentAt} now={Math.max(summary.dataUpdatedAt, summary.errorUpdatedAt)} />
         </>
       )}
+      {failed > 0 && ` · ${written(failed)} failed`}
     </p>
   )
 }
@@ -58,23 +60,26 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
         id={id}
         query={preview}
         pending="Looking at the last 7 days…"
-        failed="What this rule would have sent could not be loaded."
+        failed="The preview of this rule could not be loaded."
         subject={when}
         focusAfter={`[aria-describedby="${id}"]`}
       />
     )
   }
   const messages = data.rules[rule]
-  // A backend may know fewer rules than this dashboard.
-  if (messages === undefined) return null
+  // The backend may not know this rule, or may not have counted anything yet.
+  if (messages === undefined) {
+    return data.complete ? null : <p id={id}>Looking at the last 7 days…</p>
+  }
   const sample = data.samples[rule]
   const sampleId = `${id}-sample`
   return (
     <>
       <p className="inline" id={id}>
-        Would have sent {data.complete ? '' : 'at least '}
-        {messages === 0 && data.complete ? 'no messages' : count(messages, 'message')} in the last{' '}
+        Would have sent {messages > 0 && !data.complete && 'at least '}
+        {messages === 0 ? 'no messages' : count(messages, 'message')} in the last{' '}
         {count(data.days, 'day')}
+        {messages === 0 && !data.complete && ', as far as is known'}
       </p>
       {sample !== undefined && (
         <>
@@ -107,9 +112,19 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
 /** Sends a test message to the chat, and says what became of it. */
 export function TestMessage() {
   const test = useSendTest()
+  const button = useRef<HTMLButtonElement>(null)
+  // A refusal may break the connection, and then this part disappears. The service's button gets the focus.
+  useLayoutEffect(() => {
+    const own = button.current
+    return () => {
+      if (own !== null && document.activeElement === own) {
+        own.closest('li')?.querySelector('button')?.focus()
+      }
+    }
+  }, [])
   return (
     <>
-      <Button busy={test.isPending} onClick={() => test.mutate()}>
+      <Button ref={button} busy={test.isPending} onClick={() => test.mutate()}>
         Send a test message
       </Button>
       <p role="status" className="min-w-40 flex-1 wrap-anywhere not-empty:py-2">
@@ -156,28 +171,33 @@ export function UnsentMessages({ provider }: { provider: string }) {
         id={id}
         query={summary}
         pending="Counting the messages…"
-        failed="How many messages are waiting could not be loaded."
+        failed="The number of waiting messages could not be loaded."
         subject={provider}
         focusAfter={`li:has(#${id}) button`}
       />
     )
   }
-  const { waiting, failedSinceBroken: failed } = summary.data
+  const { waiting, failedSinceBroken } = summary.data
+  const failed = failedSinceBroken ?? 0
   return (
     <p id={id}>
       {waiting > 0 && `${count(waiting, 'message')} ${waiting === 1 ? 'is' : 'are'} waiting`}
-      {waiting > 0 && failed > 0 && ', '}
+      {waiting > 0 && failed > 0 && '. '}
       {failed > 0 && (
         <>
           {waiting > 0 ? written(failed) : count(failed, 'message')} {failed === 1 ? 'has' : 'have'}{' '}
-          failed since.{' '}
+          failed since the connection broke.{' '}
           <Link to="/activity" search={{ state: 'failed' }} className="text-link">
             {failed === 1 ? 'See the failed one' : 'See the failed ones'}
           </Link>
         </>
       )}
       {waiting > 0 && failed === 0 && '.'}
-      {waiting === 0 && failed === 0 && 'No messages are waiting or have failed since.'}
+      {waiting === 0 &&
+        failed === 0 &&
+        (failedSinceBroken === null
+          ? 'No message is waiting.'
+          : 'No message is waiting, and none has failed since the connection broke.')}
     </p>
   )
 }

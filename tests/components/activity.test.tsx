@@ -10,7 +10,7 @@ import { takeLog } from '../setup.ts'
 
 const path = '*/api/notifications/activity'
 
-/** One message that was sent, an hour ago at noon UTC. */
+/** One message that was sent. Its deal changed on 20 November 2026 at noon UTC. */
 const item = (id: string, more: Partial<ActivityItem> = {}): ActivityItem => ({
   id,
   at: '2026-11-20T12:00:00.000Z',
@@ -174,7 +174,7 @@ describe('the list', () => {
       item('3', { rule: 'rule-of-tomorrow', to: null }),
     ])
     expect(await row('Test message')).not.toHaveTextContent(/→|When|Rule/)
-    expect(await row('Deal without a name')).toHaveTextContent('→ Closed won')
+    expect(await row('Deal (name unknown)')).toHaveTextContent('→ Closed won')
     expect(await row('Deal 3')).toHaveTextContent('Rule rule-of-tomorrow')
     expect(await row('Deal 3')).not.toHaveTextContent('→')
   })
@@ -573,7 +573,7 @@ describe('Send again', () => {
   })
 
   test.each([
-    [409, '❌ This message is not failed any more, so it was not sent again.'],
+    [409, '❌ Somebody has already sent this message again.'],
     [404, '❌ This message no longer exists.'],
     [503, '❌ Failed to send it again. The server answered with an error (503).'],
     [0, '❌ Failed to send it again. The server could not be reached.'],

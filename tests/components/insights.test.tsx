@@ -39,7 +39,7 @@ test.each([
   renderApp('/')
   const untouched = await box(stage)
   if (names.includes('preview')) await screen.findByText(/^Would have sent 31 messages/)
-  if (names.includes('summary')) await screen.findByText('Not sent in 14 days')
+  if (names.includes('summary')) await screen.findByText('No messages sent in 14 days')
   if (listed.includes('test-message')) await screen.findByText('Send a test message')
   await settle()
   expect(calls('GET /api/notifications/').map((call) => call.split(/[/?]/)[3])).toEqual([
@@ -70,7 +70,7 @@ test('a saved rule says how often it has sent a message, and when the last one w
     'Sent 12 times in 14 days, last 3 minutes ago',
   )
   expect(await box(closed)).toHaveAccessibleDescription('Sent once in 14 days, 5 hours ago')
-  expect(await box(orphan)).toHaveAccessibleDescription('Not sent in 14 days')
+  expect(await box(orphan)).toHaveAccessibleDescription('No messages sent in 14 days')
   expect(screen.queryByRole('button', { name: /example/ })).not.toBeInTheDocument()
   expect(summaries(calls)).toEqual([
     expect.stringMatching(/^GET \/api\/notifications\/summary\?days=14&zone=\w+/),
@@ -82,7 +82,11 @@ test.each([
   [{ 'deal-closed': 1 }, true, 'Would have sent 1 message in the last 7 days'],
   [{ 'deal-closed': 0 }, true, 'Would have sent no messages in the last 7 days'],
   [{ 'deal-closed': 1204 }, false, 'Would have sent at least 1,204 messages in the last 7 days'],
-  [{ 'deal-closed': 0 }, false, 'Would have sent at least 0 messages in the last 7 days'],
+  [
+    { 'deal-closed': 0 },
+    false,
+    'Would have sent no messages in the last 7 days, as far as is known',
+  ],
 ])(
   'a rule that is not saved says what it would have sent: %j, complete: %s',
   async (rules, complete, text) => {
@@ -162,7 +166,7 @@ test('the calls of the features start when those of section 7 have ended, also a
     answer()
   }
   await screen.findByText(/^Would have sent 31/)
-  await screen.findByText('No messages are waiting or have failed since.')
+  await screen.findByText('No message is waiting, and none has failed since the connection broke.')
   expect(previews(calls)).toEqual(['GET /api/notifications/preview?days=7'])
   expect(summaries(calls)).toHaveLength(1)
   expect(takeLog()).toEqual(['Loading rules failed: The server answered with an error (403)'])
@@ -172,7 +176,7 @@ test('the preview comes only while HubSpot is connected, and is forgotten with i
   const { calls, state } = startBackend({ features, rules: ['deal-closed'] })
   const { user } = renderApp('/')
   const unknown = await box(stage)
-  await screen.findByText('Not sent in 14 days')
+  await screen.findByText('No messages sent in 14 days')
   await settle()
   expect(previews(calls)).toEqual([])
   expect(unknown).not.toHaveAttribute('aria-describedby')
@@ -207,13 +211,13 @@ test('a summary or preview that fails says so and hides no rule; each can be tri
   const fault = () => new HttpResponse(null, { status: 400 })
   server.use(http.get('*/summary', fault), http.get('*/preview', fault))
   const { user } = renderApp('/')
-  await screen.findByText('What this rule has sent could not be loaded.')
-  expect(
-    await screen.findAllByText('What this rule would have sent could not be loaded.'),
-  ).toHaveLength(2)
+  await screen.findByText('The number of sent messages could not be loaded.')
+  expect(await screen.findAllByText('The preview of this rule could not be loaded.')).toHaveLength(
+    2,
+  )
   expect(await box(stage)).toBeChecked()
   expect(await box(stage)).toHaveAccessibleDescription(
-    'What this rule has sent could not be loaded.',
+    'The number of sent messages could not be loaded.',
   )
   expect(takeLog().toSorted()).toEqual([
     'Loading the preview of messages failed: The server answered with an error (400)',
@@ -258,7 +262,7 @@ test('the summary refreshes every 15 seconds with one call, and says the time an
   await settle()
   fireEvent.click(screen.getByRole('button', { name: 'Save' }))
   await settle()
-  expect(about(stage)).toHaveAccessibleDescription('Not sent in 14 days')
+  expect(about(stage)).toHaveAccessibleDescription('No messages sent in 14 days')
   await pass(10_000)
   expect(summaries(calls)).toHaveLength(2)
   await pass(15_000)
@@ -281,11 +285,11 @@ test('the summary refreshes every 15 seconds with one call, and says the time an
 })
 
 test.each([
-  [2, 3, '2 messages are waiting, 3 have failed since. See the failed ones'],
-  [1, 1, '1 message is waiting, 1 has failed since. See the failed one'],
-  [0, 1, '1 message has failed since. See the failed one'],
+  [2, 3, '2 messages are waiting. 3 have failed since the connection broke. See the failed ones'],
+  [1, 1, '1 message is waiting. 1 has failed since the connection broke. See the failed one'],
+  [0, 1, '1 message has failed since the connection broke. See the failed one'],
   [2, 0, '2 messages are waiting.'],
-  [0, 0, 'No messages are waiting or have failed since.'],
+  [0, 0, 'No message is waiting, and none has failed since the connection broke.'],
 ])(
   'a broken connection says what it holds up: %d waiting, %d failed',
   async (waiting, failed, text) => {
@@ -351,7 +355,7 @@ test('after connecting again, everything is asked again', async () => {
     codes: new Set(['abc']),
   })
   const { router } = renderApp('/')
-  await screen.findByText('Not sent in 14 days')
+  await screen.findByText('No messages sent in 14 days')
   await screen.findByText(/^Would have sent 4 messages/)
   state.activity.summary = sent([12, 3])
   state.activity.preview.rules = { 'deal-closed': 5 }

@@ -134,7 +134,7 @@ test('a double click sends one message, and the button keeps the focus', async (
 test('the summary is loaded again after a test message, also after a refusal', async () => {
   const { calls, state } = start()
   const { user } = renderApp('/')
-  await screen.findByText('Not sent in 14 days')
+  await screen.findByText('No messages sent in 14 days')
   const summaries = () => calls('GET /api/notifications/summary').length
   await user.click(await sendButton())
   await screen.findByText('Sent to #sales-floor.')
@@ -151,7 +151,7 @@ test.each([[[]], [['hubspot']], [['slack']]])(
   async (connected) => {
     const { calls } = start(undefined, connected)
     renderApp('/')
-    await screen.findByText('Not sent in 14 days')
+    await screen.findByText('No messages sent in 14 days')
     await settle()
     expect(screen.queryByText(/test message/)).not.toBeInTheDocument()
     expect(sends(calls)).toEqual([])

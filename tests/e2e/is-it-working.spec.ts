@@ -5,15 +5,24 @@ test('a person sees whether notifications work, from the first preview to a mess
   page,
   context,
 }) => {
+  // A deal that changed before anybody used Dealbell.
+  const hubspot = await context.newPage()
+  await hubspot.goto('/sandbox/hubspot/deals')
+  await move(hubspot, 'Globex pilot', 'Closed won')
   await page.goto('/')
   await connect(page, 'HubSpot')
   await connect(page, 'Slack')
 
   // What each rule would have sent, before any rule is saved.
   const closed = page.getByLabel('Notify me when a deal is signed or closed')
-  await expect(closed).toHaveAccessibleDescription(
-    /^Would have sent (\d+|no) messages? in the last 7 days/,
-  )
+  await expect(closed).toHaveAccessibleDescription('Would have sent 1 message in the last 7 days')
+  for (const rule of ['a deal stage changes', 'a deal moves stage without']) {
+    await expect(page.getByLabel(`Notify me when ${rule}`)).toHaveAccessibleDescription(
+      /^Would have sent (1 message|no messages) in the last 7 days/,
+    )
+  }
+  await page.getByRole('button', { name: 'Show an example: when a deal is signed' }).click()
+  await expect(page.getByText('🎉 Globex pilot was won (€4,800)')).toBeVisible()
 
   await page.getByRole('button', { name: 'Send a test message' }).click()
   await expect(page.getByText('Sent to #sales-floor')).toBeVisible()
@@ -36,8 +45,6 @@ test('a person sees whether notifications work, from the first preview to a mess
   // A deal moves, and the activity shows it without a reload.
   await page.getByRole('link', { name: 'Activity' }).click()
   await expect(items).toHaveCount(1)
-  const hubspot = await context.newPage()
-  await hubspot.goto('/sandbox/hubspot/deals')
   await move(hubspot, 'Acme renewal', 'Closed won')
   const acme = items.filter({ hasText: 'Acme renewal' })
   await expect(acme).toContainText('Sent to #sales-floor')

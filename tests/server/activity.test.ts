@@ -184,7 +184,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(before.items).toMatchObject([
       { state: 'failed', reason: 'the channel is archived. Connect Slack again' },
       { state: 'failed', reason: 'the channel is archived. Connect Slack again', tries: 1 },
-      { state: 'failed', reason: 'Slack did not accept it (invalid_blocks)' },
+      { state: 'failed', reason: 'Slack did not accept the message (invalid_blocks)' },
     ])
     expect(await summary()).toMatchObject({
       rules: { 'deal-stage-changed': { sent: 0, failed: 1, lastSentAt: null } },
@@ -524,15 +524,19 @@ test.each([
   ['pending', 'internal_error', 'an internal error occurred'],
   ['dead', 'token_revoked', 'the access was revoked. Connect Slack again'],
   ['dead', 'BAD_REFRESH_TOKEN', 'the access was revoked. Connect HubSpot again'],
-  ['dead', 'access_denied', 'HubSpot or Slack ended the access (access_denied). Connect it again'],
+  [
+    'dead',
+    'access_denied',
+    'HubSpot or Slack no longer accepts the connection (access_denied). Connect that service again',
+  ],
   ['dead', 'no_channel', 'Slack gave no channel. Connect Slack again'],
-  ['dead', 'refused', 'HubSpot ended the access. Connect HubSpot again'],
-  ['dead', 'msg_too_long', 'Slack did not accept it (msg_too_long)'],
-  ['dead', 'constructor', 'Slack did not accept it (constructor)'],
-  ['ignored', 'no_rule', 'no rule that you ticked applies to it'],
+  ['dead', 'refused', 'HubSpot no longer accepts the connection. Connect HubSpot again'],
+  ['dead', 'msg_too_long', 'Slack did not accept the message (msg_too_long)'],
+  ['dead', 'constructor', 'Slack did not accept the message (constructor)'],
+  ['ignored', 'no_rule', 'none of your saved rules applies to this change'],
   ['ignored', 'no_such_deal', 'the deal is no longer in HubSpot'],
   ['ignored', 'another_account', 'the deal is in a HubSpot account that is no longer connected'],
-  ['ignored', 'said_in_channel', 'the rule of another user already reported it in the channel'],
+  ['ignored', 'said_in_channel', "another user's rule already reported this change in the channel"],
   ['ignored', 'toString', 'no message was needed (toString)'],
 ] as const)('%s because of %s: %s', (state, reason, words) => {
   for (const chat of ['slack', undefined] as const) {

@@ -111,7 +111,7 @@ const messagesInEveryState: readonly ActivityItem[] = [
   }),
   message('said', 27, 'Hooli licences', {
     state: 'skipped',
-    reason: 'the rule of another user already reported it in the channel',
+    reason: "another user's rule already reported this change in the channel",
   }),
   message('unnamed', 50, null, { rule: 'a-rule-of-tomorrow', from: null, channel: null }),
 ]
@@ -346,8 +346,8 @@ export const states: readonly State[] = [
     address: '/',
     backend: backend({ ...beyond, ...two }, http.get(summary, fault), http.get(preview, fault)),
     shows: [
-      'What this rule has sent could not be loaded.',
-      'What this rule would have sent could not be loaded.',
+      'The number of sent messages could not be loaded.',
+      'The preview of this rule could not be loaded.',
     ],
   },
   {
@@ -359,7 +359,7 @@ export const states: readonly State[] = [
         HttpResponse.json({ connected: false, reason: 'The channel is archived.' }),
       ),
     ),
-    shows: '2 messages are waiting, 3 have failed since.',
+    shows: '2 messages are waiting. 3 have failed since the connection broke.',
   },
   {
     name: 'Sending a test message',
@@ -513,7 +513,7 @@ export const states: readonly State[] = [
       http.post(`${messages}/:id/retry`, () => new HttpResponse(null, { status: 409 })),
     ),
     steps: [{ press: 'Send again: Globex expansion' }],
-    shows: '❌ This message is not failed any more, so it was not sent again.',
+    shows: '❌ Somebody has already sent this message again.',
   },
 ]
 
