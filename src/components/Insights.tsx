@@ -69,7 +69,8 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
   const messages = data.rules[rule]
   // The backend may not know this rule, or may not have counted anything yet.
   if (messages === undefined) {
-    return data.complete ? null : <p id={id}>Looking at the last 7 days…</p>
+    const isCounting = !data.complete && Object.keys(data.rules).length === 0
+    return isCounting ? <p id={id}>Looking at the last 7 days…</p> : null
   }
   const sample = data.samples[rule]
   const sampleId = `${id}-sample`

@@ -347,7 +347,7 @@ describe('a load that fails', () => {
     server.use(http.get(path, refused, { once: true }))
     const { user } = renderApp('/activity')
     const title = await screen.findByText('The messages could not be loaded')
-    expect(title.closest('[role=status]')).toHaveTextContent(
+    expect(title.closest('[role=alert]')).toHaveTextContent(
       'The server answered with an error (403).',
     )
     takeLog()
@@ -494,6 +494,22 @@ describe('a refresh', () => {
     expect(names()).toHaveLength(31)
     expect(screen.getAllByRole('button', { name: /^Send again/ })).toHaveLength(1)
   })
+})
+
+test.each([
+  ['nobody', []],
+  ['another user', [item('9', { deal: { name: 'Deal of another', url: 'https://crm.test/9' } })]],
+])('if %s is signed in meanwhile, the old messages disappear', async (_who, theirs) => {
+  stopClock()
+  const { items } = open([item('1'), item('2', { state: 'failed' })])
+  await settle()
+  expect(names()).toEqual(['Deal 1', 'Deal 2'])
+  items.splice(0, items.length, ...theirs)
+  await pass(5000)
+  await settle()
+  expect(screen.queryByText('Deal 1')).not.toBeInTheDocument()
+  expect(screen.queryByText('Deal 2')).not.toBeInTheDocument()
+  expect(screen.queryAllByText('Deal of another')).toHaveLength(theirs.length)
 })
 
 describe('Send again', () => {

@@ -47,7 +47,7 @@ test.each([
     ...names,
   ])
   expect(screen.queryAllByText(/have sent/)).toHaveLength(names.includes('preview') ? 2 : 0)
-  expect(screen.queryAllByText(/^Not sent/)).toHaveLength(names.includes('summary') ? 1 : 0)
+  expect(screen.queryAllByText(/^No messages sent/)).toHaveLength(names.includes('summary') ? 1 : 0)
   expect(screen.queryAllByText('Send a test message')).toHaveLength(
     listed.includes('test-message') ? 1 : 0,
   )
@@ -241,6 +241,35 @@ test('a summary or preview that fails says so and hides no rule; each can be tri
   )
   await screen.findByText('Would have sent 4 messages in the last 7 days')
   expect(screen.queryByRole('button', { name: /^Try again/ })).not.toBeInTheDocument()
+})
+
+test('a preview that is not complete is asked for again, until the backend has counted', async () => {
+  stopClock()
+  const preview: Preview = { days: 7, rules: {}, samples: {}, complete: false }
+  const { calls, state } = startBackend({ connected: both(), features, activity: { preview } })
+  renderApp('/')
+  await settle()
+  await pass(0)
+  const about = () => screen.getByRole('checkbox', { name: stage })
+  expect(about()).toHaveAccessibleDescription('Looking at the last 7 days…')
+  state.activity.preview = { ...preview, rules: { 'deal-stage-changed': 3 } }
+  await pass(15_000)
+  expect(about()).toHaveAccessibleDescription(/^Would have sent at least 3 messages/)
+  // An account with too many deals never gets a complete answer.
+  await pass(120_000)
+  expect(calls('GET /api/notifications/preview')).toHaveLength(4)
+})
+
+test('a rule of which messages have failed says how many', async () => {
+  const rules = { 'deal-closed': { sent: 2, failed: 3, lastSentAt: null } }
+  startBackend({
+    connected: both(),
+    rules: ['deal-closed'],
+    features,
+    activity: { summary: { rules } },
+  })
+  renderApp('/')
+  await screen.findByText('Sent 2 times in 14 days · 3 failed')
 })
 
 test('the summary refreshes every 15 seconds with one call, and says the time anew', async () => {

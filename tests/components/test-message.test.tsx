@@ -146,6 +146,18 @@ test('the summary is loaded again after a test message, also after a refusal', a
   takeLog()
 })
 
+test('a refusal that breaks the connection shows at once what to do, and moves the focus there', async () => {
+  const { state } = start()
+  const { user } = renderApp('/')
+  const button = await sendButton()
+  state.activity.test = { status: 502, code: 'not_sent', message: 'Slack says no.' }
+  state.connected.delete('slack')
+  await user.click(button)
+  await waitFor(() => expect(button).not.toBeInTheDocument())
+  expect(screen.getByRole('button', { name: 'Connect Slack' })).toHaveFocus()
+  takeLog()
+})
+
 test.each([[[]], [['hubspot']], [['slack']]])(
   'connected to %j only, the dashboard offers no test message',
   async (connected) => {

@@ -116,12 +116,14 @@ sharedTest(
     await page.getByRole('button', { name: 'Save' }).dblclick()
     await expect(page.getByRole('button', { name: 'Saving…' })).toBeDisabled()
     // A tick that changes during the save is kept, and the message does not claim that it was saved.
-    await page.getByLabel(/moves stage without a contact/).check()
+    await page.getByRole('checkbox', { name: /moves stage without a contact/ }).check()
     answer()
     await expect(page.getByText('Unsaved changes')).toBeVisible()
     await expect(page.getByRole('button', { name: 'Save' })).toBeEnabled()
     await expect(page.getByText('✅')).toBeHidden()
-    await expect(page.getByLabel(/moves stage without a contact/)).toBeChecked()
+    await expect(
+      page.getByRole('checkbox', { name: /moves stage without a contact/ }),
+    ).toBeChecked()
     expect(posts).toEqual(['/api/notifications/rules'])
 
     const deletes = listen(page, 'DELETE')

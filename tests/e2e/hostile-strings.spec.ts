@@ -61,6 +61,10 @@ async function pagesWith(page: Page, text: string) {
   const wrong = 'Something went wrong. Please try again later.'
   const pages = []
 
+  // Without the features that load later, each page has the same content at each read.
+  await page.route('**/health', (route) =>
+    route.fulfill({ json: { status: 'ok', features: ['sessions'] } }),
+  )
   // First the real backend, which refuses the state. Then a backend that answers with the string itself.
   await page.goto(`/hubspot/callback?code=${value}&state=${value}`)
   pages.push(await read('HubSpot connection failed: The server answered with an error (400)'))

@@ -13,7 +13,7 @@ test('a deal that moves in the stand-in HubSpot makes a message in the stand-in 
   }
   await expect(page.getByText('Connected · acme-stand-in.example')).toBeVisible()
   await page.getByLabel('Notify me when a deal is signed or closed').check()
-  await page.getByLabel(/moves stage without a contact/).check()
+  await page.getByRole('checkbox', { name: /moves stage without a contact/ }).check()
   await page.getByRole('button', { name: 'Save' }).click()
   await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
 

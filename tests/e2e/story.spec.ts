@@ -36,7 +36,9 @@ test('a person connects both services, ticks rules, saves, and finds it all afte
   await expect(page.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   await expect(page.getByLabel('Notify me when a deal stage changes')).toBeChecked()
   await expect(page.getByLabel('Notify me when a deal is signed or closed')).toBeChecked()
-  await expect(page.getByLabel(/moves stage without a contact/)).not.toBeChecked()
+  await expect(
+    page.getByRole('checkbox', { name: /moves stage without a contact/ }),
+  ).not.toBeChecked()
 
   await page.getByRole('button', { name: 'Disconnect Slack' }).click()
   await expect(page.getByRole('button', { name: 'Connect Slack', exact: true })).toBeVisible()
