@@ -136,7 +136,7 @@ const states: [what: string, backend: Backend][] = [
 /** What the dashboard shows after everything else. */
 function later({ crm = on, chat = on, rules = [] }: Backend): string[] {
   return [
-    ...(rules.length > 0 && rules !== 'fails' ? ['Not sent in 14 days'] : []),
+    ...(rules.length > 0 && rules !== 'fails' ? ['No messages sent in 14 days'] : []),
     ...(crm === on || (crm !== 'fails' && 'account' in crm) ? ['Would have sent'] : []),
     ...([crm, chat].every((one) => one !== 'fails' && one !== off && !('reason' in one))
       ? ['Send a test message']

@@ -310,7 +310,7 @@ export const states: readonly State[] = [
         },
       })(),
     shows: [
-      'Sent 12 times in 14 days, last 3 minutes ago',
+      'Sent 12 times in 14 days',
       'Would have sent 31 messages in the last 7 days',
     ],
   },
