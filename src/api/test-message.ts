@@ -6,7 +6,9 @@ import {
   type TestAnswer,
   testAnswer,
 } from '../../contract/activity.ts'
+import { config } from '../config.ts'
 import { type Explain, getJson } from './client.ts'
+import { connectionStatusQuery } from './connections.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 const { method, path } = activityEndpoints.test
@@ -27,7 +29,9 @@ export function useSendTest() {
     mutationFn: () => getJson(path, testAnswer, { method, explain }),
     onSettled: (_data, error) => {
       // The refusal may have broken a connection.
-      if (error) void queryClient.invalidateQueries({ queryKey: ['connection-status'] })
+      for (const provider of error ? [config.crm, config.chat] : []) {
+        void queryClient.invalidateQueries({ queryKey: connectionStatusQuery(provider).queryKey })
+      }
       const { feature } = activityEndpoints.activity
       void queryClient.invalidateQueries({ predicate: ({ meta }) => meta?.feature === feature })
     },

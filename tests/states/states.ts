@@ -309,10 +309,7 @@ export const states: readonly State[] = [
           },
         },
       })(),
-    shows: [
-      'Sent 12 times in 14 days',
-      'Would have sent 31 messages in the last 7 days',
-    ],
+    shows: ['Sent 12 times in 14 days', 'Would have sent 31 messages in the last 7 days'],
   },
   {
     name: 'An example of a message',
