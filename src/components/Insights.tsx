@@ -187,7 +187,7 @@ export function UnsentMessages({ provider }: { provider: string }) {
       {failed > 0 && (
         <>
           {waiting > 0 ? written(failed) : count(failed, 'message')} {failed === 1 ? 'has' : 'have'}{' '}
-          failed since the connection broke.{' '}
+          failed since.{' '}
           <Link to="/activity" search={{ state: 'failed' }} className="text-link">
             {failed === 1 ? 'See the failed one' : 'See the failed ones'}
           </Link>
@@ -198,7 +198,7 @@ export function UnsentMessages({ provider }: { provider: string }) {
         failed === 0 &&
         (failedSinceBroken === null
           ? 'No message is waiting.'
-          : 'No message is waiting, and none has failed since the connection broke.')}
+          : 'No messages are waiting or have failed since.')}
     </p>
   )
 }

@@ -166,7 +166,7 @@ test('the calls of the features start when those of section 7 have ended, also a
     answer()
   }
   await screen.findByText(/^Would have sent 31/)
-  await screen.findByText('No message is waiting, and none has failed since the connection broke.')
+  await screen.findByText('No messages are waiting or have failed since.')
   expect(previews(calls)).toEqual(['GET /api/notifications/preview?days=7'])
   expect(summaries(calls)).toHaveLength(1)
   expect(takeLog()).toEqual(['Loading rules failed: The server answered with an error (403)'])
@@ -314,11 +314,11 @@ test('the summary refreshes every 15 seconds with one call, and says the time an
 })
 
 test.each([
-  [2, 3, '2 messages are waiting. 3 have failed since the connection broke. See the failed ones'],
-  [1, 1, '1 message is waiting. 1 has failed since the connection broke. See the failed one'],
-  [0, 1, '1 message has failed since the connection broke. See the failed one'],
+  [2, 3, '2 messages are waiting. 3 have failed since. See the failed ones'],
+  [1, 1, '1 message is waiting. 1 has failed since. See the failed one'],
+  [0, 1, '1 message has failed since. See the failed one'],
   [2, 0, '2 messages are waiting.'],
-  [0, 0, 'No message is waiting, and none has failed since the connection broke.'],
+  [0, 0, 'No messages are waiting or have failed since.'],
 ])(
   'a broken connection says what it holds up: %d waiting, %d failed',
   async (waiting, failed, text) => {

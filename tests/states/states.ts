@@ -356,7 +356,7 @@ export const states: readonly State[] = [
         HttpResponse.json({ connected: false, reason: 'The channel is archived.' }),
       ),
     ),
-    shows: '2 messages are waiting. 3 have failed since the connection broke.',
+    shows: '2 messages are waiting. 3 have failed since.',
   },
   {
     name: 'Sending a test message',
