@@ -30,6 +30,8 @@ const flag = (unset: 'true' | 'false') =>
     v.transform((text) => text === 'true'),
   )
 
+const poolSizes = 'must be a whole number from 2 to 1000'
+
 const wholeEnv = v.object({
   HOST: v.pipe(
     optionalText,
@@ -67,6 +69,15 @@ const wholeEnv = v.object({
       (text) => text === undefined || URL.canParse(text),
       'must be a URL such as postgres://user:password@host:5432/name, with special characters of the password as in a URL (@ is %40)',
     ),
+  ),
+  // With one connection, a slow statement would keep all others waiting, also those that renew leases.
+  DATABASE_POOL_SIZE: v.pipe(
+    v.optional(v.string(), '10'),
+    v.trim(),
+    v.regex(/^\d{1,4}$/, poolSizes),
+    v.transform(Number),
+    v.minValue(2, poolSizes),
+    v.maxValue(1_000, poolSizes),
   ),
   ENCRYPTION_KEY: v.pipe(
     optionalText,
@@ -114,6 +125,8 @@ export interface Settings {
   dataDir: string
   /** PostgreSQL's address; if undefined, PGlite in `dataDir` is used. */
   databaseUrl: string | undefined
+  /** The most connections to PostgreSQL of one process. */
+  databasePoolSize: number
   /** 32 bytes each, the newest first; if undefined, a file in `dataDir` holds the key. */
   encryptionKeys: Buffer[] | undefined
   /** False if another host serves the page: a static host, or Vite during development. */
@@ -160,6 +173,7 @@ export function parseEnv(env: Env): Settings {
     host: settings.HOST,
     dataDir: settings.DATA_DIR,
     databaseUrl: settings.DATABASE_URL,
+    databasePoolSize: settings.DATABASE_POOL_SIZE,
     encryptionKeys: settings.ENCRYPTION_KEY,
     serveDashboard: settings.SERVE_DASHBOARD,
     trustedProxies: settings.TRUSTED_PROXIES,

@@ -94,11 +94,11 @@ async function openDatabase(
   settings: Settings,
   encryptionKeys: readonly Buffer[],
 ): Promise<OpenDatabase> {
-  const { databaseUrl, dataDir } = settings
+  const { databaseUrl, databasePoolSize, dataDir } = settings
   const opening =
     databaseUrl === undefined
       ? openPglite(join(dataDir, 'pglite'))
-      : openPostgres(databaseUrl, () => log('idle database connection lost'))
+      : openPostgres(databaseUrl, () => log('idle database connection lost'), databasePoolSize)
   const open = await opening.catch((error: unknown) => {
     throw databaseUrl === undefined
       ? dataDirError(settings, error)

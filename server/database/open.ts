@@ -43,10 +43,12 @@ const timeouts = `set idle_in_transaction_session_timeout = '10s';
 /**
  * Opens and migrates PostgreSQL. One process at a time migrates.
  * @param onIdleError is called after an idle connection broke. The pool replaces the connection.
+ * @param poolSize is the most connections at a time.
  */
 export async function openPostgres(
   url: string,
   onIdleError: (error: Error) => void,
+  poolSize = 10,
 ): Promise<OpenDatabase> {
   // This connection has no time limits, because a migration may take long. Its end releases the
   // lock.
@@ -64,6 +66,7 @@ export async function openPostgres(
 
   const pool = new pg.Pool({
     connectionString: url,
+    max: poolSize,
     connectionTimeoutMillis: 10_000,
     query_timeout: 25_000,
     keepAlive: true,

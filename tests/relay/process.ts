@@ -14,6 +14,7 @@ export interface ServerOptions {
   database: { folder: string } | { url: string }
   failpoint?: string
   encryptionKey?: string
+  poolSize?: number
 }
 
 /** The whole server as a process of its own, which a test may kill. */
@@ -32,7 +33,7 @@ export interface ServerProcess {
 }
 
 export function serverEnv(
-  { outside, database, failpoint, encryptionKey }: ServerOptions,
+  { outside, database, failpoint, encryptionKey, poolSize }: ServerOptions,
   port: number,
 ) {
   return {
@@ -49,6 +50,7 @@ export function serverEnv(
     SLACK_API_URL: `${outside.slackUrl}/api`,
     ...('url' in database ? { DATABASE_URL: database.url } : { DATA_DIR: database.folder }),
     ...(failpoint !== undefined && { DEALBELL_FAILPOINT: failpoint }),
+    ...(poolSize !== undefined && { DATABASE_POOL_SIZE: String(poolSize) }),
     DEBUG: '1',
   }
 }

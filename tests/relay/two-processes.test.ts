@@ -148,3 +148,27 @@ test('two processes that need an access token at once refresh it once', async ()
   // The second process sent messages, so it needed the tokens too.
   expect(two.output.some((line) => line.includes('"delivery sent"'))).toBe(true)
 })
+
+test('a process opens as many connections to PostgreSQL as DATABASE_POOL_SIZE says', async () => {
+  const database = { url: await newPostgresDatabase() }
+  const server = await start({ database, poolSize: 3 })
+  const client = new pg.Client({ connectionString: database.url })
+  await client.connect()
+  const opened = async () => {
+    const { rows } = await client.query(
+      'select count(*)::int as opened from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()',
+    )
+    return rows[0].opened
+  }
+  // Each request asks for its session, so it waits for this lock with a connection of its own.
+  await client.query('begin; lock table sessions')
+  const headers = { Cookie: 'dealbell=unknown' }
+  const answers = Promise.all(
+    Array.from({ length: 20 }, () => fetch(`${server.url}/api/notifications/rules`, { headers })),
+  )
+  await expect.poll(opened, { timeout: 10_000 }).toBe(3)
+  await client.query('rollback')
+  expect(new Set((await answers).map(({ status }) => status))).toEqual(new Set([200]))
+  expect(await opened()).toBe(3)
+  await client.end()
+})

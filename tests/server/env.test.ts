@@ -12,6 +12,7 @@ describe('settings', () => {
       port: 3000,
       dataDir: './data',
       databaseUrl: undefined,
+      databasePoolSize: 10,
       encryptionKeys: undefined,
       serveDashboard: true,
       host: undefined,
@@ -138,6 +139,10 @@ describe('settings', () => {
     expect(parseEnv({ TRUSTED_PROXIES: ' 2 ' }).trustedProxies).toBe(2)
   })
 
+  test('DATABASE_POOL_SIZE is a number', () => {
+    expect(parseEnv({ DATABASE_POOL_SIZE: ' 25 ' }).databasePoolSize).toBe(25)
+  })
+
   test('keys are listed newest first', () => {
     const { encryptionKeys } = parseEnv({ ENCRYPTION_KEY: `${key}, ${otherKey}` })
     expect(encryptionKeys?.map((one) => one.toString('base64'))).toEqual([key, otherKey])
@@ -149,6 +154,7 @@ describe('settings', () => {
         PORT: '70000',
         APP_URL: 'dealbell.example',
         DATABASE_URL: 'mysql://host',
+        DATABASE_POOL_SIZE: 'many',
         ENCRYPTION_KEY: 'hunter3',
         SERVE_DASHBOARD: 'perhaps',
         HUBSPOT_CLIENT_ID: 'id',
@@ -159,6 +165,7 @@ describe('settings', () => {
       'PORT must',
       'APP_URL must',
       'DATABASE_URL must',
+      'DATABASE_POOL_SIZE must',
       'ENCRYPTION_KEY must',
       'SERVE_DASHBOARD must',
       'HUBSPOT_CLIENT_SECRET is missing',
@@ -183,6 +190,9 @@ describe('settings', () => {
     { HUBSPOT_CLIENT_SECRET: 'new,', HUBSPOT_CLIENT_ID: 'id' },
     { HUBSPOT_CLIENT_SECRET: ',old', HUBSPOT_CLIENT_ID: 'id' },
     { DATABASE_URL: 'postgres://user:pass#word@host/name' },
+    { DATABASE_POOL_SIZE: '1' },
+    { DATABASE_POOL_SIZE: '1001' },
+    { DATABASE_POOL_SIZE: '2.5' },
     { ENCRYPTION_KEY: `${key},` },
     { ENCRYPTION_KEY: Buffer.alloc(31).toString('base64') },
     { ENCRYPTION_KEY: Buffer.alloc(33).toString('base64') },
