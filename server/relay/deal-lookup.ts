@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import {
   type Crm,
   type CrmAccess,
@@ -10,6 +11,9 @@ const stagesFreshMs = 5 * 60_000
 /** More deleted stages than an account's events can name within minutes. */
 const mostMissing = 1_000
 const ownersFreshMs = 60 * 60_000
+/** Beyond these, the caches forget what was not needed for the longest time. */
+export const mostAccounts = 1_000
+export const mostOwners = 10_000
 
 /**
  * A CRM may leave out the oldest values of a long history. HubSpot does not document how many it keeps. We
@@ -54,7 +58,7 @@ interface AccountStages {
  * because a stage may be new. If it is still missing then, remembers this for five minutes as well.
  */
 export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = Date.now) {
-  const accounts = new Map<string, AccountStages>()
+  const accounts = new LRUCache<string, AccountStages>({ max: mostAccounts })
   const loading = new Map<string, Promise<Stage[]>>()
 
   function load(access: CrmAccess): Promise<Stage[]> {
@@ -94,8 +98,10 @@ export function stageFinder(stages: ReadonlyMap<string, Stage>): (id: string) =>
  * names are undefined, and there are no further calls for an hour.
  */
 export function createOwnerCache(crm: Pick<Crm, 'ownerName'>, now: () => number = Date.now) {
-  const owners = new Map<string, { name: string | undefined; loadedAt: number }>()
-  const refusedAt = new Map<string, number>()
+  const owners = new LRUCache<string, { name: string | undefined; loadedAt: number }>({
+    max: mostOwners,
+  })
+  const refusedAt = new LRUCache<string, number>({ max: mostAccounts })
 
   return async function ownerName(access: CrmAccess, ownerId: string): Promise<string | undefined> {
     const { accountId, mayReadOwners } = access

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { CrmConnection, WithAccess } from '../people/access-token.ts'
 import { type Crm, type CrmDeal, ProviderError, type Urgency } from '../providers/provider.ts'
 import type { DealProperty } from '../providers/registry.ts'
@@ -185,9 +186,9 @@ interface Entry<Value> {
   settled?: Value
 }
 
-/** A cache of reads, which forgets the oldest ones and those that failed. */
+/** A cache of reads, which forgets those that failed, and those that nobody needed for the longest time. */
 function createCache<Value>(now: () => number) {
-  const entries = new Map<string, Entry<Value>>()
+  const entries = new LRUCache<string, Entry<Value>>({ max: mostEntries })
 
   return {
     /** Finds a read that began at `sinceMs` or later. */
@@ -200,18 +201,14 @@ function createCache<Value>(now: () => number) {
 
     set(key: string, value: Promise<Value>): void {
       const entry: Entry<Value> = { startedAt: now(), value }
-      // Delete it first, so that the map keeps the order of the reads.
-      entries.delete(key)
       entries.set(key, entry)
-      const [oldest] = entries.keys()
-      if (oldest !== undefined && entries.size > mostEntries) entries.delete(oldest)
       value.then(
         (settled) => {
           entry.settled = settled
         },
         // The caller handles the error. The next try reads again.
         () => {
-          if (entries.get(key) === entry) entries.delete(key)
+          if (entries.peek(key) === entry) entries.delete(key)
         },
       )
     },

@@ -1,3 +1,5 @@
+import { LRUCache } from 'lru-cache'
+
 /**
  * The messages per second of all channels of one workspace, and how many may come at once after a
  * pause. Slack has such a limit but does not document it. People report several hundred a minute.
@@ -8,6 +10,8 @@ const burst = 20
 const intervalMs = 1_000 / perSecond
 /** A turn that a channel does not use for this long is lost. Another process may have its lease. */
 const keepTurnMs = 10_000
+/** More channels than this process can work on within that time. */
+const mostChannels = 20_000
 
 /** The workspace of a channel, whose id is `team/channel`. */
 export function workspaceOf(channel: string): string {
@@ -20,9 +24,9 @@ export function workspaceOf(channel: string): string {
  */
 export function createWorkspacePace(now: () => number = () => performance.now()) {
   /** When the next new turn of a workspace is. */
-  const nextTurn = new Map<string, number>()
+  const nextTurn = new LRUCache<string, number>({ max: mostChannels })
   /** The turns of the channels that wait. */
-  const turns = new Map<string, number>()
+  const turns = new LRUCache<string, number>({ max: mostChannels })
 
   return {
     /** Returns the wait in ms until the channel's turn. If it is 0, the channel has used its turn. */

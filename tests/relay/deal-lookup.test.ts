@@ -1,6 +1,12 @@
 import { describe, expect, test, vi } from 'vitest'
 import { ProviderError, type Stage } from '../../server/providers/provider.ts'
-import { createOwnerCache, createStageCache, formerValue } from '../../server/relay/deal-lookup.ts'
+import {
+  createOwnerCache,
+  createStageCache,
+  formerValue,
+  mostAccounts,
+  mostOwners,
+} from '../../server/relay/deal-lookup.ts'
 
 const at = (minute: number) => new Date(Date.UTC(2026, 10, 20, 12, minute))
 const entered = (value: string, minute: number) => ({ value, at: at(minute) })
@@ -109,6 +115,20 @@ describe('the stages of an account', () => {
     expect(stages).toHaveBeenCalledTimes(4)
   })
 
+  test('are forgotten for the accounts that did not need them for the longest time', async () => {
+    const { stages, label } = openCache('a')
+    await label('a', 'first')
+    for (let n = 0; n < mostAccounts; n++) {
+      await label('a', 'busy')
+      await label('a', `account ${n}`)
+    }
+    stages.mockClear()
+    await label('a', 'busy')
+    expect(stages).not.toHaveBeenCalled()
+    await label('a', 'first')
+    expect(stages).toHaveBeenCalledOnce()
+  })
+
   test('are not remembered after a failure', async () => {
     const { stages, label } = openCache('a')
     stages.mockRejectedValueOnce(new ProviderError('hubspot', 'read', 'unreachable'))
@@ -155,6 +175,20 @@ describe('the name of a deal’s owner', () => {
     expect(await ownerName({ ...access, accountId: '2' }, '7')).toBe('Owner 7')
     now += 60 * minute
     expect(await ownerName(access, '7')).toBe('Owner 7')
+  })
+
+  test('is forgotten for the owners that were not needed for the longest time', async () => {
+    const { read, ownerName } = openCache()
+    await ownerName(access, 'first')
+    for (let n = 0; n < mostOwners; n++) {
+      await ownerName(access, 'busy')
+      await ownerName(access, String(n))
+    }
+    read.mockClear()
+    await ownerName(access, 'busy')
+    expect(read).not.toHaveBeenCalled()
+    await ownerName(access, 'first')
+    expect(read).toHaveBeenCalledOnce()
   })
 
   test('is asked for again after a failure', async () => {

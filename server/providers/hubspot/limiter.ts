@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { LRUCache } from 'lru-cache'
 import { type CrmAccess, ProviderError, type Urgency } from '../provider.ts'
 
 /** How many calls an account may get in any interval, and which share each kind of call may use. */
@@ -56,13 +57,11 @@ export function createCallLimiter(
     wait: delay,
   },
 ) {
-  const accounts = new Map<string, Account>()
+  const accounts = new LRUCache<string, Account>({ max: mostAccounts })
 
   function accountOf(id: string): Account {
     let account = accounts.get(id)
     if (account === undefined) {
-      const [oldest] = accounts.keys()
-      if (oldest !== undefined && accounts.size >= mostAccounts) accounts.delete(oldest)
       const { calls, intervalMs } = limit
       account = { calls, intervalMs, made: [], pausedUntil: 0 }
       accounts.set(id, account)

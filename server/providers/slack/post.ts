@@ -1,5 +1,6 @@
 import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import ky, { HTTPError } from 'ky'
+import { LRUCache } from 'lru-cache'
 import {
   type Chat,
   type ChatMessage,
@@ -27,15 +28,8 @@ export function createSlackPost(
   timeouts: Timeouts,
   now: () => number = () => performance.now(),
 ): Pick<Chat, 'post'> {
-  /** Until when to use a webhook first. The oldest come first. */
-  const webhookFirst = new Map<string, number>()
-
-  function remember(url: string): void {
-    webhookFirst.delete(url)
-    const [oldest] = webhookFirst.keys()
-    if (oldest !== undefined && webhookFirst.size >= mostWebhooks) webhookFirst.delete(oldest)
-    webhookFirst.set(url, now() + webhookFirstMs)
-  }
+  /** Until when to use a webhook first. */
+  const webhookFirst = new LRUCache<string, number>({ max: mostWebhooks })
 
   return {
     async post({ accessToken, incomingWebhookUrl: webhook }, channelId, message) {
@@ -58,7 +52,7 @@ export function createSlackPost(
       if (!isNoMember || webhook === undefined) return byBot
       if (byWebhook !== undefined) return byWebhook
       const outcome = await postToWebhook(webhook, message, leftMs())
-      if (outcome.kind === 'posted') remember(webhook)
+      if (outcome.kind === 'posted') webhookFirst.set(webhook, now() + webhookFirstMs)
       return outcome
     },
   }
