@@ -33,11 +33,13 @@ export function makeDueFrom(source: SQL): SQL {
 
 /**
  * Leases up to `limit` channels that are due or whose lease has ended. The longest due come first.
+ * @param held the channels that `owner` still works on, also if it was too slow to renew a lease.
  */
 export async function leaseDue(
   database: Executor,
   owner: string,
   limit: number,
+  held: readonly string[],
 ): Promise<string[]> {
   const rows = await rowsOf<{ id: string }>(
     database,
@@ -47,7 +49,8 @@ export async function leaseDue(
             due_at = null
         where id in (
           select id from channels
-          where (leased_until is null and due_at <= now()) or leased_until <= now()
+          where ((leased_until is null and due_at <= now()) or leased_until <= now())
+            and id <> all(${sql.param([...held])}::text[])
           order by coalesce(due_at, leased_until)
           limit ${limit}
           for update skip locked
@@ -57,11 +60,18 @@ export async function leaseDue(
   return rows.map(({ id }) => id)
 }
 
-/** Renews every lease of a process. */
-export async function renewLeases(database: Executor, owner: string): Promise<void> {
+/**
+ * Renews the leases of the channels that a process works on. If the answer of `leaseDue` was lost, the
+ * process holds a lease that it does not know of. This one ends by itself.
+ */
+export async function renewLeases(
+  database: Executor,
+  owner: string,
+  held: readonly string[],
+): Promise<void> {
   await database.execute(
     sql`update channels set leased_until = now() + make_interval(secs => ${leaseSeconds})
-        where leased_by = ${owner} and leased_until is not null`,
+        where leased_by = ${owner} and id = any(${sql.param([...held])}::text[])`,
   )
 }
 

@@ -131,7 +131,8 @@ export function createRelay(dependencies: RelayDependencies): Relay {
         const limit = Math.min(maxChannels - working.size, leaseAtOnce)
         if (due && limit > 0) {
           due = false
-          const leased = await leaseDue(database, owner, limit)
+          const held = [...working.keys(), ...releases.map(({ channel }) => channel)]
+          const leased = await leaseDue(database, owner, limit, held)
           leasedAll = leased.length === limit
           due ||= leasedAll
           for (const channel of leased) working.set(channel, workOn(channel))
@@ -167,7 +168,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
           .where(sql`${deliveries.state} = 'pending' and ${deliveries.sendingUntil} > now()`)
       }
       every(renewEveryMs, async () => {
-        if (working.size > 0) await renewLeases(database, owner)
+        if (working.size > 0) await renewLeases(database, owner, [...working.keys()])
       })
       running = run()
     },

@@ -1,0 +1,111 @@
+import { randomBytes } from 'node:crypto'
+import { eq, sql } from 'drizzle-orm'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { OpenDatabase } from '../../server/database/open.ts'
+import { channels } from '../../server/database/schema.ts'
+import { databaseKinds, openTestDatabase } from '../database.ts'
+import { type Backend, startBackend } from './backend.ts'
+import { dealIn, stageChange } from './hubspot-webhook.ts'
+import { intercepted } from './intercepted.ts'
+import { type Outside, openOutside } from './outside.ts'
+
+// Each process is a backend of its own, on one database.
+describe.each(databaseKinds)('on %s', (kind) => {
+  let open: OpenDatabase
+  let outside: Outside
+  let processes: Backend[]
+  let portal = 2000
+  let channel = ''
+  const key = randomBytes(32)
+
+  beforeAll(async () => {
+    open = await openTestDatabase(kind)
+    outside = await openOutside()
+  })
+  beforeEach(() => {
+    processes = []
+    portal += 1
+    channel = `C${portal}`
+  })
+  afterEach(async () => {
+    outside.answerPost = () => undefined
+    outside.answerRead = () => undefined
+    await Promise.all(processes.map((each) => each.stop()))
+  })
+  afterAll(async () => {
+    await open.close()
+    await outside.close()
+  })
+
+  async function startProcess(database: OpenDatabase = open): Promise<Backend> {
+    const started = await startBackend(database, outside, { alone: false, key })
+    processes.push(started)
+    return started
+  }
+
+  async function leaseEnd(id: string): Promise<number> {
+    const [row] = await open.database.select().from(channels).where(eq(channels.id, id))
+    return row?.leasedUntil?.getTime() ?? 0
+  }
+
+  test('a process renews no lease that it does not know of', async () => {
+    const [busy, lost] = [channel, `${channel}-lost`]
+    const accept = Promise.withResolvers<undefined>()
+    outside.answerPost = (call) => (call.channel === busy ? accept.promise : undefined)
+    let losesLease = false
+    const own = intercepted(open, async (statement) => {
+      if (!losesLease || !statement.includes('for update skip locked')) return
+      if ((await leaseEnd(`T1/${lost}`)) === 0) return
+      losesLease = false
+      throw new Error('The answer was lost.')
+    })
+    const process = await startProcess(own)
+    await process.connect({ portal, channel: busy })
+    await process.connect({ portal: portal + 500_000, channel: lost })
+    await process.tell([stageChange(1, { portal })])
+    await vi.waitFor(() => expect(outside.calls.some((call) => call.channel === busy)).toBe(true))
+    losesLease = true
+    await process.tell([stageChange(2, { portal: portal + 500_000 })])
+    await vi.waitFor(() => expect(losesLease).toBe(false), 5_000)
+
+    const [busyUntil, lostUntil] = await Promise.all([busy, lost].map((id) => leaseEnd(`T1/${id}`)))
+    await vi.waitFor(
+      async () => expect(await leaseEnd(`T1/${busy}`)).toBeGreaterThan(busyUntil ?? 0),
+      5_000,
+    )
+    expect(await leaseEnd(`T1/${lost}`)).toBe(lostUntil)
+    // So the lease ends, and the channel is leased again.
+    await open.database.execute(
+      sql`update channels set leased_until = now() where id = ${`T1/${lost}`}`,
+    )
+    await outside.accepted((posts) => posts.some((post) => post.channel === lost))
+    accept.resolve(undefined)
+    await process.settled()
+    expect(outside.posts.map(dealIn).toSorted()).toEqual([1, 2])
+  })
+
+  test('a process whose lease has ended does not begin a second time with the same channel', async () => {
+    const accept = Promise.withResolvers<undefined>()
+    outside.answerPost = (call) => (call.channel === channel ? accept.promise : undefined)
+    const calls = () => outside.calls.filter((call) => call.channel === channel)
+    let leases = 0
+    const own = intercepted(open, (statement) => {
+      if (statement.includes('for update skip locked')) leases++
+    })
+    const process = await startProcess(own)
+    for (const each of [portal, portal + 500_000]) await process.connect({ portal: each, channel })
+    await process.tell([stageChange(1, { portal })])
+    await vi.waitFor(() => expect(calls()).toHaveLength(1))
+    await open.database.execute(
+      sql`update channels set leased_until = now() - interval '1 second', next_at = now()
+          where id = ${`T1/${channel}`}`,
+    )
+    await process.tell([stageChange(2, { portal: portal + 500_000 })])
+    const leasesBefore = leases
+    await vi.waitFor(() => expect(leases).toBeGreaterThan(leasesBefore + 5), 5_000)
+    expect(calls().map(dealIn)).toEqual([1])
+    accept.resolve(undefined)
+    await process.settled()
+    expect(calls().map(dealIn)).toEqual([1, 2])
+  })
+})
