@@ -17,6 +17,13 @@ const paceMs = 1_000
 
 type Executor = Pick<Database, 'execute'>
 
+/**
+ * Selects channels and locks their rows. Every statement that changes several channels locks them in this
+ * order. Otherwise two statements could wait for each other.
+ */
+const locked = (condition: SQL) =>
+  sql`(select id from channels where ${condition} order by id for update)`
+
 /** Makes channels due now. Call it in the transaction that adds deliveries, after adding them. */
 export async function makeDue(tx: Executor, channels: readonly string[]): Promise<void> {
   if (channels.length === 0) return
@@ -25,7 +32,7 @@ export async function makeDue(tx: Executor, channels: readonly string[]): Promis
 
 /** Returns the SQL that makes channels due now: those that `source` selects as `channel`. */
 export function makeDueFrom(source: SQL): SQL {
-  // Sort, so that all processes lock rows in one order. Otherwise two could wait for each other.
+  // Sort: it locks the rows in this order, as `locked` does.
   return sql`insert into channels (id, due_at)
              select distinct channel, now() from (${source}) as source order by channel
              on conflict (id) do update set due_at = least(channels.due_at, excluded.due_at)`
@@ -71,7 +78,7 @@ export async function renewLeases(
 ): Promise<void> {
   await database.execute(
     sql`update channels set leased_until = now() + make_interval(secs => ${leaseSeconds})
-        where leased_by = ${owner} and id = any(${sql.param([...held])}::text[])`,
+        where id in ${locked(sql`leased_by = ${owner} and id = any(${sql.param([...held])}::text[])`)}`,
   )
 }
 
@@ -87,6 +94,7 @@ export async function releaseLeases(
   owner: string,
   releases: readonly Release[],
 ): Promise<void> {
+  const ids = sql.param(releases.map(({ channel }) => channel))
   await database.execute(
     sql`update channels
         set leased_by = null,
@@ -94,7 +102,8 @@ export async function releaseLeases(
             due_at = least(due_at, now() + make_interval(secs => "againMs" / 1000))
         from json_to_recordset(${JSON.stringify(releases)}::json)
           as release(channel text, "againMs" double precision)
-        where id = release.channel and leased_by = ${owner}`,
+        where id = release.channel
+          and id in ${locked(sql`leased_by = ${owner} and id = any(${ids}::text[])`)}`,
   )
 }
 
@@ -119,11 +128,8 @@ export function pause(channel: string, name?: string | null): SQL {
  * per workspace when it asks for a pause.
  */
 export function pauseWorkspace(channel: string, forMs: number): SQL {
-  // Lock the rows in the order in which `makeDueFrom` locks them.
-  return sql`${pauseFor(forMs)} where id in (
-               select id from channels
-               where starts_with(id, ${`${workspaceOf(channel)}/`}) order by id for update
-             )`
+  return sql`${pauseFor(forMs)}
+             where id in ${locked(sql`starts_with(id, ${`${workspaceOf(channel)}/`})`)}`
 }
 
 // Use clock_timestamp(). now() is the start of the transaction, before it waited for locks.

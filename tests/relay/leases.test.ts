@@ -1,8 +1,14 @@
-import { randomBytes } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { channels } from '../../server/database/schema.ts'
+import {
+  leaseDue,
+  pauseWorkspace,
+  releaseLeases,
+  renewLeases,
+} from '../../server/relay/channels.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
@@ -108,4 +114,38 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await process.settled()
     expect(calls().map(dealIn)).toEqual([1, 2])
   })
+
+  // PGlite has one connection, so nothing waits for a lock there.
+  test.runIf(kind === 'PostgreSQL')(
+    'webhooks, renewals and releases of a hundred channels never wait for each other in a circle',
+    async () => {
+      const process = await startBackend(open, outside, { alone: false, key, working: false })
+      const portals = Array.from({ length: 100 }, (_, n) => 10_000 + n)
+      const held = portals.map((each) => `T1/C${each}`)
+      for (const each of portals) await process.connect({ portal: each, channel: `C${each}` })
+      // The rows are stored in the order opposite to that of their ids.
+      await open.database.execute(
+        sql`insert into channels (id)
+            select unnest(${sql.param(held)}::text[]) as id order by id desc`,
+      )
+      const owner = randomUUID()
+      const releases = held.map((id) => ({ channel: id, againMs: 0 }))
+      const refusals: string[] = []
+      for (let round = 0; round < 60; round++) {
+        await leaseDue(open.database, owner, held.length, [])
+        const [answer, ...others] = await Promise.allSettled([
+          process.tell(portals.map((each) => stageChange(round, { portal: each }))),
+          renewLeases(open.database, owner, held),
+          renewLeases(open.database, owner, held.toReversed()),
+          releaseLeases(open.database, owner, releases),
+          open.database.execute(pauseWorkspace(held[0] ?? '', 1)),
+        ])
+        expect(answer).toEqual({ status: 'fulfilled', value: 204 })
+        for (const other of others) {
+          if (other.status === 'rejected') refusals.push(String(other.reason.cause))
+        }
+      }
+      expect(refusals).toEqual([])
+    },
+  )
 })
