@@ -240,6 +240,15 @@ export const defaultTimeouts: Timeouts = { callMs: 10_000, revokeMs: 5_000 }
 /** The longest wait that a provider may ask for, in milliseconds. After it, we ask again. */
 export const longestWaitMs = 60 * 60_000
 
+/**
+ * Returns the wait that Retry-After asks for, in ms, but at most `longestWaitMs`: a mistake there must not
+ * end all messages. Returns `otherwiseMs` if the header is no number of seconds.
+ */
+export function askedWaitMs(headers: Headers, otherwiseMs: number): number {
+  const seconds = Number(headers.get('Retry-After'))
+  return seconds > 0 ? Math.min(seconds * 1000, longestWaitMs) : otherwiseMs
+}
+
 /** ky's options for a call to a provider: one try, `ms` milliseconds at most, and no redirects. */
 export const oneTry = (ms: number) =>
   // With `timeout` alone, the time would start again for the body.

@@ -11,16 +11,24 @@ let url: string
 /** The last part of each call's path, such as `chat.postMessage`. */
 let calls: string[]
 /** The answer to each path by its last part. An object is the answer of a method: JSON with status 200. */
-let answers: Record<string, object | { status: number; text: string }>
+let answers: Record<string, object | TextAnswer>
 
-const isText = (answer: object): answer is { status: number; text: string } => 'text' in answer
+interface TextAnswer {
+  status: number
+  text: string
+  headers?: Record<string, string>
+}
+
+const isText = (answer: object): answer is TextAnswer => 'text' in answer
 
 beforeAll(async () => {
   server = createServer((request, response) => {
     const name = (request.url ?? '').split('/').at(-1) ?? ''
     calls.push(name)
     const answer = answers[name] ?? { ok: false, error: 'unknown_method' }
-    if (isText(answer)) return response.writeHead(answer.status).end(answer.text)
+    if (isText(answer)) {
+      return response.writeHead(answer.status, answer.headers).end(answer.text)
+    }
     response.writeHead(200, { 'Content-Type': 'application/json' }).end(JSON.stringify(answer))
   })
   server.listen(0, '127.0.0.1')
@@ -168,6 +176,42 @@ test.each([
   answers['chat.postMessage'] = refusal(reason)
   const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
   expect(await post({ accessToken: 'x' }, 'C1', message)).toEqual({ kind: 'wait', ms })
+})
+
+describe.each([
+  ['120', 120_000],
+  ['3601', longestWaitMs],
+  ['9999999999', longestWaitMs],
+  ['9'.repeat(400), longestWaitMs],
+  ['0', 30_000],
+  ['-5', 30_000],
+  ['soon', 30_000],
+  // Slack promises seconds. A number at the start of something else is none.
+  ['2026-11-22T12:00:00Z', 30_000],
+  ['Sun, 22 Nov 2026 12:00:00 GMT', 30_000],
+  [undefined, 30_000],
+])('a pause with Retry-After %s', (retryAfter, ms) => {
+  const limited = {
+    status: 429,
+    text: '',
+    headers: { ...(retryAfter !== undefined && { 'Retry-After': retryAfter }) },
+  }
+  const post = () =>
+    createSlackPost(createSlackClient(url), defaultTimeouts).post(
+      { accessToken: 'x', incomingWebhookUrl: `${url}/C1` },
+      'C1',
+      message,
+    )
+
+  test(`lasts ${ms} ms for the bot`, async () => {
+    answers['chat.postMessage'] = limited
+    expect(await post()).toEqual({ kind: 'wait', ms })
+  })
+
+  test(`lasts ${ms} ms for the webhook`, async () => {
+    answers = { 'chat.postMessage': refusal('not_in_channel'), C1: limited }
+    expect(await post()).toEqual({ kind: 'wait', ms })
+  })
 })
 
 describe('connecting', () => {

@@ -1,8 +1,8 @@
 import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
 import {
+  askedWaitMs,
   type CrmAccess,
-  longestWaitMs,
   oneTry,
   ProviderError,
   type ProviderSettings,
@@ -126,10 +126,8 @@ async function asProviderError<T>(
     const { status, headers } = error.response
     const wait = waits[status]
     if (wait !== undefined) {
-      const seconds = Number(headers.get('Retry-After'))
-      const ms = Number.isFinite(seconds) && seconds > 0 ? seconds * 1000 : wait.ms
-      const boundedMs = Math.min(ms, longestWaitMs)
-      throw new ProviderError('hubspot', stage, 'unreachable', wait.reason, boundedMs)
+      const ms = askedWaitMs(headers, wait.ms)
+      throw new ProviderError('hubspot', stage, 'unreachable', wait.reason, ms)
     }
     if (stage === 'read' && status === 401) {
       throw new ProviderError('hubspot', stage, 'unauthorized', reason)

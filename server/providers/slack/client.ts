@@ -1,4 +1,5 @@
 import { LogLevel, WebClient } from '@slack/web-api'
+import { askedWaitMs } from '../provider.ts'
 import { defaultWaitMs } from './errors.ts'
 
 /**
@@ -32,19 +33,16 @@ export function createSlackClient(apiUrl: string): SlackClient {
 }
 
 /** Returns the wait that a 429 asks for, in ms. */
-export function waitMs(headers: Headers): number {
-  const seconds = Number.parseInt(headers.get('Retry-After') ?? '', 10)
-  return seconds > 0 ? seconds * 1000 : defaultWaitMs
-}
+export const waitMs = (headers: Headers) => askedWaitMs(headers, defaultWaitMs)
 
 /**
- * Adds Retry-After to a 429 without it. Slack's client recognizes a rate limit only by this header.
+ * Gives each 429 a Retry-After in whole seconds. Slack's client recognizes a rate limit only by this header.
  */
 async function fetchWithRetryAfter(...request: Parameters<typeof fetch>): Promise<Response> {
   const response = await fetch(...request)
   if (response.status !== 429) return response
   // An unread body keeps its connection open.
   response.body?.cancel().catch(() => {})
-  const headers = { 'Retry-After': String(waitMs(response.headers) / 1000) }
+  const headers = { 'Retry-After': String(Math.ceil(waitMs(response.headers) / 1000)) }
   return new Response(null, { status: 429, headers })
 }
