@@ -291,3 +291,10 @@ export class ProviderError extends Error {
       typeof reason === 'string' && /^[A-Za-z0-9_]{1,60}$/.test(reason) ? reason : undefined
   }
 }
+
+/** Whether a call failed because of its token. The token of another user may do. */
+export function isOfToken(error: unknown): boolean {
+  return (
+    error instanceof ProviderError && (error.kind === 'refused' || error.kind === 'unauthorized')
+  )
+}

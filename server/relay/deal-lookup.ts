@@ -3,6 +3,7 @@ import {
   type Crm,
   type CrmAccess,
   type CrmDeal,
+  isOfToken,
   ProviderError,
   type Stage,
 } from '../providers/provider.ts'
@@ -59,15 +60,24 @@ interface AccountStages {
  */
 export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = Date.now) {
   const accounts = new LRUCache<string, AccountStages>({ max: mostAccounts })
-  const loading = new Map<string, Promise<Stage[]>>()
+  const loading = new Map<string, { accessToken: string; stages: Promise<Stage[]> }>()
 
-  function load(access: CrmAccess): Promise<Stage[]> {
-    const { accountId } = access
-    const running = loading.get(accountId)
-    if (running !== undefined) return running
-    const started = crm.stages(access).finally(() => loading.delete(accountId))
-    loading.set(accountId, started)
-    return started
+  /** All users of an account share a read. If it fails because of one user's token, the next one reads. */
+  async function load(access: CrmAccess): Promise<Stage[]> {
+    const { accountId, accessToken } = access
+    for (;;) {
+      const running = loading.get(accountId)
+      if (running === undefined) break
+      try {
+        return await running.stages
+      } catch (error) {
+        const isOfOther = isOfToken(error) && running.accessToken !== accessToken
+        if (!isOfOther) throw error
+      }
+    }
+    const stages = crm.stages(access).finally(() => loading.delete(accountId))
+    loading.set(accountId, { accessToken, stages })
+    return await stages
   }
 
   /** Returns the account's stages by id. The caller needs those in `ids`. @throws ProviderError */

@@ -1,6 +1,12 @@
 import { LRUCache } from 'lru-cache'
 import type { CrmConnection, WithAccess } from '../people/access-token.ts'
-import { type Crm, type CrmDeal, ProviderError, type Urgency } from '../providers/provider.ts'
+import {
+  type Crm,
+  type CrmDeal,
+  isOfToken,
+  ProviderError,
+  type Urgency,
+} from '../providers/provider.ts'
 import type { DealProperty } from '../providers/registry.ts'
 
 /** A read serves the tries of an event for this long. Then the deal may have another name. */
@@ -167,7 +173,7 @@ async function unlessRefused<Value>(read: Promise<Value>): Promise<{ value: Valu
   try {
     return { value: await read }
   } catch (error) {
-    if (error instanceof ProviderError && error.kind !== 'refused') throw error
+    if (error instanceof ProviderError && !isOfToken(error)) throw error
     return undefined
   }
 }

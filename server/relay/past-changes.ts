@@ -8,6 +8,7 @@ import {
   type Crm,
   type CrmAccess,
   type CrmDeal,
+  isOfToken,
   ProviderError,
   type Providers,
 } from '../providers/provider.ts'
@@ -72,7 +73,7 @@ export function createSpareCalls({
       } catch (error) {
         if (!(error instanceof ProviderError)) throw error
         lastError = error
-        if (error.kind === 'refused' || error.kind === 'unauthorized') {
+        if (isOfToken(error)) {
           refused.push(connection.id)
           if (error.stage === 'refresh') await refreshRefused(connection, error)
           continue

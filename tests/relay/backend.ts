@@ -19,6 +19,8 @@ interface Account {
   accessEndsInMs?: number
   /** Slack gave an address for posting to the channel. */
   webhook?: boolean
+  /** HubSpot's token. By default, all users of an account have the same one. */
+  accessToken?: string
 }
 
 /** The backend with its relay in this process, between a database and the outside world. */
@@ -62,7 +64,14 @@ export async function startBackend(
 
   async function connectAgain(
     userId: string,
-    { portal, team = 'T1', channel, accessEndsInMs = 1_800_000, webhook = false }: Account,
+    {
+      portal,
+      team = 'T1',
+      channel,
+      accessEndsInMs = 1_800_000,
+      webhook = false,
+      accessToken = `hubspot-access-secret-${portal}`,
+    }: Account,
   ): Promise<void> {
     const unnamed = { accountUserId: null, channelId: null, channelName: null, standIn: false }
     await storeConnection(
@@ -72,7 +81,7 @@ export async function startBackend(
       {
         ...unnamed,
         secrets: {
-          accessToken: `hubspot-access-secret-${portal}`,
+          accessToken,
           refreshToken: `hubspot-refresh-secret-${portal}`,
         },
         accessExpiresAt: new Date(Date.now() + accessEndsInMs),

@@ -129,6 +129,31 @@ describe('the stages of an account', () => {
     expect(stages).toHaveBeenCalledOnce()
   })
 
+  test('of a user whom the CRM refuses are read by the next user, once for all who wait', async () => {
+    for (const kind of ['refused', 'unauthorized'] as const) {
+      const error = new ProviderError('hubspot', 'read', kind, 'MISSING_SCOPES')
+      const stages = vi.fn(async ({ accessToken }: { accessToken: string }): Promise<Stage[]> => {
+        if (accessToken === 'of ada') throw error
+        return [{ id: 'a', label: 'A', outcome: 'open' }]
+      })
+      const stagesOf = createStageCache({ stages })
+      const readers = ['of ada', 'of ada', 'of bob', 'of cyd']
+      const read = await Promise.allSettled(
+        readers.map((accessToken) => stagesOf({ ...access, accessToken }, ['a'])),
+      )
+      expect(read.map(({ status }) => status)).toEqual([
+        'rejected',
+        'rejected',
+        'fulfilled',
+        'fulfilled',
+      ])
+      expect(stages.mock.calls.map(([{ accessToken }]) => accessToken)).toEqual([
+        'of ada',
+        'of bob',
+      ])
+    }
+  })
+
   test('are not remembered after a failure', async () => {
     const { stages, label } = openCache('a')
     stages.mockRejectedValueOnce(new ProviderError('hubspot', 'read', 'unreachable'))

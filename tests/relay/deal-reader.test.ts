@@ -34,15 +34,16 @@ const crm = {
 let linked: Set<string>
 let now: number
 let reader: ReturnType<typeof createDealReader>
-let refused: Set<string>
+let refused: Map<string, 'refused' | 'unauthorized'>
 
 beforeEach(() => {
   vi.clearAllMocks()
   linked = new Set()
-  refused = new Set()
+  refused = new Map()
   now = 1_000
   const withAccess: WithAccess = async ({ id, accountId }, urgency, call) => {
-    if (refused.has(id)) throw failure('refused', 'BAD_REFRESH_TOKEN')
+    const kind = refused.get(id)
+    if (kind !== undefined) throw failure(kind, 'BAD_REFRESH_TOKEN')
     return await call({ accountId, accessToken: id, urgency })
   }
   reader = createDealReader(crm, withAccess, () => now)
@@ -93,14 +94,17 @@ describe('a read of a deal', () => {
     expect((await reader.deal(ada, [wanted('1')], 'stage', one))?.name).toBe('1')
   })
 
-  test('with a connection that the CRM refuses does not refuse the other users', async () => {
-    refused.add('ada')
-    const [ofAda, ofBob] = await Promise.allSettled([
-      reader.deal(ada, [wanted('1')], 'stage', one),
-      reader.deal(bob, [wanted('1')], 'stage', one),
-    ])
-    expect(ofAda).toMatchObject({ status: 'rejected', reason: { kind: 'refused' } })
-    expect(ofBob).toMatchObject({ status: 'fulfilled', value: { name: '1' } })
+  test('with a token that the CRM does not accept fails for its user alone', async () => {
+    for (const kind of ['refused', 'unauthorized'] as const) {
+      now += 60_000
+      refused.set('ada', kind)
+      const [ofAda, ofBob] = await Promise.allSettled([
+        reader.deal(ada, [wanted('1', now)], 'stage', one),
+        reader.deal(bob, [wanted('1', now)], 'stage', one),
+      ])
+      expect(ofAda).toMatchObject({ status: 'rejected', reason: { kind } })
+      expect(ofBob).toMatchObject({ status: 'fulfilled', value: { name: '1' } })
+    }
   })
 
   test('with a CRM that is down fails for all users that wait for it, with one call', async () => {

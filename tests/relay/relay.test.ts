@@ -420,6 +420,42 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(posts().at(-1)?.text).toBe('🔔 Deal 3 moved to Brand new')
     })
 
+    test('a permission that one user lacks breaks no connection of the account’s other users', async () => {
+      const reading = Promise.withResolvers<void>()
+      const refusing = Promise.withResolvers<{ status: number; body: object }>()
+      outside.answerRead = (path, token) => {
+        if (!path.includes('/pipelines/') || token !== 'ada-secret') return undefined
+        reading.resolve()
+        return refusing.promise
+      }
+      const ada = await backend.connect({ portal, channel: 'C-ada', accessToken: 'ada-secret' })
+      await backend.tell([stageChange(1, { portal })])
+      await reading.promise
+      const bob = await backend.connect({ portal, channel, accessToken: 'bob-secret' })
+      await backend.tell([stageChange(2, { portal })])
+      // Bob's message waits for the stages that Ada's token reads.
+      await vi.waitFor(async () => {
+        const [row] = await open.database
+          .select()
+          .from(channels)
+          .where(eq(channels.id, `T1/${channel}`))
+        expect(row?.leasedUntil).not.toBeNull()
+      })
+      await open.database.execute(sql`select`)
+      refusing.resolve({ status: 403, body: { status: 'error', category: 'MISSING_SCOPES' } })
+      await backend.settled()
+
+      expect(await backend.outcomes(bob)).toEqual([['sent', null]])
+      expect(await backend.outcomes(ada)).toEqual([
+        ['dead', 'MISSING_SCOPES'],
+        ['dead', 'MISSING_SCOPES'],
+      ])
+      const connected = (userId: string) =>
+        connectionStatus(backend, { userId, provider: 'hubspot' })
+      expect(await connected(bob)).toMatchObject({ connected: true })
+      expect(await connected(ada)).toMatchObject({ connected: false })
+    })
+
     test('nothing is sent after a disconnect was answered, not even what was about to be', async () => {
       const userId = await backend.connect({ portal, channel })
       let answer: ((value: undefined) => void) | undefined
