@@ -125,6 +125,8 @@ interface DealFields {
 }
 
 export interface CrmDeal {
+  /** Other than the id that was asked for, if the deal was merged. Its links are found under this id. */
+  id: string
   name: string | null
   /** A decimal number as text. */
   amount: string | null
@@ -175,7 +177,8 @@ export interface Crm extends Provider {
   /** The most deals of one call of `deals`. */
   readonly dealsAtOnce: number
   /**
-   * Reads deals without their links. The answer lacks deals that do not exist. @throws ProviderError
+   * Reads deals without their links. The answer lacks deals that do not exist, and may lack deals that were
+   * merged. @throws ProviderError
    */
   deals(
     access: CrmAccess,

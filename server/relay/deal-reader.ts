@@ -14,6 +14,9 @@ const freshMs = 15 * 60_000
 /** Enough for the deals of several bulk edits at once. */
 const mostEntries = 20_000
 
+/** A call for several deals did not find this one. A call for it alone also finds a merged deal. */
+const notInBatch = 'not in batch'
+
 /** A deal that the relay needs, and since when: an older read lacks the change that made the event. */
 export interface Wanted {
   dealId: string
@@ -35,7 +38,7 @@ export function createDealReader(
   withAccess: WithAccess,
   now: () => number = Date.now,
 ) {
-  const deals = createCache<CrmDeal | undefined>(now)
+  const deals = createCache<CrmDeal | undefined | typeof notInBatch>(now)
   const links = createCache<boolean>(now)
   const dealKey = ({ accountId }: CrmConnection, property: DealProperty, dealId: string) =>
     `${accountId}/${property}/${dealId}`
@@ -75,16 +78,18 @@ export function createDealReader(
     for (const id of ids) {
       deals.set(
         dealKey(connection, property, id),
-        read.then((found) => found.get(id)),
+        read.then((found) => found.get(id) ?? notInBatch),
       )
     }
     try {
-      return (await read).get(first)
+      const deal = (await read).get(first)
+      if (deal !== undefined) return deal
     } catch (error) {
       if (!mayBeOfOneDeal(error)) throw error
       const half = ids.slice(1, Math.ceil(ids.length / 2))
       return await readMany(connection, [first, ...half], property, urgency)
     }
+    return await readOne(connection, first, property, { withLinks: false, urgency })
   }
 
   return {
@@ -103,6 +108,9 @@ export function createDealReader(
       const known = deals.get(key(first.dealId), first.sinceMs)
       if (known !== undefined) {
         const answer = await unlessRefused(known.value)
+        if (answer?.value === notInBatch) {
+          return await readOne(connection, first.dealId, property, options)
+        }
         if (answer !== undefined) return answer.value
       }
       const missing = wanted
@@ -115,7 +123,7 @@ export function createDealReader(
     },
 
     /**
-     * Whether the first deal has a contact or a company.
+     * Whether the first deal has a contact or a company. Needs the id that the deal has now.
      * @throws ProviderError
      */
     async isLinked(

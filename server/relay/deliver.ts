@@ -307,7 +307,7 @@ export function createDeliver({
     urgency: Urgency,
   ): Promise<Composed> {
     const [{ delivery, possible, stage }, ...others] = candidates
-    const { property, value, dealId, receivedAtMs } = delivery
+    const { property, value, receivedAtMs } = delivery
     const startedAt = Date.now()
     const wantedOf = (each: Delivery) => wantedAt(startedAt, each)
     const ticked = new Set(delivery.ruleIds)
@@ -336,7 +336,7 @@ export function createDeliver({
       ? await reader.isLinked(
           crm,
           [
-            wantedOf(delivery),
+            { ...wantedOf(delivery), dealId: deal.id },
             ...wanted
               .filter((other) => mayNeedLinks(other.possible))
               .map((other) => wantedOf(other.delivery)),
@@ -354,7 +354,7 @@ export function createDeliver({
     }
     if (decision.kind === 'look again') return { kind: 'look again', afterMs: lookAgainInMs }
     const { ruleId } = decision
-    const url = providers[crm.provider].dealUrl(crm.accountId, dealId)
+    const url = providers[crm.provider].dealUrl(crm.accountId, deal.id)
     const headline = dealRules[ruleId].headline(change)
     const isLate = startedAt - delivery.occurredAt.getTime() > lateAfterMs
     return {

@@ -9,6 +9,7 @@ export const stages = {
 } satisfies Record<string, Stage>
 
 const deal: CrmDeal = {
+  id: '123',
   name: 'Acme renewal',
   amount: '12500.5',
   currency: 'EUR',

@@ -4,6 +4,7 @@ import { type CrmDeal, ProviderError } from '../../server/providers/provider.ts'
 import { createDealReader } from '../../server/relay/deal-reader.ts'
 
 const dealOf = (name: string, linked?: boolean): CrmDeal => ({
+  id: name,
   name,
   amount: null,
   currency: null,
@@ -142,6 +143,18 @@ describe('a call for many deals', () => {
     // It fails only alone.
     await reader.deal(ada, many(30, 50), 'stage', one)
     expect(crm.deal.mock.lastCall?.[1]).toBe('30')
+  })
+
+  test('may lack a deal that was merged: that one is read alone, and only when its turn comes', async () => {
+    crm.deals.mockImplementationOnce(async (_, ids) => {
+      return new Map(ids.filter((id) => id !== '2').map((id) => [id, dealOf(id)]))
+    })
+    await reader.deal(ada, many(1, 3), 'stage', one)
+    expect(crm.deal).not.toHaveBeenCalled()
+    expect((await reader.deal(ada, many(2, 2), 'stage', one))?.name).toBe('2')
+    expect((await reader.deal(ada, many(3, 1), 'stage', one))?.name).toBe('3')
+    expect(crm.deals).toHaveBeenCalledTimes(1)
+    expect(crm.deal.mock.calls.map(([, id]) => id)).toEqual(['2'])
   })
 
   test('that fails for another reason is not made again', async () => {

@@ -35,6 +35,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     outside.answerRead = () => undefined
     outside.deals.clear()
     outside.missing.clear()
+    outside.merged.clear()
     outside.reads.length = 0
   })
   afterAll(async () => {
@@ -146,6 +147,16 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.settled()
       expect(said()).toEqual([[1, 2, 3, 5, 6, 7, 8]])
       expect((await backend.outcomes(userId))[3]).toEqual(['ignored', 'no_such_deal'])
+    })
+
+    test('has merged deals under their new ids, with the links that they have there', async () => {
+      await connect(['deal-stage-changed-orphan'])
+      for (const deal of [...range(1, 8), 40]) outside.deals.set(String(deal), { linked: false })
+      outside.merged.set('3', '30')
+      outside.merged.set('4', '40')
+      await tell(range(1, 8))
+      await backend.settled()
+      expect(said()).toEqual([[1, 2, 40, 5, 6, 7, 8]])
     })
 
     test('that Slack refuses is sent as single messages, in order', async () => {

@@ -11,10 +11,12 @@ interface Answer {
   body?: object
 }
 
+const notFound: Answer = { status: 404, body: { status: 'error', category: 'OBJECT_NOT_FOUND' } }
+
 // What HubSpot's documents of 2026-03 say about calls and answers.
 let server: Server
 let hubspot: Crm
-/** The answers, by the end of the path. Others are a 404. */
+/** The answers, by the end of the path. All other paths are an unknown object. */
 let answers: Readonly<Record<string, Answer>>
 let calls: Array<{ call: string; headers: IncomingHttpHeaders; body: string }>
 
@@ -29,8 +31,7 @@ beforeAll(async () => {
       body,
     })
     const [path = ''] = url.split('?')
-    const [, answer = { status: 404 }] =
-      Object.entries(answers).find(([end]) => path.endsWith(end)) ?? []
+    const [, answer = notFound] = Object.entries(answers).find(([end]) => path.endsWith(end)) ?? []
     response.writeHead(answer.status ?? 200, {
       'Content-Type': 'application/json',
       ...answer.headers,
@@ -86,6 +87,7 @@ describe('HubSpot is called for', () => {
     archived: false,
   }
   const read = {
+    id: '1',
     name: 'A',
     amount: '5',
     currency: 'EUR',
@@ -127,7 +129,13 @@ describe('HubSpot is called for', () => {
     const linked = (id: string, toObjectId: string | number) => {
       const type = { category: 'HUBSPOT_DEFINED', typeId: 3, label: null }
       const to = [{ toObjectId, associationTypes: [type] }]
-      return { status: 207, body: { ...completed, results: [{ from: { id }, to }], numErrors: 1 } }
+      const none = {
+        status: 'error',
+        category: 'OBJECT_NOT_FOUND',
+        subCategory: 'crm.associations.NO_ASSOCIATIONS_FOUND',
+      }
+      const results = [{ from: { id }, to }]
+      return { status: 207, body: { ...completed, results, numErrors: 1, errors: [none] } }
     }
     answers = { '/0-1/batch/read': linked('1', '301'), '/0-2/batch/read': linked('2', 501) }
     expect(await hubspot.linked(access, ['1', '2', '3'])).toEqual(new Set(['1', '2']))
@@ -165,7 +173,7 @@ describe('HubSpot is called for', () => {
     expect(onlyCall().call).toBe('GET /crm/pipelines/2026-03/deals')
     // Without stages, each deal would count as open.
     answers = {}
-    await expect(hubspot.stages(access)).rejects.toMatchObject({ kind: 'nonsense' })
+    await expect(hubspot.stages(access)).rejects.toMatchObject({ kind: 'unreachable' })
   })
 
   test('an owner, who may have left the company', async () => {

@@ -53,6 +53,8 @@ export interface Outside {
   deals: Map<string, OutsideDeal>
   /** Deals that were deleted in HubSpot. */
   missing: Set<string>
+  /** Deals that were merged: their ids, and the id of the deal that has replaced them. */
+  merged: Map<string, string>
   /** The most results of a search, in all its pages. */
   mostFound: number
   /** How many calls HubSpot's headers allow in ten seconds; undefined: they do not say. */
@@ -100,6 +102,7 @@ interface SearchRequest {
 /** The account and the user in an access token. */
 const introspected = /-(\d+)-(\d+)-\d+$/
 const longAgo = '2020-01-01T00:00:00.000Z'
+const notFound = { status: 'error', category: 'OBJECT_NOT_FOUND', message: 'Object not found.' }
 const tooMany = { status: 'error', category: 'VALIDATION_ERROR', message: 'Too many inputs.' }
 
 export const usualStages = [
@@ -141,6 +144,7 @@ export async function openOutside(): Promise<Outside> {
     answerRefresh: () => undefined,
     deals: new Map(),
     missing: new Set(),
+    merged: new Map(),
     mostFound: 10_000,
     callLimit: undefined,
     stages: usualStages,
@@ -283,10 +287,10 @@ export async function openOutside(): Promise<Outside> {
     if (pathname === '/hubspot/crm/objects/2026-03/0-3/batch/read') {
       const { inputs, propertiesWithHistory } = JSON.parse(body)
       if (propertiesWithHistory.length > 0 && inputs.length > 50) return json(400, tooMany)
-      const known = inputs.filter(({ id }: { id: string }) => !outside.missing.has(id))
-      const results = known.map(({ id }: { id: string }) => dealAnswer(id))
-      const completed = { status: 'COMPLETE', startedAt: longAgo, completedAt: longAgo }
-      return json(known.length === inputs.length ? 200 : 207, { ...completed, results })
+      const ids: string[] = inputs.map(({ id }: { id: string }) => id)
+      const known = ids.filter((id) => !outside.missing.has(id))
+      const results = [...new Set(known.map(idNow))].map(dealAnswer)
+      return json(...batchAnswer(results, known.length === ids.length ? 0 : 1))
     }
     const linkType = pathname.match(
       /^\/hubspot\/crm\/associations\/2026-03\/0-3\/(0-[12])\/batch\/read$/,
@@ -294,15 +298,12 @@ export async function openOutside(): Promise<Outside> {
     if (linkType !== undefined) {
       const { inputs } = JSON.parse(body)
       if (inputs.length > 100) return json(400, tooMany)
-      const linked = inputs.filter(
-        ({ id }: { id: string }) => linkType === '0-1' && outside.deals.get(id)?.linked !== false,
-      )
+      const linked = inputs.filter(({ id }: { id: string }) => linkType === '0-1' && isLinked(id))
       const results = linked.map(({ id }: { id: string }) => ({
         from: { id },
         to: [{ toObjectId: '1', associationTypes: [{ category: 'HUBSPOT_DEFINED', typeId: 3 }] }],
       }))
-      const completed = { status: 'COMPLETE', startedAt: longAgo, completedAt: longAgo }
-      return json(linked.length === inputs.length ? 200 : 207, { ...completed, results })
+      return json(...batchAnswer(results, inputs.length - linked.length))
     }
     if (pathname === '/hubspot/crm/objects/2026-03/0-3/search') {
       const search: SearchRequest = JSON.parse(body)
@@ -312,14 +313,26 @@ export async function openOutside(): Promise<Outside> {
     const dealId = pathname.match(/^\/hubspot\/crm\/objects\/2026-03\/0-3\/(\d+)$/)?.[1]
     if (dealId === undefined) return json(403, { status: 'error', category: 'MISSING_SCOPES' })
     if (outside.missing.has(dealId)) {
-      return json(404, { status: 'error', category: 'OBJECT_NOT_FOUND' })
+      return json(404, notFound)
     }
     return json(200, {
-      ...dealAnswer(dealId),
-      ...(outside.deals.get(dealId)?.linked !== false && {
+      ...dealAnswer(idNow(dealId)),
+      ...(isLinked(dealId) && {
         associations: { contacts: { results: [{ id: '1', type: 'deal_to_contact' }] } },
       }),
     })
+  }
+
+  const idNow = (id: string) => outside.merged.get(id) ?? id
+  /** A merged deal has its links only under the new id. */
+  const isLinked = (id: string) =>
+    !outside.merged.has(id) && outside.deals.get(id)?.linked !== false
+
+  function batchAnswer(results: object[], numErrors: number): [status: number, body: object] {
+    const completed = { status: 'COMPLETE', startedAt: longAgo, completedAt: longAgo, results }
+    if (numErrors === 0) return [200, completed]
+    const errors = Array.from({ length: numErrors }, () => notFound)
+    return [207, { ...completed, numErrors, errors }]
   }
 
   function dealAnswer(id: string) {

@@ -51,6 +51,8 @@ afterAll(async () => {
   await once(server, 'close')
 })
 
+const access = { accountId: '1', accessToken: 'a', urgency: 'fresh' } as const
+
 function outside(answers: Answers) {
   const name = `t${answersOf.size}`
   answersOf.set(name, answers)
@@ -67,17 +69,13 @@ function outside(answers: Answers) {
     refresh: (): Promise<unknown> =>
       createHubspot(settings, timeouts).refresh({ accessToken: 'a', refreshToken: 'r' }),
     read: (): Promise<unknown> =>
-      createHubspot(settings, timeouts).deal(
-        { accountId: '1', accessToken: 'a', urgency: 'fresh' },
-        '1',
-        { history: 'stage', links: true },
-      ),
+      createHubspot(settings, timeouts).deal(access, '1', { history: 'stage', links: true }),
     readBatch: (): Promise<unknown> =>
-      createHubspot(settings, timeouts).deals(
-        { accountId: '1', accessToken: 'a', urgency: 'backlog' },
-        ['1'],
-        'stage',
-      ),
+      createHubspot(settings, timeouts).deals(access, ['1'], 'stage'),
+    readLinks: (): Promise<unknown> => createHubspot(settings, timeouts).linked(access, ['1']),
+    search: (): Promise<unknown> =>
+      createHubspot(settings, timeouts).changedDeals(access, new Date()),
+    readStages: (): Promise<unknown> => createHubspot(settings, timeouts).stages(access),
     post: (): Promise<unknown> =>
       createSlack(settings, timeouts).post(
         { accessToken: 'a', incomingWebhookUrl: `${url}/webhook` },
@@ -108,6 +106,29 @@ test('a deal is missing from a batch only if HubSpot says that it does not exist
     kind: 'unreachable',
     reason: 'batch_incomplete',
   })
+})
+
+test('something is missing only if HubSpot says so: a 404 may be a page of a proxy', async () => {
+  const notFound = json({ status: 'error', category: 'OBJECT_NOT_FOUND' }, 404)
+  expect(await outside({ '/1': notFound }).read()).toBeUndefined()
+  for (const answer of [
+    { ...page, status: 404 },
+    json({ status: 'error' }, 404),
+    { status: 404 },
+  ]) {
+    const crm = outside({ '/1': answer, '/read': answer, '/search': answer, '/deals': answer })
+    const failure = { kind: 'unreachable', reason: 'status_404' }
+    for (const call of [crm.read, crm.readBatch, crm.readLinks, crm.search, crm.readStages]) {
+      await expect(call()).rejects.toMatchObject(failure)
+    }
+  }
+})
+
+test('a batch that does not name all its errors is not complete', async () => {
+  const answer = { '/read': json({ results: [], numErrors: 1 }, 207) }
+  for (const call of [outside(answer).readBatch, outside(answer).readLinks]) {
+    await expect(call()).rejects.toMatchObject({ kind: 'unreachable', reason: 'batch_incomplete' })
+  }
 })
 
 const notInChannel = json({ ok: false, error: 'not_in_channel' })

@@ -40,6 +40,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
     outside.answerRefresh = () => undefined
     outside.stages = usualStages
     outside.deals.clear()
+    outside.missing.clear()
+    outside.merged.clear()
   })
   afterAll(async () => {
     await backend.stop()
@@ -399,11 +401,35 @@ describe.each(databaseKinds)('on %s', (kind) => {
       outside.deals.set('1', {
         history: [{ value: 'next', timestamp: new Date(at).toISOString() }],
       })
-      outside.answerRead = (path) => (path.includes('0-3/2?') ? { status: 404 } : undefined)
+      outside.missing.add('2')
       await backend.tell([stageChange(1, { portal, at }), stageChange(2, { portal, at })])
       await backend.settled()
-      outside.deals.delete('1')
       expect(outside.posts.filter((post) => post.channel.startsWith(channel))).toEqual([])
+    })
+
+    test('a 404 in which HubSpot does not say that the deal is gone is tried again', async () => {
+      const userId = await backend.connect({ portal, channel })
+      const answers = [
+        { status: 404, body: 'No such page' },
+        { status: 404, body: { status: 'error' } },
+      ]
+      outside.answerRead = (path) => (path.includes('0-3/1?') ? answers.shift() : undefined)
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      expect(await backend.outcomes(userId)).toEqual([['sent', null]])
+      expect(answers).toEqual([])
+    })
+
+    test('a deal that was merged is announced as the deal that has replaced it', async () => {
+      const ruleIds = ['deal-stage-changed', 'deal-stage-changed-orphan']
+      await backend.connect({ portal, channel, ruleIds })
+      outside.merged.set('1', '10')
+      await backend.tell([stageChange(1, { portal })])
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([10])
+      expect(posts()[0]?.blocks).toContain(`/contacts/${portal}/record/0-3/10|Deal 10>`)
+      // The links of the merged deal are found only under its new id.
+      expect(posts()[0]?.blocks).not.toContain('without a contact or company')
     })
 
     test('the pipelines are read once, and again for a stage that is not among them', async () => {

@@ -39,12 +39,15 @@ const dealAnswer = v.object({
 })
 
 /** What a batch answers about inputs without a result. The status is then 207. */
-const batchErrors = v.optional(v.array(v.object({ category: v.optional(v.string()) })), [])
+const batchErrors = {
+  numErrors: v.optional(v.number(), 0),
+  errors: v.optional(v.array(v.object({ category: v.optional(v.string()) })), []),
+}
 
-const batchAnswer = v.object({ results: v.array(dealAnswer), errors: batchErrors })
+const batchAnswer = v.object({ results: v.array(dealAnswer), ...batchErrors })
 
 const associationsAnswer = v.object({
-  errors: batchErrors,
+  ...batchErrors,
   results: v.array(
     v.object({ from: v.object({ id: v.string() }), to: v.optional(v.array(v.unknown()), []) }),
   ),
@@ -76,6 +79,9 @@ const ownerAnswer = v.object({
   lastName: v.optional(v.nullable(v.string())),
   email: v.optional(v.nullable(v.string())),
 })
+
+/** Only with this code, HubSpot says that something does not exist. A 404 may also be a proxy's page. */
+const notFound = 'OBJECT_NOT_FOUND'
 
 // '0-3' is the object type of deals.
 const dealsPath = '/crm/objects/2026-03/0-3'
@@ -110,7 +116,7 @@ export function createHubspotDeals(
         ...(fields.links && { associations: 'contacts,companies' }),
       })
       const path = `${dealsPath}/${encodeURIComponent(dealId)}?${query}`
-      const deal = await read(access, path, dealAnswer)
+      const deal = await unlessMissing(read(access, path, dealAnswer), [notFound])
       if (deal === undefined) return undefined
       const lists = [deal.associations?.contacts, deal.associations?.companies]
       const linked = lists.some((list) => list !== undefined && list.results.length > 0)
@@ -160,11 +166,10 @@ export function createHubspotDeals(
           limit: foundAtOnce,
           after: after ?? '0',
         })
-        const results = answer?.results ?? []
-        ids.push(...results.map(({ id }) => id))
-        const last = results.at(-1)
+        ids.push(...answer.results.map(({ id }) => id))
+        const last = answer.results.at(-1)
         const until = last === undefined ? since : new Date(last.properties.hs_lastmodifieddate)
-        after = answer?.paging?.next?.after
+        after = answer.paging?.next?.after
         // A bulk edit gives many deals the same time. Only then turn the page: a deal that changes
         // meanwhile moves to the end, and another one would move to a page that we have read.
         if (after === undefined || until > since) {
@@ -175,8 +180,6 @@ export function createHubspotDeals(
 
     async stages(access) {
       const answer = await read(access, '/crm/pipelines/2026-03/deals', pipelinesAnswer)
-      // Without stages, every deal would count as open. So a 404 is a failure here.
-      if (answer === undefined) throw new ProviderError('hubspot', 'read', 'nonsense')
       return answer.results.flatMap(({ stages }) =>
         stages.map(({ id, label, metadata }) => ({ id, label, outcome: outcomeOf(metadata) })),
       )
@@ -184,10 +187,11 @@ export function createHubspotDeals(
 
     async ownerName(access, ownerId) {
       const path = `/crm/owners/2026-03/${encodeURIComponent(ownerId)}`
-      const owner =
-        (await read(access, path, ownerAnswer)) ??
-        // Owners who left the company are archived.
-        (await read(access, `${path}?archived=true`, ownerAnswer))
+      // A wrong 404 costs only the name, and HubSpot's document does not say which code an owner's has.
+      const find = (path: string) =>
+        unlessMissing(read(access, path, ownerAnswer), [notFound, 'status_404'])
+      // Owners who left the company are archived.
+      const owner = (await find(path)) ?? (await find(`${path}?archived=true`))
       const name = [owner?.firstName, owner?.lastName].filter(Boolean).join(' ')
       return name || (owner?.email ?? undefined)
     },
@@ -199,11 +203,12 @@ export function createHubspotDeals(
 }
 
 function dealOf(
-  { properties, propertiesWithHistory }: v.InferOutput<typeof dealAnswer>,
+  { id, properties, propertiesWithHistory }: v.InferOutput<typeof dealAnswer>,
   history: DealProperty,
   linked: boolean | undefined,
 ): CrmDeal {
   return {
+    id,
     name: properties.dealname,
     amount: properties.amount,
     currency: properties.deal_currency_code,
@@ -215,17 +220,36 @@ function dealOf(
   }
 }
 
+/** Returns undefined if the read fails with one of these codes. */
+async function unlessMissing<Answer>(
+  read: Promise<Answer>,
+  codes: readonly string[],
+): Promise<Answer | undefined> {
+  try {
+    return await read
+  } catch (error) {
+    if (error instanceof ProviderError && codes.includes(error.reason ?? '')) return undefined
+    throw error
+  }
+}
+
 /**
  * Returns the results of a batch. It lacks deals that do not exist or have no links.
  * @throws ProviderError if it lacks others: they are not known to be missing.
  */
-function found<Result>(
-  answer: { results: Result[]; errors: v.InferOutput<typeof batchErrors> } | undefined,
-): Result[] {
-  if (answer?.errors.some(({ category }) => category !== 'OBJECT_NOT_FOUND')) {
-    throw new ProviderError('hubspot', 'read', 'unreachable', 'batch_incomplete')
-  }
-  return answer?.results ?? []
+function found<Result>({
+  results,
+  errors,
+  numErrors,
+}: {
+  results: Result[]
+  errors: Array<{ category?: string | undefined }>
+  numErrors: number
+}): Result[] {
+  const isComplete =
+    numErrors <= errors.length && errors.every(({ category }) => category === notFound)
+  if (isComplete) return results
+  throw new ProviderError('hubspot', 'read', 'unreachable', 'batch_incomplete')
 }
 
 const asInputs = (ids: readonly string[]) => ids.map((id) => ({ id }))

@@ -10,14 +10,17 @@ import {
 } from '../provider.ts'
 import { callLimit, createCallLimiter, searchLimit } from './limiter.ts'
 
-// `status` is the most precise code (BAD_REDIRECT_URI). But if it is 'error', use `category`.
+// `status` is the most precise code (BAD_REDIRECT_URI). But if it is 'error', use `category`. An error of
+// the CRM API need not have a `status`.
 const errorAnswer = v.pipe(
   v.object({
     status: v.optional(v.string()),
     error: v.optional(v.string()),
     category: v.optional(v.string()),
   }),
-  v.transform(({ status, error, category }) => (status === 'error' ? category : (status ?? error))),
+  v.transform(({ status, error, category }) =>
+    status === undefined || status === 'error' ? (error ?? category) : status,
+  ),
 )
 
 /** Answers that ask for a wait: their names in the log, and the wait without Retry-After. */
@@ -61,38 +64,31 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
 
     /**
      * Reads from the CRM API: a GET, or a POST of `body`. Waits for the account's limit. Batch reads of
-     * associations count here, although HubSpot counts them apart.
-     * @returns undefined for a 404. @throws ProviderError
+     * associations count here, although HubSpot counts them apart. @throws ProviderError
      */
     async read<Answer>(
       access: CrmAccess,
       path: string,
       shape: v.GenericSchema<unknown, Answer>,
       body?: object,
-    ): Promise<Answer | undefined> {
+    ): Promise<Answer> {
       const limiter = path.endsWith('/search') ? searchLimiter : callLimiter
       await limiter.enter(access)
       const text = await asProviderError('read', async () => {
-        try {
-          const request = ky(`${settings.apiUrl}${path}`, {
-            headers: { ...json, Authorization: `Bearer ${access.accessToken}` },
-            ...(body !== undefined && { method: 'POST', json: body }),
-            ...oneTry(timeouts.callMs),
-          })
-          const { headers } = await request
-          // The headers are about the calls that HubSpot counts together.
-          if (!isCountedApart.test(path)) limiter.learn(access.accountId, headers)
-          // The request's timeout includes the body. On the response there would be none.
-          return await request.text()
-        } catch (error) {
-          if (error instanceof HTTPError && error.response.status === 404) return undefined
-          throw error
-        }
+        const request = ky(`${settings.apiUrl}${path}`, {
+          headers: { ...json, Authorization: `Bearer ${access.accessToken}` },
+          ...(body !== undefined && { method: 'POST', json: body }),
+          ...oneTry(timeouts.callMs),
+        })
+        const { headers } = await request
+        // The headers are about the calls that HubSpot counts together.
+        if (!isCountedApart.test(path)) limiter.learn(access.accountId, headers)
+        // The request's timeout includes the body. On the response there would be none.
+        return await request.text()
       }).catch((error: ProviderError) => {
         if (error.retryAfterMs !== undefined) limiter.pause(access.accountId, error.retryAfterMs)
         throw error
       })
-      if (text === undefined) return undefined
       const answer = v.safeParse(shape, parseJson(text, 'read'))
       if (!answer.success) throw new ProviderError('hubspot', 'read', 'nonsense')
       return answer.output
