@@ -106,6 +106,8 @@ export const connections = pgTable(
     channelId: text('channel_id'),
     channelName: text('channel_name'),
     connectedAt: time('connected_at').notNull(),
+    // Since when the user gets this provider's changes or messages. Connecting again keeps it.
+    connectedSince: time('connected_since').notNull().defaultNow(),
     // The provider's error code if it no longer accepts this connection, and since when.
     brokenReason: text('broken_reason'),
     brokenSince: time('broken_since'),

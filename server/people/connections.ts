@@ -4,7 +4,7 @@ import type { ConnectionStatus } from '../../contract/endpoints.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import type { Grant, Providers, Secrets } from '../providers/provider.ts'
-import { type ProviderId, providerIds, registry } from '../providers/registry.ts'
+import { isCrmId, type ProviderId, providerIds, registry } from '../providers/registry.ts'
 import type { Vault } from './vault.ts'
 
 export type Connection = typeof connections.$inferSelect
@@ -56,7 +56,8 @@ export function isOfConfigured(
 
 /**
  * Stores what a provider, or its stand-in, granted. Replaces the user's earlier connection and keeps
- * its id.
+ * its id. Whoever chooses another channel or repairs a connection was connected all the time, but not
+ * whoever connects another CRM account.
  */
 export async function storeConnection(
   database: Pick<Database, 'insert'>,
@@ -76,8 +77,19 @@ export async function storeConnection(
   }
   await database
     .insert(connections)
-    .values({ ...owner, ...values })
-    .onConflictDoUpdate({ target: [connections.userId, connections.provider], set: values })
+    .values({ ...owner, ...values, connectedSince: now })
+    .onConflictDoUpdate({
+      target: [connections.userId, connections.provider],
+      set: {
+        ...values,
+        connectedSince: sql`case
+          when ${connections.standIn} = excluded.stand_in and (
+            ${connections.accountId} = excluded.account_id
+            or ${!isCrmId(owner.provider)}
+          ) then ${connections.connectedSince}
+          else excluded.connected_since end`,
+      },
+    })
 }
 
 /**

@@ -258,8 +258,8 @@ async function addAccounts(
   await database.execute(
     sql`insert into crm_accounts (crm, account_id, searched_until, search_at)
         select provider, account_id,
-               greatest(min(connected_at), now() - make_interval(secs => ${lookBackMs / 1000})),
-               greatest(min(connected_at) + make_interval(secs => ${everyMs / 1000}), now())
+               greatest(min(connected_since), now() - make_interval(secs => ${lookBackMs / 1000})),
+               greatest(min(connected_since) + make_interval(secs => ${everyMs / 1000}), now())
         from ${connections}
         where provider = any(${sql.param([...crmIds])}::text[])
           and ${isOfConfigured(providers, connections)}

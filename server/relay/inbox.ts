@@ -148,7 +148,7 @@ async function storeMissedEvents(
 type Executor = Pick<Database, 'execute'>
 
 const connectedSinceMs = sql`
-  (extract(epoch from greatest(crm.connected_at, chat.connected_at)) * 1000)::float8`
+  (extract(epoch from greatest(crm.connected_since, chat.connected_since)) * 1000)::float8`
 
 /**
  * Returns the users of the events' accounts. If there are any, the transaction has the lock then. A
@@ -208,15 +208,7 @@ async function insertEvents(
           on conflict (key) do nothing
           returning id, crm, account_id, occurred_at
         ), made as (
-          insert into deliveries (event_id, user_id, channel, occurred_at)
-          select stored.id, target."user", target.channel, stored.occurred_at
-          from stored
-          join json_to_recordset(${JSON.stringify(targets)}::json)
-            as target(crm text, account text, "user" uuid, channel text, "sinceMs" float8)
-            on target.crm = stored.crm and target.account = stored.account_id
-            and target."sinceMs" <= extract(epoch from stored.occurred_at) * 1000
-          order by stored.id
-          returning channel
+          ${deliverStored(targets)} returning channel
         ), due as (
           ${makeDueFrom(sql`select channel from made`)}
         )
@@ -224,6 +216,17 @@ async function insertEvents(
   )
   return inserted?.count ?? 0
 }
+
+/** Returns the SQL that inserts the deliveries of the events that the query `stored` returns. */
+const deliverStored = (targets: readonly Target[]) => sql`
+  insert into deliveries (event_id, user_id, channel, occurred_at)
+  select stored.id, target."user", target.channel, stored.occurred_at
+  from stored
+  join json_to_recordset(${JSON.stringify(targets)}::json)
+    as target(crm text, account text, "user" uuid, channel text, "sinceMs" float8)
+    on target.crm = stored.crm and target.account = stored.account_id
+    and target."sinceMs" <= extract(epoch from stored.occurred_at) * 1000
+  order by stored.id`
 
 // With `offset 0` this stays a lookup for each event, and no join that may change their order.
 const ofUnsearchedDeals = sql`where not exists (
@@ -262,7 +265,8 @@ async function withoutKnown(tx: Executor, events: readonly CrmEvent[]): Promise<
 
 /**
  * Inserts events from webhooks, except those that a search has found before. Such an event gets the key
- * of the webhook, so that it also counts as stored if the webhook comes again.
+ * of the webhook, so that it also counts as stored if the webhook comes again. It also gets the deliveries
+ * to users who were not connected at its time, because a webhook is for every user who is connected now.
  */
 async function insertUnlessFound(
   tx: Executor,
@@ -290,9 +294,15 @@ async function insertUnlessFound(
   const same = sameChanges(fresh, found)
   const pairs = [...same].map(([{ key }, { id }]) => ({ id, key }))
   await tx.execute(
-    sql`update deal_events set key = pair.key, found_by = 'webhook'
-        from json_to_recordset(${JSON.stringify(pairs)}::json) as pair(id bigint, key text)
-        where deal_events.id = pair.id`,
+    sql`with stored as (
+          update deal_events set key = pair.key, found_by = 'webhook'
+          from json_to_recordset(${JSON.stringify(pairs)}::json) as pair(id bigint, key text)
+          where deal_events.id = pair.id
+          returning deal_events.id, crm, account_id, occurred_at
+        ), made as (
+          ${deliverStored(targets)} on conflict (event_id, user_id) do nothing returning channel
+        )
+        ${makeDueFrom(sql`select channel from made`)}`,
   )
   const others = fresh.filter((event) => !same.has(event))
   await insertEvents(tx, others, targets, { foundBy: 'webhook' })

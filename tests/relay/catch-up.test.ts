@@ -84,7 +84,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const userId = await backend.connect({ portal: account, channel: to })
     await backend.database
       .update(connections)
-      .set({ connectedAt: new Date(ago(96 * hour)) })
+      .set({ connectedSince: new Date(ago(96 * hour)) })
       .where(eq(connections.userId, userId))
     const times = { searchedUntil: new Date(searchedMs), searchAt: new Date(0) }
     await backend.database
@@ -239,13 +239,44 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await begin({ working: false })
     await connectUser()
     const newcomer = await backend.connect({ portal, channel: 'C2' })
+    // Was connected for long, but to another account.
+    const mover = await backend.connect({ portal: 999, channel: 'C3' })
+    await backend.database
+      .update(connections)
+      .set({ connectedSince: new Date(ago(96 * hour)) })
+      .where(eq(connections.userId, mover))
+    await backend.connectAgain(mover, { portal, channel: 'C3' })
     move(1, ['next', ago(minute)])
     move(2, ['next', ago(5 * minute)])
     startCatchUp()
     await searched()
     expect(await stored()).toEqual(['2 next search'])
     expect(await backend.outcomes(newcomer)).toEqual([])
+    expect(await backend.outcomes(mover)).toEqual([])
     expect(await backend.database.$count(deliveries)).toBe(1)
+  })
+
+  test('choosing another channel during an outage loses no change', async () => {
+    await begin({ working: false })
+    const chooser = await connectUser()
+    const other = await connectUser({ to: 'C2' })
+    await backend.connectAgain(chooser, { portal, channel: 'C3' })
+    const [late] = move(1, ['next', ago(hour)])
+    startCatchUp()
+    await searched()
+    const deliveriesTo = async (userId: string) =>
+      (await backend.database.select().from(deliveries).where(eq(deliveries.userId, userId))).map(
+        (delivery) => delivery.channel,
+      )
+    expect(await deliveriesTo(chooser)).toEqual(['T1/C3'])
+    expect(await deliveriesTo(other)).toEqual(['T1/C2'])
+    // The webhook comes after all, for somebody who was not connected when the deal changed, too.
+    const newcomer = await backend.connect({ portal, channel: 'C4' })
+    await backend.tell([late])
+    await backend.tell([late])
+    expect(await deliveriesTo(newcomer)).toEqual(['T1/C4'])
+    expect(await stored()).toEqual(['1 next webhook'])
+    expect(await backend.database.$count(deliveries)).toBe(3)
   })
 
   test('only the last three days count, and no more than the ticked rules need is read', async () => {
