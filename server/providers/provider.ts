@@ -150,6 +150,8 @@ export interface Stage {
 /** Deals that changed. */
 interface ChangedDeals {
   ids: string[]
+  /** When the CRM answered, by its clock, which is also that of the changes. Ours may differ. */
+  at: Date
   /** Until when this answer contains every change. To read on, ask again from this time. */
   until: Date
   /** False if there are further changes after `until`. */

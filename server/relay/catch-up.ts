@@ -22,10 +22,12 @@ import { dealRules } from './rules.ts'
 
 /** HubSpot repeats webhooks for about a day. Whoever was away for longer wants no older news. */
 const lookBackMs = 3 * 24 * 60 * 60_000
-/** A search finds a change only after some moments, and clocks differ. So searches overlap. */
+/** A search finds a change only after some moments. So searches overlap. */
 const overlapMs = 10 * 60_000
 /** The webhook of a younger change is probably on its way. */
 const graceMs = 2 * 60_000
+/** Our clock may be ahead of the CRM's by this much when an account is connected. */
+const clockErrorMs = 60 * 60_000
 /** The accounts that one process searches at the same time. */
 const accountsAtOnce = 3
 /** Longer than one wait and one call. If the process dies, another one takes the account then. */
@@ -68,6 +70,7 @@ export interface CatchUp {
 interface Account {
   crm: CrmId
   accountId: string
+  /** By the clock of the CRM. */
   searchedUntilMs: number
 }
 
@@ -110,12 +113,11 @@ export function createCatchUp(
     if (account === undefined) return times.pollMs
     const { crm, accountId } = account
     const startedAt = performance.now()
-    const startedAtMs = Date.now()
     try {
-      await search(account, startedAtMs, signal)
+      const untilMs = await search(account, signal)
       // A webhook that was refused meanwhile may have brought a change that this search left out.
       const againMs = refusedAt > startedAt ? times.soonAgainMs : times.everyMs
-      await recordSearched(database, account, startedAtMs, againMs)
+      await recordSearched(database, account, untilMs, againMs)
     } catch (error) {
       if (signal.aborted) {
         // The next start or another process repeats it.
@@ -137,17 +139,25 @@ export function createCatchUp(
   /**
    * Stores the changes since the last search that no webhook has brought. Only a complete search counts:
    * a deal that it did not read may also have older changes than those that it read.
+   * @returns when it began, by the clock of the CRM.
    */
-  async function search(account: Account, startedAtMs: number, signal: AbortSignal): Promise<void> {
+  async function search(account: Account, signal: AbortSignal): Promise<number> {
     const { crm, accountId, searchedUntilMs } = account
-    const fromMs = Math.max(searchedUntilMs - overlapMs, startedAtMs - lookBackMs)
-    const untilMs = startedAtMs - graceMs
+    // Our clock is exact enough for the days.
+    const fromMs = Math.max(searchedUntilMs - overlapMs, Date.now() - lookBackMs)
     const properties = await propertiesOfRules(account)
-    if (properties.length === 0) return
+    if (properties.length === 0) return Date.now()
     let missed = 0
-    const pages = dealsChangedSince(new Date(fromMs), (since) =>
-      call(account, signal, (access) => providers[crm].changedDeals(access, since)),
-    )
+    let beganMs = Number.POSITIVE_INFINITY
+    let aheadMs = 0
+    const pages = dealsChangedSince(new Date(fromMs), async (since) => {
+      const found = await call(account, signal, (access) =>
+        providers[crm].changedDeals(access, since),
+      )
+      beganMs = Math.min(beganMs, found.at.getTime())
+      aheadMs = Date.now() - found.at.getTime()
+      return found
+    })
     for await (const ids of pages) {
       for (const property of properties) {
         for (const some of batchesOf(ids, providers[crm].dealsAtOnce)) {
@@ -158,13 +168,14 @@ export function createCatchUp(
             eventsOf({ accountId, dealId, property }, history),
           )
           const between = events.filter(
-            ({ occurredAt: at }) => at.getTime() > fromMs && at.getTime() <= untilMs,
+            ({ occurredAt: at }) => at.getTime() > fromMs && at.getTime() <= beganMs - graceMs,
           )
-          missed += await inbox.storeMissed(crm, between)
+          missed += await inbox.storeMissed(crm, between, aheadMs)
         }
       }
     }
     if (missed > 0) log('missed changes found', { crm, account: accountId, events: missed })
+    return beganMs
   }
 
   /** Makes a call with a connection of the account that works. @throws ProviderError */
@@ -258,7 +269,8 @@ async function addAccounts(
   await database.execute(
     sql`insert into crm_accounts (crm, account_id, searched_until, search_at)
         select provider, account_id,
-               greatest(min(connected_since), now() - make_interval(secs => ${lookBackMs / 1000})),
+               greatest(min(connected_since) - make_interval(secs => ${clockErrorMs / 1000}),
+                        now() - make_interval(secs => ${lookBackMs / 1000})),
                greatest(min(connected_since) + make_interval(secs => ${everyMs / 1000}), now())
         from ${connections}
         where provider = any(${sql.param([...crmIds])}::text[])
@@ -280,13 +292,20 @@ async function makeAllDue(database: Database): Promise<void> {
   )
 }
 
+/** An account that is due before `soonAgainMs` keeps its time: it may have been brought forward before. */
 async function bringForward(
   database: Database,
-  { soonMs, soonAgainMs }: CatchUpTimes,
+  { everyMs, soonMs, soonAgainMs }: CatchUpTimes,
 ): Promise<void> {
-  const soon = sql`greatest(now() + make_interval(secs => ${soonMs / 1000}),
-                            searched_until + make_interval(secs => ${soonAgainMs / 1000}))`
-  await database.execute(sql`update crm_accounts set search_at = ${soon} where search_at > ${soon}`)
+  // The last search set `search_at` to `everyMs` later.
+  await database.execute(
+    sql`update crm_accounts
+        set search_at = greatest(
+          now() + make_interval(secs => ${soonMs / 1000}),
+          search_at - make_interval(secs => ${(everyMs - soonAgainMs) / 1000})
+        )
+        where search_at > now() + make_interval(secs => ${Math.max(soonMs, soonAgainMs) / 1000})`,
+  )
 }
 
 /** Takes the account that has been due for the longest time. */
@@ -327,7 +346,7 @@ async function recordSearched(
 ): Promise<void> {
   await database.execute(
     sql`update crm_accounts
-        set searched_until = greatest(searched_until, to_timestamp(${untilMs / 1000})),
+        set searched_until = to_timestamp(${untilMs / 1000}),
             search_at = now() + make_interval(secs => ${againMs / 1000})
         where crm = ${crm} and account_id = ${accountId}`,
   )

@@ -13,9 +13,11 @@ export interface Inbox {
   store(crm: CrmId, events: readonly DealEvent[]): Promise<void>
   /**
    * Stores the events among these that no webhook has brought, for the users who were connected when they
-   * happened. All events of these deals since some time must be among them. @returns how many it stored.
+   * happened. All events of these deals since some time must be among them.
+   * @param aheadMs How far our clock is ahead of the CRM's.
+   * @returns how many it stored.
    */
-  storeMissed(crm: CrmId, events: readonly DealEvent[]): Promise<number>
+  storeMissed(crm: CrmId, events: readonly DealEvent[], aheadMs: number): Promise<number>
 }
 
 type CrmEvent = DealEvent & { crm: CrmId }
@@ -80,11 +82,11 @@ export function createInbox(database: Database, providers: Providers, onStored: 
       })
     },
 
-    async storeMissed(crm, found) {
+    async storeMissed(crm, found, aheadMs) {
       const events = found.map((event) => ({ ...event, crm }))
       // Nearly always, the webhooks have brought everything. Then no transaction is needed.
       if ((await withoutKnown(database, events)).length === 0) return 0
-      const stored = await storeMissedEvents(database, providers, events)
+      const stored = await storeMissedEvents(database, providers, events, aheadMs)
       if (stored > 0) onStored()
       return stored
     },
@@ -129,9 +131,13 @@ async function storeMissedEvents(
   database: Database,
   providers: Providers,
   events: readonly CrmEvent[],
+  aheadMs: number,
 ): Promise<number> {
   return await database.transaction(async (tx) => {
-    const targets = await targetsOf(tx, providers, events, 'alone')
+    const targets = (await targetsOf(tx, providers, events, 'alone')).map((target) => ({
+      ...target,
+      sinceMs: target.sinceMs - aheadMs,
+    }))
     const missed = (await withoutKnown(tx, events)).filter(({ crm, accountId, occurredAt }) =>
       targets.some(
         (target) =>

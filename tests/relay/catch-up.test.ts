@@ -110,7 +110,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
   /** Resolves when a search that began after this call is complete. */
   async function searched(): Promise<void> {
-    const began = Date.now()
+    const began = Date.now() + outside.hubspotAheadMs
     await vi.waitFor(async () => {
       if ((await account()).searchedUntil.getTime() >= began) return
       // If a search that began before is still under way, the next one follows it.
@@ -226,7 +226,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
           occurredAt: new Date(at),
         } as const
         const search = (key: string) =>
-          inbox.storeMissed('hubspot', [{ ...missed, key: `${key} ${deal}` }])
+          inbox.storeMissed('hubspot', [{ ...missed, key: `${key} ${deal}` }], 0)
         const both = [() => search('one'), webhook, () => search('other')]
         return (deal % 2 ? both : both.toReversed()).map((store) => store())
       }),
@@ -358,6 +358,35 @@ describe.each(databaseKinds)('on %s', (kind) => {
     })
   })
 
+  test.each([-25, -10, 25])(
+    'each change is found if HubSpot’s clock is %i minutes from ours',
+    async (aheadMinutes) => {
+      await begin({ working: false })
+      outside.hubspotAheadMs = aheadMinutes * minute
+      const hubspotNow = ago(0) + outside.hubspotAheadMs
+      // Connected twenty minutes ago, by our clock.
+      const userId = await backend.connect({ portal, channel })
+      await backend.database
+        .update(connections)
+        .set({ connectedSince: new Date(ago(20 * minute)) })
+        .where(eq(connections.userId, userId))
+      move(1, ['next', hubspotNow - 21 * minute])
+      move(2, ['next', hubspotNow - 18 * minute])
+      move(3, ['next', hubspotNow - 3 * minute])
+      // Its webhook is still on the way.
+      move(4, ['next', hubspotNow - minute])
+      startCatchUp()
+      await searched()
+      expect((await stored()).toSorted()).toEqual(['2 next search', '3 next search'])
+      expect(await backend.outcomes(userId)).toHaveLength(2)
+
+      // Three minutes later.
+      outside.hubspotAheadMs += 3 * minute
+      await searched()
+      expect((await stored()).toSorted()).toEqual([2, 3, 4].map((deal) => `${deal} next search`))
+    },
+  )
+
   test('two processes search each account once, and find each change once', async () => {
     await begin({ working: false })
     for (let n = 1; n <= 8; n++) await connectUser({ account: n, to: `C${n}` })
@@ -388,13 +417,13 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(outside.reads).not.toEqual([])
     expect(await stored()).toEqual([])
 
-    const { searchedUntil } = await account()
+    const { searchAt } = await account()
     catchUp.searchSoon()
     await vi.waitFor(async () => {
-      expect((await account()).searchAt.getTime()).toBe(searchedUntil.getTime() + 15 * minute)
+      expect((await account()).searchAt.getTime()).toBe(searchAt.getTime() - hour + 15 * minute)
     }, soon)
-    // The last search was long ago.
-    await backend.database.update(crmAccounts).set({ searchedUntil: new Date(ago(hour)) })
+    // The last search was 20 minutes ago.
+    await backend.database.update(crmAccounts).set({ searchAt: new Date(ago(-40 * minute)) })
     const began = Date.now()
     catchUp.searchSoon()
     await vi.waitFor(async () => {

@@ -191,7 +191,7 @@ describe('HubSpot is called for', () => {
     const found = { ...deal, properties: { hs_lastmodifieddate: time } }
     answers = { '/0-3/search': { body: { total: 1, results: [found] } } }
     const since = new Date('2026-03-01T11:00:00Z')
-    const changed = { ids: ['1'], until: new Date(time), complete: true }
+    const changed = { ids: ['1'], at: expect.any(Date), until: new Date(time), complete: true }
     expect(await hubspot.changedDeals(access, since)).toEqual(changed)
     const value = String(since.getTime())
     const filter = { propertyName: 'hs_lastmodifieddate', operator: 'GTE', value }

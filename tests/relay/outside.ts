@@ -57,6 +57,8 @@ export interface Outside {
   merged: Map<string, string>
   /** The most results of a search, in all its pages. */
   mostFound: number
+  /** How far HubSpot's clock is ahead of ours. */
+  hubspotAheadMs: number
   /** How many calls HubSpot's headers allow in ten seconds; undefined: they do not say. */
   callLimit: number | undefined
   /** HubSpot's answer to a read; undefined is the usual one. */
@@ -146,6 +148,7 @@ export async function openOutside(): Promise<Outside> {
     missing: new Set(),
     merged: new Map(),
     mostFound: 10_000,
+    hubspotAheadMs: 0,
     callLimit: undefined,
     stages: usualStages,
     expiresInS: 1800,
@@ -185,7 +188,13 @@ export async function openOutside(): Promise<Outside> {
         'X-HubSpot-RateLimit-Max': outside.callLimit,
         'X-HubSpot-RateLimit-Interval-Milliseconds': 10_000,
       }
-      response.writeHead(status, { 'Content-Type': 'application/json', ...limits, ...headers })
+      const date = new Date(Date.now() + outside.hubspotAheadMs).toUTCString()
+      response.writeHead(status, {
+        'Content-Type': 'application/json',
+        Date: date,
+        ...limits,
+        ...headers,
+      })
       response.end(JSON.stringify(value))
     }
 

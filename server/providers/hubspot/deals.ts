@@ -147,9 +147,10 @@ export function createHubspotDeals(
 
     async changedDeals(access, since) {
       const ids: string[] = []
+      let at: Date | undefined
       let after: string | undefined
       for (;;) {
-        const answer = await read(access, `${dealsPath}/search`, searchAnswer, {
+        const search = {
           filterGroups: [
             {
               filters: [
@@ -165,7 +166,16 @@ export function createHubspotDeals(
           properties: ['hs_lastmodifieddate'],
           limit: foundAtOnce,
           after: after ?? '0',
-        })
+        }
+        const answer = await read(
+          access,
+          `${dealsPath}/search`,
+          searchAnswer,
+          search,
+          (headers) => {
+            at ??= timeOf(headers)
+          },
+        )
         ids.push(...answer.results.map(({ id }) => id))
         const last = answer.results.at(-1)
         const until = last === undefined ? since : new Date(last.properties.hs_lastmodifieddate)
@@ -173,7 +183,7 @@ export function createHubspotDeals(
         // A bulk edit gives many deals the same time. Only then turn the page: a deal that changes
         // meanwhile moves to the end, and another one would move to a page that we have read.
         if (after === undefined || until > since) {
-          return { ids, until, complete: after === undefined }
+          return { ids, at: at ?? new Date(), until, complete: after === undefined }
         }
       }
     },
@@ -250,6 +260,12 @@ function found<Result>({
     numErrors <= errors.length && errors.every(({ category }) => category === notFound)
   if (isComplete) return results
   throw new ProviderError('hubspot', 'read', 'unreachable', 'batch_incomplete')
+}
+
+/** HubSpot's time. Undefined if a proxy has left it out. */
+function timeOf(headers: Headers): Date | undefined {
+  const ms = Date.parse(headers.get('Date') ?? '')
+  return Number.isNaN(ms) ? undefined : new Date(ms)
 }
 
 const asInputs = (ids: readonly string[]) => ids.map((id) => ({ id }))

@@ -71,6 +71,7 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
       path: string,
       shape: v.GenericSchema<unknown, Answer>,
       body?: object,
+      learn?: (headers: Headers) => void,
     ): Promise<Answer> {
       const limiter = path.endsWith('/search') ? searchLimiter : callLimiter
       await limiter.enter(access)
@@ -81,6 +82,7 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
           ...oneTry(timeouts.callMs),
         })
         const { headers } = await request
+        learn?.(headers)
         // The headers are about the calls that HubSpot counts together.
         if (!isCountedApart.test(path)) limiter.learn(access.accountId, headers)
         // The request's timeout includes the body. On the response there would be none.
