@@ -23,10 +23,10 @@ export interface Inbox {
 type CrmEvent = DealEvent & { crm: CrmId }
 
 /**
- * The most events of one transaction. A transaction costs more than its rows, so webhooks that
- * arrive during a transaction share the next one.
+ * The most rows of one transaction: events and deliveries. PGlite blocks this thread for 60 to 70 ms
+ * then. A transaction costs more than its rows, so webhooks that arrive during one share the next one.
  */
-const maxEventsAtOnce = 2_000
+const maxRowsAtOnce = 2_000
 
 /** @param onStored is called after each transaction. */
 export function createInbox(database: Database, providers: Providers, onStored: () => void): Inbox {
@@ -45,16 +45,24 @@ export function createInbox(database: Database, providers: Providers, onStored: 
       let count = 0
       const batch = waiting.filter(({ events }, at) => {
         count += events.length
-        return at === 0 || count <= maxEventsAtOnce
+        return at === 0 || count <= maxRowsAtOnce
       })
       waiting = waiting.slice(batch.length)
       try {
-        await storeEvents(
+        let stored = await storeEvents(
           database,
           providers,
           batch.flatMap(({ events }) => events),
         )
-        for (const { resolve } of batch) resolve()
+        const next: Waiting[] = []
+        for (const each of batch) {
+          const rest = each.events.slice(stored)
+          stored = Math.max(0, stored - each.events.length)
+          if (rest.length === 0) each.resolve()
+          // One that fills a transaction alone lets the others go first.
+          else (each === batch[0] ? waiting : next).push({ ...each, events: rest })
+        }
+        waiting.unshift(...next)
         onStored()
       } catch (error) {
         for (const { reject } of batch) reject(error)
@@ -76,19 +84,25 @@ export function createInbox(database: Database, providers: Providers, onStored: 
     store(crm, received) {
       if (received.length === 0) return Promise.resolve()
       return new Promise((resolve, reject) => {
-        const events = received.map((event) => ({ ...event, crm }))
+        // In order of occurrence, because the relay may send the first ones before all are stored.
+        const events = received.map((event) => ({ ...event, crm })).sort(byTime)
         waiting.push({ events, resolve, reject })
         if (!storing) void storeWaiting()
       })
     },
 
     async storeMissed(crm, found, aheadMs) {
-      const events = found.map((event) => ({ ...event, crm }))
+      const events = found.map((event) => ({ ...event, crm })).sort(byTime)
+      let count = 0
       // Nearly always, the webhooks have brought everything. Then no transaction is needed.
-      if ((await withoutKnown(database, events)).length === 0) return 0
-      const stored = await storeMissedEvents(database, providers, events, aheadMs)
-      if (stored > 0) onStored()
-      return stored
+      while ((await withoutKnown(database, events)).length > 0) {
+        const stored = await storeMissedEvents(database, providers, events, aheadMs)
+        if (stored === 0) break
+        count += stored
+        onStored()
+        await nextTurn()
+      }
+      return count
     },
   }
 }
@@ -108,25 +122,48 @@ interface Target {
  */
 const storeLock = 7_325_214
 
+/** Stores the first of these events, each with all its deliveries. @returns how many. */
 async function storeEvents(
   database: Database,
   providers: Providers,
   events: readonly CrmEvent[],
-): Promise<void> {
-  await database.transaction(async (tx) => {
+): Promise<number> {
+  return await database.transaction(async (tx) => {
     const targets = await targetsOf(tx, providers, events, 'shared')
+    const users = usersOf(targets)
+    const first = firstOf(events, users)
     // Drop events of an account that no user has connected. The server still acknowledges them.
-    const accounts = new Set(targets.map(({ crm, account }) => `${crm}/${account}`))
-    const kept = events.filter(({ crm, accountId }) => accounts.has(`${crm}/${accountId}`))
-    if (kept.length === 0) return
+    const kept = first.filter((event) => users(event) > 0)
+    if (kept.length === 0) return first.length
     const options = { foundBy: 'webhook', unlessSearched: true } as const
     const inserted = await insertEvents(tx, kept, targets, options)
     // The others are stored already, or a search may have found them.
     if (inserted < kept.length) await insertUnlessFound(tx, kept, targets)
     failpoint('in transaction')
+    return first.length
   })
 }
 
+/** Returns the function that says how many users an event is for. */
+function usersOf(targets: readonly Target[]): (event: CrmEvent) => number {
+  const ofAccount = Map.groupBy(targets, ({ crm, account }) => `${crm}/${account}`)
+  return ({ crm, accountId }) => ofAccount.get(`${crm}/${accountId}`)?.length ?? 0
+}
+
+/** The first of these events that together need at most `maxRowsAtOnce` rows, but at least one event. */
+function firstOf(
+  events: readonly CrmEvent[],
+  users: (event: CrmEvent) => number,
+): readonly CrmEvent[] {
+  let rows = 0
+  const end = events.findIndex((event, at) => {
+    rows += 1 + users(event)
+    return at > 0 && rows > maxRowsAtOnce
+  })
+  return end === -1 ? events : events.slice(0, end)
+}
+
+/** Stores the first of these events that are missing. @returns how many. */
 async function storeMissedEvents(
   database: Database,
   providers: Providers,
@@ -146,8 +183,9 @@ async function storeMissedEvents(
           target.sinceMs <= occurredAt.getTime(),
       ),
     )
-    if (missed.length > 0) await insertEvents(tx, missed, targets, { foundBy: 'search' })
-    return missed.length
+    const first = firstOf(missed, usersOf(targets))
+    if (first.length > 0) await insertEvents(tx, first, targets, { foundBy: 'search' })
+    return first.length
   })
 }
 
@@ -197,10 +235,8 @@ async function insertEvents(
   // Sort by the events alone, so that two transactions with the same events cannot deadlock. If
   // two events have the same time, the relay sends the one that was inserted first.
   const rows = events
+    .toSorted(byTime)
     .map(({ occurredAt, ...event }) => ({ ...event, at: occurredAt.toISOString() }))
-    .sort(
-      (a, b) => compare(a.at, b.at) || Number(a.dealId) - Number(b.dealId) || compare(a.key, b.key),
-    )
   const [inserted] = await rowsOf<{ count: number }>(
     tx,
     sql`with stored as (
@@ -328,4 +364,7 @@ const columnsOf = (alias: 'crm' | 'chat') => ({
   standIn: sql.raw(`${alias}.stand_in`),
 })
 
-const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)
+const byTime = (a: DealEvent, b: DealEvent) =>
+  a.occurredAt.getTime() - b.occurredAt.getTime() ||
+  Number(a.dealId) - Number(b.dealId) ||
+  (a.key < b.key ? -1 : a.key > b.key ? 1 : 0)
