@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, createHmac } from 'node:crypto'
 import * as v from 'valibot'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { standInHub } from '../../server/sandbox/hub.ts'
@@ -478,6 +478,19 @@ describe('the stand-in HubSpot’s API', () => {
     expect(await call(path, undefined, expired)).toMatchObject({
       status: 401,
       body: { category: 'EXPIRED_AUTHENTICATION' },
+    })
+  })
+
+  test.each([
+    ['of another version', JSON.stringify({ grant: 'g', use: 'session' })],
+    ['that is not JSON', 'no JSON'],
+  ])('refuses a correctly signed access token with content %s', async (_, content) => {
+    const body = Buffer.from(content).toString('base64url')
+    const signature = createHmac('sha256', clientSecret).update(body).digest('base64url')
+    const signed = `hubspot-stand-in-${body}.${signature}`
+    expect(await call('/objects/2026-03/0-3/9001', undefined, signed)).toMatchObject({
+      status: 401,
+      body: { category: 'INVALID_AUTHENTICATION' },
     })
   })
 
