@@ -4,11 +4,15 @@ import { html } from 'hono/html'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import type { ProviderSettings } from '../providers/provider.ts'
 import { StandInCodes } from './codes.ts'
-import { createStandInDeals, hubspotError } from './deals.ts'
+import { createCrmApi } from './crm-api.ts'
+import { StandInDeals } from './deals.ts'
+import { createDealsPage } from './deals-page.ts'
 import { formFields } from './form.ts'
 import { standInHub } from './hub.ts'
+import { hubspotError } from './hubspot-refusals.ts'
 import { consentPage, refusalPage } from './page.ts'
 import { StandInTokens } from './tokens.ts'
+import { createStandInWebhooks } from './webhooks.ts'
 
 const accessLifetimeS = 1800
 
@@ -42,6 +46,8 @@ export function createStandInHubspot({
 }): Hono {
   const codes = new StandInCodes<CodeBinding>()
   const tokens = new StandInTokens('hubspot-stand-in-', settings.clientSecret)
+  const deals = new StandInDeals()
+  const list = `${appUrl}/sandbox/hubspot/deals`
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, 'hubspot')}`
 
   /** What is wrong with a consent request, in words; undefined if it is right. */
@@ -96,7 +102,11 @@ export function createStandInHubspot({
 
   return (
     new Hono()
-      .route('/', createStandInDeals({ settings, appUrl, apiUrl, tokenOf }))
+      .route(
+        '/',
+        createDealsPage({ deals, list, report: createStandInWebhooks({ settings, apiUrl }) }),
+      )
+      .route('/', createCrmApi({ deals, tokenOf }))
       .get('/oauth/authorize', (c) => {
         const request = c.req.query()
         const reason = refusal(request)
@@ -112,7 +122,7 @@ export function createStandInHubspot({
             ],
             fields: request,
             after: html`<p>Afterwards, change a deal in the
-            <a href="${appUrl}/sandbox/hubspot/deals">stand-in's deals</a>.</p>`,
+            <a href="${list}">stand-in's deals</a>.</p>`,
           }),
         )
       })

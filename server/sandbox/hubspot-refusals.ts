@@ -1,0 +1,74 @@
+import { randomUUID } from 'node:crypto'
+import type { Context } from 'hono'
+import type { StandInTokens } from './tokens.ts'
+
+/** HubSpot's limits for one app with marketplace distribution in one account. */
+const callLimit = { calls: 110, intervalMs: 10_000, policy: 'TEN_SECONDLY_ROLLING' }
+/** HubSpot counts searches apart. */
+const searchLimit = { calls: 5, intervalMs: 1_000, policy: 'SECONDLY' }
+
+/**
+ * Creates the function that returns HubSpot's refusal of a call; undefined if it may be made. A call that
+ * may be made counts.
+ * @param tokenOf returns what the access token of a call means, or why it is not valid.
+ */
+export function createRefusals(tokenOf: (c: Context) => ReturnType<StandInTokens['read']>) {
+  const takeCall = countCalls(callLimit)
+  const takeSearch = countCalls(searchLimit)
+
+  return function refused(c: Context, scope: string): Response | undefined {
+    const token = tokenOf(c)
+    if (token === 'expired') {
+      const message = 'The OAuth token used to make this call expired 1 second(s) ago.'
+      return hubspotError(c, 401, 'EXPIRED_AUTHENTICATION', message)
+    }
+    if (typeof token === 'string' || token.use !== 'access') {
+      return hubspotError(c, 401, 'INVALID_AUTHENTICATION', 'Authentication credentials not found.')
+    }
+    if (c.req.path.endsWith('/search')) {
+      if (takeSearch() === undefined) return limited(c, searchLimit.policy)
+    } else if (!c.req.path.includes('/crm/associations/')) {
+      const remaining = takeCall()
+      c.header('X-HubSpot-RateLimit-Max', String(callLimit.calls))
+      c.header('X-HubSpot-RateLimit-Interval-Milliseconds', String(callLimit.intervalMs))
+      c.header('X-HubSpot-RateLimit-Remaining', String(remaining ?? 0))
+      if (remaining === undefined) return limited(c, callLimit.policy)
+    }
+    // A token of an earlier version does not name its scopes.
+    if (token.scopes === undefined || token.scopes.includes(scope)) return undefined
+    const message = "This app hasn't been granted all required scopes to make this call."
+    const context = { requiredGranularScopes: [scope] }
+    return hubspotError(c, 403, 'MISSING_SCOPES', message, { errors: [{ message, context }] })
+  }
+}
+
+/** Counts calls. The function returns how many more may be made; undefined if this one may not. */
+function countCalls({ calls, intervalMs }: { calls: number; intervalMs: number }) {
+  let made: number[] = []
+  return function take(): number | undefined {
+    const now = performance.now()
+    made = made.filter((at) => at > now - intervalMs)
+    if (made.length >= calls) return undefined
+    made.push(now)
+    return calls - made.length
+  }
+}
+
+/** HubSpot's 429 has no category and promises no Retry-After. */
+function limited(c: Context, policyName: string): Response {
+  const message = `You have reached your ${policyName.toLowerCase()} limit.`
+  const answer = { status: 'error', message, errorType: 'RATE_LIMIT', policyName }
+  return c.json({ ...answer, correlationId: randomUUID(), requestId: randomUUID() }, 429)
+}
+
+/** An error of the CRM API. The OAuth API has errors of another form. */
+export function hubspotError(
+  c: Context,
+  httpStatus: 400 | 401 | 403 | 404,
+  category: string,
+  message: string,
+  more: object = {},
+): Response {
+  const answer = { status: 'error', message, correlationId: randomUUID(), category, ...more }
+  return c.json(answer, httpStatus)
+}
