@@ -51,7 +51,7 @@ const maxRemembered = 10_000
 /** A flood must not fill the log. */
 const logEveryMs = 60_000
 /** The server calls the APIs of its own stand-ins, for each message at least twice. */
-const standInApi = /^\/sandbox\/[^/]+\/(api|appinstalls|crm|oauth\/2026-03|services)\//
+const standInApi = /^\/sandbox\/[^/]+\/(account-info|api|appinstalls|crm|oauth\/2026-03|services)\//
 
 export interface RateLimits {
   /** Limits calls by session, or by address for a browser without one. */

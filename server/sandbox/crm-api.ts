@@ -1,12 +1,13 @@
 import { type Context, Hono } from 'hono'
 import * as v from 'valibot'
 import { type Change, changedAt, currentOf, type StandInDeal, type StandInDeals } from './deals.ts'
-import { standInHub, standInOwner, standInPipelines } from './hub.ts'
+import { standInHub, standInOwners, standInPipelines } from './hub.ts'
 import { createRefusals, hubspotError } from './hubspot-refusals.ts'
 import type { StandInTokens } from './tokens.ts'
 
 const dealsScope = 'crm.objects.deals.read'
 const ownersScope = 'crm.objects.owners.read'
+const accountScope = 'oauth'
 
 /** The most deals of a batch, and the most with their history. */
 const maxInputs = 100
@@ -42,13 +43,70 @@ const searchBody = v.object({
 /** HubSpot's API for deals, as far as Dealbell calls it. */
 export function createCrmApi({
   deals,
+  appUrl,
   tokenOf,
 }: {
   deals: StandInDeals
+  appUrl: string
   tokenOf: (c: Context) => ReturnType<StandInTokens['read']>
 }): Hono {
   const startedAt = Date.now()
   const refused = createRefusals(tokenOf)
+
+  /** HubSpot leaves out unknown properties, and returns some that nobody asked for. */
+  function dealAnswer(
+    deal: StandInDeal,
+    properties: readonly string[],
+    propertiesWithHistory: readonly string[],
+  ) {
+    const { id, name, ownerId, history } = deal
+    const stage = currentOf(deal, 'dealstage')
+    const times = asTimes(history[0]?.at ?? 0, changedAt(deal))
+    const always = {
+      createdate: times.createdAt,
+      hs_lastmodifieddate: times.updatedAt,
+      hs_object_id: id,
+    }
+    const known = {
+      dealname: name,
+      amount: currentOf(deal, 'amount') || null,
+      deal_currency_code: 'EUR',
+      dealstage: stage,
+      pipeline: standInPipelines.find(({ stages }) => stages.some(({ id }) => id === stage))?.id,
+      hubspot_owner_id: ownerId,
+    }
+    const asked = [...properties, ...propertiesWithHistory]
+    function historyOf(property: Change['property']) {
+      const changes = history.filter((change) => change.property === property)
+      // A property that never had a value has no list.
+      if (changes.length === 0) return null
+      return changes.reverse().map(({ value, at }) => ({
+        value,
+        timestamp: new Date(at).toISOString(),
+        sourceType: 'CRM_UI',
+        sourceId: `userId:${standInHub.userId}`,
+        updatedByUserId: standInHub.userId,
+      }))
+    }
+    return {
+      id,
+      properties: {
+        ...Object.fromEntries(Object.entries(known).filter(([name]) => asked.includes(name))),
+        ...always,
+      },
+      ...(propertiesWithHistory.length > 0 && {
+        propertiesWithHistory: Object.fromEntries(
+          (['dealstage', 'amount'] as const)
+            .filter((property) => propertiesWithHistory.includes(property))
+            .map((property) => [property, historyOf(property)]),
+        ),
+      }),
+      ...times,
+      archived: false,
+      // The host depends on where HubSpot keeps the account, so a client cannot compose this address.
+      url: `${appUrl}/sandbox/hubspot/eu1/contacts/${standInHub.hubId}/record/0-3/${id}`,
+    }
+  }
 
   return new Hono()
     .get('/crm/objects/2026-03/0-3/:id', (c) => {
@@ -166,62 +224,30 @@ export function createCrmApi({
     .get('/crm/owners/2026-03/:id{[0-9]+}', (c) => {
       const refusal = refused(c, ownersScope)
       if (refusal !== undefined) return refusal
-      if (c.req.param('id') !== standInOwner.id || c.req.query('archived') === 'true') {
+      const archived = c.req.query('archived') === 'true'
+      const owner = standInOwners.find(
+        (known) => known.id === c.req.param('id') && known.archived === archived,
+      )
+      if (owner === undefined) {
         return hubspotError(c, 404, 'OBJECT_NOT_FOUND', 'Owner not found.')
       }
-      return c.json({ ...standInOwner, ...asTimes(startedAt, startedAt) })
+      return c.json({ ...owner, ...asTimes(startedAt, startedAt) })
     })
-}
-
-/** HubSpot leaves out unknown properties, and returns some that nobody asked for. */
-function dealAnswer(
-  deal: StandInDeal,
-  properties: readonly string[],
-  propertiesWithHistory: readonly string[],
-) {
-  const { id, name, history } = deal
-  const times = asTimes(history[0]?.at ?? 0, changedAt(deal))
-  const always = {
-    createdate: times.createdAt,
-    hs_lastmodifieddate: times.updatedAt,
-    hs_object_id: id,
-  }
-  const known = {
-    dealname: name,
-    amount: currentOf(deal, 'amount'),
-    deal_currency_code: 'EUR',
-    dealstage: currentOf(deal, 'dealstage'),
-    pipeline: 'default',
-    hubspot_owner_id: standInOwner.id,
-  }
-  const asked = [...properties, ...propertiesWithHistory]
-  const historyOf = (property: Change['property']) =>
-    history
-      .filter((change) => change.property === property)
-      .reverse()
-      .map(({ value, at }) => ({
-        value,
-        timestamp: new Date(at).toISOString(),
-        sourceType: 'CRM_UI',
-        sourceId: `userId:${standInHub.userId}`,
-        updatedByUserId: standInHub.userId,
-      }))
-  return {
-    id,
-    properties: {
-      ...Object.fromEntries(Object.entries(known).filter(([name]) => asked.includes(name))),
-      ...always,
-    },
-    ...(propertiesWithHistory.length > 0 && {
-      propertiesWithHistory: Object.fromEntries(
-        (['dealstage', 'amount'] as const)
-          .filter((property) => propertiesWithHistory.includes(property))
-          .map((property) => [property, historyOf(property)]),
-      ),
-    }),
-    ...times,
-    archived: false,
-  }
+    .get('/account-info/2026-03/details', (c) => {
+      const refusal = refused(c, accountScope)
+      if (refusal !== undefined) return refusal
+      return c.json({
+        portalId: standInHub.hubId,
+        accountType: 'STANDARD',
+        timeZone: 'Europe/Berlin',
+        companyCurrency: standInHub.currency,
+        additionalCurrencies: [],
+        utcOffset: '+01:00',
+        utcOffsetMilliseconds: 3_600_000,
+        uiDomain: 'app-eu1.stand-in.example',
+        dataHostingLocation: 'eu1',
+      })
+    })
 }
 
 /** The body of a request; undefined if it does not have this form, which HubSpot answers with 400. */

@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import { formatAmount } from '../relay/amount.ts'
 import { type Change, currentOf, type StandInDeal, type StandInDeals } from './deals.ts'
 import { formFields } from './form.ts'
-import { standInPipelines } from './hub.ts'
+import { standInHub, standInOwners, standInPipelines } from './hub.ts'
 import { standInPage } from './page.ts'
 
 const maxNameLength = 200
@@ -28,8 +28,10 @@ export function createDealsPage({
     new Hono()
       .get('/', (c) => c.redirect(list))
       // Only digits, because the id becomes a part of a header.
-      .get('/contacts/:portal/record/0-3/:id{[0-9]+}', (c) =>
-        c.redirect(`${list}#deal-${c.req.param('id')}`),
+      .on(
+        'GET',
+        ['/contacts', '/eu1/contacts'].map((path) => `${path}/:portal/record/0-3/:id{[0-9]+}`),
+        (c) => c.redirect(`${list}#deal-${c.req.param('id')}`),
       )
       .get('/deals', (c) =>
         c.html(
@@ -46,7 +48,7 @@ export function createDealsPage({
             <h2>New deal</h2>
             <form method="post" action="${list}">
               <label>Name <input name="name" required maxlength="${maxNameLength}"></label>
-              <label>Amount in EUR <input name="amount" inputmode="decimal" pattern="[0-9]*[.]?[0-9]*"></label>
+              <label>Amount in ${standInHub.currency} <input name="amount" inputmode="decimal" pattern="[0-9]*[.]?[0-9]*"></label>
               ${stageSelect('appointmentscheduled')}
               <label><input type="checkbox" name="contact"> with a contact</label>
               <label><input type="checkbox" name="company"> with a company</label>
@@ -60,6 +62,7 @@ export function createDealsPage({
         if (isStage(stage)) {
           const deal = deals.add({
             name: name.slice(0, maxNameLength),
+            ownerId: standInOwners[0]?.id ?? null,
             contact: contact !== undefined,
             company: company !== undefined,
             stage,
@@ -97,13 +100,13 @@ function dealItem(deal: StandInDeal, address: string) {
   return html`
     <li id="deal-${deal.id}">
       <h2>${deal.name}</h2>
-      <p>${[label, formatAmount(amount, 'EUR')].filter(Boolean).join(' · ')}</p>
+      <p>${[label, formatAmount(amount, standInHub.currency)].filter(Boolean).join(' · ')}</p>
       <form method="post" action="${address}">
         ${stageSelect(current, deal.name)}
         <div class="actions"><button name="change" value="stage">Move ${deal.name}</button></div>
       </form>
       <form method="post" action="${address}">
-        <label>Amount of ${deal.name} in EUR
+        <label>Amount of ${deal.name} in ${standInHub.currency}
           <input name="amount" value="${amount}" inputmode="decimal" pattern="[0-9]*[.]?[0-9]*">
         </label>
         <div class="actions">
@@ -119,9 +122,12 @@ function dealItem(deal: StandInDeal, address: string) {
 
 function stageSelect(current: string, name?: string) {
   return html`<label>Stage${name === undefined ? '' : ` of ${name}`}
-    <select name="stage">${stages.map(
-      ({ id, label }) =>
-        html`<option value="${id}" ${id === current ? 'selected' : ''}>${label}</option>`,
+    <select name="stage">${standInPipelines.map(
+      ({ label, stages }) =>
+        html`<optgroup label="${label}">${stages.map(
+          ({ id, label }) =>
+            html`<option value="${id}" ${id === current ? 'selected' : ''}>${label}</option>`,
+        )}</optgroup>`,
     )}</select>
   </label>`
 }

@@ -5,6 +5,7 @@ const maxChanges = 50
 export interface StandInDeal {
   id: string
   name: string
+  ownerId: string | null
   contact: boolean
   company: boolean
   /** The changes of stage and amount, the oldest first. */
@@ -27,13 +28,14 @@ export class StandInDeals {
 
   constructor() {
     const at = Date.now() - 86_400_000
-    for (const [name, amount, contact, company] of [
-      ['Acme renewal', '12500', true, true],
-      ['Globex pilot', '4800', true, false],
-      ['Initech expansion', '73000.5', false, true],
-      ['Umbrella onboarding', '', false, false],
+    // The owners: one who is there, one who is archived, one who is missing, and none.
+    for (const [name, amount, contact, company, ownerId] of [
+      ['Acme renewal', '12500', true, true, '4001'],
+      ['Globex pilot', '4800', true, false, '4002'],
+      ['Initech expansion', '73000.5', false, true, '4003'],
+      ['Umbrella onboarding', '', false, false, null],
     ] as const) {
-      this.add({ name, contact, company, stage: 'appointmentscheduled', amount, at })
+      this.add({ name, ownerId, contact, company, stage: 'appointmentscheduled', amount, at })
     }
   }
 
@@ -73,7 +75,7 @@ export class StandInDeals {
   }
 }
 
-/** The value that a property has now. */
+/** The value that a property has now; empty if it has none. */
 export const currentOf = ({ history }: StandInDeal, property: Change['property']) =>
   history.findLast((change) => change.property === property)?.value ?? ''
 

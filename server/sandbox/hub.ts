@@ -5,17 +5,29 @@ export const standInHub = {
   domain: 'acme-stand-in.example',
   user: 'sam@acme-stand-in.example',
   appId: 1_000_001,
+  currency: 'EUR',
 }
 
-export const standInOwner = {
-  id: '4001',
-  type: 'PERSON',
-  firstName: 'Alex',
-  lastName: 'Rivera',
-  email: 'alex.rivera@stand-in.example',
-  userId: standInHub.userId,
-  archived: false,
-}
+export const standInOwners = [
+  {
+    id: '4001',
+    type: 'PERSON',
+    firstName: 'Alex',
+    lastName: 'Rivera',
+    email: 'alex.rivera@stand-in.example',
+    userId: standInHub.userId,
+    archived: false,
+  },
+  // An owner who left has no user, and is answered only to those who ask for archived owners.
+  {
+    id: '4002',
+    type: 'PERSON',
+    firstName: 'Robin',
+    lastName: 'Chen',
+    email: 'robin.chen@stand-in.example',
+    archived: true,
+  },
+]
 
 export const standInPipelines = [
   {
@@ -28,6 +40,16 @@ export const standInPipelines = [
       stage('contractsent', 'Contract sent', '0.9', 'false'),
       stage('closedwon', 'Closed won', '1.0', 'true'),
       stage('closedlost', 'Closed lost', '0.0', 'true'),
+    ],
+  },
+  // The ids of what people create are numbers. Only the metadata say which stage means won.
+  {
+    id: '81200001',
+    label: 'Renewals',
+    stages: [
+      stage('1200101', 'Renewal due', '0.5', 'false'),
+      stage('1200102', 'Not renewed', '0.0', 'true'),
+      stage('1200103', 'Renewed', '1.0', 'true'),
     ],
   },
 ]

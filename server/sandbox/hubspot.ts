@@ -106,7 +106,7 @@ export function createStandInHubspot({
         '/',
         createDealsPage({ deals, list, report: createStandInWebhooks({ settings, apiUrl }) }),
       )
-      .route('/', createCrmApi({ deals, tokenOf }))
+      .route('/', createCrmApi({ deals, appUrl, tokenOf }))
       .get('/oauth/authorize', (c) => {
         const request = c.req.query()
         const reason = refusal(request)

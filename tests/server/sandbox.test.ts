@@ -261,8 +261,9 @@ test.each([
 
 describe('the stand-in HubSpot’s API', () => {
   // A sandbox of its own, because calls are limited.
-  const sandbox = createSandbox(parseEnv({}).addressesAt(1))
-  const { clientSecret } = parseEnv({}).addressesAt(1).providers.hubspot
+  const addresses = parseEnv({}).addressesAt(1)
+  const sandbox = createSandbox(addresses)
+  const { clientSecret } = addresses.providers.hubspot
   const tokens = new StandInTokens('hubspot-stand-in-', clientSecret)
   const token = (scopes = scope.split(' '), endsAt = Date.now() + 60_000) =>
     tokens.issue({ grant: 'g', use: 'access', endsAt, scopes })
@@ -270,7 +271,7 @@ describe('the stand-in HubSpot’s API', () => {
   const uuid = expect.stringMatching(/^[\da-f-]{36}$/)
 
   async function call(path: string, json?: object, accessToken = token()) {
-    const answer = await sandbox.request(`/hubspot/crm${path}`, {
+    const answer = await sandbox.request(`/hubspot${path}`, {
       headers: { Authorization: `Bearer ${accessToken}`, 'Content-Type': 'application/json' },
       ...(json && { method: 'POST', body: JSON.stringify(json) }),
     })
@@ -288,6 +289,7 @@ describe('the stand-in HubSpot’s API', () => {
     createdAt: time,
     updatedAt: time,
     archived: false,
+    url: `${addresses.appUrl}/sandbox/hubspot/eu1/contacts/4200001/record/0-3/9001`,
   }
   const history = {
     propertiesWithHistory: {
@@ -306,7 +308,7 @@ describe('the stand-in HubSpot’s API', () => {
 
   test('answers with a deal as its specification says, with what was asked for and no more', async () => {
     const { body } = await call(
-      '/objects/2026-03/0-3/9001?properties=dealname,unknown&propertiesWithHistory=dealstage&associations=contacts,companies',
+      '/crm/objects/2026-03/0-3/9001?properties=dealname,unknown&propertiesWithHistory=dealstage&associations=contacts,companies',
     )
     expect(body).toEqual({
       ...deal,
@@ -317,8 +319,8 @@ describe('the stand-in HubSpot’s API', () => {
         companies: { results: [{ id: '501', type: 'deal_to_company' }] },
       },
     })
-    expect((await call('/objects/2026-03/0-3/9001?properties=dealname')).body).toEqual(deal)
-    expect(await call('/objects/2026-03/0-3/1')).toMatchObject({
+    expect((await call('/crm/objects/2026-03/0-3/9001?properties=dealname')).body).toEqual(deal)
+    expect(await call('/crm/objects/2026-03/0-3/1')).toMatchObject({
       status: 404,
       body: {
         status: 'error',
@@ -338,12 +340,12 @@ describe('the stand-in HubSpot’s API', () => {
     }
     const times = { startedAt: time, completedAt: time }
     const results = [{ ...deal, ...history, properties: withStage }]
-    expect(await call('/objects/2026-03/0-3/batch/read', body)).toMatchObject({
+    expect(await call('/crm/objects/2026-03/0-3/batch/read', body)).toMatchObject({
       status: 200,
       body: { status: 'COMPLETE', results, ...times },
     })
     const inputs = [{ id: '1' }, ...body.inputs, { id: '2' }]
-    expect(await call('/objects/2026-03/0-3/batch/read', { ...body, inputs })).toMatchObject({
+    expect(await call('/crm/objects/2026-03/0-3/batch/read', { ...body, inputs })).toMatchObject({
       status: 207,
       body: {
         status: 'COMPLETE',
@@ -362,17 +364,17 @@ describe('the stand-in HubSpot’s API', () => {
     })
     // The specification requires all three fields.
     const invalid = { status: 400, body: { category: 'VALIDATION_ERROR' } }
-    expect(await call('/objects/2026-03/0-3/batch/read', { inputs })).toMatchObject(invalid)
+    expect(await call('/crm/objects/2026-03/0-3/batch/read', { inputs })).toMatchObject(invalid)
     const many = Array.from({ length: 51 }, (_, id) => ({ id: String(id) }))
     const tooMany = { ...body, inputs: many }
-    expect(await call('/objects/2026-03/0-3/batch/read', tooMany)).toMatchObject(invalid)
+    expect(await call('/crm/objects/2026-03/0-3/batch/read', tooMany)).toMatchObject(invalid)
     const withoutHistory = { ...tooMany, propertiesWithHistory: [] }
-    expect((await call('/objects/2026-03/0-3/batch/read', withoutHistory)).status).toBe(207)
+    expect((await call('/crm/objects/2026-03/0-3/batch/read', withoutHistory)).status).toBe(207)
   })
 
   test('answers with the links of deals, and 207 if some have none', async () => {
     const inputs = [{ id: '9001' }, { id: '9004' }]
-    expect(await call('/associations/2026-03/0-3/0-1/batch/read', { inputs })).toMatchObject({
+    expect(await call('/crm/associations/2026-03/0-3/0-1/batch/read', { inputs })).toMatchObject({
       status: 207,
       body: {
         status: 'COMPLETE',
@@ -414,12 +416,12 @@ describe('the stand-in HubSpot’s API', () => {
       limit: 1,
       after: '0',
     }
-    const found = await call('/objects/2026-03/0-3/search', search)
+    const found = await call('/crm/objects/2026-03/0-3/search', search)
     expect(found.body).toEqual({ total: 4, results: [deal], paging: { next: { after: '1' } } })
     // Answers to a search have no such headers.
     expect(found.headers.has('X-HubSpot-RateLimit-Max')).toBe(false)
 
-    const { body } = await call('/pipelines/2026-03/deals')
+    const { body } = await call('/crm/pipelines/2026-03/deals')
     const entry = {
       id: expect.any(String),
       label: expect.any(String),
@@ -428,8 +430,9 @@ describe('the stand-in HubSpot’s API', () => {
       createdAt: time,
       updatedAt: time,
     }
-    expect(body).toEqual({ results: [{ ...entry, stages: expect.any(Array) }] })
-    for (const stage of body.results[0].stages) {
+    const pipeline = { ...entry, stages: expect.any(Array) }
+    expect(body).toEqual({ results: [pipeline, pipeline] })
+    for (const stage of body.results.flatMap(({ stages }: { stages: unknown[] }) => stages)) {
       expect(stage).toEqual({
         ...entry,
         metadata: { isClosed: expect.any(String), probability: expect.any(String) },
@@ -438,7 +441,7 @@ describe('the stand-in HubSpot’s API', () => {
     }
 
     const ownersScope = 'crm.objects.owners.read'
-    const owner = await call('/owners/2026-03/4001', undefined, token([ownersScope]))
+    const owner = await call('/crm/owners/2026-03/4001', undefined, token([ownersScope]))
     expect(owner.body).toEqual({
       id: '4001',
       type: 'PERSON',
@@ -450,11 +453,80 @@ describe('the stand-in HubSpot’s API', () => {
       createdAt: time,
       updatedAt: time,
     })
-    expect((await call('/owners/2026-03/1', undefined, token([ownersScope]))).status).toBe(404)
-    expect(await call('/owners/2026-03/4001')).toMatchObject({
+    expect((await call('/crm/owners/2026-03/1', undefined, token([ownersScope]))).status).toBe(404)
+    expect(await call('/crm/owners/2026-03/4001')).toMatchObject({
       status: 403,
       body: { status: 'error', category: 'MISSING_SCOPES', correlationId: uuid },
     })
+  })
+
+  test('has a second pipeline, whose stages say only in their metadata what they mean', async () => {
+    const body = new URLSearchParams({ change: 'stage', stage: '1200103' })
+    await sandbox.request('/hubspot/deals/9003', { method: 'POST', body })
+    const { body: moved } = await call(
+      '/crm/objects/2026-03/0-3/9003?properties=dealstage,pipeline',
+    )
+    expect(moved.properties).toMatchObject({ dealstage: '1200103', pipeline: '81200001' })
+    const { body: pipelines } = await call('/crm/pipelines/2026-03/deals')
+    const [first, second] = pipelines.results
+    expect(JSON.stringify(first)).not.toContain('1200103')
+    expect(second.stages.find(({ id }: { id: string }) => id === '1200103')).toMatchObject({
+      label: 'Renewed',
+      metadata: { isClosed: 'true', probability: '1.0' },
+    })
+  })
+
+  test('answers null for a property without a value, and for its history', async () => {
+    const query = 'properties=amount,hubspot_owner_id&propertiesWithHistory=amount'
+    const { body } = await call(`/crm/objects/2026-03/0-3/9004?${query}`)
+    expect(body).toMatchObject({
+      properties: { amount: null, hubspot_owner_id: null },
+      propertiesWithHistory: { amount: null },
+    })
+  })
+
+  test('has deals of owners who are archived or missing', async () => {
+    const mayReadOwners = token([...scope.split(' '), 'crm.objects.owners.read'])
+    const ownerOf = async (dealId: string, query = '') => {
+      const path = `/crm/objects/2026-03/0-3/${dealId}?properties=hubspot_owner_id`
+      const { body } = await call(path)
+      const { hubspot_owner_id: id } = body.properties
+      return await call(`/crm/owners/2026-03/${id}${query}`, undefined, mayReadOwners)
+    }
+    const notFound = { status: 404, body: { category: 'OBJECT_NOT_FOUND', correlationId: uuid } }
+    expect(await ownerOf('9002')).toMatchObject(notFound)
+    expect(await ownerOf('9002', '?archived=true')).toMatchObject({
+      status: 200,
+      body: { firstName: 'Robin', archived: true },
+    })
+    expect(await ownerOf('9001', '?archived=true')).toMatchObject(notFound)
+    expect(await ownerOf('9003')).toMatchObject(notFound)
+    expect(await ownerOf('9003', '?archived=true')).toMatchObject(notFound)
+  })
+
+  test('names the account’s currency in the details of the account', async () => {
+    expect(await call('/account-info/2026-03/details')).toMatchObject({
+      status: 200,
+      body: {
+        portalId: standInHub.hubId,
+        accountType: 'STANDARD',
+        timeZone: expect.any(String),
+        companyCurrency: 'EUR',
+        additionalCurrencies: [],
+        utcOffset: expect.any(String),
+        utcOffsetMilliseconds: expect.any(Number),
+        uiDomain: expect.any(String),
+        dataHostingLocation: 'eu1',
+      },
+    })
+    expect((await call('/account-info/2026-03/details', undefined, token([]))).status).toBe(403)
+  })
+
+  test('has pages of deals at their url', async () => {
+    const { body } = await call('/crm/objects/2026-03/0-3/9001')
+    const page = await sandbox.request(new URL(body.url).pathname.replace('/sandbox', ''))
+    const list = `${addresses.appUrl}/sandbox/hubspot/deals`
+    expect(page.headers.get('Location')).toBe(`${list}#deal-9001`)
   })
 
   test('lets people change an amount, and answers with its history', async () => {
@@ -462,14 +534,14 @@ describe('the stand-in HubSpot’s API', () => {
     // The same amount again is no change.
     for (const _ of [1, 2]) await sandbox.request('/hubspot/deals/9002', { method: 'POST', body })
     const query = 'properties=amount&propertiesWithHistory=amount'
-    const { body: answer } = await call(`/objects/2026-03/0-3/9002?${query}`)
+    const { body: answer } = await call(`/crm/objects/2026-03/0-3/9002?${query}`)
     expect(answer.properties.amount).toBe('5000')
     const values = answer.propertiesWithHistory.amount.map(({ value }: { value: string }) => value)
     expect(values).toEqual(['5000', '4800'])
   })
 
   test('refuses an access token that is made up or has expired', async () => {
-    const path = '/objects/2026-03/0-3/9001'
+    const path = '/crm/objects/2026-03/0-3/9001'
     expect(await call(path, undefined, 'made-up')).toMatchObject({
       status: 401,
       body: { status: 'error', category: 'INVALID_AUTHENTICATION', correlationId: uuid },
@@ -488,7 +560,7 @@ describe('the stand-in HubSpot’s API', () => {
     const body = Buffer.from(content).toString('base64url')
     const signature = createHmac('sha256', clientSecret).update(body).digest('base64url')
     const signed = `hubspot-stand-in-${body}.${signature}`
-    expect(await call('/objects/2026-03/0-3/9001', undefined, signed)).toMatchObject({
+    expect(await call('/crm/objects/2026-03/0-3/9001', undefined, signed)).toMatchObject({
       status: 401,
       body: { category: 'INVALID_AUTHENTICATION' },
     })
@@ -782,8 +854,8 @@ describe('a stand-in that is attacked', () => {
   })
 
   test.each([
-    ['GET', '/hubspot/contacts/1/record/0-3/1%0d%0aX:%20y'],
-    ['GET', '/hubspot/contacts/1/record/0-3/%E0%A4%A'],
+    ['GET', '/hubspot/eu1/contacts/1/record/0-3/1%0d%0aX:%20y'],
+    ['GET', '/hubspot/eu1/contacts/1/record/0-3/%E0%A4%A'],
     ['POST', '/hubspot/deals/1%0a'],
     ['GET', '/hubspot/crm/objects/2026-03/0-3/1%0a'],
     ['GET', '/slack/channels/1%0a'],
