@@ -113,12 +113,13 @@ export function createCrmApi({
       const refusal = refused(c, dealsScope)
       if (refusal !== undefined) return refusal
       const id = c.req.param('id')
-      const deal = deals.get(id)
+      const deal = deals.find(id)
       if (deal === undefined) {
         const context = { context: { id: [id] } }
         return hubspotError(c, 404, 'OBJECT_NOT_FOUND', 'Object not found.', context)
       }
-      const asked = listOf(c.req.query('associations'))
+      // The id of a deal that was merged answers with the new deal, but without its links.
+      const asked = deal.id === id ? listOf(c.req.query('associations')) : []
       const linked = (name: string, has: boolean, id: string, type: string) =>
         asked.includes(name) && has ? { [name]: { results: [{ id, type }] } } : {}
       const associations = {
@@ -141,13 +142,13 @@ export function createCrmApi({
       if (inputs.length > most) {
         return invalidInput(c, `The maximum number of inputs of this batch request is ${most}.`)
       }
-      const found = inputs.flatMap(({ id }) => deals.get(id) ?? [])
-      const ids = inputs.map(({ id }) => id).filter((id) => deals.get(id) === undefined)
+      const found = new Set(inputs.flatMap(({ id }) => deals.find(id) ?? []))
+      const ids = inputs.map(({ id }) => id).filter((id) => deals.find(id) === undefined)
       const message =
         'Could not get some DEAL objects, they may be deleted or not exist. Check that ids are valid.'
       return batchAnswer(
         c,
-        found.map((deal) => dealAnswer(deal, properties, propertiesWithHistory)),
+        [...found].map((deal) => dealAnswer(deal, properties, propertiesWithHistory)),
         ids.length === 0
           ? []
           : [{ status: 'error', category: 'OBJECT_NOT_FOUND', message, context: { ids } }],

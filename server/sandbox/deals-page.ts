@@ -53,6 +53,12 @@ export function createDealsPage({
               <label><input type="checkbox" name="contact"> with a contact</label>
               <label><input type="checkbox" name="company"> with a company</label>
               <div class="actions"><button>Create deal</button></div>
+            </form>
+            <h2>Merge deals</h2>
+            <form method="post" action="${list}/merge">
+              ${dealSelect('deal', 'Merge', deals)}
+              ${dealSelect('into', 'into', deals)}
+              <div class="actions"><button class="secondary">Merge deals</button></div>
             </form>`,
           }),
         ),
@@ -71,6 +77,14 @@ export function createDealsPage({
           })
           // HubSpot reports the values of a new deal like any other change.
           for (const change of deal.history) report(deal, change)
+        }
+        return c.redirect(list, 303)
+      })
+      .post('/deals/merge', async (c) => {
+        const { deal: id = '', into = '' } = await formFields(c)
+        const [primary, other] = [deals.get(into), deals.get(id)]
+        if (primary !== undefined && other !== undefined && primary !== other) {
+          deals.merge(primary, other)
         }
         return c.redirect(list, 303)
       })
@@ -129,6 +143,14 @@ function stageSelect(current: string, name?: string) {
             html`<option value="${id}" ${id === current ? 'selected' : ''}>${label}</option>`,
         )}</optgroup>`,
     )}</select>
+  </label>`
+}
+
+function dealSelect(field: string, label: string, deals: StandInDeals) {
+  return html`<label>${label}
+    <select name="${field}">${deals
+      .all()
+      .map(({ id, name }) => html`<option value="${id}">${name}</option>`)}</select>
   </label>`
 }
 

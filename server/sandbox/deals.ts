@@ -1,6 +1,7 @@
 /** Anyone can create deals, so the oldest make room for new ones. */
 const maxDeals = 500
 const maxChanges = 50
+const maxMerged = 1_000
 
 export interface StandInDeal {
   id: string
@@ -24,6 +25,8 @@ export interface Change {
 export class StandInDeals {
   /** The oldest first. */
   readonly #deals = new Map<string, StandInDeal>()
+  /** The ids of merged deals, the oldest first, and of the deals that they became. */
+  readonly #merged = new Map<string, string>()
   #nextId = 9_001
 
   constructor() {
@@ -47,13 +50,41 @@ export class StandInDeals {
   }: Omit<StandInDeal, 'id' | 'history'> & { stage: string; amount: string; at: number }) {
     const history: Change[] = [{ property: 'dealstage', value: stage, at }]
     if (amount !== '') history.push({ property: 'amount', value: amount, at })
-    const created = { ...deal, id: String(this.#nextId++), history }
-    this.#deals.set(created.id, created)
-    const [oldest] = this.#deals.keys()
-    if (oldest !== undefined && this.#deals.size > maxDeals) this.#deals.delete(oldest)
-    return created
+    return this.#store({ ...deal, history })
   }
 
+  #store(deal: Omit<StandInDeal, 'id'>): StandInDeal {
+    const stored = { ...deal, id: String(this.#nextId++) }
+    this.#deals.set(stored.id, stored)
+    forgetOldest(this.#deals, maxDeals)
+    return stored
+  }
+
+  /** Replaces two deals by a new one, as HubSpot does: with the first one's values, and both histories. */
+  merge(primary: StandInDeal, other: StandInDeal): StandInDeal {
+    // Sorting keeps the order of equal times. So the first one's values are the last ones.
+    const history = [...other.history, ...primary.history].sort((a, b) => a.at - b.at)
+    const merged = this.#store({
+      ...primary,
+      contact: primary.contact || other.contact,
+      company: primary.company || other.company,
+      history,
+    })
+    for (const { id } of [primary, other]) {
+      this.#deals.delete(id)
+      for (const [old, became] of this.#merged) if (became === id) this.#merged.set(old, merged.id)
+      this.#merged.set(id, merged.id)
+    }
+    forgetOldest(this.#merged, maxMerged)
+    return merged
+  }
+
+  /** The deal with this id, or what it became in a merge. */
+  find(id: string): StandInDeal | undefined {
+    return this.#deals.get(this.#merged.get(id) ?? id)
+  }
+
+  /** The deal that has this id now. */
   get(id: string): StandInDeal | undefined {
     return this.#deals.get(id)
   }
@@ -72,6 +103,13 @@ export class StandInDeals {
       deal.history.splice(deal.history.indexOf(oldest), 1)
     }
     return change
+  }
+}
+
+function forgetOldest(map: Map<string, unknown>, most: number): void {
+  for (const oldest of map.keys()) {
+    if (map.size <= most) break
+    map.delete(oldest)
   }
 }
 

@@ -529,6 +529,60 @@ describe('the stand-in HubSpot’s API', () => {
     expect(page.headers.get('Location')).toBe(`${list}#deal-9001`)
   })
 
+  test('answers for a merged deal with the deal that it became, which alone has the links', async () => {
+    const body = new URLSearchParams({ deal: '9002', into: '9001' })
+    const own = createSandbox(addresses)
+    const callOwn = async (path: string, json?: object) => {
+      const answer = await own.request(`/hubspot/crm${path}`, {
+        headers: { Authorization: `Bearer ${token()}`, 'Content-Type': 'application/json' },
+        ...(json && { method: 'POST', body: JSON.stringify(json) }),
+      })
+      return await answer.json()
+    }
+    await own.request('/hubspot/deals/merge', { method: 'POST', body })
+    const page = await (await own.request('/hubspot/deals')).text()
+    expect(page.match(/<li id="deal-/g)).toHaveLength(3)
+    expect(page).not.toContain('Globex pilot')
+
+    const query = 'properties=dealname&propertiesWithHistory=amount&associations=contacts'
+    const merged = await callOwn(`/objects/2026-03/0-3/9005?${query}`)
+    expect(merged).toMatchObject({
+      id: '9005',
+      properties: { dealname: 'Acme renewal' },
+      propertiesWithHistory: { amount: [{ value: '12500' }, { value: '4800' }] },
+      associations: { contacts: { results: [{ id: '301' }] } },
+    })
+    const { associations, ...deal } = merged
+    for (const id of ['9001', '9002']) {
+      // HubSpot's changelog: the old id answers with the new deal, and without links.
+      expect(await callOwn(`/objects/2026-03/0-3/${id}?${query}`)).toEqual(deal)
+    }
+    const inputs = [{ id: '9001' }, { id: '9002' }]
+    const batch = await callOwn('/objects/2026-03/0-3/batch/read', {
+      inputs,
+      properties: [],
+      propertiesWithHistory: [],
+    })
+    expect(batch.results.map(({ id }: { id: string }) => id)).toEqual(['9005'])
+    const links = (of: object) =>
+      callOwn('/associations/2026-03/0-3/0-1/batch/read', { inputs: of })
+    expect(await links(inputs)).toMatchObject({ results: [], numErrors: 2 })
+    expect(await links([{ id: '9005' }])).toMatchObject({ results: [{ from: { id: '9005' } }] })
+
+    // Merged once more, both old ids lead to the newest deal.
+    const again = new URLSearchParams({ deal: '9005', into: '9003' })
+    await own.request('/hubspot/deals/merge', { method: 'POST', body: again })
+    expect((await callOwn('/objects/2026-03/0-3/9001')).id).toBe('9006')
+    for (const wrong of [
+      { deal: '9006', into: '9006' },
+      { deal: '9001', into: '9003' },
+    ]) {
+      const init = { method: 'POST', body: new URLSearchParams(wrong) }
+      expect((await own.request('/hubspot/deals/merge', init)).status).toBe(303)
+    }
+    expect((await callOwn('/objects/2026-03/0-3/9001')).id).toBe('9006')
+  })
+
   test('lets people change an amount, and answers with its history', async () => {
     const body = new URLSearchParams({ change: 'amount', amount: '5000' })
     // The same amount again is no change.
@@ -816,10 +870,11 @@ describe('a stand-in that is attacked', () => {
         const { body } = await post('/slack/api/chat.postMessage', { channel, text }, headers)
         expect(body).toMatchObject({ ok: true })
       }
-      const startedAt = performance.now()
+      const before = process.threadCpuUsage()
       await view()
+      const { user } = process.threadCpuUsage(before)
       // With a search from each `<` to the end, one such message takes 150 ms.
-      expect(performance.now() - startedAt).toBeLessThan(1_000)
+      expect(user / 1_000).toBeLessThan(1_000)
     },
   )
 
@@ -871,6 +926,7 @@ describe('a stand-in that is attacked', () => {
       for (const path of [
         '/hubspot/deals',
         '/hubspot/deals/9001',
+        '/hubspot/deals/merge',
         '/hubspot/oauth/authorize',
         '/hubspot/oauth/2026-03/token',
         '/slack/oauth/v2/authorize',
