@@ -5,6 +5,7 @@ import { type Change, currentOf, type StandInDeal, type StandInDeals } from './d
 import { formFields } from './form.ts'
 import { standInHub, standInOwners, standInPipelines } from './hub.ts'
 import { standInPage } from './page.ts'
+import type { createStandInWebhooks } from './webhooks.ts'
 
 const maxNameLength = 200
 
@@ -17,13 +18,18 @@ const stages = standInPipelines.flatMap(({ stages }) => stages)
 export function createDealsPage({
   deals,
   list,
-  report,
+  webhooks,
 }: {
   deals: StandInDeals
   /** The address of the page. */
   list: string
-  report: (deal: StandInDeal, change: Change) => void
+  webhooks: ReturnType<typeof createStandInWebhooks>
 }): Hono {
+  function enter(deal: StandInDeal, property: Change['property'], value: string): void {
+    const change = deals.enter(deal, property, value)
+    if (change !== undefined) webhooks.changed(deal, change)
+  }
+
   return (
     new Hono()
       .get('/', (c) => c.redirect(list))
@@ -75,8 +81,7 @@ export function createDealsPage({
             amount: isAmount(amount) ? amount : '',
             at: Date.now(),
           })
-          // HubSpot reports the values of a new deal like any other change.
-          for (const change of deal.history) report(deal, change)
+          webhooks.created(deal)
         }
         return c.redirect(list, 303)
       })
@@ -84,24 +89,23 @@ export function createDealsPage({
         const { deal: id = '', into = '' } = await formFields(c)
         const [primary, other] = [deals.get(into), deals.get(id)]
         if (primary !== undefined && other !== undefined && primary !== other) {
-          deals.merge(primary, other)
+          webhooks.merged(primary, other, deals.merge(primary, other))
         }
         return c.redirect(list, 303)
       })
       .post('/deals/:id{[0-9]+}', async (c) => {
         const deal = deals.get(c.req.param('id'))
         const { stage, amount, change } = await formFields(c)
-        if (deal !== undefined && change === 'contact') deal.contact = !deal.contact
-        if (deal !== undefined && change === 'company') deal.company = !deal.company
-        const entered =
-          deal === undefined
-            ? undefined
-            : change === 'stage' && isStage(stage)
-              ? deals.enter(deal, 'dealstage', stage)
-              : change === 'amount' && amount !== undefined && isAmount(amount)
-                ? deals.enter(deal, 'amount', amount)
-                : undefined
-        if (deal !== undefined && entered !== undefined) report(deal, entered)
+        if (deal !== undefined && (change === 'contact' || change === 'company')) {
+          deal[change] = !deal[change]
+          webhooks.linked(deal, change, deal[change])
+        }
+        if (deal !== undefined && change === 'stage' && isStage(stage)) {
+          enter(deal, 'dealstage', stage)
+        }
+        if (deal !== undefined && change === 'amount' && amount !== undefined && isAmount(amount)) {
+          enter(deal, 'amount', amount)
+        }
         return c.redirect(`${list}#deal-${c.req.param('id')}`, 303)
       })
   )

@@ -104,7 +104,7 @@ export function createStandInHubspot({
     new Hono()
       .route(
         '/',
-        createDealsPage({ deals, list, report: createStandInWebhooks({ settings, apiUrl }) }),
+        createDealsPage({ deals, list, webhooks: createStandInWebhooks({ settings, apiUrl }) }),
       )
       .route('/', createCrmApi({ deals, appUrl, tokenOf }))
       .get('/oauth/authorize', (c) => {

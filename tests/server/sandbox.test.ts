@@ -642,6 +642,55 @@ describe('the stand-in HubSpot’s API', () => {
   })
 })
 
+test('the stand-in HubSpot sends webhooks in batches, with mixed, repeated and disordered events', async () => {
+  const items = v.array(
+    v.looseObject({
+      eventId: v.number(),
+      subscriptionType: v.string(),
+      attemptNumber: v.number(),
+      objectId: v.optional(v.number()),
+    }),
+  )
+  const webhooks: Array<v.InferOutput<typeof items>> = []
+  const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(async (url, init) => {
+    // The sandboxes of other tests still repeat webhooks to other ports.
+    if (new Request(url).url === 'http://127.0.0.1:2/webhooks/hubspot') {
+      webhooks.push(v.parse(items, await new Request(url, init).json()))
+    }
+    return new Response(null, { status: 204 })
+  })
+  const sandbox = createSandbox(parseEnv({}).addressesAt(2))
+  const send = (path: string, form: Record<string, string>) =>
+    sandbox.request(`/hubspot${path}`, { method: 'POST', body: new URLSearchParams(form) })
+  // A busy machine must not split the batch.
+  vi.useFakeTimers({ toFake: ['setTimeout'] })
+  await send('/deals/9001', { change: 'stage', stage: 'closedwon' })
+  await send('/deals/9002', { change: 'contact' })
+  await send('/deals', { name: 'Hooli', amount: '1', stage: 'contractsent' })
+  await send('/deals/merge', { deal: '9003', into: '9002' })
+  vi.advanceTimersByTime(100)
+  vi.useRealTimers()
+  await vi.waitFor(() => expect(webhooks).toHaveLength(2), 5_000)
+  fetched.mockRestore()
+
+  const [first = [], second = []] = webhooks
+  const kindsOf = (webhook: typeof first) => webhook.map(({ subscriptionType }) => subscriptionType)
+  // The newest first. A client that reads only the first event sees no change of a stage.
+  expect(kindsOf(first)).toEqual([
+    'object.merge',
+    'object.propertyChange',
+    'object.creation',
+    'object.associationChange',
+    'object.propertyChange',
+  ])
+  expect(first.filter(({ propertyName }) => propertyName === 'dealstage')).toMatchObject([
+    { objectId: 9005, objectTypeId: '0-3', propertyValue: 'contractsent', attemptNumber: 0 },
+    { objectId: 9001, objectTypeId: '0-3', propertyValue: 'closedwon', attemptNumber: 0 },
+  ])
+  // Acknowledged, and yet sent again. A client that knows events by their attempt sees each twice.
+  expect(second).toEqual(first.toReversed().map((item) => ({ ...item, attemptNumber: 1 })))
+})
+
 describe('the stand-in Slack', () => {
   const access = (code: string, changes: Record<string, string> = {}) =>
     post('/slack/api/oauth.v2.access', {
