@@ -7,28 +7,20 @@ import { dateName, monthName } from './activity-times.ts'
 
 /** How many messages were sent and have failed on each of the last days: a chart and a table. */
 export function ActivityChart() {
-  const { data, isFetched, error, isFetching, refetch } = useSummary()
+  const summary = useSummary()
   const headingId = useId()
-  const failure = isFetched && error !== null && (
-    <ActivityFailure
-      title={data ? 'The chart could not be refreshed' : 'The chart could not be loaded'}
-      error={error}
-      isTrying={isFetching}
-      onTry={() => void refetch()}
-    />
-  )
   return (
     <section aria-labelledby={headingId} className="card p-4 sm:p-6">
       <h2 id={headingId} className="text-lg font-semibold">
         Last {summaryDays} days
       </h2>
       <ActivityPlace>
-        {failure}
-        {data ? (
-          <Chart summary={data} />
+        <ActivityFailure what="The chart" query={summary} />
+        {summary.data ? (
+          <Chart summary={summary.data} />
         ) : (
           <p role="status" className="loading-chart">
-            {!isFetched && 'Loading the chart…'}
+            {!summary.isFetched && 'Loading the chart…'}
           </p>
         )}
       </ActivityPlace>

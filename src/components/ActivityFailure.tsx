@@ -1,3 +1,5 @@
+import type { UseQueryResult } from '@tanstack/react-query'
+import { useState } from 'react'
 import { Button } from '../ui/Button.tsx'
 import { WarningSign } from '../ui/icons.tsx'
 
@@ -6,24 +8,28 @@ import { WarningSign } from '../ui/icons.tsx'
  * It does not use ui/Warning.tsx: what this page shares with the dashboard would be one more script there.
  */
 export function ActivityFailure({
-  title,
-  error,
-  isTrying,
-  onTry,
+  what,
+  query: { data, error, isFetched, isFetching, refetch },
 }: {
-  title: string
-  error: unknown
-  isTrying: boolean
-  onTry: () => void
+  /** The subject of its sentence: 'The chart'. */
+  what: string
+  query: Pick<UseQueryResult, 'data' | 'error' | 'isFetched' | 'isFetching' | 'refetch'>
 }) {
+  // Without data, Query forgets the error while it tries again. The words stay, or they would be announced again.
+  const [failure, setFailure] = useState(error)
+  if (!isFetching && failure !== error) setFailure(error)
+  const isShown = data === undefined ? isFetched : error !== null
+  if (!isShown) return null
+
+  const title = `${what} could not be ${data === undefined ? 'loaded' : 'refreshed'}`
   return (
     <div className="flex flex-wrap items-center gap-3 rounded-xl border border-warning-line bg-warning p-4 text-on-warning">
       <WarningSign />
       <div role="alert" className="min-w-0 flex-1 basis-40">
         <p className="font-semibold">{title}</p>
-        <p className="text-sm">{messageOf(error)}</p>
+        <p className="text-sm">{messageOf(failure)}</p>
       </div>
-      <Button busy={isTrying} label={`Try again: ${title}`} onClick={onTry}>
+      <Button busy={isFetching} label={`Try again: ${title}`} onClick={() => void refetch()}>
         Try again
       </Button>
     </div>

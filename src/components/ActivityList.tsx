@@ -65,22 +65,7 @@ function Messages({ state }: { state: ActivityState | undefined }) {
 
   return (
     <ActivityPlace>
-      {!isLoaded && loaded.isFetched && (
-        <ActivityFailure
-          title="The messages could not be loaded"
-          error={loaded.error}
-          isTrying={loaded.isFetching}
-          onTry={() => void loaded.refetch()}
-        />
-      )}
-      {updates.isError && (
-        <ActivityFailure
-          title="The messages could not be refreshed"
-          error={updates.error}
-          isTrying={updates.isFetching}
-          onTry={() => void updates.refetch()}
-        />
-      )}
+      <ActivityFailure what="The messages" query={isLoaded ? updates : loaded} />
       <p role="status" className={loaded.isFetched ? 'activity-announced' : 'loading-activity'}>
         {loaded.isFetched ? announced : 'Loading messages…'}
       </p>

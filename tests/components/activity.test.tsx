@@ -722,6 +722,36 @@ describe('the chart', () => {
     expect(screen.queryByText(/could not/)).not.toBeInTheDocument()
   })
 
+  test('keeps the words of its failure, and the focus, while it tries again', async () => {
+    stopClock()
+    startBackend({ features: ['activity'] })
+    const refused = () => new HttpResponse(null, { status: 403 })
+    server.use(http.get('*/summary', refused))
+    renderApp('/activity')
+    await settle()
+    const alert = screen.getByText('The chart could not be loaded').closest('[role=alert]')
+    const again = screen.getByRole('button', { name: 'Try again: The chart could not be loaded' })
+    again.focus()
+    const answer = Promise.withResolvers<void>()
+    server.use(
+      http.get('*/summary', async () => {
+        await answer.promise
+        return refused()
+      }),
+    )
+    const changes = new MutationObserver(() => {})
+    changes.observe(document.body, { subtree: true, childList: true, characterData: true })
+    await pass(15_000)
+    expect(again).toHaveFocus()
+    answer.resolve()
+    await settle()
+    expect(again).toHaveFocus()
+    // A screen reader announces an alert again if anything in it changes.
+    expect(changes.takeRecords().filter(({ target }) => alert?.contains(target))).toEqual([])
+    expect(alert).toHaveTextContent('The server answered with an error (403).')
+    takeLog()
+  })
+
   test('stays when a refresh fails, which it says', async () => {
     stopClock()
     openChart({ daily: daily(fourteen(1), []) })
