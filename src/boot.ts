@@ -24,7 +24,9 @@ for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=boot]'))
 document.addEventListener(
   'error',
   ({ target }) => {
-    if (!(target instanceof HTMLScriptElement)) return
+    // Browser extensions and proxies add scripts too. Only the main script is a module of this address.
+    if (!(target instanceof HTMLScriptElement) || target.type !== 'module') return
+    if (!target.src.startsWith(`${location.origin}/`)) return
     const heading = document.querySelector('h1')
     if (heading !== null) heading.textContent = 'Something went wrong. Please try again later.'
     // No app takes the responses, and an unread one stays open.

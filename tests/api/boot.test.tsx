@@ -1,6 +1,6 @@
 import { act, screen, waitFor } from '@testing-library/react'
 import { delay, HttpResponse, http } from 'msw'
-import { afterEach, expect, test, vi } from 'vitest'
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
 import { endpoints, healthAnswer, rulesAnswer } from '../../contract/endpoints.ts'
 import { call, getJson } from '../../src/api/client.ts'
 import { pass, settle, stopClock } from '../clock.ts'
@@ -77,6 +77,43 @@ test('a status that failed is retried by a new call', async () => {
   expect(await screen.findByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   expect(calls('GET /api/slack/status')).toHaveLength(2)
   expect(calls()).toHaveLength(5)
+})
+
+test.each([
+  ['of a browser extension', 'chrome-extension://abc/inject.js', ''],
+  ['of an analytics service', 'https://analytics.example/module.js', 'module'],
+  ['that a proxy added', '/cdn-cgi/beacon.js', ''],
+])(
+  'a failing script %s changes nothing, before the app starts and after',
+  async (_whose, src, type) => {
+    startBackend()
+    const [ended] = await boot('/health')
+    const fail = (attributes: object) => {
+      const script = Object.assign(document.createElement('script'), attributes)
+      document.body.append(script)
+      onTestFinished(() => script.remove())
+      script.dispatchEvent(new Event('error'))
+    }
+    fail({ src, type })
+    expect(ended?.aborted).toBe(false)
+    renderApp('/contact')
+    const heading = await screen.findByRole('heading', { name: 'Contact Support' })
+    fail({ src, type })
+    expect(heading).toHaveTextContent('Contact Support')
+  },
+)
+
+test('a main script that does not arrive is said, and its calls end', async () => {
+  startBackend()
+  document.body.innerHTML =
+    '<h1>Loading…</h1><script type="module" crossorigin src="/assets/index-1.js"></script>'
+  onTestFinished(() => document.body.replaceChildren())
+  const [ended] = await boot('/health')
+  document.querySelector('body script')?.dispatchEvent(new Event('error'))
+  expect(screen.getByRole('heading')).toHaveTextContent(
+    'Something went wrong. Please try again later.',
+  )
+  expect(ended?.aborted).toBe(true)
 })
 
 test('a failed call that the app never makes is no error', async () => {
