@@ -4,6 +4,9 @@ import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
 
+// The page is in English, so its times are too.
+const timeFormat = new Intl.DateTimeFormat('en', { dateStyle: 'long', timeStyle: 'short' })
+
 /** One service: whether it is connected, and a button to connect or disconnect it. */
 export function Connection({ provider, children }: { provider: Provider; children?: ReactNode }) {
   const status = useConnectionStatus(provider)
@@ -28,7 +31,10 @@ export function Connection({ provider, children }: { provider: Provider; childre
                 ? `Needs to be connected again: ${reason}`
                 : 'Not connected'}
             {!isConnected && reason && since && Number.isFinite(Date.parse(since)) && (
-              <time dateTime={since}>{` Since ${new Date(since).toLocaleString()}.`}</time>
+              <>
+                {' '}
+                Since <time dateTime={since}>{timeFormat.format(new Date(since))}</time>.
+              </>
             )}
           </p>
         </div>

@@ -16,6 +16,8 @@ export function Dashboard() {
   const crmStatus = useConnectionStatus(crm)
   const chatStatus = useConnectionStatus(chat)
   const isCrmConnected = crmStatus.data?.connected === true
+  // Do not use isPending: a failed status is pending again at each new attempt.
+  const areKnown = crmStatus.isFetched && chatStatus.isFetched
   const areConnected = isCrmConnected && chatStatus.data?.connected === true
   const hasSummary = useHasFeature('activity')
   const hasPreview = useHasFeature('preview')
@@ -38,14 +40,11 @@ export function Dashboard() {
       title="Deal notifications"
       lead={`Choose which ${crm.name} events ${chat.name} hears of.`}
     >
-      {/* Do not use isPending: a failed status is pending again at each new attempt. */}
-      {crmStatus.isFetched && chatStatus.isFetched ? (
+      <Warning isShown={areKnown && !areConnected} title="Connections required">
+        Please connect both {crm.name} and {chat.name} so that notifications work.
+      </Warning>
+      {areKnown ? (
         <>
-          {!areConnected && (
-            <Warning title="Connections required">
-              Please connect both {crm.name} and {chat.name} so that notifications work.
-            </Warning>
-          )}
           <Card heading="Connections">
             <ul className="divide-y divide-line">
               <Connection provider={crm}>{unsentMessages(crm, crmStatus)}</Connection>

@@ -105,13 +105,11 @@ export function RuleSettings({
             ))}
           </fieldset>
           {/* Below the rules. Above them, it would move the rules while the user clicks. */}
-          {category.available && selected.length === 0 && (
-            <div className="sm:col-span-full">
-              <Warning title="No notification rules defined">
-                You will receive no notifications until you select at least one rule, for example
-                when a deal stage changes or when a deal is closed (won/lost).
-              </Warning>
-            </div>
+          {category.available && (
+            <Warning isShown={selected.length === 0} title="No notification rules defined">
+              You will receive no notifications until you select at least one rule, for example when
+              a deal stage changes or when a deal is closed (won/lost).
+            </Warning>
           )}
         </Fragment>
       ))}

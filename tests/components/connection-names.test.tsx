@@ -41,7 +41,9 @@ test('a broken connection shows why and since when, and the rules stay', async (
   expect(
     slack.getByText(/Needs to be connected again: Slack says that the access was revoked/),
   ).toBeVisible()
-  expect(slack.getByText(/Since .*2026/)).toHaveAttribute('datetime', '2026-11-20T10:00:00.000Z')
+  const since = slack.getByText('November 20, 2026 at 10:00 AM')
+  expect(since).toHaveAttribute('datetime', '2026-11-20T10:00:00.000Z')
+  expect(since.parentElement).toHaveTextContent(/\. Since November 20, 2026 at 10:00 AM\.$/)
   expect(slack.getByRole('button', { name: 'Connect Slack' })).toBeEnabled()
   expect(await screen.findByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
 })

@@ -150,7 +150,7 @@ describe('a connection status', () => {
       return
     }
     const warning = screen.getByText('Connections required').closest('[role=status]')
-    expect(warning).toHaveClass('bg-warning')
+    expect(warning?.firstElementChild).toHaveClass('bg-warning')
     expect(warning).toHaveTextContent(
       'Please connect both HubSpot and Slack so that notifications work.',
     )

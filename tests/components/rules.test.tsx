@@ -278,6 +278,18 @@ describe('an empty selection', () => {
     expect(screen.getByText('No notification rules defined')).toBeVisible()
   })
 
+  test('and a disconnect are announced: the live regions are there before their words', async () => {
+    startBackend({ connected: both(), rules: ['deal-closed'] })
+    const { user } = renderApp('/')
+    const box = await screen.findByRole('checkbox', { name: /signed or closed/ })
+    const regions = screen.getAllByRole('status')
+    await user.click(box)
+    await user.click(screen.getByRole('button', { name: 'Disconnect Slack' }))
+    for (const title of ['No notification rules defined', 'Connections required']) {
+      expect(regions).toContain((await screen.findByText(title)).closest('[role=status]'))
+    }
+  })
+
   test('is not empty if it holds a rule that this page does not know', async () => {
     startBackend({ rules: ['a-rule-of-tomorrow'] })
     renderApp('/')

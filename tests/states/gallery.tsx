@@ -96,7 +96,9 @@ function Pieces() {
         <Bell />
         <Spinner />
       </div>
-      <Warning title="A warning">What is missing, and what to do about it.</Warning>
+      <Warning isShown title="A warning">
+        What is missing, and what to do about it.
+      </Warning>
       <Card heading="A card with the four states of a rule">
         {[true, false].flatMap((available) =>
           [true, false].map((checked) => (
