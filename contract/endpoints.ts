@@ -32,6 +32,13 @@ export const extraEndpoints = {
   endSession: { method: 'DELETE', path: '/api/session', feature: 'sessions' },
 } as const satisfies Record<string, { method: string; path: string; feature: Feature }>
 
+/**
+ * A header that a backend may add to its answers. It names the person of the session with a short opaque
+ * text, or `nobody` without a session. The dashboard then sends the name that its page shows with each
+ * call that changes something. The backend refuses the call with 409 if its session has another name.
+ */
+export const personHeader = 'Dealbell-Person'
+
 /** The addresses that the browser navigates to while it connects a provider (§7). */
 export const navigations = {
   /** The backend redirects from here to the provider's consent page. */

@@ -8,7 +8,7 @@ import { connectionRoutes } from './api/connections.ts'
 import { operatorRoutes } from './api/operator.ts'
 import { previewRoutes } from './api/preview.ts'
 import { ruleRoutes } from './api/rules.ts'
-import { sessionRoutes } from './api/session.ts'
+import { sessionRoutes, writesForShownPersonOnly } from './api/session.ts'
 import { testMessageRoutes } from './api/test-message.ts'
 import { webhookRoutes } from './api/webhooks.ts'
 import type { Context } from './context.ts'
@@ -47,6 +47,7 @@ export function createApp(
     }),
   )
   app.use('/api/*', writesFromDashboardOnly(appUrl))
+  app.use('/api/*', writesForShownPersonOnly(context))
 
   app.get(endpoints.health.path, async (c) => {
     // Without its database, the backend cannot work, so the health check must fail.

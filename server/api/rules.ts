@@ -7,11 +7,12 @@ import { availableRuleIds } from '../../contract/rules.ts'
 import type { Context } from '../context.ts'
 import { rules } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
+import { hasBothConnections } from '../people/connections.ts'
 
 const maxBodyBytes = 64 * 1024
 
 /** The rules that a user has saved (§7). */
-export function ruleRoutes({ database, sessions, now }: Context) {
+export function ruleRoutes({ database, providers, sessions, now }: Context) {
   async function savedRules(userId: string): Promise<string[]> {
     const [row] = await database
       .select({ ruleIds: rules.ruleIds })
@@ -48,15 +49,21 @@ export function ruleRoutes({ database, sessions, now }: Context) {
         }
         const ruleIds = [...new Set(body.output.rules)]
 
+        const session = await sessions.find(c)
+        if (
+          session === undefined ||
+          !(await hasBothConnections({ database, providers }, session.userId))
+        ) {
+          throw new ApiError(409, 'not_connected', 'A CRM and a chat must be connected.')
+        }
+        const { userId } = session
         // An id that we do not offer is kept if it is already stored, because an older client saves
         // back what a newer one set. Nobody can add such an id.
-        const known = await sessions.find(c)
-        const stored = new Set(known === undefined ? [] : await savedRules(known.userId))
+        const stored = new Set(await savedRules(userId))
         if (!ruleIds.every((id) => availableRuleIds.has(id) || stored.has(id))) {
           throw new ApiError(400, 'unknown_rule', 'The rules hold an id that is not offered.')
         }
 
-        const { userId } = known ?? (await sessions.findOrCreate(c))
         await database
           .insert(rules)
           .values({ userId, ruleIds, savedAt: now() })

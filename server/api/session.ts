@@ -1,6 +1,9 @@
-import { Hono } from 'hono'
-import { extraEndpoints } from '../../contract/endpoints.ts'
+import { Hono, type MiddlewareHandler } from 'hono'
+import { extraEndpoints, personHeader } from '../../contract/endpoints.ts'
 import type { Context } from '../context.ts'
+import { ApiError } from '../http/errors.ts'
+import { isRead } from '../http/origin.ts'
+import { personOf } from '../people/session.ts'
 
 /** Signing out: of this browser, or with `others=true` of all others. */
 export function sessionRoutes({ sessions }: Context) {
@@ -9,4 +12,29 @@ export function sessionRoutes({ sessions }: Context) {
     else await sessions.end(c)
     return c.body(null, 204)
   })
+}
+
+/**
+ * Refuses a call that changes something if the page that makes it shows another person than the one of
+ * the session. Another tab of the browser may have signed in as somebody else, or signed out.
+ */
+export function writesForShownPersonOnly({ sessions }: Context): MiddlewareHandler {
+  return async (c, next) => {
+    const shown = c.req.header(personHeader)
+    if (shown === undefined || isRead(c.req.method)) return next()
+    const session = await sessions.find(c)
+    // What the call wants is already true.
+    const hasEnded =
+      session === undefined &&
+      c.req.path === extraEndpoints.endSession.path &&
+      c.req.query('others') !== 'true'
+    if (shown !== personOf(session?.userId) && !hasEnded) {
+      throw new ApiError(
+        409,
+        'another_person',
+        'This browser has signed in as another person, or has signed out. Load the page again.',
+      )
+    }
+    await next()
+  }
 }

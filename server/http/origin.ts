@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import type { MiddlewareHandler } from 'hono'
 import { cors } from 'hono/cors'
+import { personHeader } from '../../contract/endpoints.ts'
 import { ApiError } from './errors.ts'
 import { incomingOf } from './incoming.ts'
 
@@ -30,8 +31,12 @@ export function fromDashboardOnly(appOrigin: string): MiddlewareHandler {
 /** Like `fromDashboardOnly`, but allows all reads. */
 export function writesFromDashboardOnly(appOrigin: string): MiddlewareHandler {
   const guard = fromDashboardOnly(appOrigin)
-  return async (c, next) =>
-    ['GET', 'HEAD', 'OPTIONS'].includes(c.req.method) ? next() : guard(c, next)
+  return async (c, next) => (isRead(c.req.method) ? next() : guard(c, next))
+}
+
+/** Whether a call with this method changes nothing. */
+export function isRead(method: string): boolean {
+  return ['GET', 'HEAD', 'OPTIONS'].includes(method)
 }
 
 /** Refuses navigations: links, redirects and the address bar. The dashboard uses fetch. */
@@ -56,7 +61,8 @@ export function corsForDashboard(appOrigin: string): MiddlewareHandler {
     origin: appOrigin,
     credentials: true,
     allowMethods: ['GET', 'POST', 'DELETE'],
-    allowHeaders: ['Content-Type'],
+    allowHeaders: ['Content-Type', personHeader],
+    exposeHeaders: [personHeader],
     maxAge: 600,
   })
   return async (c, next) => (c.req.header('Origin') === appOrigin ? allow(c, next) : next())

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { and, eq, gt, ne } from 'drizzle-orm'
 import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
+import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
 import { authorizations, sessions, users } from '../database/schema.ts'
 import type { SessionTokens } from './session-token.ts'
@@ -20,7 +21,10 @@ export interface Session {
 }
 
 export interface Sessions {
-  /** Returns the browser's session; undefined if it has no valid one. Never creates one. */
+  /**
+   * Returns the browser's session; undefined if it has no valid one. Never creates one. The answer then
+   * names the person.
+   */
   find(c: Context): Promise<Session | undefined>
   /**
    * The hash of the browser's token if this server issued it. It asks no database, so the session may
@@ -88,6 +92,12 @@ export function createSessions(
   }
 
   async function find(c: Context): Promise<Session | undefined> {
+    const session = await validSession(c)
+    namePerson(c, session?.userId)
+    return session
+  }
+
+  async function validSession(c: Context): Promise<Session | undefined> {
     const token = getCookie(c, name)
     if (token === undefined) return undefined
     const tokenHash = sha256(token)
@@ -149,10 +159,11 @@ export function createSessions(
         return { token: await insertSession(tx, userId, now()), userId }
       })
       sendCookie(c, token, lifetimeMs)
+      namePerson(c, userId)
       return { tokenHash: sha256(token), userId }
     },
     async renew(c, session, userOf) {
-      const token = await database.transaction(async (tx) => {
+      const { token, userId } = await database.transaction(async (tx) => {
         const userId = await userOf(tx)
         const at = now()
         const token = await insertSession(tx, userId, at)
@@ -171,9 +182,10 @@ export function createSessions(
           // A browser that never gets the answer authorizes again, and then finds everything.
           await tx.delete(sessions).where(replaced)
         }
-        return token
+        return { token, userId }
       })
       sendCookie(c, token, lifetimeMs)
+      namePerson(c, userId)
     },
     async end(c) {
       const session = await find(c)
@@ -181,6 +193,7 @@ export function createSessions(
         await database.delete(sessions).where(eq(sessions.tokenHash, session.tokenHash))
       }
       sendCookie(c, '', 0)
+      namePerson(c, undefined)
     },
     async endOthers(c) {
       const session = await find(c)
@@ -191,6 +204,15 @@ export function createSessions(
         .where(and(eq(sessions.userId, userId), ne(sessions.tokenHash, tokenHash)))
     },
   }
+}
+
+/** Names a person to the pages of their browser. The hash does not reveal the user's id. */
+export function personOf(userId: string | undefined): string {
+  return userId === undefined ? 'nobody' : sha256(`person ${userId}`).slice(0, 16)
+}
+
+function namePerson(c: Context, userId: string | undefined): void {
+  c.header(personHeader, personOf(userId))
 }
 
 function later(time: Date, ms: number): Date {

@@ -50,7 +50,7 @@ test('the same HubSpot user finds the rules and both connections again from anot
 test('what a browser did before it showed who it is goes along, and saved rules win', async () => {
   const browser = openBrowser(harness)
   await browser.connect('slack')
-  await browser.save(['deal-stage-changed-orphan'])
+  await browser.keep(['deal-stage-changed-orphan'])
   await browser.connect('hubspot')
   expect(await browser.rules()).toEqual({ rules: ['deal-stage-changed'] })
   expect(await browser.connected('slack')).toMatchObject({ connected: true })
@@ -68,7 +68,7 @@ describe('a stranger who leaves Slack connected in a shared browser', () => {
   async function annFollows(ann: ReturnType<typeof openBrowser>): Promise<void> {
     const shared = openBrowser(harness)
     await shared.connect('slack')
-    await shared.save(['deal-stage-changed-orphan'])
+    await shared.keep(['deal-stage-changed-orphan'])
     // The stranger's workspace.
     const { account, channel } = { account: 'Stranger', channel: '#stranger' }
     await harness.database
@@ -113,7 +113,7 @@ describe('a stranger who leaves Slack connected in a shared browser', () => {
 test('another HubSpot user finds nothing of this one', async () => {
   const browser = openBrowser(harness)
   await browser.connect('hubspot')
-  await browser.save(['deal-closed'])
+  await browser.keep(['deal-closed'])
   await harness.database.update(users).set({ crmUserId: 'someone else' })
   const stranger = openBrowser(harness)
   await stranger.connect('hubspot')
@@ -180,7 +180,7 @@ describe('another HubSpot identity in the same browser', () => {
     atHubspot(3, 2)
     await shared.connect('hubspot')
     expect(await shared.rules()).toEqual({ rules: [] })
-    await shared.save(['deal-stage-changed'])
+    await shared.keep(['deal-stage-changed'])
     await shared.disconnect('slack')
 
     const own = openBrowser(harness)
@@ -239,7 +239,7 @@ describe('the cookie from before a HubSpot authorization', () => {
 
   test('is replaced by one answer with one cookie, however old the session is', async () => {
     const ann = openBrowser(harness)
-    await ann.save([])
+    await ann.send('/api/slack/auth')
     const before = ann.cookie
     const begun = harness.clock.now
     // So old that the call would also make the session longer.

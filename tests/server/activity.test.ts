@@ -439,7 +439,7 @@ describe('a day', () => {
   ])('starts in $zone at $starts', async ({ zone, now, starts }) => {
     const browser = openBrowser(harness)
     harness.clock.now = new Date(now)
-    await browser.save([])
+    await browser.keep([])
     const [user] = await harness.database
       .select()
       .from(sessions)
@@ -507,7 +507,7 @@ describe('a day', () => {
 
   test('may be any that a position can name', async () => {
     const browser = openBrowser(harness)
-    await browser.save([])
+    await browser.keep([])
     for (const before of ['0.0', `${'9'.repeat(16)}.${'9'.repeat(18)}`]) {
       const answer = await browser.call(`/api/notifications/activity?before=${before}`)
       expect(await answer.json()).toEqual({ items: [], next: null })

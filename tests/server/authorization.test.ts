@@ -241,7 +241,7 @@ describe.each(providers)('connecting %s', (provider) => {
 
   test('again replaces the connection and keeps its id and the rules', async () => {
     await browser.connect(provider)
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
     const [before] = await rowsOf(browser.cookie)
     await browser.connect(provider)
     const after = await rowsOf(browser.cookie)
@@ -343,7 +343,7 @@ test('HubSpot that refuses without a plain word is said to refuse', async () => 
 describe('who shows the same account', () => {
   test('of HubSpot is the same person, in whatever browser', async () => {
     await browser.connect('hubspot')
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
     const other = openBrowser(harness)
     await other.connect('hubspot')
     expect(await other.rules()).toEqual({ rules: ['deal-closed'] })
@@ -351,7 +351,7 @@ describe('who shows the same account', () => {
 
   test('of Slack is not: a workspace has many', async () => {
     await browser.connect('slack')
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
     const other = openBrowser(harness)
     await other.connect('slack')
     expect(await other.rules()).toEqual({ rules: [] })
@@ -489,7 +489,7 @@ describe('disconnecting', () => {
 
   test('keeps the rules', async () => {
     await browser.connect('hubspot')
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
     await browser.disconnect('hubspot')
     expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
   })
@@ -598,7 +598,7 @@ describe('disconnecting', () => {
 
   test('what is not connected, or without a session, is fine and calls nobody', async () => {
     expect((await browser.disconnect('slack')).status).toBe(204)
-    await browser.save([])
+    await browser.keep([])
     expect((await browser.disconnect('slack')).status).toBe(204)
     expect(harness.calls).toEqual([])
   })

@@ -42,7 +42,7 @@ async function browserWith(what: 'rules' | 'HubSpot' | 'Slack' | 'nothing', now:
   if (what === 'HubSpot') await browser.connect('hubspot')
   else if (what === 'Slack') await browser.connect('slack')
   else if (what === 'nothing') await browser.send('/api/slack/auth')
-  else await browser.save(['deal-closed'])
+  else await browser.keep(['deal-closed'])
   const tokenHash = sha256(browser.cookie?.split('=')[1] ?? '')
   const [row] = await harness.database
     .select()

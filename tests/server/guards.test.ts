@@ -25,7 +25,7 @@ describe('another site cannot', () => {
 
   beforeEach(async () => {
     await browser.connect('slack')
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
   })
   const unchanged = async () => {
     expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
@@ -102,6 +102,8 @@ describe('the dashboard on its own origin may', () => {
     expect(answer.headers.get('Access-Control-Allow-Origin')).toBe(appUrl)
     expect(answer.headers.get('Access-Control-Allow-Credentials')).toBe('true')
     expect(answer.headers.get('Vary')).toContain('Origin')
+    // Without this, its script cannot read who the session's person is.
+    expect(answer.headers.get('Access-Control-Expose-Headers')).toBe('Dealbell-Person')
   })
 
   test('ask before it writes', async () => {
@@ -110,12 +112,12 @@ describe('the dashboard on its own origin may', () => {
       headers: {
         Origin: appUrl,
         'Access-Control-Request-Method': 'POST',
-        'Access-Control-Request-Headers': 'content-type',
+        'Access-Control-Request-Headers': 'content-type,dealbell-person',
       },
     })
     expect(answer.status).toBe(204)
     expect(answer.headers.get('Access-Control-Allow-Methods')).toContain('DELETE')
-    expect(answer.headers.get('Access-Control-Allow-Headers')).toBe('Content-Type')
+    expect(answer.headers.get('Access-Control-Allow-Headers')).toBe('Content-Type,Dealbell-Person')
   })
 
   test('write as a page of the same site', async () => {
@@ -167,7 +169,7 @@ describe('the session', () => {
     expect(rows).not.toContain(token)
     // And the hash opens nothing.
     const thief = openBrowser(harness)
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
     thief.cookie = `dealbell=${sha256(token)}`
     expect(await thief.rules()).toEqual({ rules: [] })
   })
@@ -193,7 +195,7 @@ describe('the session', () => {
 
   test('ends after 180 days, and lives on when it is used', async () => {
     const day = 24 * 60 * 60 * 1000
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
     harness.clock.now = new Date(start.getTime() + 100 * day)
     const answer = await browser.call('/api/notifications/rules')
     expect(answer.headers.getSetCookie()[0]).toContain('Max-Age=15552000')
@@ -205,7 +207,7 @@ describe('the session', () => {
 
   test('ends after a year, however often it is used', async () => {
     const day = 24 * 60 * 60 * 1000
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
     let cookie = ''
     for (let days = 0; days < 365; days += 5) {
       harness.clock.now = new Date(start.getTime() + days * day)

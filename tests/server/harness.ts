@@ -1,14 +1,16 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
+import { eq } from 'drizzle-orm'
 import type { Hono } from 'hono'
 import { Hono as HonoApp } from 'hono'
 import { createApp } from '../../server/app.ts'
 import { createBackend } from '../../server/backend.ts'
 import type { Context } from '../../server/context.ts'
 import type { Database } from '../../server/database/open.ts'
+import { rules, sessions } from '../../server/database/schema.ts'
 import type { Dashboard } from '../../server/page/serve.ts'
-import { createSessions } from '../../server/people/session.ts'
+import { createSessions, sha256 } from '../../server/people/session.ts'
 import { createSessionTokens } from '../../server/people/session-token.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
@@ -111,7 +113,13 @@ export function fromAddress(app: Hono, remoteAddress: string): Pick<Hono, 'reque
 }
 
 /** A browser with the dashboard open: it keeps cookies and sends what a browser sends. */
-export function openBrowser({ app }: { app: Pick<Hono, 'request'> }) {
+export function openBrowser({
+  app,
+  database,
+}: {
+  app: Pick<Hono, 'request'>
+  database?: Database
+}) {
   let cookie: string | undefined
 
   async function send(path: string, init: RequestInit = {}): Promise<Response> {
@@ -173,6 +181,24 @@ export function openBrowser({ app }: { app: Pick<Hono, 'request'> }) {
         headers: { 'Content-Type': 'application/json' },
         body: JSON.stringify({ rules }),
       }),
+    /**
+     * The session's user has these rules, as somebody who has disconnected a service since. A browser
+     * without a session gets one.
+     */
+    async keep(ruleIds: string[]): Promise<void> {
+      if (database === undefined) throw new Error('This browser does not know the database.')
+      if (cookie === undefined) await send('/api/slack/auth')
+      const tokenHash = sha256(cookie?.split('=')[1] ?? '')
+      const [session] = await database
+        .select({ userId: sessions.userId })
+        .from(sessions)
+        .where(eq(sessions.tokenHash, tokenHash))
+      if (session === undefined) throw new Error('The browser has no session.')
+      await database
+        .insert(rules)
+        .values({ userId: session.userId, ruleIds, savedAt: new Date() })
+        .onConflictDoUpdate({ target: rules.userId, set: { ruleIds } })
+    },
     disconnect: (provider: ProviderId) => call(`/api/${provider}/disconnect`, { method: 'DELETE' }),
     async rules(): Promise<unknown> {
       return (await call('/api/notifications/rules')).json()

@@ -1,8 +1,6 @@
-import { eq } from 'drizzle-orm'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { ruleCatalogue } from '../../contract/rules.ts'
-import { rules, sessions, users } from '../../server/database/schema.ts'
-import { sha256 } from '../../server/people/session.ts'
+import { connections, rules, users } from '../../server/database/schema.ts'
 import { type Harness, openBrowser, openHarness, refusal } from './harness.ts'
 
 let harness: Harness
@@ -11,8 +9,11 @@ beforeAll(async () => {
   harness = await openHarness()
 })
 afterAll(() => harness.close())
-beforeEach(() => {
+beforeEach(async () => {
+  await harness.database.delete(users)
   browser = openBrowser(harness)
+  await browser.connect('hubspot')
+  await browser.connect('slack')
 })
 
 const post = (body: BodyInit, headers: Record<string, string> = {}) =>
@@ -24,7 +25,7 @@ const post = (body: BodyInit, headers: Record<string, string> = {}) =>
 
 describe('rules', () => {
   test('are empty for a new browser, which gets no session by asking', async () => {
-    const answer = await browser.call('/api/notifications/rules')
+    const answer = await openBrowser(harness).call('/api/notifications/rules')
     expect(await answer.json()).toEqual({ rules: [] })
     expect(answer.headers.getSetCookie()).toEqual([])
   })
@@ -47,16 +48,13 @@ describe('rules', () => {
   })
 
   test('keep an id that is stored already, though it is not offered', async () => {
-    await browser.save(['deal-closed'])
-    const userId = await userOf(browser.cookie)
-    const ruleIds = ['deal-closed', 'from-a-newer-version', 'invoice-paid']
-    await harness.database.update(rules).set({ ruleIds }).where(eq(rules.userId, userId))
-
+    await browser.keep(['deal-closed', 'from-a-newer-version', 'invoice-paid'])
     const kept = ['from-a-newer-version', 'invoice-paid']
     expect((await browser.save(kept)).status).toBe(204)
     expect(await browser.rules()).toEqual({ rules: kept })
-    // Another user has not stored it.
-    expect(await refusal(await openBrowser(harness).save(kept))).toBe('400 unknown_rule')
+    // One that is not stored cannot be added.
+    await browser.keep([])
+    expect(await refusal(await browser.save(kept))).toBe('400 unknown_rule')
   })
 
   test.each(
@@ -143,20 +141,33 @@ describe('a body that is not right changes nothing', () => {
     const answer = await post('{"rules":[]}', { 'Content-Type': 'application/json; charset=utf-8' })
     expect(answer.status).toBe(204)
   })
-
-  test('a refused body makes no session', async () => {
-    const other = openBrowser(harness)
-    await other.save(['no-such-rule'])
-    expect(other.cookie).toBeUndefined()
-  })
 })
 
-async function userOf(cookie: string | undefined): Promise<string> {
-  const [row] = await harness.database
-    .select({ id: users.id })
-    .from(users)
-    .innerJoin(sessions, eq(sessions.userId, users.id))
-    .where(eq(sessions.tokenHash, sha256(cookie?.split('=')[1] ?? '')))
-  if (row === undefined) throw new Error('There is no user for this cookie.')
-  return row.id
-}
+describe('without both connections, a save is refused and changes nothing', () => {
+  test.each([[[]], [['hubspot']], [['slack']]] as const)('connected is %j', async (connected) => {
+    const other = openBrowser(harness)
+    // HubSpot's stand-in has one user.
+    await harness.database.delete(users)
+    for (const provider of connected) await other.connect(provider)
+    const before = await harness.database.$count(users)
+    expect(await refusal(await other.save(['deal-closed']))).toBe('409 not_connected')
+    expect(await harness.database.$count(users)).toBe(before)
+    expect(await harness.database.$count(rules)).toBe(0)
+    if (connected.length === 0) expect(other.cookie).toBeUndefined()
+  })
+
+  test('after one was disconnected', async () => {
+    await browser.save(['deal-closed'])
+    await browser.disconnect('slack')
+    expect(await refusal(await browser.save([]))).toBe('409 not_connected')
+    expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
+  })
+
+  test('a connection that has just broken counts, so that the choice is not lost', async () => {
+    await harness.database
+      .update(connections)
+      .set({ brokenReason: 'token_revoked', brokenSince: new Date() })
+    expect((await browser.save(['deal-closed'])).status).toBe(204)
+    expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
+  })
+})

@@ -32,7 +32,7 @@ const isSignedIn = async (one: ReturnType<typeof openBrowser>) =>
 
 describe('signing out', () => {
   test('of this browser ends its session, and removes the cookie', async () => {
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
     const thief = thiefOf(browser)
     const answer = await signOut()
     expect(answer.status).toBe(204)
@@ -45,8 +45,8 @@ describe('signing out', () => {
   test('of all others ends those of the same user, and no one else’s', async () => {
     const [other, stranger] = [openBrowser(harness), openBrowser(harness)]
     for (const one of [browser, other]) await one.connect('hubspot')
-    await browser.save(['deal-closed'])
-    await stranger.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
+    await stranger.keep(['deal-closed'])
     // A disconnect does not sign out: after connecting again elsewhere, the first browser is still in.
     await other.disconnect('hubspot')
     await browser.connect('hubspot')
@@ -63,7 +63,7 @@ describe('signing out', () => {
 
   test.each(['', '?others=true'])('without a session is fine: %j', async (query) => {
     const stranger = openBrowser(harness)
-    await stranger.save(['deal-closed'])
+    await stranger.keep(['deal-closed'])
     expect((await signOut(query)).status).toBe(204)
     browser.cookie = 'dealbell=never-given'
     expect((await signOut(query)).status).toBe(204)
@@ -71,7 +71,7 @@ describe('signing out', () => {
   })
 
   test.each(['', '?others=true'])('is refused to another site: %j', async (query) => {
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
     for (const headers of [
       { Origin: 'https://evil.example' },
       { 'Sec-Fetch-Site': 'cross-site' },
@@ -86,7 +86,7 @@ describe('signing out', () => {
 describe('connecting Slack', () => {
   /** An attacker planted a session in the browser, and the user connects Slack there. */
   async function planted() {
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
     const attacker = thiefOf(browser)
     await browser.connect('slack')
     return attacker
@@ -127,7 +127,7 @@ describe('connecting Slack', () => {
     const other = openBrowser(harness)
     await browser.connect('hubspot')
     await other.connect('hubspot')
-    await browser.save(['deal-closed'])
+    await browser.keep(['deal-closed'])
     await other.connect('slack')
     expect(await isSignedIn(other)).toBe(true)
     expect(await isSignedIn(browser)).toBe(true)
