@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { AvailableRuleId } from '../../contract/rules.ts'
+import { isDatabaseFailure } from '../database/failure.ts'
 import type { Database } from '../database/open.ts'
 import { errorFields, type Log } from '../log.ts'
 import { type CrmConnection, createWithAccess, type WithAccess } from '../people/access-token.ts'
@@ -447,7 +448,7 @@ export function createDeliver({
         log('channel rate limited', { ...logFields(first), waitMs: outcome.ms })
         return { kind: 'rest', ms: outcome.ms }
       case 'failed':
-        return await retry(group, outcome.reason, { countTry: false })
+        return await retry(group, outcome.reason)
       case 'refused':
         if (outcome.connectionBroken) await connectionBroke(chat, outcome.reason)
         else if (group.length > 1) {
@@ -455,7 +456,7 @@ export function createDeliver({
           await postpone(database, group, { afterMs: 0, reason: outcome.reason, countTry: false })
           return goOn
         }
-        return await end(group, 'dead', outcome.reason)
+        return await end(group, 'dead', outcome.reason, { countTry: true })
     }
   }
 
@@ -480,16 +481,18 @@ export function createDeliver({
     crm: CrmConnection,
     error: unknown,
   ): Promise<ChannelState> {
+    // The whole channel rests: the next delivery needs the database, too.
+    if (isDatabaseFailure(error)) throw error
     if (!(error instanceof ProviderError)) {
       // A bug in our code must not stop the channel.
       log('delivery failed', { ...logFields(delivery), ...errorFields(error) })
-      return await retry([delivery], 'internal_error', { countTry: true })
+      return await retry([delivery], 'internal_error')
     }
     if (error.reason === 'disconnected') return await end([delivery], 'dead', 'disconnected')
     if (error.kind === 'refused') {
       const reason = error.reason ?? 'refused'
       await connectionBroke(crm, reason)
-      return await end([delivery], 'dead', reason)
+      return await end([delivery], 'dead', reason, { countTry: true })
     }
     if (error.retryAfterMs !== undefined) {
       await postpone(database, [delivery], {
@@ -500,22 +503,22 @@ export function createDeliver({
       return goOn
     }
     const reason = `${crm.provider}_${error.reason ?? error.kind}`
-    return await retry([delivery], reason, { countTry: true })
+    return await retry([delivery], reason)
   }
 
+  /** Counts a failed try. The deliveries are tried again later, or are dead after the last try. */
   async function retry(
     group: readonly [Delivery, ...Delivery[]],
     reason: string,
-    { countTry }: { countTry: boolean },
   ): Promise<ChannelState> {
     // Those of a digest may have had different numbers of tries.
     const [dead, left] = partition(group, ({ attempts }) => attempts + 1 >= maxAttempts)
-    if (dead.length > 0) await end(dead, 'dead', reason)
+    if (dead.length > 0) await end(dead, 'dead', reason, { countTry: true })
     const [first] = left
     if (first === undefined) return goOn
     const tries = first.attempts + 1
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
-    await postpone(database, left, { afterMs, reason, countTry })
+    await postpone(database, left, { afterMs, reason, countTry: true })
     log('delivery put off', { ...logFields(first), reason, tries, afterMs })
     return goOn
   }
@@ -524,8 +527,9 @@ export function createDeliver({
     group: readonly Delivery[],
     state: 'dead' | 'ignored',
     reason: string,
+    { countTry } = { countTry: false },
   ): Promise<ChannelState> {
-    await recordEnd(database, group, state, reason)
+    await recordEnd(database, group, { state, reason, countTry })
     for (const delivery of group) {
       notInDigests.delete(delivery.id)
       const event = state === 'dead' ? 'delivery dead' : 'delivery ignored'

@@ -25,6 +25,7 @@ export interface Delivery {
   eventId: number
   userId: string
   channel: string
+  /** Tries that Slack or the CRM has answered, or not. A claim alone is none: the database may fail. */
   attempts: number
   crmId: CrmId
   accountId: string
@@ -327,7 +328,7 @@ export async function claim(
           returning id
         ), claimed as (
           update deliveries
-          set attempts = attempts + 1, sending_until = (select claimed_until from clock), ${setShown}
+          set sending_until = (select claimed_until from clock), ${setShown}
           from ${shownItems(group)}
           where id = item.delivery and ${isFree} and exists (select from slot)
           returning id
@@ -365,7 +366,7 @@ export async function recordSent(
     sql`with sent as (
           update deliveries
           set state = 'sent', reason = null, finished_at = now(), sending_until = null,
-              rule_id = ${ruleOf(group)}
+              attempts = attempts + 1, rule_id = ${ruleOf(group)}
           where ${isPendingIn(group)}
         ), paused as (
           ${pause(channel)}
@@ -378,26 +379,23 @@ export async function recordSent(
   return row?.more ?? false
 }
 
-/** Ends deliveries without a message. */
+/** Ends deliveries without a message. Set `countTry` after a failed try. */
 export async function recordEnd(
   database: Database,
   group: readonly Delivery[],
-  state: 'dead' | 'ignored',
-  reason: string,
+  { state, reason, countTry }: { state: 'dead' | 'ignored'; reason: string; countTry: boolean },
 ): Promise<void> {
   await database.execute(
     sql`update deliveries
         set state = ${state}, reason = ${reason}, finished_at = now(), sending_until = null,
+            attempts = attempts + ${Number(countTry)}::int,
             rule_id = coalesce(item."ruleId", rule_id), ${setShown}
         from ${shownItems(group)}
         where id = item.delivery and ${isPendingIn(group)}`,
   )
 }
 
-/**
- * Postpones deliveries. Set `countTry` for a failed try without a claim: a claim counts its own
- * try.
- */
+/** Postpones deliveries. Set `countTry` after a failed try. */
 export async function postpone(
   database: Database,
   group: readonly Delivery[],
@@ -426,8 +424,7 @@ export async function recordRateLimit(
   await database.execute(
     sql`with paused as (${pauseWorkspace(group[0].channel, waitMs)})
         update deliveries
-        set sending_until = null, reason = 'rate_limited', attempts = attempts - 1,
-            rule_id = ${ruleOf(group)}
+        set sending_until = null, reason = 'rate_limited', rule_id = ${ruleOf(group)}
         where ${isPendingIn(group)}`,
   )
 }

@@ -1,4 +1,4 @@
-import type { SQL } from 'drizzle-orm'
+import { DrizzleQueryError, type SQL } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 import type { OpenDatabase } from '../../server/database/open.ts'
 
@@ -17,7 +17,12 @@ export function intercepted(
       if (name !== 'execute') return Reflect.get(target, name)
       return async (query: SQL) => {
         const answer = await target.execute(query)
-        await beforeAnswer(dialect.sqlToQuery(query).sql)
+        const statement = dialect.sqlToQuery(query).sql
+        try {
+          await beforeAnswer(statement)
+        } catch (error) {
+          throw new DrizzleQueryError(statement, [], error instanceof Error ? error : undefined)
+        }
         return answer
       }
     },

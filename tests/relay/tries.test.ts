@@ -1,10 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { eq, sql } from 'drizzle-orm'
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
+import { deliveries } from '../../server/database/schema.ts'
 import { retryAfterMs } from '../../server/relay/deliver.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
 import { stageChange } from './hubspot-webhook.ts'
+import { intercepted } from './intercepted.ts'
 import { type Outside, openOutside } from './outside.ts'
 
 describe('the wait after a failed try', () => {
@@ -66,5 +69,109 @@ describe('twenty failed tries', () => {
       .filter(({ event }) => event === 'delivery put off')
     expect(waits.map(({ tries }) => tries)).toEqual(Array.from({ length: 19 }, (_, n) => n + 1))
     expect(waits.at(-1).afterMs).toBeGreaterThan(100)
+  })
+})
+
+describe('a failing database', () => {
+  let open: OpenDatabase
+  let outside: Outside
+  let backend: Backend
+  let losesClaims = false
+  let lost = 0
+
+  beforeAll(async () => {
+    open = await openTestDatabase('PGlite')
+    outside = await openOutside()
+    const own = intercepted(open, (statement) => {
+      if (!losesClaims || !statement.includes('for share')) return
+      lost++
+      throw new Error('Connection terminated unexpectedly')
+    })
+    backend = await startBackend(own, outside)
+  })
+  afterEach(works)
+  afterAll(async () => {
+    await backend.stop()
+    await open.close()
+    await outside.close()
+  })
+
+  const delivery = async (userId: string) => {
+    const { state, attempts, reason } = deliveries
+    const ofUser = eq(deliveries.userId, userId)
+    return await open.database.select({ state, attempts, reason }).from(deliveries).where(ofUser)
+  }
+  const channelFailures = () =>
+    backend.lines.filter((line) => line.includes('"channel failed"')).length
+
+  /** A channel rests for ten seconds after an error, and a claim lasts for some seconds. */
+  async function endWaits(): Promise<void> {
+    await open.database.execute(sql`update channels set due_at = now()`)
+    await open.database.execute(
+      sql`update deliveries set sending_until = now() where sending_until > now()`,
+    )
+    backend.relay.ring()
+  }
+
+  async function fails(code: string): Promise<void> {
+    await open.database.execute(
+      sql.raw(`create function fail() returns trigger language plpgsql
+               as 'begin raise exception using errcode = ''${code}''; end'`),
+    )
+    await open.database.execute(
+      sql`create trigger fail before update on deliveries for each row
+          when (new.sending_until is not null) execute function fail()`,
+    )
+  }
+  async function works(): Promise<void> {
+    await open.database.execute(sql`drop function if exists fail cascade`)
+  }
+
+  test.each([
+    ['a statement takes too long', '57014', 1],
+    ['the server shuts down', '57P01', 2],
+    ['no lock is free', '55P03', 3],
+  ])('uses up no try: %s', async (_, code, portal) => {
+    const userId = await backend.connect({ portal, channel: `C${portal}` })
+    await fails(code)
+    const before = channelFailures()
+    await backend.tell([stageChange(1, { portal })])
+    await vi.waitFor(() => expect(channelFailures()).toBe(before + 1), 5_000)
+    expect(await delivery(userId)).toEqual([{ state: 'pending', attempts: 0, reason: null }])
+    await works()
+    await vi.waitFor(endWaits)
+    await backend.settled()
+    expect(await delivery(userId)).toEqual([{ state: 'sent', attempts: 1, reason: null }])
+  })
+
+  test('uses up no try if the answer about a claim is lost', async () => {
+    const userId = await backend.connect({ portal: 4, channel: 'C4' })
+    losesClaims = true
+    await backend.tell([stageChange(1, { portal: 4 })])
+    await vi.waitFor(async () => {
+      await endWaits()
+      expect(lost).toBeGreaterThan(2)
+    }, 5_000)
+    losesClaims = false
+    await vi.waitFor(async () => {
+      await endWaits()
+      expect(await delivery(userId)).toEqual([{ state: 'sent', attempts: 1, reason: null }])
+    }, 5_000)
+    expect(outside.posts.filter((post) => post.channel === 'C4')).toHaveLength(1)
+  })
+
+  test('is not to blame for a statement that can never succeed: that uses up tries', async () => {
+    const userId = await backend.connect({ portal: 5, channel: 'C5' })
+    await fails('22003')
+    await backend.tell([stageChange(1, { portal: 5 })])
+    await vi.waitFor(
+      async () =>
+        expect(await delivery(userId)).toEqual([
+          { state: 'pending', attempts: expect.any(Number), reason: 'internal_error' },
+        ]),
+      5_000,
+    )
+    await works()
+    await backend.settled()
   })
 })
