@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, gt, sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
@@ -6,14 +7,21 @@ import type { Context } from '../context.ts'
 import { authorizations } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/origin.ts'
+import { errorFields } from '../log.ts'
 import { completeAuthorization } from '../people/authorize.ts'
+import { createCheck } from '../people/checks.ts'
+import type { Connection } from '../people/connections.ts'
+import { createEndGrant } from '../people/end-grant.ts'
 import { sha256 } from '../people/session.ts'
 import { ProviderError } from '../providers/provider.ts'
-import { type ProviderId, registry } from '../providers/registry.ts'
+import { isChatId, type ProviderId, registry } from '../providers/registry.ts'
+import { sendingEnded } from '../relay/deliveries.ts'
 
 const authorizationLifetimeMs = 10 * 60 * 1000
 /** A person has few consent pages open. Of one browser's authorizations, the newest stay. */
 const pendingOfSession = 10
+/** The dashboard waits ten seconds for the answer, and most of them may have passed. */
+const checkMs = 3_000
 /** Beginning an authorization deletes up to this many expired ones, so that they never become many. */
 const expiredAtOnce = 20
 
@@ -22,6 +30,8 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   const { database, sessions, limits, providers, appUrl, now, log } = context
   // The browser comes back to the dashboard's page, and that page makes the callback call.
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, provider)}`
+  const endGrant = createEndGrant(context)
+  const check = createCheck(context)
   const { name } = registry[provider]
   const invalidState = () =>
     new ApiError(
@@ -29,6 +39,24 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
       'invalid_state',
       `This authorization was not begun here, was already used, or took too long. Connect ${name} again.`,
     )
+
+  /** Ends what a replaced connection may do, after the messages that are being sent with it. Throws nothing. */
+  async function endFormer(former: Connection): Promise<void> {
+    try {
+      await sendingEnded(database, former.userId)
+      await endGrant(former)
+    } catch (error) {
+      log('former connection not ended', { connection: former.id, ...errorFields(error) })
+    }
+  }
+
+  /** Checks a connection. If that takes long, the answer does not wait for it. */
+  async function checkSoon(connection: Connection): Promise<void> {
+    const checked = check(connection).catch((error) => {
+      log('check failed', { connection: connection.id, provider, ...errorFields(error) })
+    })
+    await Promise.race([checked, delay(checkMs, undefined, { ref: false })])
+  }
 
   /** Reads a few rows by index, however many rows there are. */
   async function makeRoom(sessionHash: string): Promise<void> {
@@ -94,7 +122,16 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         try {
           const { codeVerifier } = authorization
           const grant = await providers[provider].exchange({ code, redirectUri, codeVerifier })
-          await completeAuthorization(context, c, session, provider, grant)
+          const { stored, former } = await completeAuthorization(
+            context,
+            c,
+            session,
+            provider,
+            grant,
+          )
+          if (former !== undefined) void endFormer(former)
+          // All users of a workspace share a token. Somebody's disconnect may have just revoked it.
+          if (stored !== undefined && isChatId(provider)) await checkSoon(stored)
         } catch (error) {
           if (!(error instanceof ProviderError)) throw error
           const { stage, kind, reason } = error

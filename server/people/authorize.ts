@@ -1,7 +1,9 @@
+import { and, eq } from 'drizzle-orm'
 import type { Context as Request } from 'hono'
+import { connections, users } from '../database/schema.ts'
 import type { Grant, Providers } from '../providers/provider.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
-import { storeConnection } from './connections.ts'
+import { type Connection, storeConnection } from './connections.ts'
 import { userOfChat, userOfCrmIdentity } from './identity.ts'
 import type { Session, Sessions } from './session.ts'
 import type { Vault } from './vault.ts'
@@ -9,6 +11,7 @@ import type { Vault } from './vault.ts'
 /**
  * Completes an authorization in one transaction: stores the connection, replaces the session's token
  * and, for a CRM, signs the browser in as the person that the CRM names.
+ * @returns the new connection, and the user's former one if it had another grant.
  */
 export async function completeAuthorization(
   {
@@ -21,9 +24,10 @@ export async function completeAuthorization(
   session: Session,
   provider: ProviderId,
   grant: Grant,
-): Promise<void> {
+): Promise<{ stored?: Connection; former?: Connection }> {
   const { accountId: crmAccountId, accountUserId: crmUserId } = grant
   const { standIn } = providers[provider]
+  const result: { stored?: Connection; former?: Connection } = {}
   await sessions.renew(c, session, async (tx) => {
     const userId =
       isCrmId(provider) && crmUserId !== null
@@ -33,7 +37,15 @@ export async function completeAuthorization(
             crmUserId,
           })
         : await userOfChat(tx, providers, session.userId)
+    // Of two authorizations of one user at the same time, the second finds the connection of the first.
+    await tx.select().from(users).where(eq(users.id, userId)).for('no key update')
+    const own = and(eq(connections.userId, userId), eq(connections.provider, provider))
+    const [before] = await tx.select().from(connections).where(own)
     await storeConnection(tx, vault, { userId, provider }, { ...grant, standIn }, now())
+    const [stored] = await tx.select().from(connections).where(own)
+    if (stored !== undefined) result.stored = stored
+    if (before !== undefined && before.grantId !== grant.grantId) result.former = before
     return userId
   })
+  return result
 }

@@ -22,27 +22,38 @@ export interface Checks {
 }
 
 /**
- * Creates the daily checks of all connections. Nobody else notices that an app was uninstalled as long
- * as there is nothing to send. Each connection has its own time of day.
+ * Creates the function that asks a provider whether it still accepts a connection, and marks the
+ * connection as broken if not. It throws only errors of the database.
  */
-export function createChecks(
-  {
-    database,
-    vault,
-    providers,
-    log,
-  }: { database: Database; vault: Vault; providers: Providers; log: Log },
-  pollMs: number = defaultPollMs,
-): Checks {
+export function createCheck({
+  database,
+  vault,
+  providers,
+  log,
+}: {
+  database: Database
+  vault: Vault
+  providers: Providers
+  log: Log
+}): (connection: Connection) => Promise<void> {
   const withAccess = createWithAccess({ database, vault, providers })
-  let running: Background | undefined
 
-  async function checkNext(): Promise<number> {
-    const connection = await takeNext()
-    if (connection === undefined) return pollMs
+  /** @throws ProviderError if the provider refuses the connection or does not answer. */
+  async function ask(connection: Connection): Promise<void> {
+    const { provider } = connection
+    if (isCrmId(provider)) {
+      // As if the access token had expired: only a refresh proves that the app is still installed.
+      const expired = { ...connection, provider, accessExpiresAt: new Date(0) }
+      await withAccess(expired, 'spare', async () => {})
+    } else {
+      await providers[provider].check(openSecrets(vault, connection))
+    }
+  }
+
+  return async function check(connection) {
     const { id, provider } = connection
     try {
-      await check(connection)
+      await ask(connection)
       await database
         .update(connections)
         .set({ checkedAt: sql`now()` })
@@ -50,7 +61,7 @@ export function createChecks(
     } catch (error) {
       if (!(error instanceof ProviderError)) {
         log('check failed', { connection: id, provider, ...errorFields(error) })
-        return 0
+        return
       }
       const { kind, reason } = error
       const isBroken =
@@ -65,6 +76,25 @@ export function createChecks(
         reason,
       })
     }
+  }
+}
+
+/**
+ * Creates the daily checks of all connections. Nobody else notices that an app was uninstalled as long
+ * as there is nothing to send. Each connection has its own time of day.
+ */
+export function createChecks(
+  dependencies: { database: Database; vault: Vault; providers: Providers; log: Log },
+  pollMs: number = defaultPollMs,
+): Checks {
+  const { database, providers, log } = dependencies
+  const check = createCheck(dependencies)
+  let running: Background | undefined
+
+  async function checkNext(): Promise<number> {
+    const connection = await takeNext()
+    if (connection === undefined) return pollMs
+    await check(connection)
     return 0
   }
 
@@ -83,18 +113,6 @@ export function createChecks(
       .where(inArray(connections.id, due))
       .returning()
     return connection
-  }
-
-  /** @throws ProviderError if the provider refuses the connection or does not answer. */
-  async function check(connection: Connection): Promise<void> {
-    const { provider } = connection
-    if (isCrmId(provider)) {
-      // As if the access token had expired: only a refresh proves that the app is still installed.
-      const expired = { ...connection, provider, accessExpiresAt: new Date(0) }
-      await withAccess(expired, 'spare', async () => {})
-    } else {
-      await providers[provider].check(openSecrets(vault, connection))
-    }
   }
 
   return {

@@ -1,41 +1,51 @@
-import { and, eq, type SQL } from 'drizzle-orm'
+import { and, eq, isNull, type SQL } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import type { Log } from '../log.ts'
 import { type Crm, ProviderError, type Providers } from '../providers/provider.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { endsSoon } from './access-token.ts'
+import { createCheck } from './checks.ts'
 import { type Connection, openSecrets } from './connections.ts'
 import type { Vault } from './vault.ts'
 
 /**
- * Creates the function that ends at the provider what a deleted connection may do there. It throws
+ * Creates the function that ends at the provider what a deleted or replaced connection may do there. It throws
  * nothing. If no user has connected the CRM's account any more, it uninstalls the app there, because
  * after a revocation it would still send its events. It does not wait for that.
+ *
+ * Somebody may connect while this ends the same grant, and get a token that no longer counts. So it then
+ * checks those who share the grant. Who connects checks the token too, after storing it (api/authorization.ts).
+ * Of the two, one comes after both the end and the new connection.
  */
-export function createEndGrant({
-  database,
-  vault,
-  providers,
-  log,
-}: {
+export function createEndGrant(dependencies: {
   database: Database
   vault: Vault
   providers: Providers
   log: Log
 }): (removed: Connection) => Promise<void> {
-  async function isConnected({ provider, standIn }: Connection, which: SQL): Promise<boolean> {
-    const ofProvider = and(eq(connections.provider, provider), eq(connections.standIn, standIn))
-    return (await database.$count(connections, and(ofProvider, which))) > 0
+  const { database, vault, providers, log } = dependencies
+  const check = createCheck(dependencies)
+
+  const ofProvider = ({ provider, standIn }: Connection, which: SQL) =>
+    and(eq(connections.provider, provider), eq(connections.standIn, standIn), which)
+  const ofGrant = (removed: Connection) =>
+    ofProvider(removed, eq(connections.grantId, removed.grantId))
+  const ofAccount = (removed: Connection) =>
+    ofProvider(removed, eq(connections.accountId, removed.accountId))
+  const exists = async (which: SQL | undefined) => (await database.$count(connections, which)) > 0
+
+  async function checkEach(which: SQL | undefined): Promise<void> {
+    const working = and(which, isNull(connections.brokenSince))
+    for (const each of await database.select().from(connections).where(working)) await check(each)
   }
-  const isAccountConnected = (removed: Connection) =>
-    isConnected(removed, eq(connections.accountId, removed.accountId))
 
   async function revoke(removed: Connection): Promise<void> {
     try {
       // Revoke only if no other user shares the token: Slack has one token for each workspace.
-      if (await isConnected(removed, eq(connections.grantId, removed.grantId))) return
+      if (await exists(ofGrant(removed))) return
       await providers[removed.provider].revoke(openSecrets(vault, removed))
+      await checkEach(ofGrant(removed))
     } catch (error) {
       logFailure('revoke failed', removed, error)
     }
@@ -46,12 +56,13 @@ export function createEndGrant({
       const secrets = openSecrets(vault, removed)
       const { accessToken } = endsSoon(removed) ? (await crm.refresh(secrets)).secrets : secrets
       // Somebody may have connected the account again in the meantime.
-      if (await isAccountConnected(removed)) {
+      if (await exists(ofAccount(removed))) {
         log('app still used', { provider: removed.provider, connection: removed.id })
         return await revoke(removed)
       }
       await crm.uninstall(accessToken)
       log('app uninstalled', { provider: removed.provider, connection: removed.id })
+      await checkEach(ofAccount(removed))
     } catch (error) {
       logFailure('uninstall failed', removed, error)
       await revoke(removed)
@@ -72,7 +83,7 @@ export function createEndGrant({
     // The real provider never sees a token that its stand-in issued.
     if (standIn !== providers[provider].standIn) return
     // If the database does not say whether it is the last one, the app stays installed.
-    const isLast = async () => !(await isAccountConnected(removed).catch(() => true))
+    const isLast = async () => !(await exists(ofAccount(removed)).catch(() => true))
     if (isCrmId(provider) && (await isLast())) void uninstall(providers[provider], removed)
     else await revoke(removed)
   }

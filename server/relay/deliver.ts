@@ -423,7 +423,7 @@ export function createDeliver({
         hasTurn = waitMs === 0
         if (!hasTurn) continue
       }
-      const claimed = await claim(database, owner, group, [crm.id, chat.id])
+      const claimed = await claim(database, owner, group, [crm, chat])
       if (claimed.kind === 'send') break
       if (claimed.kind === 'gone') return goOn
       if (claimed.kind === 'lease lost') return { kind: 'done' }

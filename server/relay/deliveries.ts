@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, eq, notInArray, type SQL, sql } from 'drizzle-orm'
+import { and, eq, inArray, notInArray, or, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import type { AvailableRuleId } from '../../contract/rules.ts'
 import { type Database, rowsOf } from '../database/open.ts'
@@ -282,7 +282,7 @@ export type Claim =
 
 /**
  * Claims the channel's next second for a message about these deliveries of one user, right before the
- * call to the chat. Both connections must still exist and work. One statement does all of this, for all
+ * call to the chat. Both connections must still exist and work, and no new one may have replaced them. One statement does all of this, for all
  * deliveries or for none:
  * - It checks the lease on the locked row, so a process that lost the lease cannot send.
  * - It locks the connections. So a disconnect either comes before the claim, or waits until the
@@ -293,7 +293,7 @@ export async function claim(
   database: Pick<Database, 'execute'>,
   owner: string,
   group: readonly [Delivery, ...Delivery[]],
-  connectionIds: readonly [string, string],
+  used: readonly [Connection, Connection],
 ): Promise<Claim> {
   const { channel, chat } = group[0]
   const ids = idsOf(group)
@@ -312,7 +312,9 @@ export async function claim(
           select clock_timestamp() + make_interval(secs => ${sendingSeconds}) as claimed_until
         ), own as (
           select id from connections
-          where id in (${connectionIds[0]}, ${connectionIds[1]}) and broken_since is null for share
+          where broken_since is null and (
+            ${or(...used.map(({ id, connectedAt }) => and(eq(connections.id, id), eq(connections.connectedAt, connectedAt))))}
+          ) for share
         ), connected as (
           select count(*) = 2 as yes from own
         ), free as (
@@ -469,6 +471,23 @@ export async function stopSendingTo(database: Database, userId: string): Promise
       .where(and(eq(deliveries.userId, userId), eq(deliveries.state, 'pending')))
       .limit(1)
     if (sending.length === 0) return
+    await delay(50)
+  }
+}
+
+/** Waits for the messages that are being sent to this user. Those that begin later do not count. */
+export async function sendingEnded(database: Database, userId: string): Promise<void> {
+  const isSending = and(
+    eq(deliveries.userId, userId),
+    eq(deliveries.state, 'pending'),
+    sql`${deliveries.sendingUntil} > now()`,
+  )
+  const begun = await database.select({ id: deliveries.id }).from(deliveries).where(isSending)
+  const isOfBegun = inArray(
+    deliveries.id,
+    begun.map(({ id }) => id),
+  )
+  while (begun.length > 0 && (await database.$count(deliveries, and(isSending, isOfBegun))) > 0) {
     await delay(50)
   }
 }

@@ -247,6 +247,7 @@ export async function openOutside(): Promise<Outside> {
       for (const look of waiting) look()
       return
     }
+    if (path === '/slack/api/auth.test') return json(200, { ok: true })
     if (path === '/slack/api/auth.revoke') {
       outside.revoked.push(token)
       return json(200, { ok: true, revoked: true })

@@ -931,6 +931,28 @@ describe.each(databaseKinds)('on %s', (kind) => {
         1,
       ])
     })
+
+    test('a message that was prepared for the former channel goes to the new one, with the new token', async () => {
+      const userId = await backend.connect({ portal, channel })
+      const reading = Promise.withResolvers<void>()
+      const replaced = Promise.withResolvers<void>()
+      outside.answerRead = async (path) => {
+        if (path.includes('/0-3/')) {
+          reading.resolve()
+          await replaced.promise
+        }
+        return undefined
+      }
+      await backend.tell([stageChange(1, { portal })])
+      await reading.promise
+      await backend.connectAgain(userId, { portal, team: 'T2', channel: `${channel}x` })
+      replaced.resolve()
+      await backend.settled()
+      const sent = outside.posts.filter((post) => post.channel.startsWith(channel))
+      expect(sent.map(({ channel, token }) => [channel, token])).toEqual([
+        [`${channel}x`, 'xoxb-secret-T2'],
+      ])
+    })
   })
 
   test('no token, secret or message text is in a log', async () => {

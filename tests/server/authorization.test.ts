@@ -1,6 +1,12 @@
 import { eq } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { authorizations, connections, sessions } from '../../server/database/schema.ts'
+import {
+  authorizations,
+  connections,
+  dealEvents,
+  deliveries,
+  sessions,
+} from '../../server/database/schema.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
 import type { Vault } from '../../server/people/vault.ts'
@@ -608,5 +614,171 @@ describe('disconnecting', () => {
     harness.calls.length = 0
     await Promise.all([browser.disconnect('slack'), browser.disconnect('slack')])
     expect(harness.calls).toEqual([revoke.slack])
+  })
+})
+
+describe('Slack’s token, which all users of a workspace share', () => {
+  const revoke = 'POST /sandbox/slack/api/auth.revoke'
+  const broken = expect.objectContaining({
+    connected: false,
+    reason: 'Slack says that the access was revoked (token_revoked).',
+  })
+  let revoked: Array<string | null>
+
+  /** Slack gives this token from now on. It answers after `beforeAnswer`. */
+  function slackOf(
+    { accessToken, team = 'T1' }: { accessToken: string; team?: string },
+    beforeAnswer: { exchange?: () => Promise<void>; revoke?: () => Promise<void> } = {},
+  ) {
+    harness.faults.current = async (request) => {
+      const bearer = request.headers.get('Authorization')?.replace('Bearer ', '') ?? ''
+      if (request.url.endsWith('/oauth.v2.access')) {
+        const answer = { ...(await (await harness.standIn(request)).json()) }
+        await beforeAnswer.exchange?.()
+        const granted = { access_token: accessToken, team: { id: team, name: team } }
+        return Response.json({ ...answer, ...granted })
+      }
+      if (request.url.endsWith('/auth.test')) {
+        const isRevoked = revoked.includes(bearer)
+        return Response.json(isRevoked ? { ok: false, error: 'token_revoked' } : { ok: true })
+      }
+      if (request.url.endsWith('/auth.revoke')) {
+        await beforeAnswer.revoke?.()
+        revoked.push(bearer)
+        return Response.json({ ok: true, revoked: true })
+      }
+      return await harness.standIn(request)
+    }
+  }
+
+  beforeEach(async () => {
+    await harness.database.delete(connections)
+    revoked = []
+  })
+
+  test('ends when its last user connects another workspace, and nobody waits for that', async () => {
+    slackOf({ accessToken: 'first', team: 'T1' })
+    await browser.connect('slack')
+    const answer = Promise.withResolvers<void>()
+    slackOf({ accessToken: 'second', team: 'T2' }, { revoke: () => answer.promise })
+    await browser.connect('slack')
+    await vi.waitFor(() => expect(harness.calls).toContain(revoke), 20_000)
+    answer.resolve()
+    await vi.waitFor(() => expect(revoked).toEqual(['first']), 20_000)
+    expect(await browser.connected('slack')).toMatchObject({ connected: true, account: 'T2' })
+  })
+
+  test('stays when one of its users connects another workspace, or the same one again', async () => {
+    slackOf({ accessToken: 'first', team: 'T1' })
+    const colleague = openBrowser(harness)
+    for (const each of [browser, colleague, colleague]) await each.connect('slack')
+    slackOf({ accessToken: 'second', team: 'T2' })
+    await browser.connect('slack')
+    // The revocation of the next token shows that none came before it.
+    await browser.disconnect('slack')
+    expect(revoked).toEqual(['second'])
+    expect(await colleague.connected('slack')).toMatchObject({ connected: true })
+  })
+
+  test('ends only after the message that is being sent with it', async () => {
+    slackOf({ accessToken: 'first', team: 'T1' })
+    await browser.connect('slack')
+    const [row] = await rowsOf(browser.cookie)
+    if (row === undefined) throw new Error('There is no connection.')
+    const [event] = await harness.database
+      .insert(dealEvents)
+      .values({
+        key: 'being sent',
+        crm: 'hubspot',
+        accountId: '1',
+        dealId: '1',
+        property: 'stage',
+        value: 'won',
+        occurredAt: new Date(),
+      })
+      .returning()
+    const [sending] = await harness.database
+      .insert(deliveries)
+      .values({
+        eventId: event?.id ?? 0,
+        userId: row.userId,
+        channel: 'T1/C1',
+        occurredAt: new Date(),
+        sendingUntil: new Date(Date.now() + 60_000),
+      })
+      .returning()
+    let stateAtRevocation: string | undefined
+    const stateNow = async () => {
+      const [now] = await harness.database
+        .select({ state: deliveries.state })
+        .from(deliveries)
+        .where(eq(deliveries.id, sending?.id ?? 0))
+      return now?.state
+    }
+    slackOf(
+      { accessToken: 'second', team: 'T2' },
+      {
+        async revoke() {
+          stateAtRevocation = await stateNow()
+        },
+      },
+    )
+    await browser.connect('slack')
+    await browser.connected('slack')
+    expect(revoked).toEqual([])
+    await harness.database
+      .update(deliveries)
+      .set({ state: 'sent', sendingUntil: null })
+      .where(eq(deliveries.id, sending?.id ?? 0))
+    await vi.waitFor(() => expect(revoked).toEqual(['first']), 20_000)
+    expect(stateAtRevocation).toBe('sent')
+    await harness.database.delete(dealEvents)
+  })
+
+  test('breaks visibly when it is revoked after a colleague has got it', async () => {
+    const revoking = Promise.withResolvers<void>()
+    const connected = Promise.withResolvers<void>()
+    slackOf(
+      { accessToken: 'shared' },
+      {
+        async revoke() {
+          revoking.resolve()
+          await connected.promise
+        },
+      },
+    )
+    await browser.connect('slack')
+    const disconnected = browser.disconnect('slack')
+    await revoking.promise
+    const colleague = openBrowser(harness)
+    await colleague.connect('slack')
+    expect(await colleague.connected('slack')).toMatchObject({ connected: true })
+    connected.resolve()
+    expect((await disconnected).status).toBe(204)
+    expect(await colleague.connected('slack')).toEqual(broken)
+  })
+
+  test('breaks visibly when it is revoked while Slack’s answer with it is on its way', async () => {
+    slackOf({ accessToken: 'shared' })
+    await browser.connect('slack')
+    const issued = Promise.withResolvers<void>()
+    const ended = Promise.withResolvers<void>()
+    slackOf(
+      { accessToken: 'shared' },
+      {
+        async exchange() {
+          issued.resolve()
+          await ended.promise
+        },
+      },
+    )
+    const colleague = openBrowser(harness)
+    const connecting = colleague.connect('slack')
+    await issued.promise
+    await browser.disconnect('slack')
+    expect(revoked).toEqual(['shared'])
+    ended.resolve()
+    await connecting
+    expect(await colleague.connected('slack')).toEqual(broken)
   })
 })
