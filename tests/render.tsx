@@ -4,6 +4,7 @@ import { act, render, renderHook } from '@testing-library/react'
 import userEvent from '@testing-library/user-event'
 import { StrictMode } from 'react'
 import { onTestFinished, vi } from 'vitest'
+import { personHeader } from '../contract/endpoints.ts'
 import { createQueryClient } from '../src/api/query-client.ts'
 import { createAppRouter } from '../src/router.tsx'
 import { createBackend, type RecordedRequest } from './msw/handlers.ts'
@@ -34,6 +35,7 @@ function recordRequests(): RecordedRequest[] {
       target: pathname + search,
       body: '',
       credentials: request.credentials,
+      person: request.headers.get(personHeader),
     }
     requests.push(entry)
     entry.body = await request.clone().text()
@@ -87,6 +89,13 @@ export function lookAgain(): void {
   act(() => {
     document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))
   })
+}
+
+/** What another tab of this browser says: who the person is now, or null if the backend does not say. */
+export function hearFromOtherTab(person: string | null): void {
+  const channel = new BroadcastChannel('dealbell-person')
+  channel.postMessage(person)
+  onTestFinished(() => channel.close())
 }
 
 /** Reports to the page that the browser went offline or online. */

@@ -2,6 +2,7 @@ import ky, { isTimeoutError, type Options, type ResponsePromise } from 'ky'
 import { type GenericSchema, type InferOutput, safeParse } from 'valibot'
 import { config } from '../config.ts'
 import { ApiError } from './errors.ts'
+import { currentTurn, noticePerson, personIn, shownPersonHeader } from './person.ts'
 
 declare global {
   /** The calls that src/boot.ts has started, by address. Undefined if it has not run, as in `npm run dev`. */
@@ -67,8 +68,12 @@ export function getJson<Schema extends GenericSchema>(
   { method = 'GET', explain }: { method?: 'GET' | 'POST'; explain?: Explain } = {},
 ): Promise<InferOutput<Schema>> {
   return asApiError(async () => {
-    const request = http(path, { method })
-    await assertOk(request, explain)
+    const begun = currentTurn()
+    const request = send(method, path)
+    const response = await request
+    // Not the answer to a call for the former person. The refusal of a change is noticed by its mutation.
+    if (method === 'GET' && begun === currentTurn()) noticePerson(personIn(response))
+    await assertOk(response, () => explain?.(() => request.json()))
     // Call json() on the request. Its timeout includes the body; on the response there is none.
     const { success, output } = safeParse(answer, await request.json())
     if (!success) throw new ApiError('format')
@@ -78,24 +83,38 @@ export function getJson<Schema extends GenericSchema>(
 
 /**
  * Makes a call and ignores the body of its answer: any 2xx is success (§7).
+ * @returns the person whom the answer names.
  * @throws ApiError for any failure. A thrown value that is no Error passes unchanged.
  */
 export function call(
   method: 'GET' | 'POST' | 'DELETE',
   path: string,
   options: Pick<Options, 'json' | 'searchParams'> = {},
-): Promise<void> {
+): Promise<string | undefined> {
   return asApiError(async () => {
-    dropBody(await assertOk(http(path, { method, ...options })))
+    const response = await send(method, path, options)
+    await assertOk(response)
+    dropBody(response)
+    return personIn(response)
   })
 }
 
-async function assertOk(request: ResponsePromise, explain?: Explain): Promise<Response> {
-  const response = await request
-  if (response.ok) return response
-  const sentence = await explain?.(() => request.json())
+function send(method: string, path: string, options: Options = {}): ResponsePromise {
+  return http(path, {
+    method,
+    ...(method !== 'GET' && { headers: shownPersonHeader() }),
+    ...options,
+  })
+}
+
+async function assertOk(
+  response: Response,
+  explain?: () => Promise<string | undefined> | undefined,
+): Promise<void> {
+  if (response.ok) return
+  const sentence = await explain?.()
   dropBody(response)
-  throw new ApiError('status', response.status, sentence)
+  throw new ApiError('status', response.status, sentence, personIn(response))
 }
 
 /** Cancels a body, because an unread body keeps its connection open. A failure does not matter. */

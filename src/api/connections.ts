@@ -19,7 +19,7 @@ export const connectionStatusQuery = (provider: Provider) =>
     // The user may have connected in another tab.
     refetchOnWindowFocus: 'always',
     refetchOnReconnect: 'always',
-    meta: { action: `Loading the ${provider.name} connection status` },
+    meta: { action: `Loading the ${provider.name} connection status`, about: 'connections' },
   })
 
 export const useConnectionStatus = (provider: Provider) => useQuery(connectionStatusQuery(provider))
@@ -29,6 +29,7 @@ export function useDisconnect(provider: Provider) {
   const { queryKey } = connectionStatusQuery(provider)
   return useSingleMutation({
     mutationKey: ['disconnect', provider.id],
+    isInOrder: true,
     mutationFn: () => call('DELETE', pathOf(endpoints.disconnect, provider.id)),
     onSuccess: async () => {
       // An answer to an earlier call must not restore the connection.

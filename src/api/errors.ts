@@ -17,10 +17,13 @@ export class ApiError extends Error {
   readonly kind: ApiErrorKind
   /** The HTTP status; undefined if the server did not answer. */
   readonly status: number | undefined
+  /** The person whom the answer names. */
+  readonly person: string | undefined
 
-  constructor(kind: ApiErrorKind, status?: number, sentence?: string) {
+  constructor(kind: ApiErrorKind, status?: number, sentence?: string, person?: string) {
     super(sentence ?? (kind === 'status' ? `${messages.status} (${status})` : messages[kind]))
     this.kind = kind
     this.status = status
+    this.person = person
   }
 }

@@ -23,7 +23,7 @@ export const healthQuery = queryOptions({
   refetchInterval: ({ state }) => (state.data === undefined ? healthRetryMs : false),
   // This refetch happens only while the backend is down: a successful answer is never stale.
   refetchOnReconnect: true,
-  meta: { action: 'Checking the backend' },
+  meta: { action: 'Checking the backend', about: 'nobody' },
 })
 
 export const useHealth = () => useQuery(healthQuery)

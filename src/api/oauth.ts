@@ -2,8 +2,8 @@ import { queryOptions, useQuery } from '@tanstack/react-query'
 import { endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Provider } from '../parse-config.ts'
 import { call } from './client.ts'
-import { connectionStatusQuery } from './connections.ts'
-import { resetFeatures } from './query-client.ts'
+import { ApiError } from './errors.ts'
+import { forgetPerson, tellOtherTabs } from './person.ts'
 
 /** The search parameters of the provider's redirect (RFC 6749 §4.1.2). */
 export interface AuthorizationResponse {
@@ -19,19 +19,23 @@ export interface AuthorizationResponse {
 const oauthCallbackQuery = (provider: Provider, { code, state, error }: AuthorizationResponse) =>
   queryOptions({
     queryKey: ['oauth-callback', provider.id, code, state, error],
-    queryFn: async ({ client }) => {
+    queryFn: async () => {
       if (!code || error !== undefined) throw new Error(`Missing ${provider.name} code`)
-      await call('GET', pathOf(endpoints.callback, provider.id), {
-        searchParams: { code, ...(state !== undefined && { state }) },
-      })
-      // The cached status is old. A dashboard that opens later loads it again. The dashboard may
-      // already be on screen, because the user did not wait. It refetches the status and ignores
-      // old answers.
-      const { queryKey } = connectionStatusQuery(provider)
-      client.removeQueries({ queryKey, type: 'inactive' })
-      await client.cancelQueries({ queryKey })
-      void client.invalidateQueries({ queryKey })
-      void resetFeatures(client)
+      try {
+        const person = await call('GET', pathOf(endpoints.callback, provider.id), {
+          searchParams: { code, ...(state !== undefined && { state }) },
+        })
+        // The dashboard may be on screen, because the user did not wait.
+        forgetPerson(person)
+        tellOtherTabs()
+      } catch (error) {
+        // Without the backend's own answer, nobody knows whether it has changed the session.
+        if (!(error instanceof ApiError && (error.status ?? 500) < 500)) {
+          forgetPerson(undefined)
+          tellOtherTabs()
+        }
+        throw error
+      }
       // A query must not return undefined.
       return true
     },
@@ -42,7 +46,7 @@ const oauthCallbackQuery = (provider: Provider, { code, state, error }: Authoriz
     refetchOnMount: false,
     refetchOnWindowFocus: false,
     refetchOnReconnect: false,
-    meta: { action: `Connecting ${provider.name}` },
+    meta: { action: `Connecting ${provider.name}`, about: 'nobody' },
   })
 
 export const useOAuthCallback = (provider: Provider, response: AuthorizationResponse) =>

@@ -1,12 +1,22 @@
-import { MutationCache, notifyManager, QueryCache, QueryClient } from '@tanstack/react-query'
+import {
+  focusManager,
+  MutationCache,
+  notifyManager,
+  type Query,
+  QueryCache,
+  QueryClient,
+} from '@tanstack/react-query'
 import type { Feature } from '../../contract/endpoints.ts'
 import { ApiError } from './errors.ts'
+import { beginPage, FormerPersonError, noticePerson, shownPerson } from './person.ts'
 
-interface Meta extends Record<string, unknown> {
+export interface Meta extends Record<string, unknown> {
   /** What failed, for the log: '{action} failed: {message}'. */
   action: string
   /** The feature beyond §7 that the query belongs to. */
   feature?: Feature
+  /** What an answer is about, if that matters. `nobody`: it stays when the person changes. */
+  about?: 'nobody' | 'connections'
 }
 
 declare module '@tanstack/react-query' {
@@ -27,14 +37,21 @@ function retryRead(failureCount: number, error: unknown): boolean {
   return failureCount < 1 && isTemporary
 }
 
-/** Creates the query client, with defaults for all queries and mutations. It logs failures. */
+/**
+ * Creates the query client of a page, with defaults for all queries and mutations. It logs failures, and
+ * forgets everything when the page gets another person.
+ */
 export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
-  return new QueryClient({
+  const queryClient = new QueryClient({
     queryCache: new QueryCache({
       onError: (error, query) => logFailure(query.meta, error),
     }),
     mutationCache: new MutationCache({
-      onError: (error, _variables, _context, mutation) => logFailure(mutation.meta, error),
+      onError: (error, _variables, _context, mutation) => {
+        logFailure(mutation.meta, error)
+        // A refusal may be the first answer that names another person.
+        if (error instanceof ApiError) noticePerson(error.person)
+      },
     }),
     defaultOptions: {
       queries: {
@@ -46,6 +63,29 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
       mutations: { retry: false, networkMode: 'always' },
     },
   })
+  beginPage({
+    // This also drops the answers that are on their way.
+    forget: () =>
+      void queryClient.resetQueries({ predicate: ({ meta }) => meta?.about !== 'nobody' }),
+    reload: () => {
+      void reloadStatuses(queryClient)
+      void resetFeatures(queryClient)
+    },
+  })
+  // The person may have changed while the tab was hidden. Screens that show no status learn it when one
+  // is loaded.
+  focusManager.subscribe((isVisible) => {
+    if (!isVisible || shownPerson() === undefined) return
+    void queryClient.invalidateQueries({ predicate: isStatus, refetchType: 'none' })
+  })
+  return queryClient
+}
+
+const isStatus = ({ meta }: Pick<Query, 'meta'>) => meta?.about === 'connections'
+
+/** Loads both connection statuses again: now if they are on screen, otherwise when they are shown. */
+export function reloadStatuses(queryClient: QueryClient): Promise<void> {
+  return queryClient.invalidateQueries({ predicate: isStatus })
 }
 
 /**
@@ -57,6 +97,7 @@ export function resetFeatures(queryClient: QueryClient): Promise<void> {
 }
 
 function logFailure(meta: Meta | undefined, error: unknown): void {
+  if (error instanceof FormerPersonError) return
   const reason = error instanceof Error ? error.message : 'unknown reason'
   console.error(`${meta?.action ?? 'A call'} failed: ${reason}`)
 }

@@ -9,6 +9,8 @@ import { useCallback } from 'react'
 import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
+import { ApiError } from './errors.ts'
+import { reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 /** Rule ids. A newer client may have stored ids that this client does not offer. */
@@ -81,17 +83,26 @@ const saveKey = ['save', 'rules'] as const
 
 export function useSaveRules() {
   const queryClient = useQueryClient()
-  return useSingleMutation<RuleIds>({
+  return useSingleMutation<RuleIds, RuleIds>({
     mutationKey: saveKey,
-    mutationFn: (rules) =>
-      call('POST', endpoints.saveRules.path, {
+    isInOrder: true,
+    mutationFn: async (rules) => {
+      await call('POST', endpoints.saveRules.path, {
         json: { rules: [...rules] } satisfies SaveRulesBody,
-      }),
-    onSuccess: (_data, rules) => {
+      })
+      return rules
+    },
+    onSuccess: async (rules) => {
+      // The answer to an earlier call must not replace what was saved.
+      await queryClient.cancelQueries({ queryKey: rulesQuery.queryKey })
       queryClient.setQueryData(rulesQuery.queryKey, { rules: [...rules] })
     },
-    // A change made during the save stays in the draft.
-    onSettled: () => dropSavedDraft(queryClient),
+    onSettled: (_rules, error) => {
+      // A change made during the save stays in the draft.
+      dropSavedDraft(queryClient)
+      // The backend refuses the rules of a user who is not connected.
+      if (error instanceof ApiError && error.status === 409) void reloadStatuses(queryClient)
+    },
     meta: { action: 'Saving rules' },
   })
 }

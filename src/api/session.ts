@@ -4,7 +4,8 @@ import { config } from '../config.ts'
 import { call } from './client.ts'
 import { connectionStatusQuery } from './connections.ts'
 import { useHasFeature } from './health.ts'
-import { resetFeatures } from './query-client.ts'
+import { replacePerson, tellOtherTabs } from './person.ts'
+import { reloadStatuses, resetFeatures } from './query-client.ts'
 import { forgetRules, rulesQuery } from './rules.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
@@ -17,8 +18,12 @@ export function useEndSession() {
   const queryClient = useQueryClient()
   return useSingleMutation({
     mutationKey: ['end-session', 'own'],
+    isInOrder: true,
     mutationFn: () => call(method, path),
-    onSuccess: async () => {
+    onSuccess: async (person) => {
+      // What a browser without a session sees is known, so nothing needs to be loaded.
+      replacePerson(person)
+      tellOtherTabs()
       for (const provider of [config.crm, config.chat]) {
         const { queryKey } = connectionStatusQuery(provider)
         // An answer from before must not restore the connection.
@@ -29,6 +34,10 @@ export function useEndSession() {
       forgetRules(queryClient)
       void resetFeatures(queryClient)
     },
+    // The server may have ended the session although its answer did not arrive.
+    onSettled: (_data, error) => {
+      if (error) void reloadStatuses(queryClient)
+    },
     meta: { action: 'Signing out of this browser' },
   })
 }
@@ -37,6 +46,7 @@ export function useEndSession() {
 export function useEndOtherSessions() {
   return useSingleMutation({
     mutationKey: ['end-other-sessions', 'user'],
+    isInOrder: true,
     mutationFn: () => call(method, path, { searchParams: { others: 'true' } }),
     meta: { action: 'Signing out of all other browsers' },
   })

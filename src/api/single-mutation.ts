@@ -1,41 +1,89 @@
-import { type UseMutationOptions, useMutation, useQueryClient } from '@tanstack/react-query'
-import { useCallback, useSyncExternalStore } from 'react'
+import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { useCallback, useEffect, useLayoutEffect, useRef, useSyncExternalStore } from 'react'
+import { assertSamePerson, currentTurn, FormerPersonError, onNextPerson } from './person.ts'
+import type { Meta } from './query-client.ts'
+
+/** A call, and the person for whom it was asked. */
+interface Attempt<Variables> {
+  begun: number
+  variables: Variables
+}
 
 /**
  * Like `useMutation`, but runs one mutation at a time per key. While one runs, `mutate` and `reset`
  * do nothing. A disabled button is not enough, because a double click is faster than the next
- * render. `isPending` is also true if another screen has started the mutation.
+ * render. `isPending` is also true if another screen has started the mutation, and `running` has its
+ * variables.
+ *
+ * When the page gets another person, the results disappear. A mutation that began before then has no
+ * effect on the page, and if it has not been sent, it never is.
  */
-export function useSingleMutation<Variables = void, Data = void>(
-  options: Pick<
-    UseMutationOptions<Data, unknown, Variables>,
-    'mutationFn' | 'onSuccess' | 'onSettled' | 'meta'
-  > & {
-    /** The action and its target. */
-    mutationKey: readonly [name: string, subject: string]
-  },
-) {
+export function useSingleMutation<Variables = void, Data = void>(options: {
+  /** The action and its target. */
+  mutationKey: readonly [name: string, subject: string]
+  mutationFn: (variables: Variables) => Promise<Data>
+  onSuccess?: (data: Data, variables: Variables) => unknown
+  onSettled?: (data: Data | undefined, error: unknown) => unknown
+  /** It waits for the others of this kind: they change what it depends on. */
+  isInOrder?: true
+  meta: Meta
+}) {
   const queryClient = useQueryClient()
-  const mutation = useMutation<Data, unknown, Variables>(options)
-  const [name, subject] = options.mutationKey
+  const { mutationKey, mutationFn, onSuccess, onSettled, isInOrder, meta } = options
+  const mutation = useMutation<Data, unknown, Attempt<Variables>>({
+    mutationKey,
+    ...(isInOrder && { scope: { id: 'in-order' } }),
+    mutationFn: async ({ begun, variables }) => {
+      assertSamePerson(begun)
+      try {
+        return await mutationFn(variables)
+      } finally {
+        // Whatever became of it, it is no news of the person on the page.
+        assertSamePerson(begun)
+      }
+    },
+    onSuccess: (data, { variables }) => onSuccess?.(data, variables),
+    onSettled: (data, error) =>
+      error instanceof FormerPersonError ? undefined : onSettled?.(data, error),
+    meta,
+  })
+  const [name, subject] = mutationKey
 
-  const isRunning = useCallback(
-    () => queryClient.isMutating({ mutationKey: [name, subject] }) > 0,
+  const findRunning = useCallback(
+    (): Attempt<Variables> | undefined =>
+      queryClient.getMutationCache().find<Data, unknown, Attempt<Variables>>({
+        mutationKey: [name, subject],
+        status: 'pending',
+      })?.state.variables,
     [queryClient, name, subject],
   )
-  // Like useIsMutating, but much smaller.
-  const isPending = useSyncExternalStore(queryClient.getMutationCache().subscribe, isRunning)
-  const { mutate, reset } = mutation
+  // Like useMutationState, but much smaller.
+  const running = useSyncExternalStore(queryClient.getMutationCache().subscribe, findRunning)
+  const { mutate, reset: resetResult, data, isSuccess } = mutation
+  const error = mutation.error instanceof FormerPersonError ? null : mutation.error
+  // Without a result, a reset would render for nothing.
+  const hasResult = useRef(false)
+  useLayoutEffect(() => {
+    hasResult.current = !mutation.isIdle
+  }, [mutation.isIdle])
+  // Always the same function, because components pass it on.
+  const reset = useCallback(() => {
+    if (hasResult.current && findRunning() === undefined) resetResult()
+  }, [findRunning, resetResult])
+  useEffect(() => onNextPerson(reset), [reset])
 
+  // Without `mutateAsync`, which would have no guard.
   return {
-    ...mutation,
-    isPending,
+    data,
+    error,
+    isError: error !== null,
+    isSuccess,
+    isIdle: mutation.isIdle || mutation.error instanceof FormerPersonError,
+    isPending: running !== undefined,
+    running: running?.variables,
     mutate: (variables: Variables) => {
-      if (!isRunning()) mutate(variables)
+      if (findRunning() === undefined) mutate({ begun: currentTurn(), variables })
     },
-    // Always the same function, because components pass it on.
-    reset: useCallback(() => {
-      if (!isRunning()) reset()
-    }, [isRunning, reset]),
+    reset,
   }
 }

@@ -6,9 +6,8 @@ import {
   type TestAnswer,
   testAnswer,
 } from '../../contract/activity.ts'
-import { config } from '../config.ts'
 import { type Explain, getJson } from './client.ts'
-import { connectionStatusQuery } from './connections.ts'
+import { reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 const { method, path } = activityEndpoints.test
@@ -29,9 +28,7 @@ export function useSendTest() {
     mutationFn: () => getJson(path, testAnswer, { method, explain }),
     onSettled: (_data, error) => {
       // The refusal may have broken a connection.
-      for (const provider of error ? [config.crm, config.chat] : []) {
-        void queryClient.invalidateQueries({ queryKey: connectionStatusQuery(provider).queryKey })
-      }
+      if (error) void reloadStatuses(queryClient)
       const { feature } = activityEndpoints.activity
       void queryClient.invalidateQueries({ predicate: ({ meta }) => meta?.feature === feature })
     },

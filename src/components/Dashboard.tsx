@@ -1,6 +1,7 @@
 import { useConnectionStatus } from '../api/connections.ts'
 import { useHasFeature } from '../api/health.ts'
-import { useRules } from '../api/rules.ts'
+import { useRules, useSaveRules } from '../api/rules.ts'
+import { useEndOtherSessions, useEndSession } from '../api/session.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Card } from '../ui/Card.tsx'
@@ -22,6 +23,10 @@ export function Dashboard() {
   const hasSummary = useHasFeature('activity')
   const hasPreview = useHasFeature('preview')
   const hasTest = useHasFeature('test-message')
+  // Here, because their failures must stay when everything is loaded again for another person.
+  const save = useSaveRules()
+  const endOwn = useEndSession()
+  const endOthers = useEndOtherSessions()
   // The calls of §7 come first.
   const isLoaded = [crmStatus, chatStatus, useRules()].every(({ isFetched }) => isFetched)
   const insights = useInsights(isLoaded && (hasSummary || hasPreview || hasTest))
@@ -58,6 +63,7 @@ export function Dashboard() {
           </Card>
           <Card heading="Notification Rules">
             <RuleSettings
+              save={save}
               canSave={areConnected}
               hasSummary={hasSummary}
               hasPreview={hasPreview && isCrmConnected}
@@ -75,7 +81,7 @@ export function Dashboard() {
                 className="field-sizing-content min-h-22 w-full resize-none rounded-lg border border-line bg-canvas p-3 text-sm text-muted placeholder:text-muted"
               />
             </Card>
-            <SignOut />
+            <SignOut own={endOwn} others={endOthers} />
           </div>
         </>
       ) : (

@@ -9,7 +9,7 @@ import {
   useState,
 } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
-import { useRuleSelection, useRules, useSaveRules } from '../api/rules.ts'
+import { useRuleSelection, useRules, type useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Button } from '../ui/Button.tsx'
@@ -20,12 +20,14 @@ const catalogue: readonly RuleCategory[] = ruleCatalogue
 
 /** The rule catalogue as checkboxes, and Save. Saving needs both connections (§5). */
 export function RuleSettings({
+  save,
   canSave,
   isChecking,
   hasSummary,
   hasPreview,
   Note,
 }: {
+  save: ReturnType<typeof useSaveRules>
   canSave: boolean
   /** Whether a connection status is loading again. `canSave` may change in a moment. */
   isChecking: boolean
@@ -36,7 +38,6 @@ export function RuleSettings({
 }) {
   const rules = useRules()
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
-  const save = useSaveRules()
   const [wasRefused, setWasRefused] = useState(false)
   // The refusal ends when both services are connected, so a later disconnect does not show it
   // again. Wait for both statuses. Otherwise their order would decide whether the refusal ends.
@@ -57,7 +58,7 @@ export function RuleSettings({
 
   // A message disappears when the selection changes. The function always stays the same, so that a
   // tick renders only one row.
-  const { reset } = save
+  const { reset, isSuccess } = save
   const onToggle = useCallback(
     (id: string) => {
       toggle(id)
@@ -66,6 +67,11 @@ export function RuleSettings({
     },
     [toggle, reset],
   )
+
+  // The success was about connections that have ended.
+  useEffect(() => {
+    if (isSuccess && !canSave) reset()
+  }, [isSuccess, canSave, reset])
 
   function onSubmit(event: FormEvent) {
     event.preventDefault()
@@ -125,7 +131,7 @@ export function RuleSettings({
           )}
           {isRefused &&
             `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`}
-          {save.isSuccess && !isUnsaved && '✅ Rules saved successfully!'}
+          {isSuccess && canSave && !isUnsaved && '✅ Rules saved successfully!'}
           {save.isError && '❌ Failed to save rules, try again.'}
         </p>
       </div>

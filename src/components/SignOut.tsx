@@ -1,11 +1,15 @@
-import { useCanEndSessions, useEndOtherSessions, useEndSession } from '../api/session.ts'
+import { useCanEndSessions, type useEndOtherSessions, type useEndSession } from '../api/session.ts'
 import { Button } from '../ui/Button.tsx'
 
 /** Signs out this browser, or all others of the same user. Shown only if the backend can do it. */
-export function SignOut() {
+export function SignOut({
+  own,
+  others,
+}: {
+  own: ReturnType<typeof useEndSession>
+  others: ReturnType<typeof useEndOtherSessions>
+}) {
   const canEndSessions = useCanEndSessions()
-  const own = useEndSession()
-  const others = useEndOtherSessions()
   if (!canEndSessions) return null
 
   return (

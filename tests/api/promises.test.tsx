@@ -295,7 +295,7 @@ describe('a selection', () => {
 })
 
 describe('disconnects', () => {
-  test('run once at a time per service', async () => {
+  test('run once per service, and one after the other', async () => {
     const { calls } = startBackend({ connected: both() })
     const held = Promise.withResolvers<void>()
     server.use(
@@ -314,12 +314,15 @@ describe('disconnects', () => {
     expect(result.current.chatElsewhere.isPending).toBe(true)
     expect(result.current.crm.isPending).toBe(false)
     await act(async () => result.current.crm.mutate())
-    await waitFor(() => expect(calls('DELETE')).toHaveLength(2))
+    expect(result.current.crm.isPending).toBe(true)
+    await settle()
+    expect(calls('DELETE')).toEqual(['DELETE /api/slack/disconnect'])
     // A reset does not forget the running call.
     await act(async () => result.current.chat.reset())
     expect(result.current.chat.isPending).toBe(true)
     held.resolve()
     await waitFor(() => expect(result.current.chat.isSuccess).toBe(true))
+    await waitFor(() => expect(result.current.crm.isSuccess).toBe(true))
     expect(result.current.chatElsewhere.isPending).toBe(false)
     await act(async () => result.current.chat.reset())
     expect(result.current.chat).toMatchObject({ isSuccess: false, isIdle: true })

@@ -78,6 +78,12 @@ describe('useSaveRules', () => {
     await waitFor(() => expect(result.current.one.isSuccess).toBe(true))
   })
 
+  test('offers no way around that guard', () => {
+    startBackend()
+    const { result } = renderAppHook(useSaveRules)
+    expect(result.current).not.toHaveProperty('mutateAsync')
+  })
+
   test('makes its rules the saved ones, even if the rules could not be loaded', async () => {
     startBackend()
     server.use(http.get('*/rules', () => new HttpResponse(null, { status: 403 })))

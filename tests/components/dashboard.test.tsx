@@ -370,14 +370,25 @@ describe('Disconnect', () => {
     expect(assign).toHaveBeenCalledOnce()
   })
 
-  test('of one service does not block the other', async () => {
+  test('of one service waits for that of the other', async () => {
     const { calls } = startBackend({ connected: both() })
-    server.use(http.delete('*/api/slack/disconnect', () => delay('infinite')))
+    const held = Promise.withResolvers<void>()
+    server.use(
+      http.delete('*/api/slack/disconnect', async () => {
+        await held.promise
+        return undefined
+      }),
+    )
     const { user } = renderApp('/')
     await user.click(await screen.findByRole('button', { name: 'Disconnect Slack' }))
-    await user.click(screen.getByRole('button', { name: 'Disconnect HubSpot' }))
+    const other = screen.getByRole('button', { name: 'Disconnect HubSpot' })
+    await user.click(other)
+    expect(other).toHaveAttribute('aria-disabled', 'true')
+    await settle()
+    expect(calls('DELETE')).toEqual(['DELETE /api/slack/disconnect'])
+    held.resolve()
     expect(await screen.findByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
-    expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+    expect(screen.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
     expect(calls('DELETE')).toHaveLength(2)
   })
 

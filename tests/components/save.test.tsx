@@ -114,10 +114,27 @@ describe('without both connections', () => {
     await screen.findByText(saved)
     await user.click(screen.getByRole('button', { name: 'Disconnect HubSpot' }))
     await screen.findByRole('button', { name: 'Connect HubSpot' })
+    expect(savedOr()).toEqual([])
     await user.click(saveButton())
     expect(savedOr()).toEqual([refused])
     expect(calls('POST')).toHaveLength(1)
   })
+})
+
+test('the success disappears when a connection ends, and does not come back with it', async () => {
+  const { state } = startBackend({ connected: both() })
+  const { user } = renderApp('/')
+  await user.click(await stageBox())
+  await user.click(saveButton())
+  await screen.findByText(saved)
+  state.connected.delete('slack')
+  lookAgain()
+  await screen.findByRole('button', { name: 'Connect Slack' })
+  expect(savedOr()).toEqual([])
+  state.connected.add('slack')
+  lookAgain()
+  await screen.findByRole('button', { name: 'Disconnect Slack' })
+  expect(savedOr()).toEqual([])
 })
 
 describe('saving', () => {

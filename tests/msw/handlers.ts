@@ -1,6 +1,6 @@
-import { HttpResponse, http } from 'msw'
+import { getResponse, HttpResponse, http } from 'msw'
 import * as v from 'valibot'
-import { saveRulesBody } from '../../contract/endpoints.ts'
+import { personHeader, saveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { type ActivityBackend, activityHandlers, createActivityBackend } from './activity.ts'
 
@@ -12,6 +12,8 @@ export interface BackendState {
   codes: Set<string>
   /** What the health answer lists beyond section 7; undefined leaves the field out. */
   features: string[] | undefined
+  /** Whom the answers name, `nobody` without a session. Undefined: a backend of section 7 names none. */
+  person: string | undefined
   activity: ActivityBackend
 }
 
@@ -21,6 +23,8 @@ export interface RecordedRequest {
   target: string
   body: string
   credentials: RequestCredentials
+  /** The person whom the page shows, if the call says so. */
+  person: string | null
 }
 
 /**
@@ -40,19 +44,19 @@ export function createBackend({
     rules: [],
     codes: new Set(),
     features: undefined,
+    person: undefined,
     activity: createActivityBackend(activity),
     ...initial,
   }
 
-  const handlers = [
-    http.get('*/health', () => HttpResponse.json({ status: 'ok', features: state.features })),
-
+  const calls = [
     http.delete('*/api/session', ({ request }) => {
       if (!state.features?.includes('sessions')) return notFound()
       if (new URL(request.url).searchParams.get('others') !== 'true') {
         state.connected.clear()
         state.rules = []
         state.activity.items = []
+        if (state.person !== undefined) state.person = 'nobody'
       }
       return new HttpResponse(null, { status: 204 })
     }),
@@ -66,6 +70,9 @@ export function createBackend({
       const body = v.safeParse(saveRulesBody, await request.json().catch(() => undefined))
       if (!body.success) return refuse(400, 'invalid_body', 'The body must be {"rules": [ids]}.')
       const { rules } = body.output
+      if (state.person !== undefined && !providers.every((id) => state.connected.has(id))) {
+        return refuse(409, 'not_connected', 'Both services must be connected.')
+      }
       if (!rules.every((id) => availableRuleIds.has(id) || state.rules.includes(id))) {
         return refuse(400, 'unknown_rule', 'A rule id is not offered.')
       }
@@ -106,6 +113,20 @@ export function createBackend({
       isConnected: (provider) =>
         (provider === undefined ? providers : [provider]).every((id) => state.connected.has(id)),
       refuse,
+    }),
+  ]
+
+  const handlers = [
+    http.get('*/health', () => HttpResponse.json({ status: 'ok', features: state.features })),
+    http.all('*/api/*', async ({ request }) => {
+      const shown = request.headers.get(personHeader)
+      const isOther = request.method !== 'GET' && shown !== null && shown !== state.person
+      const answer = isOther
+        ? refuse(409, 'another_person', 'The page shows another person.')
+        : await getResponse(calls, request)
+      // The name of the person at the end of the call.
+      if (state.person !== undefined) answer?.headers.set(personHeader, state.person)
+      return answer
     }),
   ]
 

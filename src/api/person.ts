@@ -1,0 +1,122 @@
+import { endpoints, personHeader } from '../../contract/endpoints.ts'
+
+/**
+ * Everything on a page is about one person. The person can change at any time: a callback or a sign-out in
+ * this tab, in another one, or while the browser kept this page frozen. A backend may name the person in
+ * its answers. A backend of §7 does not; then only the tabs tell each other
+ * (docs/decisions/0505-a-page-belongs-to-one-person.md).
+ */
+
+/** The name of the person whose data the page shows. Undefined if no answer has named one. */
+let shown: string | undefined
+
+/** Grows whenever everything is forgotten. What began before the last time is of the former person. */
+let turn = 0
+
+const listeners = new Set<() => void>()
+let page: Page | undefined
+
+interface Page {
+  /** Forgets all data, and loads again what is on screen. */
+  forget: () => void
+  /** Loads again what a callback in another tab may have changed for the same person. */
+  reload: () => void
+}
+
+export const currentTurn = (): number => turn
+
+export const shownPerson = (): string | undefined => shown
+
+/** The failure of a call that was made for the former person. Nobody sees or logs it. */
+export class FormerPersonError extends Error {
+  override readonly name = 'FormerPersonError'
+}
+
+/** @throws FormerPersonError if everything was forgotten since this turn. */
+export function assertSamePerson(begun: number): void {
+  if (begun !== turn) throw new FormerPersonError()
+}
+
+/** The name of the person in an answer. Undefined if the answer does not say. */
+export function personIn(response: Response): string | undefined {
+  return response.headers.get(personHeader) ?? undefined
+}
+
+/** The header of a call that changes something. The backend refuses it for another person. */
+export function shownPersonHeader(): Record<string, string> {
+  return shown === undefined ? {} : { [personHeader]: shown }
+}
+
+/**
+ * Compares the person whom an answer names with the one on the page. If it is another one, forgets
+ * everything and loads it again.
+ */
+export function noticePerson(named: string | undefined): void {
+  if (named === undefined || named === shown) return
+  if (shown === undefined) shown = named
+  else forgetPerson(named)
+}
+
+/** Forgets everything of the person on the page, and loads it again for the one who is named. */
+export function forgetPerson(named: string | undefined): void {
+  replacePerson(named)
+  page?.forget()
+}
+
+/** Ends the turn of the person on the page. The caller replaces the data. */
+export function replacePerson(named: string | undefined): void {
+  shown = named
+  turn += 1
+  // The boot script may have started calls that the app has not made yet.
+  for (const [address, { abort }] of globalThis.startedCalls ?? []) {
+    if (address.endsWith(endpoints.health.path)) continue
+    abort.abort()
+    globalThis.startedCalls?.delete(address)
+  }
+  for (const listener of listeners) listener()
+}
+
+/** Calls a function after each end of a turn. @returns a function that ends this. */
+export function onNextPerson(listener: () => void): () => void {
+  listeners.add(listener)
+  return () => listeners.delete(listener)
+}
+
+/** Begins a page of which nothing is known, and listens to the other tabs. */
+export function beginPage(begun: Page): void {
+  shown = undefined
+  turn += 1
+  page = begun
+  listen()
+}
+
+let channel: BroadcastChannel | undefined
+
+/** Tells the other tabs of this browser that the person may have changed, and who it is if that is known. */
+export function tellOtherTabs(): void {
+  channel?.postMessage(shown ?? null)
+}
+
+function listen(): void {
+  // A browser without it learns about a change when the tab is shown.
+  if (channel !== undefined || !('BroadcastChannel' in globalThis)) return
+  channel = new BroadcastChannel('dealbell-person')
+  channel.onmessage = ({ data }) => {
+    const named = typeof data === 'string' ? data : undefined
+    if (named !== undefined && named === shown) page?.reload()
+    else forgetPerson(named)
+  }
+}
+
+// An open channel can keep a page out of the browser's back-forward cache.
+window.addEventListener('pagehide', () => {
+  channel?.close()
+  channel = undefined
+})
+window.addEventListener('pageshow', ({ persisted }) => {
+  if (!persisted) return
+  listen()
+  // What the other tabs said meanwhile is lost.
+  if (shown === undefined) forgetPerson(undefined)
+  else page?.reload()
+})

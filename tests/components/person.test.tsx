@@ -1,0 +1,323 @@
+import { screen, waitFor } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
+import { describe, expect, test } from 'vitest'
+import { settle } from '../clock.ts'
+import { server } from '../msw/server.ts'
+import { hearFromOtherTab, lookAgain, recordTexts, renderApp, startBackend } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+
+const saved = '✅ Rules saved successfully!'
+const failed = '❌ Failed to save rules, try again.'
+
+const box = (name: RegExp, checked?: boolean) =>
+  screen.findByRole('checkbox', { name, ...(checked !== undefined && { checked }) })
+const stage = /deal stage changes/
+const closed = /signed or closed/
+const orphan = /moves stage without/
+const button = (name: string) => screen.findByRole('button', { name })
+
+type Backend = ReturnType<typeof startBackend>
+
+/** Ann has both services and a rule. Null: the backend names nobody. */
+const startWithAnn = (person: string | null = 'ann', features: string[] = ['sessions']) =>
+  startBackend({
+    person: person ?? undefined,
+    connected: new Set(['hubspot', 'slack']),
+    rules: ['deal-closed'],
+    features,
+  })
+
+/** The browser becomes Bob's, who has both services and another rule. */
+function becomeBob({ state }: Backend): void {
+  if (state.person !== undefined) state.person = 'bob'
+  state.connected = new Set(['hubspot', 'slack'])
+  state.rules = ['deal-stage-changed-orphan']
+}
+
+/** The browser's session ends. */
+function endSession({ state }: Backend): void {
+  if (state.person !== undefined) state.person = 'nobody'
+  state.connected.clear()
+  state.rules = []
+}
+
+async function expectBob(): Promise<void> {
+  expect(await box(orphan, true)).toBeVisible()
+  for (const name of [stage, closed]) expect(await box(name)).not.toBeChecked()
+  expect(screen.queryByText('Unsaved changes')).not.toBeInTheDocument()
+  for (const text of [saved, failed]) expect(screen.queryByText(text)).not.toBeInTheDocument()
+}
+
+async function expectNobody(): Promise<void> {
+  expect(await button('Connect HubSpot')).toBeVisible()
+  expect(await button('Connect Slack')).toBeVisible()
+  for (const name of [stage, closed, orphan]) expect(await box(name)).not.toBeChecked()
+  expect(screen.queryByText('Unsaved changes')).not.toBeInTheDocument()
+  expect(screen.queryByText(saved)).not.toBeInTheDocument()
+}
+
+/** Holds the answers of a call until the returned function is called. The backend acts before. */
+function hold(method: 'get' | 'post' | 'delete', path: string, answer: () => Response | undefined) {
+  const held = Promise.withResolvers<void>()
+  server.use(
+    http[method](path, async () => {
+      const response = answer()
+      await held.promise
+      return response
+    }),
+  )
+  return () => held.resolve()
+}
+
+const done = () => new HttpResponse(null, { status: 204 })
+
+/** How a tab learns that another one has changed the person. */
+const ways: [name: string, person: string | null, learn: (backend: Backend) => void][] = [
+  ['is shown again, with a backend that names the person', 'ann', lookAgain],
+  ['hears it from the other one', 'ann', ({ state }) => hearFromOtherTab(state.person ?? null)],
+  ['hears it, with a backend of section 7', null, () => hearFromOtherTab(null)],
+]
+
+describe.each(ways)('a tab that %s', (_name, person, learn) => {
+  test('forgets everything of the former person, and loads the new one', async () => {
+    const backend = startWithAnn(person)
+    const { user } = renderApp('/')
+    await user.click(await box(stage))
+    expect(screen.getByText('Unsaved changes')).toBeVisible()
+    becomeBob(backend)
+    learn(backend)
+    await waitFor(expectBob)
+    // A save is Bob's now.
+    await user.click(await box(stage))
+    await user.click(await button('Save'))
+    expect(await screen.findByText(saved)).toBeVisible()
+    expect(backend.state.rules).toEqual(['deal-stage-changed-orphan', 'deal-stage-changed'])
+  })
+
+  test('forgets everything when the other one has signed out', async () => {
+    const backend = startWithAnn(person)
+    const { user } = renderApp('/')
+    await user.click(await box(stage))
+    await user.click(await button('Save'))
+    await screen.findByText(saved)
+    endSession(backend)
+    learn(backend)
+    await waitFor(expectNobody)
+  })
+
+  test('forgets what it keeps for later, while it shows another screen', async () => {
+    const backend = startWithAnn(person)
+    const { user, router } = renderApp('/')
+    await box(closed, true)
+    void router.navigate({ to: '/contact' })
+    await screen.findByRole('heading', { name: 'Contact Support' })
+    becomeBob(backend)
+    learn(backend)
+    await settle()
+    await user.click(screen.getByRole('link', { name: 'Dealbell' }))
+    await waitFor(expectBob)
+  })
+
+  test.each([['rules'], ['hubspot/status'], ['slack/status']])(
+    'never shows what was asked for the former person: %s',
+    async (path) => {
+      const backend = startWithAnn(person)
+      const release = hold('get', `*/${path}`, () =>
+        HttpResponse.json({ rules: ['deal-closed'], connected: true, account: 'Ann Ltd.' }),
+      )
+      renderApp('/')
+      await waitFor(() => expect(backend.calls().length).toBeGreaterThanOrEqual(4))
+      await settle()
+      server.resetHandlers(...backend.handlers)
+      becomeBob(backend)
+      const texts = recordTexts()
+      learn(backend)
+      await waitFor(expectBob)
+      release()
+      await settle()
+      await expectBob()
+      expect(texts.join()).not.toContain('Ann Ltd.')
+    },
+  )
+
+  test('shows nothing of a save that ends after that', async () => {
+    const backend = startWithAnn(person)
+    const release = hold('post', '*/rules', done)
+    const { user } = renderApp('/')
+    await user.click(await box(stage))
+    await user.click(await button('Save'))
+    await button('Saving…')
+    becomeBob(backend)
+    learn(backend)
+    await box(orphan, true)
+    release()
+    await button('Save')
+    await expectBob()
+  })
+})
+
+test('what another tab did for the same person leaves the ticks alone', async () => {
+  const backend = startWithAnn()
+  backend.state.connected.delete('slack')
+  const { user } = renderApp('/')
+  await user.click(await box(stage))
+  backend.state.connected.add('slack')
+  hearFromOtherTab('ann')
+  expect(await button('Disconnect Slack')).toBeVisible()
+  expect(await box(stage)).toBeChecked()
+  expect(backend.calls('GET /api/notifications/rules')).toHaveLength(1)
+})
+
+describe.each([['ann'], [null]])('a page that shows %s', (person) => {
+  test('while a callback ends as another person shows that one', async () => {
+    const backend = startWithAnn(person)
+    const release = hold('get', '*/api/hubspot/callback', () => {
+      becomeBob(backend)
+      return person === null
+        ? done()
+        : new HttpResponse(null, { status: 204, headers: { 'Dealbell-Person': 'bob' } })
+    })
+    // The server answers for Ann until then.
+    const { user } = renderApp('/hubspot/callback?code=abc')
+    await screen.findByText('Handling HubSpot OAuth Callback...')
+    backend.state.rules = []
+    backend.state.connected.clear()
+    if (person !== null) backend.state.person = 'ann'
+    await user.click(screen.getByRole('link', { name: 'Dealbell' }))
+    await user.click(await box(stage))
+    becomeBob(backend)
+    release()
+    await waitFor(expectBob)
+    expect(await button('Disconnect Slack')).toBeVisible()
+  })
+
+  test('tells the other tabs of a callback and of a sign-out', async () => {
+    const backend = startWithAnn(person)
+    backend.state.codes.add('abc')
+    const heard: unknown[] = []
+    const channel = new BroadcastChannel('dealbell-person')
+    channel.onmessage = ({ data }) => heard.push(data)
+    const { user } = renderApp('/slack/callback?code=abc')
+    await user.click(await button('Sign out of this browser'))
+    await screen.findByText('Signed out of this browser.')
+    await waitFor(() => expect(heard).toEqual(person === null ? [null, null] : ['ann', 'nobody']))
+    channel.close()
+  })
+})
+
+describe('a change that the backend refuses because the person is another one', () => {
+  test('is a failed save, after which the page shows that person', async () => {
+    const backend = startWithAnn()
+    const { user } = renderApp('/')
+    await user.click(await box(stage))
+    becomeBob(backend)
+    await user.click(await button('Save'))
+    expect(await screen.findByText(failed)).toBeVisible()
+    expect(await box(orphan, true)).toBeVisible()
+    expect(await box(stage)).not.toBeChecked()
+    expect(backend.state.rules).toEqual(['deal-stage-changed-orphan'])
+    expect(backend.requests.filter(({ method }) => method === 'POST')).toMatchObject([
+      { person: 'ann' },
+    ])
+    expect(takeLog()).toHaveLength(1)
+  })
+
+  test('is a failed save after a sign-out elsewhere', async () => {
+    const backend = startWithAnn()
+    const { user } = renderApp('/')
+    await user.click(await box(stage))
+    endSession(backend)
+    await user.click(await button('Save'))
+    expect(await screen.findByText(failed)).toBeVisible()
+    await expectNobody()
+    expect(backend.state.rules).toEqual([])
+    expect(takeLog()).toHaveLength(1)
+  })
+
+  test('disconnects nothing, and signs nobody out', async () => {
+    const backend = startWithAnn()
+    const { user } = renderApp('/')
+    await box(closed, true)
+    becomeBob(backend)
+    await user.click(await button('Disconnect Slack'))
+    await waitFor(expectBob)
+    backend.state.person = 'carol'
+    await user.click(await button('Sign out of this browser'))
+    expect(await screen.findByText('❌ Failed to sign out, try again.')).toBeVisible()
+    expect(await button('Disconnect Slack')).toBeVisible()
+    expect(backend.state.connected.size).toBe(2)
+    takeLog()
+  })
+})
+
+test('a save that a backend of section 7 refuses with 409 loads both statuses again', async () => {
+  const { calls, state } = startWithAnn(null)
+  server.use(http.post('*/rules', () => new HttpResponse(null, { status: 409 })))
+  const { user } = renderApp('/')
+  await user.click(await box(stage))
+  state.connected.clear()
+  await user.click(await button('Save'))
+  expect(await screen.findByText(failed)).toBeVisible()
+  expect(await button('Connect HubSpot')).toBeVisible()
+  expect(await button('Connect Slack')).toBeVisible()
+  expect(calls('GET /api/slack/status')).toHaveLength(2)
+  takeLog()
+})
+
+test('a backend of section 7 gets no additional header and no additional call', async () => {
+  const { calls, requests, state } = startWithAnn(null, [])
+  const { user } = renderApp('/')
+  await user.click(await box(stage))
+  await user.click(await button('Save'))
+  await screen.findByText(saved)
+  await user.click(await button('Disconnect Slack'))
+  await button('Connect Slack')
+  await settle()
+  expect(calls().toSorted()).toEqual([
+    'DELETE /api/slack/disconnect',
+    'GET /api/hubspot/status',
+    'GET /api/notifications/rules',
+    'GET /api/slack/status',
+    'GET /health',
+    'POST /api/notifications/rules',
+  ])
+  expect(requests.filter(({ person }) => person !== null)).toEqual([])
+  expect(state.rules).toEqual(['deal-closed', 'deal-stage-changed'])
+})
+
+describe('signing out', () => {
+  test('waits for a save, and then nothing of it shows', async () => {
+    const { calls } = startWithAnn()
+    const release = hold('post', '*/rules', done)
+    const { user } = renderApp('/')
+    await user.click(await box(stage))
+    await user.click(await button('Save'))
+    await user.click(await button('Sign out of this browser'))
+    await settle()
+    expect(calls('DELETE')).toEqual([])
+    release()
+    expect(await screen.findByText('Signed out of this browser.')).toBeVisible()
+    await expectNobody()
+    expect(calls('DELETE')).toEqual(['DELETE /api/session'])
+  })
+
+  test('drops a save that waits for it', async () => {
+    const { calls } = startWithAnn()
+    const release = hold(
+      'delete',
+      '*/api/session',
+      () => new HttpResponse(null, { status: 204, headers: { 'Dealbell-Person': 'nobody' } }),
+    )
+    const { user } = renderApp('/')
+    await user.click(await box(stage))
+    await user.click(await button('Sign out of this browser'))
+    await user.click(await button('Save'))
+    await button('Saving…')
+    release()
+    expect(await screen.findByText('Signed out of this browser.')).toBeVisible()
+    await button('Save')
+    await expectNobody()
+    expect(screen.queryByText(failed)).not.toBeInTheDocument()
+    expect(calls('POST')).toEqual([])
+  })
+})
