@@ -37,6 +37,10 @@ export function useDisconnect(provider: Provider) {
       queryClient.setQueryData(queryKey, { connected: false })
       void resetFeatures(queryClient)
     },
+    // The server may have disconnected although its answer did not arrive.
+    onSettled: (_data, error) => {
+      if (error) void queryClient.invalidateQueries({ queryKey })
+    },
     meta: { action: `Disconnecting ${provider.name}` },
   })
 }

@@ -1,4 +1,4 @@
-import { screen, waitFor, within } from '@testing-library/react'
+import { fireEvent, screen, waitFor, within } from '@testing-library/react'
 import { delay, HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
@@ -390,6 +390,26 @@ describe('Disconnect', () => {
     expect(await screen.findByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
     expect(screen.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
     expect(calls('DELETE')).toHaveLength(2)
+  })
+
+  test('that gets no answer loads the status again, because the server may have disconnected', async () => {
+    stopClock()
+    const { state } = startBackend({ connected: both() })
+    server.use(
+      http.delete('*/api/slack/disconnect', () => {
+        state.connected.delete('slack')
+        return delay('infinite')
+      }),
+    )
+    renderApp('/')
+    await settle()
+    fireEvent.click(screen.getByRole('button', { name: 'Disconnect Slack' }))
+    await settle()
+    await pass(9990)
+    expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+    await pass(10)
+    expect(screen.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
+    expect(takeLog()).toEqual(['Disconnecting Slack failed: The server took too long to answer'])
   })
 
   test('is not undone by a status that was requested earlier and answered later', async () => {
