@@ -10,6 +10,7 @@ import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpo
 import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
 import { ApiError } from './errors.ts'
+import { assertSamePerson, currentTurn } from './person.ts'
 import { reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
@@ -18,14 +19,19 @@ export type RuleIds = readonly string[]
 
 export const rulesQuery = queryOptions({
   queryKey: ['rules'],
-  queryFn: () => getJson(endpoints.rules.path, rulesAnswer),
-  // The dashboard loads the rules once, when it opens (§4).
+  queryFn: async ({ client }) => {
+    const begun = currentTurn()
+    const answer = await getJson(endpoints.rules.path, rulesAnswer)
+    if (begun === currentTurn()) keepTicks(client, answer.rules)
+    return answer
+  },
+  // The dashboard loads the rules once, when it opens (§4). Until they are known, it tries again.
   staleTime: Infinity,
   gcTime: Infinity,
   retryOnMount: false,
   refetchOnMount: false,
-  refetchOnWindowFocus: false,
-  refetchOnReconnect: false,
+  refetchOnWindowFocus: ({ state }) => state.data === undefined && 'always',
+  refetchOnReconnect: ({ state }) => state.data === undefined && 'always',
   meta: { action: 'Loading rules' },
 })
 
@@ -81,12 +87,14 @@ export function forgetRules(queryClient: QueryClient): void {
 
 const saveKey = ['save', 'rules'] as const
 
+/** Saves a selection. `data` is what was sent: the rules were loaded first if they were unknown. */
 export function useSaveRules() {
   const queryClient = useQueryClient()
   return useSingleMutation<RuleIds, RuleIds>({
     mutationKey: saveKey,
     isInOrder: true,
-    mutationFn: async (rules) => {
+    mutationFn: async (selected) => {
+      const rules = await withUnknownRules(queryClient, selected)
       await call('POST', endpoints.saveRules.path, {
         json: { rules: [...rules] } satisfies SaveRulesBody,
       })
@@ -105,6 +113,32 @@ export function useSaveRules() {
     },
     meta: { action: 'Saving rules' },
   })
+}
+
+/**
+ * Loads the rules if they are unknown, and adds them to the selection: without them, nothing was ticked, so
+ * the selection is what the user has added. If they stay unknown, returns the selection (§8).
+ */
+async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Promise<RuleIds> {
+  if (queryClient.getQueryData(rulesQuery.queryKey) !== undefined) return selected
+  const begun = currentTurn()
+  // The query cache logs a failure.
+  await queryClient.query(rulesQuery).catch(() => {})
+  assertSamePerson(begun)
+  return union(savedRules(queryClient), selected)
+}
+
+/** Adds the ticks that were made while the rules were unknown to the rules that are now known. */
+function keepTicks(queryClient: QueryClient, rules: RuleIds): void {
+  const isFirst = queryClient.getQueryData(rulesQuery.queryKey) === undefined
+  const draft = queryClient.getQueryData(draftQuery.queryKey)
+  if (!isFirst || !draft) return
+  const ticked = union(rules, draft)
+  queryClient.setQueryData(draftQuery.queryKey, sameRules(ticked, rules) ? null : ticked)
+}
+
+function union(a: RuleIds, b: RuleIds): RuleIds {
+  return [...new Set([...a, ...b])]
 }
 
 /** Whether two selections contain the same rules, in any order. */

@@ -80,7 +80,8 @@ export function RuleSettings({
     else save.reset()
   }
 
-  if (rules.isPending) {
+  // Do not use isPending: rules that failed to load are pending again at each new attempt.
+  if (!rules.isFetched) {
     return (
       <p role="status" className="loading-rules">
         Loading rules…

@@ -201,19 +201,22 @@ describe('a backend that was unavailable', () => {
 })
 
 describe('rules that could not be loaded', () => {
-  test('are not fetched again by focus, reconnect or another component', async () => {
+  test('are fetched again by focus and reconnect, but not by another component', async () => {
     const { calls } = startBackend()
     server.use(http.get(rulesPath, refused))
     const { result, queryClient } = renderAppHook(useRules)
     await waitFor(() => expect(result.current.isError).toBe(true))
     lookAgain()
+    await settle()
+    expect(calls()).toHaveLength(2)
     setOnline(false)
     setOnline(true)
     await settle()
+    expect(calls()).toHaveLength(3)
     renderAppHook(useRules, queryClient)
     await settle()
-    expect(calls()).toHaveLength(1)
-    expect(takeLog()).toEqual([expect.stringMatching(/^Loading rules failed: /)])
+    expect(calls()).toHaveLength(3)
+    expect(takeLog()).toEqual(Array(3).fill(expect.stringMatching(/^Loading rules failed: /)))
   })
 
   test('are retried once after a temporary failure, also while offline', async () => {

@@ -239,14 +239,85 @@ describe('loading the rules', () => {
     expect(calls('GET /api/notifications/rules')).toHaveLength(1)
   })
 
-  test('that failed is not repeated by focus, reconnect or a tick', async () => {
+  /** The rules fail to load until the returned function is called. */
+  function failLoading() {
+    let isFailing = true
+    server.use(
+      http.get('*/api/notifications/rules', () =>
+        isFailing ? new HttpResponse(null, { status: 403 }) : undefined,
+      ),
+    )
+    return () => {
+      isFailing = false
+    }
+  }
+
+  test.each([
+    ['focus', lookAgain],
+    ['reconnect', () => [false, true].forEach(setOnline)],
+  ])(
+    'that failed is repeated by %s, and adds to what was ticked meanwhile',
+    async (_name, happens) => {
+      const { state, calls } = startBackend({
+        connected: both(),
+        rules: ['deal-closed', 'a-rule-of-tomorrow'],
+      })
+      const works = failLoading()
+      const { user } = renderApp('/')
+      const box = await screen.findByRole('checkbox', { name: /deal stage changes/ })
+      await user.click(box)
+      await settle()
+      expect(calls('GET /api/notifications/rules')).toHaveLength(1)
+      happens()
+      await settle()
+      // It failed again. The form and its focus stay.
+      expect(calls('GET /api/notifications/rules')).toHaveLength(2)
+      expect(box).toBeChecked()
+      expect(box).toHaveFocus()
+      expect(takeLog()).toHaveLength(2)
+
+      works()
+      happens()
+      expect(await screen.findByRole('checkbox', { name: /signed or closed/, checked: true }))
+      expect(box).toBeChecked()
+      expect(screen.getByText('Unsaved changes')).toBeVisible()
+      await user.click(screen.getByRole('button', { name: 'Save' }))
+      expect(await screen.findByText('✅ Rules saved successfully!')).toBeVisible()
+      expect(state.rules.toSorted()).toEqual([
+        'a-rule-of-tomorrow',
+        'deal-closed',
+        'deal-stage-changed',
+      ])
+      // Known rules are not loaded again.
+      happens()
+      await settle()
+      expect(calls('GET /api/notifications/rules')).toHaveLength(3)
+    },
+  )
+
+  test.each([[true], [false]])(
+    'that failed is repeated before a save, which keeps the stored rules: ticked meanwhile is %s',
+    async (ticks) => {
+      const { state } = startBackend({ connected: both(), rules: ['deal-closed'] })
+      const works = failLoading()
+      const { user } = renderApp('/')
+      const box = await screen.findByRole('checkbox', { name: /deal stage changes/ })
+      if (ticks) await user.click(box)
+      works()
+      await user.click(screen.getByRole('button', { name: 'Save' }))
+      expect(await screen.findByText('✅ Rules saved successfully!')).toBeVisible()
+      expect(state.rules).toEqual(['deal-closed', ...(ticks ? ['deal-stage-changed'] : [])])
+      expect(screen.getByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
+      expect(screen.queryByText('Unsaved changes')).not.toBeInTheDocument()
+      expect(takeLog()).toHaveLength(1)
+    },
+  )
+
+  test('that failed is not repeated by a tick', async () => {
     const { calls } = startBackend()
-    server.use(http.get('*/api/notifications/rules', () => new HttpResponse(null, { status: 403 })))
+    failLoading()
     const { user } = renderApp('/')
     await user.click(await screen.findByRole('checkbox', { name: /deal stage changes/ }))
-    lookAgain()
-    setOnline(false)
-    setOnline(true)
     await settle()
     expect(calls('GET /api/notifications/rules')).toHaveLength(1)
     expect(takeLog()).toHaveLength(1)
