@@ -9,7 +9,7 @@ import {
   useState,
 } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
-import { useRuleSelection, useRules, type useSaveRules } from '../api/rules.ts'
+import { sameRules, useRuleSelection, useRules, type useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Button } from '../ui/Button.tsx'
@@ -50,6 +50,8 @@ export function RuleSettings({
     enableBeforeUnload: true,
     shouldBlockFn: ({ current, next }) => {
       if (current.pathname === next.pathname) return false
+      // The save goes on. If it fails, the ticks are still there when the user comes back.
+      if (save.running && sameRules(save.running, selected)) return false
       const leave = window.confirm('Leave without saving? The rules you changed are not saved yet.')
       if (leave) discard()
       return !leave

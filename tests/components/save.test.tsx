@@ -627,21 +627,42 @@ describe('unsaved ticks', () => {
     expect(await screen.findByRole('heading', { name: 'Contact Support' })).toBeVisible()
   })
 
-  test('left during their save appear later as the server stored them', async () => {
+  test('that are being saved do not make the page ask, and are still there if the save fails', async () => {
+    startBackend({ connected: both() })
+    for (const status of [204, 500]) {
+      const answer = holdSaving()
+      // An unexpected question fails the test.
+      const { user, router, unmount } = renderApp('/')
+      await user.click(await stageBox())
+      await user.click(saveButton())
+      void router.navigate({ to: '/contact' })
+      await screen.findByRole('heading', { name: 'Contact Support' })
+      answer(status)
+      await settle()
+      await user.click(screen.getByRole('link', { name: 'Dealbell' }))
+      expect(await stageBox()).toBeChecked()
+      const unsaved = screen.queryByText('Unsaved changes')
+      expect(unsaved === null).toBe(status === 204)
+      unmount()
+      takeLog()
+    }
+  })
+
+  test('made during a save make the page ask', async () => {
     startBackend({ connected: both() })
     const answer = holdSaving()
-    vi.spyOn(window, 'confirm').mockReturnValue(true)
+    const confirm = vi.spyOn(window, 'confirm').mockReturnValue(true)
     const { user, router } = renderApp('/')
     await user.click(await stageBox())
     await user.click(saveButton())
+    await user.click(await closedBox())
     void router.navigate({ to: '/contact' })
     await screen.findByRole('heading', { name: 'Contact Support' })
+    expect(confirm).toHaveBeenCalledOnce()
     answer()
     await settle()
     await user.click(screen.getByRole('link', { name: 'Dealbell' }))
     expect(await stageBox()).toBeChecked()
-    void router.navigate({ to: '/contact' })
-    await screen.findByRole('heading', { name: 'Contact Support' })
-    expect(window.confirm).toHaveBeenCalledOnce()
+    expect(await closedBox()).not.toBeChecked()
   })
 })
