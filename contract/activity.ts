@@ -15,6 +15,9 @@ export const activityEndpoints = {
    * The messages of this browser's user, the newest first. Query: `limit`, 1 to 100, by default 25;
    * `before`, the `next` of any earlier answer: a position that is valid with every `state`, and without
    * one; and `state`, to list only one state.
+   *
+   * Or `ids`, up to 100 ids of messages, separated by commas: these messages, in any state. Ids of which the
+   * user has no message are left out. The other parameters do not apply, and `next` is null.
    */
   activity: { method: 'GET', path: '/api/notifications/activity', feature: 'activity' },
   /** Sends a failed message again. 202; 409 if it has not failed; 404 if the user has no such message. */
@@ -73,6 +76,7 @@ export type ActivityState = (typeof activityStates)[number]
 
 /** One item of `activity`. What a backend does not know is null. */
 const activityItem = v.object({
+  /** It contains no comma. */
   id: v.string(),
   /** When the deal changed. */
   at: time,

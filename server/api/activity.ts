@@ -7,7 +7,15 @@ import {
 } from '../../contract/activity.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
-import { type Day, readActivity, readPosition, readSummary, sendAgain } from '../relay/activity.ts'
+import {
+  type Day,
+  isItemId,
+  readActivity,
+  readItems,
+  readPosition,
+  readSummary,
+  sendAgain,
+} from '../relay/activity.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const minuteMs = 60 * 1000
@@ -39,11 +47,19 @@ export function activityRoutes({ database, providers, sessions, ring, now }: Con
         const names = activityStates.join(', ')
         throw new ApiError(400, 'invalid_query', `\`state\` must be one of: ${names}.`)
       }
+      const ids = c.req.query('ids')?.split(',')
+      if (ids !== undefined && (ids.length > 100 || !ids.every(isItemId))) {
+        throw new ApiError(400, 'invalid_query', '`ids` must be at most 100 ids of messages.')
+      }
       const session = await sessions.find(c)
-      const page: Activity =
-        session === undefined
-          ? { items: [], next: null }
-          : await readActivity({ database, providers }, session.userId, { limit, before, state })
+      let page: Activity = { items: [], next: null }
+      if (session !== undefined) {
+        const { userId } = session
+        page =
+          ids === undefined
+            ? await readActivity({ database, providers }, userId, { limit, before, state })
+            : { items: await readItems({ database, providers }, userId, ids), next: null }
+      }
       return c.json(page)
     })
     .post(activityEndpoints.retry.path, async (c) => {

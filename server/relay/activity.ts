@@ -60,7 +60,7 @@ export function readPosition(next: string): Position | undefined {
 
 /** Reads one page of a user's list, the newest first. */
 export async function readActivity(
-  { database, providers }: Dependencies,
+  dependencies: Dependencies,
   userId: string,
   {
     limit,
@@ -80,13 +80,43 @@ export async function readActivity(
            where user_id = ${userId} and state = ${each} ${isOlder}
            order by occurred_at desc, id desc limit ${limit + 1})`,
   )
+  const { rows, items } = await readRows(
+    dependencies,
+    userId,
+    sql`select id from (${sql.join(newestOfState, sql` union all `)}) as newest
+        order by occurred_at desc, id desc limit ${limit + 1}`,
+  )
+  const last = rows.length > limit ? rows[limit - 1] : undefined
+  return {
+    items: items.slice(0, limit),
+    next: last === undefined ? null : `${last.at_microseconds}.${last.id}`,
+  }
+}
+
+/** Whether a text has the form of an item's id. */
+export const isItemId = (text: string) => /^\d{1,18}$/.test(text)
+
+/** Reads the items with these ids that a user has, the newest first. */
+export async function readItems(
+  dependencies: Dependencies,
+  userId: string,
+  ids: readonly string[],
+): Promise<ActivityItem[]> {
+  // Materialized, so that PGlite finds the rows by their ids.
+  const own = sql`
+    with asked as materialized (
+      select id, user_id from deliveries where id = any(${sql.param(ids)}::bigint[])
+    )
+    select id from asked where user_id = ${userId}`
+  return (await readRows(dependencies, userId, own)).items
+}
+
+/** Reads the deliveries whose ids a query selects, the newest first. */
+async function readRows({ database, providers }: Dependencies, userId: string, ids: SQL) {
   const [rows, chat] = await Promise.all([
     rowsOf<ActivityRow>(
       database,
-      sql`with page as materialized (
-            select id from (${sql.join(newestOfState, sql` union all `)}) as newest
-            order by occurred_at desc, id desc limit ${limit + 1}
-          )
+      sql`with page as materialized (${ids})
           select delivery.id::text as id, delivery.state, delivery.attempts as tries,
                  delivery.rule_id as rule, delivery.deal_name, delivery.from_label as from,
                  delivery.to_label as to, delivery.reason, delivery.channel, channel.name as channel_name,
@@ -104,12 +134,7 @@ export async function readActivity(
     ),
     chatOf({ database, providers }, userId),
   ])
-  const shown = rows.slice(0, limit)
-  const last = rows.length > limit ? shown.at(-1) : undefined
-  return {
-    items: shown.map((row) => itemOf(row, chat, providers)),
-    next: last === undefined ? null : `${last.at_microseconds}.${last.id}`,
-  }
+  return { rows, items: rows.map((row) => itemOf(row, chat, providers)) }
 }
 
 interface ActivityRow {
@@ -291,7 +316,7 @@ export async function sendAgain(
   userId: string,
   id: string,
 ): Promise<'pending' | 'not failed' | 'unknown'> {
-  if (!/^\d{1,18}$/.test(id)) return 'unknown'
+  if (!isItemId(id)) return 'unknown'
   return await database.transaction(async (tx) => {
     const [revived] = await rowsOf<{ channel: string }>(
       tx,

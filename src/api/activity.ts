@@ -1,11 +1,4 @@
-import {
-  infiniteQueryOptions,
-  queryOptions,
-  useInfiniteQuery,
-  useQuery,
-  useQueryClient,
-} from '@tanstack/react-query'
-import { useMemo } from 'react'
+import { type QueryClient, queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
 import {
   type Activity,
   type ActivityItem,
@@ -22,181 +15,141 @@ import { summaryQuery } from './summary.ts'
 /** The state that is listed; undefined for all states. */
 type Filter = ActivityState | undefined
 
+interface List {
+  /** The newest first. A message stays here when its state changes, also if another state is listed. */
+  items: readonly ActivityItem[]
+  /** The `before` of the next older page; null if there is none. */
+  next: string | null
+  /** The `before` with which the next refresh goes on through a long list; null to begin again. */
+  round: string | null
+  /** How many messages the first page, or else the last older page, contained. */
+  loaded: number
+}
+
 /** How often the list is refreshed while the page is visible, in milliseconds. */
 const refreshMs = 5000
 const pageSize = 25
 /** The most messages that a backend answers at once. */
 const largestPage = 100
-/** How many pages of new messages a refresh reads before it starts the list again. */
-const mostNewPages = 4
 
 const { feature, path } = activityEndpoints.activity
 
-function getPage(state: Filter, before: string | null, limit: number): Promise<Activity> {
-  const query = new URLSearchParams({ limit: String(limit) })
-  if (before !== null) query.set('before', before)
-  if (state !== undefined) query.set('state', state)
+function getPage(
+  parameters: { limit: number; before?: string; state: Filter } | { ids: string },
+): Promise<Activity> {
+  const query = new URLSearchParams()
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== undefined) query.set(name, String(value))
+  }
   return getJson(`${path}?${query}`, activityAnswer)
 }
 
-/** The pages that the user has loaded. */
 const activityQuery = (state: Filter) =>
-  infiniteQueryOptions({
-    queryKey: ['activity', state ?? 'all'],
-    queryFn: ({ pageParam }) => getPage(state, pageParam, pageSize),
-    initialPageParam: null as string | null,
-    getNextPageParam: ({ next }) => next,
-    // A refetch would ask for every loaded page. The updates below ask for what may have changed.
-    staleTime: Infinity,
-    // The next visit begins with the newest messages, and nothing stays after the user signed out.
-    gcTime: 0,
-    meta: { action: 'Loading messages', feature },
-  })
-
-interface Updates {
-  /** New messages, and loaded ones as they are now. */
-  items: readonly ActivityItem[]
-  /** Where the last refresh looked for older messages: in this page, and how to go on there. */
-  looked: { page: number; next: string | null }
-}
-
-/**
- * What changed since the pages were loaded. A refresh usually makes one or two calls: one for the newest
- * messages, and one for older messages that may have changed. If more than 25 messages are new, it makes
- * up to three more
- * (docs/decisions/0504-the-list-of-messages-refreshes.md).
- */
-const updatesQuery = (state: Filter) =>
   queryOptions({
-    queryKey: ['activity-updates', state ?? 'all'],
-    queryFn: async ({ client }): Promise<Updates> => {
-      const { queryKey } = activityQuery(state)
-      const pages = client.getQueryData(queryKey)?.pages ?? []
-      const old = client.getQueryData(updatesQuery(state).queryKey) ?? noUpdates
-      const known = byId([...pages.flatMap(({ items }) => items), ...old.items])
-
-      const newest = await getNewest(state, known)
-      if (newest === undefined) {
-        void client.resetQueries({ queryKey })
-        return noUpdates
-      }
-      const current = byId([...known.values(), ...newest])
-      const place = placeToLook(pages, current, new Set(newest.map(({ id }) => id)), old.looked)
-      if (place === undefined) {
-        return { items: unique([...newest, ...old.items, ...newest]), looked: noUpdates.looked }
-      }
-      // Without the filter: the state may be another one by now.
-      const { items, next } = await getPage(undefined, place.before, largestPage)
-      const answered = byId(items)
-      const found = items.filter(({ id }) => known.has(id))
-      if (found.length === 0 && next === null) {
-        void client.resetQueries({ queryKey })
-        return noUpdates
-      }
-      const oldest = Math.min(...place.wanted.map(({ at }) => timeOf(at)))
-      const isDone =
-        place.wanted.every(({ id }) => answered.has(id)) ||
-        items.some(({ at }) => timeOf(at) < oldest)
-      return {
-        items: unique([...newest, ...old.items, ...newest, ...found]),
-        looked: { page: place.page, next: isDone ? null : next },
-      }
-    },
-    initialData: noUpdates,
+    queryKey: ['activity', state ?? 'all'],
+    queryFn: ({ client }) => refresh(client, state),
     staleTime: refreshMs,
+    // The next visit begins with the newest messages, and nothing stays after the user signed out.
     gcTime: 0,
     // Query pauses this while the page is hidden.
     refetchInterval: refreshMs,
-    meta: { action: 'Refreshing the messages', feature },
+    meta: { action: 'Loading messages', feature },
   })
 
-const noUpdates: Updates = { items: [], looked: { page: -1, next: null } }
-
 /**
- * Returns the newest messages, down to one that is known. Undefined if there are so many that a gap
- * would remain, or if none is known.
+ * Loads what changed in a list, with one to three calls, or a new list
+ * (docs/decisions/0504-the-list-of-messages-refreshes.md).
  */
-async function getNewest(
-  state: Filter,
-  known: ReadonlyMap<string, unknown>,
-): Promise<ActivityItem[] | undefined> {
-  const newest: ActivityItem[] = []
-  let before: string | null = null
-  for (let page = 0; page < mostNewPages; page += 1) {
-    const answer: Activity = await getPage(state, before, pageSize)
-    newest.push(...answer.items)
-    if (answer.items.some(({ id }) => known.has(id))) return newest
-    // Of what is listed, this user has nothing. So another user has signed in, or nobody is signed in.
-    const mayLeave = state === 'waiting' || state === 'failed'
-    if (answer.next === null) return known.size === 0 || mayLeave ? newest : undefined
-    before = answer.next
+async function refresh(client: QueryClient, state: Filter): Promise<List> {
+  const { queryKey } = activityQuery(state)
+  const old = client.getQueryData(queryKey)
+  const shown = old?.items ?? []
+
+  const limit = Math.min(Math.max(shown.length, pageSize), largestPage)
+  const newest = await getPage({ limit, state })
+  const answered = byId(newest.items)
+  const others = shown.filter(({ id }) => !answered.has(id))
+  const isKnown = others.length < shown.length
+
+  // Waiting messages change by themselves, failed ones if the user sends them again elsewhere. If no other
+  // message is known, the others tell whether they are still this user's.
+  const open = others.filter((item) => item.state === 'waiting' || item.state === 'failed')
+  const turn = client.getQueryState(queryKey)?.dataUpdateCount ?? 0
+  const asked = byId(inTurn(open.length > 0 || isKnown ? open : others, turn))
+  // A message that is found late may belong anywhere. The newest page is the whole of most lists.
+  const before = shown.length > largestPage ? (old?.round ?? newest.next) : null
+  const [known, further] = await Promise.all([
+    asked.size === 0 ? [] : getPage({ ids: [...asked.keys()].join() }).then(({ items }) => items),
+    before === null ? undefined : getPage({ limit: largestPage, before, state }),
+  ])
+
+  // The user may have loaded older messages meanwhile.
+  const list = client.getQueryData(queryKey)
+  const current = known.filter(({ id }) => asked.has(id))
+  // Either there are so many new messages that a gap would remain, or this is another user.
+  const startsAgain = !isKnown && (newest.next !== null || current.length === 0)
+  if (list === undefined || startsAgain) {
+    return { ...newest, round: null, loaded: newest.items.length }
   }
-  return undefined
+  const listed = [...newest.items, ...(further?.items ?? [])]
+  const shownIds = byId(list.items)
+  const added = listed.filter(({ id }) => !shownIds.has(id))
+  const last = further ?? newest
+  const oldest = list.items.at(-1)
+  const isEnd =
+    last.next === null ||
+    last.items.some(({ id, at }) => id === oldest?.id || timeOf(at) < timeOf(oldest?.at ?? ''))
+  return {
+    ...list,
+    items: merge(added, list.items, listed, current),
+    next: isEnd ? last.next : list.next,
+    round: isEnd ? null : last.next,
+  }
+}
+
+/** Returns up to 100 of the messages, others in each turn. */
+function inTurn(items: readonly ActivityItem[], turn: number): readonly ActivityItem[] {
+  const turns = Math.ceil(items.length / largestPage)
+  const start = (turn % turns) * largestPage
+  return items.slice(start, start + largestPage)
 }
 
 /**
- * Chooses the next page that contains messages that may have changed. Waiting messages change by
- * themselves, so they come first. Failed ones change if the user sends them again elsewhere.
- */
-function placeToLook(
-  pages: readonly Activity[],
-  current: ReadonlyMap<string, ActivityItem>,
-  seen: ReadonlySet<string>,
-  looked: Updates['looked'],
-): { page: number; before: string | null; wanted: readonly ActivityItem[] } | undefined {
-  const pageOf = new Map(
-    pages.flatMap(({ items }, page) => items.map(({ id }) => [id, page] as const)),
-  )
-  const unseen = [...current.values()].filter(({ id }) => !seen.has(id))
-  const state = unseen.some((item) => item.state === 'waiting') ? 'waiting' : 'failed'
-  const wanted = new Map<number, ActivityItem[]>()
-  for (const item of unseen) {
-    if (item.state !== state) continue
-    // A message that came after the first page was loaded is above it.
-    const page = pageOf.get(item.id) ?? 0
-    wanted.set(page, [...(wanted.get(page) ?? []), item])
-  }
-  const open = [...wanted.keys()].sort((a, b) => a - b)
-  const isHalfDone = looked.next !== null && wanted.has(looked.page)
-  const page = isHalfDone ? looked.page : (open.find((each) => each > looked.page) ?? open[0])
-  if (page === undefined) return undefined
-  const before = isHalfDone ? looked.next : (pages[page - 1]?.next ?? null)
-  return { page, before, wanted: wanted.get(page) ?? [] }
-}
-
-/**
- * The messages of this browser's user, the newest first: an infinite query with `fetchNextPage` for
- * older ones. Take the messages from `items`, which are up to date; `data` has the pages as they were
- * loaded. `updates` is the query that refreshes them. A message stays in `items` when its state
- * changes, also if another state is listed. Makes no call if the backend does not offer it.
+ * The messages of this browser's user: `list` refreshes itself, `older.mutate(list.data.next)` loads the
+ * next older page. Makes no call if the backend does not offer it.
  */
 export function useActivity(state?: ActivityState) {
-  const isOffered = useHasFeature(feature)
-  const loaded = useInfiniteQuery({ ...activityQuery(state), enabled: isOffered })
-  const updates = useQuery({ ...updatesQuery(state), enabled: loaded.data !== undefined })
-  const items = useMemo(() => {
-    const older = loaded.data?.pages.flatMap((page) => page.items) ?? []
-    const ids = byId(older)
-    const added = updates.data.items.filter(({ id }) => !ids.has(id))
-    // This order counts for messages of the same time.
-    return newestFirst([...added, ...older, ...updates.data.items])
-  }, [loaded.data, updates.data])
-  return { ...loaded, items, updates }
+  const queryClient = useQueryClient()
+  const list = useQuery({ ...activityQuery(state), enabled: useHasFeature(feature) })
+  const older = useSingleMutation({
+    mutationKey: ['load-older', state ?? 'all'],
+    mutationFn: (before: string) => getPage({ limit: pageSize, before, state }),
+    onSuccess: ({ items, next }, before) => {
+      queryClient.setQueryData(activityQuery(state).queryKey, (list) =>
+        // Otherwise the list has started again, and this page is no longer the next one.
+        list?.next === before
+          ? { ...list, items: merge(list.items, items), next, loaded: items.length }
+          : list,
+      )
+    },
+    meta: { action: 'Loading older messages' },
+  })
+  return { list, older }
 }
 
 /** Sends a failed message again. Then it is waiting, in every list. */
 export function useRetry(item: ActivityItem) {
   const queryClient = useQueryClient()
-  const [name] = updatesQuery(undefined).queryKey
+  const [name] = activityQuery(undefined).queryKey
   const lists = { queryKey: [name] }
   return useSingleMutation({
     mutationKey: ['retry-message', item.id],
     mutationFn: () => call(activityEndpoints.retry.method, retryPath(item.id)),
     onSuccess: () => {
       const waiting: ActivityItem = { ...item, state: 'waiting', reason: null, nextTryAt: null }
-      queryClient.setQueriesData<Updates>(
+      queryClient.setQueriesData<List>(
         lists,
-        (updates) => updates && { ...updates, items: unique([...updates.items, waiting]) },
+        (list) => list && { ...list, items: merge(list.items, [waiting]) },
       )
     },
     // The list soon shows what became of the message, also if the call was refused. This drops the
@@ -213,8 +166,7 @@ const timeOf = (at: string) => Date.parse(at)
 
 const byId = (items: readonly ActivityItem[]) => new Map(items.map((item) => [item.id, item]))
 
-const newestFirst = (items: readonly ActivityItem[]) =>
-  unique(items).sort((a, b) => timeOf(b.at) - timeOf(a.at))
-
-/** Returns each message once. Its position is that of its first copy, its content that of its last copy. */
-const unique = (items: readonly ActivityItem[]) => [...byId(items).values()]
+/** Returns each message once, as the last of the lists has it, the newest first. */
+const merge = (...lists: (readonly ActivityItem[])[]) =>
+  // The first list decides the order of messages of the same time.
+  [...byId(lists.flat()).values()].sort((a, b) => timeOf(b.at) - timeOf(a.at))

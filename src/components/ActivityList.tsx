@@ -1,5 +1,5 @@
 import { Link } from '@tanstack/react-router'
-import { useEffect, useId, useState } from 'react'
+import { useId } from 'react'
 import { type ActivityItem, type ActivityState, activityStates } from '../../contract/activity.ts'
 import { useActivity } from '../api/activity.ts'
 import { useHasFeature } from '../api/health.ts'
@@ -46,46 +46,34 @@ export function ActivityList({ state }: { state: ActivityState | undefined }) {
 }
 
 function Messages({ state }: { state: ActivityState | undefined }) {
-  const { items, updates, ...loaded } = useActivity(state)
-  const [announced, setAnnounced] = useState('')
-  const isLoaded = loaded.data !== undefined
-
-  // Announce the first result, but no refresh: the count changes with each new message.
-  // biome-ignore lint/correctness/useExhaustiveDependencies: see above.
-  useEffect(() => {
-    if (isLoaded) setAnnounced(countOf(items.length))
-  }, [isLoaded])
-
-  async function loadOlder() {
-    setAnnounced('')
-    // By default, the second click of a double click makes the call again.
-    const { data, isError } = await loaded.fetchNextPage({ cancelRefetch: false })
-    if (!isError) setAnnounced(countOf(data?.pages.at(-1)?.items.length ?? 0))
-  }
+  const { list, older } = useActivity(state)
+  const { items, next, loaded } = list.data ?? { items: [], next: null, loaded: 0 }
+  // Announce what was loaded, but no refresh: the count changes with each new message.
+  const announced =
+    list.data === undefined || older.isPending || older.isError ? '' : countOf(loaded)
 
   return (
     <ActivityPlace>
-      <ActivityFailure what="The messages" query={isLoaded ? updates : loaded} />
-      <p role="status" className={loaded.isFetched ? 'activity-announced' : 'loading-activity'}>
-        {loaded.isFetched ? announced : 'Loading messages…'}
+      <ActivityFailure what="The messages" query={list} />
+      <p role="status" className={list.isFetched ? 'activity-announced' : 'loading-activity'}>
+        {list.isFetched ? announced : 'Loading messages…'}
       </p>
-      {isLoaded && items.length === 0 && <NoMessages state={state} />}
+      {list.data !== undefined && items.length === 0 && <NoMessages state={state} />}
       {byDay(items).map(([day, some]) => (
         <Day key={day} name={day} items={some} />
       ))}
       {items.length > 0 && (
         // It takes the focus when the button disappears.
         <div tabIndex={-1} className="flex flex-wrap items-center gap-3 text-sm outline-none">
-          {loaded.hasNextPage ? (
-            <Button busy={loaded.isFetchingNextPage} onClick={() => void loadOlder()}>
-              {loaded.isFetchingNextPage ? 'Loading…' : 'Load older'}
-            </Button>
-          ) : (
+          {next === null ? (
             <p className="text-muted">There are no older messages.</p>
+          ) : (
+            <Button busy={older.isPending} onClick={() => older.mutate(next)}>
+              {older.isPending ? 'Loading…' : 'Load older'}
+            </Button>
           )}
           <p role="status">
-            {loaded.isFetchNextPageError &&
-              `❌ Failed to load older messages. ${messageOf(loaded.error)}`}
+            {older.isError && `❌ Failed to load older messages. ${messageOf(older.error)}`}
           </p>
         </div>
       )}

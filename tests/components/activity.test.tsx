@@ -382,30 +382,63 @@ describe('a load that fails', () => {
 })
 
 describe('a refresh', () => {
-  test('shows new messages at the top and asks only for the newest page', async () => {
+  /** Loads all messages of the backend, 25 at a time. */
+  async function loadAll() {
+    await settle()
+    for (;;) {
+      const button = screen.queryByRole('button', { name: 'Load older' })
+      if (button === null) return
+      fireEvent.click(button)
+      await settle()
+    }
+  }
+
+  test('shows new messages, and one that was found late in its place, with one call', async () => {
     stopClock()
-    const { items, listCalls } = open(many(30))
-    await settle()
-    fireEvent.click(screen.getByRole('button', { name: 'Load older' }))
-    await settle()
-    expect(names()).toHaveLength(30)
+    const { items, listCalls } = open(many(60))
+    await loadAll()
+    expect(names()).toHaveLength(60)
     listCalls()
     items.unshift(item('new', { at: '2026-11-20T12:30:00Z' }))
-    // It happened before others, and was found late.
-    items.splice(5, 0, item('late', { at: '2026-11-20T11:56:30Z' }))
+    // More than a page of messages is newer.
+    items.splice(41, 0, item('late', { at: '2026-11-20T11:20:30Z' }))
     await pass(5000)
-    expect(names().slice(0, 7)).toEqual([
-      'Deal new',
-      'Deal 30',
-      'Deal 29',
-      'Deal 28',
-      'Deal 27',
-      'Deal late',
-      'Deal 26',
-    ])
-    expect(names()).toHaveLength(32)
-    expect(listCalls()).toEqual(['GET /api/notifications/activity?limit=25'])
-    expect(screen.getByText('5 messages loaded.')).toBeInTheDocument()
+    expect(names()).toHaveLength(62)
+    expect(names()[0]).toBe('Deal new')
+    expect(names().slice(40, 43)).toEqual(['Deal 21', 'Deal late', 'Deal 20'])
+    expect(listCalls()).toEqual(['GET /api/notifications/activity?limit=60'])
+    expect(screen.getByText('10 messages loaded.')).toBeInTheDocument()
+  })
+
+  test('finds a message below the last one, which Load older then shows', async () => {
+    stopClock()
+    const { items } = open(many(30))
+    await loadAll()
+    items.push(item('late', { at: '2026-11-19T12:00:00Z' }))
+    await pass(5000)
+    expect(screen.queryByText('There are no older messages.')).not.toBeInTheDocument()
+    fireEvent.click(screen.getByRole('button', { name: 'Load older' }))
+    await settle()
+    expect(names()).toHaveLength(31)
+    expect(names().at(-1)).toBe('Deal late')
+  })
+
+  test('goes through a list of more than 100 messages, a part each time', async () => {
+    stopClock()
+    const { items, listCalls } = open(many(250))
+    await loadAll()
+    listCalls()
+    items.splice(240, 0, item('late', { at: '2026-11-20T08:00:30Z' }))
+    for (const [calls, found] of [
+      [['limit=100', 'limit=100&before=151'], 0],
+      [['limit=100', 'limit=100&before=51'], 1],
+      [['limit=100', 'limit=100&before=151'], 1],
+    ] as const) {
+      await pass(5000)
+      expect(listCalls()).toEqual(calls.map((call) => `GET /api/notifications/activity?${call}`))
+      expect(screen.queryAllByText('Deal late')).toHaveLength(found)
+    }
+    expect(names()).toHaveLength(251)
   })
 
   test('happens only while the page is visible, and at once when it is visible again', async () => {
@@ -425,7 +458,7 @@ describe('a refresh', () => {
     expect(listCalls()).toHaveLength(1)
   })
 
-  test('reads further pages until it meets a known message, or starts again', async () => {
+  test('starts again if so many messages are new that a gap would remain', async () => {
     stopClock()
     const { items, listCalls } = open(many(30))
     await settle()
@@ -434,65 +467,56 @@ describe('a refresh', () => {
       Array.from({ length: count }, (_, n) =>
         item(`${at} ${n}`, { at: new Date(Date.parse(at) - n).toISOString() }),
       )
-    items.unshift(...later(60, '2026-11-20T14:00:00Z'))
+    items.unshift(...later(20, '2026-11-20T14:00:00Z'))
     await pass(5000)
-    expect(listCalls()).toHaveLength(3)
-    expect(names()).toHaveLength(85)
-    // With so many, a gap would remain.
-    items.unshift(...later(110, '2026-11-20T15:00:00Z'))
+    expect(names()).toHaveLength(45)
+    items.unshift(...later(45, '2026-11-20T15:00:00Z'))
     await pass(5000)
-    await settle()
-    expect(names()).toHaveLength(25)
+    expect(names()).toHaveLength(45)
     expect(names()[0]).toBe('Deal 2026-11-20T15:00:00Z 0')
     expect(screen.getByRole('button', { name: 'Load older' })).toBeVisible()
   })
 
-  test('shows what becomes of older messages, with one more call', async () => {
+  test('asks by id for messages that may have changed and are no longer listed', async () => {
     stopClock()
-    const { items, listCalls } = open(many(60))
-    for (const n of [30, 55]) Object.assign(items[n] ?? {}, { state: 'waiting' })
-    await settle()
-    for (const _ of [1, 2]) {
-      fireEvent.click(screen.getByRole('button', { name: 'Load older' }))
-      await settle()
-    }
-    expect(screen.getAllByText('Waiting to be sent')).toHaveLength(2)
-    listCalls()
-    for (const n of [30, 55]) Object.assign(items[n] ?? {}, { state: 'sent' })
-    await pass(5000)
-    const newest = 'GET /api/notifications/activity?limit=25'
-    // The pages with a waiting message take turns. An answer of 100 shows both here.
-    expect(listCalls()).toEqual([newest, 'GET /api/notifications/activity?limit=100&before=36'])
-    expect(screen.queryByText('Waiting to be sent')).not.toBeInTheDocument()
-    await pass(5000)
-    expect(listCalls()).toEqual([newest])
-  })
-
-  test('takes turns if messages of several pages are open, and goes on below 100', async () => {
-    stopClock()
-    // The list of failed messages leaves out the many between them.
     const { items, listCalls } = open(
-      many(400).map((each, n) => (n % 13 === 0 ? { ...each, state: 'failed' } : each)),
+      many(60).map((each, n) => (n % 2 === 0 ? { ...each, state: 'failed' } : each)),
       ['activity'],
       '/activity?state=failed',
     )
-    await settle()
-    fireEvent.click(screen.getByRole('button', { name: 'Load older' }))
-    await settle()
-    expect(names()).toHaveLength(31)
+    await loadAll()
+    expect(names()).toHaveLength(30)
     // All but the newest were sent again elsewhere.
     for (const each of items.slice(1)) each.state = 'sent'
     listCalls()
-    for (let refresh = 0; refresh < 5; refresh += 1) await pass(5000)
-    expect(listCalls().filter((call) => !call.includes('state='))).toEqual([
-      'GET /api/notifications/activity?limit=100',
-      'GET /api/notifications/activity?limit=100&before=301',
-      'GET /api/notifications/activity?limit=100&before=201',
-      'GET /api/notifications/activity?limit=100&before=101',
+    for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
+    const others = Array.from({ length: 29 }, (_, n) => 58 - 2 * n)
+    expect(listCalls()).toEqual([
+      'GET /api/notifications/activity?limit=30&state=failed',
+      `GET /api/notifications/activity?ids=${others.join('%2C')}`,
+      'GET /api/notifications/activity?limit=30&state=failed',
     ])
     // They stay in their places, with what they are now.
-    expect(names()).toHaveLength(31)
+    expect(names()).toHaveLength(30)
     expect(screen.getAllByRole('button', { name: /^Send again/ })).toHaveLength(1)
+  })
+
+  test('asks for at most 100 ids, and for the others in the next turn', async () => {
+    stopClock()
+    const { items, requests } = open(
+      many(130, { state: 'waiting' }),
+      ['activity'],
+      '/activity?state=waiting',
+    )
+    await loadAll()
+    for (const each of items) each.state = 'sent'
+    for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
+    const asked = requests.flatMap(({ target }) => {
+      const ids = new URL(target, 'http://localhost').searchParams.get('ids')
+      return ids === null ? [] : [ids.split(',').length]
+    })
+    expect(asked).toEqual([100, 30])
+    expect(screen.getAllByText('Sent to #sales-floor')).toHaveLength(130)
   })
 })
 

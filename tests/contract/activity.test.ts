@@ -147,6 +147,18 @@ describe.each(Object.entries(backends))('%s', (_name, open) => {
     expect(await summary(backend)).toMatchObject({ waiting: 1 })
   })
 
+  test('answers messages by id, the newest first, in any state and no others', async () => {
+    const backend = await open()
+    for (const state of ['sent', 'failed', 'waiting', 'skipped'] as const) {
+      await backend.add((await list(backend)).items.length, state)
+    }
+    const { items } = await list(backend)
+    const [newest, , third] = items
+    const ids = encodeURIComponent([third?.id, '999999', newest?.id].join())
+    expect(await list(backend, `?ids=${ids}`)).toEqual({ items: [newest, third], next: null })
+    expect((await list(backend, '?ids=999999')).items).toEqual([])
+  })
+
   test('counts each day', async () => {
     const backend = await open()
     await backend.add(1)

@@ -59,6 +59,12 @@ export function activityHandlers(
     http.get('*/api/notifications/activity', ({ request }) => {
       if (!offers('activity')) return notFound()
       const query = new URL(request.url).searchParams
+      const ids = query.get('ids')?.split(',')
+      if (ids !== undefined) {
+        if (ids.length > 100) return refuse(400, 'invalid_query', 'These are too many ids.')
+        const items = state.items.filter(({ id }) => ids.includes(id))
+        return HttpResponse.json({ items, next: null } satisfies Activity)
+      }
       const limit = Number(query.get('limit') ?? 25)
       const before = query.get('before')
       const wanted = query.get('state')

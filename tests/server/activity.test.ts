@@ -396,6 +396,10 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const { next } = await (await signIn(other)).activity('?limit=1')
     // Another user's cursor is only a position.
     expect((await me.activity(`?before=${next}`)).items).toMatchObject([{ id: own }])
+    // Other parameters do not apply to ids.
+    const asked = await me.activity(`?ids=${[...ids, own, '999999']}&state=failed&limit=1`)
+    expect(asked).toMatchObject({ items: [{ id: own }], next: null })
+    expect(asked.items).toHaveLength(1)
     expect(await me.summary('?days=30')).toMatchObject({ rules: {}, failedSinceBroken: 0 })
 
     const unknown = [
@@ -500,18 +504,29 @@ describe('a day', () => {
     `activity?before=${'9'.repeat(17)}.1`,
     `activity?before=1.${'9'.repeat(19)}`,
     "activity?before=1.1'--",
+    'activity?ids=',
+    'activity?ids=1,',
+    'activity?ids=-1',
+    'activity?ids=1,x',
+    'activity?ids=1) or (1=1',
+    'activity?ids=१',
+    `activity?ids=${'9'.repeat(19)}`,
+    `activity?ids=${Array(101).fill(1)}`,
   ])('is not asked for by %s', async (path) => {
     const answer = await openBrowser(harness).call(`/api/notifications/${encodeURI(path)}`)
     expect(await refusal(answer)).toBe('400 invalid_query')
   })
 
-  test('may be any that a position can name', async () => {
+  test('may be any that a position can name, and an id any that a message can have', async () => {
     const browser = openBrowser(harness)
     await browser.keep([])
     for (const before of ['0.0', `${'9'.repeat(16)}.${'9'.repeat(18)}`]) {
       const answer = await browser.call(`/api/notifications/activity?before=${before}`)
       expect(await answer.json()).toEqual({ items: [], next: null })
     }
+    const ids = Array(100).fill('9'.repeat(18))
+    const answer = await browser.call(`/api/notifications/activity?ids=${ids}`)
+    expect(await answer.json()).toEqual({ items: [], next: null })
   })
 })
 
