@@ -1,4 +1,10 @@
-import { type QueryClient, queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
+import {
+  type QueryClient,
+  queryOptions,
+  replaceEqualDeep,
+  useQuery,
+  useQueryClient,
+} from '@tanstack/react-query'
 import {
   type Activity,
   type ActivityItem,
@@ -24,6 +30,8 @@ interface List {
   round: string | null
   /** How many messages the first page, or else the last older page, contained. */
   loaded: number
+  /** How many messages the list may have: what the user loaded, and so many that came since. */
+  most: number
 }
 
 /** How often the list is refreshed while the page is visible, in milliseconds. */
@@ -31,6 +39,8 @@ const refreshMs = 5000
 const pageSize = 25
 /** The most messages that a backend answers at once. */
 const largestPage = 100
+/** How many messages may come to a list before it starts again. Otherwise a page that stays open only grows. */
+const mostAdded = 200
 
 const { feature, path } = activityEndpoints.activity
 
@@ -48,6 +58,8 @@ const activityQuery = (state: Filter) =>
   queryOptions({
     queryKey: ['activity', state ?? 'all'],
     queryFn: ({ client }) => refresh(client, state),
+    // Query compares items of the same position, and a new message moves all others. `merge` compares them.
+    structuralSharing: false,
     staleTime: refreshMs,
     // The next visit begins with the newest messages, and nothing stays after the user signed out.
     gcTime: 0,
@@ -88,9 +100,7 @@ async function refresh(client: QueryClient, state: Filter): Promise<List> {
   const current = known.filter(({ id }) => asked.has(id))
   // Either there are so many new messages that a gap would remain, or this is another user.
   const startsAgain = !isKnown && (newest.next !== null || current.length === 0)
-  if (list === undefined || startsAgain) {
-    return { ...newest, round: null, loaded: newest.items.length }
-  }
+  if (list === undefined || startsAgain) return listOf(newest)
   const listed = [...newest.items, ...(further?.items ?? [])]
   const shownIds = byId(list.items)
   const added = listed.filter(({ id }) => !shownIds.has(id))
@@ -99,12 +109,19 @@ async function refresh(client: QueryClient, state: Filter): Promise<List> {
   const isEnd =
     last.next === null ||
     last.items.some(({ id, at }) => id === oldest?.id || timeOf(at) < timeOf(oldest?.at ?? ''))
+  const items = merge(added, list.items, listed, current)
+  if (items.length > list.most) return listOf(newest)
   return {
     ...list,
-    items: merge(added, list.items, listed, current),
+    items,
     next: isEnd ? last.next : list.next,
     round: isEnd ? null : last.next,
   }
+}
+
+/** A list that begins with its newest page. */
+function listOf({ items, next }: Activity): List {
+  return { items, next, round: null, loaded: items.length, most: items.length + mostAdded }
 }
 
 /** Returns up to 100 of the messages, others in each turn. */
@@ -128,7 +145,13 @@ export function useActivity(state?: ActivityState) {
       queryClient.setQueryData(activityQuery(state).queryKey, (list) =>
         // Otherwise the list has started again, and this page is no longer the next one.
         list?.next === before
-          ? { ...list, items: merge(list.items, items), next, loaded: items.length }
+          ? {
+              ...list,
+              items: merge(list.items, items),
+              next,
+              loaded: items.length,
+              most: list.most + items.length,
+            }
           : list,
       )
     },
@@ -166,7 +189,15 @@ const timeOf = (at: string) => Date.parse(at)
 
 const byId = (items: readonly ActivityItem[]) => new Map(items.map((item) => [item.id, item]))
 
-/** Returns each message once, as the last of the lists has it, the newest first. */
-const merge = (...lists: (readonly ActivityItem[])[]) =>
+/**
+ * Returns each message once, as the last of the lists has it, the newest first. A message that has not
+ * changed stays the same object, so that its row does not render again.
+ */
+function merge(...lists: (readonly ActivityItem[])[]): ActivityItem[] {
+  const items = new Map<string, ActivityItem>()
   // The first list decides the order of messages of the same time.
-  [...byId(lists.flat()).values()].sort((a, b) => timeOf(b.at) - timeOf(a.at))
+  for (const item of lists.flat()) {
+    items.set(item.id, replaceEqualDeep(items.get(item.id), item))
+  }
+  return [...items.values()].sort((a, b) => timeOf(b.at) - timeOf(a.at))
+}

@@ -477,6 +477,29 @@ describe('a refresh', () => {
     expect(screen.getByRole('button', { name: 'Load older' })).toBeVisible()
   })
 
+  test('starts again when 200 messages have come since, so that the list has an end', async () => {
+    stopClock()
+    const { items } = open(many(30))
+    await loadAll()
+    let most = 0
+    for (let n = 1; n <= 12; n += 1) {
+      const at = Date.parse('2026-11-20T12:00:00Z') + n * 60_000
+      items.unshift(
+        ...Array.from({ length: 20 }, (_, m) =>
+          item(`${n}-${m}`, { at: new Date(at - m).toISOString() }),
+        ),
+      )
+      await pass(5000)
+      most = Math.max(most, names().length)
+    }
+    expect(most).toBe(230)
+    expect(names()).toHaveLength(120)
+    expect(names()[0]).toBe('Deal 12-0')
+    fireEvent.click(screen.getByRole('button', { name: 'Load older' }))
+    await settle()
+    expect(names()).toHaveLength(145)
+  })
+
   test('asks by id for messages that may have changed and are no longer listed', async () => {
     stopClock()
     const { items, listCalls } = open(

@@ -1,5 +1,7 @@
 import { screen } from '@testing-library/react'
 import { expect, test, vi } from 'vitest'
+import type { ActivityItem } from '../../contract/activity.ts'
+import { pass, settle, stopClock } from '../clock.ts'
 import { renderApp, startBackend } from '../render.tsx'
 
 // Each render of a component creates its elements anew, so their types tell what was rendered.
@@ -39,4 +41,32 @@ test.each([
       expect(timesCreated(type), type).toBe(0)
     }
   }
+})
+
+test('a new message renders its own row of the activity and no other', async () => {
+  stopClock()
+  const message = (n: number): ActivityItem => ({
+    id: `${n}`,
+    at: new Date(Date.now() + n).toISOString(),
+    state: 'failed',
+    rule: null,
+    deal: { name: `Deal ${n}`, url: 'https://crm.example/1' },
+    from: null,
+    to: null,
+    channel: null,
+    reason: null,
+    tries: 1,
+    nextTryAt: null,
+  })
+  const items = Array.from({ length: 20 }, (_, n) => message(20 - n))
+  startBackend({ features: ['activity'], activity: { items } })
+  renderApp('/activity')
+  await settle()
+  // Only a row has a time.
+  expect(timesCreated('time')).toBe(40)
+  created.length = 0
+  items.unshift(message(21))
+  await pass(5000)
+  expect(screen.getByText('Deal 21')).toBeVisible()
+  expect(timesCreated('time')).toBe(2)
 })
