@@ -69,7 +69,8 @@ const activityQuery = (state: Filter) =>
   })
 
 /**
- * Loads what changed in a list, with one to three calls, or a new list
+ * Loads what changed in a list, with one to three calls, or a new list. If a message is new or
+ * has another state, the summary loads too
  * (docs/decisions/0504-the-list-of-messages-refreshes.md).
  */
 async function refresh(client: QueryClient, state: Filter): Promise<List> {
@@ -100,17 +101,21 @@ async function refresh(client: QueryClient, state: Filter): Promise<List> {
   const current = known.filter(({ id }) => asked.has(id))
   // Either there are so many new messages that a gap would remain, or this is another user.
   const startsAgain = !isKnown && (newest.next !== null || current.length === 0)
-  if (list === undefined || startsAgain) return listOf(newest)
+  if (list === undefined) return listOf(newest)
   const listed = [...newest.items, ...(further?.items ?? [])]
-  const shownIds = byId(list.items)
-  const added = listed.filter(({ id }) => !shownIds.has(id))
+  const former = byId(list.items)
+  const added = listed.filter(({ id }) => !former.has(id))
+  const items = merge(added, list.items, listed, current)
+  if (items.some(({ id, state }) => former.get(id)?.state !== state)) {
+    void client.invalidateQueries({ queryKey: summaryQuery.queryKey })
+  }
+  if (startsAgain || items.length > list.most) return listOf(newest)
+
   const last = further ?? newest
   const oldest = list.items.at(-1)
   const isEnd =
     last.next === null ||
     last.items.some(({ id, at }) => id === oldest?.id || timeOf(at) < timeOf(oldest?.at ?? ''))
-  const items = merge(added, list.items, listed, current)
-  if (items.length > list.most) return listOf(newest)
   return {
     ...list,
     items,

@@ -458,6 +458,27 @@ describe('a refresh', () => {
     expect(listCalls()).toHaveLength(1)
   })
 
+  test('that shows a new state or a new message counts again at once, and no other does', async () => {
+    stopClock()
+    vi.setSystemTime('2026-11-20T13:00:00Z')
+    const { items, calls } = open(many(3, { state: 'waiting' }))
+    await settle()
+    const counts = () => [
+      screen.getByText(/^\d+ sent$/).textContent,
+      screen.getByText(/^\d+ waiting$/).textContent,
+    ]
+    expect(counts()).toEqual(['0 sent', '3 waiting'])
+    Object.assign(items[2] ?? {}, { state: 'sent' })
+    await pass(5000)
+    expect(counts()).toEqual(['1 sent', '2 waiting'])
+    items.unshift(item('new', { at: '2026-11-20T12:30:00Z' }))
+    await pass(5000)
+    expect(counts()).toEqual(['2 sent', '2 waiting'])
+    Object.assign(items[1] ?? {}, { nextTryAt: '2026-11-20T14:00:00Z', tries: 2 })
+    await pass(5000)
+    expect(calls('GET /api/notifications/summary')).toHaveLength(3)
+  })
+
   test('starts again if so many messages are new that a gap would remain', async () => {
     stopClock()
     const { items, listCalls } = open(many(30))
