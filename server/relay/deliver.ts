@@ -490,7 +490,10 @@ export function createDeliver({
     }
     if (error.reason === 'disconnected') return await end([delivery], 'dead', 'disconnected')
     if (error.kind === 'refused') {
-      const reason = error.reason ?? 'refused'
+      const { reason: code = 'refused' } = error
+      const isKnown = Object.hasOwn(providers[crm.provider].brokenReasons, code)
+      // Another code does not say whose it is.
+      const reason = isKnown || error.reason === undefined ? code : `${crm.provider}_${code}`
       await connectionBroke(crm, reason)
       return await end([delivery], 'dead', reason, { countTry: true })
     }

@@ -110,6 +110,33 @@ describe('HubSpot is called for', () => {
     )
   })
 
+  test('one deal of which HubSpot leaves out what has no value', async () => {
+    const empty = { id: '1', properties: { dealname: null }, associations: null }
+    const histories = [
+      [{ dealstage: null }, []],
+      [null, []],
+      [
+        { dealstage: [{ value: 'b', timestamp: time }, { timestamp: '2026-02-01T12:00:00Z' }] },
+        [
+          { value: '', at: new Date('2026-02-01T12:00:00Z') },
+          { value: 'b', at: new Date(time) },
+        ],
+      ],
+    ]
+    for (const [propertiesWithHistory, history] of histories) {
+      answers = { '/0-3/1': { body: { ...empty, propertiesWithHistory } } }
+      expect(await hubspot.deal(access, '1', { history: 'stage', links: true })).toEqual({
+        id: '1',
+        name: null,
+        amount: null,
+        currency: null,
+        ownerId: null,
+        linked: false,
+        history,
+      })
+    }
+  })
+
   test('many deals, of which some do not exist', async () => {
     const missing = { status: 'error', category: 'OBJECT_NOT_FOUND', context: { ids: ['2'] } }
     const body = { ...completed, results: [deal], numErrors: 1, errors: [missing] }
@@ -262,6 +289,15 @@ describe('to connect,', () => {
         { ...client, token: 'a', token_type_hint: 'access_token' },
       ],
     ])
+  })
+
+  test.each([{}, { hub_domain: null }])('an account may have no domain: %j', async (domain) => {
+    answers = {
+      '/token': { body: tokens },
+      '/introspect': { body: { active: true, hub_id: 5, user_id: 6, ...domain } },
+    }
+    const grant = await hubspot.exchange({ code: 'c', redirectUri, codeVerifier: 'v' })
+    expect(grant).toMatchObject({ accountId: '5', accountName: null, accountUserId: '6' })
   })
 
   test('the page asks for owners as an option, and writes a space as %20', () => {

@@ -187,8 +187,12 @@ describe('HubSpot refuses', () => {
   test('a read only by a word of its own: no page of a proxy does', async () => {
     const refused = json({ status: 'error', category: 'MISSING_SCOPES' }, 403)
     await expect(outside({ '/1': refused }).read()).rejects.toMatchObject({ kind: 'refused' })
-    const proxied = outside({ '/1': { ...page, status: 403 } }).read()
-    await expect(proxied).rejects.toMatchObject({ kind: 'unreachable', reason: 'status_403' })
+    const user = json({ status: 'error', category: 'USER_DOES_NOT_HAVE_PERMISSIONS' }, 403)
+    await expect(outside({ '/1': user }).read()).rejects.toMatchObject({ kind: 'refused' })
+    for (const answer of [{ ...page, status: 403 }, json({ error: 'forbidden' }, 403)]) {
+      const proxied = outside({ '/1': answer }).read()
+      await expect(proxied).rejects.toMatchObject({ kind: 'unreachable' })
+    }
   })
 })
 

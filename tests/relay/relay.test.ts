@@ -659,6 +659,42 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(backend.lines.join('\n')).toContain('hubspot_BAD_CLIENT_SECRET')
     })
 
+    test('a user who may not read deals learns it from the first refusal', async () => {
+      const refusals = {
+        USER_DOES_NOT_HAVE_PERMISSIONS: {
+          message: 'the person who connected it may not read deals. Connect HubSpot again',
+          connection:
+            'HubSpot says that the person who connected it may not read deals (USER_DOES_NOT_HAVE_PERMISSIONS).',
+        },
+        // A code that this server does not know.
+        NO_LONGER_ALLOWED: {
+          message: 'HubSpot answered with an error (NO_LONGER_ALLOWED)',
+          connection:
+            'HubSpot says that it no longer accepts this connection (hubspot_NO_LONGER_ALLOWED).',
+        },
+      }
+      for (const [category, words] of Object.entries(refusals)) {
+        portal += 1
+        const userId = await backend.connect({ portal, channel: `C${portal}` })
+        const body = { status: 'error', category, message: 'Forbidden', correlationId: 'c' }
+        let reads = 0
+        outside.answerRead = (path) => {
+          if (!path.includes('0-3/1?')) return undefined
+          reads++
+          return { status: 403, body }
+        }
+        await backend.tell([stageChange(1, { portal })])
+        await backend.settled()
+        expect(reads).toBe(1)
+        const activity = await (await backend.call(userId, '/api/notifications/activity')).json()
+        expect(activity.items).toMatchObject([{ state: 'failed', reason: words.message }])
+        expect(await connectionStatus(backend, { userId, provider: 'hubspot' })).toMatchObject({
+          connected: false,
+          reason: words.connection,
+        })
+      }
+    })
+
     test('a read that HubSpot limits or fails is tried again', async () => {
       await backend.connect({ portal, channel })
       const failures = [

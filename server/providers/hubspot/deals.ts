@@ -18,7 +18,7 @@ const linksAtOnce = 100
 const foundAtOnce = 200
 
 const property = v.optional(v.nullable(v.string()), null)
-const links = v.optional(v.object({ results: v.array(v.unknown()) }))
+const links = v.nullish(v.object({ results: v.array(v.unknown()) }))
 
 const dealAnswer = v.object({
   id: v.string(),
@@ -28,14 +28,10 @@ const dealAnswer = v.object({
     deal_currency_code: property,
     hubspot_owner_id: property,
   }),
-  propertiesWithHistory: v.optional(
-    v.record(
-      v.string(),
-      v.array(v.object({ value: v.nullable(v.string()), timestamp: v.string() })),
-    ),
-    {},
+  propertiesWithHistory: v.nullish(
+    v.record(v.string(), v.nullable(v.array(v.object({ value: property, timestamp: v.string() })))),
   ),
-  associations: v.optional(v.object({ contacts: links, companies: links })),
+  associations: v.nullish(v.object({ contacts: links, companies: links })),
 })
 
 /** What a batch answers about inputs without a result. The status is then 207. */
@@ -119,7 +115,7 @@ export function createHubspotDeals(
       const deal = await unlessMissing(read(access, path, dealAnswer), [notFound])
       if (deal === undefined) return undefined
       const lists = [deal.associations?.contacts, deal.associations?.companies]
-      const linked = lists.some((list) => list !== undefined && list.results.length > 0)
+      const linked = lists.some((list) => list && list.results.length > 0)
       return dealOf(deal, fields.history, fields.links ? linked : undefined)
     },
 
@@ -224,7 +220,7 @@ function dealOf(
     currency: properties.deal_currency_code,
     ownerId: properties.hubspot_owner_id,
     linked,
-    history: (propertiesWithHistory[propertyNames[history]] ?? [])
+    history: (propertiesWithHistory?.[propertyNames[history]] ?? [])
       .map(({ value, timestamp }) => ({ value: value ?? '', at: new Date(timestamp) }))
       .sort((a, b) => a.at.getTime() - b.at.getTime()),
   }

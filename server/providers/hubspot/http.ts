@@ -18,9 +18,10 @@ const errorAnswer = v.pipe(
     error: v.optional(v.string()),
     category: v.optional(v.string()),
   }),
-  v.transform(({ status, error, category }) =>
-    status === undefined || status === 'error' ? (error ?? category) : status,
-  ),
+  v.transform(({ status, error, category }) => ({
+    code: status === undefined || status === 'error' ? (error ?? category) : status,
+    category,
+  })),
 )
 
 /** Answers that ask for a wait: their names in the log, and the wait without Retry-After. */
@@ -120,7 +121,7 @@ async function asProviderError<T>(
   } catch (error) {
     if (!(error instanceof HTTPError)) throw new ProviderError('hubspot', stage, 'unreachable')
     const refusal = v.safeParse(errorAnswer, error.data)
-    const reason = refusal.success ? refusal.output : undefined
+    const { code: reason, category } = refusal.success ? refusal.output : {}
     const { status, headers } = error.response
     const wait = waits[status]
     if (wait !== undefined) {
@@ -130,7 +131,10 @@ async function asProviderError<T>(
     if (stage === 'read' && status === 401) {
       throw new ProviderError('hubspot', stage, 'unauthorized', reason)
     }
-    throw status < 500 && isRefusal(stage, status, reason)
+    // Every error of the CRM API has a category. An answer without one is not from HubSpot.
+    const isForbidden = status === 403 && category !== undefined
+    const isRefused = stage === 'read' ? isForbidden : status < 500 && isRefusal(stage, reason)
+    throw isRefused
       ? new ProviderError('hubspot', stage, 'refused', reason)
       : new ProviderError('hubspot', stage, 'unreachable', reason ?? `status_${status}`)
   }
@@ -140,18 +144,12 @@ async function asProviderError<T>(
 const refreshRefusals = new Set(['BAD_REFRESH_TOKEN', 'invalid_grant', 'BAD_HUB', 'access_denied'])
 
 /**
- * Whether this 4xx is a refusal, so that another try cannot help. In the relay, a refusal breaks
- * the connection. So for the relay's calls, only HubSpot's own codes about the token count. A
- * proxy's page or a mistake in our settings may be temporary.
+ * Whether this 4xx of the OAuth API is a refusal, so that another try cannot help. A refused refresh breaks
+ * the connection. So only HubSpot's own codes about the token count there. A proxy's page or a mistake in
+ * our settings may be temporary.
  */
-function isRefusal(
-  stage: ProviderError['stage'],
-  status: number,
-  reason: string | undefined,
-): boolean {
-  if (stage === 'refresh') return refreshRefusals.has(reason ?? '')
-  if (stage === 'read') return status === 403 && reason === 'MISSING_SCOPES'
-  return true
+function isRefusal(stage: ProviderError['stage'], reason: string | undefined): boolean {
+  return stage !== 'refresh' || refreshRefusals.has(reason ?? '')
 }
 
 function parseJson(text: string, stage: ProviderError['stage']): unknown {

@@ -21,6 +21,7 @@ export function createHubspot(
       BAD_HUB: 'the account no longer exists or removed the app',
       access_denied: 'the account no longer exists or removed the app',
       MISSING_SCOPES: 'a permission is missing',
+      USER_DOES_NOT_HAVE_PERMISSIONS: 'the person who connected it may not read deals',
     },
   }
 }

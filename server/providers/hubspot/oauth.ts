@@ -33,7 +33,7 @@ const tokenAnswer = v.object({
 const introspectAnswer = v.object({
   hub_id: v.number(),
   user_id: v.number(),
-  hub_domain: v.optional(v.string()),
+  hub_domain: v.nullish(v.string()),
 })
 
 const refreshAnswer = v.object({
