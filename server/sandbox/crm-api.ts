@@ -191,7 +191,7 @@ export function createCrmApi({
       if (body === undefined) return invalidInput(c)
       const since = Number(body.filterGroups[0]?.filters[0]?.value ?? 0)
       const changed = deals
-        .all()
+        .indexed()
         .filter((deal) => changedAt(deal) >= since)
         .sort((a, b) => changedAt(a) - changedAt(b))
       const start = Number(body.after)

@@ -60,11 +60,11 @@ export function createDealsPage({
               <label><input type="checkbox" name="company"> with a company</label>
               <div class="actions"><button>Create deal</button></div>
             </form>
-            <h2>Merge deals</h2>
+            <h2>Merge</h2>
             <form method="post" action="${list}/merge">
-              ${dealSelect('deal', 'Merge', deals)}
-              ${dealSelect('into', 'into', deals)}
-              <div class="actions"><button class="secondary">Merge deals</button></div>
+              ${dealSelect('deal', 'Deal', deals)}
+              ${dealSelect('into', 'Into', deals)}
+              <div class="actions"><button class="secondary">Merge</button></div>
             </form>`,
           }),
         ),

@@ -27,9 +27,11 @@ export class StandInDeals {
   readonly #deals = new Map<string, StandInDeal>()
   /** The ids of merged deals, the oldest first, and of the deals that they became. */
   readonly #merged = new Map<string, string>()
+  readonly #indexLagMs: number
   #nextId = 9_001
 
-  constructor() {
+  constructor(indexLagMs: number) {
+    this.#indexLagMs = indexLagMs
     const at = Date.now() - 86_400_000
     // The owners: one who is there, one who is archived, one who is missing, and none.
     for (const [name, amount, contact, company, ownerId] of [
@@ -91,6 +93,14 @@ export class StandInDeals {
 
   all(): StandInDeal[] {
     return [...this.#deals.values()]
+  }
+
+  /** The deals as the search index knows them: it learns of changes later. */
+  indexed(): StandInDeal[] {
+    const until = Date.now() - this.#indexLagMs
+    return this.all()
+      .map((deal) => ({ ...deal, history: deal.history.filter(({ at }) => at <= until) }))
+      .filter(({ history }) => history.length > 0)
   }
 
   /** Changes a property. @returns undefined if it has this value already: then nothing changes. */

@@ -39,14 +39,16 @@ export function createStandInHubspot({
   settings,
   appUrl,
   apiUrl,
+  indexLagMs,
 }: {
   settings: ProviderSettings
   appUrl: string
   apiUrl: string
+  indexLagMs: number
 }): Hono {
   const codes = new StandInCodes<CodeBinding>()
   const tokens = new StandInTokens('hubspot-stand-in-', settings.clientSecret)
-  const deals = new StandInDeals()
+  const deals = new StandInDeals(indexLagMs)
   const list = `${appUrl}/sandbox/hubspot/deals`
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, 'hubspot')}`
 

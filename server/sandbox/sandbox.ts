@@ -11,11 +11,14 @@ import { createContactForm } from './contact-form.ts'
 import { createStandInHubspot } from './hubspot.ts'
 import { createStandInSlack } from './slack.ts'
 
-type CreateStandIn = (options: {
-  settings: ProviderSettings
-  appUrl: string
-  apiUrl: string
-}) => Hono
+interface StandInOptions {
+  /** How long a search in the stand-in HubSpot does not find a change. */
+  indexLagMs: number
+}
+
+type CreateStandIn = (
+  options: { settings: ProviderSettings; appUrl: string; apiUrl: string } & StandInOptions,
+) => Hono
 
 const standIns: Record<ProviderId, CreateStandIn> = {
   hubspot: createStandInHubspot,
@@ -23,7 +26,10 @@ const standIns: Record<ProviderId, CreateStandIn> = {
 }
 
 /** The stand-ins of the providers without a client id, and of the contact form. */
-export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
+export function createSandbox(
+  { appUrl, apiUrl, providers }: Addresses,
+  options: StandInOptions = { indexLagMs: 2_000 },
+): Hono {
   const sandbox = new Hono()
   const stylesheet = readFileSync(join(import.meta.dirname, 'style.css'), 'utf8')
   const pagePolicy = standInPolicy(appUrl, { inFrame: false })
@@ -53,7 +59,8 @@ export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
   sandbox.route('/contact-form', createContactForm())
   for (const id of providerIds) {
     const settings = providers[id]
-    if (settings.standIn) sandbox.route(`/${id}`, standIns[id]({ settings, appUrl, apiUrl }))
+    if (settings.standIn)
+      sandbox.route(`/${id}`, standIns[id]({ settings, appUrl, apiUrl, ...options }))
   }
   return sandbox
 }

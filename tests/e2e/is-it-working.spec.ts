@@ -1,4 +1,5 @@
 import { expect, type Page } from '@playwright/test'
+import { StandInTokens } from '../../server/sandbox/tokens.ts'
 import { test } from './server.ts'
 
 test('a person sees whether notifications work, from the first preview to a message sent again', async ({
@@ -9,6 +10,7 @@ test('a person sees whether notifications work, from the first preview to a mess
   const hubspot = await context.newPage()
   await hubspot.goto('/sandbox/hubspot/deals')
   await move(hubspot, 'Globex pilot', 'Closed won')
+  await untilSearchFindsAChange(hubspot)
   await page.goto('/')
   await connect(page, 'HubSpot')
   await connect(page, 'Slack')
@@ -85,4 +87,26 @@ async function move(page: Page, deal: string, stage: string) {
   await page.getByLabel(`Stage of ${deal}`).selectOption(stage)
   await page.getByRole('button', { name: `Move ${deal}` }).click()
   await expect(page.getByRole('listitem').filter({ hasText: deal })).toContainText(stage)
+}
+
+/** HubSpot's search finds a change only after some seconds. A preview before that would be kept. */
+async function untilSearchFindsAChange(page: Page) {
+  const tokens = new StandInTokens('hubspot-stand-in-', 'stand-in-hubspot-secret')
+  const accessToken = tokens.issue({ grant: 'test', use: 'access', endsAt: null })
+  const value = String(Date.now() - 60_000)
+  const filter = { propertyName: 'hs_lastmodifieddate', operator: 'GTE', value }
+  async function found() {
+    const answer = await page.request.post('/sandbox/hubspot/crm/objects/2026-03/0-3/search', {
+      headers: { Authorization: `Bearer ${accessToken}` },
+      data: {
+        filterGroups: [{ filters: [filter] }],
+        sorts: ['hs_lastmodifieddate'],
+        properties: [],
+        limit: 1,
+        after: '0',
+      },
+    })
+    return (await answer.json()).total
+  }
+  await expect.poll(found).toBe(1)
 }

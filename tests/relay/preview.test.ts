@@ -174,7 +174,8 @@ test('each rule counts what the relay sends for the same changes if only this ru
 })
 
 test('with the stand-in: a preview needs only HubSpot, and neither rules nor Slack', async () => {
-  const harness = await openHarness()
+  // A preview is kept for ten minutes. So the search must find the change at once.
+  const harness = await openHarness({ indexLagMs: 0 })
   const browser = openBrowser(harness)
   const preview = (query = '') => browser.call(path + query)
   expect(await refusal(await preview())).toBe('409 not_connected')

@@ -23,7 +23,7 @@ export const appUrl = 'http://localhost:3000'
 type Fault = (request: Request) => Response | Promise<Response> | undefined
 
 /** One database, one backend without a port, and the stand-ins over real HTTP. One for each file. */
-export async function openHarness(overrides: { database?: Database } = {}) {
+export async function openHarness(overrides: { database?: Database; indexLagMs?: number } = {}) {
   const { database: ownDatabase, close } = await openTestDatabase('PGlite')
   const database = overrides.database ?? ownDatabase
   const calls: string[] = []
@@ -51,7 +51,8 @@ export async function openHarness(overrides: { database?: Database } = {}) {
 
   const encryptionKeys = [Buffer.alloc(32, 7)]
   const addresses = parseEnv({ APP_URL: appUrl }).addressesAt(bound.port)
-  sandbox = createSandbox(addresses)
+  const { indexLagMs } = overrides
+  sandbox = createSandbox(addresses, indexLagMs === undefined ? undefined : { indexLagMs })
   const backend = createBackend({
     database,
     encryptionKeys,

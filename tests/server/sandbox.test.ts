@@ -583,6 +583,41 @@ describe('the stand-in HubSpot’s API', () => {
     expect((await callOwn('/objects/2026-03/0-3/9001')).id).toBe('9006')
   })
 
+  test('finds a change by search only after some seconds', async () => {
+    const own = createSandbox(addresses)
+    const search = async () => {
+      const since = String(Date.now() - 60_000)
+      const filter = { propertyName: 'hs_lastmodifieddate', operator: 'GTE', value: since }
+      const answer = await own.request('/hubspot/crm/objects/2026-03/0-3/search', {
+        method: 'POST',
+        headers: { Authorization: `Bearer ${token(undefined, Date.now() + 1e9)}` },
+        body: JSON.stringify({
+          filterGroups: [{ filters: [filter] }],
+          sorts: ['hs_lastmodifieddate'],
+          properties: ['dealstage'],
+          limit: 200,
+          after: '0',
+        }),
+      })
+      const { results } = await answer.json()
+      return results.map(({ id }: { id: string }) => id)
+    }
+    vi.useFakeTimers({ toFake: ['Date'] })
+    const stage = 'closedwon'
+    const move = { method: 'POST', body: new URLSearchParams({ change: 'stage', stage }) }
+    await own.request('/hubspot/deals/9001', move)
+    const create = { method: 'POST', body: new URLSearchParams({ name: 'Hooli', stage }) }
+    await own.request('/hubspot/deals', create)
+    const init = { headers: { Authorization: `Bearer ${token()}` } }
+    const path = '/hubspot/crm/objects/2026-03/0-3/9001?properties=dealstage'
+    const { properties } = await (await own.request(path, init)).json()
+    expect(properties.dealstage).toBe('closedwon')
+    expect(await search()).toEqual([])
+    vi.setSystemTime(Date.now() + 2_000)
+    expect(await search()).toEqual(['9001', '9005'])
+    vi.useRealTimers()
+  })
+
   test('lets people change an amount, and answers with its history', async () => {
     const body = new URLSearchParams({ change: 'amount', amount: '5000' })
     // The same amount again is no change.
