@@ -1,23 +1,10 @@
 import { html } from 'hono/html'
-import * as v from 'valibot'
-
-/** Slack's limit for the text of a block. */
-const blockText = v.object({ text: v.pipe(v.string(), v.maxLength(3_000)) })
-
-const blocks = v.pipe(
-  v.array(
-    v.object({
-      text: v.optional(blockText),
-      elements: v.optional(v.pipe(v.array(blockText), v.maxLength(10))),
-    }),
-  ),
-  v.maxLength(50),
-)
+import type { Blocks } from './blocks.ts'
 
 export interface StandInMessage {
   at: Date
   text: string
-  blocks: v.InferOutput<typeof blocks>
+  blocks: Blocks
 }
 
 /** A channel keeps so many messages, with so many characters of JSON. The oldest go first. */
@@ -28,15 +15,8 @@ const maxCharacters = 200_000
 export class StandInMessages {
   readonly #channels = new Map<string, StandInMessage[]>()
 
-  /**
-   * @param blocksOrJson the value of the call, or its JSON.
-   * @returns Slack's error code if it is not stored.
-   */
-  add(channelId: string, text: string, blocksOrJson: unknown): 'invalid_blocks' | undefined {
-    const value = typeof blocksOrJson === 'string' ? parseJson(blocksOrJson) : blocksOrJson
-    const parsed = v.safeParse(blocks, value ?? [])
-    if (!parsed.success) return 'invalid_blocks'
-    const message = { at: new Date(), text: text.slice(0, 3_000), blocks: parsed.output }
+  add(channelId: string, text: string, blocks: Blocks): void {
+    const message = { at: new Date(), text: text.slice(0, 3_000), blocks }
     const kept: StandInMessage[] = []
     let characters = 0
     for (const one of [message, ...this.in(channelId)].slice(0, maxMessages)) {
@@ -45,7 +25,6 @@ export class StandInMessages {
       kept.push(one)
     }
     this.#channels.set(channelId, kept)
-    return undefined
   }
 
   /** The newest first. */
@@ -55,10 +34,14 @@ export class StandInMessages {
 }
 
 export function messageItem({ at, text, blocks }: StandInMessage) {
-  const lines = blocks.flatMap((block) => [
-    ...(block.text ? block.text.text.split('\n').map((line) => html`<p>${mrkdwn(line)}</p>`) : []),
-    ...(block.elements ?? []).map((part) => html`<p class="muted">${mrkdwn(part.text)}</p>`),
-  ])
+  const lines = blocks.flatMap((block) => {
+    const lines = 'text' in block && block.text ? block.text.text.split('\n') : []
+    const parts = block.type === 'context' ? block.elements : []
+    return [
+      ...lines.map((line) => html`<p>${mrkdwn(line)}</p>`),
+      ...parts.map((part) => 'text' in part && html`<p class="muted">${mrkdwn(part.text)}</p>`),
+    ]
+  })
   return html`<li>
     <p class="muted"><strong>Dealbell</strong> <time datetime="${at.toISOString()}">${at.toLocaleTimeString('en')}</time></p>
     ${lines.length > 0 ? lines : html`<p>${mrkdwn(text)}</p>`}
@@ -86,12 +69,4 @@ function mrkdwn(text: string) {
 
 function unescapeText(text: string): string {
   return text.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&')
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

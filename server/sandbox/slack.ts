@@ -5,6 +5,7 @@ import * as v from 'valibot'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { notFromAnotherSite } from '../http/origin.ts'
 import type { ProviderSettings } from '../providers/provider.ts'
+import { readBlocks } from './blocks.ts'
 import { StandInCodes } from './codes.ts'
 import { formFields } from './form.ts'
 import { messageItem, StandInMessages } from './messages.ts'
@@ -21,10 +22,11 @@ export const standInWorkspace = {
   botUserId: 'U0STANDBOT',
   botId: 'B0STANDBOT',
   appId: 'A0STANDIN1',
+  /** Only one has invited the bot. People can choose the others too: their webhooks work. */
   channels: [
-    { id: 'C0SALES001', name: 'sales-floor' },
-    { id: 'C0DEALS001', name: 'deals' },
-    { id: 'C0RANDOM01', name: 'random' },
+    { id: 'C0SALES001', name: 'sales-floor', hasBot: true },
+    { id: 'C0DEALS001', name: 'deals', hasBot: false },
+    { id: 'C0RANDOM01', name: 'random', hasBot: false },
   ],
 }
 
@@ -173,9 +175,11 @@ export function createStandInSlack({
         const channel = channelOf(form.channel)
         if (channel === undefined) return refuse(c, 'channel_not_found')
         if (archived.has(channel.id)) return refuse(c, 'is_archived')
-        if (!form.text && !form.blocks) return refuse(c, 'no_text')
-        const refused = messages.add(channel.id, form.text ?? '', form.blocks)
-        if (refused !== undefined) return refuse(c, refused)
+        if (!channel.hasBot) return refuse(c, 'not_in_channel')
+        const text = form.text ?? ''
+        const blocks = readBlocks(text, form.blocks)
+        if (!Array.isArray(blocks)) return refuse(c, blocks.error, blocks.messages)
+        messages.add(channel.id, text, blocks)
         return c.json({ ok: true, channel: channel.id, ts: (Date.now() / 1000).toFixed(6) })
       })
       // An incoming webhook, which Slack answers with a status and plain text.
@@ -188,10 +192,11 @@ export function createStandInSlack({
         if (archived.has(channel.id)) return c.text('channel_is_archived', 410)
         const body = v.safeParse(webhookBody, await c.req.json().catch(() => undefined))
         if (!body.success) return c.text('invalid_payload', 400)
-        const { text, blocks } = body.output
-        if (text === '' && blocks === undefined) return c.text('no_text', 400)
-        const refused = messages.add(channel.id, text, blocks)
-        return refused === undefined ? c.text('ok') : c.text(refused, 400)
+        const { text } = body.output
+        const blocks = readBlocks(text, body.output.blocks)
+        if (!Array.isArray(blocks)) return c.text(blocks.error, 400)
+        messages.add(channel.id, text, blocks)
+        return c.text('ok')
       })
       .get('/', (c) =>
         c.html(
@@ -249,6 +254,7 @@ function channelOf(id: string | undefined) {
 const workspaceNotice =
   'This is not Slack. It plays a workspace on this machine, and forgets its messages when it stops.'
 
-function refuse(c: Context, error: string): Response {
-  return c.json({ ok: false, error })
+function refuse(c: Context, error: string, messages: readonly string[] = []): Response {
+  const more = messages.length > 0 && { response_metadata: { messages } }
+  return c.json({ ok: false, error, ...more })
 }

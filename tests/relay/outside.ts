@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { readBlocks } from '../../server/sandbox/blocks.ts'
 import { dealsIn } from './hubspot-webhook.ts'
 
 /** A call to chat.postMessage, when it arrived. */
@@ -218,6 +219,8 @@ export async function openOutside(): Promise<Outside> {
         response.end(special.body ?? '')
         return
       }
+      const read = readBlocks(call.text, call.blocks)
+      if (!Array.isArray(read)) return json(200, { ok: false, error: read.error })
       outside.posts.push(call)
       json(200, { ok: true, channel: call.channel, ts: '1.1' })
       for (const look of waiting) look()
@@ -241,7 +244,12 @@ export async function openOutside(): Promise<Outside> {
     }
     if (path.startsWith('/slack/services/')) {
       const channel = path.split('/').at(-1) ?? ''
-      const { text = '' } = JSON.parse(body)
+      const { text = '', blocks } = JSON.parse(body)
+      const read = readBlocks(text, blocks)
+      if (!Array.isArray(read)) {
+        response.writeHead(400).end(read.error)
+        return
+      }
       outside.posts.push({ channel, token: 'webhook', text, blocks: '', atMs: performance.now() })
       response.writeHead(200).end('ok')
       for (const look of waiting) look()

@@ -774,6 +774,49 @@ describe('the stand-in Slack', () => {
     expect(await call('no.such.method', headers)).toEqual({ ok: false, error: 'unknown_method' })
   })
 
+  const text = (length: number, type = 'mrkdwn') => ({ type, text: 'x'.repeat(length) })
+  const section = (more: object) => ({ type: 'section', ...more })
+  const context = (elements: object[]) => ({ type: 'context', elements })
+  const header = (of: object) => ({ type: 'header', text: of })
+  const many = <Each>(count: number, each: Each) => Array.from({ length: count }, () => each)
+  test.each<[string, unknown[]]>([
+    ['invalid_blocks', [section({ text: text(3_001) })]],
+    ['invalid_blocks', [section({ text: text(0) })]],
+    ['invalid_blocks', [section({ text: { text: 'x' } })]],
+    ['invalid_blocks', [section({ text: 'x' })]],
+    ['invalid_blocks', [section({ text: { ...text(1), emoji: true } })]],
+    ['invalid_blocks', [section({ text: text(1), colour: 'red' })]],
+    ['invalid_blocks', [section({})]],
+    ['invalid_blocks', [section({ fields: many(11, text(1)) })]],
+    ['invalid_blocks', [section({ fields: [text(2_001)] })]],
+    ['invalid_blocks', [{ text: text(1) }]],
+    ['invalid_blocks', [{ type: 'unknown', text: text(1) }]],
+    ['invalid_blocks', [header(text(1))]],
+    ['invalid_blocks', [header(text(151, 'plain_text'))]],
+    ['invalid_blocks', [context([])]],
+    ['invalid_blocks', [context(many(11, text(1)))]],
+    ['invalid_blocks', [{ type: 'divider', text: text(1) }]],
+    ['invalid_blocks', many(51, { type: 'divider' })],
+    ['invalid_blocks', many(2, { type: 'divider', block_id: 'same' })],
+    ['msg_blocks_too_long', many(4, section({ text: text(2_900) }))],
+  ])('refuses with %s what no message may contain: %.80j', async (error, blocks) => {
+    const { body } = await access(await codeFrom('slack'))
+    const headers = { Authorization: `Bearer ${body.access_token}` }
+    const say = async (some: unknown[]) => {
+      const form = { channel: 'C0SALES001', text: 'x', blocks: JSON.stringify(some) }
+      return (await post('/slack/api/chat.postMessage', form, headers)).body
+    }
+    expect(await say(blocks)).toMatchObject({ ok: false, error })
+    const largest = [
+      section({ text: text(3_000), block_id: 'a' }),
+      section({ fields: [...many(9, text(1)), text(2_000, 'plain_text')] }),
+      header(text(150, 'plain_text')),
+      context(many(10, text(1))),
+      ...many(46, { type: 'divider' }),
+    ]
+    expect(await say(largest)).toMatchObject({ ok: true })
+  })
+
   test('offers only its channels', async () => {
     expect((await answerConsent('slack', { channel: 'C0OTHER' })).status).toBe(400)
   })
@@ -815,27 +858,30 @@ describe('the stand-in Slack', () => {
     test('refuses its messages as Slack does, until it is unarchived', async () => {
       const { body } = await access(await codeFrom('slack'))
       const headers = { Authorization: `Bearer ${body.access_token}` }
-      const asBot = async () =>
-        (await post('/slack/api/chat.postMessage', { channel: 'C0DEALS001', text: 'x' }, headers))
-          .body
+      const asBot = async (channel = 'C0DEALS001') =>
+        (await post('/slack/api/chat.postMessage', { channel, text: 'x' }, headers)).body
       const { url } = v.parse(v.object({ url: v.string() }), body.incoming_webhook)
       const byWebhook = async (message: object, to = url) => {
         const init = { method: 'POST', body: JSON.stringify(message) }
         const answer = await harness.app.request(new URL(to).pathname, init)
         return [answer.status, await answer.text()]
       }
-      const message = { text: 'by the webhook', blocks: [{ text: { text: '*Bold*' } }] }
+      const section = { type: 'section', text: { type: 'mrkdwn', text: '*Bold*' } }
+      const message = { text: 'by the webhook', blocks: [section] }
 
       await change('archive')
       expect(await asBot()).toEqual({ ok: false, error: 'is_archived' })
       expect(await byWebhook(message)).toEqual([410, 'channel_is_archived'])
       await change('unarchive')
-      expect(await asBot()).toMatchObject({ ok: true })
+      // Nobody has invited the bot. Its webhook works.
+      expect(await asBot()).toEqual({ ok: false, error: 'not_in_channel' })
+      expect(await asBot('C0SALES001')).toMatchObject({ ok: true })
       expect(await byWebhook(message)).toEqual([200, 'ok'])
       expect(await page(channelPage)).toContain('<strong>Bold</strong>')
 
       expect(await byWebhook({})).toEqual([400, 'no_text'])
       expect(await byWebhook({ blocks: [5] })).toEqual([400, 'invalid_blocks'])
+      expect(await byWebhook({ blocks: {} })).toEqual([400, 'invalid_blocks_format'])
       expect(await byWebhook(message, `${url}x`)).toEqual([403, 'invalid_token'])
       await post('/slack/api/auth.revoke', {}, headers)
       expect(await byWebhook(message)).toEqual([404, 'no_service'])
@@ -942,7 +988,7 @@ describe('a stand-in that is attacked', () => {
     return String(body.access_token)
   }
 
-  const channel = 'C0RANDOM01'
+  const channel = 'C0SALES001'
   const view = async () => (await harness.app.request(`/sandbox/slack/channels/${channel}`)).text()
 
   test.each(['<', '*', '<!', '<https:', '&lt;'])(
@@ -969,7 +1015,7 @@ describe('a stand-in that is attacked', () => {
       return (await post('/slack/api/chat.postMessage', { channel, text: 'x', blocks }, headers))
         .body
     }
-    expect(await say('x'.repeat(3_001))).toEqual({ ok: false, error: 'invalid_blocks' })
+    expect(await say('x'.repeat(3_001))).toMatchObject({ ok: false, error: 'invalid_blocks' })
     for (let n = 0; n < 100; n++) await say(`message ${n} ${'x'.repeat(2_900)}`)
     const page = await view()
     expect(page).toContain('message 99 ')
