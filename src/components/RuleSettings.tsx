@@ -151,7 +151,10 @@ function useRestoredFocus(isBusy: boolean) {
   const hadFocus = useRef(false)
   useEffect(() => {
     if (isBusy) hadFocus.current = document.activeElement === button.current
-    else if (hadFocus.current && document.activeElement === document.body) button.current?.focus()
+    else if (hadFocus.current && document.activeElement === document.body) {
+      // The bar is sticky, so the browser would scroll to its place in the page.
+      button.current?.focus({ preventScroll: true })
+    }
   }, [isBusy])
   return button
 }

@@ -1,0 +1,231 @@
+import type { Browser, BrowserContext, Page } from '@playwright/test'
+import { expect } from '@playwright/test'
+import { type Dealbell, test } from './server.ts'
+
+const closedBox = (page: Page) => page.getByLabel('Notify me when a deal is signed or closed')
+const stageBox = (page: Page) => page.getByLabel('Notify me when a deal stage changes')
+const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
+const saved = '✅ Rules saved successfully!'
+
+async function connect(page: Page, service: string): Promise<void> {
+  await button(page, `Connect ${service}`).click()
+  await button(page, 'Allow').click()
+  await expect(button(page, `Disconnect ${service}`)).toBeVisible()
+}
+
+/** Connects both services and saves a rule. */
+async function setUp(page: Page): Promise<void> {
+  await page.goto('/')
+  await connect(page, 'HubSpot')
+  await connect(page, 'Slack')
+  await closedBox(page).check()
+  await button(page, 'Save').click()
+  await expect(page.getByText(saved)).toBeVisible()
+}
+
+/** Ann has both services and a rule, in a browser of her own. */
+async function setUpAnn(browser: Browser, { url }: Dealbell): Promise<Page> {
+  const context = await browser.newContext({ baseURL: url })
+  const page = await context.newPage()
+  await setUp(page)
+  return page
+}
+
+/** A tab that hears nothing of the others, as if the browser had frozen it. */
+async function openDeaf(context: BrowserContext): Promise<Page> {
+  const page = await context.newPage()
+  await page.addInitScript(() => Reflect.deleteProperty(globalThis, 'BroadcastChannel'))
+  return page
+}
+
+/** Headless tabs are always visible, so the event is dispatched by hand. */
+const show = (page: Page) =>
+  page.evaluate(() => {
+    document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))
+  })
+
+test('a person who signs in and out in one tab is the person of the other tab at once', async ({
+  page,
+  context,
+  browser,
+  server,
+}) => {
+  const ann = await setUpAnn(browser, server)
+  // Somebody who has only connected Slack so far.
+  await page.goto('/')
+  await connect(page, 'Slack')
+  await stageBox(page).check()
+
+  const other = await context.newPage()
+  await other.goto('/')
+  await connect(other, 'HubSpot')
+  // The first tab shows what Ann has, and nothing of before.
+  await expect(closedBox(page)).toBeChecked()
+  await expect(button(page, 'Disconnect HubSpot')).toBeVisible()
+  await expect(stageBox(page)).not.toBeChecked()
+  await stageBox(page).check()
+  await button(page, 'Save').click()
+  await expect(page.getByText(saved)).toBeVisible()
+  await ann.reload()
+  await expect(stageBox(ann)).toBeChecked()
+  await expect(closedBox(ann)).toBeChecked()
+
+  await button(other, 'Sign out of this browser').click()
+  for (const tab of [other, page]) {
+    await expect(button(tab, 'Connect HubSpot')).toBeVisible()
+    await expect(button(tab, 'Connect Slack')).toBeVisible()
+    await expect(closedBox(tab)).not.toBeChecked()
+    await expect(tab.getByText(saved)).toBeHidden()
+  }
+  await ann.reload()
+  await expect(button(ann, 'Disconnect Slack')).toBeVisible()
+  await expect(closedBox(ann)).toBeChecked()
+})
+
+test('a tab that has heard nothing changes nothing for another person', { tag: '@all' }, async ({
+  context,
+  browser,
+  server,
+}) => {
+  const ann = await setUpAnn(browser, server)
+  const page = await openDeaf(context)
+  await page.goto('/')
+  await connect(page, 'Slack')
+  const other = await context.newPage()
+  await other.goto('/')
+  await connect(other, 'HubSpot')
+
+  // The first tab still shows somebody without HubSpot, whose Slack this was.
+  await expect(button(page, 'Connect HubSpot')).toBeVisible()
+  await button(page, 'Disconnect Slack').click()
+  await expect(closedBox(page)).toBeChecked()
+  await expect(button(page, 'Disconnect HubSpot')).toBeVisible()
+  await expect(button(page, 'Disconnect Slack')).toBeVisible()
+  await ann.reload()
+  await expect(button(ann, 'Disconnect Slack')).toBeVisible()
+
+  // A save after a sign-out saves for nobody, and says so.
+  await button(other, 'Sign out of this browser').click()
+  await expect(other.getByText('Signed out of this browser.')).toBeVisible()
+  await stageBox(page).check()
+  await button(page, 'Save').click()
+  await expect(page.getByText('❌ Failed to save rules, try again.')).toBeVisible()
+  await expect(button(page, 'Connect HubSpot')).toBeVisible()
+  await expect(button(page, 'Connect Slack')).toBeVisible()
+  await expect(stageBox(page)).not.toBeChecked()
+  await expect(closedBox(page)).not.toBeChecked()
+  expect(await context.cookies()).toEqual([])
+  await ann.reload()
+  await expect(stageBox(ann)).not.toBeChecked()
+})
+
+test('a frozen tab learns of a sign-out when it is shown: on the dashboard and on the activity', {
+  tag: '@all',
+}, async ({ context }) => {
+  const page = await openDeaf(context)
+  await setUp(page)
+  const activity = await openDeaf(context)
+  await activity.goto('/activity')
+  await expect(activity.getByRole('heading', { level: 1 })).toHaveText('Activity')
+  const other = await context.newPage()
+  await other.goto('/')
+  await button(other, 'Sign out of this browser').click()
+  await expect(other.getByText('Signed out of this browser.')).toBeVisible()
+
+  await show(page)
+  await expect(button(page, 'Connect Slack')).toBeVisible()
+  await expect(closedBox(page)).not.toBeChecked()
+  await expect(page.getByText(saved)).toBeHidden()
+  await show(activity)
+  await activity.getByRole('link', { name: 'Dealbell' }).click()
+  await expect(button(activity, 'Connect Slack')).toBeVisible()
+})
+
+test('a page that comes out of the back-forward cache shows the person of now', {
+  tag: '@all',
+}, async ({ browser, server }) => {
+  const ann = await setUpAnn(browser, server)
+  const context = await browser.newContext({ baseURL: server.url })
+  const page = await context.newPage()
+  await page.goto('/')
+  await connect(page, 'Slack')
+  await page.goto('/sandbox/hubspot/deals')
+  const other = await context.newPage()
+  await other.goto('/')
+  await connect(other, 'HubSpot')
+  await page.goBack()
+  await expect(closedBox(page)).toBeChecked()
+  await expect(button(page, 'Disconnect HubSpot')).toBeVisible()
+  await ann.close()
+  await context.close()
+})
+
+test('a save that ends after the click on sign out shows nothing above the result', {
+  tag: '@all',
+}, async ({ page }) => {
+  await setUp(page)
+  const answer = Promise.withResolvers<void>()
+  await page.route('**/api/notifications/rules', async (route) => {
+    await answer.promise
+    await route.continue()
+  })
+  await stageBox(page).check()
+  await button(page, 'Save').click()
+  await expect(button(page, 'Saving…')).toBeVisible()
+  await button(page, 'Sign out of this browser').click()
+  answer.resolve()
+  await expect(page.getByText('Signed out of this browser.')).toBeVisible()
+  await expect(button(page, 'Connect HubSpot')).toBeVisible()
+  await expect(page.getByText(saved)).toBeHidden()
+  await expect(stageBox(page)).not.toBeChecked()
+  expect(await page.context().cookies()).toEqual([])
+})
+
+test('Save by click, tap and Enter leaves the page where it is, on a desktop and a phone', async ({
+  page,
+  browser,
+}) => {
+  await setUp(page)
+  const storageState = await page.context().storageState()
+  for (const viewport of [
+    { width: 1280, height: 720 },
+    { width: 390, height: 844 },
+  ]) {
+    const context = await browser.newContext({
+      baseURL: new URL(page.url()).origin,
+      storageState,
+      viewport,
+      hasTouch: true,
+    })
+    const own = await context.newPage()
+    // Playwright's own click and press scroll the button into view before.
+    const middle = async () => {
+      const box = await button(own, 'Save').boundingBox()
+      if (box === null) throw new Error('The button is not shown.')
+      return [box.x + box.width / 2, box.y + box.height / 2] as const
+    }
+    const ways: [name: string, save: () => Promise<void>][] = [
+      ['click', async () => own.mouse.click(...(await middle()))],
+      ['tap', async () => own.touchscreen.tap(...(await middle()))],
+      [
+        'Enter',
+        async () => {
+          await button(own, 'Save').evaluate((save) => save.focus({ preventScroll: true }))
+          await own.keyboard.press('Enter')
+        },
+      ],
+    ]
+    for (const [name, save] of ways) {
+      await own.goto('/')
+      await closedBox(own).waitFor()
+      // The button is at the bottom of the window, and its place in the page is further down.
+      await own.evaluate(() => window.scrollTo({ top: 120, behavior: 'instant' }))
+      await save()
+      await expect(own.getByText(saved)).toBeVisible()
+      await expect(button(own, 'Save')).toBeFocused()
+      const top = await own.evaluate(() => window.scrollY)
+      expect(top, `${name} at ${viewport.width} px`).toBe(120)
+    }
+    await context.close()
+  }
+})
