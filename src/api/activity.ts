@@ -30,6 +30,8 @@ interface List {
   round: string | null
   /** How many messages the first page, or else the last older page, contained. */
   loaded: number
+  /** Whether the list has started again since the user loaded a page of it. */
+  startedAgain: boolean
   /** How many messages the list may have: what the user loaded, and so many that came since. */
   most: number
 }
@@ -101,7 +103,7 @@ async function refresh(client: QueryClient, state: Filter): Promise<List> {
   const current = known.filter(({ id }) => asked.has(id))
   // Either there are so many new messages that a gap would remain, or this is another user.
   const startsAgain = !isKnown && (newest.next !== null || current.length === 0)
-  if (list === undefined) return listOf(newest)
+  if (list === undefined) return listOf(newest, false)
   const listed = [...newest.items, ...(further?.items ?? [])]
   const former = byId(list.items)
   const added = listed.filter(({ id }) => !former.has(id))
@@ -109,7 +111,7 @@ async function refresh(client: QueryClient, state: Filter): Promise<List> {
   if (items.some(({ id, state }) => former.get(id)?.state !== state)) {
     void client.invalidateQueries({ queryKey: summaryQuery.queryKey })
   }
-  if (startsAgain || items.length > list.most) return listOf(newest)
+  if (startsAgain || items.length > list.most) return listOf(newest, list.items.length > 0)
 
   const last = further ?? newest
   const oldest = list.items.at(-1)
@@ -125,8 +127,9 @@ async function refresh(client: QueryClient, state: Filter): Promise<List> {
 }
 
 /** A list that begins with its newest page. */
-function listOf({ items, next }: Activity): List {
-  return { items, next, round: null, loaded: items.length, most: items.length + mostAdded }
+function listOf({ items, next }: Activity, startedAgain: boolean): List {
+  const loaded = items.length
+  return { items, next, round: null, loaded, startedAgain, most: loaded + mostAdded }
 }
 
 /** Returns up to 100 of the messages, others in each turn. */
@@ -155,6 +158,7 @@ export function useActivity(state?: ActivityState) {
               items: merge(list.items, items),
               next,
               loaded: items.length,
+              startedAgain: false,
               most: list.most + items.length,
             }
           : list,

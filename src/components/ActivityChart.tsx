@@ -11,7 +11,7 @@ export function ActivityChart() {
   const headingId = useId()
   return (
     <section aria-labelledby={headingId} className="card p-4 sm:p-6">
-      <h2 id={headingId} className="text-lg font-semibold">
+      <h2 id={headingId} tabIndex={-1} className="text-lg font-semibold outline-none">
         Last {summaryDays} days
       </h2>
       <ActivityPlace>

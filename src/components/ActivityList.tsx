@@ -19,7 +19,7 @@ export function ActivityList({ state }: { state: ActivityState | undefined }) {
   const headingId = useId()
   return (
     <section aria-labelledby={headingId} className="activity-list flex flex-col gap-4">
-      <h2 id={headingId} className="text-lg font-semibold">
+      <h2 id={headingId} tabIndex={-1} className="text-lg font-semibold outline-none">
         Messages
       </h2>
       <nav aria-label="Messages by state">
@@ -47,10 +47,9 @@ export function ActivityList({ state }: { state: ActivityState | undefined }) {
 
 function Messages({ state }: { state: ActivityState | undefined }) {
   const { list, older } = useActivity(state)
-  const { items, next, loaded } = list.data ?? { items: [], next: null, loaded: 0 }
-  // Announce what was loaded, but no refresh: the count changes with each new message.
-  const announced =
-    list.data === undefined || older.isPending || older.isError ? '' : countOf(loaded)
+  const { items, next } = list.data ?? { items: [], next: null }
+  // A change of the text is announced. A refresh does not change it.
+  const announced = older.isPending || older.isError ? '' : list.data && loadedInWords(list.data)
 
   return (
     <ActivityPlace>
@@ -123,7 +122,16 @@ const noneOf: Record<ActivityState, string> = {
   skipped: 'No message has been skipped.',
 }
 
-const countOf = (count: number) => `${count} ${count === 1 ? 'message' : 'messages'} loaded.`
+function loadedInWords({
+  loaded,
+  startedAgain,
+}: {
+  loaded: number
+  startedAgain: boolean
+}): string {
+  if (startedAgain) return 'The list starts again with the newest messages.'
+  return `${loaded} ${loaded === 1 ? 'message' : 'messages'} loaded.`
+}
 
 function byDay(items: readonly ActivityItem[]): [day: string, items: ActivityItem[]][] {
   const now = new Date()

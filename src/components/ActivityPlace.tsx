@@ -11,7 +11,8 @@ interface Place {
 
 /**
  * Keeps what the user reads where it is when a change of its children moves the list, and keeps the
- * focus near its place when the focused control disappears. At the top of the page, new messages appear
+ * focus near its place when the focused control disappears: in its message, or else at the heading of the
+ * section. At the top of the page, new messages appear
  * in sight.
  *
  * It is a class because only `getSnapshotBeforeUpdate` can measure right before a change. The browser's
@@ -41,10 +42,18 @@ export class ActivityPlace extends Component<{ children: ReactNode }> {
 
   override componentDidUpdate(_props: unknown, _state: unknown, place: Place) {
     const { anchor, top, focused, around } = place
-    if (focused?.isConnected === false) around?.focus({ preventScroll: true })
+    if (focused?.isConnected === false) {
+      if (around?.isConnected) around.focus({ preventScroll: true })
+      // The whole message is gone, as when the list starts again.
+      else this.#heading?.focus({ preventScroll: anchor?.isConnected === true })
+    }
     if (anchor?.isConnected) {
       window.scrollBy({ top: anchor.getBoundingClientRect().top - top, behavior: 'instant' })
     }
+  }
+
+  get #heading() {
+    return this.#root.current?.closest('section')?.querySelector('h2')
   }
 
   override render() {
