@@ -17,6 +17,7 @@ import { type CrmId, crmIds, isChatId } from '../providers/registry.ts'
 import { createOwnerCache, createStageCache, formerValue, stageFinder } from './deal-lookup.ts'
 import { createDealReader, type Wanted } from './deal-reader.ts'
 import {
+  type Claim,
   claim,
   type DealDelivery,
   type Delivery,
@@ -78,6 +79,7 @@ export type ChannelState =
   | { kind: 'done' }
 
 const goOn: ChannelState = { kind: 'go on' }
+const whileLeased = (isLeased: boolean): ChannelState => (isLeased ? goOn : { kind: 'done' })
 
 export interface DeliverDependencies {
   database: Database
@@ -137,8 +139,7 @@ export function createDeliver({
     if (broken !== null) return await end([delivery], 'dead', broken)
     const chosenChannel = `${chat.accountId}/${chat.channelId ?? ''}`
     if (chosenChannel !== channel) {
-      await moveToChannel(database, delivery, chosenChannel)
-      return goOn
+      return whileLeased(await moveToChannel(database, owner, delivery, chosenChannel))
     }
     if (chat.channelId === null) return await end([delivery], 'dead', 'no_channel')
     if (isOfDeal(delivery) && delivery.ruleIds.length === 0) {
@@ -244,7 +245,10 @@ export function createDeliver({
         wait = () => afterError(failed, crm, error)
       }
     }
-    for (const [reason, some] of ignored) await end(some, 'ignored', reason)
+    for (const [reason, some] of ignored) {
+      const state = await end(some, 'ignored', reason)
+      if (state.kind === 'done') return state
+    }
 
     const [head] = group
     if (head === undefined) return wait === undefined ? goOn : await wait()
@@ -396,24 +400,24 @@ export function createDeliver({
   }
 
   async function lookAgain(delivery: Delivery, afterMs: number): Promise<ChannelState> {
-    await postpone(database, [delivery], { afterMs, reason: null, countTry: false })
-    return goOn
+    return await putOff([delivery], { afterMs, reason: null, countTry: false })
   }
 
   /** Claims the deliveries of one message, posts the message and records the outcome. */
   async function send(
-    group: readonly [Delivery, ...Delivery[]],
+    unclaimed: readonly [Delivery, ...Delivery[]],
     crm: Connection,
     chat: Connection,
     chatChannel: string,
     message: ChatMessage,
     ruleIds: readonly AvailableRuleId[],
   ): Promise<ChannelState> {
-    const [first] = group
-    if (!isChatId(chat.provider)) return await end(group, 'dead', 'no_channel')
+    const [first] = unclaimed
+    if (!isChatId(chat.provider)) return await end(unclaimed, 'dead', 'no_channel')
     const secrets = openSecrets(vault, chat)
     let waitMs = first.channelFreeAt - performance.now()
     let hasTurn = false
+    let claimed: Claim
     for (;;) {
       if (waitMs > shortWaitMs || (waitMs > 0 && isStopping())) return { kind: 'rest', ms: waitMs }
       if (waitMs > 0) await delay(waitMs)
@@ -423,15 +427,20 @@ export function createDeliver({
         hasTurn = waitMs === 0
         if (!hasTurn) continue
       }
-      const claimed = await claim(database, owner, group, [crm, chat])
+      claimed = await claim(database, owner, unclaimed, [crm, chat])
       if (claimed.kind === 'send') break
       if (claimed.kind === 'gone') return goOn
       if (claimed.kind === 'lease lost') return { kind: 'done' }
       if (claimed.kind === 'sent already') {
         // Of several deliveries, the next call of `deliverMany` ends those that were sent.
-        return group.length > 1 ? goOn : await end(group, 'ignored', 'said_in_channel')
+        return unclaimed.length > 1 ? goOn : await end(unclaimed, 'ignored', 'said_in_channel')
       }
       waitMs = claimed.ms
+    }
+    const group = claimedGroup(unclaimed, claimed.claimedUntil)
+    // If this process stalled, its claim may end during the post. Another process could then send, too.
+    if (!claimed.mayPost()) {
+      return await putOff(group, { afterMs: 0, reason: null, countTry: false })
     }
     const outcome = await providers[chat.provider].post(secrets, chatChannel, message)
     failpoint('accepted', first.dealId)
@@ -444,17 +453,17 @@ export function createDeliver({
         return more ? goOn : { kind: 'done' }
       }
       case 'wait':
-        await recordRateLimit(database, group, outcome.ms)
         log('channel rate limited', { ...logFields(first), waitMs: outcome.ms })
-        return { kind: 'rest', ms: outcome.ms }
+        return (await recordRateLimit(database, owner, group, outcome.ms))
+          ? { kind: 'rest', ms: outcome.ms }
+          : { kind: 'done' }
       case 'failed':
         return await retry(group, outcome.reason)
       case 'refused':
         if (outcome.connectionBroken) await connectionBroke(chat, outcome.reason)
         else if (group.length > 1) {
           for (const { id } of group) notInDigests.add(id)
-          await postpone(database, group, { afterMs: 0, reason: outcome.reason, countTry: false })
-          return goOn
+          return await putOff(group, { afterMs: 0, reason: outcome.reason, countTry: false })
         }
         return await end(group, 'dead', outcome.reason, { countTry: true })
     }
@@ -498,12 +507,11 @@ export function createDeliver({
       return await end([delivery], 'dead', reason, { countTry: true })
     }
     if (error.retryAfterMs !== undefined) {
-      await postpone(database, [delivery], {
+      return await putOff([delivery], {
         afterMs: error.retryAfterMs,
         reason: `${crm.provider}_rate_limited`,
         countTry: false,
       })
-      return goOn
     }
     const reason = `${crm.provider}_${error.reason ?? error.kind}`
     return await retry([delivery], reason)
@@ -516,14 +524,21 @@ export function createDeliver({
   ): Promise<ChannelState> {
     // Those of a digest may have had different numbers of tries.
     const [dead, left] = partition(group, ({ attempts }) => attempts + 1 >= maxAttempts)
-    if (dead.length > 0) await end(dead, 'dead', reason, { countTry: true })
-    const [first] = left
-    if (first === undefined) return goOn
+    const ended = await end(dead, 'dead', reason, { countTry: true })
+    const [first, ...others] = left
+    if (first === undefined) return ended
     const tries = first.attempts + 1
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
-    await postpone(database, left, { afterMs, reason, countTry: true })
+    const state = await putOff([first, ...others], { afterMs, reason, countTry: true })
     log('delivery put off', { ...logFields(first), reason, tries, afterMs })
-    return goOn
+    return state
+  }
+
+  async function putOff(
+    group: readonly [Delivery, ...Delivery[]],
+    options: { afterMs: number; reason: string | null; countTry: boolean },
+  ): Promise<ChannelState> {
+    return whileLeased(await postpone(database, owner, group, options))
   }
 
   async function end(
@@ -532,13 +547,19 @@ export function createDeliver({
     reason: string,
     { countTry } = { countTry: false },
   ): Promise<ChannelState> {
-    await recordEnd(database, group, { state, reason, countTry })
+    const [first, ...others] = group
+    if (first === undefined) return goOn
+    const isLeased = await recordEnd(database, owner, [first, ...others], {
+      state,
+      reason,
+      countTry,
+    })
     for (const delivery of group) {
       notInDigests.delete(delivery.id)
       const event = state === 'dead' ? 'delivery dead' : 'delivery ignored'
       log(event, { ...logFields(delivery), reason })
     }
-    return goOn
+    return whileLeased(isLeased)
   }
 
   async function connectionBroke(connection: Connection, reason: string): Promise<void> {
@@ -599,6 +620,13 @@ export function retryAfterMs(tries: number, firstMs: number, random = Math.rando
 
 function partition<Item>(items: readonly Item[], test: (item: Item) => boolean): [Item[], Item[]] {
   return [items.filter(test), items.filter((item) => !test(item))]
+}
+
+function claimedGroup(
+  [first, ...others]: readonly [Delivery, ...Delivery[]],
+  claimedUntil: string,
+): [Delivery, ...Delivery[]] {
+  return [{ ...first, claimedUntil }, ...others.map((other) => ({ ...other, claimedUntil }))]
 }
 
 function logFields({ id, eventId, crm, chat }: Delivery) {

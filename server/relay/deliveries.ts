@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, inArray, notInArray, or, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import type { AvailableRuleId } from '../../contract/rules.ts'
+import { batchRows } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import {
   channels,
@@ -16,8 +17,10 @@ import type { Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds, type DealProperty } from '../providers/registry.ts'
 import { makeDue, pause, pauseWorkspace } from './channels.ts'
 
-/** How long a claim lasts. Both ways to post to Slack take less time together. */
-const sendingSeconds = 12
+/** How long a claim lasts. Both ways to post to Slack take eleven seconds together. */
+const sendingSeconds = 15
+/** The post must begin so soon after the claim, because the claim must not end before the post. */
+const postWithinMs = 4_000
 
 /** The next delivery of a channel, with everything that is needed to send it. */
 export interface Delivery {
@@ -35,7 +38,10 @@ export interface Delivery {
   occurredAt: Date
   /** When the event arrived, in ms since 1970. */
   receivedAtMs: number
-  /** The end of a claim without a record, if any. Deliveries with the same one were one message. */
+  /**
+   * The end of this process's claim, or else of a claim without a record, if any. Deliveries with the same
+   * one were one message.
+   */
   claimedUntil: string | null
   /** When the channel accepts its next message, on the clock of `performance.now()`. */
   channelFreeAt: number
@@ -239,6 +245,9 @@ export async function deliveriesFrom(
   }
 }
 
+/** The condition that nobody is sending a delivery. */
+const isUnclaimed = sql`(sending_until is null or sending_until <= clock_timestamp())`
+
 const idsOf = (group: readonly Delivery[]) => sql`${sql.param(group.map(({ id }) => id))}::bigint[]`
 
 /**
@@ -270,8 +279,35 @@ const ruleOf = (group: readonly Delivery[]) => sql`coalesce(
   (${sql.param(group.map(({ shown }) => shown?.ruleId ?? null))}::text[])[
     array_position(${idsOf(group)}, ${deliveries.id})], rule_id)`
 
+/**
+ * The deliveries of a group that this process may change, as a table `owned`: those that are pending and that
+ * nobody has claimed since the process read or claimed them. The process must hold the lease of their channel,
+ * or its claim must still last. The rows are locked in one order, after their channel. Otherwise two
+ * statements could wait for each other.
+ */
+const owned = (owner: string, group: readonly [Delivery, ...Delivery[]]) => sql`
+  lease as materialized (
+    ${leaseOf(owner, group[0].channel)}
+  ), owned as materialized (
+    select id from deliveries
+    where ${isPendingIn(group)} and channel = ${group[0].channel}
+      and sending_until is not distinct from ${group[0].claimedUntil}::timestamptz
+      and (exists (select from lease) or sending_until > clock_timestamp())
+    order by id for update
+  )`
+
+/** Selects the channel if `owner` has its lease, and keeps the lease from others until the statement ends. */
+const leaseOf = (owner: string, channel: string) =>
+  sql`select id from channels where id = ${channel} and leased_by = ${owner} for share`
+
 export type Claim =
-  | { kind: 'send' }
+  | {
+      kind: 'send'
+      /** The end of the claim. */
+      claimedUntil: string
+      /** Whether the claim is new enough for a post that begins now. */
+      mayPost: () => boolean
+    }
   | { kind: 'wait'; ms: number }
   /** Another call has sent or ended the delivery, or its user has disconnected. */
   | { kind: 'gone' }
@@ -298,10 +334,11 @@ export async function claim(
   const { channel, chat } = group[0]
   const ids = idsOf(group)
   const eventIds = sql`${sql.param(group.map(({ eventId }) => eventId))}::bigint[]`
-  const isFree = sql`${isPendingIn(group)}
-    and (sending_until is null or sending_until <= clock_timestamp())`
+  const isFree = sql`${isPendingIn(group)} and ${isUnclaimed}`
+  const elapsedMs = stopwatch()
   const [row] = await rowsOf<{
     claimed: boolean
+    claimed_until: string
     connected: boolean
     twin_sent: boolean | null
     wait_ms: string | null
@@ -336,13 +373,17 @@ export async function claim(
           returning id
         )
         select (select count(*) from claimed) = ${group.length} as claimed,
+               (select claimed_until::text from clock) as claimed_until,
                (select yes from connected) as connected,
                (select sent from twin) as twin_sent,
                (select extract(epoch from next_at - clock_timestamp()) * 1000
                 from channels where id = ${channel} and leased_by = ${owner}) as wait_ms`,
   )
   if (row === undefined || row.wait_ms === null) return { kind: 'lease lost' }
-  if (row.claimed) return { kind: 'send' }
+  if (row.claimed) {
+    const { claimed_until: claimedUntil } = row
+    return { kind: 'send', claimedUntil, mayPost: () => elapsedMs() < postWithinMs }
+  }
   if (!row.connected) return { kind: 'gone' }
   if (row.twin_sent === true) return { kind: 'sent already' }
   // Another call is sending the twin. If its process has died, the twin's claim ends by itself.
@@ -351,11 +392,22 @@ export async function claim(
   return waitMs > 0 ? { kind: 'wait', ms: waitMs } : { kind: 'gone' }
 }
 
+/**
+ * Measures the time since this call by two clocks and takes the longer one: `performance.now()` may stop
+ * while the machine sleeps, and `Date.now()` may be set back. The database's clock is not compared, because
+ * it may differ from ours.
+ */
+function stopwatch(): () => number {
+  const [steadyMs, wallMs] = [performance.now(), Date.now()]
+  return () => Math.max(performance.now() - steadyMs, Date.now() - wallMs)
+}
+
 /** The wait before the next claim while another call is sending the twin. */
 const retryClaimMs = 1_000
 
 /**
- * Records a message that the chat accepted. The pause of the channel starts now.
+ * Records a message that the chat accepted, also if the process has lost lease and claim: the message must
+ * not be sent again. The pause of the channel starts now.
  * @returns whether the channel has another pending delivery.
  */
 export async function recordSent(
@@ -365,13 +417,14 @@ export async function recordSent(
   const { channel } = group[0]
   const [row] = await rowsOf<{ more: boolean }>(
     database,
-    sql`with sent as (
+    sql`with paused as (
+          ${pause(channel)} returning id
+        ), sent as (
           update deliveries
           set state = 'sent', reason = null, finished_at = now(), sending_until = null,
               attempts = attempts + 1, rule_id = ${ruleOf(group)}
-          where ${isPendingIn(group)}
-        ), paused as (
-          ${pause(channel)}
+          -- Lock the channel first, as the claim does.
+          where ${isPendingIn(group)} and (select count(*) from paused) >= 0
         )
         select exists (
           select from deliveries
@@ -381,90 +434,121 @@ export async function recordSent(
   return row?.more ?? false
 }
 
-/** Ends deliveries without a message. Set `countTry` after a failed try. */
+/**
+ * Ends deliveries without a message. Set `countTry` after a failed try.
+ * @returns whether this process still has the lease of the channel. Otherwise it may have changed nothing.
+ */
 export async function recordEnd(
   database: Database,
-  group: readonly Delivery[],
+  owner: string,
+  group: readonly [Delivery, ...Delivery[]],
   { state, reason, countTry }: { state: 'dead' | 'ignored'; reason: string; countTry: boolean },
-): Promise<void> {
-  await database.execute(
-    sql`update deliveries
-        set state = ${state}, reason = ${reason}, finished_at = now(), sending_until = null,
-            attempts = attempts + ${Number(countTry)}::int,
-            rule_id = coalesce(item."ruleId", rule_id), ${setShown}
-        from ${shownItems(group)}
-        where id = item.delivery and ${isPendingIn(group)}`,
+): Promise<boolean> {
+  return await hasLease(
+    database,
+    sql`with ${owned(owner, group)}, changed as (
+          update deliveries
+          set state = ${state}, reason = ${reason}, finished_at = now(), sending_until = null,
+              attempts = attempts + ${Number(countTry)}::int,
+              rule_id = coalesce(item."ruleId", rule_id), ${setShown}
+          from ${shownItems(group)}
+          where id = item.delivery and id = any(array(select id from owned))
+        )
+        select from lease`,
   )
-}
-
-/** Postpones deliveries. Set `countTry` after a failed try. */
-export async function postpone(
-  database: Database,
-  group: readonly Delivery[],
-  { afterMs, reason, countTry }: { afterMs: number; reason: string | null; countTry: boolean },
-): Promise<void> {
-  await database
-    .update(deliveries)
-    .set({
-      notBefore: sql`now() + make_interval(secs => ${afterMs / 1000})`,
-      reason,
-      sendingUntil: null,
-      ruleId: ruleOf(group),
-      ...(countTry && { attempts: sql`${deliveries.attempts} + 1` }),
-    })
-    .where(isPendingIn(group))
 }
 
 /**
- * Records that the chat asked for a pause. It applies to the whole workspace. The try does not count.
+ * Postpones deliveries. Set `countTry` after a failed try.
+ * @returns whether this process still has the lease of the channel. Otherwise it may have changed nothing.
  */
-export async function recordRateLimit(
+export async function postpone(
   database: Database,
+  owner: string,
   group: readonly [Delivery, ...Delivery[]],
-  waitMs: number,
-): Promise<void> {
-  await database.execute(
-    sql`with paused as (${pauseWorkspace(group[0].channel, waitMs)})
-        update deliveries
-        set sending_until = null, reason = 'rate_limited', rule_id = ${ruleOf(group)}
-        where ${isPendingIn(group)}`,
+  { afterMs, reason, countTry }: { afterMs: number; reason: string | null; countTry: boolean },
+): Promise<boolean> {
+  return await hasLease(
+    database,
+    sql`with ${owned(owner, group)}, changed as (
+          update deliveries
+          set not_before = now() + make_interval(secs => ${afterMs / 1000}), reason = ${reason},
+              sending_until = null, rule_id = ${ruleOf(group)},
+              attempts = attempts + ${Number(countTry)}::int
+          where id = any(array(select id from owned))
+        )
+        select from lease`,
   )
 }
 
-/** Moves the user's pending deliveries from this channel to the one that the user chose later. */
+async function hasLease(database: Pick<Database, 'execute'>, query: SQL): Promise<boolean> {
+  return (await rowsOf(database, query)).length > 0
+}
+
+/**
+ * Records that the chat asked for a pause. It applies to the whole workspace, whoever has the lease. The try
+ * does not count. @returns whether this process still has the lease of the channel.
+ */
+export async function recordRateLimit(
+  database: Database,
+  owner: string,
+  group: readonly [Delivery, ...Delivery[]],
+  waitMs: number,
+): Promise<boolean> {
+  await database.execute(pauseWorkspace(group[0].channel, waitMs))
+  return await postpone(database, owner, group, {
+    afterMs: 0,
+    reason: 'rate_limited',
+    countTry: false,
+  })
+}
+
+/**
+ * The first pending deliveries of a user in a channel that nobody is sending, a batch of them. Locks their
+ * rows in the order in which `owned` does.
+ */
+const firstWaiting = ({ userId, channel }: Delivery) => {
+  const isWaiting = sql`state = 'pending' and ${isUnclaimed} and channel = ${channel} and user_id = ${userId}`
+  return sql`(
+    select id from deliveries
+    where ${isWaiting} and id = any(array(
+      select id from deliveries where ${isWaiting} order by occurred_at, id limit ${batchRows}
+    ))
+    order by id for update
+  )`
+}
+
+/**
+ * Moves the user's first pending deliveries from this channel to the one that the user chose later.
+ * @returns whether this process has the lease of the old channel. Otherwise it changes nothing.
+ */
 export async function moveToChannel(
   database: Database,
-  { userId, channel }: Delivery,
+  owner: string,
+  delivery: Delivery,
   newChannel: string,
-): Promise<void> {
-  await database.transaction(async (tx) => {
-    await tx
-      .update(deliveries)
-      .set({ channel: newChannel })
-      .where(
-        and(
-          eq(deliveries.userId, userId),
-          eq(deliveries.channel, channel),
-          eq(deliveries.state, 'pending'),
-        ),
-      )
-    await makeDue(tx, [newChannel])
+): Promise<boolean> {
+  const { channel } = delivery
+  return await database.transaction(async (tx) => {
+    // This locks both channels in the order of all statements, so that the lease stays as it is.
+    await makeDue(tx, [channel, newChannel])
+    if (!(await hasLease(tx, leaseOf(owner, channel)))) return false
+    await tx.execute(
+      sql`update deliveries set channel = ${newChannel}
+          where id = any(array${firstWaiting(delivery)})`,
+    )
+    return true
   })
 }
 
 /** Ends the pending deliveries of a user who disconnects. Resolves when none is being sent. */
 export async function stopSendingTo(database: Database, userId: string): Promise<void> {
+  const isWaiting = sql`user_id = ${userId} and state = 'pending' and ${isUnclaimed}`
   for (;;) {
-    await database
-      .update(deliveries)
-      .set({ state: 'dead', reason: 'disconnected', finishedAt: sql`now()` })
-      .where(
-        and(
-          eq(deliveries.userId, userId),
-          eq(deliveries.state, 'pending'),
-          sql`(${deliveries.sendingUntil} is null or ${deliveries.sendingUntil} <= now())`,
-        ),
-      )
+    await database.execute(
+      sql`update deliveries set state = 'dead', reason = 'disconnected', finished_at = now()
+          where id = any(array(select id from deliveries where ${isWaiting} order by id for update))`,
+    )
     const sending = await database
       .select({ id: deliveries.id })
       .from(deliveries)
