@@ -146,6 +146,10 @@ export function createDeliver({
       return await end([delivery], 'ignored', 'no_rule')
     }
 
+    // Look at the pause first: the CRM need not be read for a message that must wait.
+    const pauseMs = delivery.channelFreeAt - performance.now()
+    if (pauseMs > shortWaitMs) return { kind: 'rest', ms: pauseMs }
+
     const connection = { ...crm, provider: crmId }
     try {
       if (!isOfDeal(delivery)) {

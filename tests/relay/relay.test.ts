@@ -835,6 +835,25 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.disconnect(limited, 'slack')
     })
 
+    test('while a channel must wait, HubSpot is not read for it', async () => {
+      const userId = await backend.connect({ portal, channel })
+      const id = `T1/${channel}`
+      const inAnHour = new Date(Date.now() + 3_600_000)
+      await backend.database.insert(channels).values({ id, nextAt: inAnHour })
+      const tokens: string[] = []
+      outside.answerRead = (_, token) => {
+        tokens.push(token)
+        return undefined
+      }
+      await backend.tell([stageChange(1, { portal })])
+      await vi.waitFor(async () => {
+        const [row] = await backend.database.select().from(channels).where(eq(channels.id, id))
+        expect(row?.dueAt?.getTime()).toBeGreaterThan(Date.now() + 3_500_000)
+      }, 5_000)
+      expect(tokens.filter((token) => token.endsWith(`-${portal}`))).toEqual([])
+      await backend.disconnect(userId, 'slack')
+    })
+
     test('a call that Slack does not answer holds up no other channel', async () => {
       const calm = `${channel}x`
       await backend.connect({ portal, channel })
