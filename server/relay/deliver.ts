@@ -22,6 +22,7 @@ import {
   type DealDelivery,
   type Delivery,
   deliveriesFrom,
+  endBacklog,
   isOfDeal,
   manyWaiting,
   moveToChannel,
@@ -135,8 +136,13 @@ export function createDeliver({
     if (isOfDeal(delivery) && crm.accountId !== delivery.accountId) {
       return await end([delivery], 'ignored', 'another_account')
     }
-    const broken = crm.brokenReason ?? chat.brokenReason
-    if (broken !== null) return await end([delivery], 'dead', broken)
+    const broken = [crm, chat].find(({ brokenReason }) => brokenReason !== null)
+    if (broken !== undefined) {
+      const ended = await endBacklog(database, owner, delivery, broken)
+      const reason = broken.brokenReason
+      log('delivery dead', { ...logFields(delivery), messages: ended ?? 0, reason })
+      return whileLeased(ended !== undefined)
+    }
     const chosenChannel = `${chat.accountId}/${chat.channelId ?? ''}`
     if (chosenChannel !== channel) {
       return whileLeased(await moveToChannel(database, owner, delivery, chosenChannel))

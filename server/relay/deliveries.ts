@@ -507,8 +507,9 @@ export async function recordRateLimit(
  * The first pending deliveries of a user in a channel that nobody is sending, a batch of them. Locks their
  * rows in the order in which `owned` does.
  */
-const firstWaiting = ({ userId, channel }: Delivery) => {
-  const isWaiting = sql`state = 'pending' and ${isUnclaimed} and channel = ${channel} and user_id = ${userId}`
+const firstWaiting = ({ userId, channel }: Delivery, condition: SQL = sql`true`) => {
+  const isWaiting = sql`state = 'pending' and ${isUnclaimed} and channel = ${channel}
+    and user_id = ${userId} and ${condition}`
   return sql`(
     select id from deliveries
     where ${isWaiting} and id = any(array(
@@ -539,6 +540,38 @@ export async function moveToChannel(
     )
     return true
   })
+}
+
+/**
+ * Ends the user's first pending deliveries of one CRM account in a channel, because a connection is broken. If
+ * it works again meanwhile, ends none.
+ * @returns how many it ended; undefined if this process no longer has the lease of the channel.
+ */
+export async function endBacklog(
+  database: Database,
+  owner: string,
+  delivery: Delivery,
+  broken: Connection,
+): Promise<number | undefined> {
+  const { channel, crmId, accountId } = delivery
+  const isOfAccount = sql`(
+    select crm || '/' || account_id from deal_events where deal_events.id = event_id
+  ) = ${`${crmId}/${accountId}`}`
+  const [row] = await rowsOf<{ ended: number }>(
+    database,
+    sql`with lease as materialized (
+          ${leaseOf(owner, channel)}
+        ), ended as (
+          update deliveries
+          set state = 'dead', reason = ${broken.brokenReason}, finished_at = now(), sending_until = null
+          where exists (select from lease)
+            and exists (select from connections where id = ${broken.id} and broken_since is not null)
+            and id = any(array${firstWaiting(delivery, isOfAccount)})
+          returning 1
+        )
+        select (select count(*)::int from ended) as ended from lease`,
+  )
+  return row?.ended
 }
 
 /** Ends the pending deliveries of a user who disconnects. Resolves when none is being sent. */

@@ -1,4 +1,4 @@
-import { eq, sql } from 'drizzle-orm'
+import { and, eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import {
@@ -16,6 +16,8 @@ import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
 import { dealIn, signedWebhook, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside, usualStages } from './outside.ts'
+
+const ends = ({ lines }: Backend) => lines.filter((line) => line.includes('"delivery dead"')).length
 
 describe.each(databaseKinds)('on %s', (kind) => {
   let open: OpenDatabase
@@ -852,6 +854,29 @@ describe.each(databaseKinds)('on %s', (kind) => {
       }, 5_000)
       expect(tokens.filter((token) => token.endsWith(`-${portal}`))).toEqual([])
       await backend.disconnect(userId, 'slack')
+    })
+
+    test('the backlog of a broken connection ends in a few statements, and not one by one', async () => {
+      const userId = await backend.connect({ portal, channel })
+      const id = `T1/${channel}`
+      await backend.database
+        .update(connections)
+        .set({ brokenReason: 'token_revoked', brokenSince: new Date() })
+        .where(and(eq(connections.userId, userId), eq(connections.provider, 'slack')))
+      const at = Date.now() - 100_000
+      const before = ends(backend)
+      for (let n = 0; n < 6; n++) {
+        await backend.tell(
+          Array.from({ length: 100 }, (_, m) => stageChange(n * 100 + m, { portal, at: at + m })),
+        )
+      }
+      await backend.settled()
+      expect(new Set((await backend.outcomes(userId)).map(String))).toEqual(
+        new Set(['dead,token_revoked']),
+      )
+      expect(await backend.outcomes(userId)).toHaveLength(600)
+      expect(ends(backend) - before).toBeLessThan(20)
+      await vi.waitFor(async () => expect(await isIdle(id)).toBe(true), 5_000)
     })
 
     test('a call that Slack does not answer holds up no other channel', async () => {
