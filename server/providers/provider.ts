@@ -130,6 +130,7 @@ export interface CrmDeal {
   name: string | null
   /** A decimal number as text. */
   amount: string | null
+  /** That of the deal, or that of the account. Null if it is not known. */
   currency: string | null
   ownerId: string | null
   /** Whether the deal has a contact or a company. Undefined if this was not asked. */

@@ -7,7 +7,7 @@ import { replayDead } from '../../server/relay/operator.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
 import { dealIn, dealsIn, stageChange } from './hubspot-webhook.ts'
-import { type Outside, openOutside } from './outside.ts'
+import { type Outside, openOutside, usualStages } from './outside.ts'
 
 const range = (first: number, count: number) => Array.from({ length: count }, (_, n) => first + n)
 
@@ -147,6 +147,17 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.settled()
       expect(said()).toEqual([[1, 2, 3, 5, 6, 7, 8]])
       expect((await backend.outcomes(userId))[3]).toEqual(['ignored', 'no_such_deal'])
+    })
+
+    test('counts amounts in the currency of the account, which is read once', async () => {
+      outside.stages = usualStages
+      await connect(['deal-closed'])
+      for (const deal of range(1, 6)) outside.deals.set(String(deal), { amount: '1000' })
+      outside.deals.set('7', { amount: '50', currency: 'USD' })
+      await tell(range(1, 7), 'w1')
+      await backend.settled()
+      expect(posts()[0]?.text).toBe('7 deals moved · 7 won, €6,000, $50')
+      expect(readsOf('/account-info/')).toHaveLength(1)
     })
 
     test('has merged deals under their new ids, with the links that they have there', async () => {

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import type { Crm } from '../../server/providers/provider.ts'
 
@@ -135,6 +135,43 @@ describe('HubSpot is called for', () => {
         history,
       })
     }
+  })
+
+  test('the currency of the account, once in some hours, for amounts without one', async () => {
+    const withAmount = (amount: string | null, code: string | null) => ({
+      body: { ...deal, properties: { amount, deal_currency_code: code } },
+    })
+    const currency = async (answer: Answer, token = 'a') => {
+      answers = { ...answers, '/0-3/1': answer }
+      const fields = { history: 'stage', links: false } as const
+      return (await hubspot.deal({ ...access, accessToken: token }, '1', fields))?.currency
+    }
+    const accountReads = () => calls.filter(({ call }) => call.includes('/account-info/')).length
+    vi.useFakeTimers({ toFake: ['performance'] })
+    onTestFinished(() => {
+      vi.useRealTimers()
+    })
+    answers = { '/details': { status: 403, body: { category: 'MISSING_SCOPES' } } }
+    expect(await currency(withAmount('5', 'USD'))).toBe('USD')
+    expect(await currency(withAmount(null, null))).toBeNull()
+    expect(accountReads()).toBe(0)
+    expect(await currency(withAmount('5', null))).toBeNull()
+    expect(await currency(withAmount('5', ''))).toBeNull()
+    expect(accountReads()).toBe(1)
+    // The token of another user may do.
+    answers = { '/details': { body: { portalId: 1, companyCurrency: 'GBP' } } }
+    expect(await currency(withAmount('5', null), 'b')).toBe('GBP')
+    expect(await currency(withAmount('5', null))).toBe('GBP')
+    expect(calls.map(({ call }) => call)).toContain('GET /account-info/2026-03/details')
+    expect(accountReads()).toBe(2)
+    answers = { '/details': { body: { portalId: 1, companyCurrency: 'JPY' } } }
+    vi.advanceTimersByTime(6 * 60 * 60_000)
+    expect(await currency(withAmount('5', null))).toBe('JPY')
+    // After a failure, the last known one remains.
+    vi.advanceTimersByTime(6 * 60 * 60_000)
+    answers = { '/details': { status: 500 } }
+    expect(await currency(withAmount('5', null))).toBe('JPY')
+    expect(accountReads()).toBe(4)
   })
 
   test('many deals, of which some do not exist', async () => {

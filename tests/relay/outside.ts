@@ -62,6 +62,8 @@ export interface Outside {
   hubspotAheadMs: number
   /** How many calls HubSpot's headers allow in ten seconds; undefined: they do not say. */
   callLimit: number | undefined
+  /** The currency of each account. */
+  companyCurrency: string
   /** HubSpot's answer to a read; undefined is the usual one. */
   answerRead: (path: string, token: string) => HubspotAnswer | Promise<HubspotAnswer>
   stages: Array<{ id: string; label: string; metadata: Record<string, string> }>
@@ -151,6 +153,7 @@ export async function openOutside(): Promise<Outside> {
     mostFound: 10_000,
     hubspotAheadMs: 0,
     callLimit: undefined,
+    companyCurrency: 'EUR',
     stages: usualStages,
     expiresInS: 1800,
     async accepted(isEnough, withinMs = 20_000) {
@@ -298,6 +301,17 @@ export async function openOutside(): Promise<Outside> {
     if (special !== undefined) return json(special.status, special.body ?? {}, special.headers)
     const { pathname } = new URL(path, base)
     const times = { createdAt: longAgo, updatedAt: longAgo }
+    if (pathname === '/hubspot/account-info/2026-03/details') {
+      const { companyCurrency } = outside
+      return json(200, {
+        portalId: 1,
+        accountType: 'STANDARD',
+        companyCurrency,
+        additionalCurrencies: [],
+        timeZone: 'Europe/Berlin',
+        uiDomain: 'app.hubspot.com',
+      })
+    }
     if (pathname === '/hubspot/crm/pipelines/2026-03/deals') {
       const stages = outside.stages.map((stage) => ({ ...stage, ...times, archived: false }))
       return json(200, { results: [{ id: 'default', label: 'Sales', stages, ...times }] })

@@ -385,6 +385,59 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(posts()[1]?.blocks).not.toContain('Owner')
     })
 
+    test('an amount without a currency has the one of the account, if HubSpot tells it in time', async () => {
+      await backend.connect({ portal, channel })
+      const accountReads = () => outside.reads.filter((path) => path.includes('/account-info/'))
+      const before = accountReads().length
+      outside.deals.set('1', { amount: '1200', currency: 'USD' })
+      outside.deals.set('2', { amount: null })
+      outside.deals.set('3', { amount: '1200' })
+      for (const deal of [1, 2]) await backend.tell([stageChange(deal, { portal })])
+      await backend.settled()
+      expect(accountReads()).toHaveLength(before)
+
+      // A call that HubSpot refuses or does not answer costs only the currency.
+      const answers = [
+        { status: 403, body: { status: 'error', category: 'MISSING_SCOPES' } },
+        { status: 500 },
+        new Promise<undefined>(() => {}),
+        undefined,
+      ]
+      const accounts = answers.map((answer) => ({ answer, portal: ++portal }))
+      let askedAtMs = 0
+      outside.answerRead = (path, token) => {
+        if (!path.includes('/account-info/')) return undefined
+        const answer = accounts.find((account) => token.endsWith(`-${account.portal}`))?.answer
+        if (answer instanceof Promise) askedAtMs = performance.now()
+        return answer
+      }
+      const users = await Promise.all(
+        accounts.map(({ portal }) => backend.connect({ portal, channel: `C${portal}` })),
+      )
+      for (const stage of ['next', 'w1']) {
+        for (const { portal } of accounts) await backend.tell([stageChange(3, { portal, stage })])
+      }
+      await backend.settled()
+      const textsOf = ({ portal }: { portal: number }) =>
+        outside.posts.filter((post) => post.channel === `C${portal}`).map(({ text }) => text)
+      const inDigits = /Deal 3 .* \(1,200\)/
+      expect(accounts.map(textsOf)).toEqual([
+        ...answers
+          .slice(1)
+          .map(() => [expect.stringMatching(inDigits), expect.stringMatching(inDigits)]),
+        [expect.stringContaining('(€1,200)'), expect.stringContaining('(€1,200)')],
+      ])
+      expect(accountReads()).toHaveLength(before + answers.length)
+      // The call itself ends only after ten seconds.
+      const unanswered = accounts.find(({ answer }) => answer instanceof Promise)
+      const firstPost = outside.posts.find((post) => post.channel === `C${unanswered?.portal}`)
+      expect((firstPost?.atMs ?? 0) - askedAtMs).toBeLessThan(9_000)
+      for (const userId of users) {
+        const status = await connectionStatus(backend, { userId, provider: 'hubspot' })
+        expect(status).toMatchObject({ connected: true })
+      }
+    })
+
     test('a message does not wait for the name of an owner', async () => {
       await backend.connect({ portal, channel })
       outside.deals.set('1', { ownerId: '74' })

@@ -1,12 +1,14 @@
 import * as v from 'valibot'
 import {
   type Crm,
+  type CrmAccess,
   type CrmDeal,
   ProviderError,
   type ProviderSettings,
   type Stage,
 } from '../provider.ts'
 import type { DealProperty } from '../registry.ts'
+import { createCurrencyCache } from './currency.ts'
 import type { HubspotHttp } from './http.ts'
 import { propertyNames } from './properties.ts'
 
@@ -33,6 +35,8 @@ const dealAnswer = v.object({
   ),
   associations: v.nullish(v.object({ contacts: links, companies: links })),
 })
+
+type DealAnswer = v.InferOutput<typeof dealAnswer>
 
 /** What a batch answers about inputs without a result. The status is then 207. */
 const batchErrors = {
@@ -87,7 +91,7 @@ const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_i
 
 /** Creates the functions that read deals, stages and owners in HubSpot. */
 export function createHubspotDeals(
-  { read }: HubspotHttp,
+  http: HubspotHttp,
   settings: ProviderSettings,
 ): Pick<
   Crm,
@@ -101,6 +105,17 @@ export function createHubspotDeals(
   | 'ownerName'
   | 'dealUrl'
 > {
+  const { read } = http
+  const currencyOf = createCurrencyCache(http)
+
+  /** Returns the currency of amounts without one. Asks for it only if one of these deals needs it. */
+  async function currencyFor(access: CrmAccess, deals: readonly DealAnswer[]) {
+    const isNeeded = deals.some(
+      ({ properties: { amount, deal_currency_code } }) => amount && !deal_currency_code,
+    )
+    return isNeeded ? await currencyOf(access) : null
+  }
+
   return {
     dealsAtOnce,
     linksAtOnce,
@@ -116,7 +131,8 @@ export function createHubspotDeals(
       if (deal === undefined) return undefined
       const lists = [deal.associations?.contacts, deal.associations?.companies]
       const linked = lists.some((list) => list && list.results.length > 0)
-      return dealOf(deal, fields.history, fields.links ? linked : undefined)
+      const currency = await currencyFor(access, [deal])
+      return dealOf(deal, fields.history, fields.links ? linked : undefined, currency)
     },
 
     async deals(access, dealIds, history) {
@@ -126,7 +142,8 @@ export function createHubspotDeals(
         propertiesWithHistory: [propertyNames[history]],
       })
       const deals = found(answer)
-      return new Map(deals.map((deal) => [deal.id, dealOf(deal, history, undefined)]))
+      const currency = await currencyFor(access, deals)
+      return new Map(deals.map((deal) => [deal.id, dealOf(deal, history, undefined, currency)]))
     },
 
     async linked(access, dealIds) {
@@ -209,15 +226,16 @@ export function createHubspotDeals(
 }
 
 function dealOf(
-  { id, properties, propertiesWithHistory }: v.InferOutput<typeof dealAnswer>,
+  { id, properties, propertiesWithHistory }: DealAnswer,
   history: DealProperty,
   linked: boolean | undefined,
+  currency: string | null,
 ): CrmDeal {
   return {
     id,
     name: properties.dealname,
     amount: properties.amount,
-    currency: properties.deal_currency_code,
+    currency: properties.deal_currency_code || currency,
     ownerId: properties.hubspot_owner_id,
     linked,
     history: (propertiesWithHistory?.[propertyNames[history]] ?? [])

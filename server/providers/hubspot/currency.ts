@@ -1,0 +1,77 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import * as v from 'valibot'
+import type { CrmAccess } from '../provider.ts'
+import type { HubspotHttp } from './http.ts'
+
+const freshMs = 6 * 60 * 60_000
+const afterFailureMs = 5 * 60_000
+/** A message does not wait longer for the currency. The call goes on for the next messages. */
+const longestWaitMs = 1_000
+/** More accounts than this process can call within the hours. */
+const mostAccounts = 20_000
+
+const accountAnswer = v.object({ companyCurrency: v.nullish(v.string(), null) })
+
+interface Account {
+  /** The last known one. */
+  currency: string | null
+  startedAt: number
+  /** Ends when the currency is read, or the call has failed. */
+  read: Promise<void>
+  /** When to read again. */
+  endsAt: number
+  /** The token whose call failed. */
+  refused: string | undefined
+}
+
+/**
+ * Creates the function that returns the currency of an account; null if it is not known in time. HubSpot
+ * gives deals a currency of their own only in accounts with several currencies. It throws nothing.
+ */
+export function createCurrencyCache(
+  { read }: Pick<HubspotHttp, 'read'>,
+  now: () => number = () => performance.now(),
+) {
+  const accounts = new Map<string, Account>()
+
+  function start(access: CrmAccess, currency: string | null): Account {
+    const answer = read(access, '/account-info/2026-03/details', accountAnswer)
+    const account: Account = {
+      currency,
+      startedAt: now(),
+      read: answer.then(
+        ({ companyCurrency }) => {
+          account.currency = companyCurrency
+          account.endsAt = now() + freshMs
+        },
+        () => {
+          account.refused = access.accessToken
+          account.endsAt = now() + afterFailureMs
+        },
+      ),
+      endsAt: Number.POSITIVE_INFINITY,
+      refused: undefined,
+    }
+    accounts.delete(access.accountId)
+    accounts.set(access.accountId, account)
+    const [oldest] = accounts.keys()
+    if (oldest !== undefined && accounts.size > mostAccounts) accounts.delete(oldest)
+    return account
+  }
+
+  return async function currencyOf(access: CrmAccess): Promise<string | null> {
+    const known = accounts.get(access.accountId)
+    const mayRead =
+      known === undefined ||
+      now() >= known.endsAt ||
+      // The token of another user may do.
+      (known.refused !== undefined && known.refused !== access.accessToken)
+    const account = mayRead ? start(access, known?.currency ?? null) : known
+    const waited = new AbortController()
+    const leftMs = account.startedAt + longestWaitMs - now()
+    const timer = { ref: false, signal: waited.signal }
+    await Promise.race([account.read, delay(Math.max(0, leftMs), undefined, timer)])
+    waited.abort()
+    return account.currency
+  }
+}
