@@ -212,6 +212,7 @@ export const deliveries = pgTable(
     // disconnects the CRM, the server deletes the name and the labels. The rule stays.
     ruleId: text('rule_id'),
     dealName: text('deal_name'),
+    dealUrl: text('deal_url'),
     fromLabel: text('from_label'),
     toLabel: text('to_label'),
   },

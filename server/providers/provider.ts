@@ -127,6 +127,8 @@ interface DealFields {
 export interface CrmDeal {
   /** Other than the id that was asked for, if the deal was merged. Its links are found under this id. */
   id: string
+  /** The deal's page in the CRM. */
+  url: string
   name: string | null
   /** A decimal number as text. */
   amount: string | null
@@ -201,7 +203,7 @@ export interface Crm extends Provider {
    * @throws ProviderError with the kind `refused` if the app may not read owners.
    */
   ownerName(access: CrmAccess, ownerId: string): Promise<string | undefined>
-  /** Returns the address of the deal's page in the CRM. */
+  /** Returns the usual address of a deal's page in the CRM, for deals that were not read. */
   dealUrl(accountId: string, dealId: string): string
 }
 

@@ -118,7 +118,7 @@ async function readRows({ database, providers }: Dependencies, userId: string, i
       database,
       sql`with page as materialized (${ids})
           select delivery.id::text as id, delivery.state, delivery.attempts as tries,
-                 delivery.rule_id as rule, delivery.deal_name, delivery.from_label as from,
+                 delivery.rule_id as rule, delivery.deal_name, delivery.deal_url, delivery.from_label as from,
                  delivery.to_label as to, delivery.reason, delivery.channel, channel.name as channel_name,
                  ${isPaused} as is_paused, ${nextTryAt} as next_try_at,
                  ${isoTime(sql`delivery.occurred_at`)} as at,
@@ -143,6 +143,7 @@ interface ActivityRow {
   tries: number
   rule: string | null
   deal_name: string | null
+  deal_url: string | null
   from: string | null
   to: string | null
   reason: string | null
@@ -168,7 +169,10 @@ function itemOf(row: ActivityRow, chat: Chat | undefined, providers: Providers):
     rule,
     deal: row.is_test
       ? null
-      : { name: row.deal_name, url: providers[crm].dealUrl(row.account_id, row.deal_id) },
+      : {
+          name: row.deal_name,
+          url: row.deal_url ?? providers[crm].dealUrl(row.account_id, row.deal_id),
+        },
     from,
     to,
     channel: row.channel_name ?? (chat?.channel === row.channel ? chat.channelName : null),

@@ -364,12 +364,12 @@ export function createDeliver({
     const lookAgainInMs = receivedAtMs + times.lookAgainMs - startedAt
     const decision = decide(change, ticked, { mayLookAgain: lookAgainInMs > 0 })
     if (decision.kind === 'nothing') {
-      const shown = { ...shownOfValue(candidates[0]), dealName: shownText(deal.name, longestName) }
+      const dealName = shownText(deal.name, longestName)
+      const shown = { ...shownOfValue(candidates[0]), dealName, dealUrl: deal.url }
       return { kind: 'ignore', reason: 'no_rule', shown }
     }
     if (decision.kind === 'look again') return { kind: 'look again', afterMs: lookAgainInMs }
     const { ruleId } = decision
-    const url = providers[crm.provider].dealUrl(crm.accountId, deal.id)
     const headline = dealRules[ruleId].headline(change)
     const isLate = startedAt - delivery.occurredAt.getTime() > lateAfterMs
     return {
@@ -377,7 +377,7 @@ export function createDeliver({
       entry: {
         ruleId,
         headline,
-        deal: { ...deal, ownerName: null, url },
+        deal: { ...deal, ownerName: null },
         ownerId: deal.ownerId,
         late: isLate ? delivery.occurredAt : undefined,
       },
@@ -596,6 +596,7 @@ function shownOf({ deal, headline, ruleId }: MessageEntry): Shown {
   return {
     ruleId,
     dealName: shownText(deal.name, longestName),
+    dealUrl: deal.url,
     from: shownText(headline.from, longestLabel),
     to: shownText(headline.to, longestLabel),
   }

@@ -67,6 +67,7 @@ export function isOfDeal<Some extends Delivery>(delivery: Some): delivery is Som
 export interface Shown {
   ruleId?: AvailableRuleId
   dealName?: string | undefined
+  dealUrl?: string | undefined
   from?: string | undefined
   to?: string | undefined
 }
@@ -205,7 +206,7 @@ export async function deliveriesFrom(
       ...deliveryAndEvent,
       said: sql<Shown | null>`(
         select json_strip_nulls(json_build_object(
-          'ruleId', twin.rule_id, 'dealName', twin.deal_name,
+          'ruleId', twin.rule_id, 'dealName', twin.deal_name, 'dealUrl', twin.deal_url,
           'from', twin.from_label, 'to', twin.to_label
         ))
         from deliveries twin
@@ -261,14 +262,14 @@ const isPendingIn = (group: readonly Delivery[]) =>
 const shownItems = (group: readonly Delivery[]) =>
   sql`json_to_recordset(${JSON.stringify(
     group.map(({ id, shown }) => ({ delivery: id, ...shown })),
-  )}::json) as item(delivery bigint, "ruleId" text, "dealName" text, "from" text, "to" text)`
+  )}::json) as item(delivery bigint, "ruleId" text, "dealName" text, "dealUrl" text, "from" text, "to" text)`
 
 /**
  * Stores what the list of messages shows. A later try may know less than an earlier one, so a missing
  * value does not replace a stored one.
  */
 const setShown = sql`
-  deal_name = coalesce(item."dealName", deal_name),
+  deal_name = coalesce(item."dealName", deal_name), deal_url = coalesce(item."dealUrl", deal_url),
   from_label = coalesce(item."from", from_label), to_label = coalesce(item."to", to_label)`
 
 /**

@@ -10,6 +10,7 @@ export const stages = {
 
 const deal: CrmDeal = {
   id: '123',
+  url: 'https://app.hubspot.com/contacts/456/record/0-3/123',
   name: 'Acme renewal',
   amount: '12500.5',
   currency: 'EUR',

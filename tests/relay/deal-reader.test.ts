@@ -5,6 +5,7 @@ import { createDealReader } from '../../server/relay/deal-reader.ts'
 
 const dealOf = (name: string, linked?: boolean): CrmDeal => ({
   id: name,
+  url: `https://app.hubspot.com/contacts/1/record/0-3/${name}`,
   name,
   amount: null,
   currency: null,

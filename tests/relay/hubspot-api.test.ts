@@ -15,6 +15,7 @@ const notFound: Answer = { status: 404, body: { status: 'error', category: 'OBJE
 
 // What HubSpot's documents of 2026-03 say about calls and answers.
 let server: Server
+let apiUrl: string
 let hubspot: Crm
 /** The answers, by the end of the path. All other paths are an unknown object. */
 let answers: Readonly<Record<string, Answer>>
@@ -45,10 +46,11 @@ beforeEach(() => {
   answers = {}
   calls = []
   const { port } = server.address() as AddressInfo
+  apiUrl = `http://127.0.0.1:${port}`
   hubspot = createHubspot({
     clientId: 'id',
     clientSecret: 'secret',
-    apiUrl: `http://127.0.0.1:${port}`,
+    apiUrl,
     authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
     standIn: false,
   })
@@ -86,8 +88,10 @@ describe('HubSpot is called for', () => {
     updatedAt: time,
     archived: false,
   }
+  const usualUrl = 'https://app.hubspot.com/contacts/1/record/0-3/1'
   const read = {
     id: '1',
+    url: usualUrl,
     name: 'A',
     amount: '5',
     currency: 'EUR',
@@ -98,6 +102,47 @@ describe('HubSpot is called for', () => {
       { value: 'b', at: new Date(time) },
     ],
   }
+  test.each([
+    ['https://app-na2.hubspot.com/contacts/1/record/0-3/1', undefined],
+    [
+      'https://app-eu1.hubspot.com/contacts/1/deal/1?a=b|c',
+      'https://app-eu1.hubspot.com/contacts/1/deal/1?a=b%7Cc',
+    ],
+    ['http://app-na2.hubspot.com/contacts/1/record/0-3/1', usualUrl],
+    ['https://app-na2.hubspot.com.evil.example/', usualUrl],
+    ['https://app.hubspot.com@evil.example/', usualUrl],
+    ['https://evil@app.hubspot.com/', usualUrl],
+    ['https://app.hubspot.com:8443/', usualUrl],
+    ['https://pages.hubspot.com/', usualUrl],
+    ['http://127.0.0.1/contacts/1/record/0-3/1', usualUrl],
+    ['javascript:alert(1)', usualUrl],
+    [`https://app.hubspot.com/${'a'.repeat(2_000)}`, usualUrl],
+    ['1', usualUrl],
+    [null, usualUrl],
+  ])(
+    'the page of a deal, if it is an address of HubSpot (%#)',
+    async (url, taken: string | null = url) => {
+      answers = { '/0-3/1': { body: { ...deal, url } } }
+      const fields = { history: 'stage', links: false } as const
+      expect((await hubspot.deal(access, '1', fields))?.url).toBe(taken)
+    },
+  )
+
+  test('the page of a deal of a stand-in, which is on its own address', async () => {
+    const settings = { clientId: 'id', clientSecret: 'secret', apiUrl }
+    const origin = 'http://127.0.0.1:4100'
+    const authorizeUrl = `${origin}/sandbox/hubspot/oauth/authorize`
+    const standIn = createHubspot({ ...settings, authorizeUrl, standIn: true })
+    const fields = { history: 'stage', links: false } as const
+    for (const [url, taken] of [
+      [`${origin}/deals/1`, `${origin}/deals/1`],
+      [`${origin}1/deals/1`, `${origin}/sandbox/hubspot/contacts/1/record/0-3/1`],
+    ]) {
+      answers = { '/0-3/1': { body: { ...deal, url } } }
+      expect((await standIn.deal(access, '1', fields))?.url).toBe(taken)
+    }
+  })
+
   const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_id']
 
   test('one deal', async () => {
@@ -127,6 +172,7 @@ describe('HubSpot is called for', () => {
       answers = { '/0-3/1': { body: { ...empty, propertiesWithHistory } } }
       expect(await hubspot.deal(access, '1', { history: 'stage', links: true })).toEqual({
         id: '1',
+        url: usualUrl,
         name: null,
         amount: null,
         currency: null,

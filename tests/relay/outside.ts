@@ -18,6 +18,7 @@ interface OutsideDeal {
   currency?: string | null
   linked?: boolean
   ownerId?: string | null
+  url?: string
   history?: Array<{ value: string; timestamp: string }>
 }
 
@@ -383,6 +384,7 @@ export async function openOutside(): Promise<Outside> {
       createdAt: longAgo,
       updatedAt: longAgo,
       archived: false,
+      ...(deal.url !== undefined && { url: deal.url }),
     }
   }
 

@@ -462,6 +462,20 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(outside.posts.filter((post) => post.channel.startsWith(channel))).toEqual([])
     })
 
+    test('the message and the list link to the page of the deal that HubSpot names', async () => {
+      const userId = await backend.connect({ portal, channel })
+      const named = `https://app-na2.hubspot.com/contacts/${portal}/record/0-3/1`
+      outside.deals.set('1', { url: named })
+      outside.merged.set('2', '20')
+      outside.deals.set('20', { url: 'https://phishing.example/contacts/1/record/0-3/20' })
+      for (const deal of [1, 2]) await backend.tell([stageChange(deal, { portal })])
+      await backend.settled()
+      const usual = `https://app.hubspot.com/contacts/${portal}/record/0-3/20`
+      expect(posts().map(({ blocks }) => /<(http[^|]*)/.exec(blocks)?.[1])).toEqual([named, usual])
+      const activity = await (await backend.call(userId, '/api/notifications/activity')).json()
+      expect(activity.items).toMatchObject([{ deal: { url: usual } }, { deal: { url: named } }])
+    })
+
     test('a 404 in which HubSpot does not say that the deal is gone is tried again', async () => {
       const userId = await backend.connect({ portal, channel })
       const answers = [

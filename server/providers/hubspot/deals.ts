@@ -24,6 +24,8 @@ const links = v.nullish(v.object({ results: v.array(v.unknown()) }))
 
 const dealAnswer = v.object({
   id: v.string(),
+  /** The deal's page. The host differs between HubSpot's data centres. */
+  url: v.nullish(v.string()),
   properties: v.object({
     dealname: property,
     amount: property,
@@ -85,6 +87,8 @@ const notFound = 'OBJECT_NOT_FOUND'
 
 // '0-3' is the object type of deals.
 const dealsPath = '/crm/objects/2026-03/0-3'
+const hubspotPages = /^https:\/\/app(-[a-z0-9]+)?\.hubspot\.com$/
+const longestUrl = 300
 /** The object types of contacts and companies. */
 const linkingTypes = ['0-1', '0-2']
 const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_id']
@@ -116,6 +120,24 @@ export function createHubspotDeals(
     return isNeeded ? await currencyOf(access) : null
   }
 
+  /** The deal's page as HubSpot names it. Any other address could lead people to a copy of HubSpot. */
+  function pageOf(access: CrmAccess, { id, url }: DealAnswer): string {
+    const page = url ? URL.parse(url) : null
+    const isOfHubspot =
+      page !== null &&
+      (settings.standIn
+        ? settings.authorizeUrl.startsWith(`${page.origin}/`)
+        : hubspotPages.test(page.origin)) &&
+      page.username === '' &&
+      page.href.length <= longestUrl
+    // In a message of Slack, `|` ends the address.
+    return isOfHubspot ? page.href.replaceAll('|', '%7C') : dealUrl(access.accountId, id)
+  }
+
+  // The pages of deals and the consent page have the same origin.
+  const dealUrl = (accountId: string, dealId: string) =>
+    `${settings.authorizeUrl.replace(/\/oauth\/authorize$/, '')}/contacts/${accountId}/record/0-3/${dealId}`
+
   return {
     dealsAtOnce,
     linksAtOnce,
@@ -132,7 +154,11 @@ export function createHubspotDeals(
       const lists = [deal.associations?.contacts, deal.associations?.companies]
       const linked = lists.some((list) => list && list.results.length > 0)
       const currency = await currencyFor(access, [deal])
-      return dealOf(deal, fields.history, fields.links ? linked : undefined, currency)
+      return dealOf(deal, fields.history, {
+        linked: fields.links ? linked : undefined,
+        currency,
+        url: pageOf(access, deal),
+      })
     },
 
     async deals(access, dealIds, history) {
@@ -143,7 +169,12 @@ export function createHubspotDeals(
       })
       const deals = found(answer)
       const currency = await currencyFor(access, deals)
-      return new Map(deals.map((deal) => [deal.id, dealOf(deal, history, undefined, currency)]))
+      return new Map(
+        deals.map((deal) => {
+          const more = { linked: undefined, currency, url: pageOf(access, deal) }
+          return [deal.id, dealOf(deal, history, more)]
+        }),
+      )
     },
 
     async linked(access, dealIds) {
@@ -219,20 +250,18 @@ export function createHubspotDeals(
       return name || (owner?.email ?? undefined)
     },
 
-    // The pages of deals and the consent page have the same origin.
-    dealUrl: (accountId, dealId) =>
-      `${settings.authorizeUrl.replace(/\/oauth\/authorize$/, '')}/contacts/${accountId}/record/0-3/${dealId}`,
+    dealUrl,
   }
 }
 
 function dealOf(
   { id, properties, propertiesWithHistory }: DealAnswer,
   history: DealProperty,
-  linked: boolean | undefined,
-  currency: string | null,
+  { linked, currency, url }: Pick<CrmDeal, 'linked' | 'currency' | 'url'>,
 ): CrmDeal {
   return {
     id,
+    url,
     name: properties.dealname,
     amount: properties.amount,
     currency: properties.deal_currency_code || currency,

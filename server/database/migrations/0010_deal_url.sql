@@ -1,0 +1,1 @@
+ALTER TABLE "deliveries" ADD COLUMN "deal_url" text;
