@@ -5,7 +5,7 @@ import { type ConnectionStatus, endpoints, pathOf } from '../../contract/endpoin
 import type { Context } from '../context.ts'
 import { connections } from '../database/schema.ts'
 import { errorFields } from '../log.ts'
-import { connectionStatus } from '../people/connections.ts'
+import { connectionStatus, formerAccountStatus } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { stopSendingTo } from '../relay/deliveries.ts'
@@ -21,11 +21,12 @@ export function connectionRoutes(provider: ProviderId, context: Context) {
   return new Hono()
     .get(pathOf(endpoints.status, provider), async (c) => {
       const session = await sessions.find(c)
-      const status: ConnectionStatus =
-        session === undefined
-          ? { connected: false }
-          : await connectionStatus({ database, providers }, { userId: session.userId, provider })
-      return c.json(status)
+      if (session === undefined) return c.json<ConnectionStatus>({ connected: false })
+      const { userId } = session
+      return c.json<ConnectionStatus>({
+        ...(await connectionStatus({ database, providers }, { userId, provider })),
+        ...(isCrmId(provider) && (await formerAccountStatus(context, session, provider))),
+      })
     })
     .delete(pathOf(endpoints.disconnect, provider), async (c) => {
       const session = await sessions.find(c)

@@ -44,10 +44,13 @@ export const sessions = pgTable(
     userId: uuid('user_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
+    // Whom the browser belonged to before it connected another account of the CRM.
+    formerUserId: uuid('former_user_id').references(() => users.id, { onDelete: 'set null' }),
     createdAt: time('created_at').notNull(),
     expiresAt: time('expires_at').notNull(),
   },
   (table) => [
+    index('sessions_former_user').on(table.formerUserId),
     index('sessions_user').on(table.userId),
     index('sessions_expires').on(table.expiresAt),
   ],

@@ -1,10 +1,19 @@
-import { and, eq, isNull, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
+import { and, eq, inArray, isNull, ne, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
+import { alias } from 'drizzle-orm/pg-core'
 import * as v from 'valibot'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
 import type { Database } from '../database/open.ts'
-import { connections } from '../database/schema.ts'
+import { connections, rules, users } from '../database/schema.ts'
 import type { Grant, Providers, Secrets } from '../providers/provider.ts'
-import { isChatId, isCrmId, type ProviderId, providerIds, registry } from '../providers/registry.ts'
+import {
+  type CrmId,
+  chatIds,
+  isChatId,
+  isCrmId,
+  type ProviderId,
+  providerIds,
+  registry,
+} from '../providers/registry.ts'
 import type { Vault } from './vault.ts'
 
 export type Connection = typeof connections.$inferSelect
@@ -162,4 +171,43 @@ export async function hasBothConnections(
     .from(connections)
     .where(and(eq(connections.userId, userId), isOfConfigured(providers, connections)))
   return [isCrmId, isChatId].every((isOfRole) => own.some(({ provider }) => isOfRole(provider)))
+}
+
+/**
+ * What the dashboard shows of the account that a browser had connected before another one, as long as that
+ * still sends its deals. A user of the same account is another person, about whom nothing is said.
+ */
+export async function formerAccountStatus(
+  { database, providers }: { database: Database; providers: Providers },
+  { userId, formerUserId }: { userId: string; formerUserId: string | null },
+  crm: CrmId,
+): Promise<Pick<ConnectionStatus, 'formerAccount' | 'formerChannel'>> {
+  if (formerUserId === null) return {}
+  const chat = alias(connections, 'chat')
+  const own = alias(users, 'own')
+  const [row] = await database
+    .select({
+      name: connections.accountName,
+      id: connections.accountId,
+      channel: chat.channelName,
+    })
+    .from(users)
+    .innerJoin(connections, and(eq(connections.userId, users.id), eq(connections.provider, crm)))
+    .innerJoin(chat, and(eq(chat.userId, users.id), inArray(chat.provider, [...chatIds])))
+    .innerJoin(rules, eq(rules.userId, users.id))
+    .innerJoin(own, eq(own.id, userId))
+    .where(
+      and(
+        eq(users.id, formerUserId),
+        sql`${users.crmAccountId} is distinct from ${own.crmAccountId}`,
+        ne(rules.ruleIds, []),
+        ...[connections, chat].map((each) =>
+          and(isNull(each.brokenSince), isOfConfigured(providers, each)),
+        ),
+      ),
+    )
+    .limit(1)
+  if (row === undefined) return {}
+  const { name, id, channel } = row
+  return { formerAccount: name ?? id, ...(channel && { formerChannel: channel }) }
 }

@@ -4,7 +4,7 @@ import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
-import { authorizations, sessions, users } from '../database/schema.ts'
+import { authorizations, rules, sessions, users } from '../database/schema.ts'
 import type { SessionTokens } from './session-token.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
@@ -18,6 +18,8 @@ const replacedMs = 5 * 60 * 1000
 export interface Session {
   tokenHash: string
   userId: string
+  /** Whom the browser belonged to before it connected another account of the CRM. */
+  formerUserId: string | null
 }
 
 export interface Sessions {
@@ -46,7 +48,7 @@ export interface Sessions {
   renew(c: Context, session: Session, userOf: (tx: Transaction) => Promise<string>): Promise<void>
   /** Ends the browser's session, if it has one, and removes the cookie. */
   end(c: Context): Promise<void>
-  /** Ends all other sessions of the browser's user. */
+  /** Ends all other sessions of the browser's user. Sessions that were this user's before forget that. */
   endOthers(c: Context): Promise<void>
 }
 
@@ -84,10 +86,14 @@ export function createSessions(
   }
 
   /** @returns the token. The database stores only its hash. */
-  async function insertSession(tx: Transaction, userId: string, createdAt: Date): Promise<string> {
+  async function insertSession(
+    tx: Transaction,
+    owner: Pick<Session, 'userId' | 'formerUserId'>,
+    createdAt: Date,
+  ): Promise<string> {
     const token = tokens.issue()
     const expiresAt = later(createdAt, lifetimeMs)
-    await tx.insert(sessions).values({ tokenHash: sha256(token), userId, createdAt, expiresAt })
+    await tx.insert(sessions).values({ tokenHash: sha256(token), ...owner, createdAt, expiresAt })
     return token
   }
 
@@ -113,7 +119,7 @@ export function createSessions(
         ),
       )
     if (row === undefined) return undefined
-    const { userId, createdAt, expiresAt } = row
+    const { userId, formerUserId, createdAt, expiresAt } = row
 
     // The browser has the new token, so the one that it replaced ends. `renew` gave that one this end.
     if (createdAt > later(at, -replacedMs)) {
@@ -141,7 +147,7 @@ export function createSessions(
         .returning({ userId: sessions.userId })
       if (extended !== undefined) sendCookie(c, token, end.getTime() - at.getTime())
     }
-    return { tokenHash, userId }
+    return { tokenHash, userId, formerUserId }
   }
 
   return {
@@ -156,17 +162,18 @@ export function createSessions(
       await beforeCreate(c)
       const { token, userId } = await database.transaction(async (tx) => {
         const userId = await insertUser(tx)
-        return { token: await insertSession(tx, userId, now()), userId }
+        return { token: await insertSession(tx, { userId, formerUserId: null }, now()), userId }
       })
       sendCookie(c, token, lifetimeMs)
       namePerson(c, userId)
-      return { tokenHash: sha256(token), userId }
+      return { tokenHash: sha256(token), userId, formerUserId: null }
     },
     async renew(c, session, userOf) {
       const { token, userId } = await database.transaction(async (tx) => {
         const userId = await userOf(tx)
         const at = now()
-        const token = await insertSession(tx, userId, at)
+        const formerUserId = await formerUserOf(tx, session, userId)
+        const token = await insertSession(tx, { userId, formerUserId }, at)
         // The other provider's consent page may be open in another tab.
         await tx
           .update(authorizations)
@@ -202,6 +209,10 @@ export function createSessions(
       await database
         .delete(sessions)
         .where(and(eq(sessions.userId, userId), ne(sessions.tokenHash, tokenHash)))
+      await database
+        .update(sessions)
+        .set({ formerUserId: null })
+        .where(eq(sessions.formerUserId, userId))
     },
   }
 }
@@ -213,6 +224,20 @@ export function personOf(userId: string | undefined): string {
 
 function namePerson(c: Context, userId: string | undefined): void {
   c.header(personHeader, personOf(userId))
+}
+
+/** Whom a session remembers when it goes to a user. A user without rules sends nothing. */
+async function formerUserOf(
+  tx: Transaction,
+  session: Session,
+  userId: string,
+): Promise<string | null> {
+  const [left] =
+    userId === session.userId
+      ? []
+      : await tx.select({ id: rules.userId }).from(rules).where(eq(rules.userId, session.userId))
+  const former = left?.id ?? session.formerUserId
+  return former === userId ? null : former
 }
 
 function later(time: Date, ms: number): Date {

@@ -1,8 +1,9 @@
 import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
+import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
-import { GreenCheck, RedCross } from '../ui/icons.tsx'
+import { GreenCheck, RedCross, WarningSign } from '../ui/icons.tsx'
 
 // The page is in English, so its times are too.
 const timeFormat = new Intl.DateTimeFormat('en', { dateStyle: 'long', timeStyle: 'short' })
@@ -12,7 +13,7 @@ export function Connection({ provider, children }: { provider: Provider; childre
   const status = useConnectionStatus(provider)
   const disconnect = useDisconnect(provider)
   const isConnected = status.data?.connected === true
-  const { account, channel, reason, since } = status.data ?? {}
+  const { account, channel, reason, since, formerAccount, formerChannel } = status.data ?? {}
 
   return (
     <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
@@ -37,6 +38,14 @@ export function Connection({ provider, children }: { provider: Provider; childre
               </>
             )}
           </p>
+          {formerAccount && (
+            <p className="mt-2 flex gap-2 rounded-lg border border-warning-line bg-warning p-3 text-sm text-on-warning wrap-anywhere">
+              <WarningSign />
+              <span className="min-w-0">
+                {`Deals of ${formerAccount} are still sent to ${formerChannel ?? config.chat.name}. To stop this, connect ${formerAccount} again and disconnect it.`}
+              </span>
+            </p>
+          )}
         </div>
       </div>
       {/* One button for both actions, so that it keeps the focus when its text changes. */}

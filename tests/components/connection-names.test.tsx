@@ -49,8 +49,28 @@ test('a broken connection shows why and since when, and the rules stay', async (
 })
 
 test.each([
+  [
+    'Deals of acme.example are still sent to #sales. To stop this, connect acme.example again and disconnect it.',
+    { formerAccount: 'acme.example', formerChannel: '#sales' },
+  ],
+  [
+    'Deals of acme.example are still sent to Slack. To stop this, connect acme.example again and disconnect it.',
+    { formerAccount: 'acme.example' },
+  ],
+])('the row of the CRM says that %s', async (notice, former) => {
+  answerStatus('hubspot', { connected: true, account: 'new.example', ...former })
+  answerStatus('slack', { connected: false })
+  renderApp('/')
+  expect((await row('HubSpot')).getByText(notice)).toBeVisible()
+  expect((await row('Slack')).queryByText(notice)).not.toBeInTheDocument()
+})
+
+test.each([
   ['none of the extra fields', {}],
-  ['extra fields of another kind', { account: 5, channel: null, reason: ['x'], since: {} }],
+  [
+    'extra fields of another kind',
+    { account: 5, channel: null, reason: ['x'], since: {}, formerAccount: {} },
+  ],
 ])('a backend with %s looks as the specification says', async (_, extra) => {
   answerStatus('hubspot', { connected: true, ...extra })
   answerStatus('slack', { connected: false, ...extra })

@@ -1,5 +1,5 @@
 import { eq, sql } from 'drizzle-orm'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { connections, rules, sessions, users } from '../../server/database/schema.ts'
 import { sha256 } from '../../server/people/session.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
@@ -201,6 +201,134 @@ describe('another HubSpot identity in the same browser', () => {
     await shared.connect('hubspot')
     expect(await known.rules()).toEqual({ rules: [] })
     expect(await known.connected('slack')).toEqual({ connected: false })
+  })
+})
+
+describe('after a browser connected another HubSpot account', () => {
+  /** Connects one account with everything and then another one in the same browser. */
+  async function switchAccount(): Promise<ReturnType<typeof openBrowser>> {
+    const browser = openBrowser(harness)
+    atHubspot(first, 1)
+    await setUp(browser)
+    atHubspot(second, 1)
+    await browser.connect('hubspot')
+    return browser
+  }
+  const { name, id } = { name: '#sales', id: 'C1' }
+  const sending = { formerAccount: 'Acme', formerChannel: name }
+  const nothing = expect.not.objectContaining({ formerAccount: expect.anything() })
+  let first = 100
+  let second = 0
+
+  beforeEach(async () => {
+    first += 2
+    second = first + 1
+    await harness.database.delete(users)
+  })
+  /** The former account gets a name that the new one does not have. */
+  async function nameFirst(): Promise<void> {
+    const { database } = harness
+    await database
+      .update(connections)
+      .set({ accountName: 'Acme' })
+      .where(eq(connections.accountId, String(first)))
+    await database
+      .update(connections)
+      .set({ channelName: name, channelId: id })
+      .where(eq(connections.provider, 'slack'))
+  }
+
+  test('its CRM status names the former account until that sends no more', async () => {
+    const browser = await switchAccount()
+    await nameFirst()
+    expect(await browser.connected('hubspot')).toMatchObject({ connected: true, ...sending })
+    expect(await browser.connected('slack')).toEqual({ connected: false })
+    // Setting up the new account changes nothing about the former one.
+    await browser.connect('slack')
+    expect(await browser.connected('hubspot')).toMatchObject(sending)
+    await browser.disconnect('hubspot')
+    expect(await browser.connected('hubspot')).toEqual({ connected: false, ...sending })
+
+    // This is what the dashboard tells the user to do.
+    atHubspot(first, 1)
+    await browser.connect('hubspot')
+    expect(await browser.connected('hubspot')).toEqual(nothing)
+    await browser.disconnect('hubspot')
+    atHubspot(second, 1)
+    await browser.connect('hubspot')
+    expect(await browser.connected('hubspot')).toEqual(nothing)
+  })
+
+  test.each([
+    ['broken', { brokenReason: 'token_revoked', brokenSince: new Date() }],
+    ['from a stand-in that is no longer used', { standIn: false }],
+  ])('nothing is said if a connection of the former account is %s', async (_, change) => {
+    const browser = await switchAccount()
+    await nameFirst()
+    for (const provider of ['hubspot', 'slack'] as const) {
+      const own = sql`${eq(connections.provider, provider)} and account_id <> ${String(second)}`
+      const [before] = await harness.database.select().from(connections).where(own)
+      await harness.database.update(connections).set(change).where(own)
+      expect(await browser.connected('hubspot')).toEqual(nothing)
+      await harness.database
+        .update(connections)
+        .set({ ...before })
+        .where(own)
+      expect(await browser.connected('hubspot')).toMatchObject(sending)
+    }
+  })
+
+  test('nothing is said if the former account has no rules', async () => {
+    const browser = await switchAccount()
+    await harness.database.update(rules).set({ ruleIds: [] })
+    expect(await browser.connected('hubspot')).toEqual(nothing)
+  })
+
+  test('nothing is said about another person of the same account', async () => {
+    second = first
+    const browser = openBrowser(harness)
+    atHubspot(first, 1)
+    await setUp(browser)
+    atHubspot(second, 2)
+    await browser.connect('hubspot')
+    expect(await browser.connected('hubspot')).toEqual(nothing)
+  })
+
+  test('an account without rules, connected by mistake, does not hide the one before it', async () => {
+    const browser = await switchAccount()
+    await nameFirst()
+    atHubspot(second + 1_000, 1)
+    await browser.connect('hubspot')
+    expect(await browser.connected('hubspot')).toMatchObject(sending)
+  })
+
+  test('only the browser that switched learns of it, until it or the former person signs out', async () => {
+    const browser = await switchAccount()
+    await nameFirst()
+    // Another browser of the new person, a stranger, and a browser with the replaced cookie.
+    const elsewhere = openBrowser(harness)
+    await elsewhere.connect('hubspot')
+    atHubspot(first + 1_000, 9)
+    const stranger = openBrowser(harness)
+    await stranger.connect('hubspot')
+    for (const other of [elsewhere, stranger, openBrowser(harness)]) {
+      expect(await other.connected('hubspot')).toEqual(nothing)
+    }
+    expect(await browser.connected('hubspot')).toMatchObject(sending)
+
+    const former = openBrowser(harness)
+    atHubspot(first, 1)
+    await former.connect('hubspot')
+    await nameFirst()
+    expect(await browser.connected('hubspot')).toMatchObject(sending)
+    await former.call('/api/session?others=true', { method: 'DELETE' })
+    expect(await browser.connected('hubspot')).toEqual(nothing)
+
+    const again = await switchAccount()
+    await again.call('/api/session', { method: 'DELETE' })
+    atHubspot(second, 1)
+    await again.connect('hubspot')
+    expect(await again.connected('hubspot')).toEqual(nothing)
   })
 })
 

@@ -211,6 +211,23 @@ export const states: readonly State[] = [
     shows: 'Needs to be connected again: HubSpot no longer accepts the connection.',
   },
   {
+    name: 'The account that was connected before still sends',
+    address: '/',
+    backend: backend(
+      two,
+      http.get('*/api/hubspot/status', () =>
+        HttpResponse.json({
+          connected: true,
+          account: 'europe.acme.example',
+          formerAccount: 'acme.example',
+          formerChannel: '#sales-north-and-south',
+        }),
+      ),
+    ),
+    shows:
+      'Deals of acme.example are still sent to #sales-north-and-south. To stop this, connect acme.example again and disconnect it.',
+  },
+  {
     name: 'Statuses and rules cannot be loaded',
     address: '/',
     backend: backend({}, http.get(status, fault), http.get(rules, fault)),
