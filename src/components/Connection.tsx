@@ -38,14 +38,6 @@ export function Connection({ provider, children }: { provider: Provider; childre
               </>
             )}
           </p>
-          {formerAccount && (
-            <p className="mt-2 flex gap-2 rounded-lg border border-warning-line bg-warning p-3 text-sm text-on-warning wrap-anywhere">
-              <WarningSign />
-              <span className="min-w-0">
-                {`Deals of ${formerAccount} are still sent to ${formerChannel ?? config.chat.name}. To stop this, connect ${formerAccount} again and disconnect it.`}
-              </span>
-            </p>
-          )}
         </div>
       </div>
       {/* One button for both actions, so that it keeps the focus when its text changes. */}
@@ -62,6 +54,14 @@ export function Connection({ provider, children }: { provider: Provider; childre
       >
         {isConnected ? 'Disconnect' : 'Connect'}
       </Button>
+      {formerAccount && (
+        <p className="flex w-full gap-2 rounded-lg border border-warning-line bg-warning p-3 text-sm text-on-warning wrap-anywhere">
+          <WarningSign />
+          <span className="min-w-0">
+            {`Deals of ${formerAccount} are still sent to ${formerChannel ?? config.chat.name}. To stop this, connect ${formerAccount} again and disconnect it.`}
+          </span>
+        </p>
+      )}
       {children}
     </li>
   )
