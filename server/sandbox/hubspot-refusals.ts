@@ -61,7 +61,7 @@ function limited(c: Context, policyName: string): Response {
   return c.json({ ...answer, correlationId: randomUUID(), requestId: randomUUID() }, 429)
 }
 
-/** An error of the CRM API. The OAuth API has errors of another form. */
+/** An error of the CRM API. Those of the OAuth API have more fields. */
 export function hubspotError(
   c: Context,
   httpStatus: 400 | 401 | 403 | 404,

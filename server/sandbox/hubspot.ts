@@ -245,6 +245,8 @@ function scopesIn(parameter: string | undefined): string[] {
   return parameter?.split(' ').filter((scope) => scope !== '') ?? []
 }
 
+/** The fields of RFC 6749, those of HubSpot's older API, and those of its specification. */
 function oauthError(c: Context, error: string, status: string, message: string): Response {
-  return c.json({ error, error_description: message, status, message }, 400)
+  const documented = { category: 'VALIDATION_ERROR', correlationId: randomUUID(), message }
+  return c.json({ error, error_description: message, status, ...documented }, 400)
 }

@@ -151,6 +151,8 @@ describe('the stand-in HubSpot’s tokens', () => {
         error_description: message,
         status: 'BAD_AUTH_CODE',
         message,
+        category: 'VALIDATION_ERROR',
+        correlationId: expect.stringMatching(/^[\da-f-]{36}$/),
       },
     })
   })
@@ -165,7 +167,8 @@ describe('the stand-in HubSpot’s tokens', () => {
     [{ code: 'made-up' }, 'BAD_AUTH_CODE'],
   ])('are refused with %j', async (changes, status) => {
     const refused = await exchange(await codeFrom('hubspot'), changes)
-    expect(refused).toMatchObject({ status: 400, body: { status } })
+    const body = { status, category: 'VALIDATION_ERROR', correlationId: expect.any(String) }
+    expect(refused).toMatchObject({ status: 400, body })
   })
 
   test('are refused for a code that is older than five minutes', async () => {
