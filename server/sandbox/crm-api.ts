@@ -70,7 +70,8 @@ export function createCrmApi({
     const known = {
       dealname: name,
       amount: currentOf(deal, 'amount') || null,
-      deal_currency_code: 'EUR',
+      // HubSpot fills this in only where several currencies are on.
+      deal_currency_code: null,
       dealstage: stage,
       pipeline: standInPipelines.find(({ stages }) => stages.some(({ id }) => id === stage))?.id,
       hubspot_owner_id: ownerId,

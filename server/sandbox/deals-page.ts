@@ -34,10 +34,8 @@ export function createDealsPage({
     new Hono()
       .get('/', (c) => c.redirect(list))
       // Only digits, because the id becomes a part of a header.
-      .on(
-        'GET',
-        ['/contacts', '/eu1/contacts'].map((path) => `${path}/:portal/record/0-3/:id{[0-9]+}`),
-        (c) => c.redirect(`${list}#deal-${c.req.param('id')}`),
+      .get('/eu1/contacts/:portal/record/0-3/:id{[0-9]+}', (c) =>
+        c.redirect(`${list}#deal-${c.req.param('id')}`),
       )
       .get('/deals', (c) =>
         c.html(

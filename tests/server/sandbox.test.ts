@@ -507,7 +507,9 @@ describe('the stand-in HubSpot’s API', () => {
     expect(await ownerOf('9003', '?archived=true')).toMatchObject(notFound)
   })
 
-  test('names the account’s currency in the details of the account', async () => {
+  test('names the account’s currency in the details of the account, and not in its deals', async () => {
+    const { body: deal } = await call('/crm/objects/2026-03/0-3/9001?properties=deal_currency_code')
+    expect(deal.properties.deal_currency_code).toBeNull()
     expect(await call('/account-info/2026-03/details')).toMatchObject({
       status: 200,
       body: {
@@ -525,11 +527,13 @@ describe('the stand-in HubSpot’s API', () => {
     expect((await call('/account-info/2026-03/details', undefined, token([]))).status).toBe(403)
   })
 
-  test('has pages of deals at their url', async () => {
+  test('has pages of deals that a client finds only by their url', async () => {
     const { body } = await call('/crm/objects/2026-03/0-3/9001')
     const page = await sandbox.request(new URL(body.url).pathname.replace('/sandbox', ''))
     const list = `${addresses.appUrl}/sandbox/hubspot/deals`
     expect(page.headers.get('Location')).toBe(`${list}#deal-9001`)
+    const composed = '/hubspot/contacts/4200001/record/0-3/9001'
+    expect((await sandbox.request(composed)).status).toBe(404)
   })
 
   test('answers for a merged deal with the deal that it became, which alone has the links', async () => {
