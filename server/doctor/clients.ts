@@ -2,7 +2,18 @@ import { navigations, pathOf } from '../../contract/endpoints.ts'
 import type { ProviderSettings } from '../providers/provider.ts'
 import { registry } from '../providers/registry.ts'
 import type { Addresses } from '../settings.ts'
-import { ask, codeOf, type Finding, fieldsOf, type Reply, right, warning, wrong } from './ask.ts'
+import {
+  ask,
+  codeOf,
+  type Finding,
+  fieldsOf,
+  installationRefusal,
+  type Reply,
+  refusalInWords,
+  right,
+  warning,
+  wrong,
+} from './ask.ts'
 
 const minuteMs = 60_000
 /** Dealbell refuses a webhook whose time differs by more from ours. */
@@ -26,14 +37,18 @@ export async function checkHubspotClient({ providers }: Addresses): Promise<Find
     }),
   })
   const { status, error } = fieldsOf(reply.kind === 'answer' ? reply.text : '')
-  const client = judgeClient('hubspot', providers.hubspot, reply, {
-    codes: [status, error],
-    wrongId: ['BAD_CLIENT_ID'],
-    wrongSecret: ['BAD_CLIENT_SECRET'],
-    wrongEither: ['invalid_client'],
-    accepted: ['BAD_REFRESH_TOKEN', 'invalid_grant'],
-    place: "the app's Auth tab at HubSpot (hs project open)",
-  })
+  const refusal = installationRefusal(reply)
+  const client =
+    refusal !== undefined
+      ? wrong(refusalInWords[refusal]('the account'))
+      : judgeClient('hubspot', providers.hubspot, reply, {
+          codes: [status, error],
+          wrongId: ['BAD_CLIENT_ID'],
+          wrongSecret: ['BAD_CLIENT_SECRET'],
+          wrongEither: ['invalid_client'],
+          accepted: ['BAD_REFRESH_TOKEN', 'invalid_grant'],
+          place: "the app's Auth tab at HubSpot (hs project open)",
+        })
   // The stand-in's clock is ours.
   if (standIn || reply.kind === 'none') return [client]
   return [client, judgeClock(reply.headers, (sentAtMs + Date.now()) / 2)]

@@ -5,13 +5,25 @@ import type { ProviderSettings, Secrets } from '../providers/provider.ts'
 import { type ProviderId, providerIds, registry } from '../providers/registry.ts'
 import { botScopes } from '../providers/slack/oauth.ts'
 import type { Addresses } from '../settings.ts'
-import { ask, codeOf, type Finding, fieldsOf, right, warning, wrong } from './ask.ts'
+import {
+  ask,
+  codeOf,
+  type Finding,
+  fieldsOf,
+  installationRefusal,
+  refusalInWords,
+  right,
+  warning,
+  wrong,
+} from './ask.ts'
 import type { Stored } from './stored.ts'
 
 /** What a provider says about a connection. */
 type Granted =
   | { kind: 'valid'; scopes: readonly string[] }
   | { kind: 'not valid'; code: string }
+  /** The provider lets nobody of the account use the app. */
+  | { kind: 'not allowed'; why: (account: string) => string }
   | { kind: 'unknown' }
 
 interface ScopeCheck {
@@ -69,6 +81,10 @@ export async function checkConnections(
         )
         continue
       }
+      if (granted.kind === 'not allowed') {
+        findings.push(wrong(granted.why(account)))
+        continue
+      }
       const without = (scopes: readonly string[]) =>
         scopes.filter((scope) => !granted.scopes.includes(scope))
       const missing = without(check.required)
@@ -120,6 +136,8 @@ const scopeChecks: Partial<Record<ProviderId, ScopeCheck>> = {
           token_type_hint: refreshToken === undefined ? 'access_token' : 'refresh_token',
         }),
       })
+      const refusal = installationRefusal(reply)
+      if (refusal !== undefined) return { kind: 'not allowed', why: refusalInWords[refusal] }
       const { active, scopes } = fieldsOf(reply.kind === 'answer' ? reply.text : '')
       if (active === false) return { kind: 'not valid', code: 'revoked or uninstalled' }
       return active === true && Array.isArray(scopes)

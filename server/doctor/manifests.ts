@@ -14,7 +14,7 @@ export const webhookUrl = ({ apiUrl }: Addresses): string => `${apiUrl}/webhooks
 
 const description = 'Tells a Slack channel when a HubSpot deal moves.'
 
-/** Who may install the HubSpot app. HubSpot does not let it change after the first upload. */
+/** Who may install the HubSpot app. After the first upload, only private can become marketplace. */
 export const distributions = ['marketplace', 'private'] as const
 export type Distribution = (typeof distributions)[number]
 

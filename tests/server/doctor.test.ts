@@ -219,8 +219,8 @@ describe('npm run doctor', () => {
     provider?: typeof provider
     says: string[]
   }
-  const json = (value: unknown, headers = {}) =>
-    new Response(JSON.stringify(value), { headers: { ...headers } })
+  const json = (value: unknown, headers = {}, status = 200) =>
+    new Response(JSON.stringify(value), { status, headers: { ...headers } })
   const inMinutes = (minutes: number) => new Date(Date.now() + minutes * 60_000)
 
   const faults: Record<string, () => Fault> = {
@@ -286,6 +286,27 @@ describe('npm run doctor', () => {
         '✗ The connection of Acme (stand-in) to Slack lacks chat:write. Add them to the app under OAuth & Permissions.',
         "! The clock of this machine is 2 minutes ahead of HubSpot's.",
         `✗ Webhooks do not arrive: at ${env.APP_URL}/webhooks/hubspot, another program answers 403.`,
+      ],
+    }),
+    'an unsigned policy, and an account that has not approved the app': () => ({
+      provider: {
+        answer(path) {
+          const refuse = (message: string) => json({ status: 'error', message }, {}, 403)
+          if (path.endsWith('introspect')) {
+            return refuse(
+              "Authorization failed because this app hasn't been approved to access the required scopes",
+            )
+          }
+          return path.endsWith('/oauth/2026-03/token')
+            ? refuse(
+                'The app could not be installed because the app developer has not signed the acceptable use policy',
+              )
+            : undefined
+        },
+      },
+      says: [
+        "✗ HubSpot says that its acceptable use policy is not signed. Sign it on the app's page at HubSpot (hs project open): tab Distribution, Begin publishing.",
+        '✗ HubSpot says that the account has not approved the app. A Super Admin of acme-stand-in.example must approve it and its optional scopes: Settings › Integrations › Connected Apps › Approved apps.',
       ],
     }),
     'an app that was uninstalled, and a proxy without a server': () => ({
