@@ -16,9 +16,9 @@ import {
 import { databaseUrlError, dataDirError } from './setting-error.ts'
 import { parseEnv, type Settings } from './settings.ts'
 
-/** `npm run relay -- status|replay`: shows what became of the deliveries, or sends the dead ones again. */
+/** `npm run relay -- status|replay`: shows what became of the deliveries, or sends dead ones again. */
 const usage = `Usage: npm run relay -- status   counts of deliveries, why the dead ones are dead, and how many webhooks were refused
-       npm run relay -- replay   sends the dead ones again`
+       npm run relay -- replay   sends the dead ones of the last three days again`
 
 interface Operator {
   status(): Promise<RelayStatus>
@@ -172,7 +172,9 @@ async function operatorOfServer(settings: Settings): Promise<Operator> {
 
   return {
     status: () => answerOf(relayStatus, server.get('status')),
-    replay: async () => (await answerOf(replayAnswer, server.post('replay'))).replayed,
+    // Many deliveries take longer than ky's ten seconds.
+    replay: async () =>
+      (await answerOf(replayAnswer, server.post('replay', { timeout: false }))).replayed,
     close: async () => undefined,
   }
 }

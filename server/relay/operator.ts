@@ -1,8 +1,9 @@
 import { createHmac } from 'node:crypto'
-import { and, eq, ne, sql } from 'drizzle-orm'
+import { sql } from 'drizzle-orm'
 import * as v from 'valibot'
+import { batchRows, inBatches } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
-import { deliveries } from '../database/schema.ts'
+import { testProperty } from '../database/schema.ts'
 import { makeDue } from './channels.ts'
 import { refusedWebhookCounts } from './refused-webhooks.ts'
 
@@ -44,17 +45,45 @@ export async function countDeliveries(database: Database): Promise<DeliveryCount
   }
 }
 
-// Leave out deliveries that a disconnect ended: we promised the user to send nothing more.
-const replayable = and(eq(deliveries.state, 'dead'), ne(deliveries.reason, 'disconnected'))
+/** Older changes are no news. A search for missed changes looks no further back, either. */
+const replayDays = 3
 
-/** Makes the dead deliveries pending again, in their old order. @returns their number. */
+/**
+ * Makes dead deliveries pending again, in their old order and in batches. Leaves out old changes, test
+ * messages, and what a disconnect ended: we promised the user to send nothing more. @returns their number.
+ */
 export async function replayDead(database: Database): Promise<number> {
+  // Find them all first. What a batch revives may soon be dead again, and must not be revived for ever.
+  const found = await rowsOf<{ id: string }>(
+    database,
+    sql`select id::text as id from deliveries
+        where state = 'dead' and reason <> 'disconnected'
+          and occurred_at > now() - make_interval(days => ${replayDays})
+          and (select property from deal_events where deal_events.id = event_id) <> ${testProperty}
+        order by occurred_at, id`,
+  )
+  let replayed = 0
+  await inBatches(async () => {
+    const ids = found.splice(0, batchRows).map(({ id }) => id)
+    if (ids.length > 0) replayed += await revive(database, ids)
+    return ids.length
+  })
+  return replayed
+}
+
+async function revive(database: Database, ids: readonly string[]): Promise<number> {
   return await database.transaction(async (tx) => {
-    const revived = await tx
-      .update(deliveries)
-      .set({ state: 'pending', attempts: 0, reason: null, notBefore: null, finishedAt: null })
-      .where(replayable)
-      .returning({ channel: deliveries.channel })
+    const revived = await rowsOf<{ channel: string }>(
+      tx,
+      sql`update deliveries
+          set state = 'pending', attempts = 0, reason = null, not_before = null, finished_at = null
+          where id = any(array(
+            select id from deliveries
+            where id = any(${sql.param([...ids])}::bigint[]) and state || '' = 'dead'
+            order by id for update
+          ))
+          returning channel`,
+    )
     await makeDue(tx, [...new Set(revived.map(({ channel }) => channel))])
     return revived.length
   })

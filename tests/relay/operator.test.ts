@@ -1,9 +1,10 @@
+import { randomUUID } from 'node:crypto'
 import { isNotNull, sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import * as v from 'valibot'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { operatorRoutes } from '../../server/api/operator.ts'
-import type { OpenDatabase } from '../../server/database/open.ts'
+import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { answerError } from '../../server/http/errors.ts'
 import { operatorToken, relayStatus, replayAnswer } from '../../server/relay/operator.ts'
@@ -45,19 +46,23 @@ afterAll(async () => {
 
 type Delivery = Partial<typeof deliveries.$inferInsert>
 
+const daysAgo = (days: number) => new Date(Date.now() - days * 86_400_000)
+
 /** Deliveries of one user, each of an event of its own. */
-async function store(rows: Delivery[]): Promise<void> {
+async function store(
+  rows: Delivery[],
+  { occurredAt = daysAgo(1), property = 'stage' }: Partial<typeof dealEvents.$inferInsert> = {},
+): Promise<void> {
   const [user] = await open.database.insert(users).values({}).returning()
-  const occurredAt = new Date('2026-11-20T12:00:00Z')
-  for (const [number, row] of rows.entries()) {
+  for (const row of rows) {
     const [event] = await open.database
       .insert(dealEvents)
       .values({
-        key: `${number}`,
+        key: randomUUID(),
         crm: 'hubspot',
         accountId: '1',
         dealId: '1',
-        property: 'stage',
+        property,
         value: 'won',
         occurredAt,
       })
@@ -202,6 +207,48 @@ describe('the operator of the server', () => {
       .from(channels)
       .where(isNotNull(channels.dueAt))
     expect(due.map(({ id }) => id).toSorted()).toEqual(['T/A', 'T/B'])
+  })
+
+  test('has no test messages sent again, and no changes that are older than three days', async () => {
+    const dead = { state: 'dead', reason: 'token_revoked' } as const
+    await store([{ ...dead, channel: 'T/new' }], { occurredAt: daysAgo(2.9) })
+    await store([{ ...dead, channel: 'T/old' }], { occurredAt: daysAgo(3.1) })
+    await store([{ ...dead, channel: 'T/test' }], { property: 'test' })
+    expect(await (await ask('replay')).json()).toEqual({ replayed: 1 })
+    const { channel, state } = deliveries
+    const rows = await open.database.select({ channel, state }).from(deliveries)
+    expect(rows.filter((row) => row.state === 'pending')).toEqual([
+      { channel: 'T/new', state: 'pending' },
+    ])
+  })
+
+  test('has many sent again in batches, the oldest changes first', async () => {
+    await store([{ state: 'sent' }])
+    await open.database.execute(sql`
+      with made as (
+        insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
+        select n, 'hubspot', '1', n, 'stage', 'won', now() - n * interval '1 minute'
+        from generate_series(1, 600) as n returning id, occurred_at
+      )
+      insert into deliveries (event_id, user_id, channel, occurred_at, state, reason)
+      select made.id, users.id, 'T/C', occurred_at, 'dead', 'token_revoked' from made, users`)
+    await open.database.execute(sql`create table batches (size integer, newest timestamptz)`)
+    await open.database.execute(
+      sql`create function note_batch() returns trigger language plpgsql as
+          'begin insert into batches select count(*), max(occurred_at) from changed; return null; end'`,
+    )
+    await open.database.execute(
+      sql`create trigger note_batch after update on deliveries
+          referencing new table as changed for each statement execute function note_batch()`,
+    )
+    expect(await (await ask('replay')).json()).toEqual({ replayed: 600 })
+    const sizes = await rowsOf<{ size: number }>(
+      open.database,
+      sql`select size from batches order by newest`,
+    )
+    await open.database.execute(sql`drop function note_batch cascade`)
+    await open.database.execute(sql`drop table batches`)
+    expect(sizes.map(({ size }) => size)).toEqual([250, 250, 100])
   })
 
   test('leaves them dead when their channels could not be made due', async () => {
