@@ -92,7 +92,7 @@ const saveWhileSaving: Command = step('save while saving', {
 
 const disconnect = (provider: Provider, times: number): Command =>
   step(`disconnect ${provider} by ${times} clicks`, {
-    when: (m) => atDashboard(m) && m.isSeenConnected(provider),
+    when: (m) => atDashboard(m) && m.isSeenConnected(provider) && !m.waiting.includes(provider),
     model: (m) => m.disconnect(provider),
     page: async (p, m) => {
       await p.click('button', word(m, provider), times)
@@ -154,8 +154,9 @@ const offline: Command = step('offline', {
   page: (p) => p.setOnline(false),
 })
 
+// While a disconnect waits, Query refetches on focus and reconnect only after its end.
 const online: Command = step('online', {
-  when: (m) => !m.online,
+  when: (m) => !m.online && m.waiting.length === 0,
   model: (m) => {
     m.online = true
     m.refresh()
@@ -164,7 +165,7 @@ const online: Command = step('online', {
 })
 
 const focus: Command = step('focus', {
-  when: () => true,
+  when: (m) => m.waiting.length === 0,
   model: (m) => m.refresh(),
   page: (p) => p.lookAgain(),
 })

@@ -45,6 +45,8 @@ export class Model {
   /** The rules of a save without an answer so far. */
   saving: readonly string[] | undefined
   message: keyof typeof messages | undefined
+  /** The disconnects that wait for the end of a save. */
+  waiting: Provider[] = []
 
   /** What the current step must send and log, in any order. */
   calls: string[] = []
@@ -94,18 +96,25 @@ export class Model {
       const seen = this.seen.get(provider)
       if (seen === undefined || this.now - seen.at >= statusFreshMs) this.askStatus(provider, true)
     }
-    if (
-      this.saved === undefined &&
-      this.ask('rules', '/api/notifications/rules', 'Loading rules', true)
-    ) {
-      this.saved = this.stored
-    }
+    this.loadUnknownRules(true)
+  }
+
+  /** Unknown rules are loaded. What was ticked meanwhile is added to them. */
+  loadUnknownRules(isOpening: boolean): void {
+    if (this.saved !== undefined) return
+    if (!this.ask('rules', '/api/notifications/rules', 'Loading rules', isOpening)) return
+    this.saved = this.stored
+    if (this.draft === undefined) return
+    this.draft = [...new Set([...this.saved, ...this.draft])]
+    if (this.saving === undefined) this.dropUnchangedDraft()
   }
 
   /** The tab is visible again, or the network is back: fetches the statuses, where they show. */
   refresh(): void {
     if (this.screen !== 'dashboard') return
     for (const provider of providers) this.askStatus(provider, false)
+    this.loadUnknownRules(false)
+    this.forgetSuccess()
     // A refusal ends when both statuses have arrived, in either order, and say 'connected'.
     if (this.canSave && this.message === 'refused') this.message = undefined
   }
@@ -138,14 +147,27 @@ export class Model {
     return false
   }
 
+  /** The success was about connections that have ended. */
+  forgetSuccess(): void {
+    if (this.message === 'saved' && !this.canSave) this.message = undefined
+  }
+
+  /** During a save, a disconnect waits for its end. */
   disconnect(provider: Provider): void {
+    if (this.saving !== undefined) {
+      this.waiting.push(provider)
+      return
+    }
     this.calls.push(`DELETE /api/${idOf(provider)}/disconnect`)
     if (this.failure('disconnect') !== undefined) {
       this.log.push(`Disconnecting ${provider}`)
+      // The server may have disconnected all the same.
+      if (this.screen === 'dashboard') this.askStatus(provider, false)
       return
     }
     this.connected.delete(provider)
     this.see(provider, false)
+    this.forgetSuccess()
   }
 
   toggle(id: string): void {
@@ -163,6 +185,8 @@ export class Model {
       return
     }
     this.message = undefined
+    // A page that does not know the rules loads them first.
+    this.loadUnknownRules(false)
     this.saving = this.selected
     this.calls.push(`POST /api/notifications/rules ${JSON.stringify({ rules: this.saving })}`)
   }
@@ -180,13 +204,17 @@ export class Model {
     else if (failure !== undefined) this.message = 'failed'
     else this.message = this.draft === undefined ? 'saved' : undefined
     this.wasLeftWhileSaving = false
+    this.forgetSuccess()
+    for (const provider of this.waiting.splice(0)) this.disconnect(provider)
   }
 
   /** Leaving with unsaved changes asks. Leaving all the same discards them. */
   leave(goes: boolean): void {
-    this.asks = this.draft !== undefined
+    // What a save sends is not lost.
+    const isSaved = this.saving !== undefined && sameRules(this.saving, this.selected)
+    this.asks = this.draft !== undefined && !isSaved
     if (this.asks && !goes) return
-    this.draft = undefined
+    if (this.asks) this.draft = undefined
     this.message = undefined
     this.screen = 'contact'
     this.wasLeftWhileSaving = this.saving !== undefined
@@ -196,9 +224,11 @@ export class Model {
   wasLeftWhileSaving = false
 
   dropUnchangedDraft(): void {
-    const saved = new Set(this.saved ?? [])
-    if (this.draft && this.draft.length === saved.size && this.draft.every((id) => saved.has(id))) {
-      this.draft = undefined
-    }
+    if (this.draft && sameRules(this.draft, this.saved ?? [])) this.draft = undefined
   }
+}
+
+/** Whether two selections contain the same rules, in any order. */
+function sameRules(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((id) => b.includes(id))
 }
