@@ -62,9 +62,9 @@ export interface SessionOptions {
 }
 
 /**
- * Creates the sessions of a backend. Only two calls create a session, because they must store data:
- * the start of an authorization and a save of rules. A new browser makes several calls at the same
- * time. If each of them created a session, the browser would keep only one.
+ * Creates the sessions of a backend. Only the start of an authorization creates one, because it must store
+ * data. A new browser makes several calls at the same time. If each of them created a session, the browser
+ * would keep only one.
  */
 export function createSessions(
   database: Database,

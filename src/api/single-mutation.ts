@@ -43,8 +43,7 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
       }
     },
     onSuccess: (data, { variables }) => onSuccess?.(data, variables),
-    onSettled: (data, error) =>
-      error instanceof FormerPersonError ? undefined : onSettled?.(data, error),
+    onSettled: (data, error) => onSettled?.(data, visible(error)),
     meta,
   })
   const [name, subject] = mutationKey
@@ -60,7 +59,7 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
   // Like useMutationState, but much smaller.
   const running = useSyncExternalStore(queryClient.getMutationCache().subscribe, findRunning)
   const { mutate, reset: resetResult, data, isSuccess } = mutation
-  const error = mutation.error instanceof FormerPersonError ? null : mutation.error
+  const error = visible(mutation.error)
   // Without a result, a reset would render for nothing.
   const hasResult = useRef(false)
   useLayoutEffect(() => {
@@ -86,4 +85,9 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
     },
     reset,
   }
+}
+
+/** The failure of a call for the former person counts as none. */
+function visible(error: unknown): unknown {
+  return error instanceof FormerPersonError ? null : error
 }

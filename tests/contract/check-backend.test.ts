@@ -6,7 +6,7 @@ import { getRequestListener } from '@hono/node-server'
 import { getResponse } from 'msw'
 import { afterEach, describe, expect, test } from 'vitest'
 import { createBackend } from '../msw/handlers.ts'
-import { appUrl, openHarness } from '../server/harness.ts'
+import { appUrl, openBrowser, openHarness } from '../server/harness.ts'
 import { createChecks, runCheck } from './checks.ts'
 import { Interrupted, openClient, type Target } from './client.ts'
 import {
@@ -76,7 +76,11 @@ describe('a backend without a fault passes', () => {
     closing.push(() => harness.close())
     const { url, close } = await listen(getRequestListener(harness.app.fetch))
     closing.push(close)
-    const result = await run(url, '--origin', appUrl, '--write')
+    // Only somebody who has connected both services can save rules.
+    const browser = openBrowser(harness)
+    for (const provider of ['hubspot', 'slack'] as const) await browser.connect(provider)
+    const cookie = browser.cookie ?? ''
+    const result = await run(url, '--origin', appUrl, '--write', '--cookie', cookie)
     expect(result).toMatchObject({ code: 0, failed: [], warned: [] })
     expect(result.output).toContain('17 passed, 0 failed, 0 with a warning, 0 not run')
   })

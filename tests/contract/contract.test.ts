@@ -1,9 +1,10 @@
 import { getResponse } from 'msw'
 import * as v from 'valibot'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { previewAnswer, summaryAnswer } from '../../contract/activity.ts'
 import { connectionStatusAnswer, features, rulesAnswer } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
+import { users } from '../../server/database/schema.ts'
 import { createBackend } from '../msw/handlers.ts'
 import { appUrl, type Harness, openBrowser, openHarness } from '../server/harness.ts'
 import { createChecks, runCheck } from './checks.ts'
@@ -38,18 +39,36 @@ const mswAnswer = async (
 ): Promise<Response> =>
   (await getResponse(handlers, request)) ?? new Response(null, { status: 404 })
 
+// HubSpot's stand-in has one user. Each test begins without them.
+beforeEach(async () => {
+  await harness.database.delete(users)
+})
+
+/** The cookie of somebody who has connected both services: only they can save rules. */
+async function signedIn(): Promise<string | undefined> {
+  const browser = openBrowser(harness)
+  for (const provider of providers) await browser.connect(provider)
+  return browser.cookie
+}
+
 // The origin of the dashboard, and how each backend is called.
-const dashboardAt: Record<string, () => Omit<Target, 'crm' | 'chat'>> = {
-  server: () => ({ url: appUrl, send: async (request) => harness.app.fetch(request) }),
-  'server of another origin': () => {
+const dashboardAt: Record<string, () => Promise<Omit<Target, 'crm' | 'chat'>>> = {
+  server: async () => ({
+    url: appUrl,
+    cookie: await signedIn(),
+    send: async (request) => harness.app.fetch(request),
+  }),
+  'server of another origin': async () => {
     const app = harness.appWith({ appUrl: 'https://app.dealbell.example' })
     return {
       url: 'https://api.dealbell.example',
       origin: 'https://app.dealbell.example',
+      // On https, the cookie has another name.
+      cookie: (await signedIn())?.replace('dealbell=', '__Host-dealbell='),
       send: async (request) => app.fetch(request),
     }
   },
-  msw: () => {
+  msw: async () => {
     const { handlers } = createBackend()
     return { url: appUrl, send: (request) => mswAnswer(handlers, request) }
   },
@@ -61,7 +80,7 @@ describe.each(Object.entries(dashboardAt))('the dashboard with %s', (name, open)
     ({ needs }) => needs !== 'origin' || origin !== undefined,
   )
   test.each(checks)('$name', async (check) => {
-    const outcome = await runCheck(check, openClient({ ...names, ...open() }))
+    const outcome = await runCheck(check, openClient({ ...names, ...(await open()) }))
     // The handlers have no sessions, so they set no cookies.
     const isWithoutCookies = outcome.finding?.message === 'The backend set no cookie.'
     if (name !== 'msw' || !isWithoutCookies) expect(outcome.finding).toBeUndefined()
@@ -166,15 +185,22 @@ describe.each(Object.entries(backends))('%s', (_name, open) => {
     },
   )
 
-  test('keeps rules in order and each once', async () => {
+  /** A backend with both services connected: only then rules can be saved. */
+  async function openConnected(): Promise<Backend> {
     const backend = open()
+    for (const provider of providers) await done(callback(backend, provider))
+    await done(save(backend, { rules: [] }))
+    return backend
+  }
+
+  test('keeps rules in order and each once', async () => {
+    const backend = await openConnected()
     await done(save(backend, { rules: ['deal-closed', 'deal-stage-changed', 'deal-closed'] }))
     expect(await rules(backend)).toEqual({ rules: ['deal-closed', 'deal-stage-changed'] })
   })
 
   test('keeps rules over a disconnect', async () => {
-    const backend = open()
-    await done(callback(backend, 'slack'))
+    const backend = await openConnected()
     await done(save(backend, { rules: ['deal-closed'] }))
     await done(backend.call('/api/slack/disconnect', { method: 'DELETE' }))
     expect(await rules(backend)).toEqual({ rules: ['deal-closed'] })
@@ -188,21 +214,20 @@ describe.each(Object.entries(backends))('%s', (_name, open) => {
     ['no rules', {}],
     ['broken JSON', '{"rules":'],
   ])('refuses %s and changes nothing', async (_name, body) => {
-    const backend = open()
+    const backend = await openConnected()
     await done(save(backend, { rules: ['deal-stage-changed'] }))
     await refused(save(backend, body), 400)
     expect(await rules(backend)).toEqual({ rules: ['deal-stage-changed'] })
   })
 
   test('refuses rules that are not sent as JSON', async () => {
-    const backend = open()
+    const backend = await openConnected()
     await refused(save(backend, { rules: ['deal-closed'] }, 'text/plain'), 415)
     expect(await rules(backend)).toEqual({ rules: [] })
   })
 
   test('ends this session: nothing is connected any more, and no rules are left', async () => {
-    const backend = open()
-    await done(callback(backend, 'slack'))
+    const backend = await openConnected()
     await done(save(backend, { rules: ['deal-closed'] }))
     await done(backend.call('/api/session?others=true', { method: 'DELETE' }))
     expect(await status(backend, 'slack')).toMatchObject({ connected: true })
