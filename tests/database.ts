@@ -36,7 +36,8 @@ export async function newPostgresDatabase(): Promise<string> {
 export async function openTestDatabase(kind: DatabaseKind): Promise<OpenDatabase> {
   if (kind === 'PostgreSQL') return await openPostgres(await newPostgresDatabase(), () => undefined)
   const folder = await newDataFolder()
-  const open = await openPglite(join(folder, 'pglite'))
+  // The tests end no machine, and a sync takes longer than most statements.
+  const open = await openPglite(join(folder, 'pglite'), false)
   return {
     ...open,
     async close() {

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
@@ -9,6 +10,7 @@ import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
 import pg from 'pg'
 import * as schema from './schema.ts'
+import { openSynced, syncFolder } from './synced-folder.ts'
 
 /** PGlite or PostgreSQL. Both have the same SQL dialect, so queries are the same for both. */
 export type Database = PgDatabase<PgQueryResultHKT, typeof schema>
@@ -26,12 +28,20 @@ const migrationsFolder = join(import.meta.dirname, 'migrations')
 // A process takes this advisory lock before it migrates a shared PostgreSQL.
 const migrationLock = 7_325_213
 
-/** Opens and migrates PGlite in a folder. Without a folder, it is in memory (for tests). */
-export async function openPglite(folder?: string): Promise<OpenDatabase> {
+/**
+ * Opens and migrates PGlite in a folder. Without a folder, it is in memory (for tests).
+ * @param synced False: a power cut may lose what was committed or break the folder (for tests).
+ */
+export async function openPglite(folder?: string, synced = true): Promise<OpenDatabase> {
+  const isNew = folder !== undefined && !existsSync(join(folder, 'PG_VERSION'))
   if (folder !== undefined) await mkdir(folder, { recursive: true, mode: 0o700 })
-  const client = await PGlite.create(folder === undefined ? {} : { dataDir: folder })
+  const client =
+    folder !== undefined && synced
+      ? await openSynced(folder)
+      : await PGlite.create(folder === undefined ? {} : { dataDir: folder })
   const database = drizzlePglite(client, { schema })
   await migratePglite(database, { migrationsFolder })
+  if (isNew && synced) syncFolder(folder)
   return { database, close: () => client.close() }
 }
 

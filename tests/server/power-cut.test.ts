@@ -1,0 +1,38 @@
+import fs from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { sql } from 'drizzle-orm'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { openPglite, rowsOf } from '../../server/database/open.ts'
+import { newDataFolder } from '../database.ts'
+import { startBackend } from '../relay/backend.ts'
+import { stageChange } from '../relay/hubspot-webhook.ts'
+import { openOutside } from '../relay/outside.ts'
+
+test('a webhook is acknowledged only after the disk has it, so that a power cut loses nothing', async () => {
+  const folder = await newDataFolder()
+  const open = await openPglite(join(folder, 'pglite'))
+  const outside = await openOutside()
+  const backend = await startBackend(open, outside, { working: false })
+  onTestFinished(async () => {
+    await backend.stop()
+    await open.close()
+    await outside.close()
+    await rm(folder, { recursive: true })
+  })
+  await backend.connect({ portal: 456, channel: 'C1' })
+  const synced = vi.spyOn(fs, 'fsyncSync')
+  await rowsOf(open.database, sql`select 1`)
+  expect(synced).not.toHaveBeenCalled()
+  expect(await backend.tell([stageChange(1, { portal: 456 })])).toBe(204)
+  expect(synced).toHaveBeenCalled()
+})
+
+test('a new folder is on the disk before its database is used', async () => {
+  const folder = join(await newDataFolder(), 'new')
+  const synced = vi.spyOn(fs, 'fsyncSync')
+  const open = await openPglite(folder)
+  onTestFinished(() => open.close())
+  const files = fs.readdirSync(folder, { recursive: true })
+  expect(synced.mock.calls.length).toBeGreaterThan(files.length)
+})
