@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { LRUCache } from 'lru-cache'
 import * as v from 'valibot'
 import type { CrmAccess } from '../provider.ts'
 import type { HubspotHttp } from './http.ts'
@@ -32,7 +33,7 @@ export function createCurrencyCache(
   { read }: Pick<HubspotHttp, 'read'>,
   now: () => number = () => performance.now(),
 ) {
-  const accounts = new Map<string, Account>()
+  const accounts = new LRUCache<string, Account>({ max: mostAccounts })
 
   function start(access: CrmAccess, currency: string | null): Account {
     const answer = read(access, '/account-info/2026-03/details', accountAnswer)
@@ -52,10 +53,7 @@ export function createCurrencyCache(
       endsAt: Number.POSITIVE_INFINITY,
       refused: undefined,
     }
-    accounts.delete(access.accountId)
     accounts.set(access.accountId, account)
-    const [oldest] = accounts.keys()
-    if (oldest !== undefined && accounts.size > mostAccounts) accounts.delete(oldest)
     return account
   }
 

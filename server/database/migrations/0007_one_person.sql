@@ -1,3 +1,6 @@
+ALTER TABLE "connections" ADD COLUMN "connected_since" timestamp with time zone DEFAULT now() NOT NULL;--> statement-breakpoint
+UPDATE "connections" SET "connected_since" = "connected_at";--> statement-breakpoint
+ALTER TABLE "deliveries" ADD COLUMN "deal_url" text;--> statement-breakpoint
 ALTER TABLE "sessions" ADD COLUMN "former_user_id" uuid;--> statement-breakpoint
 ALTER TABLE "sessions" ADD CONSTRAINT "sessions_former_user_id_users_id_fk" FOREIGN KEY ("former_user_id") REFERENCES "public"."users"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "sessions_former_user" ON "sessions" USING btree ("former_user_id");

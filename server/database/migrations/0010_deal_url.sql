@@ -1,1 +1,0 @@
-ALTER TABLE "deliveries" ADD COLUMN "deal_url" text;
