@@ -91,11 +91,17 @@ export function lookAgain(): void {
   })
 }
 
-/** What another tab of this browser says: who the person is now, or null if the backend does not say. */
-export function hearFromOtherTab(person: string | null): void {
-  const channel = new BroadcastChannel('dealbell-person')
-  channel.postMessage(person)
-  onTestFinished(() => channel.close())
+/**
+ * What another tab of this browser says: who the person is now, or null if the backend does not say.
+ * Resolves when the tabs have heard it.
+ */
+export async function hearFromOtherTab(person: string | null): Promise<void> {
+  const [other, listener] = [1, 2].map(() => new BroadcastChannel('dealbell-person'))
+  const heard = new Promise((resolve) => listener?.addEventListener('message', resolve))
+  other?.postMessage(person)
+  await heard
+  other?.close()
+  listener?.close()
 }
 
 /** Reports to the page that the browser went offline or online. */

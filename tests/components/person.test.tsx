@@ -1,4 +1,4 @@
-import { screen, waitFor } from '@testing-library/react'
+import { act, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, test } from 'vitest'
 import { settle } from '../clock.ts'
@@ -71,11 +71,21 @@ function hold(method: 'get' | 'post' | 'delete', path: string, answer: () => Res
 
 const done = () => new HttpResponse(null, { status: 204 })
 
+/** The browser kept the page in its back-forward cache, where it hears nothing. */
+function returnFromCache(): void {
+  window.dispatchEvent(new Event('pagehide'))
+  const shown = new Event('pageshow')
+  Object.defineProperty(shown, 'persisted', { value: true })
+  act(() => void window.dispatchEvent(shown))
+}
+
 /** How a tab learns that another one has changed the person. */
 const ways: [name: string, person: string | null, learn: (backend: Backend) => void][] = [
   ['is shown again, with a backend that names the person', 'ann', lookAgain],
   ['hears it from the other one', 'ann', ({ state }) => hearFromOtherTab(state.person ?? null)],
   ['hears it, with a backend of section 7', null, () => hearFromOtherTab(null)],
+  ['comes out of the back-forward cache', 'ann', returnFromCache],
+  ['comes out of the back-forward cache, with a backend of section 7', null, returnFromCache],
 ]
 
 describe.each(ways)('a tab that %s', (_name, person, learn) => {

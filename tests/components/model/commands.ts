@@ -136,6 +136,13 @@ const elsewhere = (provider: Provider, isConnected: boolean): Command =>
     page: (p) => p.setConnectedElsewhere(provider, isConnected),
   })
 
+const becomeAnother = (person: Beginning): Command =>
+  step(`another tab signs in as ${JSON.stringify(person)}`, {
+    when: () => true,
+    model: (m) => m.becomeAnother(person),
+    page: (p) => p.becomeAnother(person),
+  })
+
 const fail = (kind: CallKind, failure: Failure | undefined): Command =>
   step(`${kind} ${failure === undefined ? 'works' : `fails: ${failure}`}`, {
     when: () => true,
@@ -243,6 +250,7 @@ export const steps = [
     'elsewhere',
     fc.tuple(provider, fc.boolean()).map((args) => elsewhere(...args)),
   ),
+  kind('another person', beginnings.map(becomeAnother)),
   kind(
     'fail',
     fc

@@ -191,12 +191,36 @@ export class Model {
     this.calls.push(`POST /api/notifications/rules ${JSON.stringify({ rules: this.saving })}`)
   }
 
+  /** Another tab signs in as somebody else. Nothing of the former person stays, and nothing waits any more. */
+  becomeAnother(person: { connected: readonly Provider[]; stored: readonly string[] }): void {
+    this.connected.clear()
+    for (const provider of person.connected) this.connected.add(provider)
+    this.stored = person.stored
+    this.seen = new Map()
+    this.saved = undefined
+    this.draft = undefined
+    this.message = undefined
+    this.waiting = []
+    this.isSaveOfFormer = this.saving !== undefined
+    if (this.screen === 'dashboard') this.openDashboard()
+  }
+
+  /** The answer of the save has no effect on the page. */
+  isSaveOfFormer = false
+
   endSave(): void {
     const sent = this.saving
     if (sent === undefined) return
     this.saving = undefined
     const failure = this.failure('save')
     if (failure === undefined || failure === 'lost') this.stored = sent
+    if (this.isSaveOfFormer) {
+      this.isSaveOfFormer = false
+      this.wasLeftWhileSaving = false
+      this.dropUnchangedDraft()
+      for (const provider of this.waiting.splice(0)) this.disconnect(provider)
+      return
+    }
     if (failure === undefined) this.saved = sent
     else this.log.push('Saving rules')
     this.dropUnchangedDraft()

@@ -3,7 +3,7 @@ import { act, cleanup, fireEvent, screen } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { expect, vi } from 'vitest'
 import { server } from '../../msw/server.ts'
-import { renderAppWith, setOnline, startBackend } from '../../render.tsx'
+import { hearFromOtherTab, renderAppWith, setOnline, startBackend } from '../../render.tsx'
 import { takeLog } from '../../setup.ts'
 import {
   type CallKind,
@@ -114,6 +114,17 @@ export class Page {
   setConnectedElsewhere(provider: Provider, isConnected: boolean): void {
     if (isConnected) this.#backend.state.connected.add(idOf(provider))
     else this.#backend.state.connected.delete(idOf(provider))
+  }
+
+  /** Another tab signs in as somebody else, and says so. */
+  async becomeAnother(person: {
+    connected: readonly Provider[]
+    stored: readonly string[]
+  }): Promise<void> {
+    this.#backend.state.connected = new Set(person.connected.map(idOf))
+    this.#backend.state.rules = [...person.stored]
+    await act(() => hearFromOtherTab(null))
+    await this.#idle()
   }
 
   async setOnline(isOnline: boolean): Promise<void> {
