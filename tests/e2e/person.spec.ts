@@ -143,21 +143,36 @@ test('a frozen tab learns of a sign-out when it is shown: on the dashboard and o
 
 test('a page that comes out of the back-forward cache shows the person of now', {
   tag: '@all',
-}, async ({ browser, server }) => {
+}, async ({ playwright, launchOptions, browser, server }) => {
   const ann = await setUpAnn(browser, server)
-  const context = await browser.newContext({ baseURL: server.url })
+  const caching = await playwright.chromium.launch({
+    ...launchOptions,
+    ignoreDefaultArgs: ['--disable-back-forward-cache'],
+  })
+  const context = await caching.newContext({ baseURL: server.url })
   const page = await context.newPage()
   await page.goto('/')
   await connect(page, 'Slack')
+  await page.evaluate(() =>
+    window.addEventListener('pageshow', ({ persisted }) => {
+      document.documentElement.title = `persisted is ${persisted}`
+    }),
+  )
   await page.goto('/sandbox/hubspot/deals')
   const other = await context.newPage()
   await other.goto('/')
   await connect(other, 'HubSpot')
-  await page.goBack()
+
+  // The page does not load, so there is no load event to wait for.
+  await page.goBack({ waitUntil: 'commit' })
+  await expect(page.locator('html')).toHaveAttribute('title', 'persisted is true')
   await expect(closedBox(page)).toBeChecked()
   await expect(button(page, 'Disconnect HubSpot')).toBeVisible()
-  await ann.close()
-  await context.close()
+  // It hears the others again.
+  await button(other, 'Sign out of this browser').click()
+  await expect(button(page, 'Connect HubSpot')).toBeVisible()
+  await caching.close()
+  await ann.context().close()
 })
 
 test('a save that ends after the click on sign out shows nothing above the result', {
