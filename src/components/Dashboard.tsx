@@ -1,3 +1,4 @@
+import { useEffect, useRef } from 'react'
 import { useConnectionStatus } from '../api/connections.ts'
 import { useHasFeature } from '../api/health.ts'
 import { useRules, useSaveRules } from '../api/rules.ts'
@@ -5,7 +6,7 @@ import { useEndOtherSessions, useEndSession } from '../api/session.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Card } from '../ui/Card.tsx'
-import { Screen } from '../ui/Screen.tsx'
+import { focusHeading, Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
 import { Connection } from './Connection.tsx'
 import { RuleSettings } from './RuleSettings.tsx'
@@ -29,6 +30,12 @@ export function Dashboard() {
   const endOthers = useEndOtherSessions()
   // The calls of §7 come first.
   const isLoaded = [crmStatus, chatStatus, useRules()].every(({ isFetched }) => isFetched)
+  // For another person, everything is loaded again, and what had the focus disappears.
+  const wereKnown = useRef(false)
+  useEffect(() => {
+    if (wereKnown.current && !areKnown && document.activeElement === document.body) focusHeading()
+    wereKnown.current = areKnown
+  }, [areKnown])
   const insights = useInsights(isLoaded && (hasSummary || hasPreview || hasTest))
   // What loads later has its place from the start, so that it moves nothing.
   const unsentMessages = ({ name }: Provider, { data }: typeof crmStatus) =>

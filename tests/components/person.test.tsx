@@ -225,6 +225,8 @@ describe('a change that the backend refuses because the person is another one', 
     expect(await screen.findByText(failed)).toBeVisible()
     expect(await box(orphan, true)).toBeVisible()
     expect(await box(stage)).not.toBeChecked()
+    // The button that had the focus was loaded again.
+    expect(screen.getByRole('heading', { level: 1 })).toHaveFocus()
     expect(backend.state.rules).toEqual(['deal-stage-changed-orphan'])
     expect(backend.requests.filter(({ method }) => method === 'POST')).toMatchObject([
       { person: 'ann' },
