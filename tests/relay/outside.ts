@@ -259,7 +259,6 @@ export async function openOutside(): Promise<Outside> {
       for (const look of waiting) look()
       return
     }
-    if (path === '/slack/api/auth.test') return json(200, { ok: true })
     if (path === '/slack/api/auth.revoke') {
       outside.revoked.push(token)
       return json(200, { ok: true, revoked: true })
@@ -300,6 +299,7 @@ export async function openOutside(): Promise<Outside> {
     outside.reads.push(path)
     const special = await outside.answerRead(path, token)
     if (special !== undefined) return json(special.status, special.body ?? {}, special.headers)
+    if (path === '/slack/api/auth.test') return json(200, { ok: true })
     const { pathname } = new URL(path, base)
     const times = { createdAt: longAgo, updatedAt: longAgo }
     if (pathname === '/hubspot/account-info/2026-03/details') {

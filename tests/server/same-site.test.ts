@@ -1,5 +1,6 @@
 import { Hono, type MiddlewareHandler } from 'hono'
 import { describe, expect, test } from 'vitest'
+import { personHeader } from '../../contract/endpoints.ts'
 import { answerError } from '../../server/http/errors.ts'
 import {
   atOneLoopbackName,
@@ -119,10 +120,11 @@ describe('another host that serves the dashboard', () => {
     )
   }
 
-  test('may call with the session', async () => {
+  test('may call with the session, and learns whose it is', async () => {
     expect(await access(dashboard)).toEqual({
       'access-control-allow-origin': dashboard,
       'access-control-allow-credentials': 'true',
+      'access-control-expose-headers': personHeader,
     })
   })
 
@@ -132,7 +134,8 @@ describe('another host that serves the dashboard', () => {
       'access-control-allow-origin': dashboard,
       'access-control-allow-credentials': 'true',
       'access-control-allow-methods': 'GET,POST,DELETE',
-      'access-control-allow-headers': 'Content-Type',
+      'access-control-allow-headers': `Content-Type,${personHeader}`,
+      'access-control-expose-headers': personHeader,
       'access-control-max-age': '600',
     })
   })
