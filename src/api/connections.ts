@@ -34,7 +34,12 @@ export function useDisconnect(provider: Provider) {
     onSuccess: async () => {
       // An answer to an earlier call must not restore the connection.
       await queryClient.cancelQueries({ queryKey })
-      queryClient.setQueryData(queryKey, { connected: false })
+      // The former account still sends.
+      queryClient.setQueryData(queryKey, (status) => ({
+        connected: false,
+        formerAccount: status?.formerAccount,
+        formerChannel: status?.formerChannel,
+      }))
       void resetFeatures(queryClient)
     },
     // The server may have disconnected although its answer did not arrive.

@@ -26,12 +26,14 @@ test('a connected service shows its account or workspace, and the channel', asyn
 })
 
 test('a broken connection shows why and since when, and the rules stay', async () => {
+  // At ten o'clock in the reader's time zone.
+  const brokenAt = new Date(2026, 10, 20, 10).toISOString()
   answerStatus('hubspot', { connected: true })
   answerStatus('slack', {
     connected: false,
     account: 'Acme',
     reason: 'Slack says that the access was revoked (token_revoked).',
-    since: '2026-11-20T10:00:00.000Z',
+    since: brokenAt,
   })
   server.use(
     http.get('*/api/notifications/rules', () => HttpResponse.json({ rules: ['deal-closed'] })),
@@ -42,7 +44,7 @@ test('a broken connection shows why and since when, and the rules stay', async (
     slack.getByText(/Needs to be connected again: Slack says that the access was revoked/),
   ).toBeVisible()
   const since = slack.getByText('November 20, 2026 at 10:00 AM')
-  expect(since).toHaveAttribute('datetime', '2026-11-20T10:00:00.000Z')
+  expect(since).toHaveAttribute('datetime', brokenAt)
   expect(since.parentElement).toHaveTextContent(/\. Since November 20, 2026 at 10:00 AM\.$/)
   expect(slack.getByRole('button', { name: 'Connect Slack' })).toBeEnabled()
   expect(await screen.findByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
@@ -57,12 +59,15 @@ test.each([
     'Deals of acme.example are still sent to Slack. To stop this, connect acme.example again and disconnect it.',
     { formerAccount: 'acme.example' },
   ],
-])('the row of the CRM says that %s', async (notice, former) => {
+])('the row of the CRM says that %s, also after a disconnect', async (notice, former) => {
   answerStatus('hubspot', { connected: true, account: 'new.example', ...former })
   answerStatus('slack', { connected: false })
-  renderApp('/')
+  const { user } = renderApp('/')
   expect((await row('HubSpot')).getByText(notice)).toBeVisible()
   expect((await row('Slack')).queryByText(notice)).not.toBeInTheDocument()
+  await user.click(screen.getByRole('button', { name: 'Disconnect HubSpot' }))
+  await screen.findByRole('button', { name: 'Connect HubSpot' })
+  expect((await row('HubSpot')).getByText(notice)).toBeVisible()
 })
 
 test.each([
