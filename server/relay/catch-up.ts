@@ -146,7 +146,8 @@ export function createCatchUp(
     // Our clock is exact enough for the days.
     const fromMs = Math.max(searchedUntilMs - overlapMs, Date.now() - lookBackMs)
     const properties = await propertiesOfRules(account)
-    if (properties.length === 0) return Date.now()
+    // Without a call, only our clock is known. It may be ahead.
+    if (properties.length === 0) return Date.now() - clockErrorMs
     let missed = 0
     let beganMs = Number.POSITIVE_INFINITY
     let aheadMs = 0

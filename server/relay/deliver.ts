@@ -450,7 +450,9 @@ export function createDeliver({
     const group = claimedGroup(unclaimed, claimed.claimedUntil)
     // If this process stalled, its claim may end during the post. Another process could then send, too.
     if (!claimed.mayPost()) {
-      return await putOff(group, { afterMs: 0, reason: null, countTry: false })
+      log('claim too old', logFields(first))
+      const afterMs = times.firstRetryMs
+      return await putOff(group, { afterMs, reason: null, countTry: false })
     }
     const outcome = await providers[chat.provider].post(secrets, chatChannel, message)
     failpoint('accepted', first.dealId)

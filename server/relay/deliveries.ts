@@ -18,9 +18,9 @@ import { type CrmId, chatIds, type DealProperty } from '../providers/registry.ts
 import { makeDue, pause, pauseWorkspace } from './channels.ts'
 
 /** How long a claim lasts. Both ways to post to Slack take eleven seconds together. */
-const sendingSeconds = 15
+const sendingSeconds = 20
 /** The post must begin so soon after the claim, because the claim must not end before the post. */
-const postWithinMs = 4_000
+const postWithinMs = 9_000
 
 /** The next delivery of a channel, with everything that is needed to send it. */
 export interface Delivery {
@@ -297,9 +297,9 @@ const owned = (owner: string, group: readonly [Delivery, ...Delivery[]]) => sql`
     order by id for update
   )`
 
-/** Selects the channel if `owner` has its lease, and keeps the lease from others until the statement ends. */
+/** Selects the channel if `owner` has its lease. */
 const leaseOf = (owner: string, channel: string) =>
-  sql`select id from channels where id = ${channel} and leased_by = ${owner} for share`
+  sql`select id from channels where id = ${channel} and leased_by = ${owner}`
 
 export type Claim =
   | {

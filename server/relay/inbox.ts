@@ -92,7 +92,9 @@ export function createInbox(database: Database, providers: Providers, onStored: 
     },
 
     async storeMissed(crm, found, aheadMs) {
-      const events = found.map((event) => ({ ...event, crm })).sort(byTime)
+      // A history may name the same change twice.
+      const byKey = new Map(found.map((event) => [event.key, { ...event, crm }]))
+      const events = [...byKey.values()].sort(byTime)
       let count = 0
       // Nearly always, the webhooks have brought everything. Then no transaction is needed.
       while ((await withoutKnown(database, events)).length > 0) {
@@ -128,20 +130,29 @@ async function storeEvents(
   providers: Providers,
   events: readonly CrmEvent[],
 ): Promise<number> {
-  return await database.transaction(async (tx) => {
+  const { first, others } = await database.transaction(async (tx) => {
     const targets = await targetsOf(tx, providers, events, 'shared')
     const users = usersOf(targets)
     const first = firstOf(events, users)
     // Drop events of an account that no user has connected. The server still acknowledges them.
     const kept = first.filter((event) => users(event) > 0)
-    if (kept.length === 0) return first.length
-    const options = { foundBy: 'webhook', unlessSearched: true } as const
-    const inserted = await insertEvents(tx, kept, targets, options)
-    // The others are stored already, or a search may have found them.
-    if (inserted < kept.length) await insertUnlessFound(tx, kept, targets)
+    if (kept.length === 0) return { first, others: [] }
+    const accounts = new Set(kept.map(({ crm, accountId }) => `${crm}/${accountId}`))
+    const inserted = await insertEvents(
+      tx,
+      kept,
+      targets.filter(({ crm, account }) => accounts.has(`${crm}/${account}`)),
+      { foundBy: 'webhook', unlessSearched: true },
+    )
     failpoint('in transaction')
-    return first.length
+    return { first, others: inserted < kept.length ? kept : [] }
   })
+  // The others are stored already, or a search may have found them. They get a transaction of their own,
+  // because each transaction locks channels only once, in one order.
+  if (others.length > 0) {
+    await database.transaction((tx) => insertUnlessFound(tx, providers, others))
+  }
+  return first.length
 }
 
 /** Returns the function that says how many users an event is for. */
@@ -184,8 +195,7 @@ async function storeMissedEvents(
       ),
     )
     const first = firstOf(missed, usersOf(targets))
-    if (first.length > 0) await insertEvents(tx, first, targets, { foundBy: 'search' })
-    return first.length
+    return first.length === 0 ? 0 : await insertEvents(tx, first, targets, { foundBy: 'search' })
   })
 }
 
@@ -224,13 +234,18 @@ async function targetsOf(
 
 /**
  * Inserts new events and their deliveries. With `unlessSearched`, leaves out the events of deals that
- * have an event found by a search, because it may be the same. @returns how many it inserted.
+ * have an event found by a search, because it may be the same. Also makes `channels` due, which have got
+ * other deliveries. A transaction may call it once: it locks channels. @returns how many it inserted.
  */
 async function insertEvents(
   tx: Executor,
   events: readonly CrmEvent[],
   targets: readonly Target[],
-  { foundBy, unlessSearched = false }: { foundBy: 'webhook' | 'search'; unlessSearched?: boolean },
+  {
+    foundBy,
+    unlessSearched = false,
+    channels = [],
+  }: { foundBy: 'webhook' | 'search'; unlessSearched?: boolean; channels?: readonly string[] },
 ): Promise<number> {
   // Sort by the events alone, so that two transactions with the same events cannot deadlock. If
   // two events have the same time, the relay sends the one that was inserted first.
@@ -252,7 +267,8 @@ async function insertEvents(
         ), made as (
           ${deliverStored(targets)} returning channel
         ), due as (
-          ${makeDueFrom(sql`select channel from made`)}
+          ${makeDueFrom(sql`select channel from made
+            union all select unnest(${sql.param([...channels])}::text[])`)}
         )
         select count(*)::int as count from stored`,
   )
@@ -312,8 +328,8 @@ async function withoutKnown(tx: Executor, events: readonly CrmEvent[]): Promise<
  */
 async function insertUnlessFound(
   tx: Executor,
+  providers: Providers,
   events: readonly CrmEvent[],
-  targets: readonly Target[],
 ): Promise<void> {
   const keys = sql.param(events.map(({ key }) => key))
   const stored = await rowsOf<{ key: string }>(
@@ -334,20 +350,21 @@ async function insertUnlessFound(
         order by id for update`,
   )
   const same = sameChanges(fresh, found)
+  const targets = await targetsOf(tx, providers, fresh, 'shared')
   const pairs = [...same].map(([{ key }, { id }]) => ({ id, key }))
-  await tx.execute(
+  const made = await rowsOf<{ channel: string }>(
+    tx,
     sql`with stored as (
           update deal_events set key = pair.key, found_by = 'webhook'
           from json_to_recordset(${JSON.stringify(pairs)}::json) as pair(id bigint, key text)
           where deal_events.id = pair.id
           returning deal_events.id, crm, account_id, occurred_at
-        ), made as (
-          ${deliverStored(targets)} on conflict (event_id, user_id) do nothing returning channel
         )
-        ${makeDueFrom(sql`select channel from made`)}`,
+        ${deliverStored(targets)} on conflict (event_id, user_id) do nothing returning channel`,
   )
   const others = fresh.filter((event) => !same.has(event))
-  await insertEvents(tx, others, targets, { foundBy: 'webhook' })
+  const channels = made.map(({ channel }) => channel)
+  await insertEvents(tx, others, targets, { foundBy: 'webhook', channels })
 }
 
 /** The deals of these events, each once, as a table `deal`. */

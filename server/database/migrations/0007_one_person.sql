@@ -3,4 +3,6 @@ UPDATE "connections" SET "connected_since" = "connected_at";--> statement-breakp
 ALTER TABLE "deliveries" ADD COLUMN "deal_url" text;--> statement-breakpoint
 ALTER TABLE "sessions" ADD COLUMN "former_user_id" uuid;--> statement-breakpoint
 ALTER TABLE "sessions" ADD CONSTRAINT "sessions_former_user_id_users_id_fk" FOREIGN KEY ("former_user_id") REFERENCES "public"."users"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
-CREATE INDEX "sessions_former_user" ON "sessions" USING btree ("former_user_id");
+CREATE INDEX "sessions_former_user" ON "sessions" USING btree ("former_user_id");--> statement-breakpoint
+-- Until now, this time was of the server's clock, which may be ahead of the CRM's.
+UPDATE "crm_accounts" SET "searched_until" = "searched_until" - interval '1 hour';

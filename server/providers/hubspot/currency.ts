@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import * as v from 'valibot'
-import type { CrmAccess } from '../provider.ts'
+import { type CrmAccess, isOfToken } from '../provider.ts'
 import type { HubspotHttp } from './http.ts'
 
 const freshMs = 6 * 60 * 60_000
@@ -21,8 +21,8 @@ interface Account {
   read: Promise<void>
   /** When to read again. */
   endsAt: number
-  /** The token whose call failed. */
-  refused: string | undefined
+  /** The tokens that HubSpot refused since the last answer. */
+  refused: readonly string[]
 }
 
 /**
@@ -35,7 +35,7 @@ export function createCurrencyCache(
 ) {
   const accounts = new LRUCache<string, Account>({ max: mostAccounts })
 
-  function start(access: CrmAccess, currency: string | null): Account {
+  function start(access: CrmAccess, currency: string | null, refused: readonly string[]): Account {
     const answer = read(access, '/account-info/2026-03/details', accountAnswer)
     const account: Account = {
       currency,
@@ -45,13 +45,13 @@ export function createCurrencyCache(
           account.currency = companyCurrency
           account.endsAt = now() + freshMs
         },
-        () => {
-          account.refused = access.accessToken
+        (error: unknown) => {
+          if (isOfToken(error)) account.refused = [...refused, access.accessToken]
           account.endsAt = now() + afterFailureMs
         },
       ),
       endsAt: Number.POSITIVE_INFINITY,
-      refused: undefined,
+      refused: [],
     }
     accounts.set(access.accountId, account)
     return account
@@ -59,12 +59,11 @@ export function createCurrencyCache(
 
   return async function currencyOf(access: CrmAccess): Promise<string | null> {
     const known = accounts.get(access.accountId)
-    const mayRead =
-      known === undefined ||
-      now() >= known.endsAt ||
-      // The token of another user may do.
-      (known.refused !== undefined && known.refused !== access.accessToken)
-    const account = mayRead ? start(access, known?.currency ?? null) : known
+    const isOver = known === undefined || now() >= known.endsAt
+    const refused = isOver ? [] : known.refused
+    // The token of another user may do.
+    const mayRead = isOver || (refused.length > 0 && !refused.includes(access.accessToken))
+    const account = mayRead ? start(access, known?.currency ?? null, refused) : known
     const waited = new AbortController()
     const leftMs = account.startedAt + longestWaitMs - now()
     const timer = { ref: false, signal: waited.signal }
