@@ -81,8 +81,8 @@ export const connectionStatusAnswer = v.object({
   /** The time at which it stopped working, in ISO 8601. */
   since: extraText,
   /**
-   * Of the CRM: the account that this browser had connected before another one, while it still sends its
-   * deals; and the channel that it sends them to.
+   * Of the CRM: the account that this browser had connected before another one, while messages about its deals still
+   * go out; and the channel that gets them.
    */
   formerAccount: extraText,
   formerChannel: extraText,

@@ -16,8 +16,8 @@ interface NodeFolders {
 }
 
 /**
- * PGlite's folder. It writes to the disk when the database asks for it. Emscripten ignores that, so after a
- * power cut, what was acknowledged could be missing, or the folder be broken.
+ * PGlite's folder, with a working fsync. Without this class, Emscripten ignores the database's request to write to
+ * the disk. A power cut could then lose acknowledged events or break the folder.
  */
 class SyncedFolder extends NodeFS {
   override async init(...args: Parameters<NodeFS['init']>): ReturnType<NodeFS['init']> {

@@ -22,8 +22,8 @@ export interface Checks {
 }
 
 /**
- * Creates the function that asks a provider whether it still accepts a connection, and marks the
- * connection as broken if not. It throws only errors of the database.
+ * Creates the function that asks a provider whether it still accepts a connection, and marks the connection as broken
+ * if not. It throws only if it cannot store that the connection is broken. It logs every other failure.
  */
 export function createCheck({
   database,

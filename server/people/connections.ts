@@ -64,9 +64,9 @@ export function isOfConfigured(
 }
 
 /**
- * Stores what a provider, or its stand-in, granted. Replaces the user's earlier connection and keeps
- * its id. Whoever chooses another channel or repairs a connection was connected all the time, but not
- * whoever connects another CRM account.
+ * Stores what a provider, or its stand-in, granted. Replaces the user's earlier connection and keeps its id. Keeps
+ * `connected_since` if the user chooses another channel or connects a broken connection again. Sets it anew if the
+ * user connects another CRM account.
  */
 export async function storeConnection(
   database: Pick<Database, 'insert'>,
@@ -174,8 +174,8 @@ export async function hasBothConnections(
 }
 
 /**
- * What the dashboard shows of the account that a browser had connected before another one, as long as that
- * still sends its deals. A user of the same account is another person, about whom nothing is said.
+ * What the dashboard shows of the account that a browser had connected before another one, while messages about its
+ * deals still go out. There is no notice about another user of the same account.
  */
 export async function formerAccountStatus(
   { database, providers }: { database: Database; providers: Providers },

@@ -14,9 +14,11 @@ import type { Vault } from './vault.ts'
  * nothing. If no user has connected the CRM's account any more, it uninstalls the app there, because
  * after a revocation it would still send its events. It does not wait for that.
  *
- * Somebody may connect while this ends the same grant, and get a token that no longer counts. So it then
- * checks those who share the grant. Who connects checks the token too, after storing it (api/authorization.ts).
- * Of the two, one comes after both the end and the new connection.
+ * Another user may connect while this function ends the grant. That user may get a token that is no longer valid. So
+ * the function checks the remaining connections afterwards: those with the same grant after a revocation, and those
+ * of the same account after an uninstall. A user who connects a chat triggers a second check, after the connection is
+ * stored (api/authorization.ts). At least one of the two checks runs after both the revocation and the new
+ * connection.
  */
 export function createEndGrant(dependencies: {
   database: Database

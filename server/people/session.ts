@@ -24,8 +24,8 @@ export interface Session {
 
 export interface Sessions {
   /**
-   * Returns the browser's session; undefined if it has no valid one. Never creates one. The answer then
-   * names the person.
+   * Returns the browser's session; undefined if the browser has no valid session. Creates no session. Adds the header
+   * `Dealbell-Person` to the answer.
    */
   find(c: Context): Promise<Session | undefined>
   /**
@@ -48,7 +48,7 @@ export interface Sessions {
   renew(c: Context, session: Session, userOf: (tx: Transaction) => Promise<string>): Promise<void>
   /** Ends the browser's session, if it has one, and removes the cookie. */
   end(c: Context): Promise<void>
-  /** Ends all other sessions of the browser's user. Sessions that were this user's before forget that. */
+  /** Ends all other sessions of the browser's user. Also removes this user as the former user from all sessions. */
   endOthers(c: Context): Promise<void>
 }
 
@@ -226,7 +226,10 @@ function namePerson(c: Context, userId: string | undefined): void {
   c.header(personHeader, personOf(userId))
 }
 
-/** Whom a session remembers when it goes to a user. A user without rules sends nothing. */
+/**
+ * Returns the former user to store when a session changes to `userId`. A user who never saved rules is not stored,
+ * because that user sends nothing.
+ */
 async function formerUserOf(
   tx: Transaction,
   session: Session,

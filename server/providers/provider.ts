@@ -125,14 +125,17 @@ interface DealFields {
 }
 
 export interface CrmDeal {
-  /** Other than the id that was asked for, if the deal was merged. Its links are found under this id. */
+  /**
+   * The deal's current id. If the deal was merged, it differs from the requested id. Links exist only under the
+   * current id.
+   */
   id: string
   /** The deal's page in the CRM. */
   url: string
   name: string | null
   /** A decimal number as text. */
   amount: string | null
-  /** That of the deal, or that of the account. Null if it is not known. */
+  /** The currency of the deal, or else the currency of the account. Null if neither is known. */
   currency: string | null
   ownerId: string | null
   /** Whether the deal has a contact or a company. Undefined if this was not asked. */
@@ -153,7 +156,7 @@ export interface Stage {
 /** Deals that changed. */
 interface ChangedDeals {
   ids: string[]
-  /** When the CRM answered, by its clock, which is also that of the changes. Ours may differ. */
+  /** The time of the answer by the CRM's clock. The times of the changes use the same clock. Our clock may differ. */
   at: Date
   /** Until when this answer contains every change. To read on, ask again from this time. */
   until: Date

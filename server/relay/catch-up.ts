@@ -26,7 +26,7 @@ const lookBackMs = 3 * 24 * 60 * 60_000
 const overlapMs = 10 * 60_000
 /** The webhook of a younger change is probably on its way. */
 const graceMs = 2 * 60_000
-/** Our clock may be ahead of the CRM's by this much when an account is connected. */
+/** The most that our clock may be ahead of the CRM's clock when a user connects an account. */
 const clockErrorMs = 60 * 60_000
 /** The accounts that one process searches at the same time. */
 const accountsAtOnce = 3
@@ -139,11 +139,11 @@ export function createCatchUp(
   /**
    * Stores the changes since the last search that no webhook has brought. Only a complete search counts:
    * a deal that it did not read may also have older changes than those that it read.
-   * @returns when it began, by the clock of the CRM.
+   * @returns the start of the search by the CRM's clock, or by our clock if no rule needs a search.
    */
   async function search(account: Account, signal: AbortSignal): Promise<number> {
     const { crm, accountId, searchedUntilMs } = account
-    // Our clock is exact enough for the days.
+    // For a limit of days, our clock is exact enough.
     const fromMs = Math.max(searchedUntilMs - overlapMs, Date.now() - lookBackMs)
     const properties = await propertiesOfRules(account)
     // Without a call, only our clock is known. It may be ahead.

@@ -40,7 +40,8 @@ export function makeDueFrom(source: SQL): SQL {
 
 /**
  * Leases up to `limit` channels that are due or whose lease has ended. The longest due come first.
- * @param held the channels that `owner` still works on, also if it was too slow to renew a lease.
+ * @param held the channels that `owner` still works on. The statement does not lease them again, even if their
+ * leases have ended.
  */
 export async function leaseDue(
   database: Executor,

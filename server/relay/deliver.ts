@@ -513,7 +513,7 @@ export function createDeliver({
     if (error.kind === 'refused') {
       const { reason: code = 'refused' } = error
       const isKnown = Object.hasOwn(providers[crm.provider].brokenReasons, code)
-      // Another code does not say whose it is.
+      // An unknown code needs the name of the CRM in front.
       const reason = isKnown || error.reason === undefined ? code : `${crm.provider}_${code}`
       await connectionBroke(crm, reason)
       return await end([delivery], 'dead', reason, { countTry: true })

@@ -28,7 +28,10 @@ export interface Delivery {
   eventId: number
   userId: string
   channel: string
-  /** Tries that Slack or the CRM has answered, or not. A claim alone is none: the database may fail. */
+  /**
+   * How many tries have a recorded outcome. A missing answer is also an outcome. A claim alone is not a try, because
+   * the database may fail after it.
+   */
   attempts: number
   crmId: CrmId
   accountId: string
@@ -39,8 +42,8 @@ export interface Delivery {
   /** When the event arrived, in ms since 1970. */
   receivedAtMs: number
   /**
-   * The end of this process's claim, or else of a claim without a record, if any. Deliveries with the same
-   * one were one message.
+   * When the latest claim of this delivery ends. The claim is this process's own, or an earlier one whose outcome
+   * nobody recorded. Null if there is no such claim. Deliveries with the same time were claimed for one message.
    */
   claimedUntil: string | null
   /** When the channel accepts its next message, on the clock of `performance.now()`. */

@@ -12,8 +12,8 @@ export interface Inbox {
   /** Stores the new events and their deliveries. Resolves after the commit. */
   store(crm: CrmId, events: readonly DealEvent[]): Promise<void>
   /**
-   * Stores the events among these that no webhook has brought, for the users who were connected when they
-   * happened. All events of these deals since some time must be among them.
+   * Stores those events that no webhook has brought, for the users who were connected when the change happened.
+   * `events` must contain all changes of these deals and properties in the searched time.
    * @param aheadMs How far our clock is ahead of the CRM's.
    * @returns how many it stored.
    */
@@ -23,8 +23,8 @@ export interface Inbox {
 type CrmEvent = DealEvent & { crm: CrmId }
 
 /**
- * The most rows of one transaction: events and deliveries. PGlite blocks this thread for 60 to 70 ms
- * then. A transaction costs more than its rows, so webhooks that arrive during one share the next one.
+ * The most rows (events and deliveries) of one transaction. On PGlite, a transaction of this size blocks the thread
+ * for 60 to 70 ms. A transaction has a fixed cost, so webhooks that arrive during one share the next one.
  */
 const maxRowsAtOnce = 2_000
 
@@ -59,7 +59,7 @@ export function createInbox(database: Database, providers: Providers, onStored: 
           const rest = each.events.slice(stored)
           stored = Math.max(0, stored - each.events.length)
           if (rest.length === 0) each.resolve()
-          // One that fills a transaction alone lets the others go first.
+          // A webhook that is too large for one transaction goes to the end of the queue.
           else (each === batch[0] ? waiting : next).push({ ...each, events: rest })
         }
         waiting.unshift(...next)

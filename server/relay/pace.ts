@@ -10,7 +10,7 @@ const burst = 20
 const intervalMs = 1_000 / perSecond
 /** A turn that a channel does not use for this long is lost. Another process may have its lease. */
 const keepTurnMs = 10_000
-/** More channels than this process can work on within that time. */
+/** The size of each cache. A process cannot serve this many channels within `keepTurnMs`. */
 const mostChannels = 20_000
 
 /** The workspace of a channel, whose id is `team/channel`. */

@@ -8,8 +8,8 @@ const callLimit = { calls: 110, intervalMs: 10_000, policy: 'TEN_SECONDLY_ROLLIN
 const searchLimit = { calls: 5, intervalMs: 1_000, policy: 'SECONDLY' }
 
 /**
- * Creates the function that returns HubSpot's refusal of a call; undefined if it may be made. A call that
- * may be made counts.
+ * Creates the function that returns HubSpot's refusal of a call; undefined if HubSpot accepts the call. A call counts
+ * towards its limit if its token is valid and the limit is not reached, even without the needed scope.
  * @param tokenOf returns what the access token of a call means, or why it is not valid.
  */
 export function createRefusals(tokenOf: (c: Context) => ReturnType<StandInTokens['read']>) {

@@ -12,7 +12,7 @@ const maxWaitingEvents = 500
 const maxEventsOfWebhook = 100
 /** Events of this time share a webhook. */
 const collectMs = 100
-/** HubSpot sends some webhooks again although they were acknowledged. This one does so each time, after this time. */
+/** HubSpot sometimes repeats an acknowledged webhook. The stand-in always does, after this many milliseconds. */
 const repeatAfterMs = 500
 
 /** The properties to which the app subscribes (server/doctor/manifests.ts). */
@@ -69,7 +69,10 @@ export function createStandInWebhooks({
     }
   }
 
-  /** HubSpot keeps no order, so the newest event comes first. When it repeats a webhook, it comes last. */
+  /**
+   * HubSpot guarantees no order. So each attempt sends the newest event first. The repeat after the acknowledgement
+   * sends the oldest event first.
+   */
   async function sendUntilAcknowledged(events: readonly object[]): Promise<void> {
     for (let attempt = 0; attempt < 10; attempt++) {
       if (await send(events.toReversed(), attempt)) {

@@ -34,7 +34,7 @@ export function useDisconnect(provider: Provider) {
     onSuccess: async () => {
       // An answer to an earlier call must not restore the connection.
       await queryClient.cancelQueries({ queryKey })
-      // The former account still sends.
+      // Messages about deals of the former account still go out.
       queryClient.setQueryData(queryKey, (status) => ({
         connected: false,
         formerAccount: status?.formerAccount,

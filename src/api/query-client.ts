@@ -72,8 +72,8 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
       void resetFeatures(queryClient)
     },
   })
-  // The person may have changed while the tab was hidden. Screens that show no status learn it when one
-  // is loaded.
+  // The person may have changed while the tab was hidden. Query loads the statuses on screen again. A screen without
+  // calls notices the change when the next screen loads a status.
   focusManager.subscribe((isVisible) => {
     if (!isVisible || shownPerson() === undefined) return
     void queryClient.invalidateQueries({ predicate: isStatus, refetchType: 'none' })

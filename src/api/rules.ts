@@ -116,8 +116,8 @@ export function useSaveRules() {
 }
 
 /**
- * Loads the rules if they are unknown, and adds them to the selection: without them, nothing was ticked, so
- * the selection is what the user has added. If they stay unknown, returns the selection (§8).
+ * Returns the rules to save. If the saved rules are unknown, loads them and adds them to the selection, because the
+ * selection then contains only the new ticks. If loading fails, returns only the selection (§8).
  */
 async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Promise<RuleIds> {
   if (queryClient.getQueryData(rulesQuery.queryKey) !== undefined) return selected

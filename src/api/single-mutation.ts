@@ -15,8 +15,8 @@ interface Attempt<Variables> {
  * render. `isPending` is also true if another screen has started the mutation, and `running` has its
  * variables.
  *
- * When the page gets another person, the results disappear. A mutation that began before then has no
- * effect on the page, and if it has not been sent, it never is.
+ * When the person changes, the results disappear. An older mutation that waits is not sent. The answer to one that
+ * was sent does not change the page.
  */
 export function useSingleMutation<Variables = void, Data = void>(options: {
   /** The action and its target. */
@@ -24,7 +24,7 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
   mutationFn: (variables: Variables) => Promise<Data>
   onSuccess?: (data: Data, variables: Variables) => unknown
   onSettled?: (data: Data | undefined, error: unknown) => unknown
-  /** It waits for the others of this kind: they change what it depends on. */
+  /** The mutation waits for other mutations with this flag, because they change the data that it uses. */
   isInOrder?: true
   meta: Meta
 }) {
@@ -38,7 +38,7 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
       try {
         return await mutationFn(variables)
       } finally {
-        // Whatever became of it, it is no news of the person on the page.
+        // If the person has changed, the page must not show the result.
         assertSamePerson(begun)
       }
     },
@@ -71,7 +71,7 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
   }, [findRunning, resetResult])
   useEffect(() => onNextPerson(reset), [reset])
 
-  // Without `mutateAsync`, which would have no guard.
+  // Do not return `mutateAsync`: it would allow two mutations at the same time.
   return {
     data,
     error,

@@ -24,7 +24,8 @@ export function Dashboard() {
   const hasSummary = useHasFeature('activity')
   const hasPreview = useHasFeature('preview')
   const hasTest = useHasFeature('test-message')
-  // Here, because their failures must stay when everything is loaded again for another person.
+  // These hooks are in the dashboard, because the components below unmount when the person changes. Their failures
+  // must stay visible.
   const save = useSaveRules()
   const endOwn = useEndSession()
   const endOthers = useEndOtherSessions()

@@ -103,7 +103,7 @@ test.each([
   },
 )
 
-test('a main script that does not arrive is said, and its calls end', async () => {
+test('if the main script does not load, the page shows an error and aborts the calls', async () => {
   startBackend()
   document.body.innerHTML =
     '<h1>Loading…</h1><script type="module" crossorigin src="/assets/index-1.js"></script>'

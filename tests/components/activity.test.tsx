@@ -459,7 +459,7 @@ describe('a refresh', () => {
     expect(listCalls()).toHaveLength(1)
   })
 
-  test('that shows a new state or a new message counts again at once, and no other does', async () => {
+  test('loads the counts again only for a new message or a new state', async () => {
     stopClock()
     vi.setSystemTime('2026-11-20T13:00:00Z')
     const { items, calls } = open(many(3, { state: 'waiting' }))

@@ -52,11 +52,11 @@ test('a broken connection shows why and since when, and the rules stay', async (
 
 test.each([
   [
-    'Deals of acme.example are still sent to #sales. To stop this, connect acme.example again and disconnect it.',
+    'Messages about deals of acme.example still go to #sales. To stop them, connect acme.example again and disconnect it.',
     { formerAccount: 'acme.example', formerChannel: '#sales' },
   ],
   [
-    'Deals of acme.example are still sent to Slack. To stop this, connect acme.example again and disconnect it.',
+    'Messages about deals of acme.example still go to Slack. To stop them, connect acme.example again and disconnect it.',
     { formerAccount: 'acme.example' },
   ],
 ])('the row of the CRM says that %s, also after a disconnect', async (notice, former) => {

@@ -179,7 +179,7 @@ test('what another tab did for the same person leaves the ticks alone', async ()
 })
 
 describe.each([['ann'], [null]])('a page that shows %s', (person) => {
-  test('while a callback ends as another person shows that one', async () => {
+  test('shows the new person after a pending callback ends', async () => {
     const backend = startWithAnn(person)
     const release = hold('get', '*/api/hubspot/callback', () => {
       becomeBob(backend)

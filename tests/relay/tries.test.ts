@@ -160,7 +160,7 @@ describe('a failing database', () => {
     expect(outside.posts.filter((post) => post.channel === 'C4')).toHaveLength(1)
   })
 
-  test('is not to blame for a statement that can never succeed: that uses up tries', async () => {
+  test('does not include a statement that always fails: such a statement uses up tries', async () => {
     const userId = await backend.connect({ portal: 5, channel: 'C5' })
     await fails('22003')
     await backend.tell([stageChange(1, { portal: 5 })])

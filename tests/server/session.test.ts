@@ -144,35 +144,41 @@ describe('the person of a session', () => {
     expect(user?.id).not.toContain(unnamed)
   })
 
-  test.each(writes)('another than the page shows refuses %s %s', async (method, path) => {
-    await signIn()
-    const [own, before] = [await read(browser), await all()]
-    for (const person of ['nobody', '0123456789abcdef']) {
-      const answer = await write(path, method, person)
-      expect(answer.headers.get('Dealbell-Person')).toBe(own)
-      expect(await refusal(answer)).toBe('409 another_person')
-    }
-    expect(await all()).toBe(before)
-  })
+  test.each(writes)(
+    'differs from the shown person: the server refuses %s %s',
+    async (method, path) => {
+      await signIn()
+      const [own, before] = [await read(browser), await all()]
+      for (const person of ['nobody', '0123456789abcdef']) {
+        const answer = await write(path, method, person)
+        expect(answer.headers.get('Dealbell-Person')).toBe(own)
+        expect(await refusal(answer)).toBe('409 another_person')
+      }
+      expect(await all()).toBe(before)
+    },
+  )
 
-  test('that the page shows may do it', async () => {
+  test('is the shown person: the server accepts the change', async () => {
     await signIn()
     const own = await read(browser)
     expect((await write('/api/notifications/rules', 'POST', own)).status).toBe(204)
     expect((await write('/api/slack/disconnect', 'DELETE', own)).status).toBe(204)
   })
 
-  test.each(writes)('that has ended refuses %s %s', async (method, path) => {
-    await signIn()
-    const [own, before] = [await read(browser), await all()]
-    browser.cookie = 'dealbell=ended'
-    const answer = await write(path, method, own)
-    expect(answer.headers.get('Dealbell-Person')).toBe('nobody')
-    expect(await refusal(answer)).toBe('409 another_person')
-    expect(await all()).toBe(before)
-  })
+  test.each(writes)(
+    'is nobody after the session has ended: the server refuses %s %s',
+    async (method, path) => {
+      await signIn()
+      const [own, before] = [await read(browser), await all()]
+      browser.cookie = 'dealbell=ended'
+      const answer = await write(path, method, own)
+      expect(answer.headers.get('Dealbell-Person')).toBe('nobody')
+      expect(await refusal(answer)).toBe('409 another_person')
+      expect(await all()).toBe(before)
+    },
+  )
 
-  test('that has ended can sign out all the same, and another one cannot', async () => {
+  test('can sign out after the session has ended, but not with the name of another person', async () => {
     await signIn()
     const own = await read(browser)
     expect((await write('/api/session', 'DELETE', '0123456789abcdef')).status).toBe(409)

@@ -211,7 +211,7 @@ export const states: readonly State[] = [
     shows: 'Needs to be connected again: HubSpot no longer accepts the connection.',
   },
   {
-    name: 'The account that was connected before still sends',
+    name: 'Messages about deals of the former account still go out',
     address: '/',
     backend: backend(
       two,
@@ -225,7 +225,7 @@ export const states: readonly State[] = [
       ),
     ),
     shows:
-      'Deals of acme.example are still sent to #sales-north-and-south. To stop this, connect acme.example again and disconnect it.',
+      'Messages about deals of acme.example still go to #sales-north-and-south. To stop them, connect acme.example again and disconnect it.',
   },
   {
     name: 'Statuses and rules cannot be loaded',

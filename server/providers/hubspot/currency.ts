@@ -8,7 +8,7 @@ const freshMs = 6 * 60 * 60_000
 const afterFailureMs = 5 * 60_000
 /** A message does not wait longer for the currency. The call goes on for the next messages. */
 const longestWaitMs = 1_000
-/** More accounts than this process can call within the hours. */
+/** The size of the cache. A process cannot call this many accounts within `freshMs`. */
 const mostAccounts = 20_000
 
 const accountAnswer = v.object({ companyCurrency: v.nullish(v.string(), null) })
@@ -26,8 +26,8 @@ interface Account {
 }
 
 /**
- * Creates the function that returns the currency of an account; null if it is not known in time. HubSpot
- * gives deals a currency of their own only in accounts with several currencies. It throws nothing.
+ * Creates the function that returns the currency of an account; null if the currency is not known in time. The
+ * function never throws. A deal has its own currency only in an account with several currencies.
  */
 export function createCurrencyCache(
   { read }: Pick<HubspotHttp, 'read'>,

@@ -64,8 +64,8 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
     },
 
     /**
-     * Reads from the CRM API: a GET, or a POST of `body`. Waits for the account's limit. Batch reads of
-     * associations count here, although HubSpot counts them apart. @throws ProviderError
+     * Reads from the CRM API: a GET, or a POST of `body`. Waits for the account's limit. Batch reads of associations
+     * also wait for this limit, although HubSpot has a separate limit for them. @throws ProviderError
      */
     async read<Answer>(
       access: CrmAccess,
@@ -84,9 +84,9 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
         })
         const { headers } = await request
         learn?.(headers)
-        // The headers are about the calls that HubSpot counts together.
+        // Searches and association reads have their own limits. Their headers say nothing about this limit.
         if (!isCountedApart.test(path)) limiter.learn(access.accountId, headers)
-        // The request's timeout includes the body. On the response there would be none.
+        // Read the text from the request, because its timeout includes the body. The response has no timeout.
         return await request.text()
       }).catch((error: ProviderError) => {
         if (error.retryAfterMs !== undefined) limiter.pause(access.accountId, error.retryAfterMs)
