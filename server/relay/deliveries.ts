@@ -286,8 +286,8 @@ const ruleOf = (group: readonly Delivery[]) => sql`coalesce(
 /**
  * The deliveries of a group that this process may change, as a table `owned`: those that are pending and that
  * nobody has claimed since the process read or claimed them. The process must hold the lease of their channel,
- * or its claim must still last. The rows are locked in one order, after their channel. Otherwise two
- * statements could wait for each other.
+ * or its claim must still last. The rows are locked in one order. Otherwise two statements could wait for each
+ * other.
  */
 const owned = (owner: string, group: readonly [Delivery, ...Delivery[]]) => sql`
   lease as materialized (
