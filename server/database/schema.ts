@@ -149,6 +149,9 @@ export const dealEvents = pgTable(
     crm: text('crm', { enum: crmIds }).notNull(),
     accountId: text('account_id').notNull(),
     dealId: text('deal_id').notNull(),
+    // The ids of the deals that were merged into this one, if a search found the event. Webhooks about
+    // them may still come.
+    formerDealIds: text('former_deal_ids').array(),
     property: text('property', { enum: [...dealProperties, testProperty] }).notNull(),
     value: text('value').notNull(),
     occurredAt: time('occurred_at').notNull(),
@@ -164,6 +167,9 @@ export const dealEvents = pgTable(
     index('deal_events_deal').on(table.accountId, table.dealId),
     // Each webhook asks for these. There are few, so this costs almost nothing.
     index('deal_events_searched').on(table.accountId, table.dealId).where(sql`found_by = 'search'`),
+    index('deal_events_merged')
+      .using('gin', table.formerDealIds)
+      .where(sql`found_by = 'search' and former_deal_ids is not null`),
   ],
 )
 

@@ -62,6 +62,8 @@ export interface DealEvent {
   key: string
   accountId: string
   dealId: string
+  /** The ids of the deals that were merged into this one, if a search has found the event. */
+  formerDealIds?: readonly string[] | undefined
   property: DealProperty
   /** The new value; an id for a stage or an owner. Webhooks do not contain the old value. */
   value: string
@@ -130,6 +132,8 @@ export interface CrmDeal {
    * current id.
    */
   id: string
+  /** The ids of the deals that were merged into this one. Undefined if there are none, or if this was not asked. */
+  formerIds?: readonly string[] | undefined
   /** The deal's page in the CRM. */
   url: string
   name: string | null
@@ -185,8 +189,8 @@ export interface Crm extends Provider {
   /** The most deals of one call of `deals`. */
   readonly dealsAtOnce: number
   /**
-   * Reads deals without their links. The answer lacks deals that do not exist, and may lack deals that were
-   * merged. @throws ProviderError
+   * Reads deals without their links, but with their former ids. The answer lacks deals that do not exist, and
+   * may lack deals that were merged. @throws ProviderError
    */
   deals(
     access: CrmAccess,

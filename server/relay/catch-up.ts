@@ -165,8 +165,8 @@ export function createCatchUp(
           const deals = await call(account, signal, (access) =>
             providers[crm].deals(access, some, property),
           )
-          const events = [...deals].flatMap(([dealId, { history }]) =>
-            eventsOf({ accountId, dealId, property }, history),
+          const events = [...deals].flatMap(([dealId, { formerIds: formerDealIds, history }]) =>
+            eventsOf({ accountId, dealId, formerDealIds, property }, history),
           )
           const between = events.filter(
             ({ occurredAt: at }) => at.getTime() > fromMs && at.getTime() <= beganMs - graceMs,
@@ -251,7 +251,7 @@ export function createCatchUp(
 
 /** The changes of a property as events. */
 function eventsOf(
-  of: Pick<DealEvent, 'accountId' | 'dealId' | 'property'>,
+  of: Pick<DealEvent, 'accountId' | 'dealId' | 'formerDealIds' | 'property'>,
   history: CrmDeal['history'],
 ): DealEvent[] {
   return reportedChanges(of.property, history).map(({ value, at }) => {

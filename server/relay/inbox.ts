@@ -6,7 +6,7 @@ import type { DealEvent, Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds } from '../providers/registry.ts'
 import { makeDueFrom } from './channels.ts'
 import { failpoint } from './failpoint.ts'
-import { type Change, sameChanges } from './same-change.ts'
+import { type Change, dealIdsOf, sameChanges } from './same-change.ts'
 
 export interface Inbox {
   /** Stores the new events and their deliveries. Resolves after the commit. */
@@ -256,11 +256,11 @@ async function insertEvents(
     tx,
     sql`with stored as (
           insert into deal_events
-            (key, crm, account_id, deal_id, property, value, occurred_at, found_by)
-          select key, crm, "accountId", "dealId", property, value, at, ${foundBy}::text
+            (key, crm, account_id, deal_id, former_deal_ids, property, value, occurred_at, found_by)
+          select key, crm, "accountId", "dealId", "formerDealIds", property, value, at, ${foundBy}::text
           from json_to_recordset(${JSON.stringify(rows)}::json)
-            as item(key text, crm text, "accountId" text, "dealId" text, property text,
-                    value text, at timestamptz)
+            as item(key text, crm text, "accountId" text, "dealId" text, "formerDealIds" text[],
+                    property text, value text, at timestamptz)
           ${unlessSearched ? ofUnsearchedDeals : sql``}
           on conflict (key) do nothing
           returning id, crm, account_id, occurred_at
@@ -286,20 +286,25 @@ const deliverStored = (targets: readonly Target[]) => sql`
     and target."sinceMs" <= extract(epoch from stored.occurred_at) * 1000
   order by stored.id`
 
-// With `offset 0` this stays a lookup for each event, and no join that may change their order.
-const ofUnsearchedDeals = sql`where not exists (
-  select from deal_events known
-  where known.account_id = item."accountId" and known.deal_id = item."dealId"
-    and known.found_by = 'search'
-  offset 0
-)`
+/** The events of a deal that a search found, under this id or, after a merge, under another one. */
+const foundOf = (deal: SQL) => sql`
+  select id from deal_events
+  where account_id = ${deal}."accountId" and deal_id = ${deal}."dealId" and found_by = 'search'
+  union all
+  select id from deal_events
+  where account_id = ${deal}."accountId" and former_deal_ids @> array[${deal}."dealId"]
+    and found_by = 'search'`
+
+// A union stays a lookup for each event, and does not become a join that may change their order.
+const ofUnsearchedDeals = sql`where not exists (${foundOf(sql`item`)})`
 
 interface KnownEvent extends Change {
   id: string
 }
 
 const knownColumns = sql`id::text as id, crm, account_id as "accountId", deal_id as "dealId",
-  property, value, (extract(epoch from occurred_at) * 1000)::float8 as at`
+  coalesce(former_deal_ids, '{}') as "formerDealIds", property, value,
+  (extract(epoch from occurred_at) * 1000)::float8 as at`
 
 async function knownEvents(tx: Executor, query: SQL): Promise<KnownEvent[]> {
   const rows = await rowsOf<Omit<KnownEvent, 'occurredAt'> & { at: number }>(tx, query)
@@ -346,7 +351,9 @@ async function insertUnlessFound(
     tx,
     sql`select ${knownColumns} from deal_events
         where found_by = 'search'
-          and (account_id, deal_id) in (select "accountId", "dealId" from ${dealsOf(fresh)})
+          and id in (
+            select found.id from ${dealsOf(fresh)} cross join lateral (${foundOf(sql`deal`)}) as found
+          )
         order by id for update`,
   )
   const same = sameChanges(fresh, found)
@@ -367,10 +374,12 @@ async function insertUnlessFound(
   await insertEvents(tx, others, targets, { foundBy: 'webhook', channels })
 }
 
-/** The deals of these events, each once, as a table `deal`. */
+/** The deals of these events and those that were merged into them, each once, as a table `deal`. */
 function dealsOf(events: readonly CrmEvent[]): SQL {
   const ids = new Map(
-    events.map(({ accountId, dealId }) => [`${accountId}/${dealId}`, { accountId, dealId }]),
+    events.flatMap(({ accountId, ...deal }) =>
+      dealIdsOf(deal).map((dealId) => [`${accountId}/${dealId}`, { accountId, dealId }]),
+    ),
   )
   return sql`json_to_recordset(${JSON.stringify([...ids.values()])}::json)
     as deal("accountId" text, "dealId" text)`

@@ -75,6 +75,7 @@ export function createCrmApi({
       dealstage: stage,
       pipeline: standInPipelines.find(({ stages }) => stages.some(({ id }) => id === stage))?.id,
       hubspot_owner_id: ownerId,
+      hs_merged_object_ids: deals.formerIds(id).join(';') || null,
     }
     const asked = [...properties, ...propertiesWithHistory]
     function historyOf(property: Change['property']) {

@@ -86,6 +86,11 @@ export class StandInDeals {
     return this.#deals.get(this.#merged.get(id) ?? id)
   }
 
+  /** The ids of the deals that were merged into the one with this id. */
+  formerIds(id: string): string[] {
+    return [...this.#merged].flatMap(([old, became]) => (became === id ? [old] : []))
+  }
+
   /** The deal that has this id now. */
   get(id: string): StandInDeal | undefined {
     return this.#deals.get(id)

@@ -102,6 +102,21 @@ describe.each(databaseKinds)('on %s', (kind) => {
     return changes.map(([stage, at]) => stageChange(deal, { portal, stage, at }))
   }
 
+  /** In HubSpot, these deals become a new one, which has the changes of all of them. */
+  function merge(deals: number[], into: number): void {
+    const history = deals.flatMap((deal) => outside.deals.get(String(deal))?.history ?? [])
+    outside.deals.set(String(into), {
+      history: history.sort((a, b) => b.timestamp.localeCompare(a.timestamp)),
+    })
+    for (const deal of deals) {
+      outside.deals.delete(String(deal))
+      for (const [old, now] of outside.merged) {
+        if (now === String(deal)) outside.merged.set(old, String(into))
+      }
+      outside.merged.set(String(deal), String(into))
+    }
+  }
+
   const account = async () => {
     const [row] = await backend.database.select().from(crmAccounts)
     if (row === undefined) throw new Error('There is no account.')
@@ -206,6 +221,53 @@ describe.each(databaseKinds)('on %s', (kind) => {
       '1 next search',
       '1 w1 webhook',
     ])
+  })
+
+  test('the changes of deals that were merged after their webhooks are not announced again', async () => {
+    await begin()
+    await connectUser()
+    // A bulk edit: all have the same value and time. The last deal's webhook is lost.
+    const edited = [1, 2, 3, 4].map((deal) => move(deal, ['w1', ago(50 * minute)]))
+    move(5, ['next', ago(45 * minute)])
+    expect(await backend.tell(edited.slice(0, 3).flat())).toBe(204)
+    await backend.settled()
+    merge([1, 2], 11)
+    merge([4, 5], 12)
+    startCatchUp()
+    await searched()
+    await backend.settled()
+    const all = ['12: Proposal sent', '12: Signed', '1: Signed', '2: Signed', '3: Signed']
+    expect(said()).toEqual(all)
+
+    // Merged once more, also with changes that a search has found.
+    merge([11, 12, 3], 21)
+    await searched()
+    await backend.settled()
+    expect(said()).toEqual(all)
+  })
+
+  test('a webhook that comes after its deal was merged and searched is not announced again', async () => {
+    await begin()
+    await connectUser()
+    const won = move(1, ['w1', ago(50 * minute)])
+    const late = [...won, ...move(2, ['l1', ago(40 * minute)])]
+    merge([1, 2], 11)
+    startCatchUp()
+    await searched()
+    await backend.settled()
+    const all = ['11: Gone', '11: Signed']
+    expect(said()).toEqual(all)
+
+    expect(await backend.tell(late)).toBe(204)
+    expect(await backend.tell(late.toReversed())).toBe(204)
+    await searched()
+    await backend.settled()
+    expect(said()).toEqual(all)
+    expect(await stored()).toEqual(['11 w1 webhook', '11 l1 webhook'])
+
+    // A bulk edit gave another deal the same value at the same time.
+    await backend.tell(won.map((item) => ({ ...item, objectId: 3 })))
+    expect(await stored()).toEqual(['11 w1 webhook', '11 l1 webhook', '3 w1 webhook'])
   })
 
   test('a webhook and a search that store the same change at once store it once', async () => {

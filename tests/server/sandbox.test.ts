@@ -567,10 +567,12 @@ describe('the stand-in HubSpot’s API', () => {
     const inputs = [{ id: '9001' }, { id: '9002' }]
     const batch = await callOwn('/objects/2026-03/0-3/batch/read', {
       inputs,
-      properties: [],
+      properties: ['hs_merged_object_ids'],
       propertiesWithHistory: [],
     })
-    expect(batch.results.map(({ id }: { id: string }) => id)).toEqual(['9005'])
+    expect(batch.results).toMatchObject([
+      { id: '9005', properties: { hs_merged_object_ids: '9001;9002' } },
+    ])
     const links = (of: object) =>
       callOwn('/associations/2026-03/0-3/0-1/batch/read', { inputs: of })
     expect(await links(inputs)).toMatchObject({ results: [], numErrors: 2 })
@@ -579,7 +581,12 @@ describe('the stand-in HubSpot’s API', () => {
     // Merged once more, both old ids lead to the newest deal.
     const again = new URLSearchParams({ deal: '9005', into: '9003' })
     await own.request('/hubspot/deals/merge', { method: 'POST', body: again })
-    expect((await callOwn('/objects/2026-03/0-3/9001')).id).toBe('9006')
+    expect(
+      await callOwn('/objects/2026-03/0-3/9001?properties=hs_merged_object_ids'),
+    ).toMatchObject({
+      id: '9006',
+      properties: { hs_merged_object_ids: '9001;9002;9003;9005' },
+    })
     for (const wrong of [
       { deal: '9006', into: '9006' },
       { deal: '9001', into: '9003' },

@@ -31,6 +31,7 @@ const dealAnswer = v.object({
     amount: property,
     deal_currency_code: property,
     hubspot_owner_id: property,
+    hs_merged_object_ids: v.fallback(property, null),
   }),
   propertiesWithHistory: v.nullish(
     v.record(v.string(), v.nullable(v.array(v.object({ value: property, timestamp: v.string() })))),
@@ -164,7 +165,7 @@ export function createHubspotDeals(
     async deals(access, dealIds, history) {
       const answer = await read(access, `${dealsPath}/batch/read`, batchAnswer, {
         inputs: asInputs(dealIds),
-        properties,
+        properties: [...properties, 'hs_merged_object_ids'],
         propertiesWithHistory: [propertyNames[history]],
       })
       const deals = found(answer)
@@ -261,6 +262,7 @@ function dealOf(
 ): CrmDeal {
   return {
     id,
+    formerIds: idsIn(properties.hs_merged_object_ids),
     url,
     name: properties.dealname,
     amount: properties.amount,
@@ -271,6 +273,12 @@ function dealOf(
       .map(({ value, timestamp }) => ({ value: value ?? '', at: new Date(timestamp) }))
       .sort((a, b) => a.at.getTime() - b.at.getTime()),
   }
+}
+
+/** Reads a property with several ids: '11;22'. Returns undefined if it has none. */
+function idsIn(value: string | null): string[] | undefined {
+  const ids = (value ?? '').split(';').filter((id) => /^\d{1,20}$/.test(id))
+  return ids.length > 0 ? ids : undefined
 }
 
 /** Returns undefined if the read fails with one of these codes. */
