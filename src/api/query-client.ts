@@ -96,7 +96,7 @@ export function resetFeatures(queryClient: QueryClient): Promise<void> {
   return queryClient.resetQueries({ predicate: ({ meta }) => meta?.feature !== undefined })
 }
 
-function logFailure(meta: Meta | undefined, error: unknown): void {
+export function logFailure(meta: Meta | undefined, error: unknown): void {
   if (error instanceof FormerPersonError) return
   const reason = error instanceof Error ? error.message : 'unknown reason'
   console.error(`${meta?.action ?? 'A call'} failed: ${reason}`)

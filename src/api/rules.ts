@@ -11,17 +11,19 @@ import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
 import { ApiError } from './errors.ts'
 import { assertSamePerson, currentTurn } from './person.ts'
-import { reloadStatuses } from './query-client.ts'
+import { logFailure, reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 /** Rule ids. A newer client may have stored ids that this client does not offer. */
 export type RuleIds = readonly string[]
 
+const loadRules = () => getJson(endpoints.rules.path, rulesAnswer)
+
 export const rulesQuery = queryOptions({
   queryKey: ['rules'],
   queryFn: async ({ client }) => {
     const begun = currentTurn()
-    const answer = await getJson(endpoints.rules.path, rulesAnswer)
+    const answer = await loadRules()
     if (begun === currentTurn()) keepTicks(client, answer.rules)
     return answer
   },
@@ -122,9 +124,13 @@ export function useSaveRules() {
 async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Promise<RuleIds> {
   if (queryClient.getQueryData(rulesQuery.queryKey) !== undefined) return selected
   const begun = currentTurn()
-  // The query cache logs a failure.
-  await queryClient.query(rulesQuery).catch(() => {})
+  // Not the query: Query can pause that in a hidden tab, until nothing waits for this save any more.
+  const answer = await loadRules().catch((error) => logFailure(rulesQuery.meta, error))
   assertSamePerson(begun)
+  if (answer) {
+    keepTicks(queryClient, answer.rules)
+    queryClient.setQueryData(rulesQuery.queryKey, answer)
+  }
   return union(savedRules(queryClient), selected)
 }
 

@@ -1,6 +1,6 @@
 import { act, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import { hearFromOtherTab, lookAgain, recordTexts, renderApp, startBackend } from '../render.tsx'
@@ -164,6 +164,25 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
     await button('Save')
     await expectBob()
   })
+})
+
+test('a save that loads unknown rules in a hidden tab holds up nothing that waits for it', async () => {
+  const { calls } = startWithAnn()
+  server.use(http.get('*/rules', () => new HttpResponse(null, { status: 503 })))
+  const { user } = renderApp('/')
+  await user.click(await box(stage))
+  const release = hold('get', '*/rules', () => new HttpResponse(null, { status: 503 }))
+  await user.click(await button('Save'))
+  await user.click(await button('Sign out of this browser'))
+  const visibility = vi.spyOn(document, 'visibilityState', 'get').mockReturnValue('hidden')
+  lookAgain()
+  release()
+  await settle()
+  visibility.mockRestore()
+  lookAgain()
+  expect(await screen.findByText('Signed out of this browser.')).toBeVisible()
+  expect(calls('POST')).toHaveLength(1)
+  takeLog()
 })
 
 test('what another tab did for the same person leaves the ticks alone', async () => {
