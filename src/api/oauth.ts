@@ -3,7 +3,7 @@ import { endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Provider } from '../parse-config.ts'
 import { call } from './client.ts'
 import { ApiError } from './errors.ts'
-import { forgetPerson, tellOtherTabs } from './person.ts'
+import { forgetPerson, hearPerson, tellOtherTabs } from './person.ts'
 
 /** The search parameters of the provider's redirect (RFC 6749 §4.1.2). */
 export interface AuthorizationResponse {
@@ -26,7 +26,7 @@ const oauthCallbackQuery = (provider: Provider, { code, state, error }: Authoriz
           searchParams: { code, ...(state !== undefined && { state }) },
         })
         // The dashboard may be on screen, because the user did not wait.
-        forgetPerson(person)
+        hearPerson(person)
         tellOtherTabs()
       } catch (error) {
         // Without the backend's own answer, nobody knows whether it has changed the session.

@@ -19,7 +19,7 @@ let page: Page | undefined
 interface Page {
   /** Forgets all data, and loads again what is on screen. */
   forget: () => void
-  /** Loads again what a callback in another tab may have changed for the same person. */
+  /** Loads again what a callback may have changed for the same person. */
   reload: () => void
 }
 
@@ -54,6 +54,15 @@ export function shownPersonHeader(): Record<string, string> {
 export function noticePerson(named: string | undefined): void {
   if (named === undefined || named === shown) return
   if (shown === undefined) shown = named
+  else forgetPerson(named)
+}
+
+/**
+ * After a callback or a sign-out: what it may have changed for the same person is loaded again. Another
+ * person, or one whom the backend does not name, begins with nothing.
+ */
+export function hearPerson(named: string | undefined): void {
+  if (named !== undefined && named === shown) page?.reload()
   else forgetPerson(named)
 }
 
@@ -101,11 +110,7 @@ function listen(): void {
   // A browser without it learns about a change when the tab is shown.
   if (channel !== undefined || !('BroadcastChannel' in globalThis)) return
   channel = new BroadcastChannel('dealbell-person')
-  channel.onmessage = ({ data }) => {
-    const named = typeof data === 'string' ? data : undefined
-    if (named !== undefined && named === shown) page?.reload()
-    else forgetPerson(named)
-  }
+  channel.onmessage = ({ data }) => hearPerson(typeof data === 'string' ? data : undefined)
 }
 
 // An open channel can keep a page out of the browser's back-forward cache.

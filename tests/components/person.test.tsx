@@ -197,21 +197,34 @@ test('what another tab did for the same person leaves the ticks alone', async ()
   expect(backend.calls('GET /api/notifications/rules')).toHaveLength(1)
 })
 
+test('a callback of the same person keeps the ticks and the result of a save', async () => {
+  const { state, calls } = startWithAnn()
+  state.codes.add('abc')
+  const answer = hold('get', '*/api/slack/callback', () => undefined)
+  const release = hold('post', '*/rules', done)
+  const { user } = renderApp('/slack/callback?code=abc')
+  await user.click(await screen.findByRole('link', { name: 'Dealbell' }))
+  await user.click(await box(stage))
+  await user.click(await button('Save'))
+  answer()
+  await waitFor(() => expect(calls('GET /api/slack/status')).toHaveLength(2))
+  await settle()
+  expect(await box(stage)).toBeChecked()
+  release()
+  expect(await screen.findByText(saved)).toBeVisible()
+  expect(await box(stage)).toBeChecked()
+})
+
 describe.each([['ann'], [null]])('a page that shows %s', (person) => {
   test('while a callback ends as another person shows that one', async () => {
     const backend = startWithAnn(person)
-    const release = hold('get', '*/api/hubspot/callback', () => {
-      becomeBob(backend)
-      return person === null
+    const release = hold('get', '*/api/hubspot/callback', () =>
+      person === null
         ? done()
-        : new HttpResponse(null, { status: 204, headers: { 'Dealbell-Person': 'bob' } })
-    })
-    // The server answers for Ann until then.
+        : new HttpResponse(null, { status: 204, headers: { 'Dealbell-Person': 'bob' } }),
+    )
     const { user } = renderApp('/hubspot/callback?code=abc')
     await screen.findByText('Handling HubSpot OAuth Callback...')
-    backend.state.rules = []
-    backend.state.connected.clear()
-    if (person !== null) backend.state.person = 'ann'
     await user.click(screen.getByRole('link', { name: 'Dealbell' }))
     await user.click(await box(stage))
     becomeBob(backend)
