@@ -1,4 +1,5 @@
 import { endpoints, personHeader } from '../../contract/endpoints.ts'
+import { ApiError } from './errors.ts'
 
 /**
  * Everything on a page is about one person. The person can change at any time: a callback or a sign-out in
@@ -61,19 +62,28 @@ export function noticePerson(named: string | undefined): void {
  * After a callback or a sign-out: what it may have changed for the same person is loaded again. Another
  * person, or one whom the backend does not name, begins with nothing.
  */
-export function hearPerson(named: string | undefined): void {
+function hearPerson(named: string | undefined): void {
   if (named !== undefined && named === shown) page?.reload()
   else forgetPerson(named)
 }
 
-/** Forgets everything of the person on the page, and loads it again for the one who is named. */
-export function forgetPerson(named: string | undefined): void {
-  replacePerson(named)
-  page?.forget()
+/** Makes a call that may change the person, and tells all tabs of it. */
+export async function changePerson(change: () => Promise<string | undefined>): Promise<void> {
+  try {
+    hearPerson(await change())
+    tellOtherTabs()
+  } catch (error) {
+    // Without the backend's own answer, nobody knows whether it has changed the session.
+    if (!(error instanceof ApiError && (error.status ?? 500) < 500)) {
+      forgetPerson(undefined)
+      tellOtherTabs()
+    }
+    throw error
+  }
 }
 
-/** Ends the turn of the person on the page. The caller replaces the data. */
-export function replacePerson(named: string | undefined): void {
+/** Forgets everything of the person on the page, and loads it again for the one who is named. */
+function forgetPerson(named: string | undefined): void {
   shown = named
   turn += 1
   // The boot script may have started calls that the app has not made yet.
@@ -83,6 +93,7 @@ export function replacePerson(named: string | undefined): void {
     globalThis.startedCalls?.delete(address)
   }
   for (const listener of listeners) listener()
+  page?.forget()
 }
 
 /** Calls a function after each end of a turn. @returns a function that ends this. */
@@ -102,7 +113,7 @@ export function beginPage(begun: Page): void {
 let channel: BroadcastChannel | undefined
 
 /** Tells the other tabs of this browser that the person may have changed, and who it is if that is known. */
-export function tellOtherTabs(): void {
+function tellOtherTabs(): void {
   channel?.postMessage(shown ?? null)
 }
 

@@ -81,12 +81,6 @@ export function useRuleSelection() {
   }
 }
 
-/** Forgets the rules and the draft: a browser without a session has none. */
-export function forgetRules(queryClient: QueryClient): void {
-  queryClient.setQueryData(rulesQuery.queryKey, { rules: [] })
-  queryClient.setQueryData(draftQuery.queryKey, null)
-}
-
 const saveKey = ['save', 'rules'] as const
 
 /** Saves a selection. `data` is what was sent: the rules were loaded first if they were unknown. */
@@ -138,8 +132,8 @@ async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Pr
 function keepTicks(queryClient: QueryClient, rules: RuleIds): void {
   const isFirst = queryClient.getQueryData(rulesQuery.queryKey) === undefined
   const draft = queryClient.getQueryData(draftQuery.queryKey)
-  if (!isFirst || !draft) return
-  const ticked = union(rules, draft)
+  if (!draft) return
+  const ticked = isFirst ? union(rules, draft) : draft
   queryClient.setQueryData(draftQuery.queryKey, sameRules(ticked, rules) ? null : ticked)
 }
 

@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useCallback, useEffect, useLayoutEffect, useRef, useSyncExternalStore } from 'react'
 import { assertSamePerson, currentTurn, FormerPersonError, onNextPerson } from './person.ts'
-import type { Meta } from './query-client.ts'
+import { type Meta, reloadPerson } from './query-client.ts'
 
 /** A call, and the person for whom it was asked. */
 interface Attempt<Variables> {
@@ -16,7 +16,8 @@ interface Attempt<Variables> {
  * variables.
  *
  * When the page gets another person, the results disappear. A mutation that began before then has no
- * effect on the page, and if it has not been sent, it never is.
+ * effect on the page, and if it has not been sent, it never is. If it has been, its effect in the backend may
+ * come after the page has loaded, so the page loads again.
  */
 export function useSingleMutation<Variables = void, Data = void>(options: {
   /** The action and its target. */
@@ -26,18 +27,22 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
   onSettled?: (data: Data | undefined, error: unknown) => unknown
   /** It waits for the others of this kind: they change what it depends on. */
   isInOrder?: true
+  /** Its result is about this browser, whoever the person is. */
+  isOfBrowser?: true
   meta: Meta
 }) {
   const queryClient = useQueryClient()
-  const { mutationKey, mutationFn, onSuccess, onSettled, isInOrder, meta } = options
+  const { mutationKey, mutationFn, onSuccess, onSettled, isInOrder, isOfBrowser, meta } = options
   const mutation = useMutation<Data, unknown, Attempt<Variables>>({
     mutationKey,
     ...(isInOrder && { scope: { id: 'in-order' } }),
     mutationFn: async ({ begun, variables }) => {
       assertSamePerson(begun)
+      if (isOfBrowser) return mutationFn(variables)
       try {
         return await mutationFn(variables)
       } finally {
+        if (isInOrder && begun !== currentTurn()) void reloadPerson(queryClient)
         // Whatever became of it, it is no news of the person on the page.
         assertSamePerson(begun)
       }

@@ -1,6 +1,6 @@
 import { act, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import { hearFromOtherTab, lookAgain, recordTexts, renderApp, startBackend } from '../render.tsx'
@@ -173,15 +173,16 @@ test('a save that loads unknown rules in a hidden tab holds up nothing that wait
   await user.click(await box(stage))
   const release = hold('get', '*/rules', () => new HttpResponse(null, { status: 503 }))
   await user.click(await button('Save'))
-  await user.click(await button('Sign out of this browser'))
+  await user.click(await button('Disconnect Slack'))
   const visibility = vi.spyOn(document, 'visibilityState', 'get').mockReturnValue('hidden')
   lookAgain()
   release()
   await settle()
   visibility.mockRestore()
   lookAgain()
-  expect(await screen.findByText('Signed out of this browser.')).toBeVisible()
+  expect(await button('Connect Slack')).toBeVisible()
   expect(calls('POST')).toHaveLength(1)
+  await settle()
   takeLog()
 })
 
@@ -236,14 +237,11 @@ describe.each([['ann'], [null]])('a page that shows %s', (person) => {
   test('tells the other tabs of a callback and of a sign-out', async () => {
     const backend = startWithAnn(person)
     backend.state.codes.add('abc')
-    const heard: unknown[] = []
-    const channel = new BroadcastChannel('dealbell-person')
-    channel.onmessage = ({ data }) => heard.push(data)
+    const heard = hearAsOtherTab()
     const { user } = renderApp('/slack/callback?code=abc')
     await user.click(await button('Sign out of this browser'))
     await screen.findByText('Signed out of this browser.')
     await waitFor(() => expect(heard).toEqual(person === null ? [null, null] : ['ann', 'nobody']))
-    channel.close()
   })
 })
 
@@ -329,7 +327,76 @@ test('a backend of section 7 gets no additional header and no additional call', 
   expect(state.rules).toEqual(['deal-closed', 'deal-stage-changed'])
 })
 
+/** What the other tabs are told from now on. */
+function hearAsOtherTab(): unknown[] {
+  const heard: unknown[] = []
+  const channel = new BroadcastChannel('dealbell-person')
+  channel.onmessage = ({ data }) => heard.push(data)
+  onTestFinished(() => channel.close())
+  return heard
+}
+
+test.each([['ann'], [null]])(
+  'a save that is stored after everything was forgotten for %s shows, and the next one keeps it',
+  async (person) => {
+    const { state } = startWithAnn(person)
+    const release = hold('post', '*/rules', () => undefined)
+    const { user } = renderApp('/')
+    await user.click(await box(stage))
+    await user.click(await button('Save'))
+    // The callback of another tab had no answer.
+    await hearFromOtherTab(null)
+    expect(await box(stage, false)).toBeVisible()
+    release()
+    expect(await box(stage, true)).toBeVisible()
+    await button('Save')
+    await user.click(await box(orphan))
+    await user.click(await button('Save'))
+    expect(await screen.findByText(saved)).toBeVisible()
+    expect(state.rules).toEqual(['deal-closed', 'deal-stage-changed', 'deal-stage-changed-orphan'])
+  },
+)
+
 describe('signing out', () => {
+  test.each([['ann'], [null]])(
+    'ends what the page shows of %s, also after everything was forgotten',
+    async (person) => {
+      startWithAnn(person)
+      const release = hold('delete', '*/api/session', () => undefined)
+      const { user } = renderApp('/')
+      await user.click(await button('Sign out of this browser'))
+      await hearFromOtherTab(null)
+      expect(await box(closed, true)).toBeVisible()
+      const heard = hearAsOtherTab()
+      release()
+      expect(await screen.findByText('Signed out of this browser.')).toBeVisible()
+      await waitFor(expectNobody)
+      await waitFor(() => expect(heard).toEqual([person === null ? null : 'nobody']))
+    },
+  )
+
+  test.each([['ann'], [null]])(
+    'without an answer says so, and every tab of %s asks again',
+    async (person) => {
+      const backend = startWithAnn(person)
+      server.use(
+        http.delete('*/api/session', () => {
+          endSession(backend)
+          return HttpResponse.error()
+        }),
+      )
+      const { user } = renderApp('/')
+      await user.click(await box(stage))
+      const heard = hearAsOtherTab()
+      await user.click(await button('Sign out of this browser'))
+      expect(await screen.findByText('❌ Failed to sign out, try again.')).toBeVisible()
+      await waitFor(expectNobody)
+      expect(screen.getByText('❌ Failed to sign out, try again.')).toBeVisible()
+      await waitFor(() => expect(heard).toEqual([null]))
+      expect(takeLog()).toHaveLength(1)
+    },
+  )
+
   test('waits for a save, and then nothing of it shows', async () => {
     const { calls } = startWithAnn()
     const release = hold('post', '*/rules', done)
@@ -347,11 +414,7 @@ describe('signing out', () => {
 
   test('drops a save that waits for it', async () => {
     const { calls } = startWithAnn()
-    const release = hold(
-      'delete',
-      '*/api/session',
-      () => new HttpResponse(null, { status: 204, headers: { 'Dealbell-Person': 'nobody' } }),
-    )
+    const release = hold('delete', '*/api/session', () => undefined)
     const { user } = renderApp('/')
     await user.click(await box(stage))
     await user.click(await button('Sign out of this browser'))

@@ -85,6 +85,7 @@ export class Model {
     this.screen = 'dashboard'
     this.seen = new Map()
     this.saved = undefined
+    this.areRulesOld = false
     this.draft = undefined
     this.message = undefined
     this.calls.push('GET /health')
@@ -100,16 +101,22 @@ export class Model {
       if (seen === undefined || this.now - seen.at >= statusFreshMs)
         this.askStatus(provider, 'maybe')
     }
-    this.loadUnknownRules('maybe')
+    if (this.areRulesOld) this.loadRules('maybe')
+    else this.loadUnknownRules('maybe')
   }
 
   /** Unknown rules are loaded. What was ticked meanwhile is added to them. */
   loadUnknownRules(retry: Retry): void {
-    if (this.saved !== undefined) return
+    if (this.saved === undefined) this.loadRules(retry)
+  }
+
+  loadRules(retry: Retry): void {
     if (!this.ask('rules', '/api/notifications/rules', 'Loading rules', retry)) return
+    const isFirst = this.saved === undefined
+    this.areRulesOld = false
     this.saved = this.stored
     if (this.draft === undefined) return
-    this.draft = [...new Set([...this.saved, ...this.draft])]
+    if (isFirst) this.draft = [...new Set([...this.saved, ...this.draft])]
     if (this.saving === undefined) this.dropUnchangedDraft()
   }
 
@@ -121,6 +128,19 @@ export class Model {
     this.forgetSuccess()
     // A refusal ends when both statuses have arrived, in either order, and say 'connected'.
     if (this.canSave && this.message === 'refused') this.message = undefined
+  }
+
+  /** Loads everything again: now on the dashboard, otherwise when it opens. */
+  reloadAll(): void {
+    this.areRulesOld = true
+    if (this.screen === 'dashboard') {
+      for (const provider of providers) this.askStatus(provider, 'once')
+      this.loadRules('once')
+      return
+    }
+    for (const [provider, seen] of this.seen) {
+      this.seen.set(provider, { ...seen, at: Number.NEGATIVE_INFINITY })
+    }
   }
 
   askStatus(provider: Provider, retry: Retry): void {
@@ -207,12 +227,15 @@ export class Model {
     this.draft = undefined
     this.message = undefined
     this.waiting = []
+    this.areRulesOld = false
     this.isSaveOfFormer = this.saving !== undefined
     if (this.screen === 'dashboard') this.openDashboard()
   }
 
-  /** The answer of the save has no effect on the page. */
+  /** The save was sent before the page forgot everything. Its message does not show. */
   isSaveOfFormer = false
+  /** The rules are loaded again when the dashboard opens. */
+  areRulesOld = false
 
   endSave(): void {
     const sent = this.saving
@@ -224,11 +247,14 @@ export class Model {
       this.isSaveOfFormer = false
       this.wasLeftWhileSaving = false
       this.dropUnchangedDraft()
-      for (const provider of this.waiting.splice(0)) this.disconnect(provider)
+      // It may be stored later than the page was loaded.
+      this.reloadAll()
       return
     }
-    if (failure === undefined) this.saved = sent
-    else this.log.push('Saving rules')
+    if (failure === undefined) {
+      this.saved = sent
+      this.areRulesOld = false
+    } else this.log.push('Saving rules')
     this.dropUnchangedDraft()
     if (this.screen !== 'dashboard' || this.wasLeftWhileSaving) this.message = undefined
     else if (failure !== undefined) this.message = 'failed'
