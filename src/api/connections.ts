@@ -1,4 +1,4 @@
-import { queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
+import { type QueryClient, queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
 import { connectionStatusAnswer, endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
@@ -23,6 +23,13 @@ export const connectionStatusQuery = (provider: Provider) =>
   })
 
 export const useConnectionStatus = (provider: Provider) => useQuery(connectionStatusQuery(provider))
+
+/** Whether both services are connected, as far as the page knows. */
+export function areConnected(queryClient: QueryClient): boolean {
+  return [config.crm, config.chat].every(
+    (provider) => queryClient.getQueryData(connectionStatusQuery(provider).queryKey)?.connected,
+  )
+}
 
 export function useDisconnect(provider: Provider) {
   const queryClient = useQueryClient()

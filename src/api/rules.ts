@@ -9,6 +9,7 @@ import { useCallback } from 'react'
 import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
+import { areConnected } from './connections.ts'
 import { ApiError } from './errors.ts'
 import { assertSamePerson, currentTurn } from './person.ts'
 import { logFailure, reloadStatuses } from './query-client.ts'
@@ -83,13 +84,17 @@ export function useRuleSelection() {
 
 const saveKey = ['save', 'rules'] as const
 
-/** Saves a selection. `data` is what was sent: the rules were loaded first if they were unknown. */
+/**
+ * Saves a selection. `data` is what was sent: the rules were loaded first if they were unknown. It is null if
+ * nothing was sent, because a disconnect came first (§5).
+ */
 export function useSaveRules() {
   const queryClient = useQueryClient()
-  return useSingleMutation<RuleIds, RuleIds>({
+  return useSingleMutation<RuleIds, RuleIds | null>({
     mutationKey: saveKey,
     isInOrder: true,
     mutationFn: async (selected) => {
+      if (!areConnected(queryClient)) return null
       const rules = await withUnknownRules(queryClient, selected)
       await call('POST', endpoints.saveRules.path, {
         json: { rules: [...rules] } satisfies SaveRulesBody,
@@ -97,6 +102,7 @@ export function useSaveRules() {
       return rules
     },
     onSuccess: async (rules) => {
+      if (rules === null) return
       // The answer to an earlier call must not replace what was saved.
       await queryClient.cancelQueries({ queryKey: rulesQuery.queryKey })
       queryClient.setQueryData(rulesQuery.queryKey, { rules: [...rules] })

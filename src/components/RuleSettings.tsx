@@ -60,7 +60,7 @@ export function RuleSettings({
 
   // A message disappears when the selection changes. The function always stays the same, so that a
   // tick renders only one row.
-  const { reset, isSuccess } = save
+  const { reset, isSuccess, data } = save
   const onToggle = useCallback(
     (id: string) => {
       toggle(id)
@@ -70,10 +70,12 @@ export function RuleSettings({
     [toggle, reset],
   )
 
-  // The success was about connections that have ended.
+  // The success was about connections that have ended, or the save was not sent because of that.
   useEffect(() => {
-    if (isSuccess && !canSave) reset()
-  }, [isSuccess, canSave, reset])
+    if (!isSuccess || canSave) return
+    if (data === null) setWasRefused(true)
+    reset()
+  }, [isSuccess, data, canSave, reset])
 
   function onSubmit(event: FormEvent) {
     event.preventDefault()
@@ -134,7 +136,7 @@ export function RuleSettings({
           )}
           {isRefused &&
             `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`}
-          {isSuccess && canSave && !isUnsaved && '✅ Rules saved successfully!'}
+          {data && canSave && !isUnsaved && '✅ Rules saved successfully!'}
           {save.isError && '❌ Failed to save rules, try again.'}
         </p>
       </div>

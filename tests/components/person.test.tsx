@@ -357,6 +357,24 @@ test.each([['ann'], [null]])(
   },
 )
 
+test('a save that waits for a disconnect is refused without a call', async () => {
+  const { calls } = startWithAnn()
+  const release = hold('delete', '*/disconnect', () => undefined)
+  const { user } = renderApp('/')
+  await user.click(await box(stage))
+  await user.click(await button('Disconnect Slack'))
+  await user.click(await button('Save'))
+  await button('Saving…')
+  const texts = recordTexts()
+  release()
+  const refusal = '❌ Please connect both HubSpot and Slack before saving rules.'
+  expect(await screen.findByText(refusal)).toBeVisible()
+  expect(await button('Save')).toBeEnabled()
+  expect(await box(stage)).toBeChecked()
+  expect(calls('POST')).toEqual([])
+  expect(texts.join()).not.toMatch(/Failed|saved successfully/)
+})
+
 describe('signing out', () => {
   test.each([['ann'], [null]])(
     'ends what the page shows of %s, also after everything was forgotten',
