@@ -45,7 +45,6 @@ export function useDisconnect(provider: Provider) {
       queryClient.setQueryData(queryKey, (status) => ({
         connected: false,
         formerAccount: status?.formerAccount,
-        formerChannel: status?.formerChannel,
       }))
       void resetFeatures(queryClient)
     },
