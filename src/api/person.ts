@@ -1,4 +1,4 @@
-import { endpoints, personHeader } from '../../contract/endpoints.ts'
+import { personHeader } from '../../contract/endpoints.ts'
 import { ApiError } from './errors.ts'
 
 /**
@@ -87,11 +87,7 @@ function forgetPerson(named: string | undefined): void {
   shown = named
   turn += 1
   // The boot script may have started calls that the app has not made yet.
-  for (const [address, { abort }] of globalThis.startedCalls ?? []) {
-    if (address.endsWith(endpoints.health.path)) continue
-    abort.abort()
-    globalThis.startedCalls?.delete(address)
-  }
+  globalThis.endStartedCalls?.()
   for (const listener of listeners) listener()
   page?.forget()
 }
@@ -110,24 +106,24 @@ export function beginPage(begun: Page): void {
   listen()
 }
 
-let channel: BroadcastChannel | undefined
-
 /** Tells the other tabs of this browser that the person may have changed, and who it is if that is known. */
 function tellOtherTabs(): void {
-  channel?.postMessage(shown ?? null)
+  globalThis.personChannel?.postMessage(shown ?? null)
 }
 
 function listen(): void {
   // A browser without it learns about a change when the tab is shown.
-  if (channel !== undefined || !('BroadcastChannel' in globalThis)) return
-  channel = new BroadcastChannel('dealbell-person')
-  channel.onmessage = ({ data }) => hearPerson(typeof data === 'string' ? data : undefined)
+  if (!('BroadcastChannel' in globalThis)) return
+  // The boot script has opened it, unless the page comes out of the back-forward cache.
+  globalThis.personChannel ??= new BroadcastChannel('dealbell-person')
+  globalThis.personChannel.onmessage = ({ data }) =>
+    hearPerson(typeof data === 'string' ? data : undefined)
 }
 
 // An open channel can keep a page out of the browser's back-forward cache.
 window.addEventListener('pagehide', () => {
-  channel?.close()
-  channel = undefined
+  globalThis.personChannel?.close()
+  globalThis.personChannel = undefined
 })
 window.addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return
