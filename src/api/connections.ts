@@ -24,10 +24,11 @@ export const connectionStatusQuery = (provider: Provider) =>
 
 export const useConnectionStatus = (provider: Provider) => useQuery(connectionStatusQuery(provider))
 
-/** Whether both services are connected, as far as the page knows. */
-export function areConnected(queryClient: QueryClient): boolean {
-  return [config.crm, config.chat].every(
-    (provider) => queryClient.getQueryData(connectionStatusQuery(provider).queryKey)?.connected,
+/** Whether the page knows that a service is not connected. */
+export function isOneMissing(queryClient: QueryClient): boolean {
+  return [config.crm, config.chat].some(
+    (provider) =>
+      queryClient.getQueryData(connectionStatusQuery(provider).queryKey)?.connected === false,
   )
 }
 

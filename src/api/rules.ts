@@ -9,7 +9,7 @@ import { useCallback } from 'react'
 import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
-import { areConnected } from './connections.ts'
+import { isOneMissing } from './connections.ts'
 import { ApiError } from './errors.ts'
 import { assertSamePerson, currentTurn } from './person.ts'
 import { logFailure, reloadStatuses } from './query-client.ts'
@@ -94,7 +94,7 @@ export function useSaveRules() {
     mutationKey: saveKey,
     isInOrder: true,
     mutationFn: async (selected) => {
-      if (!areConnected(queryClient)) return null
+      if (isOneMissing(queryClient)) return null
       const rules = await withUnknownRules(queryClient, selected)
       await call('POST', endpoints.saveRules.path, {
         json: { rules: [...rules] } satisfies SaveRulesBody,
