@@ -20,6 +20,19 @@ for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=boot]'))
   }
 }
 
+// Another tab may change the person before the app listens. The app takes this channel over (src/api/person.ts).
+globalThis.endStartedCalls = () => {
+  for (const [address, { abort }] of globalThis.startedCalls ?? []) {
+    if (address.endsWith('/health')) continue
+    abort.abort()
+    globalThis.startedCalls?.delete(address)
+  }
+}
+if ('BroadcastChannel' in globalThis) {
+  globalThis.personChannel = new BroadcastChannel('dealbell-person')
+  globalThis.personChannel.onmessage = globalThis.endStartedCalls
+}
+
 // If the main script does not arrive, only this script can say so (§8).
 document.addEventListener(
   'error',

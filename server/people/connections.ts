@@ -181,7 +181,7 @@ export async function formerAccountStatus(
   { database, providers }: { database: Database; providers: Providers },
   { userId, formerUserId }: { userId: string; formerUserId: string | null },
   crm: CrmId,
-): Promise<Pick<ConnectionStatus, 'formerAccount' | 'formerChannel'>> {
+): Promise<Pick<ConnectionStatus, 'formerAccount'>> {
   if (formerUserId === null) return {}
   const chat = alias(connections, 'chat')
   const own = alias(users, 'own')
@@ -189,7 +189,6 @@ export async function formerAccountStatus(
     .select({
       name: connections.accountName,
       id: connections.accountId,
-      channel: chat.channelName,
     })
     .from(users)
     .innerJoin(connections, and(eq(connections.userId, users.id), eq(connections.provider, crm)))
@@ -208,6 +207,5 @@ export async function formerAccountStatus(
     )
     .limit(1)
   if (row === undefined) return {}
-  const { name, id, channel } = row
-  return { formerAccount: name ?? id, ...(channel && { formerChannel: channel }) }
+  return { formerAccount: row.name ?? row.id }
 }

@@ -176,6 +176,7 @@ export function useRetry(item: ActivityItem) {
   const lists = { queryKey: [name] }
   return useSingleMutation({
     mutationKey: ['retry-message', item.id],
+    isInOrder: true,
     mutationFn: () => call(activityEndpoints.retry.method, retryPath(item.id)),
     onSuccess: () => {
       const waiting: ActivityItem = { ...item, state: 'waiting', reason: null, nextTryAt: null }

@@ -7,6 +7,10 @@ import { currentTurn, noticePerson, personIn, shownPersonHeader } from './person
 declare global {
   /** The calls that src/boot.ts has started, by address. Undefined if it has not run, as in `npm run dev`. */
   var startedCalls: Map<string, StartedCall> | undefined
+  /** Ends and forgets those that are about a person. */
+  var endStartedCalls: (() => void) | undefined
+  /** The channel between the tabs of this browser. */
+  var personChannel: BroadcastChannel | undefined
 }
 
 interface StartedCall {

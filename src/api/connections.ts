@@ -1,4 +1,4 @@
-import { queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
+import { type QueryClient, queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
 import { connectionStatusAnswer, endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
@@ -24,6 +24,14 @@ export const connectionStatusQuery = (provider: Provider) =>
 
 export const useConnectionStatus = (provider: Provider) => useQuery(connectionStatusQuery(provider))
 
+/** Whether the page knows that a service is not connected. */
+export function isOneMissing(queryClient: QueryClient): boolean {
+  return [config.crm, config.chat].some(
+    (provider) =>
+      queryClient.getQueryData(connectionStatusQuery(provider).queryKey)?.connected === false,
+  )
+}
+
 export function useDisconnect(provider: Provider) {
   const queryClient = useQueryClient()
   const { queryKey } = connectionStatusQuery(provider)
@@ -38,7 +46,6 @@ export function useDisconnect(provider: Provider) {
       queryClient.setQueryData(queryKey, (status) => ({
         connected: false,
         formerAccount: status?.formerAccount,
-        formerChannel: status?.formerChannel,
       }))
       void resetFeatures(queryClient)
     },

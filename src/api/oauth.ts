@@ -2,8 +2,7 @@ import { queryOptions, useQuery } from '@tanstack/react-query'
 import { endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Provider } from '../parse-config.ts'
 import { call } from './client.ts'
-import { ApiError } from './errors.ts'
-import { forgetPerson, tellOtherTabs } from './person.ts'
+import { changePerson } from './person.ts'
 
 /** The search parameters of the provider's redirect (RFC 6749 §4.1.2). */
 export interface AuthorizationResponse {
@@ -21,21 +20,12 @@ const oauthCallbackQuery = (provider: Provider, { code, state, error }: Authoriz
     queryKey: ['oauth-callback', provider.id, code, state, error],
     queryFn: async () => {
       if (!code || error !== undefined) throw new Error(`Missing ${provider.name} code`)
-      try {
-        const person = await call('GET', pathOf(endpoints.callback, provider.id), {
+      // The dashboard may be on screen, because the user did not wait.
+      await changePerson(() =>
+        call('GET', pathOf(endpoints.callback, provider.id), {
           searchParams: { code, ...(state !== undefined && { state }) },
-        })
-        // The dashboard may be on screen, because the user did not wait.
-        forgetPerson(person)
-        tellOtherTabs()
-      } catch (error) {
-        // Without the backend's own answer, nobody knows whether it has changed the session.
-        if (!(error instanceof ApiError && (error.status ?? 500) < 500)) {
-          forgetPerson(undefined)
-          tellOtherTabs()
-        }
-        throw error
-      }
+        }),
+      )
       // A query must not return undefined.
       return true
     },

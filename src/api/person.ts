@@ -1,4 +1,5 @@
-import { endpoints, personHeader } from '../../contract/endpoints.ts'
+import { personHeader } from '../../contract/endpoints.ts'
+import { ApiError } from './errors.ts'
 
 /**
  * Everything on a page is about one person. The person can change at any time: a callback or a sign-out in
@@ -19,7 +20,7 @@ let page: Page | undefined
 interface Page {
   /** Forgets all data, and loads again what is on screen. */
   forget: () => void
-  /** Loads again what a callback in another tab may have changed for the same person. */
+  /** Loads again what a callback may have changed for the same person. */
   reload: () => void
 }
 
@@ -57,23 +58,38 @@ export function noticePerson(named: string | undefined): void {
   else forgetPerson(named)
 }
 
-/** Forgets everything of the person on the page, and loads it again for the one who is named. */
-export function forgetPerson(named: string | undefined): void {
-  replacePerson(named)
-  page?.forget()
+/**
+ * After a callback or a sign-out: what it may have changed for the same person is loaded again. Another
+ * person, or one whom the backend does not name, begins with nothing.
+ */
+function hearPerson(named: string | undefined): void {
+  if (named !== undefined && named === shown) page?.reload()
+  else forgetPerson(named)
 }
 
-/** Ends the turn of the person on the page. The caller replaces the data. */
-export function replacePerson(named: string | undefined): void {
+/** Makes a call that may change the person, and tells all tabs of it. */
+export async function changePerson(change: () => Promise<string | undefined>): Promise<void> {
+  try {
+    hearPerson(await change())
+    tellOtherTabs()
+  } catch (error) {
+    // Without the backend's own answer, nobody knows whether it has changed the session.
+    if (!(error instanceof ApiError && (error.status ?? 500) < 500)) {
+      forgetPerson(undefined)
+      tellOtherTabs()
+    }
+    throw error
+  }
+}
+
+/** Forgets everything of the person on the page, and loads it again for the one who is named. */
+function forgetPerson(named: string | undefined): void {
   shown = named
   turn += 1
   // The boot script may have started calls that the app has not made yet.
-  for (const [address, { abort }] of globalThis.startedCalls ?? []) {
-    if (address.endsWith(endpoints.health.path)) continue
-    abort.abort()
-    globalThis.startedCalls?.delete(address)
-  }
+  globalThis.endStartedCalls?.()
   for (const listener of listeners) listener()
+  page?.forget()
 }
 
 /** Calls a function after each end of a turn. @returns a function that ends this. */
@@ -90,28 +106,24 @@ export function beginPage(begun: Page): void {
   listen()
 }
 
-let channel: BroadcastChannel | undefined
-
 /** Tells the other tabs of this browser that the person may have changed, and who it is if that is known. */
-export function tellOtherTabs(): void {
-  channel?.postMessage(shown ?? null)
+function tellOtherTabs(): void {
+  globalThis.personChannel?.postMessage(shown ?? null)
 }
 
 function listen(): void {
   // A browser without it learns about a change when the tab is shown.
-  if (channel !== undefined || !('BroadcastChannel' in globalThis)) return
-  channel = new BroadcastChannel('dealbell-person')
-  channel.onmessage = ({ data }) => {
-    const named = typeof data === 'string' ? data : undefined
-    if (named !== undefined && named === shown) page?.reload()
-    else forgetPerson(named)
-  }
+  if (!('BroadcastChannel' in globalThis)) return
+  // The boot script has opened it, unless the page comes out of the back-forward cache.
+  globalThis.personChannel ??= new BroadcastChannel('dealbell-person')
+  globalThis.personChannel.onmessage = ({ data }) =>
+    hearPerson(typeof data === 'string' ? data : undefined)
 }
 
 // An open channel can keep a page out of the browser's back-forward cache.
 window.addEventListener('pagehide', () => {
-  channel?.close()
-  channel = undefined
+  globalThis.personChannel?.close()
+  globalThis.personChannel = undefined
 })
 window.addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return

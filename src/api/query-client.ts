@@ -65,8 +65,7 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
   })
   beginPage({
     // This also drops the answers that are on their way.
-    forget: () =>
-      void queryClient.resetQueries({ predicate: ({ meta }) => meta?.about !== 'nobody' }),
+    forget: () => void queryClient.resetQueries({ predicate: isPersonal }),
     reload: () => {
       void reloadStatuses(queryClient)
       void resetFeatures(queryClient)
@@ -79,6 +78,13 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
     void queryClient.invalidateQueries({ predicate: isStatus, refetchType: 'none' })
   })
   return queryClient
+}
+
+const isPersonal = ({ meta }: Pick<Query, 'meta'>) => meta?.about !== 'nobody'
+
+/** Loads again everything about the person: now what is on screen, the rest when it is shown. */
+export function reloadPerson(queryClient: QueryClient): Promise<void> {
+  return queryClient.invalidateQueries({ predicate: isPersonal })
 }
 
 const isStatus = ({ meta }: Pick<Query, 'meta'>) => meta?.about === 'connections'
@@ -96,7 +102,7 @@ export function resetFeatures(queryClient: QueryClient): Promise<void> {
   return queryClient.resetQueries({ predicate: ({ meta }) => meta?.feature !== undefined })
 }
 
-function logFailure(meta: Meta | undefined, error: unknown): void {
+export function logFailure(meta: Meta | undefined, error: unknown): void {
   if (error instanceof FormerPersonError) return
   const reason = error instanceof Error ? error.message : 'unknown reason'
   console.error(`${meta?.action ?? 'A call'} failed: ${reason}`)

@@ -9,19 +9,22 @@ import { useCallback } from 'react'
 import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
+import { isOneMissing } from './connections.ts'
 import { ApiError } from './errors.ts'
 import { assertSamePerson, currentTurn } from './person.ts'
-import { reloadStatuses } from './query-client.ts'
+import { logFailure, reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 /** Rule ids. A newer client may have stored ids that this client does not offer. */
 export type RuleIds = readonly string[]
 
+const loadRules = () => getJson(endpoints.rules.path, rulesAnswer)
+
 export const rulesQuery = queryOptions({
   queryKey: ['rules'],
   queryFn: async ({ client }) => {
     const begun = currentTurn()
-    const answer = await getJson(endpoints.rules.path, rulesAnswer)
+    const answer = await loadRules()
     if (begun === currentTurn()) keepTicks(client, answer.rules)
     return answer
   },
@@ -79,21 +82,19 @@ export function useRuleSelection() {
   }
 }
 
-/** Forgets the rules and the draft: a browser without a session has none. */
-export function forgetRules(queryClient: QueryClient): void {
-  queryClient.setQueryData(rulesQuery.queryKey, { rules: [] })
-  queryClient.setQueryData(draftQuery.queryKey, null)
-}
-
 const saveKey = ['save', 'rules'] as const
 
-/** Saves a selection. `data` is what was sent: the rules were loaded first if they were unknown. */
+/**
+ * Saves a selection. `data` is what was sent: the rules were loaded first if they were unknown. It is null if
+ * nothing was sent, because a disconnect came first (§5).
+ */
 export function useSaveRules() {
   const queryClient = useQueryClient()
-  return useSingleMutation<RuleIds, RuleIds>({
+  return useSingleMutation<RuleIds, RuleIds | null>({
     mutationKey: saveKey,
     isInOrder: true,
     mutationFn: async (selected) => {
+      if (isOneMissing(queryClient)) return null
       const rules = await withUnknownRules(queryClient, selected)
       await call('POST', endpoints.saveRules.path, {
         json: { rules: [...rules] } satisfies SaveRulesBody,
@@ -101,6 +102,7 @@ export function useSaveRules() {
       return rules
     },
     onSuccess: async (rules) => {
+      if (rules === null) return
       // The answer to an earlier call must not replace what was saved.
       await queryClient.cancelQueries({ queryKey: rulesQuery.queryKey })
       queryClient.setQueryData(rulesQuery.queryKey, { rules: [...rules] })
@@ -122,9 +124,13 @@ export function useSaveRules() {
 async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Promise<RuleIds> {
   if (queryClient.getQueryData(rulesQuery.queryKey) !== undefined) return selected
   const begun = currentTurn()
-  // The query cache logs a failure.
-  await queryClient.query(rulesQuery).catch(() => {})
+  // Not the query: Query can pause that in a hidden tab, until nothing waits for this save any more.
+  const answer = await loadRules().catch((error) => logFailure(rulesQuery.meta, error))
   assertSamePerson(begun)
+  if (answer) {
+    keepTicks(queryClient, answer.rules)
+    queryClient.setQueryData(rulesQuery.queryKey, answer)
+  }
   return union(savedRules(queryClient), selected)
 }
 
@@ -132,8 +138,8 @@ async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Pr
 function keepTicks(queryClient: QueryClient, rules: RuleIds): void {
   const isFirst = queryClient.getQueryData(rulesQuery.queryKey) === undefined
   const draft = queryClient.getQueryData(draftQuery.queryKey)
-  if (!isFirst || !draft) return
-  const ticked = union(rules, draft)
+  if (!draft) return
+  const ticked = isFirst ? union(rules, draft) : draft
   queryClient.setQueryData(draftQuery.queryKey, sameRules(ticked, rules) ? null : ticked)
 }
 

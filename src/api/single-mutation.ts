@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useCallback, useEffect, useLayoutEffect, useRef, useSyncExternalStore } from 'react'
 import { assertSamePerson, currentTurn, FormerPersonError, onNextPerson } from './person.ts'
-import type { Meta } from './query-client.ts'
+import { type Meta, reloadPerson } from './query-client.ts'
 
 /** A call, and the person for whom it was asked. */
 interface Attempt<Variables> {
@@ -16,7 +16,8 @@ interface Attempt<Variables> {
  * variables.
  *
  * When the person changes, the results disappear. An older mutation that waits is not sent. The answer to one that
- * was sent does not change the page.
+ * was sent does not change the page. Its effect in the backend may come after the page has loaded, so the page
+ * loads again.
  */
 export function useSingleMutation<Variables = void, Data = void>(options: {
   /** The action and its target. */
@@ -26,18 +27,22 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
   onSettled?: (data: Data | undefined, error: unknown) => unknown
   /** The mutation waits for other mutations with this flag, because they change the data that it uses. */
   isInOrder?: true
+  /** Its result is about this browser, whoever the person is. */
+  isOfBrowser?: true
   meta: Meta
 }) {
   const queryClient = useQueryClient()
-  const { mutationKey, mutationFn, onSuccess, onSettled, isInOrder, meta } = options
+  const { mutationKey, mutationFn, onSuccess, onSettled, isInOrder, isOfBrowser, meta } = options
   const mutation = useMutation<Data, unknown, Attempt<Variables>>({
     mutationKey,
     ...(isInOrder && { scope: { id: 'in-order' } }),
     mutationFn: async ({ begun, variables }) => {
       assertSamePerson(begun)
+      if (isOfBrowser) return mutationFn(variables)
       try {
         return await mutationFn(variables)
       } finally {
+        if (isInOrder && begun !== currentTurn()) void reloadPerson(queryClient)
         // If the person has changed, the page must not show the result.
         assertSamePerson(begun)
       }

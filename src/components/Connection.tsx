@@ -13,7 +13,7 @@ export function Connection({ provider, children }: { provider: Provider; childre
   const status = useConnectionStatus(provider)
   const disconnect = useDisconnect(provider)
   const isConnected = status.data?.connected === true
-  const { account, channel, reason, since, formerAccount, formerChannel } = status.data ?? {}
+  const { account, channel, reason, since, formerAccount } = status.data ?? {}
 
   return (
     <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
@@ -58,7 +58,7 @@ export function Connection({ provider, children }: { provider: Provider; childre
         <p className="flex w-full gap-2 rounded-lg border border-warning-line bg-warning p-3 text-sm text-on-warning wrap-anywhere">
           <WarningSign />
           <span className="min-w-0">
-            {`Messages about deals of ${formerAccount} still go to ${formerChannel ?? config.chat.name}. To stop them, connect ${formerAccount} again and disconnect it.`}
+            {`Messages about deals of ${formerAccount} still go to ${config.chat.name}. To stop them, connect ${formerAccount} again and disconnect it.`}
           </span>
         </p>
       )}

@@ -79,7 +79,7 @@ export function Dashboard() {
               isChecking={crmStatus.isFetching || chatStatus.isFetching}
             />
           </Card>
-          <div className="after-rules flex flex-col gap-6">
+          <div className="after-rules">
             <Card heading="AI rules (future)">
               <textarea
                 disabled
@@ -89,7 +89,6 @@ export function Dashboard() {
                 className="field-sizing-content min-h-22 w-full resize-none rounded-lg border border-line bg-canvas p-3 text-sm text-muted placeholder:text-muted"
               />
             </Card>
-            <SignOut own={endOwn} others={endOthers} />
           </div>
         </>
       ) : (
@@ -97,6 +96,7 @@ export function Dashboard() {
           Loading dashboard...
         </p>
       )}
+      <SignOut own={endOwn} others={endOthers} isReady={areKnown} />
     </Screen>
   )
 }

@@ -60,7 +60,7 @@ export function RuleSettings({
 
   // A message disappears when the selection changes. The function always stays the same, so that a
   // tick renders only one row.
-  const { reset, isSuccess } = save
+  const { reset, isSuccess, data } = save
   const onToggle = useCallback(
     (id: string) => {
       toggle(id)
@@ -70,10 +70,12 @@ export function RuleSettings({
     [toggle, reset],
   )
 
-  // The success was about connections that have ended.
+  // The success was about connections that have ended, or the save was not sent because of that.
   useEffect(() => {
-    if (isSuccess && !canSave) reset()
-  }, [isSuccess, canSave, reset])
+    if (!isSuccess || canSave) return
+    if (data === null) setWasRefused(true)
+    reset()
+  }, [isSuccess, data, canSave, reset])
 
   function onSubmit(event: FormEvent) {
     event.preventDefault()
@@ -83,39 +85,45 @@ export function RuleSettings({
   }
 
   // Do not use isPending: rules that failed to load are pending again at each new attempt.
-  if (!rules.isFetched) {
-    return (
-      <p role="status" className="loading-rules">
-        Loading rules…
-      </p>
-    )
-  }
-
+  const areLoaded = rules.isFetched
   const saved = rules.data?.rules
   return (
     <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">
+      {!areLoaded && (
+        <p role="status" className="loading-rules col-span-full">
+          Loading rules…
+        </p>
+      )}
       {catalogue.map((category) => (
         <Fragment key={category.name}>
-          <fieldset className={`min-w-0 ${category.available ? 'sm:col-span-full' : ''}`}>
-            <legend className="mb-1 flex items-center gap-2 text-sm font-semibold">
-              {category.name} {!category.available && <Badge>Coming soon</Badge>}
-            </legend>
-            {category.rules.map((rule) => (
-              <RuleCheckbox
-                key={rule.id}
-                id={rule.id}
-                when={rule.when}
-                checked={selected.includes(rule.id)}
-                available={category.available}
-                hasNote={category.available && (saved?.includes(rule.id) ? hasSummary : hasPreview)}
-                Note={Note}
-                onToggle={onToggle}
-              />
-            ))}
-          </fieldset>
-          {/* Below the rules. Above them, it would move the rules while the user clicks. */}
+          {areLoaded && (
+            <fieldset className={`min-w-0 ${category.available ? 'sm:col-span-full' : ''}`}>
+              <legend className="mb-1 flex items-center gap-2 text-sm font-semibold">
+                {category.name} {!category.available && <Badge>Coming soon</Badge>}
+              </legend>
+              {category.rules.map((rule) => (
+                <RuleCheckbox
+                  key={rule.id}
+                  id={rule.id}
+                  when={rule.when}
+                  checked={selected.includes(rule.id)}
+                  available={category.available}
+                  hasNote={
+                    category.available && (saved?.includes(rule.id) ? hasSummary : hasPreview)
+                  }
+                  Note={Note}
+                  onToggle={onToggle}
+                />
+              ))}
+            </fieldset>
+          )}
+          {/* Below the rules. Above them, it would move the rules while the user clicks. It is there
+              before the rules, so that it is announced. */}
           {category.available && (
-            <Warning isShown={selected.length === 0} title="No notification rules defined">
+            <Warning
+              isShown={areLoaded && selected.length === 0}
+              title="No notification rules defined"
+            >
               You will receive no notifications until you select at least one rule, for example when
               a deal stage changes or when a deal is closed (won/lost).
             </Warning>
@@ -124,20 +132,22 @@ export function RuleSettings({
       ))}
       {/* Sticky, because most of the catalogue is between the available rules and this bar. But it
           would cover the rules on a low or enlarged screen, so it is not sticky there. */}
-      <div className="save-bar sm:col-span-full">
-        <Button kind="primary" type="submit" disabled={save.isPending} ref={saveButton}>
-          {save.isPending ? 'Saving…' : 'Save'}
-        </Button>
-        <p role="status" className="min-w-40 flex-1 text-sm">
-          {isUnsaved && !save.isPending && !save.isError && !isRefused && (
-            <span className="text-muted">Unsaved changes</span>
-          )}
-          {isRefused &&
-            `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`}
-          {isSuccess && canSave && !isUnsaved && '✅ Rules saved successfully!'}
-          {save.isError && '❌ Failed to save rules, try again.'}
-        </p>
-      </div>
+      {areLoaded && (
+        <div className="save-bar sm:col-span-full">
+          <Button kind="primary" type="submit" disabled={save.isPending} ref={saveButton}>
+            {save.isPending ? 'Saving…' : 'Save'}
+          </Button>
+          <p role="status" className="min-w-40 flex-1 text-sm">
+            {isUnsaved && !save.isPending && !save.isError && !isRefused && (
+              <span className="text-muted">Unsaved changes</span>
+            )}
+            {isRefused &&
+              `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`}
+            {data && canSave && !isUnsaved && '✅ Rules saved successfully!'}
+            {save.isError && '❌ Failed to save rules, try again.'}
+          </p>
+        </div>
+      )}
     </form>
   )
 }

@@ -5,15 +5,21 @@ import { Button } from '../ui/Button.tsx'
 export function SignOut({
   own,
   others,
+  isReady,
 }: {
   own: ReturnType<typeof useEndSession>
   others: ReturnType<typeof useEndOtherSessions>
+  /** Whether both statuses are known. */
+  isReady: boolean
 }) {
   const canEndSessions = useCanEndSessions()
-  if (!canEndSessions) return null
+  // After a sign-out, everything is loaded again. This stays, so that it keeps the focus and the result is
+  // announced.
+  const hasResult = !own.isIdle || !others.isIdle
+  if (!canEndSessions || !(isReady || hasResult)) return null
 
   return (
-    <div className="flex flex-wrap items-center gap-3">
+    <div className={`flex flex-wrap items-center gap-3 ${hasResult ? '' : 'after-rules'}`}>
       <Button
         busy={own.isPending}
         onClick={() => {

@@ -5,7 +5,7 @@ import { endpoints, healthAnswer, rulesAnswer } from '../../contract/endpoints.t
 import { call, getJson } from '../../src/api/client.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { lookAgain, renderApp, startBackend } from '../render.tsx'
+import { hearFromOtherTab, lookAgain, renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 // The boot script starts calls, and the app takes their responses.
@@ -37,6 +37,8 @@ async function boot(...addresses: string[]): Promise<AbortSignal[]> {
 }
 afterEach(() => {
   globalThis.startedCalls = undefined
+  globalThis.personChannel?.close()
+  globalThis.personChannel = undefined
   document.head.replaceChildren()
 })
 
@@ -102,6 +104,22 @@ test.each([
     expect(heading).toHaveTextContent('Contact Support')
   },
 )
+
+test('what another tab says before the app starts ends the calls about the former person', async () => {
+  const { calls } = startBackend({ connected: new Set(['hubspot', 'slack']) })
+  const signals = await boot(...dashboardCalls)
+  await hearFromOtherTab('bob')
+  await waitFor(() =>
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true, true, true, false]),
+  )
+  await settle()
+  const before = calls().length
+  renderApp('/')
+  expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
+  expect(calls().slice(before).toSorted()).toEqual(
+    dashboardCalls.slice(0, 3).map((path) => `GET ${path}`),
+  )
+})
 
 test('if the main script does not load, the page shows an error and aborts the calls', async () => {
   startBackend()

@@ -640,6 +640,22 @@ describe('Send again', () => {
     expect(names()).toEqual(['Deal 2', 'Deal 3'])
   })
 
+  test('of one message waits for that of another', async () => {
+    stopClock()
+    const { calls } = open(failed())
+    await settle()
+    const answer = Promise.withResolvers<void>()
+    server.use(http.post(`${path}/:id/retry`, () => answer.promise.then(() => undefined)))
+    fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
+    fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 3' }))
+    await settle()
+    expect(calls('POST')).toEqual(['POST /api/notifications/activity/2/retry'])
+    answer.resolve()
+    await settle()
+    expect(calls('POST')).toHaveLength(2)
+    expect(screen.getAllByText('Waiting to be sent')).toHaveLength(2)
+  })
+
   test('an answer to an earlier refresh does not show it as failed again', async () => {
     stopClock()
     const { items } = open(failed())

@@ -1,6 +1,6 @@
 import { act, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import { hearFromOtherTab, lookAgain, recordTexts, renderApp, startBackend } from '../render.tsx'
@@ -166,6 +166,26 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
   })
 })
 
+test('a save that loads unknown rules in a hidden tab holds up nothing that waits for it', async () => {
+  const { calls } = startWithAnn()
+  server.use(http.get('*/rules', () => new HttpResponse(null, { status: 503 })))
+  const { user } = renderApp('/')
+  await user.click(await box(stage))
+  const release = hold('get', '*/rules', () => new HttpResponse(null, { status: 503 }))
+  await user.click(await button('Save'))
+  await user.click(await button('Disconnect Slack'))
+  const visibility = vi.spyOn(document, 'visibilityState', 'get').mockReturnValue('hidden')
+  lookAgain()
+  release()
+  await settle()
+  visibility.mockRestore()
+  lookAgain()
+  expect(await button('Connect Slack')).toBeVisible()
+  expect(calls('POST')).toHaveLength(1)
+  await settle()
+  takeLog()
+})
+
 test('what another tab did for the same person leaves the ticks alone', async () => {
   const backend = startWithAnn()
   backend.state.connected.delete('slack')
@@ -178,21 +198,34 @@ test('what another tab did for the same person leaves the ticks alone', async ()
   expect(backend.calls('GET /api/notifications/rules')).toHaveLength(1)
 })
 
+test('a callback of the same person keeps the ticks and the result of a save', async () => {
+  const { state, calls } = startWithAnn()
+  state.codes.add('abc')
+  const answer = hold('get', '*/api/slack/callback', () => undefined)
+  const release = hold('post', '*/rules', done)
+  const { user } = renderApp('/slack/callback?code=abc')
+  await user.click(await screen.findByRole('link', { name: 'Dealbell' }))
+  await user.click(await box(stage))
+  await user.click(await button('Save'))
+  answer()
+  await waitFor(() => expect(calls('GET /api/slack/status')).toHaveLength(2))
+  await settle()
+  expect(await box(stage)).toBeChecked()
+  release()
+  expect(await screen.findByText(saved)).toBeVisible()
+  expect(await box(stage)).toBeChecked()
+})
+
 describe.each([['ann'], [null]])('a page that shows %s', (person) => {
   test('shows the new person after a pending callback ends', async () => {
     const backend = startWithAnn(person)
-    const release = hold('get', '*/api/hubspot/callback', () => {
-      becomeBob(backend)
-      return person === null
+    const release = hold('get', '*/api/hubspot/callback', () =>
+      person === null
         ? done()
-        : new HttpResponse(null, { status: 204, headers: { 'Dealbell-Person': 'bob' } })
-    })
-    // The server answers for Ann until then.
+        : new HttpResponse(null, { status: 204, headers: { 'Dealbell-Person': 'bob' } }),
+    )
     const { user } = renderApp('/hubspot/callback?code=abc')
     await screen.findByText('Handling HubSpot OAuth Callback...')
-    backend.state.rules = []
-    backend.state.connected.clear()
-    if (person !== null) backend.state.person = 'ann'
     await user.click(screen.getByRole('link', { name: 'Dealbell' }))
     await user.click(await box(stage))
     becomeBob(backend)
@@ -204,14 +237,11 @@ describe.each([['ann'], [null]])('a page that shows %s', (person) => {
   test('tells the other tabs of a callback and of a sign-out', async () => {
     const backend = startWithAnn(person)
     backend.state.codes.add('abc')
-    const heard: unknown[] = []
-    const channel = new BroadcastChannel('dealbell-person')
-    channel.onmessage = ({ data }) => heard.push(data)
+    const heard = hearAsOtherTab()
     const { user } = renderApp('/slack/callback?code=abc')
     await user.click(await button('Sign out of this browser'))
     await screen.findByText('Signed out of this browser.')
     await waitFor(() => expect(heard).toEqual(person === null ? [null, null] : ['ann', 'nobody']))
-    channel.close()
   })
 })
 
@@ -297,7 +327,94 @@ test('a backend of section 7 gets no additional header and no additional call', 
   expect(state.rules).toEqual(['deal-closed', 'deal-stage-changed'])
 })
 
+/** What the other tabs are told from now on. */
+function hearAsOtherTab(): unknown[] {
+  const heard: unknown[] = []
+  const channel = new BroadcastChannel('dealbell-person')
+  channel.onmessage = ({ data }) => heard.push(data)
+  onTestFinished(() => channel.close())
+  return heard
+}
+
+test.each([['ann'], [null]])(
+  'a save that is stored after everything was forgotten for %s shows, and the next one keeps it',
+  async (person) => {
+    const { state } = startWithAnn(person)
+    const release = hold('post', '*/rules', () => undefined)
+    const { user } = renderApp('/')
+    await user.click(await box(stage))
+    await user.click(await button('Save'))
+    // The callback of another tab had no answer.
+    await hearFromOtherTab(null)
+    expect(await box(stage, false)).toBeVisible()
+    release()
+    expect(await box(stage, true)).toBeVisible()
+    await button('Save')
+    await user.click(await box(orphan))
+    await user.click(await button('Save'))
+    expect(await screen.findByText(saved)).toBeVisible()
+    expect(state.rules).toEqual(['deal-closed', 'deal-stage-changed', 'deal-stage-changed-orphan'])
+  },
+)
+
+test('a save that waits for a disconnect is refused without a call', async () => {
+  const { calls } = startWithAnn()
+  const release = hold('delete', '*/disconnect', () => undefined)
+  const { user } = renderApp('/')
+  await user.click(await box(stage))
+  await user.click(await button('Disconnect Slack'))
+  await user.click(await button('Save'))
+  await button('Saving…')
+  const texts = recordTexts()
+  release()
+  const refusal = '❌ Please connect both HubSpot and Slack before saving rules.'
+  expect(await screen.findByText(refusal)).toBeVisible()
+  expect(await button('Save')).toBeEnabled()
+  expect(await box(stage)).toBeChecked()
+  expect(calls('POST')).toEqual([])
+  expect(texts.join()).not.toMatch(/Failed|saved successfully/)
+})
+
 describe('signing out', () => {
+  test.each([['ann'], [null]])(
+    'ends what the page shows of %s, also after everything was forgotten',
+    async (person) => {
+      startWithAnn(person)
+      const release = hold('delete', '*/api/session', () => undefined)
+      const { user } = renderApp('/')
+      await user.click(await button('Sign out of this browser'))
+      await hearFromOtherTab(null)
+      expect(await box(closed, true)).toBeVisible()
+      const heard = hearAsOtherTab()
+      release()
+      expect(await screen.findByText('Signed out of this browser.')).toBeVisible()
+      await waitFor(expectNobody)
+      await waitFor(() => expect(heard).toEqual([person === null ? null : 'nobody']))
+    },
+  )
+
+  test.each([['ann'], [null]])(
+    'without an answer says so, and every tab of %s asks again',
+    async (person) => {
+      const backend = startWithAnn(person)
+      server.use(
+        http.delete('*/api/session', () => {
+          endSession(backend)
+          return HttpResponse.error()
+        }),
+      )
+      const { user } = renderApp('/')
+      await user.click(await box(stage))
+      const heard = hearAsOtherTab()
+      await user.click(await button('Sign out of this browser'))
+      expect(await screen.findByText('❌ Failed to sign out, try again.')).toBeVisible()
+      await waitFor(expectNobody)
+      expect(screen.getByText('❌ Failed to sign out, try again.')).toBeVisible()
+      await waitFor(() => expect(heard).toEqual([null]))
+      expect(takeLog()).toHaveLength(1)
+    },
+  )
+
   test('waits for a save, and then nothing of it shows', async () => {
     const { calls } = startWithAnn()
     const release = hold('post', '*/rules', done)
@@ -315,11 +432,7 @@ describe('signing out', () => {
 
   test('drops a save that waits for it', async () => {
     const { calls } = startWithAnn()
-    const release = hold(
-      'delete',
-      '*/api/session',
-      () => new HttpResponse(null, { status: 204, headers: { 'Dealbell-Person': 'nobody' } }),
-    )
+    const release = hold('delete', '*/api/session', () => undefined)
     const { user } = renderApp('/')
     await user.click(await box(stage))
     await user.click(await button('Sign out of this browser'))

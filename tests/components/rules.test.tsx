@@ -144,7 +144,7 @@ describe('loading the rules', () => {
     )
     renderApp('/')
     const rules = within(await screen.findByRole('region', { name: 'Notification Rules' }))
-    expect(rules.getByRole('status')).toHaveTextContent(/^Loading rules…$/)
+    expect(rules.getByText('Loading rules…')).toHaveAttribute('role', 'status')
     expect(rules.queryByRole('checkbox')).not.toBeInTheDocument()
     expect(rules.queryByRole('button')).not.toBeInTheDocument()
     expect(rules.queryByText('No notification rules defined')).not.toBeInTheDocument()
@@ -359,6 +359,18 @@ describe('an empty selection', () => {
     for (const title of ['No notification rules defined', 'Connections required']) {
       expect(regions).toContain((await screen.findByText(title)).closest('[role=status]'))
     }
+  })
+
+  test('that is loaded is announced: the live region is there before the rules', async () => {
+    startBackend({ connected: both() })
+    const held = Promise.withResolvers<void>()
+    server.use(http.get('*/api/notifications/rules', () => held.promise.then(() => undefined)))
+    renderApp('/')
+    await screen.findByText('Loading rules…')
+    const regions = screen.getAllByRole('status')
+    held.resolve()
+    const title = await screen.findByText('No notification rules defined')
+    expect(regions).toContain(title.closest('[role=status]'))
   })
 
   test('is not empty if it holds a rule that this page does not know', async () => {

@@ -35,16 +35,16 @@ test.each([[undefined], [[]], [['other']]])(
 test('signing out of this browser shows nothing of the user any more', async () => {
   const { calls } = signedIn(['sessions'])
   const { user } = renderApp('/')
-  const closed = await screen.findByRole('checkbox', { name: /signed or closed/ })
-  await user.click(screen.getByRole('checkbox', { name: /a deal stage changes/ }))
+  await user.click(await screen.findByRole('checkbox', { name: /a deal stage changes/ }))
   const button = screen.getByRole('button', { name: 'Sign out of this browser' })
+  const result = button.parentElement?.querySelector('[role=status]')
   await user.click(button)
-  expect(await screen.findByText('Signed out of this browser.')).toHaveAttribute('role', 'status')
+  expect(await screen.findByText('Signed out of this browser.')).toBe(result)
   expect(ended(calls)).toEqual(['DELETE /api/session'])
-  expect(screen.getByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
+  expect(await screen.findByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
   expect(screen.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
   expect(screen.getByText('Connections required')).toBeVisible()
-  expect(closed).not.toBeChecked()
+  expect(await screen.findByRole('checkbox', { name: /signed or closed/ })).not.toBeChecked()
   // The draft is gone too.
   expect(screen.getByRole('checkbox', { name: /a deal stage changes/ })).not.toBeChecked()
   expect(screen.queryByText('Unsaved changes')).not.toBeInTheDocument()
@@ -72,7 +72,7 @@ test('a failure says so and changes nothing; the next result replaces it', async
   expect(takeLog()).toEqual([
     'Signing out of this browser failed: The server answered with an error (500)',
   ])
-  expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+  expect(await screen.findByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   await user.click(screen.getByRole('button', { name: 'Sign out of all other browsers' }))
   await waitFor(() => expect(failure).toHaveTextContent(/^Signed out of all other browsers\.$/))
   expect(ended(calls)).toHaveLength(2)

@@ -196,6 +196,66 @@ test('a save that ends after the click on sign out shows nothing above the resul
   expect(await page.context().cookies()).toEqual([])
 })
 
+test('a callback that ends after the click on Dealbell shows the ticks and the Slack of its user', async ({
+  page,
+  browser,
+  server,
+}) => {
+  const ann = await setUpAnn(browser, server)
+  await stageBox(ann).check()
+  await button(ann, 'Save').click()
+  await expect(ann.getByText(saved)).toBeVisible()
+
+  const answer = Promise.withResolvers<void>()
+  await page.route('**/api/hubspot/callback?*', async (route) => {
+    await answer.promise
+    await route.continue()
+  })
+  await page.goto('/')
+  await button(page, 'Connect HubSpot').click()
+  await button(page, 'Allow').click()
+  await expect(page.getByText('Handling HubSpot OAuth Callback...')).toBeVisible()
+  await page.getByRole('link', { name: 'Dealbell' }).click()
+  await expect(button(page, 'Connect Slack')).toBeVisible()
+  await expect(closedBox(page)).not.toBeChecked()
+  answer.resolve()
+  await expect(button(page, 'Disconnect HubSpot')).toBeVisible()
+  await expect(button(page, 'Disconnect Slack')).toBeVisible()
+  await expect(closedBox(page)).toBeChecked()
+  await expect(stageBox(page)).toBeChecked()
+  await ann.context().close()
+})
+
+test('a save in one tab that is answered after a sign-out in another one shows nothing', async ({
+  page,
+  context,
+}) => {
+  await setUp(page)
+  const other = await context.newPage()
+  await other.goto('/')
+  await expect(closedBox(other)).toBeChecked()
+  const isStored = Promise.withResolvers<void>()
+  const answer = Promise.withResolvers<void>()
+  await page.route('**/api/notifications/rules', async (route) => {
+    if (route.request().method() !== 'POST') return route.continue()
+    const response = await route.fetch()
+    isStored.resolve()
+    await answer.promise
+    await route.fulfill({ response })
+  })
+  await stageBox(page).check()
+  await button(page, 'Save').click()
+  await isStored.promise
+  await button(other, 'Sign out of this browser').click()
+  await expect(other.getByText('Signed out of this browser.')).toBeVisible()
+  await expect(button(page, 'Connect HubSpot')).toBeVisible()
+  await expect(button(page, 'Saving…')).toBeVisible()
+  answer.resolve()
+  await expect(button(page, 'Save')).toBeVisible()
+  await expect(page.getByText(saved)).toBeHidden()
+  for (const box of [closedBox(page), stageBox(page)]) await expect(box).not.toBeChecked()
+})
+
 test('Save by click, tap and Enter leaves the page where it is, on a desktop and a phone', async ({
   page,
   browser,

@@ -220,12 +220,11 @@ export const states: readonly State[] = [
           connected: true,
           account: 'europe.acme.example',
           formerAccount: 'acme.example',
-          formerChannel: '#sales-north-and-south',
         }),
       ),
     ),
     shows:
-      'Messages about deals of acme.example still go to #sales-north-and-south. To stop them, connect acme.example again and disconnect it.',
+      'Messages about deals of acme.example still go to Slack. To stop them, connect acme.example again and disconnect it.',
   },
   {
     name: 'Statuses and rules cannot be loaded',

@@ -16,6 +16,9 @@ export type CallKind = 'save' | 'disconnect' | 'status' | 'rules'
 /** How a call fails. 'lost': the backend stores the rules, but its answer never arrives. */
 export type Failure = '500' | '503' | '404' | 'network' | 'lost'
 
+/** Whether a read that failed is repeated. */
+type Retry = 'once' | 'maybe' | 'never'
+
 export const messages = {
   saved: '✅ Rules saved successfully!',
   failed: '❌ Failed to save rules, try again.',
@@ -82,6 +85,7 @@ export class Model {
     this.screen = 'dashboard'
     this.seen = new Map()
     this.saved = undefined
+    this.areRulesOld = false
     this.draft = undefined
     this.message = undefined
     this.calls.push('GET /health')
@@ -94,34 +98,54 @@ export class Model {
     this.message = undefined
     for (const provider of providers) {
       const seen = this.seen.get(provider)
-      if (seen === undefined || this.now - seen.at >= statusFreshMs) this.askStatus(provider, true)
+      if (seen === undefined || this.now - seen.at >= statusFreshMs)
+        this.askStatus(provider, 'maybe')
     }
-    this.loadUnknownRules(true)
+    if (this.areRulesOld) this.loadRules('maybe')
+    else this.loadUnknownRules('maybe')
   }
 
   /** Unknown rules are loaded. What was ticked meanwhile is added to them. */
-  loadUnknownRules(isOpening: boolean): void {
-    if (this.saved !== undefined) return
-    if (!this.ask('rules', '/api/notifications/rules', 'Loading rules', isOpening)) return
+  loadUnknownRules(retry: Retry): void {
+    if (this.saved === undefined) this.loadRules(retry)
+  }
+
+  loadRules(retry: Retry): void {
+    if (!this.ask('rules', '/api/notifications/rules', 'Loading rules', retry)) return
+    const isFirst = this.saved === undefined
+    this.areRulesOld = false
     this.saved = this.stored
     if (this.draft === undefined) return
-    this.draft = [...new Set([...this.saved, ...this.draft])]
+    if (isFirst) this.draft = [...new Set([...this.saved, ...this.draft])]
     if (this.saving === undefined) this.dropUnchangedDraft()
   }
 
   /** The tab is visible again, or the network is back: fetches the statuses, where they show. */
   refresh(): void {
     if (this.screen !== 'dashboard') return
-    for (const provider of providers) this.askStatus(provider, false)
-    this.loadUnknownRules(false)
+    for (const provider of providers) this.askStatus(provider, 'once')
+    this.loadUnknownRules('once')
     this.forgetSuccess()
     // A refusal ends when both statuses have arrived, in either order, and say 'connected'.
     if (this.canSave && this.message === 'refused') this.message = undefined
   }
 
-  askStatus(provider: Provider, isOpening: boolean): void {
+  /** Loads everything again: now on the dashboard, otherwise when it opens. */
+  reloadAll(): void {
+    this.areRulesOld = true
+    if (this.screen === 'dashboard') {
+      for (const provider of providers) this.askStatus(provider, 'once')
+      this.loadRules('once')
+      return
+    }
+    for (const [provider, seen] of this.seen) {
+      this.seen.set(provider, { ...seen, at: Number.NEGATIVE_INFINITY })
+    }
+  }
+
+  askStatus(provider: Provider, retry: Retry): void {
     const path = `/api/${idOf(provider)}/status`
-    if (this.ask('status', path, `Loading the ${provider} connection status`, isOpening)) {
+    if (this.ask('status', path, `Loading the ${provider} connection status`, retry)) {
       this.see(provider, this.connected.has(provider))
     } else {
       // The page keeps what it shows, and fetches it when the dashboard opens the next time.
@@ -135,14 +159,16 @@ export class Model {
   }
 
   /**
-   * A read. A temporary failure is retried once. While a screen opens, the retry may be missing:
-   * StrictMode mounts the screen twice (only in development) and drops a retry in between.
+   * A read. A temporary failure is retried once, but not by a save. While a screen opens, the retry may be
+   * missing: StrictMode mounts the screen twice (only in development) and drops a retry in between.
    */
-  ask(kind: CallKind, path: string, action: string, isOpening: boolean): boolean {
+  ask(kind: CallKind, path: string, action: string, retry: Retry): boolean {
     const failure = this.failure(kind)
     this.calls.push(`GET ${path}`)
     if (failure === undefined) return true
-    if (failure !== '404') (isOpening ? this.mayCall : this.calls).push(`GET ${path}`)
+    if (failure !== '404' && retry !== 'never') {
+      ;(retry === 'maybe' ? this.mayCall : this.calls).push(`GET ${path}`)
+    }
     this.log.push(action)
     return false
   }
@@ -162,7 +188,7 @@ export class Model {
     if (this.failure('disconnect') !== undefined) {
       this.log.push(`Disconnecting ${provider}`)
       // The server may have disconnected all the same.
-      if (this.screen === 'dashboard') this.askStatus(provider, false)
+      if (this.screen === 'dashboard') this.askStatus(provider, 'once')
       return
     }
     this.connected.delete(provider)
@@ -186,7 +212,7 @@ export class Model {
     }
     this.message = undefined
     // A page that does not know the rules loads them first.
-    this.loadUnknownRules(false)
+    this.loadUnknownRules('never')
     this.saving = this.selected
     this.calls.push(`POST /api/notifications/rules ${JSON.stringify({ rules: this.saving })}`)
   }
@@ -201,12 +227,15 @@ export class Model {
     this.draft = undefined
     this.message = undefined
     this.waiting = []
+    this.areRulesOld = false
     this.isSaveOfFormer = this.saving !== undefined
     if (this.screen === 'dashboard') this.openDashboard()
   }
 
-  /** The answer of the save has no effect on the page. */
+  /** The save was sent before the page forgot everything. Its message does not show. */
   isSaveOfFormer = false
+  /** The rules are loaded again when the dashboard opens. */
+  areRulesOld = false
 
   endSave(): void {
     const sent = this.saving
@@ -218,11 +247,14 @@ export class Model {
       this.isSaveOfFormer = false
       this.wasLeftWhileSaving = false
       this.dropUnchangedDraft()
-      for (const provider of this.waiting.splice(0)) this.disconnect(provider)
+      // It may be stored later than the page was loaded.
+      this.reloadAll()
       return
     }
-    if (failure === undefined) this.saved = sent
-    else this.log.push('Saving rules')
+    if (failure === undefined) {
+      this.saved = sent
+      this.areRulesOld = false
+    } else this.log.push('Saving rules')
     this.dropUnchangedDraft()
     if (this.screen !== 'dashboard' || this.wasLeftWhileSaving) this.message = undefined
     else if (failure !== undefined) this.message = 'failed'
