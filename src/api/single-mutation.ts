@@ -1,4 +1,4 @@
-import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { type QueryClient, useMutation, useQueryClient } from '@tanstack/react-query'
 import { useCallback, useEffect, useLayoutEffect, useRef, useSyncExternalStore } from 'react'
 import { assertSamePerson, currentTurn, FormerPersonError, onNextPerson } from './person.ts'
 import { type Meta, reloadPerson } from './query-client.ts'
@@ -7,6 +7,24 @@ import { type Meta, reloadPerson } from './query-client.ts'
 interface Attempt<Variables> {
   begun: number
   variables: Variables
+}
+
+/** When the last of the calls that wait for each other ends. */
+const lastEnds = new WeakMap<QueryClient, Promise<void>>()
+
+/**
+ * Waits for the calls that were asked for before. Query's own `scope` would do the same, but while a call waits
+ * in it, Query refetches nothing on focus or reconnect. @returns the function that ends the turn.
+ */
+function waitForTurn(queryClient: QueryClient): (() => void) | Promise<() => void> {
+  const before = lastEnds.get(queryClient)
+  const { promise, resolve } = Promise.withResolvers<void>()
+  lastEnds.set(queryClient, promise)
+  const endTurn = () => {
+    if (lastEnds.get(queryClient) === promise) lastEnds.delete(queryClient)
+    resolve()
+  }
+  return before === undefined ? endTurn : before.then(() => endTurn)
 }
 
 /**
@@ -33,9 +51,9 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
 }) {
   const queryClient = useQueryClient()
   const { mutationKey, mutationFn, onSuccess, onSettled, isInOrder, isOfBrowser, meta } = options
-  const mutation = useMutation<Data, unknown, Attempt<Variables>>({
+  const mutation = useMutation<Data, unknown, Attempt<Variables>, (() => void) | undefined>({
     mutationKey,
-    ...(isInOrder && { scope: { id: 'in-order' } }),
+    onMutate: () => (isInOrder ? waitForTurn(queryClient) : undefined),
     mutationFn: async ({ begun, variables }) => {
       assertSamePerson(begun)
       if (isOfBrowser) return mutationFn(variables)
@@ -48,7 +66,13 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
       }
     },
     onSuccess: (data, { variables }) => onSuccess?.(data, variables),
-    onSettled: (data, error) => onSettled?.(data, visible(error)),
+    onSettled: async (data, error, _attempt, endTurn) => {
+      try {
+        await onSettled?.(data, visible(error))
+      } finally {
+        endTurn?.()
+      }
+    },
     meta,
   })
   const [name, subject] = mutationKey

@@ -166,9 +166,8 @@ const offline: Command = step('offline', {
   page: (p) => p.setOnline(false),
 })
 
-// While a disconnect waits, Query refetches on focus and reconnect only after its end.
 const online: Command = step('online', {
-  when: (m) => !m.online && m.waiting.length === 0,
+  when: (m) => !m.online,
   model: (m) => {
     m.online = true
     m.refresh()
@@ -177,7 +176,7 @@ const online: Command = step('online', {
 })
 
 const focus: Command = step('focus', {
-  when: (m) => m.waiting.length === 0,
+  when: () => true,
   model: (m) => m.refresh(),
   page: (p) => p.lookAgain(),
 })
