@@ -13,6 +13,8 @@ Reflect.deleteProperty(globalThis, 'BroadcastChannel')
 
 // Otherwise the frames take the focus from each other, and /states scrolls to each of them.
 HTMLElement.prototype.focus = () => {}
+// Each frame is a browser of its own. Otherwise a failed sign-out in one frame makes the others forget.
+Reflect.deleteProperty(globalThis, 'BroadcastChannel')
 
 await setupWorker(...state.backend()).start({ quiet: true, onUnhandledFrame: 'bypass' })
 holdTime()
