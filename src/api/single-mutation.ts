@@ -7,6 +7,8 @@ import { type Meta, reloadPerson } from './query-client.ts'
 interface Attempt<Variables> {
   begun: number
   variables: Variables
+  /** Lets the next call begin that waits for this one. */
+  endTurn?: () => void
 }
 
 /** When the last of the calls that wait for each other ends. */
@@ -14,17 +16,14 @@ const lastEnds = new WeakMap<QueryClient, Promise<void>>()
 
 /**
  * Waits for the calls that were asked for before. Query's own `scope` would do the same, but while a call waits
- * in it, Query refetches nothing on focus or reconnect. @returns the function that ends the turn.
+ * in it, Query refetches nothing on focus or reconnect.
  */
-function waitForTurn(queryClient: QueryClient): (() => void) | Promise<() => void> {
+async function takeTurn(queryClient: QueryClient, attempt: Pick<Attempt<unknown>, 'endTurn'>) {
   const before = lastEnds.get(queryClient)
   const { promise, resolve } = Promise.withResolvers<void>()
   lastEnds.set(queryClient, promise)
-  const endTurn = () => {
-    if (lastEnds.get(queryClient) === promise) lastEnds.delete(queryClient)
-    resolve()
-  }
-  return before === undefined ? endTurn : before.then(() => endTurn)
+  attempt.endTurn = resolve
+  await before
 }
 
 /**
@@ -51,10 +50,11 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
 }) {
   const queryClient = useQueryClient()
   const { mutationKey, mutationFn, onSuccess, onSettled, isInOrder, isOfBrowser, meta } = options
-  const mutation = useMutation<Data, unknown, Attempt<Variables>, (() => void) | undefined>({
+  const mutation = useMutation<Data, unknown, Attempt<Variables>>({
     mutationKey,
-    onMutate: () => (isInOrder ? waitForTurn(queryClient) : undefined),
-    mutationFn: async ({ begun, variables }) => {
+    mutationFn: async (attempt) => {
+      const { begun, variables } = attempt
+      if (isInOrder) await takeTurn(queryClient, attempt)
       assertSamePerson(begun)
       if (isOfBrowser) return mutationFn(variables)
       try {
@@ -66,7 +66,7 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
       }
     },
     onSuccess: (data, { variables }) => onSuccess?.(data, variables),
-    onSettled: async (data, error, _attempt, endTurn) => {
+    onSettled: async (data, error, { endTurn }) => {
       try {
         await onSettled?.(data, visible(error))
       } finally {

@@ -8,9 +8,6 @@ const number = Number(new URLSearchParams(window.location.search).get('state'))
 const state = states[number]
 if (state === undefined) throw new Error(`There is no state ${number}`)
 
-// Each frame plays a browser of its own, so it must not hear what happens in the others.
-Reflect.deleteProperty(globalThis, 'BroadcastChannel')
-
 // Otherwise the frames take the focus from each other, and /states scrolls to each of them.
 HTMLElement.prototype.focus = () => {}
 // Each frame is a browser of its own. Otherwise a failed sign-out in one frame makes the others forget.

@@ -189,6 +189,7 @@ export class Model {
       this.log.push(`Disconnecting ${provider}`)
       // The server may have disconnected all the same.
       if (this.screen === 'dashboard') this.askStatus(provider, 'once')
+      this.forgetSuccess()
       return
     }
     this.connected.delete(provider)
