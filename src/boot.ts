@@ -22,11 +22,8 @@ for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=boot]'))
 
 // Another tab may change the person before the app listens. The app takes this channel over (src/api/person.ts).
 globalThis.endStartedCalls = () => {
-  for (const [address, { abort }] of globalThis.startedCalls ?? []) {
-    if (address.endsWith('/health')) continue
-    abort.abort()
-    globalThis.startedCalls?.delete(address)
-  }
+  for (const { abort } of globalThis.startedCalls?.values() ?? []) abort.abort()
+  globalThis.startedCalls?.clear()
 }
 if ('BroadcastChannel' in globalThis) {
   globalThis.personChannel = new BroadcastChannel('dealbell-person')
@@ -43,7 +40,7 @@ document.addEventListener(
     const heading = document.querySelector('h1')
     if (heading !== null) heading.textContent = 'Something went wrong. Please try again later.'
     // No app takes the responses, and an unread one stays open.
-    for (const { abort } of globalThis.startedCalls?.values() ?? []) abort.abort()
+    globalThis.endStartedCalls?.()
   },
   // An error of a resource does not bubble.
   { capture: true },
