@@ -1,4 +1,4 @@
-import { ruleCatalogue } from '../../../contract/rules.ts'
+import { availableRuleIds, ruleCatalogue } from '../../../contract/rules.ts'
 
 export const providers = ['HubSpot', 'Slack'] as const
 export type Provider = (typeof providers)[number]
@@ -243,7 +243,9 @@ export class Model {
     if (sent === undefined) return
     this.saving = undefined
     const failure = this.failure('save')
-    if (failure === undefined || failure === 'lost') this.stored = sent
+    // The backend refuses a rule that it does not offer, unless the person who is signed in by now has it.
+    const isKnown = sent.every((id) => availableRuleIds.has(id) || this.stored.includes(id))
+    if (failure === 'lost' || (failure === undefined && isKnown)) this.stored = sent
     if (this.isSaveOfFormer) {
       this.isSaveOfFormer = false
       this.wasLeftWhileSaving = false
