@@ -295,8 +295,11 @@ const foundOf = (deal: SQL) => sql`
   where account_id = ${deal}."accountId" and former_deal_ids @> array[${deal}."dealId"]
     and found_by = 'search'`
 
+// One look at the index is enough while no search has found anything, which is the usual case.
 // A union stays a lookup for each event, and does not become a join that may change their order.
-const ofUnsearchedDeals = sql`where not exists (${foundOf(sql`item`)})`
+const ofUnsearchedDeals = sql`
+  where (select id from deal_events where found_by = 'search' order by account_id, deal_id limit 1) is null
+    or not exists (${foundOf(sql`item`)})`
 
 interface KnownEvent extends Change {
   id: string
