@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, gt, sql } from 'drizzle-orm'
 import { Hono } from 'hono'
@@ -8,12 +8,12 @@ import { authorizations } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/origin.ts'
 import { errorFields } from '../log.ts'
-import { completeAuthorization } from '../people/authorize.ts'
+import { AuthorizationEnded, completeAuthorization } from '../people/authorize.ts'
 import { createCheck } from '../people/checks.ts'
-import type { Connection } from '../people/connections.ts'
+import { type Connection, sealSecrets } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import { sha256 } from '../people/session.ts'
-import { ProviderError } from '../providers/provider.ts'
+import { type Grant, ProviderError } from '../providers/provider.ts'
 import { isChatId, type ProviderId, registry } from '../providers/registry.ts'
 import { sendingEnded } from '../relay/deliveries.ts'
 
@@ -27,7 +27,7 @@ const expiredAtOnce = 20
 
 /** The authorization code flow: to the provider's consent page, and back from it. */
 export function authorizationRoutes(provider: ProviderId, context: Context) {
-  const { database, sessions, limits, providers, appUrl, now, log } = context
+  const { database, vault, sessions, limits, providers, appUrl, now, log } = context
   // The browser comes back to the dashboard's page, and that page makes the callback call.
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, provider)}`
   const endGrant = createEndGrant(context)
@@ -47,6 +47,17 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
       await endGrant(former)
     } catch (error) {
       log('former connection not ended', { connection: former.id, ...errorFields(error) })
+    }
+  }
+
+  /** Ends a grant of which nothing was stored, unless another connection shares it. Throws nothing. */
+  async function endUnstored({ secrets, ...known }: Grant, userId: string): Promise<void> {
+    try {
+      const sealed = sealSecrets(vault, { userId, provider }, secrets)
+      const { standIn } = providers[provider]
+      await endGrant({ ...known, id: randomUUID(), userId, provider, standIn, secrets: sealed })
+    } catch (error) {
+      log('unused grant not ended', { provider, ...errorFields(error) })
     }
   }
 
@@ -102,15 +113,18 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         const state = c.req.query('state')
         if (!state) throw new ApiError(400, 'invalid_state', 'The address has no state.')
 
-        // Deleting the row makes the state single use: of two requests at once, one gets it. Another
+        // Claiming the row makes the state single use: of two requests at once, one gets it. Another
         // browser's session gets nothing, so it cannot use up the state either.
         const session = await sessions.find(c)
         if (session === undefined) throw invalidState()
+        const stateHash = sha256(state)
         const [authorization] = await database
-          .delete(authorizations)
+          .update(authorizations)
+          .set({ claimed: true })
           .where(
             and(
-              eq(authorizations.stateHash, sha256(state)),
+              eq(authorizations.stateHash, stateHash),
+              eq(authorizations.claimed, false),
               eq(authorizations.sessionHash, session.tokenHash),
               eq(authorizations.provider, provider),
               gt(authorizations.expiresAt, now()),
@@ -122,17 +136,22 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         try {
           const { codeVerifier } = authorization
           const grant = await providers[provider].exchange({ code, redirectUri, codeVerifier })
+          const begun = { provider, stateHash }
           const { stored, former } = await completeAuthorization(
             context,
             c,
             session,
-            provider,
+            begun,
             grant,
-          )
+          ).catch((error) => {
+            void endUnstored(grant, session.userId)
+            throw error
+          })
           if (former !== undefined) void endFormer(former)
           // All users of a workspace share a token. Somebody's disconnect may have just revoked it.
           if (stored !== undefined && isChatId(provider)) await checkSoon(stored)
         } catch (error) {
+          if (error instanceof AuthorizationEnded) throw invalidState()
           if (!(error instanceof ProviderError)) throw error
           const { stage, kind, reason } = error
           log('authorization failed', { provider, stage, kind, reason })

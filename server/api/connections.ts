@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, eq } from 'drizzle-orm'
+import { and, eq, inArray } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { type ConnectionStatus, endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Context } from '../context.ts'
-import { connections } from '../database/schema.ts'
+import { authorizations, connections, sessions } from '../database/schema.ts'
 import { errorFields } from '../log.ts'
-import { connectionStatus, formerAccountStatus } from '../people/connections.ts'
+import { type Connection, connectionStatus, formerAccountStatus } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { stopSendingTo } from '../relay/deliveries.ts'
@@ -16,11 +16,32 @@ const forgetMs = 3_000
 
 /** The status of a user's connection to one provider, and disconnecting it (§7). */
 export function connectionRoutes(provider: ProviderId, context: Context) {
-  const { database, providers, sessions, log } = context
+  const { database, providers, log } = context
   const endGrant = createEndGrant(context)
+
+  /** Also ends the authorizations that the user's browsers have begun. One of them may be about to be completed. */
+  async function removeConnection(userId: string): Promise<Connection | undefined> {
+    return await database.transaction(async (tx) => {
+      const ofUser = tx
+        .select({ hash: sessions.tokenHash })
+        .from(sessions)
+        .where(eq(sessions.userId, userId))
+      await tx
+        .delete(authorizations)
+        .where(
+          and(inArray(authorizations.sessionHash, ofUser), eq(authorizations.provider, provider)),
+        )
+      const [removed] = await tx
+        .delete(connections)
+        .where(and(eq(connections.userId, userId), eq(connections.provider, provider)))
+        .returning()
+      return removed
+    })
+  }
+
   return new Hono()
     .get(pathOf(endpoints.status, provider), async (c) => {
-      const session = await sessions.find(c)
+      const session = await context.sessions.find(c)
       if (session === undefined) return c.json<ConnectionStatus>({ connected: false })
       const { userId } = session
       return c.json<ConnectionStatus>({
@@ -29,14 +50,11 @@ export function connectionRoutes(provider: ProviderId, context: Context) {
       })
     })
     .delete(pathOf(endpoints.disconnect, provider), async (c) => {
-      const session = await sessions.find(c)
+      const session = await context.sessions.find(c)
       if (session === undefined) return c.body(null, 204)
 
       // Remove it here first. Whatever the provider answers, nothing is sent or read from now on.
-      const [removed] = await database
-        .delete(connections)
-        .where(and(eq(connections.userId, session.userId), eq(connections.provider, provider)))
-        .returning()
+      const removed = await removeConnection(session.userId)
       // If another tab's call has removed it, this call also waits until nothing is being sent.
       await stopSendingTo(database, session.userId)
       if (isCrmId(provider)) {

@@ -48,6 +48,8 @@ export const sessions = pgTable(
     formerUserId: uuid('former_user_id').references(() => users.id, { onDelete: 'set null' }),
     createdAt: time('created_at').notNull(),
     expiresAt: time('expires_at').notNull(),
+    // The hash of the token that has replaced this one. From then on, this one may only read.
+    replacedBy: text('replaced_by'),
   },
   (table) => [
     index('sessions_former_user').on(table.formerUserId),
@@ -60,7 +62,7 @@ export const sessions = pgTable(
 export const authorizations = pgTable(
   'authorizations',
   {
-    // SHA-256 of the state. The state is single-use: the callback deletes the row.
+    // SHA-256 of the state. Whatever ends the right to complete the authorization deletes the row.
     stateHash: text('state_hash').primaryKey(),
     sessionHash: text('session_hash')
       .notNull()
@@ -68,6 +70,8 @@ export const authorizations = pgTable(
     provider: text('provider', { enum: providerIds }).notNull(),
     // PKCE (RFC 7636). Nobody can use the verifier without the code and the client secret.
     codeVerifier: text('code_verifier').notNull(),
+    // A callback has begun with the state. No other callback may.
+    claimed: boolean('claimed').notNull().default(false),
     expiresAt: time('expires_at').notNull(),
   },
   (table) => [

@@ -1,6 +1,6 @@
 import { and, eq } from 'drizzle-orm'
 import type { Context as Request } from 'hono'
-import { connections, users } from '../database/schema.ts'
+import { authorizations, connections, users } from '../database/schema.ts'
 import type { Grant, Providers } from '../providers/provider.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { type Connection, storeConnection } from './connections.ts'
@@ -8,10 +8,15 @@ import { userOfChat, userOfCrmIdentity } from './identity.ts'
 import type { Session, Sessions } from './session.ts'
 import type { Vault } from './vault.ts'
 
+/** What began the authorization has ended since. */
+export class AuthorizationEnded extends Error {}
+
 /**
- * Completes an authorization in one transaction: stores the connection, replaces the session's token
+ * Completes the authorization `stateHash` in one transaction: stores the connection, replaces the session's token
  * and, for a CRM, signs the browser in as the person that the CRM names.
  * @returns the new connection, and the user's former one if it had another grant.
+ * @throws AuthorizationEnded if the session was ended or replaced, or the user has disconnected the provider, since
+ * the authorization began. Then nothing is stored.
  */
 export async function completeAuthorization(
   {
@@ -22,13 +27,18 @@ export async function completeAuthorization(
   }: { vault: Vault; providers: Providers; sessions: Sessions; now: () => Date },
   c: Request,
   session: Session,
-  provider: ProviderId,
+  { provider, stateHash }: { provider: ProviderId; stateHash: string },
   grant: Grant,
 ): Promise<{ stored?: Connection; former?: Connection }> {
   const { accountId: crmAccountId, accountUserId: crmUserId } = grant
   const { standIn } = providers[provider]
   const result: { stored?: Connection; former?: Connection } = {}
   await sessions.renew(c, session, async (tx) => {
+    const [begun] = await tx
+      .delete(authorizations)
+      .where(eq(authorizations.stateHash, stateHash))
+      .returning({ stateHash: authorizations.stateHash })
+    if (begun === undefined) throw new AuthorizationEnded()
     const userId =
       isCrmId(provider) && crmUserId !== null
         ? await userOfCrmIdentity(tx, { vault, providers }, session.userId, {

@@ -9,6 +9,11 @@ import { createCheck } from './checks.ts'
 import { type Connection, openSecrets } from './connections.ts'
 import type { Vault } from './vault.ts'
 
+export type RemovedConnection = Pick<
+  Connection,
+  'id' | 'userId' | 'provider' | 'standIn' | 'accountId' | 'grantId' | 'secrets' | 'accessExpiresAt'
+>
+
 /**
  * Creates the function that ends at the provider what a deleted or replaced connection may do there. It throws
  * nothing. If no user has connected the CRM's account any more, it uninstalls the app there, because
@@ -25,15 +30,15 @@ export function createEndGrant(dependencies: {
   vault: Vault
   providers: Providers
   log: Log
-}): (removed: Connection) => Promise<void> {
+}): (removed: RemovedConnection) => Promise<void> {
   const { database, vault, providers, log } = dependencies
   const check = createCheck(dependencies)
 
-  const ofProvider = ({ provider, standIn }: Connection, which: SQL) =>
+  const ofProvider = ({ provider, standIn }: RemovedConnection, which: SQL) =>
     and(eq(connections.provider, provider), eq(connections.standIn, standIn), which)
-  const ofGrant = (removed: Connection) =>
+  const ofGrant = (removed: RemovedConnection) =>
     ofProvider(removed, eq(connections.grantId, removed.grantId))
-  const ofAccount = (removed: Connection) =>
+  const ofAccount = (removed: RemovedConnection) =>
     ofProvider(removed, eq(connections.accountId, removed.accountId))
   const exists = async (which: SQL | undefined) => (await database.$count(connections, which)) > 0
 
@@ -42,7 +47,7 @@ export function createEndGrant(dependencies: {
     for (const each of await database.select().from(connections).where(working)) await check(each)
   }
 
-  async function revoke(removed: Connection): Promise<void> {
+  async function revoke(removed: RemovedConnection): Promise<void> {
     try {
       // Revoke only if no other user shares the token: Slack has one token for each workspace.
       if (await exists(ofGrant(removed))) return
@@ -53,7 +58,7 @@ export function createEndGrant(dependencies: {
     }
   }
 
-  async function uninstall(crm: Crm, removed: Connection): Promise<void> {
+  async function uninstall(crm: Crm, removed: RemovedConnection): Promise<void> {
     try {
       const secrets = openSecrets(vault, removed)
       const { accessToken } = endsSoon(removed) ? (await crm.refresh(secrets)).secrets : secrets
@@ -71,7 +76,7 @@ export function createEndGrant(dependencies: {
     }
   }
 
-  function logFailure(event: string, { provider, id }: Connection, error: unknown): void {
+  function logFailure(event: string, { provider, id }: RemovedConnection, error: unknown): void {
     log(event, {
       provider,
       connection: id,

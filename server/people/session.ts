@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto'
-import { and, eq, gt, ne } from 'drizzle-orm'
+import { and, eq, gt, isNull, ne, type SQL } from 'drizzle-orm'
 import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
 import { authorizations, rules, sessions, users } from '../database/schema.ts'
+import { ApiError } from '../http/errors.ts'
 import type { SessionTokens } from './session-token.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
@@ -20,6 +21,8 @@ export interface Session {
   userId: string
   /** Whom the browser belonged to before it connected another account of the CRM. */
   formerUserId: string | null
+  /** Another token has replaced the browser's. This one may only read. */
+  isReplaced: boolean
 }
 
 export interface Sessions {
@@ -34,21 +37,29 @@ export interface Sessions {
    */
   issuedHash(c: Context): string | undefined
   /**
-   * The browser's session. If it has none, makes a user and a session and sets the cookie.
+   * The browser's session. If it has none, or one whose token was replaced, makes a user and a session and sets the
+   * cookie.
    * @throws ApiError when too many new sessions were made from the same address.
    */
   findOrCreate(c: Context): Promise<Session>
   /**
    * Gives the session to the user whose id `userOf` returns, and replaces its token. An attacker who
-   * planted or saw the old token cannot use it as this user (session fixation). One transaction.
+   * planted or saw the old token cannot use it as this user (session fixation). Also ends all other authorizations
+   * that began with the old token. One transaction.
    *
-   * If the user stays the same, the old token is valid until the browser uses the new one, or for five
-   * minutes. So a browser that never gets the answer is still signed in.
+   * If the user stays the same, the old token may read until the browser uses the new one, or for five
+   * minutes. So a browser that never gets the answer still shows what is connected.
    */
   renew(c: Context, session: Session, userOf: (tx: Transaction) => Promise<string>): Promise<void>
-  /** Ends the browser's session, if it has one, and removes the cookie. */
+  /**
+   * Ends the browser's session, if it has one, and removes the cookie.
+   * @throws ApiError (409) if another token has just replaced the browser's.
+   */
   end(c: Context): Promise<void>
-  /** Ends all other sessions of the browser's user. Also removes this user as the former user from all sessions. */
+  /**
+   * Ends all other sessions of the browser's user. Also removes this user as the former user from all sessions.
+   * @throws ApiError (409) if another token has just replaced the browser's.
+   */
   endOthers(c: Context): Promise<void>
 }
 
@@ -119,35 +130,55 @@ export function createSessions(
         ),
       )
     if (row === undefined) return undefined
-    const { userId, formerUserId, createdAt, expiresAt } = row
+    const { userId, formerUserId, createdAt, expiresAt, replacedBy } = row
+    if (replacedBy !== null) return { tokenHash, userId, formerUserId, isReplaced: true }
 
-    // The browser has the new token, so the one that it replaced ends. `renew` gave that one this end.
+    // The browser has the new token, so the one that it replaced ends.
     if (createdAt > later(at, -replacedMs)) {
       await database
         .delete(sessions)
-        .where(
-          and(
-            eq(sessions.userId, userId),
-            ne(sessions.tokenHash, tokenHash),
-            eq(sessions.expiresAt, later(createdAt, replacedMs)),
-          ),
-        )
+        .where(and(eq(sessions.userId, userId), eq(sessions.replacedBy, tokenHash)))
     }
 
-    // A session that is used goes on. Extending it in its second half keeps writes rare. A token that
-    // was replaced is not extended.
+    // A session that is used goes on. Extending it in its second half keeps writes rare. Not in its last minutes,
+    // because a process of a former release replaces a token by shortening its session.
     const leftMs = expiresAt.getTime() - at.getTime()
     const end = earlier(later(at, lifetimeMs), later(createdAt, longestLifetimeMs))
     if (leftMs < lifetimeMs / 2 && leftMs > replacedMs && end > expiresAt) {
       const [extended] = await database
         .update(sessions)
         .set({ expiresAt: end })
-        // Only the end that was read: an authorization may have replaced the token meanwhile.
-        .where(and(eq(sessions.tokenHash, tokenHash), eq(sessions.expiresAt, expiresAt)))
+        // An authorization may have replaced the token meanwhile.
+        .where(and(eq(sessions.tokenHash, tokenHash), isNull(sessions.replacedBy)))
         .returning({ userId: sessions.userId })
       if (extended !== undefined) sendCookie(c, token, end.getTime() - at.getTime())
     }
-    return { tokenHash, userId, formerUserId }
+    return { tokenHash, userId, formerUserId, isReplaced: false }
+  }
+
+  /**
+   * Runs `change` for the session of the browser, while no callback can replace or end its token.
+   * @throws ApiError (409) if a callback has just replaced it.
+   */
+  async function changeSession(
+    c: Context,
+    which: (session: Session) => SQL | undefined,
+    change: (tx: Transaction, session: Session) => Promise<void>,
+  ): Promise<void> {
+    const session = await find(c)
+    if (session === undefined) return
+    await database.transaction(async (tx) => {
+      const locked = await tx
+        .select()
+        .from(sessions)
+        .where(which(session))
+        .orderBy(sessions.tokenHash)
+        .for('update')
+      const own = locked.find(({ tokenHash }) => tokenHash === session.tokenHash)
+      if (own === undefined) return
+      if (own.replacedBy !== null) throw replacedToken()
+      await change(tx, session)
+    })
   }
 
   return {
@@ -158,7 +189,7 @@ export function createSessions(
     },
     async findOrCreate(c) {
       const found = await find(c)
-      if (found !== undefined) return found
+      if (found !== undefined && !found.isReplaced) return found
       await beforeCreate(c)
       const { token, userId } = await database.transaction(async (tx) => {
         const userId = await insertUser(tx)
@@ -166,24 +197,22 @@ export function createSessions(
       })
       sendCookie(c, token, lifetimeMs)
       namePerson(c, userId)
-      return { tokenHash: sha256(token), userId, formerUserId: null }
+      return { tokenHash: sha256(token), userId, formerUserId: null, isReplaced: false }
     },
     async renew(c, session, userOf) {
       const { token, userId } = await database.transaction(async (tx) => {
+        const replaced = eq(sessions.tokenHash, session.tokenHash)
+        await tx.select().from(sessions).where(replaced).for('update')
         const userId = await userOf(tx)
         const at = now()
         const formerUserId = await formerUserOf(tx, session, userId)
         const token = await insertSession(tx, { userId, formerUserId }, at)
-        // The other provider's consent page may be open in another tab.
-        await tx
-          .update(authorizations)
-          .set({ sessionHash: sha256(token) })
-          .where(eq(authorizations.sessionHash, session.tokenHash))
-        const replaced = eq(sessions.tokenHash, session.tokenHash)
+        // Whoever saw the old token may have begun them.
+        await tx.delete(authorizations).where(eq(authorizations.sessionHash, session.tokenHash))
         if (userId === session.userId) {
           await tx
             .update(sessions)
-            .set({ expiresAt: later(at, replacedMs) })
+            .set({ expiresAt: later(at, replacedMs), replacedBy: sha256(token) })
             .where(replaced)
         } else {
           // A browser that never gets the answer authorizes again, and then finds everything.
@@ -195,26 +224,34 @@ export function createSessions(
       namePerson(c, userId)
     },
     async end(c) {
-      const session = await find(c)
-      if (session !== undefined) {
-        await database.delete(sessions).where(eq(sessions.tokenHash, session.tokenHash))
-      }
+      const own = ({ tokenHash }: Session) => eq(sessions.tokenHash, tokenHash)
+      await changeSession(c, own, async (tx, session) => {
+        await tx.delete(sessions).where(own(session))
+      })
       sendCookie(c, '', 0)
       namePerson(c, undefined)
     },
     async endOthers(c) {
-      const session = await find(c)
-      if (session === undefined) return
-      const { userId, tokenHash } = session
-      await database
-        .delete(sessions)
-        .where(and(eq(sessions.userId, userId), ne(sessions.tokenHash, tokenHash)))
-      await database
-        .update(sessions)
-        .set({ formerUserId: null })
-        .where(eq(sessions.formerUserId, userId))
+      const ofUser = ({ userId }: Session) => eq(sessions.userId, userId)
+      await changeSession(c, ofUser, async (tx, session) => {
+        const { userId, tokenHash } = session
+        await tx.delete(sessions).where(and(ofUser(session), ne(sessions.tokenHash, tokenHash)))
+        await tx
+          .update(sessions)
+          .set({ formerUserId: null })
+          .where(eq(sessions.formerUserId, userId))
+      })
     },
   }
+}
+
+/** The answer to a call that changes something, with a token that another one has replaced. */
+export function replacedToken(): ApiError {
+  return new ApiError(
+    409,
+    'replaced_session',
+    'This browser has just connected a service. Try again in a moment.',
+  )
 }
 
 /** Names a person to the pages of their browser. The hash does not reveal the user's id. */

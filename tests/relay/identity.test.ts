@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { connections, rules, sessions, users } from '../../server/database/schema.ts'
 import { sha256 } from '../../server/people/session.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
-import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
+import { type Harness, openBrowser, openHarness, refusal } from '../server/harness.ts'
 
 let harness: Harness
 
@@ -382,11 +382,13 @@ describe('the cookie from before a HubSpot authorization', () => {
     expect(cookies[0]?.split(';')[0]).not.toBe(before)
   })
 
-  test('takes an authorization in another tab along', async () => {
+  test('ends the authorizations that began with the former token', async () => {
     const ann = openBrowser(harness)
     const otherTab = await ann.authorize('slack')
     await ann.connect('hubspot')
-    expect((await ann.call(`/api/slack/callback?${otherTab}`)).status).toBe(204)
-    expect(await ann.connected('slack')).toMatchObject({ connected: true })
+    expect(await refusal(await ann.call(`/api/slack/callback?${otherTab}`))).toBe(
+      '400 invalid_state',
+    )
+    expect(await ann.connected('slack')).toEqual({ connected: false })
   })
 })

@@ -71,6 +71,8 @@ export interface Outside {
   reads: string[]
   /** Refresh tokens that were used. */
   refreshes: string[]
+  /** Is called before a code is exchanged. The exchange waits for the result. */
+  beforeExchange: (code: string) => Promise<void> | void
   answerRefresh: (
     token: string,
   ) => { status: number; body: unknown } | undefined | Promise<undefined>
@@ -147,6 +149,7 @@ export async function openOutside(): Promise<Outside> {
     scopes: ['oauth', 'crm.objects.deals.read', 'crm.objects.owners.read'],
     answerPost: () => undefined,
     answerRead: () => undefined,
+    beforeExchange: () => {},
     answerRefresh: () => undefined,
     deals: new Map(),
     missing: new Set(),
@@ -231,7 +234,9 @@ export async function openOutside(): Promise<Outside> {
       return
     }
     if (path === '/slack/api/oauth.v2.access') {
-      const [team = 'T1', channel = 'C1'] = (new URLSearchParams(body).get('code') ?? '').split(':')
+      const code = new URLSearchParams(body).get('code') ?? ''
+      await outside.beforeExchange(code)
+      const [team = 'T1', channel = 'C1'] = code.split(':')
       const accessToken = `xoxb-secret-${team}-${++tokens}`
       slackAccess.set(accessToken, { team, channel })
       return json(200, {
@@ -272,7 +277,9 @@ export async function openOutside(): Promise<Outside> {
         if (special !== undefined) return json(special.status, special.body)
         return json(200, { ...hubspotToken('1', '1'), refresh_token: used })
       }
-      const [hub = '1', user = '1'] = (form.get('code') ?? '').split(':')
+      const code = form.get('code') ?? ''
+      await outside.beforeExchange(code)
+      const [hub = '1', user = '1'] = code.split(':')
       const refresh_token = `hubspot-refresh-secret-${hub}-${user}-${++tokens}`
       // As from the real one, no user_id.
       return json(200, { ...hubspotToken(hub, user), refresh_token, hub_id: Number(hub) })

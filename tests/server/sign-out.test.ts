@@ -102,16 +102,38 @@ describe('connecting Slack', () => {
     expect(await harness.database.select().from(sessions)).toHaveLength(1)
   })
 
-  test('leaves a browser that never gets the answer signed in, for five minutes', async () => {
+  test('leaves a browser that never gets the answer able to read, for five minutes', async () => {
+    await browser.connect('hubspot')
     const offline = await planted()
-    expect(await offline.connected('slack')).toMatchObject({ connected: true })
-    // Connecting the CRM then keeps everything.
     harness.clock.now = minutes(5, -1)
-    const params = await offline.authorize('hubspot')
-    expect((await offline.call(`/api/hubspot/callback?${params}`)).status).toBe(204)
+    expect(await offline.connected('slack')).toMatchObject({ connected: true })
+    // Connecting the CRM then finds everything.
+    await offline.connect('hubspot')
     harness.clock.now = minutes(60)
     expect(await offline.connected('slack')).toMatchObject({ connected: true })
     expect(await isSignedIn(offline)).toBe(true)
+  })
+
+  test('leaves whoever knows the old token nothing but reading', async () => {
+    await browser.connect('hubspot')
+    const attacker = await planted()
+    const changes = [
+      () => attacker.call('/api/session?others=true', { method: 'DELETE' }),
+      () => attacker.call('/api/session', { method: 'DELETE' }),
+      () => attacker.save(['deal-won']),
+      () => attacker.disconnect('slack'),
+      () => attacker.call('/api/notifications/activity/1/retry', { method: 'POST' }),
+      () => attacker.call('/api/notifications/test', { method: 'POST' }),
+    ]
+    for (const change of changes) {
+      expect(await refusal(await change())).toBe('409 replaced_session')
+    }
+    expect(await isSignedIn(attacker)).toBe(true)
+    // What the attacker connects belongs to a new session.
+    await attacker.connect('slack')
+    expect(await isSignedIn(attacker)).toBe(false)
+    expect(await isSignedIn(browser)).toBe(true)
+    expect(await browser.connected('slack')).toMatchObject({ connected: true })
   })
 
   test('ends the old token after five minutes, if the new one is never used', async () => {
