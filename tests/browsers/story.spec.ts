@@ -1,4 +1,7 @@
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { expect } from '@playwright/test'
 import { sharedTest, test } from './fixtures.ts'
 import type { Page } from './page.ts'
@@ -59,6 +62,51 @@ test('a person connects both services and saves a rule, and a deal makes a messa
   const ofStopped = [hashOfNothing, 'Loading the insights failed']
   const errors = person.errors.filter((error) => !ofStopped.some((text) => error.includes(text)))
   expect(errors).toEqual([])
+})
+
+test('no script reads the cookie, and another site neither uses nor replaces it', async ({
+  person,
+  front,
+  tab,
+}) => {
+  await connectBoth(person)
+  expect(await person.run('return document.cookie')).toBe('')
+  // For a browser, 127.0.0.1 is another site than localhost.
+  const attacks = `return (async () => {
+    const targets = ['/api/slack/auth', '/api/hubspot/disconnect', '/api/session', '/api/notifications/rules']
+    const calls = targets.flatMap((path) => ['GET', 'POST', 'DELETE'].flatMap((method) =>
+      ['cors', 'no-cors'].map(async (mode) =>
+        fetch('${front.url}' + path, { method, mode, credentials: 'include', body: method === 'POST' ? '{"rules":[]}' : undefined }))))
+    await Promise.allSettled(calls)
+    const frame = Object.assign(document.createElement('iframe'), { name: 'hidden' })
+    document.body.append(frame)
+    const form = Object.assign(document.createElement('form'), {
+      action: '${front.url}/api/slack/auth', target: 'hidden',
+    })
+    document.body.append(form)
+    form.submit()
+    return await new Promise((resolve) => frame.addEventListener('load', () => resolve('attacked')))
+  })()`
+  const elsewhere = createServer((_, response) => {
+    response.writeHead(200, { 'Content-Type': 'text/html' }).end('<!doctype html><body>Elsewhere')
+  }).listen(0, '127.0.0.1')
+  try {
+    await once(elsewhere, 'listening')
+    const { port } = elsewhere.address() as AddressInfo
+    await tab.open(`http://127.0.0.1:${port}/`)
+    expect(await tab.run(attacks)).toBe('attacked')
+    expect(front.requests).toContain('GET /api/slack/auth')
+    // The policy forbids to show the answer in a frame of another site.
+    await expect.poll(() => front.violations.join()).toContain('frame-ancestors')
+    front.violations = []
+  } finally {
+    elsewhere.close()
+    elsewhere.closeAllConnections()
+  }
+  await person.open('/')
+  for (const name of ['HubSpot', 'Slack']) {
+    await person.see({ role: 'button', name: `Disconnect ${name}` })
+  }
 })
 
 test('a failed save says so, and so does a save after a disconnect', async ({ person, front }) => {
