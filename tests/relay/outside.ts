@@ -1,5 +1,6 @@
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer } from 'node:http'
+import { getRequestListener } from '@hono/node-server'
 import { readBlocks } from '../../server/sandbox/blocks.ts'
 import { dealsIn } from './hubspot-webhook.ts'
 
@@ -120,22 +121,36 @@ export const usualStages = [
   { id: 'l1', label: 'Gone', metadata: { isClosed: 'true', probability: '0.0' } },
 ]
 
+/** Opens the outside world at an address of this machine. */
 export async function openOutside(): Promise<Outside> {
-  const waiting = new Set<() => void>()
-  const slackAccess = new Map<string, SlackAccess>()
-  let tokens = 0
-
-  const server = createServer((request, response) => {
-    answer(request, response).catch((error) => {
-      response.writeHead(500).end(String(error))
-    })
-  })
+  const world = { answer: (_: Request): Promise<Response> => Promise.reject() }
+  const server = createServer(
+    getRequestListener((request) =>
+      world.answer(request).catch((error) => new Response(String(error), { status: 500 })),
+    ),
+  )
   server.keepAliveTimeout = 60_000
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const address = server.address()
   if (address === null || typeof address === 'string') throw new Error('No port was given.')
-  const base = `http://127.0.0.1:${address.port}`
+  const outside = createOutside(`http://127.0.0.1:${address.port}`)
+  world.answer = outside.answer
+  outside.close = async () => {
+    server.closeAllConnections()
+    server.close()
+    await once(server, 'close')
+  }
+  return outside
+}
+
+/** The outside world without an address: `answer` answers what is sent to `base`. */
+export function createOutside(base: string): Outside & {
+  answer(request: Request): Promise<Response>
+} {
+  const waiting = new Set<() => void>()
+  const slackAccess = new Map<string, SlackAccess>()
+  let tokens = 0
 
   const outside: Outside = {
     hubspotUrl: `${base}/hubspot`,
@@ -178,32 +193,28 @@ export async function openOutside(): Promise<Outside> {
         waiting.add(look)
       })
     },
-    async close() {
-      server.closeAllConnections()
-      server.close()
-      await once(server, 'close')
-    },
+    close: async () => {},
   }
 
-  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const chunks: Buffer[] = []
-    for await (const chunk of request) chunks.push(chunk)
-    const body = Buffer.concat(chunks).toString('utf8')
-    const path = request.url ?? ''
-    const token = (request.headers.authorization ?? '').replace('Bearer ', '')
+  async function answer(request: Request): Promise<Response> {
+    const body = await request.text()
+    const path = request.url.slice(new URL(request.url).origin.length)
+    const token = (request.headers.get('Authorization') ?? '').replace('Bearer ', '')
     const json = (status: number, value: unknown, headers: Record<string, string> = {}) => {
       const limits = outside.callLimit !== undefined && {
-        'X-HubSpot-RateLimit-Max': outside.callLimit,
-        'X-HubSpot-RateLimit-Interval-Milliseconds': 10_000,
+        'X-HubSpot-RateLimit-Max': String(outside.callLimit),
+        'X-HubSpot-RateLimit-Interval-Milliseconds': '10000',
       }
       const date = new Date(Date.now() + outside.hubspotAheadMs).toUTCString()
-      response.writeHead(status, {
-        'Content-Type': 'application/json',
-        Date: date,
-        ...limits,
-        ...headers,
+      return new Response(JSON.stringify(value), {
+        status,
+        headers: new Headers({
+          'Content-Type': 'application/json',
+          Date: date,
+          ...limits,
+          ...headers,
+        }),
       })
-      response.end(JSON.stringify(value))
     }
 
     if (path.startsWith('/slack/api/chat.postMessage')) {
@@ -217,21 +228,18 @@ export async function openOutside(): Promise<Outside> {
       }
       outside.calls.push(call)
       const special = await outside.answerPost(call)
-      if (special === 'hang') return
+      if (special === 'hang') return await new Promise(() => {})
       if (special !== undefined) {
-        response.writeHead(special.status, {
-          'Content-Type': 'application/json',
-          ...special.headers,
+        return new Response(special.body ?? '', {
+          status: special.status,
+          headers: { 'Content-Type': 'application/json', ...special.headers },
         })
-        response.end(special.body ?? '')
-        return
       }
       const read = readBlocks(call.text, call.blocks)
       if (!Array.isArray(read)) return json(200, { ok: false, error: read.error })
       outside.posts.push(call)
-      json(200, { ok: true, channel: call.channel, ts: '1.1' })
       for (const look of waiting) look()
-      return
+      return json(200, { ok: true, channel: call.channel, ts: '1.1' })
     }
     if (path === '/slack/api/oauth.v2.access') {
       const code = new URLSearchParams(body).get('code') ?? ''
@@ -255,14 +263,10 @@ export async function openOutside(): Promise<Outside> {
       const channel = path.split('/').at(-1) ?? ''
       const { text = '', blocks } = JSON.parse(body)
       const read = readBlocks(text, blocks)
-      if (!Array.isArray(read)) {
-        response.writeHead(400).end(read.error)
-        return
-      }
+      if (!Array.isArray(read)) return new Response(read.error, { status: 400 })
       outside.posts.push({ channel, token: 'webhook', text, blocks: '', atMs: performance.now() })
-      response.writeHead(200).end('ok')
       for (const look of waiting) look()
-      return
+      return new Response('ok')
     }
     if (path === '/slack/api/auth.revoke') {
       outside.revoked.push(token)
@@ -299,8 +303,7 @@ export async function openOutside(): Promise<Outside> {
     }
     if (path === '/hubspot/appinstalls/2026-03/external-install' && request.method === 'DELETE') {
       outside.uninstalled.push(token)
-      response.writeHead(204).end()
-      return
+      return new Response(null, { status: 204 })
     }
 
     outside.reads.push(path)
@@ -431,5 +434,5 @@ export async function openOutside(): Promise<Outside> {
       scopes: outside.scopes,
     }
   }
-  return outside
+  return Object.assign(outside, { answer })
 }
