@@ -88,7 +88,9 @@ export class SimulatedDatabase {
   /** The database as a process sees it: each statement takes a moment, and may fail. */
   of(owner: Owner): Database {
     const { time } = this
-    const travel = () => time.wait(time.between(0.1, 4), owner)
+    // Some statements take long: the machine is busy, or the network is.
+    const travel = () =>
+      time.wait(time.chance(0.01) ? time.between(100, 6_000) : time.between(0.1, 4), owner)
     const reach = async () => {
       await travel()
       if (time.now < this.awayUntil) throw broken()

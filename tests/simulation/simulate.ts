@@ -74,6 +74,7 @@ export async function simulate(
   const time = new Time(Date.UTC(2030, 0, 1), seed)
   const startMs = time.now
   await database.reset(time)
+  unrecorded = []
   const log: string[] = []
   const note = (who: string, what: string) =>
     log.push(`${((time.now - startMs) / 1000).toFixed(3)} ${who}: ${what}`)
@@ -145,6 +146,8 @@ interface Process {
   backend: ReturnType<typeof createBackend>
 }
 const processes: Process[] = []
+/** The messages that Slack has accepted, while their process has not recorded it. */
+let unrecorded: Array<{ owner: Owner | undefined; at: number }> = []
 
 function startProcess(database: SimulatedDatabase, time: Time, index: number, note: Note): void {
   const owner: Owner = { name: `process ${index}`, alive: true, frozenUntil: 0 }
@@ -155,7 +158,12 @@ function startProcess(database: SimulatedDatabase, time: Time, index: number, no
       addresses,
       dashboard: undefined,
       alone: false,
-      log: (event, fields) => note(owner.name, `${event} ${JSON.stringify(fields ?? {})}`),
+      log: (event, fields) => {
+        note(owner.name, `${event} ${JSON.stringify(fields ?? {})}`)
+        if (event !== 'delivery sent') return
+        const recorded = unrecorded.find((each) => each.owner === owner)
+        unrecorded = unrecorded.filter((each) => each !== recorded)
+      },
       times: { ...relayTimes, pollMs: 15_000 },
     })
     processes[index] = { owner, backend }
@@ -175,7 +183,7 @@ async function createUsers(database: SimulatedDatabase, time: Time): Promise<Use
   const setUp: Owner = { name: 'set-up', alive: true, frozenUntil: 0 }
   const sealed = database.of(setUp)
   const users: User[] = []
-  const count = 1 + Math.floor(time.random() * 3)
+  const count = 1 + Math.floor(time.random() * 4)
   const creating = time.as(setUp, async () => {
     for (let n = 1; n <= count; n++) {
       const [row] = await database.ask<{ id: string }>(
@@ -186,7 +194,7 @@ async function createUsers(database: SimulatedDatabase, time: Time): Promise<Use
       const user = {
         id,
         account: 1,
-        channel: `C${1 + Math.floor(time.random() * 3)}`,
+        channel: `C${1 + Math.floor(time.random() * 2)}`,
         cookie: `cookie-${n}`,
       }
       users.push(user)
@@ -238,9 +246,9 @@ async function connectSlack(database: Parameters<typeof storeConnection>[0], use
 }
 
 function scheduleMoves(time: Time, outside: Outside, note: Note): Move[] {
-  const count = 3 + Math.floor(time.random() * 14)
+  const count = 3 + Math.floor(time.random() * 30)
   // Some runs are a burst, so that digests are written.
-  const spreadMs = time.chance(0.3) ? 2_000 : 3 * minute
+  const spreadMs = time.oneOf([1_000, 10_000, minute, 3 * minute])
   const beginMs = time.between(1_000, 30_000)
   const moves: Move[] = []
   const batches = new Map<number, Move[]>()
@@ -335,7 +343,7 @@ function scheduleUsers(database: SimulatedDatabase, time: Time, users: User[], n
 
 function drawFaults(time: Time): Fault[] {
   const faults: Fault[] = []
-  const count = Math.floor(time.random() * 6)
+  const count = Math.floor(time.random() * 8)
   for (let n = 0; n < count; n++) {
     const atMs = time.between(1_000, faultsEndMs - 30_000)
     const process = Math.floor(time.random() * 2)
@@ -368,11 +376,9 @@ function scheduleFaults(
   outside: Outside,
   note: Note,
 ): void {
-  /** A message that Slack has just accepted may come again, if the process cannot note it. */
-  const excuseRecent = () => {
-    for (const [at, post] of outside.posts.entries()) {
-      if (time.now - time.startMs - post.atMs < 15_000) excused.add(at)
-    }
+  /** A message that Slack has accepted may come again, if its process cannot record that. */
+  const excuse = (owner: Owner | undefined) => {
+    for (const each of unrecorded) if (each.owner === owner) excused.add(each.at)
   }
   for (const fault of faults) {
     time.after(time.startMs + fault.atMs - time.now, undefined, () => {
@@ -381,7 +387,7 @@ function scheduleFaults(
         case 'kill': {
           const running = processes[fault.process]
           if (running === undefined || !running.owner.alive) return
-          excuseRecent()
+          excuse(running.owner)
           void kill(database, running)
           time.after(fault.downMs, undefined, () => {
             startProcess(database, time, fault.process, note)
@@ -390,12 +396,11 @@ function scheduleFaults(
         }
         case 'freeze': {
           const running = processes[fault.process]
-          excuseRecent()
+          excuse(running?.owner)
           if (running !== undefined) running.owner.frozenUntil = time.now + fault.forMs
           return
         }
         case 'database away':
-          excuseRecent()
           database.awayUntil = time.now + fault.forMs
           return
         case 'answers of the database are lost':
@@ -452,8 +457,9 @@ function fetchFrom(
           if (outside.posts.length > before) {
             const post = outside.posts[before]
             note('Slack', `${post?.channel} gets ${post && dealsIn(post).join()} from ${owner?.name}`)
+            unrecorded.push({ owner, at: before })
             // The process does not learn in time that Slack has the message.
-            if (how !== undefined || owner?.alive === false || (owner?.frozenUntil ?? 0) > time.now) {
+            if (how === 'loses the answer' || how === 'is slow' || owner?.alive === false || (owner?.frozenUntil ?? 0) > time.now) {
               excused.add(before)
             }
           }
@@ -526,7 +532,7 @@ async function check({
     for (const earlier of told) for (const later of told) {
       const [a, b] = [first.get(earlier.deal), first.get(later.deal)]
       if (a === undefined || b === undefined || earlier.atMs >= later.atMs) continue
-      const isKnown = earlier.acknowledgedAt !== undefined && earlier.acknowledgedAt - startMs < b.atMs - 2 * longestWayMs - 1_000
+      const isKnown = earlier.acknowledgedAt !== undefined && earlier.acknowledgedAt - startMs < b.atMs - 20_000
       if (isKnown && (a.atMs > b.atMs || (a.atMs === b.atMs && a.index > b.index))) {
         broken.push(`deal ${later.deal} comes before deal ${earlier.deal} in ${user.channel}`)
       }
