@@ -1,6 +1,5 @@
 import { once } from 'node:events'
-import { createServer } from 'node:http'
-import { getRequestListener } from '@hono/node-server'
+import { createServer, type IncomingMessage } from 'node:http'
 import { readBlocks } from '../../server/sandbox/blocks.ts'
 import { dealsIn } from './hubspot-webhook.ts'
 
@@ -121,33 +120,40 @@ export const usualStages = [
   { id: 'l1', label: 'Gone', metadata: { isClosed: 'true', probability: '0.0' } },
 ]
 
+/** What `answer` reads of a request. */
+export type OutsideRequest = Pick<IncomingMessage, 'url' | 'method' | 'headers'> &
+  AsyncIterable<Buffer>
+/** What `answer` calls of a response. */
+export interface OutsideResponse {
+  writeHead(status: number, headers?: Record<string, string | number>): OutsideResponse
+  end(body?: string): unknown
+}
+
 /** Opens the outside world at an address of this machine. */
 export async function openOutside(): Promise<Outside> {
-  const world = { answer: (_: Request): Promise<Response> => Promise.reject() }
-  const server = createServer(
-    getRequestListener((request) =>
-      world.answer(request).catch((error) => new Response(String(error), { status: 500 })),
-    ),
-  )
+  let answer: ReturnType<typeof createOutside>['answer'] | undefined
+  const server = createServer((request, response) => {
+    answer?.(request, response).catch((error) => {
+      response.writeHead(500).end(String(error))
+    })
+  })
   server.keepAliveTimeout = 60_000
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const address = server.address()
   if (address === null || typeof address === 'string') throw new Error('No port was given.')
-  const outside = createOutside(`http://127.0.0.1:${address.port}`)
-  world.answer = outside.answer
-  outside.close = async () => {
+  const world = createOutside(`http://127.0.0.1:${address.port}`)
+  answer = world.answer
+  world.outside.close = async () => {
     server.closeAllConnections()
     server.close()
     await once(server, 'close')
   }
-  return outside
+  return world.outside
 }
 
-/** The outside world without an address: `answer` answers what is sent to `base`. */
-export function createOutside(base: string): Outside & {
-  answer(request: Request): Promise<Response>
-} {
+/** The outside world without an address. @param base is the address that its users call. */
+export function createOutside(base: string) {
   const waiting = new Set<() => void>()
   const slackAccess = new Map<string, SlackAccess>()
   let tokens = 0
@@ -196,25 +202,25 @@ export function createOutside(base: string): Outside & {
     close: async () => {},
   }
 
-  async function answer(request: Request): Promise<Response> {
-    const body = await request.text()
-    const path = request.url.slice(new URL(request.url).origin.length)
-    const token = (request.headers.get('Authorization') ?? '').replace('Bearer ', '')
+  async function answer(request: OutsideRequest, response: OutsideResponse): Promise<void> {
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk)
+    const body = Buffer.concat(chunks).toString('utf8')
+    const path = request.url ?? ''
+    const token = (request.headers.authorization ?? '').replace('Bearer ', '')
     const json = (status: number, value: unknown, headers: Record<string, string> = {}) => {
       const limits = outside.callLimit !== undefined && {
-        'X-HubSpot-RateLimit-Max': String(outside.callLimit),
-        'X-HubSpot-RateLimit-Interval-Milliseconds': '10000',
+        'X-HubSpot-RateLimit-Max': outside.callLimit,
+        'X-HubSpot-RateLimit-Interval-Milliseconds': 10_000,
       }
       const date = new Date(Date.now() + outside.hubspotAheadMs).toUTCString()
-      return new Response(JSON.stringify(value), {
-        status,
-        headers: new Headers({
-          'Content-Type': 'application/json',
-          Date: date,
-          ...limits,
-          ...headers,
-        }),
+      response.writeHead(status, {
+        'Content-Type': 'application/json',
+        Date: date,
+        ...limits,
+        ...headers,
       })
+      response.end(JSON.stringify(value))
     }
 
     if (path.startsWith('/slack/api/chat.postMessage')) {
@@ -228,18 +234,21 @@ export function createOutside(base: string): Outside & {
       }
       outside.calls.push(call)
       const special = await outside.answerPost(call)
-      if (special === 'hang') return await new Promise(() => {})
+      if (special === 'hang') return
       if (special !== undefined) {
-        return new Response(special.body ?? '', {
-          status: special.status,
-          headers: { 'Content-Type': 'application/json', ...special.headers },
+        response.writeHead(special.status, {
+          'Content-Type': 'application/json',
+          ...special.headers,
         })
+        response.end(special.body ?? '')
+        return
       }
       const read = readBlocks(call.text, call.blocks)
       if (!Array.isArray(read)) return json(200, { ok: false, error: read.error })
       outside.posts.push(call)
+      json(200, { ok: true, channel: call.channel, ts: '1.1' })
       for (const look of waiting) look()
-      return json(200, { ok: true, channel: call.channel, ts: '1.1' })
+      return
     }
     if (path === '/slack/api/oauth.v2.access') {
       const code = new URLSearchParams(body).get('code') ?? ''
@@ -263,10 +272,14 @@ export function createOutside(base: string): Outside & {
       const channel = path.split('/').at(-1) ?? ''
       const { text = '', blocks } = JSON.parse(body)
       const read = readBlocks(text, blocks)
-      if (!Array.isArray(read)) return new Response(read.error, { status: 400 })
+      if (!Array.isArray(read)) {
+        response.writeHead(400).end(read.error)
+        return
+      }
       outside.posts.push({ channel, token: 'webhook', text, blocks: '', atMs: performance.now() })
+      response.writeHead(200).end('ok')
       for (const look of waiting) look()
-      return new Response('ok')
+      return
     }
     if (path === '/slack/api/auth.revoke') {
       outside.revoked.push(token)
@@ -303,7 +316,8 @@ export function createOutside(base: string): Outside & {
     }
     if (path === '/hubspot/appinstalls/2026-03/external-install' && request.method === 'DELETE') {
       outside.uninstalled.push(token)
-      return new Response(null, { status: 204 })
+      response.writeHead(204).end()
+      return
     }
 
     outside.reads.push(path)
@@ -434,5 +448,5 @@ export function createOutside(base: string): Outside & {
       scopes: outside.scopes,
     }
   }
-  return Object.assign(outside, { answer })
+  return { outside, answer }
 }

@@ -5,7 +5,7 @@ import { sha256 } from '../../server/people/session.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { parseEnv } from '../../server/settings.ts'
 import { appUrl, clientSecret, dealsIn, signedWebhook, stageChange } from '../relay/hubspot-webhook.ts'
-import { createOutside, type Outside } from '../relay/outside.ts'
+import { createOutside, type Outside, type OutsideResponse } from '../relay/outside.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { type Owner, Time } from './time.ts'
 
@@ -92,16 +92,17 @@ export async function simulate(
   async function play(): Promise<Run> {
     const drawn = drawFaults(time)
     const faults = chosenFaults ?? drawn
-    const outside = createOutside(base)
+    const world = createOutside(base)
+    const { outside } = world
     outside.callLimit = 100
     const excused = new Set<number>()
-    globalThis.fetch = fetchFrom(time, outside, faults, excused, note)
+    globalThis.fetch = fetchFrom(time, world, faults, excused, note)
 
     const users = await createUsers(database, time)
     for (let index = 0; index < 2; index++) startProcess(database, time, index, note)
     const moves = scheduleMoves(time, outside, note)
     scheduleUsers(database, time, users, note)
-    scheduleFaults(database, time, faults, excused, outside, note)
+    scheduleFaults(database, time, faults, excused, note)
 
     await time.runUntil(startMs + faultsEndMs)
     database.awayUntil = 0
@@ -251,7 +252,6 @@ function scheduleMoves(time: Time, outside: Outside, note: Note): Move[] {
   const spreadMs = time.oneOf([1_000, 10_000, minute, 3 * minute])
   const beginMs = time.between(1_000, 30_000)
   const moves: Move[] = []
-  const batches = new Map<number, Move[]>()
   for (let deal = 1; deal <= count; deal++) {
     const move: Move = { deal, account: 1, atMs: 0 }
     moves.push(move)
@@ -274,7 +274,6 @@ function scheduleMoves(time: Time, outside: Outside, note: Note): Move[] {
       if (isRepeated) time.after(delayMs + time.random() * 30_000, undefined, () => tell(time, [item], [move], 0))
     })
   }
-  void batches
   return moves
 }
 
@@ -373,7 +372,6 @@ function scheduleFaults(
   time: Time,
   faults: readonly Fault[],
   excused: Set<number>,
-  outside: Outside,
   note: Note,
 ): void {
   /** A message that Slack has accepted may come again, if its process cannot record that. */
@@ -418,11 +416,36 @@ function scheduleFaults(
 /** The network between the processes and the providers. */
 function fetchFrom(
   time: Time,
-  outside: Outside,
+  { outside, answer: answerAs }: ReturnType<typeof createOutside>,
   faults: readonly Fault[],
   excused: Set<number>,
   note: Note,
 ): typeof fetch {
+  /** The answer of the outside world to a request. */
+  async function answerOf(request: Request): Promise<Response> {
+    const { pathname, search } = new URL(request.url)
+    const body = Buffer.from(await request.arrayBuffer())
+    return await new Promise((resolve, reject) => {
+      let head: ResponseInit = {}
+      const response: OutsideResponse = {
+        writeHead(status, headers = {}) {
+          const pairs = Object.entries(headers).map(([name, value]) => [name, String(value)])
+          head = { status, headers: Object.fromEntries(pairs) }
+          return response
+        },
+        end: (text) => resolve(new Response(head.status === 204 ? null : text, head)),
+      }
+      const incoming = {
+        url: pathname + search,
+        method: request.method,
+        headers: Object.fromEntries(request.headers),
+        async *[Symbol.asyncIterator]() {
+          yield body
+        },
+      }
+      answerAs(incoming, response).catch(reject)
+    })
+  }
   return (input, init) =>
     new Promise((resolve, reject) => {
       const request = new Request(input, init)
@@ -453,7 +476,7 @@ function fetchFrom(
         }
         if (how === 'hangs') return
         const before = outside.posts.length
-        void outside.answer(request).then((response) => {
+        void answerOf(request).then((response) => {
           if (outside.posts.length > before) {
             const post = outside.posts[before]
             note('Slack', `${post?.channel} gets ${post && dealsIn(post).join()} from ${owner?.name}`)
