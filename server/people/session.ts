@@ -5,7 +5,8 @@ import { generateCookie, getCookie } from 'hono/cookie'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
 import { authorizations, rules, sessions, users } from '../database/schema.ts'
-import type { SessionTokens } from './session-token.ts'
+import type { IssuedSession } from '../http/rate-limit.ts'
+import type { SessionTokens, TokenKind } from './session-token.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 /** A session that is not used ends after this time. */
@@ -29,10 +30,10 @@ export interface Sessions {
    */
   find(c: Context): Promise<Session | undefined>
   /**
-   * The hash of the browser's token if this server issued it. It asks no database, so the session may
+   * What the browser's token tells if this server issued it. It asks no database, so the session may
    * have ended.
    */
-  issuedHash(c: Context): string | undefined
+  issued(c: Context): IssuedSession | undefined
   /**
    * The browser's session. If it has none, makes a user and a session and sets the cookie.
    * @throws ApiError when too many new sessions were made from the same address.
@@ -88,10 +89,11 @@ export function createSessions(
   /** @returns the token. The database stores only its hash. */
   async function insertSession(
     tx: Transaction,
+    kind: TokenKind,
     owner: Pick<Session, 'userId' | 'formerUserId'>,
     createdAt: Date,
   ): Promise<string> {
-    const token = tokens.issue()
+    const token = tokens.issue(kind)
     const expiresAt = later(createdAt, lifetimeMs)
     await tx.insert(sessions).values({ tokenHash: sha256(token), ...owner, createdAt, expiresAt })
     return token
@@ -152,9 +154,11 @@ export function createSessions(
 
   return {
     find,
-    issuedHash(c) {
+    issued(c) {
       const token = getCookie(c, name)
-      return token !== undefined && tokens.isIssued(token) ? sha256(token) : undefined
+      const kind = token === undefined ? undefined : tokens.kindOf(token)
+      if (token === undefined || kind === undefined) return undefined
+      return { tokenHash: sha256(token), isNew: kind === 'new' }
     },
     async findOrCreate(c) {
       const found = await find(c)
@@ -162,7 +166,8 @@ export function createSessions(
       await beforeCreate(c)
       const { token, userId } = await database.transaction(async (tx) => {
         const userId = await insertUser(tx)
-        return { token: await insertSession(tx, { userId, formerUserId: null }, now()), userId }
+        const owner = { userId, formerUserId: null }
+        return { token: await insertSession(tx, 'new', owner, now()), userId }
       })
       sendCookie(c, token, lifetimeMs)
       namePerson(c, userId)
@@ -173,7 +178,7 @@ export function createSessions(
         const userId = await userOf(tx)
         const at = now()
         const formerUserId = await formerUserOf(tx, session, userId)
-        const token = await insertSession(tx, { userId, formerUserId }, at)
+        const token = await insertSession(tx, 'connected', { userId, formerUserId }, at)
         // The other provider's consent page may be open in another tab.
         await tx
           .update(authorizations)
