@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
+import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { defaultTimeouts, longestWaitMs } from '../../server/providers/provider.ts'
 import { createSlackClient } from '../../server/providers/slack/client.ts'
@@ -10,6 +11,8 @@ let server: Server
 let url: string
 /** The last part of each call's path, such as `chat.postMessage`. */
 let calls: string[]
+/** The last call's body. */
+let lastBody: string
 /** The answer to each path by its last part. An object is the answer of a method: JSON with status 200. */
 let answers: Record<string, object | TextAnswer>
 
@@ -22,9 +25,10 @@ interface TextAnswer {
 const isText = (answer: object): answer is TextAnswer => 'text' in answer
 
 beforeAll(async () => {
-  server = createServer((request, response) => {
+  server = createServer(async (request, response) => {
     const name = (request.url ?? '').split('/').at(-1) ?? ''
     calls.push(name)
+    lastBody = await text(request)
     const answer = answers[name] ?? { ok: false, error: 'unknown_method' }
     if (isText(answer)) {
       return response.writeHead(answer.status, answer.headers).end(answer.text)
@@ -81,6 +85,19 @@ describe('a channel without the bot', () => {
     await post()
     await post()
     expect(calls.slice(6)).toEqual(['chat.postMessage', 'chat.postMessage'])
+  })
+
+  test('gets a message in which Slack looks for no markup, names and addresses', async () => {
+    const literal = { mrkdwn: false, parse: 'none', link_names: false, unfurl_links: false }
+    await post()
+    expect(JSON.parse(lastBody)).toMatchObject(literal)
+    clockMs = 60 * 60_000
+    answers['chat.postMessage'] = accepted
+    await post()
+    const asText = Object.entries(literal).map(([name, value]) => [name, String(value)])
+    expect(Object.fromEntries(new URLSearchParams(lastBody))).toMatchObject(
+      Object.fromEntries(asText),
+    )
   })
 
   test('gets the message from the bot if the webhook was removed and the bot was invited', async () => {

@@ -788,7 +788,11 @@ describe('the stand-in Slack', () => {
     expect(await call('no.such.method', headers)).toEqual({ ok: false, error: 'unknown_method' })
   })
 
-  const text = (length: number, type = 'mrkdwn') => ({ type, text: 'x'.repeat(length) })
+  const text = (length: number, type = 'plain_text') => ({ type, text: 'x'.repeat(length) })
+  const rich = (...elements: object[]) => ({
+    type: 'rich_text',
+    elements: [{ type: 'rich_text_section', elements }],
+  })
   const section = (more: object) => ({ type: 'section', ...more })
   const context = (elements: object[]) => ({ type: 'context', elements })
   const header = (of: object) => ({ type: 'header', text: of })
@@ -798,14 +802,21 @@ describe('the stand-in Slack', () => {
     ['invalid_blocks', [section({ text: text(0) })]],
     ['invalid_blocks', [section({ text: { text: 'x' } })]],
     ['invalid_blocks', [section({ text: 'x' })]],
-    ['invalid_blocks', [section({ text: { ...text(1), emoji: true } })]],
+    ['invalid_blocks', [section({ text: { ...text(1), emoji: 'yes' } })]],
+    // Text from a CRM could become markup there.
+    ['invalid_blocks', [section({ text: text(1, 'mrkdwn') })]],
+    ['invalid_blocks', [rich({ type: 'text', text: '' })]],
+    ['invalid_blocks', [rich({ type: 'text', text: 'x', style: { big: true } })]],
+    ['invalid_blocks', [rich({ type: 'link', url: 'no address', text: 'x' })]],
+    ['invalid_blocks', [rich({ type: 'date', timestamp: '1', format: '{time}' })]],
+    ['invalid_blocks', [rich({ type: 'blink', text: 'x' })]],
     ['invalid_blocks', [section({ text: text(1), colour: 'red' })]],
     ['invalid_blocks', [section({})]],
     ['invalid_blocks', [section({ fields: many(11, text(1)) })]],
     ['invalid_blocks', [section({ fields: [text(2_001)] })]],
     ['invalid_blocks', [{ text: text(1) }]],
     ['invalid_blocks', [{ type: 'unknown', text: text(1) }]],
-    ['invalid_blocks', [header(text(1))]],
+    ['invalid_blocks', [header(text(1, 'text'))]],
     ['invalid_blocks', [header(text(151, 'plain_text'))]],
     ['invalid_blocks', [context([])]],
     ['invalid_blocks', [context(many(11, text(1)))]],
@@ -880,8 +891,9 @@ describe('the stand-in Slack', () => {
         const answer = await harness.app.request(new URL(to).pathname, init)
         return [answer.status, await answer.text()]
       }
-      const section = { type: 'section', text: { type: 'mrkdwn', text: '*Bold*' } }
-      const message = { text: 'by the webhook', blocks: [section] }
+      const bold = { type: 'text', text: 'Bold', style: { bold: true } }
+      const plain = { type: 'text', text: ' *not* <b>https://x.example</b>' }
+      const message = { text: 'by the webhook', blocks: [rich(bold, plain)] }
 
       await change('archive')
       expect(await asBot()).toEqual({ ok: false, error: 'is_archived' })
@@ -891,7 +903,9 @@ describe('the stand-in Slack', () => {
       expect(await asBot()).toEqual({ ok: false, error: 'not_in_channel' })
       expect(await asBot('C0SALES001')).toMatchObject({ ok: true })
       expect(await byWebhook(message)).toEqual([200, 'ok'])
-      expect(await page(channelPage)).toContain('<strong>Bold</strong>')
+      expect(await page(channelPage)).toContain(
+        '<strong>Bold</strong> *not* &lt;b&gt;https://x.example&lt;/b&gt;</p>',
+      )
 
       expect(await byWebhook({})).toEqual([400, 'no_text'])
       expect(await byWebhook({ blocks: [5] })).toEqual([400, 'invalid_blocks'])
@@ -1025,7 +1039,7 @@ describe('a stand-in that is attacked', () => {
   test('refuses blocks that Slack refuses, and keeps a bounded amount of messages', async () => {
     const headers = { Authorization: `Bearer ${await slackToken()}` }
     const say = async (text: string) => {
-      const blocks = JSON.stringify([{ type: 'section', text: { type: 'mrkdwn', text } }])
+      const blocks = JSON.stringify([{ type: 'section', text: { type: 'plain_text', text } }])
       return (await post('/slack/api/chat.postMessage', { channel, text: 'x', blocks }, headers))
         .body
     }
