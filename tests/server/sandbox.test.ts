@@ -788,6 +788,29 @@ describe('the stand-in Slack', () => {
     expect(await call('no.such.method', headers)).toEqual({ ok: false, error: 'unknown_method' })
   })
 
+  test('takes only access tokens, and refuses signed tokens of another form', async () => {
+    const { clientSecret } = harness.addresses.providers.slack
+    const tokens = new StandInTokens('xoxb-stand-in-', clientSecret)
+    const stray = [
+      tokens.issue({ grant: 'g', use: 'refresh', endsAt: null }),
+      ...[undefined, 'text', { grant: 'g', use: 'both', endsAt: null }].map((content) =>
+        tokens.issue(Object(content)),
+      ),
+    ]
+    for (const token of stray) {
+      for (const method of ['auth.test', 'auth.revoke', 'chat.postMessage']) {
+        const headers = { Authorization: `Bearer ${token}` }
+        expect((await post(`/slack/api/${method}`, {}, headers)).body).toEqual({
+          ok: false,
+          error: 'invalid_auth',
+        })
+      }
+      const webhook = `/sandbox/slack/services/T0STANDIN1/C0SALES001/${token}`
+      const init = { method: 'POST', body: JSON.stringify({ text: 'x' }) }
+      expect((await harness.app.request(webhook, init)).status).toBe(403)
+    }
+  })
+
   const text = (length: number, type = 'plain_text') => ({ type, text: 'x'.repeat(length) })
   const rich = (...elements: object[]) => ({
     type: 'rich_text',
@@ -1001,6 +1024,23 @@ test('with real accounts there is no stand-in but the contact form’s', async (
 })
 
 describe('a stand-in that is attacked', () => {
+  test.each([
+    ['/hubspot/deals', { name: 'Planted', stage: 'contractsent' }],
+    ['/hubspot/deals/1', { change: 'contact' }],
+    ['/hubspot/deals/merge', { deal: '1', into: '2' }],
+    ['/slack/channels/C0RANDOM01', { change: 'archive' }],
+  ])('changes nothing for another site: %s', async (path, fields) => {
+    const page = async () => (await harness.app.request('/sandbox/hubspot/deals')).text()
+    const before = await page()
+    const answer = await harness.app.request(`/sandbox${path}`, {
+      method: 'POST',
+      body: new URLSearchParams(Object.entries(fields)),
+      headers: { 'Sec-Fetch-Site': 'cross-site', Origin: 'https://evil.example' },
+    })
+    expect(answer.status).toBe(403)
+    expect(await page()).toBe(before)
+  })
+
   const form = (fields: Record<string, string>) => ({
     method: 'POST',
     body: new URLSearchParams(fields),
