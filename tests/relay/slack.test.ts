@@ -261,6 +261,58 @@ describe('connecting', () => {
     await expect(exchange()).rejects.toMatchObject({ reason: 'installed_for_organisation' })
   })
 
+  const granted = (webhook: string) => ({
+    ok: true,
+    access_token: 'xoxb-1',
+    team: { id: 'T1' },
+    incoming_webhook: { channel: '#deals', channel_id: 'C1', url: webhook },
+  })
+
+  test.each([
+    'http://169.254.169.254/latest/meta-data',
+    'http://hooks.slack.com/services/x',
+    'https://hooks.slack.com.evil.example/services/x',
+    'https://evil.example/.slack.com',
+    'https://localhost/services/x',
+    'file:///etc/passwd',
+    'hooks.slack.com/services/x',
+  ])('gives no webhook at an address that is not Slack’s: %s', async (webhook) => {
+    answers = { 'oauth.v2.access': granted(webhook) }
+    await expect(exchange()).rejects.toMatchObject({ stage: 'exchange', kind: 'nonsense' })
+  })
+
+  test.each(['https://hooks.slack.com/services/x', 'https://hooks.slack-gov.com/services/x'])(
+    'gives the webhook %s',
+    async (webhook) => {
+      answers = { 'oauth.v2.access': granted(webhook) }
+      expect((await exchange()).secrets).toMatchObject({ incomingWebhookUrl: webhook })
+    },
+  )
+
+  test.each([302, 307])(
+    'follows no redirect (%i), which could lead into the network',
+    async (status) => {
+      const elsewhere = { status, text: '', headers: { Location: `${url}/inner` } }
+      answers = {
+        'oauth.v2.access': elsewhere,
+        'auth.test': elsewhere,
+        'chat.postMessage': elsewhere,
+        C1: elsewhere,
+        inner: { ok: true },
+      }
+      await expect(exchange()).rejects.toMatchObject({ kind: 'unreachable' })
+      await expect(open().check({ accessToken: 'x' })).rejects.toMatchObject({
+        kind: 'unreachable',
+      })
+      const failed = { kind: 'failed', reason: 'unreachable' }
+      expect(await open().post({ accessToken: 'x' }, 'C1', message)).toEqual(failed)
+      answers['chat.postMessage'] = refusal('not_in_channel')
+      const secrets = { accessToken: 'x', incomingWebhookUrl: `${url}/C1` }
+      expect(await open().post(secrets, 'C1', message)).toEqual(failed)
+      expect(calls).not.toContain('inner')
+    },
+  )
+
   test('asks for no more than the two scopes that it needs', () => {
     const address = open().authorizeUrl({ redirectUri: 'r', state: 's', codeVerifier: 'v' })
     expect(new URL(address).searchParams.get('scope')).toBe('incoming-webhook,chat:write')
