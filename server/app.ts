@@ -35,7 +35,7 @@ export function createApp(
   app.use(withOneHost)
   app.use('/api/*', corsForDashboard(appUrl))
   app.use(endpoints.health.path, corsForDashboard(appUrl))
-  app.use('/api/*', limits.calls(sessions.issuedHash))
+  app.use('/api/*', limits.calls(sessions.issued))
   app.use('/sandbox/*', limits.standIns)
   app.use(
     methodNotAllowed({

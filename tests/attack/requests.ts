@@ -22,8 +22,14 @@ type Send = (call: Call) => Promise<IncomingHttpHeaders>
 
 const providers = ['hubspot', 'slack']
 
-/** Starts all floods: about 200 requests a second from all addresses together. */
+/** The user's browser and one more attacker are behind this address. */
+const addressOfUser = '127.0.0.1'
+/** Together they may do as many calls as all users of an address may. */
+const collectedSessions = 22
+
+/** Starts all floods: about 350 requests a second from all addresses together. */
 export function startFloods(url: string): Flood[] {
+  const cookies: string[] = []
   return [
     // Each stores a session with its user, and an authorization.
     startFlood(url, 'GET /api/…/auth', 100, async (send, n) => {
@@ -52,6 +58,20 @@ export function startFloods(url: string): Flood[] {
       const path = `/api/${provider}/callback?code=${n}&state=${state}`
       await send({ method: 'GET', path, headers: { Cookie: cookie } })
     }),
+    startFlood(
+      url,
+      `GET /api/…/status, ${collectedSessions} sessions at the user's address`,
+      150,
+      async (send, n) => {
+        if (n < collectedSessions) {
+          const begun = await send({ method: 'GET', path: '/api/slack/auth' })
+          cookies.push(begun['set-cookie']?.[0]?.split(';')[0] ?? '')
+        }
+        const Cookie = cookies[n % cookies.length] ?? ''
+        await send({ method: 'GET', path: '/api/slack/status', headers: { Cookie } })
+      },
+      [addressOfUser],
+    ),
   ]
 }
 
@@ -60,9 +80,10 @@ function startFlood(
   name: string,
   perSecond: number,
   attack: (send: Send, n: number) => Promise<void>,
+  from: readonly string[] = attackers,
 ): Flood {
   const { host, port } = new URL(url)
-  const agents = attackers.map(
+  const agents = from.map(
     (localAddress) => new Agent({ keepAlive: true, maxSockets: 4, localAddress, timeout: 10_000 }),
   )
   const answers = new Map<string, number>()

@@ -90,12 +90,37 @@ test('a client that does not read its answer is cut, also if it sometimes reads'
   await expect.poll(count, { timeout: 5_000 }).toBe(0)
 })
 
+test('a malformed request after valid ones is refused after their answers', async () => {
+  const { promise: started, resolve: start } = Promise.withResolvers<void>()
+  const waiting: Array<() => void> = []
+  const later: RequestListener = (request, response) => {
+    waiting.push(() => response.end(`answer to ${request.url}`))
+    if (waiting.length === 3) start()
+  }
+  const { open, count } = await listen(later)
+  const valid = [1, 2, 3].map((n) => `GET /${n} HTTP/1.1\r\nHost: x\r\n\r\n`).join('')
+  const client = await open(`${valid}nonsense\r\n\r\n`)
+  await started
+  client.socket.write('more nonsense')
+  for (const answer of waiting) answer()
+  await expect.poll(count).toBe(0)
+  expect(client.received.match(/HTTP\/1.1 \d+|answer to .\d/g)).toEqual([
+    'HTTP/1.1 200',
+    'answer to /1',
+    'HTTP/1.1 200',
+    'answer to /2',
+    'HTTP/1.1 200',
+    'answer to /3',
+    'HTTP/1.1 400',
+  ])
+})
+
 test('a malformed request after an answer that is being sent adds nothing to it', async () => {
   const begun: RequestListener = (_request, response) => {
     response.writeHead(200, { 'Content-Length': 100 })
     response.write('half')
   }
-  const { open, count } = await listen(begun)
+  const { open, count } = await listen(begun, { answerWithinMs: 200 })
   const client = await open(health)
   await expect.poll(() => client.received).toContain('half')
   client.socket.write('nonsense\r\n\r\n')
