@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { and, eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import type { Preview } from '../../contract/activity.ts'
 import type { Database, OpenDatabase } from '../../server/database/open.ts'
 import { connections, deliveries, sessions } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
@@ -51,7 +52,8 @@ function previewWith(limits: Partial<PreviewLimits> = {}, now?: () => number) {
   const log = (event: string, fields?: object) => {
     backend.lines.push(JSON.stringify({ event, ...fields }))
   }
-  return createPreview({ ...backend, log }, { ...previewLimits, ...limits }, now)
+  // Most tests wait for the whole answer.
+  return createPreview({ ...backend, log }, { ...previewLimits, answerMs: minute, ...limits }, now)
 }
 
 const connect = (more: { ruleIds?: string[]; channel?: string } = {}) =>
@@ -309,33 +311,123 @@ test('a preview leaves most of HubSpot’s limit to messages, which come meanwhi
   await backend.disconnect(userId, 'hubspot')
 })
 
-test('only some previews are read at the same time, and only some are kept', async () => {
-  const first = await connect()
+test('HubSpot is called for only some accounts at the same time', async () => {
+  const users: string[] = []
+  for (let n = 0; n < 4; n++, portal++) users.push(await connect())
+  const { held, release } = hold(() => true)
+  const preview = previewWith({ accountsAtOnce: 2 })
+  const answers = users.map((userId) => preview(userId, 7))
+  await vi.waitFor(() => expect(held).toHaveLength(2), soon)
+  release()
+  for (const answer of await Promise.all(answers)) expect(answer).toMatchObject({ complete: true })
+})
+
+test('only some previews are kept', async () => {
+  const users = [await connect(), await connect(), await connect()] as const
+  const preview = previewWith({ mostKept: 2 })
+  for (const userId of users) await preview(userId, 7)
+  await preview(users[2], 7)
+  expect(searches()).toHaveLength(3)
+  await preview(users[0], 7)
+  expect(searches()).toHaveLength(4)
+})
+
+test('of many calls of a user at the same time, two wait, and the others get at once what is known', async () => {
+  const userId = await connect()
   portal++
-  const second = await connect()
+  const other = await connect()
   moved(1, [['next', ago(day)]])
-  const readFor: string[] = []
-  outside.answerRead = (_, token) => {
-    readFor.push(token)
-    return undefined
+  const { release } = hold((read) => read.endsWith('/search'))
+  const preview = previewWith()
+  const answers: Array<Preview | undefined> = []
+  const calls = Array.from({ length: 50 }, async () => answers.push(await preview(userId, 7)))
+  await vi.waitFor(() => expect(answers).toHaveLength(48), soon)
+  for (const answer of answers) expect(answer).toMatchObject({ complete: false, rules: {} })
+
+  // The calls of another user wait for themselves.
+  const answerToOther = preview(other, 7)
+  release()
+  await Promise.all(calls)
+  for (const answer of [...answers.slice(48), await answerToOther]) {
+    expect(answer).toMatchObject({ complete: true, rules: { 'deal-stage-changed': 1 } })
   }
-  const preview = previewWith({ readsAtOnce: 1, mostKept: 2 })
-  await Promise.all([preview(first, 7), preview(second, 7), preview(second, 1)])
-  expect(readFor).toEqual(readFor.toSorted())
-  expect(new Set(readFor).size).toBe(2)
-  const made = readFor.length
-  await preview(second, 1)
-  expect(readFor).toHaveLength(made)
-  await preview(first, 7)
-  expect(readFor.length).toBeGreaterThan(made)
+})
+
+test('only some calls of all users together wait', async () => {
+  const users = [await connect(), await connect(), await connect()]
+  const { release } = hold((read) => read.endsWith('/search'))
+  const preview = previewWith({ waiting: 2 })
+  const answers: Array<Preview | undefined> = []
+  const calls = users.map(async (userId) => answers.push(await preview(userId, 7)))
+  await vi.waitFor(() => expect(answers).toHaveLength(1), soon)
+  expect(answers).toMatchObject([{ complete: false }])
+  release()
+  await Promise.all(calls)
+  expect(answers.slice(1)).toMatchObject([{ complete: true }, { complete: true }])
+})
+
+test('users who ask for every number of days, and many users of one account, hold up nobody else', async () => {
+  const users: string[] = []
+  for (let n = 0; n < 12; n++) users.push(await connect())
+  const busy = `-${portal}`
+  portal++
+  const third = await connect()
+  moved(1, [['next', ago(day)]])
+  const { promise, resolve } = Promise.withResolvers<undefined>()
+  let searched = 0
+  outside.answerRead = (read, token) => {
+    if (!token.endsWith(busy)) return undefined
+    if (read.endsWith('/search')) searched++
+    return promise
+  }
+  const preview = previewWith()
+  const days = [1, 2, 3, 4, 5, 6, 7]
+  const calls = users.flatMap((userId) => days.map((each) => preview(userId, each)))
+  await vi.waitFor(() => expect(searched).toBeGreaterThan(0), soon)
+  // A user has one read. The calls for other days do not wait for it.
+  const waiting = Symbol('waiting')
+  await vi.waitFor(async () => {
+    const now = await Promise.all(calls.map((each) => Promise.race([each, waiting])))
+    expect(now.filter((each) => each === waiting)).toHaveLength(users.length)
+  }, soon)
+  expect(await preview(third, 7)).toMatchObject({ complete: true })
+  resolve(undefined)
+  await Promise.all(calls)
+  expect(searched).toBe(users.length)
+})
+
+test('the first answer about 1,000 changed deals comes soon, with what is known', async () => {
+  const userId = await connect()
+  for (let id = 1; id <= 1_000; id++) moved(id, [['next', ago(6 * day - id * minute)]])
+  let batches = 0
+  const { promise, resolve } = Promise.withResolvers<undefined>()
+  outside.answerRead = (read) => (isBatch(read) && ++batches > 1 ? promise : undefined)
+  const preview = createPreview({ ...backend, log: () => undefined })
+  const startedAt = performance.now()
+  const rules = { 'deal-stage-changed': expect.any(Number) }
+  const first = await preview(userId, 7)
+  // It takes 0.8 s. The rest is for a busy machine.
+  expect(performance.now() - startedAt).toBeLessThan(4_000)
+  expect(first).toMatchObject({ complete: false })
+  await vi.waitFor(async () => {
+    expect(await preview(userId, 7)).toMatchObject({ complete: false, rules })
+  }, soon)
+  resolve(undefined)
+  await vi.waitFor(async () => {
+    const rules = { 'deal-stage-changed': 1_000 }
+    expect(await preview(userId, 7)).toMatchObject({ complete: true, rules })
+  }, soon)
 })
 
 test('an error of HubSpot is said in words, breaks no connection, and is repeated without a call', async () => {
   const userId = await connect()
-  const said = async () => {
-    const answer = await call(userId)
-    return [answer.status, await answer.json()]
-  }
+  /** Asks until the read has ended, as the dashboard does. */
+  const said = () =>
+    vi.waitFor(async () => {
+      const answer = await call(userId)
+      expect(answer.status).not.toBe(200)
+      return [answer.status, await answer.json()]
+    }, soon)
   const error = (code: string, message: string) => [502, { error: { code, message } }]
 
   outside.answerRead = () => ({
