@@ -202,7 +202,8 @@ function withoutPort(address: string): string {
   return /^\[(.+)\](:\d+)?$/.exec(address)?.[1] ?? /^([\d.]+):\d+$/.exec(address)?.[1] ?? address
 }
 
-function networkOf(address: string): string | undefined {
+/** The network that counts as one client; undefined if this is no IP address. */
+export function networkOf(address: string): string | undefined {
   // An IPv4 client on a socket that takes both.
   const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, '').replace(/%.*$/, '')
   if (isIPv4(plain)) return plain
