@@ -248,7 +248,7 @@ test('a preview is read once in ten minutes for each connection', async () => {
   })
 })
 
-test('at most 1,000 deals are read', async () => {
+test('at most 1,000 deals and some of their changes are read', async () => {
   const userId = await connect()
   for (let id = 1; id <= 1_001; id++) moved(id, [['next', ago(6 * day - id * minute)]])
   const all = { 'deal-stage-changed': 1_000 }
@@ -259,6 +259,9 @@ test('at most 1,000 deals are read', async () => {
   const few = { 'deal-stage-changed': 3 }
   const preview = previewWith({ mostDeals: 3 })
   expect(await preview(userId, 7)).toMatchObject({ complete: true, rules: few })
+  // Few deals may have many changes.
+  const ofChanges = previewWith({ mostChanges: 3 })
+  expect(await ofChanges(userId, 7)).toMatchObject({ complete: false, rules: few })
 })
 
 test('an answer that takes too long has what is counted so far, and the reading goes on', async () => {
