@@ -451,7 +451,12 @@ test('an error of HubSpot is said in words, breaks no connection, and is repeate
   await backend.connectAgain(userId, { portal, channel: 'C1' })
   outside.answerRead = () => ({ status: 429, headers: { 'Retry-After': '60' } })
   expect(await said()).toEqual(error('provider_unavailable', 'HubSpot asks for a pause.'))
-  expect(backend.lines.filter((line) => line.includes('"preview failed"'))).toHaveLength(3)
+  const own = await backend.database
+    .select({ id: connections.id })
+    .from(connections)
+    .where(and(eq(connections.userId, userId), eq(connections.provider, 'hubspot')))
+  const failed = backend.lines.filter((line) => line.includes('"preview failed"'))
+  expect(failed.filter((line) => line.includes(`"${own[0]?.id}"`))).toHaveLength(3)
 })
 
 test('a failed preview is read again after some seconds', async () => {
