@@ -175,8 +175,9 @@ export function createCatchUp(
           for (const [dealId, { formerIds: formerDealIds, history }] of deals) {
             for (const { value, at } of reportedChanges(property, history)) {
               await breathe()
-              if (at.getTime() <= fromMs || at.getTime() > beganMs - graceMs) continue
-              events.push(eventOf({ accountId, dealId, formerDealIds, property, value }, at))
+              if (at.getTime() > fromMs && at.getTime() <= beganMs - graceMs) {
+                events.push(eventOf({ accountId, dealId, formerDealIds, property, value }, at))
+              }
             }
           }
           missed += await inbox.storeMissed(crm, events, aheadMs)

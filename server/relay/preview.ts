@@ -192,9 +192,11 @@ export function createPreview(
       const changes: Array<Omit<PastChange, 'change'> & { change: Omit<Change, 'stage'> }> = []
       const stageIds = new Set<string>()
       for (const [dealId, deal] of deals) {
-        for (const { value, at } of reportedChanges(property, deal.history).toReversed()) {
+        const reported = reportedChanges(property, deal.history)
+        for (const { value, at } of reported
+          .filter(({ at }) => at.getTime() >= sinceMs)
+          .reverse()) {
           await breathe()
-          if (at.getTime() < sinceMs) continue
           const from = formerValue(deal.history, { value, occurredAt: at })
           changes.push({ dealId, atMs: at.getTime(), change: { property, from, to: value, deal } })
           if (property === 'stage') for (const id of [from, value]) if (id) stageIds.add(id)
