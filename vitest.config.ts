@@ -17,6 +17,7 @@ const testAllOnly = [
   'tests/relay/chaos-postgres.test.ts',
   'tests/relay/crash-pglite.test.ts',
   'tests/relay/crash-postgres.test.ts',
+  'tests/relay/long-history.test.ts',
   'tests/relay/postgres.test.ts',
   'tests/relay/preview.test.ts',
   'tests/relay/processes.test.ts',

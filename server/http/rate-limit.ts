@@ -235,7 +235,8 @@ function siteOf(network: string): string | undefined {
   return network.includes(':') ? network.split(':').slice(0, 3).join(':') : undefined
 }
 
-function networkOf(address: string): string | undefined {
+/** The network that counts as one client; undefined if this is no IP address. */
+export function networkOf(address: string): string | undefined {
   // An IPv4 client on a socket that takes both.
   const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, '').replace(/%.*$/, '')
   if (isIPv4(plain)) return plain

@@ -8,7 +8,7 @@ import { findChromium } from '../../scripts/programs.ts'
 import { openPglite, openPostgres, rowsOf } from '../../server/database/open.ts'
 import { startPostgres } from '../relay/postgres.ts'
 import { falseSignature, startSieges } from './connections.ts'
-import { startFloods } from './requests.ts'
+import { signIn, startFloods } from './requests.ts'
 import { startServer } from './server.ts'
 import { openUser } from './user.ts'
 
@@ -96,6 +96,7 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
     const user = executablePath && (await openUser(server.url, executablePath))
     if (user) stops.push(user.close)
     await warmUp(server.url)
+    const cookies = await signIn(server.url)
     let quiet = 'no calls'
     if (user) {
       await user.work(performance.now() + 5_000)
@@ -106,7 +107,7 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
     const memoryBefore = server.memoryMb()
     let memoryMost = memoryBefore
 
-    const floods = startFloods(server.url)
+    const floods = startFloods(server.url, cookies)
     const sieges = startSieges(server.url, largestFile())
     for (const { stop } of [...floods, ...sieges]) stops.push(stop)
     const end = performance.now() + seconds * 1000

@@ -34,10 +34,15 @@ async function listen(
   const { port } = server.address() as AddressInfo
 
   /** A client that never closes its side, and reads only if told to. */
-  async function open(text = '', { reads = true } = {}) {
-    const socket: Socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  async function open(text = '', { reads = true, from = '127.0.0.1' } = {}) {
+    const socket: Socket = connect({
+      ...{ port, host: '127.0.0.1', localAddress: from },
+      allowHalfOpen: true,
+    })
     let received = ''
+    let ended = false
     socket.on('error', () => undefined)
+    socket.once('end', () => (ended = true)).once('close', () => (ended = true))
     socket.setEncoding('utf8')
     const read = () => socket.on('data', (chunk) => (received += chunk))
     if (reads) read()
@@ -49,6 +54,9 @@ async function listen(
       read,
       get received() {
         return received
+      },
+      get ended() {
+        return ended
       },
     }
   }
@@ -148,6 +156,42 @@ test('a full server cuts no client that waits for it', async () => {
   for (const end of running) end()
   for (const client of clients) await expect.poll(() => client.received).toContain('fine')
 })
+
+// macOS has only the address 127.0.0.1.
+test.skipIf(process.platform === 'darwin')(
+  'an address whose clients all wait for the server takes no place from another address',
+  async () => {
+    const running: Array<() => void> = []
+    const hold: RequestListener = (_request, response) => running.push(() => response.end('fine'))
+    const { open, count } = await listen(hold, { most: 5 })
+    const flood = '127.0.0.2'
+    const silent = await open()
+    const first = await open(health, { from: flood })
+    await expect.poll(() => running).toHaveLength(1)
+    const others = await Promise.all([1, 2, 3].map(() => open(health, { from: flood })))
+    await expect.poll(() => running).toHaveLength(4)
+    const refused = await open(health, { from: flood })
+    await expect.poll(() => refused.ended).toBe(true)
+
+    expect(silent.ended).toBe(false)
+    silent.socket.write(health)
+    await expect.poll(() => running).toHaveLength(5)
+    const honest = [silent]
+    honest.push(await open(health))
+    await expect.poll(() => running).toHaveLength(6)
+    await expect.poll(() => first.ended).toBe(true)
+    honest.push(await open(health))
+    await expect.poll(() => running).toHaveLength(7)
+    // Now the other address has fewer.
+    const fourth = await open(health)
+    await expect.poll(() => fourth.ended).toBe(true)
+    expect(await count()).toBe(5)
+    for (const end of running) end()
+    for (const client of honest) await expect.poll(() => client.received).toContain('fine')
+    const answered = () => others.filter(({ received }) => received.includes('fine'))
+    await expect.poll(answered).toHaveLength(2)
+  },
+)
 
 test('a stop lets running requests end and waits for no other client', async () => {
   let finish: (() => void) | undefined
