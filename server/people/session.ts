@@ -4,6 +4,7 @@ import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
+import type { HasRoom } from '../database/room.ts'
 import { authorizations, rules, sessions, users } from '../database/schema.ts'
 import type { SessionTokens } from './session-token.ts'
 
@@ -59,6 +60,8 @@ export interface SessionOptions {
   tokens: SessionTokens
   /** Throws when no session may be made for this request. */
   beforeCreate: (c: Context) => Promise<void>
+  /** False if the database refuses what writes. */
+  hasRoom?: HasRoom
 }
 
 /**
@@ -68,7 +71,7 @@ export interface SessionOptions {
  */
 export function createSessions(
   database: Database,
-  { secure, now, tokens, beforeCreate }: SessionOptions,
+  { secure, now, tokens, beforeCreate, hasRoom = () => true }: SessionOptions,
 ): Sessions {
   // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
   const name = secure ? '__Host-dealbell' : 'dealbell'
@@ -120,6 +123,8 @@ export function createSessions(
       )
     if (row === undefined) return undefined
     const { userId, formerUserId, createdAt, expiresAt } = row
+    // Without room to write, sessions can still be read.
+    if (!hasRoom()) return { tokenHash, userId, formerUserId }
 
     // The browser has the new token, so the one that it replaced ends. `renew` gave that one this end.
     if (createdAt > later(at, -replacedMs)) {
