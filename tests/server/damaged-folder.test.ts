@@ -98,8 +98,12 @@ function start(folder: string): Promise<string> {
     (error, stdout, stderr) =>
       resolve(`${stdout}${stderr}exit ${error?.code ?? error?.signal ?? 0}`),
   )
-  child.stdout?.on('data', (said) => {
-    if (String(said).includes('listens on')) child.kill('SIGTERM')
+  child.stdout?.on('data', async (said) => {
+    const url = /listens on (http\S+)/.exec(String(said))?.[1]
+    if (url === undefined) return
+    // It handles signals before it answers.
+    await fetch(`${url}/health`)
+    child.kill('SIGTERM')
   })
   return promise
 }
@@ -203,17 +207,17 @@ describe('a server process says in one sentence that', () => {
   })
 })
 
-test.each(['lock', 'lock.pid', 'pglite.files.json'])(
-  'all rows are there without %s',
-  async (name) => {
-    for (const how of damagesOf(join(closed, name))) {
-      const folder = copyOf(closed)
+test('all rows are there without the files that only name the process and the sizes', async () => {
+  const folder = copyOf(closed)
+  expect(await start(folder)).toMatch(/exit 0$/)
+  for (const name of ['lock', 'lock.pid', 'pglite.files.json']) {
+    for (const how of damagesOf(join(folder, name))) {
       damage(join(folder, name), how)
-      expect(await start(folder)).toMatch(/listens on.*exit 0$/s)
-      expect(await open(folder)).toBe(people)
+      expect(await start(folder)).toMatch(/exit 0$/)
     }
-  },
-)
+  }
+  expect(await open(folder)).toBe(people)
+})
 
 test("files of somebody else in the database's folder are refused and stay", async () => {
   const folder = join(await newDataFolder(), 'other')
@@ -227,7 +231,7 @@ test('a first start that was killed while it made the database begins again', as
   const folder = join(await newDataFolder(), 'fresh')
   await mkdir(join(folder, 'pglite.new/base'), { recursive: true })
   await mkdir(join(folder, 'pglite'))
-  expect(await start(folder)).toMatch(/listens on.*exit 0$/s)
+  expect(await start(folder)).toMatch(/exit 0$/)
   expect((await readdir(folder)).sort()).toEqual([
     'encryption.key',
     'lock',

@@ -134,7 +134,7 @@ describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount 
     await server.stop()
     expect(performance.now() - stoppedAt).toBeLessThan(10_000)
 
-    disk.leave(50)
+    disk.leave(50.5)
     expect(await run('server/main.ts', disk.data)).toEqual({
       said: `DATA_DIR is ${disk.data}, but its disk has 50 MiB free, and Dealbell needs 128 MiB. Make room on the disk, or set DATA_DIR to a folder on another disk.\n`,
       exitCode: 1,
