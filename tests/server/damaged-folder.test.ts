@@ -149,16 +149,11 @@ describe('after a kill, the database checks itself', () => {
   const names = [
     'PG_VERSION',
     'base',
-    'global',
     'global/pg_control',
     'global/pg_filenode.map',
-    'global/1262',
-    'pg_hba.conf',
-    'pg_multixact',
     'pg_multixact/offsets/0000',
     'pg_wal',
     'pg_xact',
-    'postgresql.conf',
     'postmaster.pid',
   ]
 
