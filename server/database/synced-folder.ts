@@ -3,16 +3,21 @@ import { PGlite } from '@electric-sql/pglite'
 import { NodeFS } from '@electric-sql/pglite/nodefs'
 import { logToStderr } from '../log.ts'
 
+interface Node {
+  name: string
+  parent: Node
+}
+
 interface Stream {
   /** The file's descriptor. A folder has none. */
   nfd?: number
-  node: unknown
+  node: Node
 }
 
 /** What this file uses of Emscripten's file system for folders of Node. PGlite has no type for it. */
 interface NodeFolders {
-  realPath(node: unknown): string
-  node_ops: { mknod: (parent: unknown, ...rest: unknown[]) => unknown }
+  realPath(node: Node): string
+  node_ops: { mknod: (parent: Node, ...rest: unknown[]) => unknown }
   stream_ops: {
     write: (
       stream: Stream,
@@ -39,11 +44,11 @@ class SyncedFolder extends NodeFS {
       const { mknod } = nodes
       const { write } = streams
 
-      function orEnd<Result>(node: unknown, work: () => Result): Result {
+      function orEnd<Result>(node: Node, work: () => Result): Result {
         try {
           return work()
         } catch (error) {
-          if (NODEFS.realPath(node).includes('pg_wal')) endWithoutLog(error)
+          if ([node.name, node.parent.name].includes('pg_wal')) endWithoutLog(error)
           throw error
         }
       }
