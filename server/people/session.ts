@@ -4,6 +4,7 @@ import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
+import type { HasRoom } from '../database/room.ts'
 import { authorizations, rules, sessions, users } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import type { IssuedSession } from '../http/rate-limit.ts'
@@ -71,6 +72,8 @@ export interface SessionOptions {
   tokens: SessionTokens
   /** Throws when no session may be made for this request. */
   beforeCreate: (c: Context) => Promise<void>
+  /** False if the database refuses what writes. */
+  hasRoom?: HasRoom
 }
 
 /**
@@ -80,7 +83,7 @@ export interface SessionOptions {
  */
 export function createSessions(
   database: Database,
-  { secure, now, tokens, beforeCreate }: SessionOptions,
+  { secure, now, tokens, beforeCreate, hasRoom = () => true }: SessionOptions,
 ): Sessions {
   // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
   const name = secure ? '__Host-dealbell' : 'dealbell'
@@ -134,6 +137,8 @@ export function createSessions(
     if (row === undefined) return undefined
     const { userId, formerUserId, createdAt, expiresAt, replacedBy } = row
     if (replacedBy !== null) return { tokenHash, userId, formerUserId, isReplaced: true }
+    // Without room to write, sessions can still be read.
+    if (!hasRoom()) return { tokenHash, userId, formerUserId, isReplaced: false }
 
     // The browser has the new token, so the one that it replaced ends.
     if (createdAt > later(at, -replacedMs)) {

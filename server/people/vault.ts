@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes, randomUUID } from 'node:crypto'
-import { link, mkdir, readFile, stat, unlink, writeFile } from 'node:fs/promises'
+import { link, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Log } from '../log.ts'
 
@@ -84,14 +84,14 @@ export async function keyFromFolder(folder: string, log?: Log): Promise<Buffer> 
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const path = join(folder, 'encryption.key')
   const ours = `${path}.${randomUUID()}`
-  await writeFile(ours, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flush: true })
   try {
+    await writeFile(ours, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flush: true })
     // A link appears complete or not at all, and it never replaces an existing key.
     await link(ours, path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   } finally {
-    await unlink(ours)
+    await rm(ours, { force: true })
   }
   // Decoding base64 ignores the line break.
   const key = Buffer.from(await readFile(path, 'utf8'), 'base64')
