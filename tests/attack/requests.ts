@@ -54,7 +54,7 @@ export async function signIn(url: string): Promise<string[]> {
 }
 
 /**
- * Starts all floods: about 500 requests a second from all addresses together.
+ * Starts all floods: about 370 requests a second from all addresses together.
  * @param cookies of signed-in sessions, one for each address.
  */
 export function startFloods(url: string, cookies: readonly string[]): Flood[] {
@@ -64,13 +64,13 @@ export function startFloods(url: string, cookies: readonly string[]): Flood[] {
     startFlood(
       url,
       'GET /api/…/preview, signed in',
-      150,
+      60,
       async (send, n) => {
         const path = `/api/notifications/preview?days=${1 + (n % 7)}`
         const Cookie = cookies[n % cookies.length] ?? ''
         await send({ method: 'GET', path, headers: { Cookie } })
       },
-      { mostSockets: 1_200 },
+      { mostSockets: 400 },
     ),
     // Each stores a session with its user, and an authorization.
     startFlood(url, 'GET /api/…/auth', 100, async (send, n) => {
@@ -102,7 +102,7 @@ export function startFloods(url: string, cookies: readonly string[]): Flood[] {
     startFlood(
       url,
       `GET /api/…/status, ${collectedSessions} sessions at the user's address`,
-      150,
+      120,
       async (send, n) => {
         if (n < collectedSessions) {
           const begun = await send({ method: 'GET', path: '/api/slack/auth' })
