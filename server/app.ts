@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { Hono } from 'hono'
+import { Hono, type HonoRequest } from 'hono'
 import { methodNotAllowed } from 'hono/method-not-allowed'
 import { endpoints, features, type Health } from '../contract/endpoints.ts'
 import { activityRoutes } from './api/activity.ts'
@@ -12,7 +12,7 @@ import { sessionRoutes, writesForShownPersonOnly } from './api/session.ts'
 import { testMessageRoutes } from './api/test-message.ts'
 import { webhookRoutes } from './api/webhooks.ts'
 import type { Context } from './context.ts'
-import { answerError, errorAnswer } from './http/errors.ts'
+import { answerError, errorAnswer, noRoomAnswer } from './http/errors.ts'
 import {
   atOneLoopbackName,
   corsForDashboard,
@@ -28,14 +28,14 @@ export function createApp(
   context: Context,
   { dashboard, sandbox }: { dashboard: Dashboard | undefined; sandbox: Hono },
 ): Hono {
-  const { appUrl, database, sessions, limits, log } = context
+  const { appUrl, database, hasRoom, sessions, limits, log } = context
   const app = new Hono()
 
   app.use(safetyHeaders({ https: appUrl.startsWith('https:') }))
   app.use(withOneHost)
   app.use('/api/*', corsForDashboard(appUrl))
   app.use(endpoints.health.path, corsForDashboard(appUrl))
-  app.use('/api/*', limits.calls(sessions.issuedHash))
+  app.use('/api/*', limits.calls(sessions.issued))
   app.use('/sandbox/*', limits.standIns)
   app.use(
     methodNotAllowed({
@@ -49,7 +49,14 @@ export function createApp(
   app.use('/api/*', writesFromDashboardOnly(appUrl))
   app.use('/api/*', writesForShownPersonOnly(context))
 
+  app.use(async (c, next) => {
+    // Before the request changes anything at a provider. What else writes is refused by the database.
+    if (stores(c.req) && !hasRoom()) return noRoomAnswer(c)
+    await next()
+  })
+
   app.get(endpoints.health.path, async (c) => {
+    if (!hasRoom()) return noRoomAnswer(c)
     // Without its database, the backend cannot work, so the health check must fail.
     await database.execute(sql`select 1`)
     return c.json({ status: 'ok', features: [...features] } satisfies Health)
@@ -71,4 +78,11 @@ export function createApp(
   app.notFound((c) => errorAnswer(c, 404, 'not_found', 'There is nothing at this address.'))
   app.onError(answerError(log))
   return app
+}
+
+/** Whether a request is made to store something. The stand-ins keep all in memory. */
+function stores({ method, path }: HonoRequest): boolean {
+  if (path.startsWith('/sandbox/')) return false
+  const reads = ['GET', 'HEAD', 'OPTIONS'].includes(method)
+  return !reads || /^\/api\/[^/]+\/(auth|callback)$/.test(path)
 }

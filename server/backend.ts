@@ -2,6 +2,7 @@ import type { Hono } from 'hono'
 import { createApp } from './app.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database/open.ts'
+import type { HasRoom } from './database/room.ts'
 import { createRateLimits } from './http/rate-limit.ts'
 import type { Log } from './log.ts'
 import type { Dashboard } from './page/serve.ts'
@@ -21,6 +22,7 @@ import type { Addresses } from './settings.ts'
 
 export interface BackendOptions {
   database: Database
+  hasRoom?: HasRoom
   /** 32 bytes each, the newest first. */
   encryptionKeys: readonly Buffer[]
   addresses: Addresses
@@ -45,6 +47,7 @@ export interface Backend extends Context {
 /** Creates the whole backend. Opens no port and no file, and does not start its work in the background. */
 export function createBackend({
   database,
+  hasRoom = () => true,
   encryptionKeys,
   addresses,
   dashboard,
@@ -64,6 +67,7 @@ export function createBackend({
   const checks = createChecks({ database, vault, providers, log })
   const context: Context = {
     database,
+    hasRoom,
     vault,
     providers,
     sessions: createSessions(database, {
@@ -71,6 +75,7 @@ export function createBackend({
       now,
       tokens: createSessionTokens(encryptionKeys),
       beforeCreate: limits.newSession,
+      hasRoom,
     }),
     limits,
     inbox,

@@ -1,4 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { isRefusedWithoutRoom } from './database/failure.ts'
+
+/** How often a task looks whether the disk has room again. */
+const withoutRoomMs = 5_000
 
 export interface Background {
   /**
@@ -33,7 +37,8 @@ export function repeatInBackground(
       try {
         waitMs = await task(signal)
       } catch (error) {
-        if (!signal.aborted) waitMs = onError(error)
+        if (signal.aborted) return
+        waitMs = isRefusedWithoutRoom(error) ? withoutRoomMs : onError(error)
       }
     }
   }

@@ -1,6 +1,7 @@
-import { sql } from 'drizzle-orm'
+import { getTableName, sql } from 'drizzle-orm'
 import { type Background, repeatInBackground } from './background.ts'
-import type { Database } from './database/open.ts'
+import { type Database, rowsOf } from './database/open.ts'
+import type { HasRoom } from './database/room.ts'
 import {
   authorizations,
   channels,
@@ -34,6 +35,7 @@ interface CleanupOptions {
   database: Database
   /** The database does not vacuum itself. PGlite never does, and its folder would only grow. */
   vacuum: boolean
+  hasRoom?: HasRoom
   now?: () => Date
   log: Log
 }
@@ -43,7 +45,7 @@ interface CleanupOptions {
  * and in batches, so that neither the start nor a request waits for it.
  */
 export function startCleanup(
-  { database, vacuum, now = () => new Date(), log }: CleanupOptions,
+  { database, vacuum, hasRoom = () => true, now = () => new Date(), log }: CleanupOptions,
   { firstMs, everyMs, afterErrorMs } = times,
 ): Background {
   async function cleanUp(signal: AbortSignal): Promise<number> {
@@ -58,7 +60,13 @@ export function startCleanup(
   async function vacuumTables(signal: AbortSignal): Promise<void> {
     for (const table of vacuumed) {
       signal.throwIfAborted()
-      await database.execute(sql`vacuum ${table}`)
+      // In one statement, a vacuum may write each page of the table to the database's log.
+      const [size] = await rowsOf<{ bytes: number }>(
+        database,
+        sql`select pg_total_relation_size(${getTableName(table)})::float8 as bytes`,
+      )
+      if (hasRoom(size?.bytes)) await database.execute(sql`vacuum ${table}`)
+      else log('no room to vacuum', { table: getTableName(table) })
     }
   }
 

@@ -1,4 +1,5 @@
 import type { Database } from './database/open.ts'
+import type { HasRoom } from './database/room.ts'
 import type { RateLimits } from './http/rate-limit.ts'
 import type { Log } from './log.ts'
 import type { Sessions } from './people/session.ts'
@@ -10,6 +11,8 @@ import type { RefusedWebhooks } from './relay/refused-webhooks.ts'
 /** What every route receives. */
 export interface Context {
   database: Database
+  /** False if the database refuses what writes, because its disk has too little room. */
+  hasRoom: HasRoom
   vault: Vault
   providers: Providers
   sessions: Sessions

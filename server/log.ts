@@ -1,5 +1,9 @@
 /** Writes one line about an event. Fields hold ids and codes, never tokens, secrets or users' texts. */
-export type Log = (event: string, fields?: Readonly<Record<string, unknown>>) => void
+export type Log = (
+  event: string,
+  // Every line has its own of these.
+  fields?: Readonly<Record<string, unknown> & { time?: never; event?: never }>,
+) => void
 
 /** Writes JSON lines to standard error. Standard output is for the person who starts the server. */
 export const logToStderr: Log = (event, fields) => {

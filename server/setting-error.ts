@@ -1,3 +1,5 @@
+import { UnusableFolder } from './database/lock.ts'
+import { NoRoom } from './database/room.ts'
 import type { Settings } from './settings.ts'
 
 /**
@@ -9,6 +11,20 @@ import type { Settings } from './settings.ts'
 export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unknown): Error {
   const { code, errcode } = codesOf(cause)
   // SQLite's result codes for a lock file that it cannot write: 8 READONLY, 14 CANTOPEN.
+  if (cause instanceof UnusableFolder) {
+    return new Error(
+      `DATA_DIR is ${dataDir}, but ${cause.message}. Restore the whole folder from a backup, or set DATA_DIR to an empty folder to begin without data.`,
+      { cause },
+    )
+  }
+  // 13 is SQLite's FULL.
+  if (cause instanceof NoRoom || code === 'ENOSPC' || errcode === 13) {
+    const why = cause instanceof NoRoom ? cause.message : 'its disk is full'
+    return new Error(
+      `DATA_DIR is ${dataDir}, but ${why}. Make room on the disk, or set DATA_DIR to a folder on another disk.`,
+      { cause },
+    )
+  }
   const forbidden = ['EACCES', 'EPERM', 'EROFS'].includes(code) || [8, 14].includes(errcode ?? 0)
   if (forbidden) {
     return new Error(

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import * as v from 'valibot'
+import { isPlaceholder } from './people/vault.ts'
 import type { ProviderSettings } from './providers/provider.ts'
 import { chatIds, crmIds, type ProviderId, providerIds, registry } from './providers/registry.ts'
 
@@ -87,7 +88,10 @@ const wholeEnv = v.object({
       'must be 32 bytes in base64 (openssl rand -base64 32), or several with commas between, the newest first',
     ),
     v.check(
-      (keys) => keys === undefined || !keys.every(isBase64Key) || keys.every(isUnevenKey),
+      (keys) =>
+        keys === undefined ||
+        !keys.every(isBase64Key) ||
+        !keys.some((key) => isPlaceholder(Buffer.from(key, 'base64'))),
       'must be random, but all 32 bytes of a key are the same (make one with openssl rand -base64 32)',
     ),
     v.transform((keys) => keys?.map((key) => Buffer.from(key, 'base64'))),
@@ -317,11 +321,6 @@ function isHttpUrl(text: string): boolean {
 
 function isBase64Key(text: string): boolean {
   return /^[A-Za-z0-9+/]{43}=?$/.test(text) && Buffer.from(text, 'base64').length === 32
-}
-
-/** False for a placeholder, such as 32 zeros. A random key with 32 equal bytes does not occur. */
-function isUnevenKey(key: string): boolean {
-  return new Set(Buffer.from(key, 'base64')).size > 1
 }
 
 function withoutSlash(url: string): string {

@@ -6,6 +6,7 @@ import { createBackend } from './backend.ts'
 import { startCleanup } from './cleanup.ts'
 import type { FolderLock } from './database/lock.ts'
 import { type OpenDatabase, openPglite, openPostgres } from './database/open.ts'
+import { watchDisk } from './disk.ts'
 import { clientTimes, connectionLimit, guardConnections } from './http/connections.ts'
 import { answerUnreadable } from './http/safety-headers.ts'
 import { logToStderr as log } from './log.ts'
@@ -30,7 +31,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       throw dataDirError(settings, error)
     }),
   ]
-  const { database, close } = await openDatabase(settings, encryptionKeys)
+  const { database, hasRoom, close } = await openDatabase(settings, encryptionKeys)
 
   const server = createServer(clientTimes)
   const connections = guardConnections(server, { most: connectionLimit() })
@@ -39,6 +40,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const addresses = settings.addressesAt(port)
   const { app, relay, catchUp, checks } = createBackend({
     database,
+    hasRoom,
     encryptionKeys,
     addresses,
     dashboard,
@@ -61,7 +63,9 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   // `npm run dev` waits for this message.
   process.send?.('ready')
 
-  const cleanup = startCleanup({ database, vacuum: settings.databaseUrl === undefined, log })
+  const hasFolder = settings.databaseUrl === undefined
+  const disk = hasFolder ? [watchDisk({ database, hasRoom, log })] : []
+  const cleanup = startCleanup({ database, vacuum: hasFolder, hasRoom, log })
   let stopping: { signal: NodeJS.Signals; since: number } | undefined
   async function stop(signal: NodeJS.Signals): Promise<void> {
     if (stopping !== undefined) {
@@ -77,7 +81,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       lock?.release()
       process.exit(1)
     }, stopWithinMs)
-    const background = [relay, catchUp, checks, cleanup].map((each) => each.stop())
+    const background = [relay, catchUp, checks, cleanup, ...disk].map((each) => each.stop())
     await Promise.all([connections.close(requestGraceMs), ...background])
     await close()
     lock?.release()

@@ -90,7 +90,8 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   return new Hono()
     .get(pathOf(navigations.authorize, provider), notFromAnotherSite, async (c) => {
       const session = await sessions.findOrCreate(c)
-      await limits.authorization(c, session.tokenHash)
+      const isNew = sessions.issued(c)?.isNew ?? true
+      await limits.authorization(c, { tokenHash: session.tokenHash, isNew })
       const state = randomBytes(32).toString('base64url')
       const codeVerifier = randomBytes(32).toString('base64url')
       await makeRoom(session.tokenHash)

@@ -1,4 +1,5 @@
 import { DrizzleQueryError } from 'drizzle-orm'
+import { NoRoom } from './room.ts'
 
 /**
  * The classes of SQLSTATE that blame the statement or its values: data exception, integrity constraint
@@ -7,13 +8,19 @@ import { DrizzleQueryError } from 'drizzle-orm'
 const faultsOfStatement = /^(22|23|42)/
 
 /**
- * Whether a statement failed because of the database: it stopped, its connection broke, or it ended the
- * statement after a deadlock or a time limit. The same statement can succeed later.
+ * Whether a statement failed because of the database: it stopped, its connection broke, it ended the
+ * statement after a deadlock or a time limit, or its disk is full. The same statement can succeed later.
  */
 export function isDatabaseFailure(error: unknown): boolean {
+  if (isRefusedWithoutRoom(error)) return true
   if (!(error instanceof DrizzleQueryError)) return false
   const { cause } = error
   // Both drivers add SQLSTATE to the errors of the server. Other errors come from the connection.
   const code = cause !== undefined && 'code' in cause ? String(cause.code) : ''
   return !faultsOfStatement.test(code)
+}
+
+/** Whether PGlite refused a statement because its disk has too little room. */
+export function isRefusedWithoutRoom(error: unknown): boolean {
+  return error instanceof NoRoom || (error instanceof Error && error.cause instanceof NoRoom)
 }

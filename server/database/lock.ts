@@ -9,6 +9,9 @@ export interface FolderLock {
 /** Another process holds the data folder. */
 export class FolderInUse extends Error {}
 
+/** The data folder is damaged or not ours. The text goes on after 'DATA_DIR is …, but'. */
+export class UnusableFolder extends Error {}
+
 /**
  * Locks the data folder for this process, because PGlite would let two processes write to it at
  * once.

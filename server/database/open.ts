@@ -1,6 +1,4 @@
-import { existsSync } from 'node:fs'
-import { mkdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { type SQL, sql } from 'drizzle-orm'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/node-postgres'
@@ -9,8 +7,9 @@ import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
 import pg from 'pg'
+import { openFolder } from './pglite-folder.ts'
+import { type HasRoom, hasRoomAt, NoRoom } from './room.ts'
 import * as schema from './schema.ts'
-import { openSynced, syncFolder } from './synced-folder.ts'
 
 /** PGlite or PostgreSQL. Both have the same SQL dialect, so queries are the same for both. */
 export type Database = PgDatabase<PgQueryResultHKT, typeof schema>
@@ -20,6 +19,8 @@ export type Transaction = Pick<Database, 'select' | 'insert' | 'update' | 'delet
 
 export interface OpenDatabase {
   database: Database
+  /** False if the disk of PGlite's folder has too little room. PGlite then refuses what writes. */
+  hasRoom: HasRoom
   close(): Promise<void>
 }
 
@@ -33,16 +34,39 @@ const migrationLock = 7_325_213
  * @param synced False: a power cut may lose what was committed or break the folder (for tests).
  */
 export async function openPglite(folder?: string, synced = true): Promise<OpenDatabase> {
-  const isNew = folder !== undefined && !existsSync(join(folder, 'PG_VERSION'))
-  if (folder !== undefined) await mkdir(folder, { recursive: true, mode: 0o700 })
-  const client =
-    folder !== undefined && synced
-      ? await openSynced(folder)
-      : await PGlite.create(folder === undefined ? {} : { dataDir: folder })
+  const client = folder === undefined ? await PGlite.create() : await openFolder(folder, synced)
   const database = drizzlePglite(client, { schema })
   await migratePglite(database, { migrationsFolder })
-  if (isNew && synced) syncFolder(folder)
-  return { database, close: () => client.close() }
+  const hasRoom = folder === undefined ? () => true : hasRoomAt(dirname(folder))
+  refuseWithoutRoom(client, hasRoom)
+  return { database, hasRoom, close: () => client.close() }
+}
+
+/**
+ * Makes PGlite refuse what writes while the disk has too little room. If PGlite could not write its log, it
+ * would block this thread for ever. Only the database knows which statements write: some that read a
+ * function's result do, and so does `select … for update`.
+ */
+function refuseWithoutRoom(client: PGlite, hasRoom: HasRoom): void {
+  const query = client.query.bind(client)
+  const transaction = client.transaction.bind(client)
+  const refusal = () => new NoRoom('The disk of DATA_DIR has too little room.')
+  client.transaction = (work) =>
+    transaction((tx) => {
+      if (!hasRoom()) throw refusal()
+      return work(tx)
+    })
+  client.query = async <Row>(...statement: Parameters<PGlite['query']>) => {
+    if (hasRoom()) return await query<Row>(...statement)
+    return await transaction(async (tx) => {
+      await tx.exec('set transaction read only')
+      return await tx.query<Row>(...statement)
+    }).catch((error: unknown) => {
+      // SQLSTATE: read_only_sql_transaction, and active_sql_transaction for a vacuum.
+      const { code } = Object(error)
+      throw code === '25006' || code === '25001' ? refusal() : error
+    })
+  }
 }
 
 // A frozen or crashed process must not block other processes for long. PostgreSQL ends the
@@ -101,7 +125,8 @@ export async function openPostgres(
       throw error
     }
   }
-  return { database, close: () => pool.end() }
+  // A full disk of PostgreSQL fails single statements.
+  return { database, hasRoom: () => true, close: () => pool.end() }
 }
 
 /** Returns the rows of an SQL query. The caller must make sure that they have the type `Row`. */

@@ -1,18 +1,33 @@
 import fs from 'node:fs'
-import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { NodeFS } from '@electric-sql/pglite/nodefs'
+import { logToStderr } from '../log.ts'
+
+interface Node {
+  name: string
+  parent: Node
+}
 
 interface Stream {
   /** The file's descriptor. A folder has none. */
   nfd?: number
-  node: unknown
+  node: Node
 }
 
 /** What this file uses of Emscripten's file system for folders of Node. PGlite has no type for it. */
 interface NodeFolders {
-  realPath(node: unknown): string
-  stream_ops: { fsync?: (stream: Stream) => number }
+  realPath(node: Node): string
+  node_ops: { mknod: (parent: Node, ...rest: unknown[]) => unknown }
+  stream_ops: {
+    write: (
+      stream: Stream,
+      buffer: unknown,
+      offset: number,
+      length: number,
+      position: number,
+    ) => number
+    fsync?: (stream: Stream) => number
+  }
 }
 
 /**
@@ -25,9 +40,30 @@ class SyncedFolder extends NodeFS {
     const addSync = (module: unknown) => {
       // PGlite's own class reads NODEFS from the same module.
       const { NODEFS } = module as { NODEFS: NodeFolders }
-      NODEFS.stream_ops.fsync = ({ nfd, node }) => {
-        if (nfd === undefined) syncPath(NODEFS.realPath(node))
-        else fs.fsyncSync(nfd)
+      const { node_ops: nodes, stream_ops: streams } = NODEFS
+      const { mknod } = nodes
+      const { write } = streams
+
+      function orEnd<Result>(node: Node, work: () => Result): Result {
+        try {
+          return work()
+        } catch (error) {
+          if ([node.name, node.parent.name].includes('pg_wal')) endWithoutLog(error)
+          throw error
+        }
+      }
+      nodes.mknod = (parent, ...rest) => orEnd(parent, () => mknod(parent, ...rest))
+      streams.write = (stream, buffer, offset, length, position) =>
+        orEnd(stream.node, () => {
+          let written = 0
+          // On a nearly full disk, the system writes a part. Only the next write says why.
+          do {
+            written += write(stream, buffer, offset + written, length - written, position + written)
+          } while (written < length)
+          return written
+        })
+      streams.fsync = ({ nfd, node }) => {
+        orEnd(node, () => (nfd === undefined ? syncPath(NODEFS.realPath(node)) : fs.fsyncSync(nfd)))
         return 0
       }
     }
@@ -37,11 +73,27 @@ class SyncedFolder extends NodeFS {
   }
 }
 
-// PGlite's own parameters turn fsync off. Emscripten also ignores fdatasync.
+/**
+ * Ends the process, because the database's log (pg_wal) could not be written. PGlite would repeat the next
+ * statement for ever, and nothing could stop it. The next start repeats what the log holds.
+ */
+function endWithoutLog(error: unknown): never {
+  const { code, errno } = Object(error)
+  logToStderr('stopped: the database could not write its log', {
+    code: code ?? errno,
+    remedy: 'Make room on the disk of DATA_DIR, or repair it. Nothing that was confirmed is lost.',
+  })
+  process.exit(1)
+}
+
 const startParams = [
+  // PGlite's own parameters turn fsync off. Emscripten also ignores fdatasync.
   ...PGlite.defaultStartParams.filter((parameter) => parameter !== '-F'),
   '-c',
   'wal_sync_method=fsync',
+  // After a checkpoint, the database keeps old files of its log up to this size. The default is 1 GB.
+  '-c',
+  'max_wal_size=128MB',
 ]
 
 /** Opens a folder so that a power cut loses nothing that was committed. */
@@ -49,16 +101,7 @@ export async function openSynced(folder: string): Promise<PGlite> {
   return await PGlite.create({ fs: new SyncedFolder(folder), startParams })
 }
 
-/** Writes everything in a new folder to the disk. PGlite does not do it when it creates a database. */
-export function syncFolder(folder: string): void {
-  for (const entry of fs.readdirSync(folder, { recursive: true, withFileTypes: true })) {
-    syncPath(join(entry.parentPath, entry.name))
-  }
-  syncPath(folder)
-  syncPath(join(folder, '..'))
-}
-
-function syncPath(path: string): void {
+export function syncPath(path: string): void {
   const isFolder = fs.statSync(path).isDirectory()
   // Windows writes folders by itself.
   if (isFolder && process.platform === 'win32') return

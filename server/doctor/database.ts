@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path'
 import pg from 'pg'
 import * as v from 'valibot'
 import { FolderInUse, lockFolder } from '../database/lock.ts'
-import { openSynced } from '../database/synced-folder.ts'
+import { openFolder } from '../database/pglite-folder.ts'
 import { createVault, keyFromFolder, type Vault } from '../people/vault.ts'
 import { operatorToken } from '../relay/operator.ts'
 import { databaseUrlError, dataDirError } from '../setting-error.ts'
@@ -100,7 +100,7 @@ async function readState(
   }
   try {
     // Not `openPglite`, which migrates.
-    const client = await openSynced(folder)
+    const client = await openFolder(folder)
     try {
       return await readStored(async (statement) => (await client.query(statement)).rows)
     } finally {

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { parseArgs, styleText } from 'node:util'
 import { providerIds, registry } from '../providers/registry.ts'
+import { oneLine } from '../relay/message.ts'
 import { type Addresses, parseEnv } from '../settings.ts'
 import { type Finding, warning } from './ask.ts'
 import { checkHubspotClient, checkSlackClient } from './clients.ts'
@@ -87,7 +88,8 @@ async function examine(
   let isWrong = false
   function print(findings: readonly Finding[]): void {
     for (const { kind, text } of findings) {
-      console.log(`${signs[kind]} ${text}`)
+      // Names of accounts come from the providers. A terminal would obey control characters in them.
+      console.log(`${signs[kind]} ${oneLine(text, Number.POSITIVE_INFINITY)}`)
       isWrong ||= kind === 'wrong'
     }
   }

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { lstat, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import * as v from 'valibot'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
@@ -105,6 +105,7 @@ export async function writeManifests(
       `HubSpot and Slack accept only https addresses, but ${name} is ${new URL(url).origin}. Set ${name} to the address at which the internet reaches it, such as https://bell.example.com.`,
     )
   }
+  await refuseLinks(folder, Object.keys(manifests(addresses, distributions[0])))
   const path = join(folder, appFile)
   const earlier = v.safeParse(earlierApp, existsSync(path) ? await readFile(path, 'utf8') : '')
   const chosen =
@@ -130,4 +131,23 @@ export async function writeManifests(
     await writeFile(path, text)
   }
   return different.map(({ path }) => path)
+}
+
+/**
+ * Somebody else may be able to write to the folder. A symbolic link there would let us write anywhere.
+ * @param names the paths of files below the folder.
+ * @throws Error if one of them, or a folder on the way to it, is a symbolic link.
+ */
+async function refuseLinks(folder: string, names: readonly string[]): Promise<void> {
+  for (const name of names) {
+    let path = folder
+    for (const part of name.split('/')) {
+      path = join(path, part)
+      const found = await lstat(path).catch(() => undefined)
+      if (!found?.isSymbolicLink()) continue
+      throw new Error(
+        `${path} is a symbolic link, so nothing was written. Remove it, or name another folder.`,
+      )
+    }
+  }
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import type { IncomingMessage, Server, ServerOptions, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { networkOf } from './rate-limit.ts'
 
 /** How long a client may take, in milliseconds. Node checks the first two once in `connectionsCheckingInterval`. */
 export const clientTimes = {
@@ -22,13 +23,23 @@ export const clientTimes = {
  */
 const defaultAnswerMs = 60_000
 
+/** An address that has this share of all connections takes the place only of its own ones. */
+const largestShare = 1 / 4
+
 /** How long a refused client may take to read the refusal. */
 const lingerMs = 1_000
 
-/** What happens on a connection: the request that came last, and its answer. */
+/** The request that came last on a connection, and its answer. */
 interface Exchange {
   request: IncomingMessage
   response: ServerResponse
+}
+
+interface Client {
+  /** As `networkOf` names it. */
+  address: string
+  /** Undefined before the first request, and after each answer. */
+  exchange?: Exchange | undefined
 }
 
 export interface Connections {
@@ -38,7 +49,8 @@ export interface Connections {
 
 /**
  * Bounds how many connections are open, and how long an answer may take.
- * @param most When so many are open, a new connection takes the place of one that waits for its client.
+ * @param most When so many are open, a new connection takes the place of one that waits for its client. If all
+ * wait for the server, it takes the place of one of the address that has the most.
  * Without such a bound, silent clients use up the files that the process may open.
  */
 export function guardConnections(
@@ -46,18 +58,19 @@ export function guardConnections(
   { most, answerWithinMs = defaultAnswerMs }: { most: number; answerWithinMs?: number },
 ): Connections {
   /** The least recently used first. */
-  const connections = new Map<Socket, Exchange | undefined>()
+  const connections = new Map<Socket, Client>()
   let closing = false
 
   // Nothing may be silent for longer than an answer may take.
   server.timeout = answerWithinMs
 
   server.on('connection', (socket: Socket) => {
-    if (connections.size >= most && !makeRoom()) {
+    const address = networkOf(socket.remoteAddress ?? '') ?? 'unknown'
+    if (connections.size >= most && !makeRoomFor(address)) {
       socket.destroy()
       return
     }
-    connections.set(socket, undefined)
+    connections.set(socket, { address })
     socket.on('close', () => connections.delete(socket))
     // Node calls this after an answer with `Connection: close`. Closing at once would reset the
     // connection of a client that still sends, and it might lose the answer (RFC 9112 §9.6).
@@ -65,7 +78,7 @@ export function guardConnections(
     let ending = false
     socket.destroySoon = () => {
       if (ending) return
-      if (connections.get(socket)?.request.complete !== false) return destroySoon()
+      if (connections.get(socket)?.exchange?.request.complete !== false) return destroySoon()
       ending = true
       // From here on nobody parses what arrives.
       socket.removeAllListeners('data').on('data', () => undefined)
@@ -76,27 +89,48 @@ export function guardConnections(
 
   server.on('request', (request, response) => {
     const { socket } = request
-    // Insert it again, as the most recently used.
-    if (connections.delete(socket)) connections.set(socket, { request, response })
+    const client = connections.get(socket)
+    if (client !== undefined) {
+      client.exchange = { request, response }
+      // Insert it again, as the most recently used.
+      connections.delete(socket)
+      connections.set(socket, client)
+    }
     const deadline = setTimeout(() => socket.destroy(), answerWithinMs).unref()
     response.on('close', () => {
       clearTimeout(deadline)
       // A client may have sent its next request before this answer.
-      if (connections.get(socket)?.response === response) connections.set(socket, undefined)
+      if (client?.exchange?.response === response) client.exchange = undefined
       // A browser keeps its connection open after the answer. That must not delay the stop.
       if (closing) socket.destroySoon()
     })
   })
 
-  /** @returns false if every connection waits for this server. */
-  function makeRoom(): boolean {
-    for (const [socket, exchange] of connections) {
-      if (!waitsForClient(socket, exchange)) continue
-      connections.delete(socket)
-      socket.destroy()
-      return true
+  /** @returns false if the new connection must go, because it would take too much from other addresses. */
+  function makeRoomFor(address: string): boolean {
+    let own = 0
+    for (const client of connections.values()) if (client.address === address) own++
+    const socket = silentOne(own < most * largestShare ? undefined : address) ?? waitingOne(own)
+    if (socket === undefined) return false
+    connections.delete(socket)
+    socket.destroy()
+    return true
+  }
+
+  /** A connection that waits for its client; if there is an `address`, one of this address. */
+  function silentOne(address?: string): Socket | undefined {
+    for (const [socket, client] of connections) {
+      const mayEnd = address === undefined || client.address === address
+      if (mayEnd && waitsForClient(socket, client)) return socket
     }
-    return false
+    return undefined
+  }
+
+  /** The connection that has waited the longest, of the address that has the most, if it has more than `own`. */
+  function waitingOne(own: number): Socket | undefined {
+    const ofAddress = Map.groupBy(connections, ([, { address }]) => address)
+    const [largest = []] = [...ofAddress.values()].sort((a, b) => b.length - a.length)
+    return largest.length > own ? largest[0]?.[0] : undefined
   }
 
   return {
@@ -105,7 +139,9 @@ export function guardConnections(
       const closed = once(server, 'close')
       server.close()
       // Node closes only connections that were used before.
-      for (const [socket, exchange] of connections) if (exchange === undefined) socket.destroy()
+      for (const [socket, { exchange }] of connections) {
+        if (exchange === undefined) socket.destroy()
+      }
       const deadline = setTimeout(() => {
         for (const socket of connections.keys()) socket.destroy()
       }, graceMs)
@@ -116,7 +152,7 @@ export function guardConnections(
 }
 
 /** The client is silent, still sends, or does not read. */
-function waitsForClient(socket: Socket, exchange: Exchange | undefined): boolean {
+function waitsForClient(socket: Socket, { exchange }: Client): boolean {
   return exchange === undefined || !exchange.request.complete || socket.writableLength > 0
 }
 

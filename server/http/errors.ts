@@ -18,6 +18,9 @@ export class ApiError extends Error {
   }
 }
 
+/** SQLSTATE disk_full, also of our own NoRoom. */
+const diskFull = '53100'
+
 /** Creates the function that turns all errors of the app into answers. */
 export function answerError(log: Log) {
   return (error: Error, c: Context): Response => {
@@ -30,15 +33,22 @@ export function answerError(log: Log) {
     if (incoming?.complete === false && incoming.destroyed) {
       return errorAnswer(c, 400, 'aborted', 'The request ended early.')
     }
+    const code = sqlStateOf(error) ?? sqlStateOf(error.cause)
     log('request failed', {
       method: c.req.method,
       route: c.req.routePath,
-      // PostgreSQL's error code (SQLSTATE).
-      code: hasCode(error.cause) ? error.cause.code : undefined,
+      code,
       ...errorFields(error),
     })
+    if (code === diskFull) return noRoomAnswer(c)
     return errorAnswer(c, 500, 'internal', 'Something went wrong on the server.')
   }
+}
+
+/** The disk of the database is full. HubSpot repeats a webhook that is answered with 5xx. */
+export function noRoomAnswer(c: Context): Response {
+  const message = 'The server has no room to store anything. Try again later.'
+  return errorAnswer(c, 503, 'no_room', message, { 'Retry-After': '60' })
 }
 
 export function errorAnswer(
@@ -51,8 +61,8 @@ export function errorAnswer(
   return c.json({ error: { code, message } }, status, headers)
 }
 
-function hasCode(cause: unknown): cause is { code: string } {
-  return (
-    typeof cause === 'object' && cause !== null && 'code' in cause && typeof cause.code === 'string'
-  )
+/** PostgreSQL's code of an error. Drizzle wraps the errors of statements, but not of all commits. */
+function sqlStateOf(error: unknown): string | undefined {
+  const { code } = Object(error)
+  return typeof code === 'string' ? code : undefined
 }

@@ -9,30 +9,36 @@ import { ApiError } from './errors.ts'
 interface Limit {
   times: number
   seconds: number
+  /** How often all networks of one IPv6 site (/48) together may do it. One customer can have them all. */
+  timesOfSite?: number
   /** What a user reads who reaches the limit by ordinary use. The log does not mention it. */
   refusal?: string
 }
 
 /**
  * How often something may happen. A whole company can be behind one address, so a browser with a session
- * counts for itself.
+ * counts for itself. Everybody can get new sessions, so they never use up what people have who have
+ * connected a service.
  */
 export const rateLimits = {
   /** A new browser makes three calls when it opens the dashboard: 300 new browsers a minute. */
-  callsOfAddress: { times: 1_000, seconds: 60 },
+  callsOfAddress: { times: 1_000, seconds: 60, timesOfSite: 10_000 },
   /** A person makes a few calls when opening the dashboard, and one for each click. */
   callsOfSession: { times: 300, seconds: 60 },
-  /** Whoever collects sessions cannot use them all at once. 1,500 people can open the dashboard. */
+  /** Of sessions that have connected nothing yet: about 100 people can connect both services in a minute. */
+  callsOfNewSessionsAtAddress: { times: 1_000, seconds: 60, timesOfSite: 10_000 },
+  /** Of all other sessions. One person cannot use many at once. 1,500 people can open the dashboard. */
   callsOfSessionsAtAddress: { times: 6_000, seconds: 60 },
-  /** Each stores a user and a session for a caller of whom nothing is known. */
-  newSessionsOfAddress: { times: 100, seconds: 600 },
+  /** Each stores a user and a session for a caller of whom nothing is known. One site leaves room for others. */
+  newSessionsOfAddress: { times: 100, seconds: 600, timesOfSite: 200 },
   /** Even callers at many addresses leave at most 72,000 a day, most of which are deleted after a day. */
   newSessions: { times: 500, seconds: 600 },
   /** An authorization is pending for 10 minutes, and can lead to two calls to the provider. */
   authorizationsOfSession: { times: 20, seconds: 600 },
   /** 150 people behind one address can connect both services in 10 minutes. */
-  authorizationsOfAddress: { times: 300, seconds: 600 },
-  /** Bounds the pending authorizations of all callers. */
+  authorizationsOfNewSessionsAtAddress: { times: 300, seconds: 600, timesOfSite: 1_500 },
+  authorizationsOfSessionsAtAddress: { times: 300, seconds: 600 },
+  /** Bounds the pending authorizations of all new sessions. */
   authorizations: { times: 5_000, seconds: 600 },
   /** A test message waits for up to eight seconds. All browsers of a user count together. */
   testMessagesOfUser: {
@@ -41,7 +47,7 @@ export const rateLimits = {
     refusal: 'The last test message was less than ten seconds ago. Try again in a moment.',
   },
   /** The pages of the stand-ins. One person plays with them. */
-  standInsOfAddress: { times: 600, seconds: 60 },
+  standInsOfAddress: { times: 600, seconds: 60, timesOfSite: 6_000 },
 } as const satisfies Record<string, Limit>
 
 type LimitName = keyof typeof rateLimits
@@ -53,15 +59,22 @@ const logEveryMs = 60_000
 /** The server calls the APIs of its own stand-ins, for each message at least twice. */
 const standInApi = /^\/sandbox\/[^/]+\/(account-info|api|appinstalls|crm|oauth\/2026-03|services)\//
 
+/** What a browser's token tells without the database. */
+export interface IssuedSession {
+  tokenHash: string
+  /** Whether the browser has connected a service. */
+  isNew: boolean
+}
+
 export interface RateLimits {
   /** Limits calls by session, or by address for a browser without one. */
-  calls(sessionOf: (c: Context) => string | undefined): MiddlewareHandler
+  calls(sessionOf: (c: Context) => IssuedSession | undefined): MiddlewareHandler
   /** Limits the pages of the stand-ins. */
   standIns: MiddlewareHandler
   /** Counts a new session. @throws ApiError (429), as the next one does. */
   newSession(c: Context): Promise<void>
   /** Counts an authorization that begins. */
-  authorization(c: Context, session: string): Promise<void>
+  authorization(c: Context, session: IssuedSession): Promise<void>
   /** Counts a test message that begins. */
   testMessage(c: Context, userId: string): Promise<void>
 }
@@ -74,16 +87,27 @@ export function createRateLimits({
   trustedProxies: number
   log: Log
 }): RateLimits {
-  const counters = new Map<LimitName, Counter>()
+  const counters = new Map<string, Counter>()
   const lastLogged = new Map<LimitName, number>()
+
+  async function countOne(name: string, limit: Limit, key: string): Promise<number> {
+    const counter = counters.get(name) ?? new Counter(limit)
+    counters.set(name, counter)
+    return await counter.count(key)
+  }
+
+  async function countSite(name: string, limit: Limit, address: string): Promise<number> {
+    const { timesOfSite, seconds } = limit
+    const site = siteOf(address)
+    if (timesOfSite === undefined || site === undefined) return 0
+    return await countOne(`${name} of site`, { times: timesOfSite, seconds }, site)
+  }
 
   /** @throws ApiError (429) when one of the limits is reached. Later limits then count nothing. */
   async function count(c: Context, ...counted: Array<[LimitName, string]>): Promise<void> {
     for (const [name, key] of counted) {
       const limit: Limit = rateLimits[name]
-      const counter = counters.get(name) ?? new Counter(limit)
-      counters.set(name, counter)
-      const waitMs = await counter.count(key)
+      const waitMs = (await countOne(name, limit, key)) || (await countSite(name, limit, key))
       if (waitMs === 0) continue
       const isLogged = limit.refusal === undefined
       if (isLogged && Date.now() - (lastLogged.get(name) ?? 0) >= logEveryMs) {
@@ -112,7 +136,12 @@ export function createRateLimits({
       if (address !== undefined) {
         const session = sessionOf(c)
         if (session === undefined) await count(c, ['callsOfAddress', address])
-        else await count(c, ['callsOfSession', session], ['callsOfSessionsAtAddress', address])
+        else {
+          const ofAddress = session.isNew
+            ? 'callsOfNewSessionsAtAddress'
+            : 'callsOfSessionsAtAddress'
+          await count(c, ['callsOfSession', session.tokenHash], [ofAddress, address])
+        }
       }
       await next()
     },
@@ -128,15 +157,14 @@ export function createRateLimits({
       if (address === undefined) return
       await count(c, ['newSessionsOfAddress', address], ['newSessions', 'all'])
     },
-    async authorization(c, session) {
+    async authorization(c, { tokenHash, isNew }) {
       const address = addressOf(c)
       if (address === undefined) return
-      await count(
-        c,
-        ['authorizationsOfSession', session],
-        ['authorizationsOfAddress', address],
-        ['authorizations', 'all'],
-      )
+      await count(c, ['authorizationsOfSession', tokenHash])
+      if (isNew) {
+        const ofAddress = 'authorizationsOfNewSessionsAtAddress'
+        await count(c, [ofAddress, address], ['authorizations', 'all'])
+      } else await count(c, ['authorizationsOfSessionsAtAddress', address])
     },
     // A user needs no address to be counted.
     testMessage: (c, userId) => count(c, ['testMessagesOfUser', userId]),
@@ -202,7 +230,13 @@ function withoutPort(address: string): string {
   return /^\[(.+)\](:\d+)?$/.exec(address)?.[1] ?? /^([\d.]+):\d+$/.exec(address)?.[1] ?? address
 }
 
-function networkOf(address: string): string | undefined {
+/** The /48 of an IPv6 network; undefined for another address. */
+function siteOf(network: string): string | undefined {
+  return network.includes(':') ? network.split(':').slice(0, 3).join(':') : undefined
+}
+
+/** The network that counts as one client; undefined if this is no IP address. */
+export function networkOf(address: string): string | undefined {
   // An IPv4 client on a socket that takes both.
   const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, '').replace(/%.*$/, '')
   if (isIPv4(plain)) return plain

@@ -63,13 +63,35 @@ export function answerUnreadable(
     'Content-Security-Policy': answerPolicy,
     'Cache-Control': 'no-store',
   }
-  const answers = new WeakMap<Duplex, ServerResponse>()
-  server.on('request', ({ socket }, response) => answers.set(socket, response))
+  /** The answers on a connection that are not complete, in the order of their requests. */
+  const answers = new WeakMap<Duplex, Set<ServerResponse>>()
+  server.on('request', ({ socket }, response) => {
+    const running = answers.get(socket) ?? new Set()
+    answers.set(socket, running.add(response))
+    response.on('close', () => running.delete(response))
+  })
+  const refused = new WeakSet<Duplex>()
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    const answer = answers.get(socket)
+    if (error.code === 'ECONNRESET' || !socket.writable) return socket.destroy()
+    // Node reports each further piece of what it cannot read.
+    if (refused.has(socket)) return
+    refused.add(socket)
+    const running = [...(answers.get(socket) ?? [])]
+    // The requests before this one were whole, so the client gets their answers first.
+    const last = running.findLast(({ req }) => req.complete)
+    if (last === undefined) refuse(error, socket, running)
+    else last.on('close', () => refuse(error, socket, running))
+  })
+
+  function refuse(error: NodeJS.ErrnoException, socket: Duplex, running: ServerResponse[]): void {
+    // An answer may have ended the connection.
+    if (!socket.writable) return
     // The client would read this refusal as a part of the answer that it is receiving.
-    const isAnswering = answer?.headersSent === true && !answer.writableFinished
-    if (error.code === 'ECONNRESET' || !socket.writable || isAnswering) return socket.destroy()
+    const isAnswering = running.some((answer) => answer.headersSent && !answer.writableFinished)
+    if (isAnswering) {
+      socket.destroy()
+      return
+    }
     const status =
       error.code === 'HPE_HEADER_OVERFLOW'
         ? 431
@@ -87,7 +109,7 @@ export function answerUnreadable(
         '\r\n',
       ].join('\r\n'),
     )
-  })
+  }
   // A server may ignore an expectation that it does not know (RFC 9110 §10.1.1).
   server.on('checkExpectation', (request, response) => server.emit('request', request, response))
   return (error) =>

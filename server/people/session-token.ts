@@ -4,37 +4,52 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 const randomBytesLength = 24
 const tagLength = 8
 
+/** Everybody can get the token of a new session. The others were issued when somebody connected a service. */
+export type TokenKind = 'new' | 'connected'
+
+/** Tokens of new sessions have the tag that all tokens had before there were two kinds. */
+const tagOf = {
+  new: 'dealbell session token',
+  connected: 'dealbell session token of a person',
+} as const satisfies Record<TokenKind, string>
+
 /**
  * The tokens in session cookies. A token ends with a tag (HMAC-SHA-256) that only this server can make.
- * So the server knows its own tokens without asking the database, and an invented cookie does not pass
- * for a session of its own when requests are counted. Whether a session is valid, only the database says.
+ * So the server knows its own tokens and their kind without asking the database, and an invented cookie
+ * does not pass for a session of its own when requests are counted. Whether a session is valid, only the
+ * database says.
  */
 export interface SessionTokens {
-  issue(): string
-  isIssued(token: string): boolean
+  issue(kind: TokenKind): string
+  /** Undefined: this server has not issued the token. */
+  kindOf(token: string): TokenKind | undefined
 }
 
 /** @param encryptionKeys the newest first. Tokens of older keys stay issued. */
 export function createSessionTokens(encryptionKeys: readonly Buffer[]): SessionTokens {
-  const [newest, ...older] = encryptionKeys.map((key) =>
-    createHmac('sha256', key).update('dealbell session token').digest(),
-  )
+  const keys = encryptionKeys.map((key) => ({
+    new: createHmac('sha256', key).update(tagOf.new).digest(),
+    connected: createHmac('sha256', key).update(tagOf.connected).digest(),
+  }))
+  const [newest] = keys
   if (newest === undefined) throw new Error('There is no encryption key.')
   const tag = (key: Buffer, random: Buffer) =>
     createHmac('sha256', key).update(random).digest().subarray(0, tagLength)
   return {
-    issue() {
+    issue(kind) {
       const random = randomBytes(randomBytesLength)
-      return Buffer.concat([random, tag(newest, random)]).toString('base64url')
+      return Buffer.concat([random, tag(newest[kind], random)]).toString('base64url')
     },
-    isIssued(token) {
+    kindOf(token) {
       const bytes = Buffer.from(token, 'base64url')
-      if (bytes.length !== randomBytesLength + tagLength) return false
+      if (bytes.length !== randomBytesLength + tagLength) return undefined
       // Decoding ignores foreign characters, so many texts would pass for one token.
-      if (bytes.toString('base64url') !== token) return false
+      if (bytes.toString('base64url') !== token) return undefined
       const random = bytes.subarray(0, randomBytesLength)
       const given = bytes.subarray(randomBytesLength)
-      return [newest, ...older].some((key) => timingSafeEqual(given, tag(key, random)))
+      const isOf = (kind: TokenKind) =>
+        keys.some((key) => timingSafeEqual(given, tag(key[kind], random)))
+      return (['new', 'connected'] as const).find(isOf)
     },
   }
 }

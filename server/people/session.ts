@@ -4,9 +4,11 @@ import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
+import type { HasRoom } from '../database/room.ts'
 import { authorizations, rules, sessions, users } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
-import type { SessionTokens } from './session-token.ts'
+import type { IssuedSession } from '../http/rate-limit.ts'
+import type { SessionTokens, TokenKind } from './session-token.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 /** A session that is not used ends after this time. */
@@ -32,10 +34,10 @@ export interface Sessions {
    */
   find(c: Context): Promise<Session | undefined>
   /**
-   * The hash of the browser's token if this server issued it. It asks no database, so the session may
+   * What the browser's token tells if this server issued it. It asks no database, so the session may
    * have ended.
    */
-  issuedHash(c: Context): string | undefined
+  issued(c: Context): IssuedSession | undefined
   /**
    * The browser's session. If it has none, or one whose token was replaced, makes a user and a session and sets the
    * cookie.
@@ -70,6 +72,8 @@ export interface SessionOptions {
   tokens: SessionTokens
   /** Throws when no session may be made for this request. */
   beforeCreate: (c: Context) => Promise<void>
+  /** False if the database refuses what writes. */
+  hasRoom?: HasRoom
 }
 
 /**
@@ -79,7 +83,7 @@ export interface SessionOptions {
  */
 export function createSessions(
   database: Database,
-  { secure, now, tokens, beforeCreate }: SessionOptions,
+  { secure, now, tokens, beforeCreate, hasRoom = () => true }: SessionOptions,
 ): Sessions {
   // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
   const name = secure ? '__Host-dealbell' : 'dealbell'
@@ -99,10 +103,11 @@ export function createSessions(
   /** @returns the token. The database stores only its hash. */
   async function insertSession(
     tx: Transaction,
+    kind: TokenKind,
     owner: Pick<Session, 'userId' | 'formerUserId'>,
     createdAt: Date,
   ): Promise<string> {
-    const token = tokens.issue()
+    const token = tokens.issue(kind)
     const expiresAt = later(createdAt, lifetimeMs)
     await tx.insert(sessions).values({ tokenHash: sha256(token), ...owner, createdAt, expiresAt })
     return token
@@ -132,6 +137,8 @@ export function createSessions(
     if (row === undefined) return undefined
     const { userId, formerUserId, createdAt, expiresAt, replacedBy } = row
     if (replacedBy !== null) return { tokenHash, userId, formerUserId, isReplaced: true }
+    // Without room to write, sessions can still be read.
+    if (!hasRoom()) return { tokenHash, userId, formerUserId, isReplaced: false }
 
     // The browser has the new token, so the one that it replaced ends.
     if (createdAt > later(at, -replacedMs)) {
@@ -183,9 +190,11 @@ export function createSessions(
 
   return {
     find,
-    issuedHash(c) {
+    issued(c) {
       const token = getCookie(c, name)
-      return token !== undefined && tokens.isIssued(token) ? sha256(token) : undefined
+      const kind = token === undefined ? undefined : tokens.kindOf(token)
+      if (token === undefined || kind === undefined) return undefined
+      return { tokenHash: sha256(token), isNew: kind === 'new' }
     },
     async findOrCreate(c) {
       const found = await find(c)
@@ -193,7 +202,8 @@ export function createSessions(
       await beforeCreate(c)
       const { token, userId } = await database.transaction(async (tx) => {
         const userId = await insertUser(tx)
-        return { token: await insertSession(tx, { userId, formerUserId: null }, now()), userId }
+        const owner = { userId, formerUserId: null }
+        return { token: await insertSession(tx, 'new', owner, now()), userId }
       })
       sendCookie(c, token, lifetimeMs)
       namePerson(c, userId)
@@ -206,7 +216,7 @@ export function createSessions(
         const userId = await userOf(tx)
         const at = now()
         const formerUserId = await formerUserOf(tx, session, userId)
-        const token = await insertSession(tx, { userId, formerUserId }, at)
+        const token = await insertSession(tx, 'connected', { userId, formerUserId }, at)
         // Whoever saw the old token may have begun them.
         await tx.delete(authorizations).where(eq(authorizations.sessionHash, session.tokenHash))
         if (userId === session.userId) {

@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes, randomUUID } from 'node:crypto'
-import { link, mkdir, readFile, stat, unlink, writeFile } from 'node:fs/promises'
+import { link, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Log } from '../log.ts'
 
@@ -71,6 +71,11 @@ function keyId(key: Buffer): string {
   return createHash('sha256').update('dealbell key id').update(key).digest('hex').slice(0, 12)
 }
 
+/** True for 32 zeros, for example. A random key with 32 equal bytes does not occur. */
+export function isPlaceholder(key: Buffer): boolean {
+  return new Set(key).size === 1
+}
+
 /**
  * Reads the key in `folder`, or makes it. Two processes that make it at once get the same key.
  * @param log gets a warning if other users of this machine can read the file.
@@ -79,18 +84,23 @@ export async function keyFromFolder(folder: string, log?: Log): Promise<Buffer> 
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const path = join(folder, 'encryption.key')
   const ours = `${path}.${randomUUID()}`
-  await writeFile(ours, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flush: true })
   try {
+    await writeFile(ours, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flush: true })
     // A link appears complete or not at all, and it never replaces an existing key.
     await link(ours, path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   } finally {
-    await unlink(ours)
+    await rm(ours, { force: true })
   }
   // Decoding base64 ignores the line break.
   const key = Buffer.from(await readFile(path, 'utf8'), 'base64')
   if (key.length !== 32) throw new VaultError(`${path} does not hold 32 bytes in base64.`)
+  if (isPlaceholder(key)) {
+    throw new VaultError(
+      `${path} is not random: all 32 bytes are the same. Restore the key that encrypted the connections. If there are none, remove the file.`,
+    )
+  }
   // Windows has no such bits.
   if (process.platform !== 'win32' && ((await stat(path)).mode & 0o044) !== 0) {
     log?.('others can read the encryption key', { path, remedy: `chmod 600 ${path}` })

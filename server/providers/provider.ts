@@ -214,12 +214,18 @@ export interface Crm extends Provider {
   dealUrl(accountId: string, dealId: string): string
 }
 
+/** A part of a message. Slack shows each text literally: it looks for no markup and no addresses in it. */
+export type RichText =
+  | { type: 'text'; text: string; style?: { bold: true } }
+  | { type: 'link'; url: string; text: string; style?: { bold: true } }
+  | { type: 'date'; timestamp: number; format: string; fallback: string }
+
 export interface ChatMessage {
-  /** The text of notifications and for screen readers. */
+  /** The text of notifications and for screen readers, escaped for Slack. */
   text: string
   blocks: ReadonlyArray<
-    | { type: 'section'; text: { type: 'mrkdwn'; text: string } }
-    | { type: 'context'; elements: Array<{ type: 'mrkdwn'; text: string }> }
+    | { type: 'rich_text'; elements: [{ type: 'rich_text_section'; elements: RichText[] }] }
+    | { type: 'context'; elements: Array<{ type: 'plain_text'; text: string }> }
   >
 }
 
@@ -264,10 +270,24 @@ export function askedWaitMs(headers: Headers, otherwiseMs: number): number {
   return seconds > 0 ? Math.min(seconds * 1000, longestWaitMs) : otherwiseMs
 }
 
+/** To parse this much takes less than 50 ms. It has room for the 10,000 stages that an account may have. */
+const mostAnswerBytes = 5_000_000
+
 /** ky's options for a call to a provider: one try, `ms` milliseconds at most, and no redirects. */
-export const oneTry = (ms: number) =>
-  // With `timeout` alone, the time would start again for the body.
-  ({ retry: 0, redirect: 'error', timeout: ms, totalTimeout: ms }) as const
+export const oneTry = (ms: number, mostBytes = mostAnswerBytes) =>
+  ({
+    retry: 0,
+    redirect: 'error',
+    // With `timeout` alone, the time would start again for the body.
+    timeout: ms,
+    totalTimeout: ms,
+    onDownloadProgress({ transferredBytes }: { transferredBytes: number }) {
+      if (transferredBytes > mostBytes) throw new AnswerTooLarge()
+    },
+  }) as const
+
+/** A provider's answer was cut off, because to parse it would block the thread. */
+export class AnswerTooLarge extends Error {}
 
 /**
  * The error of a failed call to a provider. It contains neither the original error nor its message,
@@ -306,6 +326,13 @@ export class ProviderError extends Error {
       typeof reason === 'string' && /^[A-Za-z0-9_]{1,60}$/.test(reason) ? reason : undefined
   }
 }
+
+/** The reason of a ProviderError after AnswerTooLarge. */
+export const answerTooLarge = 'answer_too_large'
+
+/** Whether a call for less may succeed. */
+export const isTooLarge = (error: unknown) =>
+  error instanceof ProviderError && error.reason === answerTooLarge
 
 /** Whether a call failed because of its token. The token of another user may do. */
 export function isOfToken(error: unknown): boolean {

@@ -9,7 +9,6 @@ import { isOfConfigured } from '../people/connections.ts'
 import type { Vault } from '../people/vault.ts'
 import {
   type CrmAccess,
-  type CrmDeal,
   type DealEvent,
   longestWaitMs,
   ProviderError,
@@ -17,7 +16,13 @@ import {
 } from '../providers/provider.ts'
 import { type CrmId, crmIds, type DealProperty } from '../providers/registry.ts'
 import type { Inbox } from './inbox.ts'
-import { batchesOf, createSpareCalls, dealsChangedSince, reportedChanges } from './past-changes.ts'
+import {
+  createBreaks,
+  createSpareCalls,
+  dealsChangedSince,
+  dealsInBatches,
+  reportedChanges,
+} from './past-changes.ts'
 import { dealRules } from './rules.ts'
 
 /** HubSpot repeats webhooks for about a day. Whoever was away for longer wants no older news. */
@@ -148,6 +153,7 @@ export function createCatchUp(
     const properties = await propertiesOfRules(account)
     // Without a call, only our clock is known. It may be ahead.
     if (properties.length === 0) return Date.now() - clockErrorMs
+    const breathe = createBreaks()
     let missed = 0
     let beganMs = Number.POSITIVE_INFINITY
     let aheadMs = 0
@@ -161,17 +167,20 @@ export function createCatchUp(
     })
     for await (const ids of pages) {
       for (const property of properties) {
-        for (const some of batchesOf(ids, providers[crm].dealsAtOnce)) {
-          const deals = await call(account, signal, (access) =>
-            providers[crm].deals(access, some, property),
-          )
-          const events = [...deals].flatMap(([dealId, { formerIds: formerDealIds, history }]) =>
-            eventsOf({ accountId, dealId, formerDealIds, property }, history),
-          )
-          const between = events.filter(
-            ({ occurredAt: at }) => at.getTime() > fromMs && at.getTime() <= beganMs - graceMs,
-          )
-          missed += await inbox.storeMissed(crm, between, aheadMs)
+        const batches = dealsInBatches(ids, providers[crm].dealsAtOnce, (some) =>
+          call(account, signal, (access) => providers[crm].deals(access, some, property)),
+        )
+        for await (const deals of batches) {
+          const events: DealEvent[] = []
+          for (const [dealId, { formerIds: formerDealIds, history }] of deals) {
+            for (const { value, at } of reportedChanges(property, history)) {
+              await breathe()
+              if (at.getTime() > fromMs && at.getTime() <= beganMs - graceMs) {
+                events.push(eventOf({ accountId, dealId, formerDealIds, property, value }, at))
+              }
+            }
+          }
+          missed += await inbox.storeMissed(crm, events, aheadMs)
         }
       }
     }
@@ -249,16 +258,12 @@ export function createCatchUp(
   }
 }
 
-/** The changes of a property as events. */
-function eventsOf(
-  of: Pick<DealEvent, 'accountId' | 'dealId' | 'formerDealIds' | 'property'>,
-  history: CrmDeal['history'],
-): DealEvent[] {
-  return reportedChanges(of.property, history).map(({ value, at }) => {
-    const parts = ['search', of.accountId, of.dealId, of.property, value, at.getTime()]
-    const key = createHash('sha256').update(JSON.stringify(parts)).digest('base64url')
-    return { ...of, key, value, occurredAt: at }
-  })
+/** A change of a property as an event. */
+function eventOf(of: Omit<DealEvent, 'key' | 'occurredAt'>, occurredAt: Date): DealEvent {
+  const { accountId, dealId, property, value } = of
+  const parts = ['search', accountId, dealId, property, value, occurredAt.getTime()]
+  const key = createHash('sha256').update(JSON.stringify(parts)).digest('base64url')
+  return { ...of, key, occurredAt }
 }
 
 /** Adds accounts that were connected since the last call. Nothing before the connection is missing. */

@@ -7,6 +7,7 @@ import {
   ProviderError,
   type Stage,
 } from '../providers/provider.ts'
+import { firstIndex, toleranceMs } from './same-change.ts'
 
 const stagesFreshMs = 5 * 60_000
 /** More deleted stages than an account's events can name within minutes. */
@@ -22,6 +23,27 @@ export const mostOwners = 10_000
  */
 const shortestCutHistory = 20
 
+/** The entries of one history, in order. */
+interface Timeline {
+  /** Without values that were saved again, which is no change. */
+  changes: CrmDeal['history']
+  /** The indexes of the changes to each value. */
+  byValue: ReadonlyMap<string, readonly number[]>
+}
+
+/** One history serves all its changes. It may have thousands, so each must be found without a scan. */
+const timelines = new WeakMap<CrmDeal['history'], Timeline>()
+
+function timelineOf(versions: CrmDeal['history']): Timeline {
+  const known = timelines.get(versions)
+  if (known !== undefined) return known
+  const changes = versions.filter(({ value }, at) => value !== versions[at - 1]?.value)
+  const byValue = Map.groupBy(changes.keys(), (at) => changes[at]?.value ?? '')
+  const timeline = { changes, byValue }
+  timelines.set(versions, timeline)
+  return timeline
+}
+
 /**
  * Finds the value before a change in the deal's history. The webhook reports only the new value.
  * @returns null if the deal was created with the new value; undefined if the history is incomplete.
@@ -30,20 +52,23 @@ export function formerValue(
   versions: CrmDeal['history'],
   { value, occurredAt }: { value: string; occurredAt: Date },
 ): string | null | undefined {
-  // To save a value again is no change.
-  const history = versions.filter(({ value }, at) => value !== versions[at - 1]?.value)
-  const distance = (at: Date) => Math.abs(at.getTime() - occurredAt.getTime())
+  const { changes, byValue } = timelineOf(versions)
+  const timeOf = (index = -1) => changes[index]?.at.getTime() ?? Number.NaN
+  const eventMs = occurredAt.getTime()
+  const distance = (index: number) => Math.abs(timeOf(index) - eventMs)
   // The property may have had this value more than once. Use the time that is nearest to the event.
-  const entered = history
-    .map((version, at) => ({ ...version, index: at }))
-    .filter((version) => version.value === value)
-    .sort((a, b) => distance(a.at) - distance(b.at))[0]
+  const entered = byValue.get(value) ?? []
+  const next = firstIndex(entered.length, (at) => timeOf(entered[at]) >= eventMs)
+  const [nearest] = entered
+    .slice(Math.max(0, next - 1), next + 1)
+    .sort((a, b) => distance(a) - distance(b))
   // The history may not contain this change yet. The last other value before the event is the old
   // one.
-  if (entered === undefined || distance(entered.at) > 60_000) {
-    return history.findLast((version) => version.at <= occurredAt && version.value !== value)?.value
+  if (nearest === undefined || distance(nearest) > toleranceMs) {
+    const last = firstIndex(changes.length, (at) => timeOf(at) > eventMs) - 1
+    return changes[changes[last]?.value === value ? last - 1 : last]?.value
   }
-  if (entered.index > 0) return history[entered.index - 1]?.value
+  if (nearest > 0) return changes[nearest - 1]?.value
   return versions.length < shortestCutHistory ? null : undefined
 }
 

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { AvailableRuleId } from '../../contract/rules.ts'
-import { isDatabaseFailure } from '../database/failure.ts'
+import { isDatabaseFailure, isRefusedWithoutRoom } from '../database/failure.ts'
 import type { Database } from '../database/open.ts'
 import { errorFields, type Log } from '../log.ts'
 import { type CrmConnection, createWithAccess, type WithAccess } from '../people/access-token.ts'
@@ -490,7 +490,9 @@ export function createDeliver({
       try {
         return await recordSent(database, group)
       } catch (error) {
-        log('delivery not noted', { ...logFields(group[0]), ...errorFields(error) })
+        if (!isRefusedWithoutRoom(error)) {
+          log('delivery not noted', { ...logFields(group[0]), ...errorFields(error) })
+        }
         if (isStopping()) throw error
         await delay(times.pollMs)
       }

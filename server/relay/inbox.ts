@@ -6,7 +6,7 @@ import type { DealEvent, Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds } from '../providers/registry.ts'
 import { makeDueFrom } from './channels.ts'
 import { failpoint } from './failpoint.ts'
-import { type Change, dealIdsOf, sameChanges } from './same-change.ts'
+import { type Change, dealIdsOf, sameChanges, toleranceMs } from './same-change.ts'
 
 export interface Inbox {
   /** Stores the new events and their deliveries. Resolves after the commit. */
@@ -27,6 +27,10 @@ type CrmEvent = DealEvent & { crm: CrmId }
  * for 60 to 70 ms. A transaction has a fixed cost, so webhooks that arrive during one share the next one.
  */
 const maxRowsAtOnce = 2_000
+/** The most changes from a search that are stored at once. To find those that are known also blocks the thread. */
+const mostCompared = 300
+/** The most known events to compare with, those of the nearest time. One deal may have thousands within a minute. */
+const mostKnown = 2_000
 
 /** @param onStored is called after each transaction. */
 export function createInbox(database: Database, providers: Providers, onStored: () => void): Inbox {
@@ -96,12 +100,23 @@ export function createInbox(database: Database, providers: Providers, onStored: 
       const byKey = new Map(found.map((event) => [event.key, { ...event, crm }]))
       const events = [...byKey.values()].sort(byTime)
       let count = 0
-      // Nearly always, the webhooks have brought everything. Then no transaction is needed.
-      while ((await withoutKnown(database, events)).length > 0) {
-        const stored = await storeMissedEvents(database, providers, events, aheadMs)
-        if (stored === 0) break
-        count += stored
-        onStored()
+      for (let start = 0; start < events.length; start += mostCompared) {
+        const end = start + mostCompared
+        const part = {
+          events: events.slice(start, end),
+          near: [
+            ...events.slice(Math.max(0, start - mostCompared), start),
+            ...events.slice(end, end + mostCompared),
+          ],
+        }
+        // Nearly always, the webhooks have brought everything. Then no transaction is needed.
+        while ((await withoutKnown(database, part)).length > 0) {
+          const stored = await storeMissedEvents(database, providers, part, aheadMs)
+          if (stored === 0) break
+          count += stored
+          onStored()
+          await nextTurn()
+        }
         await nextTurn()
       }
       return count
@@ -174,19 +189,26 @@ function firstOf(
   return end === -1 ? events : events.slice(0, end)
 }
 
+/** Some of the events that a search has found, in order of occurrence. */
+interface FoundEvents {
+  events: readonly CrmEvent[]
+  /** The events before and after them. A known event may be the same as one of these. */
+  near: readonly CrmEvent[]
+}
+
 /** Stores the first of these events that are missing. @returns how many. */
 async function storeMissedEvents(
   database: Database,
   providers: Providers,
-  events: readonly CrmEvent[],
+  found: FoundEvents,
   aheadMs: number,
 ): Promise<number> {
   return await database.transaction(async (tx) => {
-    const targets = (await targetsOf(tx, providers, events, 'alone')).map((target) => ({
+    const targets = (await targetsOf(tx, providers, found.events, 'alone')).map((target) => ({
       ...target,
       sinceMs: target.sinceMs - aheadMs,
     }))
-    const missed = (await withoutKnown(tx, events)).filter(({ crm, accountId, occurredAt }) =>
+    const missed = (await withoutKnown(tx, found)).filter(({ crm, accountId, occurredAt }) =>
       targets.some(
         (target) =>
           target.crm === crm &&
@@ -314,18 +336,32 @@ async function knownEvents(tx: Executor, query: SQL): Promise<KnownEvent[]> {
   return rows.map(({ at, ...row }) => ({ ...row, occurredAt: new Date(at) }))
 }
 
+/** When a stored event happened that may be the same as one of these. */
+function timesAround(events: readonly CrmEvent[]): { from: SQL; until: SQL } {
+  const times = events.map(({ occurredAt }) => occurredAt.getTime())
+  const time = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`
+  return {
+    from: time(Math.min(...times) - toleranceMs),
+    until: time(Math.max(...times) + toleranceMs),
+  }
+}
+
 /** Returns the events that are not stored yet. */
-async function withoutKnown(tx: Executor, events: readonly CrmEvent[]): Promise<CrmEvent[]> {
+async function withoutKnown(tx: Executor, { events, near }: FoundEvents): Promise<CrmEvent[]> {
   if (events.length === 0) return []
+  const { from, until } = timesAround(events)
   const known = await knownEvents(
     tx,
     sql`select known.* from ${dealsOf(events)} cross join lateral (
-          select ${knownColumns} from deal_events
+          select ${knownColumns}, greatest(${from} - occurred_at, occurred_at - ${until}) as away
+          from deal_events
           where account_id = deal."accountId" and deal_id = deal."dealId"
+            and occurred_at between ${from} and ${until}
           offset 0
-        ) as known`,
+        ) as known
+        order by away limit ${mostKnown}`,
   )
-  const found = sameChanges(events, known)
+  const found = sameChanges([...events, ...near], known)
   return events.filter((event) => !found.has(event))
 }
 
@@ -349,11 +385,12 @@ async function insertUnlessFound(
   const fresh = [...byKey.values()].filter(({ key }) => !storedKeys.has(key))
   if (fresh.length === 0) return
 
+  const { from, until } = timesAround(fresh)
   // Another transaction may handle a copy of the webhook. This waits until it has set the key.
   const found = await knownEvents(
     tx,
     sql`select ${knownColumns} from deal_events
-        where found_by = 'search'
+        where found_by = 'search' and occurred_at between ${from} and ${until}
           and id in (
             select found.id from ${dealsOf(fresh)} cross join lateral (${foundOf(sql`deal`)}) as found
           )

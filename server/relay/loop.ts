@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
+import { isRefusedWithoutRoom } from '../database/failure.ts'
 import type { Database } from '../database/open.ts'
 import { deliveries } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
@@ -59,6 +60,11 @@ export function createRelay(dependencies: RelayDependencies): Relay {
   let running: Promise<void> | undefined
   const timers: NodeJS.Timeout[] = []
 
+  /** While the disk has no room, the relay pauses: the database refuses each lease. That is logged once (watchDisk). */
+  function logFailure(event: string, error: unknown, fields?: { channel: string }): void {
+    if (!isRefusedWithoutRoom(error)) log(event, { ...fields, ...errorFields(error) })
+  }
+
   function ring(): void {
     rings++
     due = true
@@ -87,7 +93,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
     try {
       againMs = await workUntilRest(channel)
     } catch (error) {
-      log('channel failed', { channel, ...errorFields(error) })
+      logFailure('channel failed', error, { channel })
       againMs = afterErrorMs
     }
     releases.push({ channel, ...(againMs !== undefined && { againMs }) })
@@ -138,7 +144,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
           for (const channel of leased) working.set(channel, workOn(channel))
         }
       } catch (error) {
-        log('relay loop failed', errorFields(error))
+        logFailure('relay loop failed', error)
         due = true
         await delay(times.pollMs)
       }
@@ -151,7 +157,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
   function every(ms: number, task: () => Promise<void>): void {
     timers.push(
       setInterval(() => {
-        task().catch((error) => log('upkeep failed', errorFields(error)))
+        task().catch((error) => logFailure('upkeep failed', error))
       }, ms),
     )
   }
@@ -178,7 +184,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
       for (const timer of timers) clearInterval(timer)
       await running
       await Promise.allSettled(working.values())
-      await releaseFinished().catch((error) => log('relay loop failed', errorFields(error)))
+      await releaseFinished().catch((error) => logFailure('relay loop failed', error))
     },
   }
 }

@@ -1,6 +1,6 @@
 import type { AvailableRuleId } from '../../contract/rules.ts'
 import { ruleCatalogue } from '../../contract/rules.ts'
-import type { ChatMessage } from '../providers/provider.ts'
+import type { ChatMessage, RichText } from '../providers/provider.ts'
 import { formatAmount } from './amount.ts'
 import type { Headline } from './rules.ts'
 
@@ -47,30 +47,26 @@ export function plainTextOf({
 
 /** Writes the chat message about one change of a deal. */
 export function messageFor({ deal, headline, ruleId, late }: MessageEntry): ChatMessage {
-  const name = safeText(deal.name ?? '', longestName) || 'Unnamed deal'
-  const to = safeText(headline.to, longestLabel)
-  const from = safeText(headline.from ?? '', longestLabel)
-  const happened = safeText(headline.happened, longestHappened)
+  const name = oneLine(deal.name ?? '', longestName) || 'Unnamed deal'
+  const to = bold(oneLine(headline.to, longestLabel))
+  const from = oneLine(headline.from ?? '', longestLabel)
+  const happened = oneLine(headline.happened, longestHappened)
   const amount = formatAmount(deal.amount, deal.currency)
-  const facts = [
-    from === '' ? `*${to}*` : `${from} → *${to}*`,
+  const facts = joinFacts([
+    from === '' ? [to] : [`${from} → `, to],
     // For a change of the amount, the line above has it.
-    amount === headline.to ? undefined : amount,
-    deal.ownerName && `Owner: ${safeText(deal.ownerName, longestLabel)}`,
+    amount !== headline.to && amount,
+    deal.ownerName && `Owner: ${oneLine(deal.ownerName, longestLabel)}`,
     headline.remark,
     late && lateFact(late),
-  ].filter((fact) => typeof fact === 'string' && fact !== '')
+  ])
+  const link: RichText = { type: 'link', url: deal.url, text: name, style: { bold: true } }
 
   return {
     text: escapeText(plainTextOf({ deal, headline })),
     blocks: [
-      section(
-        `${headline.sign} *<${escapeText(deal.url)}|${name}>* ${happened}\n${facts.join('  ·  ')}`,
-      ),
-      {
-        type: 'context',
-        elements: [{ type: 'mrkdwn', text: `Notify me when ${wordingOf(ruleId)}` }],
-      },
+      richText([`${headline.sign} `, link, ` ${happened}\n`, ...facts]),
+      context([`Notify me when ${wordingOf(ruleId)}`]),
     ],
   }
 }
@@ -79,25 +75,21 @@ export function messageFor({ deal, headline, ruleId, late }: MessageEntry): Chat
 export const testMessage: ChatMessage = {
   text: '🧪 Test message from Dealbell',
   blocks: [
-    section(
-      '🧪 *Test message from Dealbell*\nIt works: this channel gets the notifications about deals.',
-    ),
-    {
-      type: 'context',
-      elements: [{ type: 'mrkdwn', text: 'Somebody asked for this test on the dashboard.' }],
-    },
+    richText([
+      '🧪 ',
+      bold('Test message from Dealbell'),
+      '\nIt works: this channel gets the notifications about deals.',
+    ]),
+    context(['Somebody asked for this test on the dashboard.']),
   ],
 }
 
-/** Slack takes 3,000 characters in a section. */
-const longestSection = 2_900
 /** Slack refuses blocks with too much text together. It does not document the limit; 11,000 was too much. */
 const longestDigest = 9_000
-/** The longest name and label in a digest. Escaping may make them five times as long. */
+/** The longest name and label in a digest. */
 const lengthsInDigest = [
   { name: 80, label: 40 },
   { name: 40, label: 25 },
-  { name: 20, label: 12 },
 ] as const
 type Lengths = (typeof lengthsInDigest)[number]
 
@@ -125,24 +117,19 @@ export function digestOf(entries: readonly MessageEntry[]): Digest {
 function digestWith(entries: readonly MessageEntry[], lengths: Lengths): ChatMessage {
   const totals = totalsOf(entries)
   const groups = Map.groupBy(entries, ({ headline }) => headline.title ?? headline.happened)
-  const sections = [...groups].flatMap(([title, group]) => {
-    const sign = group[0]?.headline.sign ?? ''
-    const heading = `${sign} *${safeText(title, lengths.label * 2)}*`
-    return inSections(
-      heading,
-      group.map((entry) => digestLine(entry, lengths)),
-    )
-  })
-  const wordings = [...new Set(entries.map(({ ruleId }) => wordingOf(ruleId)))]
+  const wordings = new Set(entries.map(({ ruleId }) => `Notify me when ${wordingOf(ruleId)}`))
   return {
-    text: totals,
+    text: escapeText(totals),
     blocks: [
-      section(`*${totals}*`),
-      ...sections.map(section),
-      {
-        type: 'context',
-        elements: wordings.map((when) => ({ type: 'mrkdwn', text: `Notify me when ${when}` })),
-      },
+      richText([bold(totals)]),
+      ...Array.from(groups, ([title, group]) =>
+        richText([
+          `${group[0]?.headline.sign ?? ''} `,
+          bold(oneLine(title, lengths.label * 2)),
+          ...group.flatMap((entry) => digestLine(entry, lengths)),
+        ]),
+      ),
+      context([...wordings]),
     ],
   }
 }
@@ -159,7 +146,7 @@ function totalsOf(entries: readonly MessageEntry[]): string {
       const deals = [...new Map(some.map(({ deal }) => [deal.url, deal])).values()]
       const noun = at > 0 ? '' : deals.length === 1 ? ' deal' : ' deals'
       const amounts = what === 'won' ? sums(deals) : []
-      return [`${deals.length}${noun} ${safeText(what, longestLabel)}`, ...amounts].join(', ')
+      return [`${deals.length}${noun} ${oneLine(what, longestLabel)}`, ...amounts].join(', ')
     })
     .join(' · ')
 }
@@ -175,48 +162,67 @@ function sums(deals: readonly DealInMessage[]): string[] {
   )
 }
 
-function digestLine({ deal, headline, late }: MessageEntry, lengths: Lengths): string {
-  const name = safeText(deal.name ?? '', lengths.name) || 'Unnamed deal'
-  const from = safeText(headline.from ?? '', lengths.label)
-  const to = safeText(headline.to, lengths.label)
+function digestLine({ deal, headline, late }: MessageEntry, lengths: Lengths): Part[] {
+  const name = oneLine(deal.name ?? '', lengths.name) || 'Unnamed deal'
+  const from = oneLine(headline.from ?? '', lengths.label)
+  const to = oneLine(headline.to, lengths.label)
   const amount = formatAmount(deal.amount, deal.currency)
-  const facts = [
-    from === '' ? `*${to}*` : `${from} → *${to}*`,
-    amount === headline.to ? undefined : amount,
+  const facts = joinFacts([
+    // Not bold: that would need more room than the text.
+    from === '' ? to : `${from} → ${to}`,
+    amount !== headline.to && amount,
     headline.remark,
     late && lateFact(late),
-  ].filter((fact) => typeof fact === 'string' && fact !== '')
-  return `• <${escapeText(deal.url)}|${name}>  ${facts.join('  ·  ')}`
+  ])
+  return ['\n• ', { type: 'link', url: deal.url, text: name }, '  ', ...facts]
 }
 
-/** Puts lines below their heading into as few sections as their length allows. */
-function inSections(heading: string, lines: readonly string[]): string[] {
-  const sections: string[] = []
-  let current = heading
-  for (const line of lines) {
-    if (current.length + line.length + 1 > longestSection) {
-      sections.push(current)
-      current = line
-    } else current += `\n${line}`
+/** Plain text, or another part of a rich text. */
+type Part = string | RichText
+
+/**
+ * Slack shows these texts literally. Never write text from the CRM as `mrkdwn`: its `*`, `_` and
+ * addresses cannot be escaped.
+ */
+function richText(parts: readonly Part[]) {
+  const elements: RichText[] = []
+  let plain: { type: 'text'; text: string } | undefined
+  for (const part of parts) {
+    if (typeof part !== 'string') {
+      elements.push(part)
+      plain = undefined
+    } else if (plain !== undefined) plain.text += part
+    else {
+      plain = { type: 'text', text: part }
+      elements.push(plain)
+    }
   }
-  return [...sections, current]
+  const section = { type: 'rich_text_section' as const, elements }
+  return { type: 'rich_text' as const, elements: [section] satisfies [unknown] }
 }
 
-function section(text: string) {
-  return { type: 'section' as const, text: { type: 'mrkdwn' as const, text } }
+function context(texts: readonly string[]) {
+  const elements = texts.map((text) => ({ type: 'plain_text' as const, text }))
+  return { type: 'context' as const, elements }
+}
+
+function bold(text: string): RichText {
+  return { type: 'text', text, style: { bold: true } }
+}
+
+/** Facts that are not known are left out. */
+function joinFacts(facts: ReadonlyArray<string | Part[] | false | null | undefined>): Part[] {
+  const known = facts.flatMap((fact) => (fact ? [[fact].flat()] : []))
+  return known.flatMap((fact, at) => (at === 0 ? fact : ['  ·  ', ...fact]))
 }
 
 /** Slack shows the time in the reader's time zone. */
-function lateFact(happenedAt: Date): string {
-  const seconds = Math.floor(happenedAt.getTime() / 1000)
+function lateFact(happenedAt: Date): Part[] {
+  const timestamp = Math.floor(happenedAt.getTime() / 1000)
   const iso = happenedAt.toISOString()
   const fallback = `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`
-  return `late: from <!date^${seconds}^{date_short_pretty} {time}|${fallback}>`
-}
-
-/** Turns a text from the CRM into one line that Slack shows literally, cut to `maxLength`. */
-function safeText(text: string, maxLength: number): string {
-  return escapeText(oneLine(text, maxLength))
+  const format = '{date_short_pretty} {time}'
+  return ['late: from ', { type: 'date', timestamp, format, fallback }]
 }
 
 /** Escapes a text for Slack. Otherwise a deal named `<!channel>` would notify the whole channel. */
@@ -229,10 +235,14 @@ function wordingOf(ruleId: AvailableRuleId): string {
   return rule === undefined ? ruleId : rule.when
 }
 
-/** Turns a text into one line of at most `maxLength` characters. */
+/**
+ * Turns a text into one line of at most `maxLength` characters. It loses its direction marks, which could
+ * reverse what follows it.
+ */
 export function oneLine(text: string, maxLength: number): string {
   const line = text
     .toWellFormed()
+    .replace(/\p{Bidi_Control}/gu, '')
     .replace(/[\s\p{Cc}]+/gu, ' ')
     .trim()
   const characters = Array.from(line)

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises'
+import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../database/open.ts'
 import type { Log } from '../log.ts'
 import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
@@ -9,12 +9,14 @@ import {
   type CrmAccess,
   type CrmDeal,
   isOfToken,
+  isTooLarge,
   ProviderError,
   type Providers,
 } from '../providers/provider.ts'
 import type { CrmId, DealProperty } from '../providers/registry.ts'
 
 const longestPauseMs = 30_000
+const longestTurnMs = 10
 /** After this many failed tries of one call, the reading ends. */
 const maxTries = 5
 
@@ -104,8 +106,41 @@ export async function* dealsChangedSince(
   }
 }
 
+/**
+ * Reads the histories of deals, with calls for at most `size` of them. If the CRM's answer would be too large, the next
+ * calls are for half as many. Leaves out a deal that is too large alone.
+ */
+export async function* dealsInBatches(
+  ids: readonly string[],
+  size: number,
+  read: (ids: readonly string[]) => Promise<ReadonlyMap<string, CrmDeal>>,
+): AsyncGenerator<ReadonlyMap<string, CrmDeal>, void> {
+  const batches = batchesOf(ids, size)
+  for (let ids = batches.shift(); ids !== undefined; ids = batches.shift()) {
+    try {
+      yield await read(ids)
+    } catch (error) {
+      if (!isTooLarge(error)) throw error
+      if (ids.length > 1) batches.unshift(...batchesOf(ids, Math.ceil(ids.length / 2)))
+    }
+  }
+}
+
+/**
+ * Returns a function to call in long loops. It lets other work run if this loop has held the thread for some
+ * milliseconds.
+ */
+export function createBreaks(): () => Promise<void> {
+  let since = performance.now()
+  return async () => {
+    if (performance.now() - since < longestTurnMs) return
+    await nextTurn()
+    since = performance.now()
+  }
+}
+
 /** Divides ids into batches for calls that take at most `size` of them. */
-export function batchesOf(ids: readonly string[], size: number): string[][] {
+function batchesOf(ids: readonly string[], size: number): string[][] {
   return Array.from({ length: Math.ceil(ids.length / size) }, (_, at) =>
     ids.slice(at * size, (at + 1) * size),
   )

@@ -8,36 +8,59 @@ import type { Log } from '../log.ts'
 import type { CrmConnection } from '../people/access-token.ts'
 import { isOfConfigured } from '../people/connections.ts'
 import type { Vault } from '../people/vault.ts'
-import { type CrmAccess, ProviderError, type Providers } from '../providers/provider.ts'
+import {
+  type CrmAccess,
+  type CrmDeal,
+  ProviderError,
+  type Providers,
+} from '../providers/provider.ts'
 import { type CrmId, crmIds, type DealProperty, isCrmId } from '../providers/registry.ts'
 import { createStageCache, formerValue, stageFinder } from './deal-lookup.ts'
 import { plainTextOf } from './message.ts'
-import { batchesOf, createSpareCalls, dealsChangedSince, reportedChanges } from './past-changes.ts'
+import {
+  createBreaks,
+  createSpareCalls,
+  dealsChangedSince,
+  dealsInBatches,
+  reportedChanges,
+} from './past-changes.ts'
 import { type Change, dealRules, decide, needsLinks, watchedProperties } from './rules.ts'
 
 /** How much a preview reads, and for how long, in milliseconds. Tests use other values. */
 export interface PreviewLimits {
   mostDeals: number
-  /** The dashboard waits ten seconds for an answer. */
+  /** A few deals may have long histories. This many changes take a second of processor time. */
+  mostChanges: number
+  /** After this time, the answer is what is counted so far. The dashboard asks again. */
   answerMs: number
+  /** How many calls of one user may wait for an answer, and how many of all users. */
+  waitingOfUser: number
+  waiting: number
   freshMs: number
-  /** If a user repeats a failed call, the answer is the same error for this long, without a read. */
+  /**
+   * If a user repeats a failed call, the answer is the same error for this long, without a read. The dashboard
+   * asks again after at most 15 s, and must get the error.
+   */
   failedMs: number
   /** The wait after a failed call to the CRM. It doubles with each try. */
   retryMs: number
-  /** How many reads run at the same time. Each answer takes processor time, which the relay needs too. */
-  readsAtOnce: number
+  /** For how many accounts HubSpot is called at the same time. Each answer takes processor time. */
+  accountsAtOnce: number
   /** The most previews that are kept. Fewer users than this open the dashboard within ten minutes. */
   mostKept: number
 }
 
 export const previewLimits: PreviewLimits = {
   mostDeals: 1_000,
-  answerMs: 8_000,
+  mostChanges: 100_000,
+  answerMs: 800,
+  waitingOfUser: 2,
+  // A tenth of the connections that may be open.
+  waiting: 100,
   freshMs: 10 * 60_000,
-  failedMs: 10_000,
+  failedMs: 20_000,
   retryMs: 100,
-  readsAtOnce: 10,
+  accountsAtOnce: 10,
   mostKept: 5_000,
 }
 
@@ -66,8 +89,9 @@ interface Entry {
 
 /**
  * Creates the function that returns what each rule alone would have sent to a user within the last days;
- * undefined if no CRM is connected. If the read takes longer than the dashboard waits, the read goes on,
- * and the answer is not complete. Until something is counted, its `rules` are empty. @throws ProviderError
+ * undefined if no CRM is connected. If the read takes longer than `answerMs`, or another one of the user is
+ * under way, the answer is not complete. Until something is counted, its `rules` are empty.
+ * @throws ProviderError
  */
 export function createPreview(
   {
@@ -84,8 +108,12 @@ export function createPreview(
     crmIds.map((id) => [id, createStageCache(providers[id])]),
     // The type of Object.fromEntries does not keep the names of the keys.
   ) as Record<CrmId, ReturnType<typeof createStageCache>>
-  const inTurn = createTurns(limits.readsAtOnce)
+  const inTurn = createTurns(limits.accountsAtOnce)
   const entries = new Map<string, Entry>()
+  /** The connections that are being read. */
+  const reading = new Set<string>()
+  /** The users of the calls that wait for a read. */
+  const waiting: string[] = []
 
   async function connectionOf(userId: string): Promise<CrmConnection | undefined> {
     const [row] = await database
@@ -104,14 +132,20 @@ export function createPreview(
     return row && isCrmId(row.provider) ? { ...row, provider: row.provider } : undefined
   }
 
-  /** Finds the preview of a connection, or starts to read it. Calls at the same time share one read. */
-  function entryOf(connection: CrmConnection, days: number): Entry {
-    const key = `${keyOf(connection)}/${days}`
+  /**
+   * Finds the preview of a connection, or starts to read it. Calls at the same time share one read.
+   * @returns undefined while the connection is read for another number of days.
+   */
+  function entryOf(connection: CrmConnection, days: number): Entry | undefined {
+    const connectionKey = keyOf(connection)
+    const key = `${connectionKey}/${days}`
     const known = entries.get(key)
     if (known !== undefined && now() < known.endsAt) return known
+    if (reading.has(connectionKey)) return undefined
 
-    const soFar: Preview = { days, rules: {}, samples: {}, complete: false }
-    const read = inTurn(() => readPreview(connection, soFar))
+    const soFar = nothingYet(days)
+    reading.add(connectionKey)
+    const read = readPreview(connection, soFar).finally(() => reading.delete(connectionKey))
     const entry: Entry = { soFar, read, endsAt: Number.POSITIVE_INFINITY }
     read.then(
       () => {
@@ -145,23 +179,31 @@ export function createPreview(
         const isSame = current !== undefined && keyOf(current) === keyOf(connection)
         return isSame && !refused.includes(current.id) ? current : undefined
       }
-      return spareCall({ crm: crmId, connection: sameConnection, retryMs: limits.retryMs }, make)
+      // A call that waits because the CRM asks for a pause has no turn meanwhile.
+      return spareCall(
+        { crm: crmId, connection: sameConnection, retryMs: limits.retryMs },
+        (access) => inTurn(access.accountId, () => make(access)),
+      )
     }
 
-    async function changesOf(ids: readonly string[], property: DealProperty) {
-      const deals = await call((access) => crm.deals(access, ids, property))
-      const changes = [...deals].flatMap(([dealId, deal]) =>
-        reportedChanges(property, deal.history)
+    const breathe = createBreaks()
+    /** The changes of each deal, the newest first. */
+    async function changesOf(deals: ReadonlyMap<string, CrmDeal>, property: DealProperty) {
+      const changes: Array<Omit<PastChange, 'change'> & { change: Omit<Change, 'stage'> }> = []
+      const stageIds = new Set<string>()
+      for (const [dealId, deal] of deals) {
+        const reported = reportedChanges(property, deal.history)
+        for (const { value, at } of reported
           .filter(({ at }) => at.getTime() >= sinceMs)
-          .map(({ value, at }) => {
-            const from = formerValue(deal.history, { value, occurredAt: at })
-            return { dealId, atMs: at.getTime(), change: { property, from, to: value, deal } }
-          }),
-      )
+          .reverse()) {
+          await breathe()
+          const from = formerValue(deal.history, { value, occurredAt: at })
+          changes.push({ dealId, atMs: at.getTime(), change: { property, from, to: value, deal } })
+          if (property === 'stage') for (const id of [from, value]) if (id) stageIds.add(id)
+        }
+      }
       if (changes.length === 0) return []
-      const values = changes.flatMap(({ change: { from, to } }) => (from ? [from, to] : [to]))
-      const stageIds = property === 'stage' ? [...new Set(values)] : []
-      const stages = await call((access) => stageCaches[crmId](access, stageIds))
+      const stages = await call((access) => stageCaches[crmId](access, [...stageIds]))
       const stage = stageFinder(stages)
       return changes.map((each): PastChange => ({ ...each, change: { ...each.change, stage } }))
     }
@@ -172,6 +214,7 @@ export function createPreview(
       const linked = await call((access) => crm.linked(access, ids))
       for (const id of ids) {
         for (const { rule, past } of unlinked.get(id) ?? []) {
+          await breathe()
           const deal = { ...past.change.deal, linked: linked.has(id) }
           count(rule, { ...past, change: { ...past.change, deal } })
         }
@@ -183,50 +226,80 @@ export function createPreview(
       call((access) => crm.changedDeals(access, since)),
     )
     let left = limits.mostDeals
+    let changesLeft = limits.mostChanges
     let complete = true
     for await (const found of pages) {
       const ids = found.slice(0, left)
       for (const property of watchedProperties) {
-        for (const some of batchesOf(ids, crm.dealsAtOnce)) {
-          for (const past of await changesOf(some, property)) {
+        const batches = dealsInBatches(ids, crm.dealsAtOnce, (some) =>
+          call((access) => crm.deals(access, some, property)),
+        )
+        for await (const deals of batches) {
+          const changes = await changesOf(deals, property)
+          for (const past of changes) {
+            await breathe()
             for (const rule of rulesAlone) {
               if (!needsLinks(past.change, rule.ticked)) count(rule, past)
-              else unlinked.set(past.dealId, [...(unlinked.get(past.dealId) ?? []), { rule, past }])
+              else {
+                const others = unlinked.get(past.dealId) ?? []
+                others.push({ rule, past })
+                unlinked.set(past.dealId, others)
+              }
             }
           }
           while (unlinked.size >= crm.linksAtOnce) {
             await countLinked([...unlinked.keys()].slice(0, crm.linksAtOnce))
           }
+          changesLeft -= changes.length
+          if (changesLeft <= 0) break
         }
       }
       for (const { ruleId } of rulesAlone) preview.rules[ruleId] ??= 0
       left -= ids.length
-      complete = ids.length === found.length
+      complete = ids.length === found.length && changesLeft > 0
       if (!complete) break
     }
     if (unlinked.size > 0) await countLinked([...unlinked.keys()])
     return { ...preview, complete }
   }
 
+  /** Waits for a read, but not for long, and not if too many calls wait. Then returns what is known. */
+  async function orSoFar({ read, soFar }: Entry, userId: string): Promise<Preview> {
+    const mayWait =
+      waiting.length < limits.waiting &&
+      waiting.filter((id) => id === userId).length < limits.waitingOfUser
+    const answered = new AbortController()
+    const timer = { ref: false, signal: answered.signal }
+    // A read that has ended wins.
+    const inTime = delay(mayWait ? limits.answerMs : 0, undefined, timer).then(() =>
+      structuredClone(soFar),
+    )
+    if (mayWait) waiting.push(userId)
+    try {
+      return await Promise.race([read, inTime])
+    } finally {
+      if (mayWait) waiting.splice(waiting.indexOf(userId), 1)
+      answered.abort()
+    }
+  }
+
   return async function preview(userId, days) {
     const connection = await connectionOf(userId)
     if (connection === undefined) return undefined
-    const { read, soFar } = entryOf(connection, days)
-    const answered = new AbortController()
-    const timer = { ref: false, signal: answered.signal }
-    const inTime = delay(limits.answerMs, undefined, timer).then(() => structuredClone(soFar))
+    const entry = entryOf(connection, days)
+    if (entry === undefined) return nothingYet(days)
     try {
-      return await Promise.race([read, inTime])
+      return await orSoFar(entry, userId)
     } catch (error) {
       const current = await connectionOf(userId)
       if (current !== undefined && keyOf(current) === keyOf(connection)) throw error
       // The user has disconnected meanwhile, or the CRM no longer accepts the connection.
       return undefined
-    } finally {
-      answered.abort()
     }
   }
 }
+
+const nothingYet = (days: number): Preview => ({ days, rules: {}, samples: {}, complete: false })
 
 /** A connection keeps its id when the user connects again. */
 function keyOf({ id, connectedAt }: CrmConnection): string {
@@ -239,26 +312,41 @@ function countIn(preview: Preview) {
   return function count({ ruleId, ticked }: RuleAlone, { change, atMs }: PastChange): void {
     if (decide(change, ticked, { mayLookAgain: false }).kind !== 'send') return
     preview.rules[ruleId] = (preview.rules[ruleId] ?? 0) + 1
-    if (atMs < (newest.get(ruleId) ?? 0)) return
+    if (atMs <= (newest.get(ruleId) ?? 0)) return
     newest.set(ruleId, atMs)
     const headline = dealRules[ruleId].headline(change)
     preview.samples[ruleId] = plainTextOf({ deal: change.deal, headline })
   }
 }
 
-/** Returns the function that starts a task as soon as fewer than `most` of them run. */
+/**
+ * Returns the function that starts a task as soon as no other one of the same account runs, and fewer than `most` of
+ * all accounts.
+ */
 function createTurns(most: number) {
-  const waiting: Array<() => void> = []
-  let running = 0
-  return async function inTurn<Result>(task: () => Promise<Result>): Promise<Result> {
-    if (running < most) running++
-    else await new Promise<void>((resolve) => waiting.push(resolve))
+  const running = new Set<string>()
+  const waiting: Array<{ account: string; start: () => void }> = []
+  function startNext() {
+    if (running.size >= most) return
+    const next = waiting.find(({ account }) => !running.has(account))
+    if (next === undefined) return
+    waiting.splice(waiting.indexOf(next), 1)
+    running.add(next.account)
+    next.start()
+  }
+  return async function inTurn<Result>(
+    account: string,
+    task: () => Promise<Result>,
+  ): Promise<Result> {
+    await new Promise<void>((start) => {
+      waiting.push({ account, start })
+      startNext()
+    })
     try {
       return await task()
     } finally {
-      const next = waiting.shift()
-      if (next === undefined) running--
-      else next()
+      running.delete(account)
+      startNext()
     }
   }
 }

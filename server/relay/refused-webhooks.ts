@@ -42,7 +42,7 @@ export function countRefusedWebhooks({
   function report(): void {
     timer = undefined
     if (!isUnreported) return
-    log('webhooks refused', { ...counts, since })
+    log('webhooks refused', { refused: { ...counts }, since })
     if (mayBeMissed) searchSoon()
     isUnreported = false
     mayBeMissed = false

@@ -7,6 +7,12 @@ export const toleranceMs = 60_000
 export type Change = Omit<DealEvent, 'key'> & { crm: CrmId }
 
 /**
+ * How many known changes before a change, and how many after it, may be the same one. A deal gets one value
+ * only a few times within the tolerance. Without a bound, a long history would have millions of pairs.
+ */
+const mostNear = 5
+
+/**
  * Finds the changes that are known already: same deal, property and value, at nearly the same time. A merged
  * deal is the same as those it was made of. Each known change is found once, by the nearest one.
  * @returns the known change of each change that has one.
@@ -15,23 +21,27 @@ export function sameChanges<Reported extends Change, Known extends Change>(
   changes: readonly Reported[],
   known: readonly Known[],
 ): Map<Reported, Known> {
-  const identified = known.flatMap((same) =>
-    identitiesOf(same).map((identity) => ({ identity, same })),
-  )
+  const identified = known
+    .toSorted((a, b) => a.occurredAt.getTime() - b.occurredAt.getTime())
+    .flatMap((same) => identitiesOf(same).map((identity) => ({ identity, same })))
   const knownByIdentity = Map.groupBy(identified, ({ identity }) => identity)
-  const pairs = changes.flatMap((change) =>
-    identitiesOf(change)
-      .flatMap((identity) => knownByIdentity.get(identity) ?? [])
-      .map(({ same }) => ({
-        change,
-        same,
-        distanceMs: Math.abs(change.occurredAt.getTime() - same.occurredAt.getTime()),
-      })),
-  )
+  const pairs = changes.flatMap((change) => {
+    const ms = change.occurredAt.getTime()
+    return identitiesOf(change)
+      .flatMap((identity) => {
+        const sorted = knownByIdentity.get(identity) ?? []
+        const next = firstIndex(
+          sorted.length,
+          (at) => (sorted[at]?.same.occurredAt.getTime() ?? 0) >= ms,
+        )
+        return sorted.slice(Math.max(0, next - mostNear), next + mostNear)
+      })
+      .map(({ same }) => ({ change, same, distanceMs: Math.abs(ms - same.occurredAt.getTime()) }))
+      .filter(({ distanceMs }) => distanceMs <= toleranceMs)
+  })
   const found = new Map<Reported, Known>()
   const taken = new Set<Known>()
-  for (const { change, same, distanceMs } of pairs.sort((a, b) => a.distanceMs - b.distanceMs)) {
-    if (distanceMs > toleranceMs) break
+  for (const { change, same } of pairs.sort((a, b) => a.distanceMs - b.distanceMs)) {
     if (found.has(change) || taken.has(same)) continue
     found.set(change, same)
     taken.add(same)
@@ -39,9 +49,21 @@ export function sameChanges<Reported extends Change, Known extends Change>(
   return found
 }
 
-/** One for each id that the deal has or had. */
+/** The first index from 0 for which a condition holds, if it also holds for all after it; or else `length`. */
+export function firstIndex(length: number, holds: (index: number) => boolean): number {
+  let first = 0
+  let end = length
+  while (first < end) {
+    const middle = (first + end) >> 1
+    if (holds(middle)) end = middle
+    else first = middle + 1
+  }
+  return first
+}
+
+/** One for each id that the deal has or had. Only the value, at the end, may contain a slash. */
 function identitiesOf({ crm, accountId, property, value, ...deal }: Change): string[] {
-  return dealIdsOf(deal).map((id) => JSON.stringify([crm, accountId, id, property, value]))
+  return dealIdsOf(deal).map((id) => `${crm}/${accountId}/${id}/${property}/${value}`)
 }
 
 /** The deal's id, and the ids of the deals that were merged into it. */

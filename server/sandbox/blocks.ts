@@ -1,23 +1,33 @@
 import * as v from 'valibot'
 
 const characters = (most: number) => v.pipe(v.string(), v.minLength(1), v.maxLength(most))
-const mrkdwn = (most: number) =>
-  v.strictObject({
-    type: v.literal('mrkdwn'),
-    text: characters(most),
-    verbatim: v.optional(v.boolean()),
-  })
 const plainText = (most: number) =>
   v.strictObject({
     type: v.literal('plain_text'),
     text: characters(most),
     emoji: v.optional(v.boolean()),
   })
-const anyText = (most: number) => v.variant('type', [mrkdwn(most), plainText(most)])
 
 const blockId = { block_id: v.optional(v.pipe(v.string(), v.maxLength(255))) }
 const url = v.pipe(v.string(), v.url(), v.maxLength(3_000))
 const image = { image_url: url, alt_text: v.pipe(v.string(), v.maxLength(2_000)) }
+
+const flag = v.optional(v.boolean())
+const style = v.optional(
+  v.strictObject({ bold: flag, code: flag, italic: flag, strike: flag, underline: flag }),
+)
+const someText = v.pipe(v.string(), v.minLength(1))
+const richText = v.variant('type', [
+  v.strictObject({ type: v.literal('text'), text: someText, style }),
+  v.strictObject({ type: v.literal('link'), url, text: v.optional(someText), style }),
+  v.strictObject({
+    type: v.literal('date'),
+    timestamp: v.pipe(v.number(), v.integer()),
+    format: someText,
+    fallback: v.optional(someText),
+    style,
+  }),
+])
 
 const button = v.strictObject({
   type: v.literal('button'),
@@ -31,24 +41,34 @@ const imageElement = v.strictObject({ type: v.literal('image'), ...image })
 const elements = <Element extends v.GenericSchema>(element: Element, most: number) =>
   v.pipe(v.array(element), v.minLength(1), v.maxLength(most))
 
-/** Slack's limits for the blocks that a message may have. Kinds that Dealbell has no use for are missing. */
+/**
+ * Slack's limits for the blocks that a message may have. Kinds that Dealbell has no use for are missing.
+ * One of them is `mrkdwn`, in which text from a CRM could become markup.
+ */
 const block = v.variant('type', [
   v.pipe(
     v.strictObject({
       type: v.literal('section'),
       ...blockId,
-      text: v.optional(anyText(3_000)),
-      fields: v.optional(elements(anyText(2_000), 10)),
+      text: v.optional(plainText(3_000)),
+      fields: v.optional(elements(plainText(2_000), 10)),
       accessory: v.optional(v.variant('type', [button, imageElement])),
       expand: v.optional(v.boolean()),
     }),
     v.check(({ text, fields }) => text !== undefined || fields !== undefined, 'no text, no fields'),
   ),
+  v.strictObject({
+    type: v.literal('rich_text'),
+    ...blockId,
+    elements: v.array(
+      v.strictObject({ type: v.literal('rich_text_section'), elements: v.array(richText) }),
+    ),
+  }),
   v.strictObject({ type: v.literal('header'), ...blockId, text: plainText(150) }),
   v.strictObject({
     type: v.literal('context'),
     ...blockId,
-    elements: elements(v.union([anyText(3_000), imageElement]), 10),
+    elements: elements(v.union([plainText(3_000), imageElement]), 10),
   }),
   v.strictObject({ type: v.literal('actions'), ...blockId, elements: elements(button, 25) }),
   v.strictObject({ type: v.literal('image'), ...blockId, ...image }),

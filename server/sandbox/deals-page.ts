@@ -1,5 +1,6 @@
 import { Hono } from 'hono'
 import { html } from 'hono/html'
+import { notFromAnotherSite } from '../http/origin.ts'
 import { formatAmount } from '../relay/amount.ts'
 import { type Change, currentOf, type StandInDeal, type StandInDeals } from './deals.ts'
 import { formFields } from './form.ts'
@@ -67,7 +68,7 @@ export function createDealsPage({
           }),
         ),
       )
-      .post('/deals', async (c) => {
+      .post('/deals', notFromAnotherSite, async (c) => {
         const { name = '', amount = '', stage, contact, company } = await formFields(c)
         if (isStage(stage)) {
           const deal = deals.add({
@@ -83,7 +84,7 @@ export function createDealsPage({
         }
         return c.redirect(list, 303)
       })
-      .post('/deals/merge', async (c) => {
+      .post('/deals/merge', notFromAnotherSite, async (c) => {
         const { deal: id = '', into = '' } = await formFields(c)
         const [primary, other] = [deals.get(into), deals.get(id)]
         if (primary !== undefined && other !== undefined && primary !== other) {
@@ -91,7 +92,7 @@ export function createDealsPage({
         }
         return c.redirect(list, 303)
       })
-      .post('/deals/:id{[0-9]+}', async (c) => {
+      .post('/deals/:id{[0-9]+}', notFromAnotherSite, async (c) => {
         const deal = deals.get(c.req.param('id'))
         const { stage, amount, change } = await formFields(c)
         if (deal !== undefined && (change === 'contact' || change === 'company')) {

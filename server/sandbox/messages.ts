@@ -34,39 +34,36 @@ export class StandInMessages {
 }
 
 export function messageItem({ at, text, blocks }: StandInMessage) {
-  const lines = blocks.flatMap((block) => {
-    const lines = 'text' in block && block.text ? block.text.text.split('\n') : []
-    const parts = block.type === 'context' ? block.elements : []
-    return [
-      ...lines.map((line) => html`<p>${mrkdwn(line)}</p>`),
-      ...parts.map((part) => 'text' in part && html`<p class="muted">${mrkdwn(part.text)}</p>`),
-    ]
-  })
   return html`<li>
     <p class="muted"><strong>Dealbell</strong> <time datetime="${at.toISOString()}">${at.toLocaleTimeString('en')}</time></p>
-    ${lines.length > 0 ? lines : html`<p>${mrkdwn(text)}</p>`}
+    ${blocks.length > 0 ? blocks.map(shownBlock) : html`<p>${unescapeText(text)}</p>`}
   </li>`
 }
 
-/** Renders the part of Slack's mrkdwn that Dealbell writes: links, bold and mentions. */
-function mrkdwn(text: string) {
-  // Excluding `<` keeps the time linear: a text of only `<` would be searched to its end for each of them.
-  return text.split(/(<[^<>]*>|\*)/).reduce<{ parts: unknown[]; bold: boolean }>(
-    ({ parts, bold }, part) => {
-      if (part === '*') return { parts, bold: !bold }
-      const link = part.match(/^<(https?:[^|>]+)\|?([^>]*)>$/)
-      const shown = link
-        ? html`<a href="${unescapeText(link[1] ?? '')}">${unescapeText(link[2] ?? '')}</a>`
-        : part.startsWith('<!')
-          ? html`<mark>@${part.slice(2, -1)} rings everyone</mark>`
-          : unescapeText(part)
-      parts.push(bold && part !== '' ? html`<strong>${shown}</strong>` : shown)
-      return { parts, bold }
-    },
-    { parts: [], bold: false },
-  ).parts
+/** Renders the kinds of blocks that Dealbell sends. Like Slack, it parses nothing in their texts. */
+function shownBlock(block: Blocks[number]) {
+  if (block.type === 'rich_text') {
+    const parts = block.elements.flatMap(({ elements }) => elements.map(shownPart))
+    return html`<p class="lines">${parts}</p>`
+  }
+  const texts = block.type === 'context' ? block.elements : 'text' in block ? [block.text] : []
+  return texts.map((part) => part && 'text' in part && html`<p class="muted">${part.text}</p>`)
 }
 
+type Part = Extract<Blocks[number], { type: 'rich_text' }>['elements'][number]['elements'][number]
+
+function shownPart(part: Part) {
+  const { type, style } = part
+  const shown =
+    type === 'link'
+      ? html`<a href="${part.url}">${part.text ?? part.url}</a>`
+      : type === 'date'
+        ? html`<time>${part.fallback ?? part.format}</time>`
+        : part.text
+  return style?.bold ? html`<strong>${shown}</strong>` : shown
+}
+
+/** Slack takes these three characters only escaped. */
 function unescapeText(text: string): string {
   return text.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&')
 }

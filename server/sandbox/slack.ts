@@ -68,7 +68,7 @@ export function createStandInSlack({
     const payload = tokens.read(token)
     if (payload === 'revoked') return 'token_revoked'
     if (payload === 'expired') return 'token_expired'
-    if (payload === 'invalid') return 'invalid_auth'
+    if (payload === 'invalid' || payload.use !== 'access') return 'invalid_auth'
     return payload
   }
 
@@ -186,7 +186,9 @@ export function createStandInSlack({
       .post('/services/:team/:channel/:token', async (c) => {
         const token = tokens.read(c.req.param('token'))
         if (token === 'revoked') return c.text('no_service', 404)
-        if (typeof token === 'string') return c.text('invalid_token', 403)
+        if (typeof token === 'string' || token.use !== 'access') {
+          return c.text('invalid_token', 403)
+        }
         const channel = channelOf(c.req.param('channel'))
         if (channel === undefined) return c.text('channel_not_found', 404)
         if (archived.has(channel.id)) return c.text('channel_is_archived', 410)

@@ -8,16 +8,19 @@ import { useHasFeature } from './health.ts'
 const { feature, path } = activityEndpoints.preview
 
 /** How often to ask for an answer that is not complete. */
-const mostTries = 4
+const mostTries = 6
 
 const previewQuery = queryOptions({
   queryKey: ['preview'],
   queryFn: () => getJson(`${path}?days=7`, previewAnswer),
   // The backend may need seconds for an answer, and a week changes slowly.
   staleTime: 10 * 60_000,
-  // The backend may still work on an answer that is not complete. If it has too many deals, it stays so.
-  refetchInterval: ({ state }) =>
-    state.data?.complete === false && state.dataUpdateCount < mostTries ? 15_000 : false,
+  // The backend may still work on an answer that is not complete. Most answers need few seconds. If it has too
+  // many deals, it stays so.
+  refetchInterval: ({ state: { data, dataUpdateCount } }) =>
+    data?.complete === false && dataUpdateCount < mostTries
+      ? Math.min(1_000 * 2 ** dataUpdateCount, 15_000)
+      : false,
   meta: { action: 'Loading the preview of messages', feature },
 })
 

@@ -8,7 +8,8 @@ import { findChromium } from '../../scripts/programs.ts'
 import { openPglite, openPostgres, rowsOf } from '../../server/database/open.ts'
 import { startPostgres } from '../relay/postgres.ts'
 import { falseSignature, startSieges } from './connections.ts'
-import { startFloods } from './requests.ts'
+import { attackFullDisk } from './full-disk.ts'
+import { signIn, startFloods } from './requests.ts'
 import { startServer } from './server.ts'
 import { openUser } from './user.ts'
 
@@ -50,7 +51,7 @@ const traffic: Array<Record<string, string | number>> = []
 
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
 // Whatever hangs, this program ends. At its exit it kills what it started.
-const limitMs = (seconds + 120) * chosen.length * 1000
+const limitMs = ((seconds + 120) * chosen.length + 60) * 1000
 setTimeout(() => {
   console.error(`The attack did not end within ${limitMs / 1000} s.`)
   process.exit(1)
@@ -77,6 +78,8 @@ for (const database of chosen) {
   }
 }
 
+if (chosen.includes('PGlite')) await fullDisk()
+
 console.table(traffic)
 console.table(checks)
 const failed = checks.filter(({ result }) => result === 'FAILED').length
@@ -96,6 +99,7 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
     const user = executablePath && (await openUser(server.url, executablePath))
     if (user) stops.push(user.close)
     await warmUp(server.url)
+    const cookies = await signIn(server.url)
     let quiet = 'no calls'
     if (user) {
       await user.work(performance.now() + 5_000)
@@ -106,7 +110,7 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
     const memoryBefore = server.memoryMb()
     let memoryMost = memoryBefore
 
-    const floods = startFloods(server.url)
+    const floods = startFloods(server.url, cookies)
     const sieges = startSieges(server.url, largestFile())
     for (const { stop } of [...floods, ...sieges]) stops.push(stop)
     const end = performance.now() + seconds * 1000
@@ -168,6 +172,24 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
   const maxStartMs = Math.max(firstStartMs * 1.5, firstStartMs + 1_000)
   const nextStartMs = await timeStart(folder, databaseUrl)
   checkBelow(database, 'start a day later', nextStartMs, maxStartMs, 'ms')
+}
+
+async function fullDisk(): Promise<void> {
+  console.log('Filling the disk of the server on PGlite …')
+  const found = await attackFullDisk().catch((error: unknown) => firstLine(error))
+  if (found === undefined) {
+    console.log('No disk was filled: this needs the right to mount a small one.')
+  } else if (typeof found === 'string') {
+    check('PGlite', 'the attack on a full disk runs to its end', found, 'no error', false)
+  } else {
+    const { answers, healthWithoutRoom, healthWithRoom } = found
+    check('PGlite', 'calls that store, on a full disk', answers, '503: 500', answers === '503: 500')
+    checkBelow('PGlite', 'slowest /health meanwhile', found.slowestHealthMs, maxCallMs, 'ms')
+    const health = `${healthWithoutRoom}, then ${healthWithRoom}`
+    const isRight = health === '503, then 200'
+    check('PGlite', '/health without room, then with room', health, '503, then 200', isRight)
+    checkBelow('PGlite', 'end after SIGTERM on a full disk', found.stopMs, maxStopMs, 'ms')
+  }
 }
 
 /** The shorter one of two starts on the same database, because other processes disturb single ones. */

@@ -1,6 +1,7 @@
 import { Agent, type IncomingHttpHeaders, request } from 'node:http'
+import { openBrowser } from '../server/harness.ts'
 
-// Requests that an anonymous caller can send as fast as he likes.
+// Requests that a caller can send as fast as he likes. Most need no session.
 
 /** The loopback addresses that attack. The user of the dashboard has another one. */
 export const attackers = Array.from({ length: 40 }, (_, index) => `127.0.0.${index + 2}`)
@@ -22,9 +23,55 @@ type Send = (call: Call) => Promise<IncomingHttpHeaders>
 
 const providers = ['hubspot', 'slack']
 
-/** Starts all floods: about 200 requests a second from all addresses together. */
-export function startFloods(url: string): Flood[] {
+/** The user's browser and one more attacker are behind this address. */
+const addressOfUser = '127.0.0.1'
+/** Together they may do as many calls as all users of an address may. */
+const collectedSessions = 22
+
+/** More than HubSpot lets the server read at once, so that previews have to wait. */
+const changedDeals = 300
+
+/**
+ * Connects HubSpot in as many browsers as there are attackers, and changes deals there. With the stand-in, all are the
+ * same person.
+ * @returns the sessions' cookies.
+ */
+export async function signIn(url: string): Promise<string[]> {
+  const deal = new URLSearchParams({ name: 'x', stage: 'closedwon' })
+  for (let count = 0; count < changedDeals; count++) {
+    await fetch(`${url}/sandbox/hubspot/deals`, { method: 'POST', body: deal, redirect: 'manual' })
+  }
+  const app: Parameters<typeof openBrowser>[0]['app'] = {
+    request: (path, init) => fetch(new URL(String(path), url), { ...init, redirect: 'manual' }),
+  }
+  const cookies: string[] = []
+  for (const _ of attackers) {
+    const browser = openBrowser({ app })
+    await browser.connect('hubspot')
+    cookies.push(browser.cookie ?? '')
+  }
+  return cookies
+}
+
+/**
+ * Starts all floods: about 370 requests a second from all addresses together.
+ * @param cookies of signed-in sessions, one for each address.
+ */
+export function startFloods(url: string, cookies: readonly string[]): Flood[] {
+  const collected: string[] = []
   return [
+    // The server has to ask HubSpot for each number of days. If each call waited, they would fill all connections.
+    startFlood(
+      url,
+      'GET /api/…/preview, signed in',
+      60,
+      async (send, n) => {
+        const path = `/api/notifications/preview?days=${1 + (n % 7)}`
+        const Cookie = cookies[n % cookies.length] ?? ''
+        await send({ method: 'GET', path, headers: { Cookie } })
+      },
+      { mostSockets: 400 },
+    ),
     // Each stores a session with its user, and an authorization.
     startFlood(url, 'GET /api/…/auth', 100, async (send, n) => {
       await send({ method: 'GET', path: `/api/${providers[n % 2]}/auth` })
@@ -52,6 +99,20 @@ export function startFloods(url: string): Flood[] {
       const path = `/api/${provider}/callback?code=${n}&state=${state}`
       await send({ method: 'GET', path, headers: { Cookie: cookie } })
     }),
+    startFlood(
+      url,
+      `GET /api/…/status, ${collectedSessions} sessions at the user's address`,
+      120,
+      async (send, n) => {
+        if (n < collectedSessions) {
+          const begun = await send({ method: 'GET', path: '/api/slack/auth' })
+          collected.push(begun['set-cookie']?.[0]?.split(';')[0] ?? '')
+        }
+        const Cookie = collected[n % collected.length] ?? ''
+        await send({ method: 'GET', path: '/api/slack/status', headers: { Cookie } })
+      },
+      { from: [addressOfUser] },
+    ),
   ]
 }
 
@@ -60,11 +121,13 @@ function startFlood(
   name: string,
   perSecond: number,
   attack: (send: Send, n: number) => Promise<void>,
+  { from = attackers, mostSockets = 160 }: { from?: readonly string[]; mostSockets?: number } = {},
 ): Flood {
   const { host, port } = new URL(url)
-  const agents = attackers.map(
-    (localAddress) => new Agent({ keepAlive: true, maxSockets: 4, localAddress, timeout: 10_000 }),
-  )
+  const agents = from.map((localAddress) => {
+    const maxSockets = mostSockets / attackers.length
+    return new Agent({ keepAlive: true, maxSockets, localAddress, timeout: 10_000 })
+  })
   const answers = new Map<string, number>()
   const startedAt = performance.now()
   let sent = 0
@@ -102,7 +165,7 @@ function startFlood(
     for (; sent < due; sent++) {
       const agent = agents[sent % agents.length]
       // The bound keeps this program alive if the server no longer answers.
-      if (agent === undefined || open >= 500) continue
+      if (agent === undefined || open >= 3 * mostSockets) continue
       open++
       attack(sendFrom(agent), sent)
         .catch(() => note('none'))

@@ -103,7 +103,7 @@ async function timed(server: ServerProcess, cookie: string, path: string): Promi
 }
 
 async function signIn(database: Database, userId: string): Promise<string> {
-  const token = createSessionTokens([serverKey]).issue()
+  const token = createSessionTokens([serverKey]).issue('connected')
   const createdAt = new Date(Date.now() - 3_600_000)
   const expiresAt = new Date(Date.now() + 170 * 86_400_000)
   await database.insert(sessions).values({ tokenHash: sha256(token), userId, createdAt, expiresAt })

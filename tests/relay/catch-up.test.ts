@@ -13,7 +13,7 @@ import { type CatchUp, createCatchUp } from '../../server/relay/catch-up.ts'
 import { createInbox } from '../../server/relay/inbox.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
-import { stageChange } from './hubspot-webhook.ts'
+import { shownIn, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside } from './outside.ts'
 
 const portal = 456
@@ -140,7 +140,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
   const said = () =>
     outside.posts
       .filter((post) => post.channel === channel)
-      .flatMap(({ blocks }) => [...blocks.matchAll(/\|Deal (\d+)>[^→]*→ \*([^*]+)\*/g)])
+      .flatMap(({ blocks }) => [
+        ...shownIn(blocks)
+          .join('\n')
+          .matchAll(/\|Deal (\d+)>[^→]*→ \*?([^*\n]+?)(?:\*| {2})/g),
+      ])
       .map(([, deal, stage]) => `${deal}: ${stage}`)
       .sort()
 

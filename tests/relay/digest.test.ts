@@ -6,7 +6,7 @@ import { makeDue } from '../../server/relay/channels.ts'
 import { replayDead } from '../../server/relay/operator.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
-import { dealIn, dealsIn, stageChange } from './hubspot-webhook.ts'
+import { dealIn, dealsIn, shownIn, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside, usualStages } from './outside.ts'
 
 const range = (first: number, count: number) => Array.from({ length: count }, (_, n) => first + n)
@@ -83,8 +83,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.settled()
       expect(said()).toEqual([range(1, 30), range(31, 30), [61]])
       expect(posts()[0]?.text).toBe('30 deals moved')
-      expect(posts()[0]?.blocks).toContain(
-        `• <https://app.hubspot.com/contacts/${portal}/record/0-3/3|Deal 3>  Appointment → *Proposal sent*  ·  $1,200`,
+      expect(shownIn(posts()[0]?.blocks ?? '')[1]).toContain(
+        `• <https://app.hubspot.com/contacts/${portal}/record/0-3/3|Deal 3>  Appointment → Proposal sent  ·  $1,200`,
       )
       const outcomes = await backend.outcomes(userId)
       expect(outcomes).toEqual(range(1, 61).map(() => ['sent', null]))

@@ -349,6 +349,22 @@ describe('HubSpot is called for', () => {
   })
 })
 
+test.each([302, 307])(
+  'a redirect (%i), which could lead into the network, is not followed',
+  async (status) => {
+    const redirect = { status, headers: { Location: `${apiUrl}/inner` } }
+    answers = { '/token': redirect, '/deals': redirect, '/1': redirect, '/inner': { body: {} } }
+    const unreachable = { kind: 'unreachable' }
+    const exchange = hubspot.exchange({ code: 'c', redirectUri: 'r', codeVerifier: 'v' })
+    await expect(exchange).rejects.toMatchObject(unreachable)
+    await expect(hubspot.stages(access)).rejects.toMatchObject(unreachable)
+    await expect(
+      hubspot.deal(access, '1', { history: 'stage', links: false }),
+    ).rejects.toMatchObject(unreachable)
+    expect(calls.filter(({ call }) => call.includes('inner'))).toEqual([])
+  },
+)
+
 describe('to connect,', () => {
   const tokens = { access_token: 'a', refresh_token: 'r', expires_in: 1800, token_type: 'bearer' }
   const redirectUri = 'https://bell.example/hubspot/callback'

@@ -1,4 +1,5 @@
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
+import type { ChatMessage, RichText } from '../../server/providers/provider.ts'
 
 export const appUrl = 'https://dealbell.test'
 export const clientSecret = 'hubspot-client-secret'
@@ -67,7 +68,36 @@ export function dealIn({ text }: { text: string }): number {
 
 /** The deals of a message, which may be a digest, in their order. */
 export function dealsIn({ text, blocks }: { text: string; blocks: string }): number[] {
-  const links = blocks.matchAll(/\|Deal (\d+)>/g)
+  const links = blocks.matchAll(/"text":"Deal (\d+)"/g)
   const deals = [...links].map(([, id]) => Number(id))
   return deals.length > 0 ? deals : [dealIn({ text })]
+}
+
+/**
+ * What people see of each block of a message. A link is written as `<address|text>`, bold text as `*text*`.
+ * @param blocks as JSON, or the value of it. Text that Slack would parse for markup throws.
+ */
+export function shownIn(blocks: string | ChatMessage['blocks']): string[] {
+  const all: ChatMessage['blocks'] = typeof blocks === 'string' ? JSON.parse(blocks) : blocks
+  return all.map((block) => {
+    const parts = block.type === 'rich_text' ? block.elements[0].elements : block.elements
+    return parts.map(shownPart).join(block.type === 'rich_text' ? '' : '\n')
+  })
+}
+
+type Block = ChatMessage['blocks'][number]
+
+function shownPart(part: RichText | Extract<Block, { type: 'context' }>['elements'][number]) {
+  switch (part.type) {
+    case 'plain_text':
+      return part.text
+    case 'text':
+      return part.style?.bold ? `*${part.text}*` : part.text
+    case 'link':
+      return `<${part.url}|${part.text}>`
+    case 'date':
+      return part.fallback
+    default:
+      throw new Error(`Slack parses this for markup: ${JSON.stringify(part)}`)
+  }
 }

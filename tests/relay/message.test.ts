@@ -10,6 +10,7 @@ import {
 } from '../../server/relay/message.ts'
 import { type Change, dealRules } from '../../server/relay/rules.ts'
 import { stageMove, stages } from './change.ts'
+import { shownIn } from './hubspot-webhook.ts'
 
 const { open, next, won, lost } = stages
 const deal: DealInMessage = {
@@ -26,18 +27,9 @@ const message = (change: Change, ruleId: AvailableRuleId, about = deal) =>
 test('a won deal: its name as a link, both stages, the amount and the rule', () => {
   const { text, blocks } = message(stageMove(next, won), 'deal-closed')
   expect(text).toBe('🎉 Acme renewal was won (€12,500.50)')
-  expect(blocks).toEqual([
-    {
-      type: 'section',
-      text: {
-        type: 'mrkdwn',
-        text: '🎉 *<https://app.hubspot.com/contacts/456/record/0-3/123|Acme renewal>* was won\nProposal → *Hurra*  ·  €12,500.50',
-      },
-    },
-    {
-      type: 'context',
-      elements: [{ type: 'mrkdwn', text: 'Notify me when a deal is signed or closed (won/lost)' }],
-    },
+  expect(shownIn(blocks)).toEqual([
+    '🎉 <https://app.hubspot.com/contacts/456/record/0-3/123|Acme renewal> was won\nProposal → *Hurra*  ·  €12,500.50',
+    'Notify me when a deal is signed or closed (won/lost)',
   ])
 })
 
@@ -50,10 +42,8 @@ test('a lost deal and an open deal', () => {
 
 test('the deal’s owner is in the message when the name is known', () => {
   const move = stageMove(open, won)
-  const [section] = message(move, 'deal-closed', { ...deal, ownerName: 'Ada Byron' }).blocks
-  expect(section).toMatchObject({
-    text: { text: expect.stringMatching(/· {2}Owner: Ada Byron$/) },
-  })
+  const named = message(move, 'deal-closed', { ...deal, ownerName: 'Ada Byron' })
+  expect(shownIn(named.blocks)[0]).toMatch(/· {2}Owner: Ada Byron$/)
   expect(JSON.stringify(message(move, 'deal-closed'))).not.toContain('Owner')
 })
 
@@ -68,24 +58,49 @@ test('a deal without links says so', () => {
   expect(JSON.stringify(orphan)).toContain('No contact or company on this deal')
 })
 
-test('nothing from the CRM can notify everyone or break out of the link', () => {
-  const nasty = '<!channel> & <@U1>|x>\n<!here>'
-  const { text, blocks } = message(
+/** A message and a digest in which all text of the CRM is `nasty`. */
+function messagesWith(nasty: string) {
+  const headline = dealRules['deal-stage-changed-orphan'].headline(
     stageMove(
       { id: 'x', label: nasty, outcome: 'open' },
       { id: 'y', label: nasty, outcome: 'open' },
       { linked: false },
     ),
-    'deal-stage-changed-orphan',
-    { ...deal, name: nasty, ownerName: nasty, currency: nasty, amount: nasty },
   )
-  const printed = JSON.stringify({ text, blocks }).replace(
-    '<https://app.hubspot.com/contacts/456/record/0-3/123|',
-    '',
+  const about = { ...deal, name: nasty, ownerName: nasty, currency: nasty, amount: nasty }
+  const ruleId = 'deal-stage-changed-orphan' as const
+  const entry = { deal: about, ownerId: null, headline, ruleId }
+  return [messageFor(entry), digestOf([entry]).message]
+}
+
+test.each([
+  '<!channel> & <@U1>|x> <!here>',
+  '*bold* _it_ ~no~ `code` ```code```',
+  'see https://evil.example/login',
+  'write to me@evil.example or evil.example',
+  '@channel #general :tada:',
+  '> quoted',
+])('text from the CRM stays text: %s', (nasty) => {
+  for (const { text, blocks } of messagesWith(nasty)) {
+    // In these, Slack parses nothing. `shownIn` refuses all other elements.
+    const [line] = shownIn(blocks).filter((shown) => shown.includes(`<${deal.url}|${nasty}>`))
+    expect(line).toContain(`${nasty} → `)
+    const addresses = JSON.stringify(blocks).match(/"url":"[^"]*"/g)
+    expect(addresses).toEqual([`"url":"${deal.url}"`])
+    expect(text).not.toMatch(/[<>]/)
+  }
+  expect(messagesWith(nasty)[0]?.text).toContain(
+    nasty.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;'),
   )
-  // One bracket is left: the end of our own link.
-  expect(printed.match(/[<>]/g)).toEqual(['>'])
-  expect(text).toContain('&lt;!channel&gt; &amp; &lt;@U1&gt;|x&gt; &lt;!here&gt;')
+})
+
+test('text from the CRM cannot change the direction of what follows', () => {
+  const marks = '\u061C\u200E\u200F\u202A\u202B\u202C\u202D\u202E\u2066\u2067\u2068\u2069'
+  for (const { text, blocks } of messagesWith(`${marks}to\u202Etal${marks}\n`)) {
+    expect(JSON.stringify({ text, blocks })).not.toMatch(/\p{Bidi_Control}/u)
+    expect(shownIn(blocks).join('\n')).toContain(`<${deal.url}|total>`)
+  }
+  expect(messagesWith(marks)[0]?.text).toContain('Unnamed deal')
 })
 
 test('a deal without a name, and one with an endless name, stay readable', () => {
@@ -98,7 +113,7 @@ test('a deal without a name, and one with an endless name, stay readable', () =>
   const endless = { id: 'y', label: '💥'.repeat(5000), outcome: 'open' as const }
   expect(
     JSON.stringify(message(stageMove(open, endless), 'deal-stage-changed')).length,
-  ).toBeLessThan(1000)
+  ).toBeLessThan(1200)
 })
 
 describe('a digest', () => {
@@ -116,10 +131,7 @@ describe('a digest', () => {
   const times = (count: number, make: (n: number) => MessageEntry) =>
     Array.from({ length: count }, (_, n) => make(n))
   const moved = stageMove(open, next)
-  const textsOf = (entries: readonly MessageEntry[]) =>
-    digestOf(entries).message.blocks.map((block) =>
-      block.type === 'section' ? block.text.text : block.elements.map(({ text }) => text),
-    )
+  const textsOf = (entries: readonly MessageEntry[]) => shownIn(digestOf(entries).message.blocks)
 
   test('has the totals at the top: all that moved, and what of it was won or lost', () => {
     const entries = [
@@ -150,7 +162,7 @@ describe('a digest', () => {
   test('says of a deal that was created closed that it was won, not that it moved', () => {
     const created = times(2, (n) => entry(n, stageMove(null, won), { ruleId: 'deal-closed' }))
     expect(digestOf(created).message.text).toBe('2 deals won')
-    expect(textsOf(created)[1]).toContain('|Deal 0>  *Hurra*')
+    expect(textsOf(created)[1]).toContain('|Deal 0>  Hurra')
   })
 
   test('groups the deals by what happened, in the order of the events', () => {
@@ -165,19 +177,19 @@ describe('a digest', () => {
       '*4 deals moved · 2 won*',
       [
         '🔔 *Moved to Proposal*',
-        '• <https://crm.example/1|Deal 1>  Closed won → *Proposal*  ·  €1,200',
-        '• <https://crm.example/3|Deal 3>  Closed won → *Proposal*  ·  No contact or company on this deal',
+        '• <https://crm.example/1|Deal 1>  Closed won → Proposal  ·  €1,200',
+        '• <https://crm.example/3|Deal 3>  Closed won → Proposal  ·  No contact or company on this deal',
       ].join('\n'),
       [
         '🎉 *Won*',
-        '• <https://crm.example/2|Deal 2>  Proposal → *Hurra*',
-        '• <https://crm.example/4|Deal 4>  *Hurra*  ·  late: from <!date^1795309323^{date_short_pretty} {time}|2026-11-22 01:02 UTC>',
+        '• <https://crm.example/2|Deal 2>  Proposal → Hurra',
+        '• <https://crm.example/4|Deal 4>  Hurra  ·  late: from 2026-11-22 01:02 UTC',
       ].join('\n'),
       [
         'Notify me when a deal stage changes',
         'Notify me when a deal is signed or closed (won/lost)',
         'Notify me when a deal moves stage without a contact or company associated',
-      ],
+      ].join('\n'),
     ])
   })
 
@@ -200,14 +212,13 @@ describe('a digest', () => {
     while (left.length > 0) {
       const { message, covers } = digestOf(left)
       const { blocks } = message
-      const texts = blocks.flatMap((block) =>
-        block.type === 'section' ? [block.text.text] : block.elements.map(({ text }) => text),
-      )
       expect(blocks.length).toBeLessThanOrEqual(50)
-      expect(Math.max(...texts.map((text) => text.length))).toBeLessThanOrEqual(3_000)
       expect(JSON.stringify(blocks).length).toBeLessThanOrEqual(9_000)
-      expect(texts.join().match(/<(?!https:)/g)).toBeNull()
-      expect(texts.join().match(/\/record\//g)).toHaveLength(covers)
+      expect(
+        shownIn(blocks)
+          .join()
+          .match(/\/record\//g),
+      ).toHaveLength(covers)
       left = left.slice(covers)
     }
   })

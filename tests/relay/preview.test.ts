@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { and, eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import type { Preview } from '../../contract/activity.ts'
 import type { Database, OpenDatabase } from '../../server/database/open.ts'
 import { connections, deliveries, sessions } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
@@ -51,7 +52,8 @@ function previewWith(limits: Partial<PreviewLimits> = {}, now?: () => number) {
   const log = (event: string, fields?: object) => {
     backend.lines.push(JSON.stringify({ event, ...fields }))
   }
-  return createPreview({ ...backend, log }, { ...previewLimits, ...limits }, now)
+  // Most tests wait for the whole answer.
+  return createPreview({ ...backend, log }, { ...previewLimits, answerMs: minute, ...limits }, now)
 }
 
 const connect = (more: { ruleIds?: string[]; channel?: string } = {}) =>
@@ -246,7 +248,7 @@ test('a preview is read once in ten minutes for each connection', async () => {
   })
 })
 
-test('at most 1,000 deals are read', async () => {
+test('at most 1,000 deals and some of their changes are read', async () => {
   const userId = await connect()
   for (let id = 1; id <= 1_001; id++) moved(id, [['next', ago(6 * day - id * minute)]])
   const all = { 'deal-stage-changed': 1_000 }
@@ -257,6 +259,9 @@ test('at most 1,000 deals are read', async () => {
   const few = { 'deal-stage-changed': 3 }
   const preview = previewWith({ mostDeals: 3 })
   expect(await preview(userId, 7)).toMatchObject({ complete: true, rules: few })
+  // Few deals may have many changes.
+  const ofChanges = previewWith({ mostChanges: 3 })
+  expect(await ofChanges(userId, 7)).toMatchObject({ complete: false, rules: few })
 })
 
 test('an answer that takes too long has what is counted so far, and the reading goes on', async () => {
@@ -309,33 +314,123 @@ test('a preview leaves most of HubSpot’s limit to messages, which come meanwhi
   await backend.disconnect(userId, 'hubspot')
 })
 
-test('only some previews are read at the same time, and only some are kept', async () => {
-  const first = await connect()
+test('HubSpot is called for only some accounts at the same time', async () => {
+  const users: string[] = []
+  for (let n = 0; n < 4; n++, portal++) users.push(await connect())
+  const { held, release } = hold(() => true)
+  const preview = previewWith({ accountsAtOnce: 2 })
+  const answers = users.map((userId) => preview(userId, 7))
+  await vi.waitFor(() => expect(held).toHaveLength(2), soon)
+  release()
+  for (const answer of await Promise.all(answers)) expect(answer).toMatchObject({ complete: true })
+})
+
+test('only some previews are kept', async () => {
+  const users = [await connect(), await connect(), await connect()] as const
+  const preview = previewWith({ mostKept: 2 })
+  for (const userId of users) await preview(userId, 7)
+  await preview(users[2], 7)
+  expect(searches()).toHaveLength(3)
+  await preview(users[0], 7)
+  expect(searches()).toHaveLength(4)
+})
+
+test('of many calls of a user at the same time, two wait, and the others get at once what is known', async () => {
+  const userId = await connect()
   portal++
-  const second = await connect()
+  const other = await connect()
   moved(1, [['next', ago(day)]])
-  const readFor: string[] = []
-  outside.answerRead = (_, token) => {
-    readFor.push(token)
-    return undefined
+  const { release } = hold((read) => read.endsWith('/search'))
+  const preview = previewWith()
+  const answers: Array<Preview | undefined> = []
+  const calls = Array.from({ length: 50 }, async () => answers.push(await preview(userId, 7)))
+  await vi.waitFor(() => expect(answers).toHaveLength(48), soon)
+  for (const answer of answers) expect(answer).toMatchObject({ complete: false, rules: {} })
+
+  // The calls of another user wait for themselves.
+  const answerToOther = preview(other, 7)
+  release()
+  await Promise.all(calls)
+  for (const answer of [...answers.slice(48), await answerToOther]) {
+    expect(answer).toMatchObject({ complete: true, rules: { 'deal-stage-changed': 1 } })
   }
-  const preview = previewWith({ readsAtOnce: 1, mostKept: 2 })
-  await Promise.all([preview(first, 7), preview(second, 7), preview(second, 1)])
-  expect(readFor).toEqual(readFor.toSorted())
-  expect(new Set(readFor).size).toBe(2)
-  const made = readFor.length
-  await preview(second, 1)
-  expect(readFor).toHaveLength(made)
-  await preview(first, 7)
-  expect(readFor.length).toBeGreaterThan(made)
+})
+
+test('only some calls of all users together wait', async () => {
+  const users = [await connect(), await connect(), await connect()]
+  const { release } = hold((read) => read.endsWith('/search'))
+  const preview = previewWith({ waiting: 2 })
+  const answers: Array<Preview | undefined> = []
+  const calls = users.map(async (userId) => answers.push(await preview(userId, 7)))
+  await vi.waitFor(() => expect(answers).toHaveLength(1), soon)
+  expect(answers).toMatchObject([{ complete: false }])
+  release()
+  await Promise.all(calls)
+  expect(answers.slice(1)).toMatchObject([{ complete: true }, { complete: true }])
+})
+
+test('users who ask for every number of days, and many users of one account, hold up nobody else', async () => {
+  const users: string[] = []
+  for (let n = 0; n < 12; n++) users.push(await connect())
+  const busy = `-${portal}`
+  portal++
+  const third = await connect()
+  moved(1, [['next', ago(day)]])
+  const { promise, resolve } = Promise.withResolvers<undefined>()
+  let searched = 0
+  outside.answerRead = (read, token) => {
+    if (!token.endsWith(busy)) return undefined
+    if (read.endsWith('/search')) searched++
+    return promise
+  }
+  const preview = previewWith()
+  const days = [1, 2, 3, 4, 5, 6, 7]
+  const calls = users.flatMap((userId) => days.map((each) => preview(userId, each)))
+  await vi.waitFor(() => expect(searched).toBeGreaterThan(0), soon)
+  // A user has one read. The calls for other days do not wait for it.
+  const waiting = Symbol('waiting')
+  await vi.waitFor(async () => {
+    const now = await Promise.all(calls.map((each) => Promise.race([each, waiting])))
+    expect(now.filter((each) => each === waiting)).toHaveLength(users.length)
+  }, soon)
+  expect(await preview(third, 7)).toMatchObject({ complete: true })
+  resolve(undefined)
+  await Promise.all(calls)
+  expect(searched).toBe(users.length)
+})
+
+test('the first answer about 1,000 changed deals comes soon, with what is known', async () => {
+  const userId = await connect()
+  for (let id = 1; id <= 1_000; id++) moved(id, [['next', ago(6 * day - id * minute)]])
+  let batches = 0
+  const { promise, resolve } = Promise.withResolvers<undefined>()
+  outside.answerRead = (read) => (isBatch(read) && ++batches > 1 ? promise : undefined)
+  const preview = createPreview({ ...backend, log: () => undefined })
+  const startedAt = performance.now()
+  const rules = { 'deal-stage-changed': expect.any(Number) }
+  const first = await preview(userId, 7)
+  // It takes 0.8 s. The rest is for a busy machine.
+  expect(performance.now() - startedAt).toBeLessThan(4_000)
+  expect(first).toMatchObject({ complete: false })
+  await vi.waitFor(async () => {
+    expect(await preview(userId, 7)).toMatchObject({ complete: false, rules })
+  }, soon)
+  resolve(undefined)
+  await vi.waitFor(async () => {
+    const rules = { 'deal-stage-changed': 1_000 }
+    expect(await preview(userId, 7)).toMatchObject({ complete: true, rules })
+  }, soon)
 })
 
 test('an error of HubSpot is said in words, breaks no connection, and is repeated without a call', async () => {
   const userId = await connect()
-  const said = async () => {
-    const answer = await call(userId)
-    return [answer.status, await answer.json()]
-  }
+  /** Asks until the read has ended, as the dashboard does. */
+  const said = () =>
+    vi.waitFor(async () => {
+      const answer = await call(userId)
+      expect(answer.status).not.toBe(200)
+      return [answer.status, await answer.json()]
+    }, soon)
   const error = (code: string, message: string) => [502, { error: { code, message } }]
 
   outside.answerRead = () => ({
@@ -356,7 +451,12 @@ test('an error of HubSpot is said in words, breaks no connection, and is repeate
   await backend.connectAgain(userId, { portal, channel: 'C1' })
   outside.answerRead = () => ({ status: 429, headers: { 'Retry-After': '60' } })
   expect(await said()).toEqual(error('provider_unavailable', 'HubSpot asks for a pause.'))
-  expect(backend.lines.filter((line) => line.includes('"preview failed"'))).toHaveLength(3)
+  const own = await backend.database
+    .select({ id: connections.id })
+    .from(connections)
+    .where(and(eq(connections.userId, userId), eq(connections.provider, 'hubspot')))
+  const failed = backend.lines.filter((line) => line.includes('"preview failed"'))
+  expect(failed.filter((line) => line.includes(`"${own[0]?.id}"`))).toHaveLength(3)
 })
 
 test('a failed preview is read again after some seconds', async () => {

@@ -14,7 +14,7 @@ import { replayDead } from '../../server/relay/operator.ts'
 import { deleteOld } from '../../server/relay/upkeep.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
-import { dealIn, signedWebhook, stageChange } from './hubspot-webhook.ts'
+import { dealIn, shownIn, signedWebhook, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside, usualStages } from './outside.ts'
 
 const ends = ({ lines }: Backend) => lines.filter((line) => line.includes('"delivery dead"')).length
@@ -122,10 +122,10 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(posts().map(({ text }) => text)).toEqual([
       '🔔 Acme renewal moved to Proposal sent ($1,200)',
     ])
-    expect(posts()[0]?.blocks).toContain(
+    expect(shownIn(posts()[0]?.blocks ?? '')[0]).toContain(
       `<https://app.hubspot.com/contacts/${portal}/record/0-3/1|Acme renewal>`,
     )
-    expect(posts()[0]?.blocks).toContain('Appointment → *Proposal sent*')
+    expect(shownIn(posts()[0]?.blocks ?? '')[0]).toContain('Appointment → *Proposal sent*')
   })
 
   describe('in', () => {
@@ -471,7 +471,10 @@ describe.each(databaseKinds)('on %s', (kind) => {
       for (const deal of [1, 2]) await backend.tell([stageChange(deal, { portal })])
       await backend.settled()
       const usual = `https://app.hubspot.com/contacts/${portal}/record/0-3/20`
-      expect(posts().map(({ blocks }) => /<(http[^|]*)/.exec(blocks)?.[1])).toEqual([named, usual])
+      expect(posts().map(({ blocks }) => /"url":"([^"]*)/.exec(blocks)?.[1])).toEqual([
+        named,
+        usual,
+      ])
       const activity = await (await backend.call(userId, '/api/notifications/activity')).json()
       expect(activity.items).toMatchObject([{ deal: { url: usual } }, { deal: { url: named } }])
     })
@@ -496,7 +499,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await backend.tell([stageChange(1, { portal })])
       await backend.settled()
       expect(posts().map(dealIn)).toEqual([10])
-      expect(posts()[0]?.blocks).toContain(`/contacts/${portal}/record/0-3/10|Deal 10>`)
+      expect(posts()[0]?.blocks).toContain(`/contacts/${portal}/record/0-3/10","text":"Deal 10"`)
       // The links of the merged deal are found only under its new id.
       expect(posts()[0]?.blocks).not.toContain('without a contact or company')
     })

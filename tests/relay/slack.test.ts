@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
+import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { defaultTimeouts, longestWaitMs } from '../../server/providers/provider.ts'
 import { createSlackClient } from '../../server/providers/slack/client.ts'
@@ -10,6 +11,8 @@ let server: Server
 let url: string
 /** The last part of each call's path, such as `chat.postMessage`. */
 let calls: string[]
+/** The last call's body. */
+let lastBody: string
 /** The answer to each path by its last part. An object is the answer of a method: JSON with status 200. */
 let answers: Record<string, object | TextAnswer>
 
@@ -22,9 +25,10 @@ interface TextAnswer {
 const isText = (answer: object): answer is TextAnswer => 'text' in answer
 
 beforeAll(async () => {
-  server = createServer((request, response) => {
+  server = createServer(async (request, response) => {
     const name = (request.url ?? '').split('/').at(-1) ?? ''
     calls.push(name)
+    lastBody = await text(request)
     const answer = answers[name] ?? { ok: false, error: 'unknown_method' }
     if (isText(answer)) {
       return response.writeHead(answer.status, answer.headers).end(answer.text)
@@ -81,6 +85,19 @@ describe('a channel without the bot', () => {
     await post()
     await post()
     expect(calls.slice(6)).toEqual(['chat.postMessage', 'chat.postMessage'])
+  })
+
+  test('gets a message in which Slack looks for no markup, names and addresses', async () => {
+    const literal = { mrkdwn: false, parse: 'none', link_names: false, unfurl_links: false }
+    await post()
+    expect(JSON.parse(lastBody)).toMatchObject(literal)
+    clockMs = 60 * 60_000
+    answers['chat.postMessage'] = accepted
+    await post()
+    const asText = Object.entries(literal).map(([name, value]) => [name, String(value)])
+    expect(Object.fromEntries(new URLSearchParams(lastBody))).toMatchObject(
+      Object.fromEntries(asText),
+    )
   })
 
   test('gets the message from the bot if the webhook was removed and the bot was invited', async () => {
@@ -243,6 +260,58 @@ describe('connecting', () => {
     answers = { 'oauth.v2.access': { ok: true, access_token: 'xoxb-org', team: null } }
     await expect(exchange()).rejects.toMatchObject({ reason: 'installed_for_organisation' })
   })
+
+  const granted = (webhook: string) => ({
+    ok: true,
+    access_token: 'xoxb-1',
+    team: { id: 'T1' },
+    incoming_webhook: { channel: '#deals', channel_id: 'C1', url: webhook },
+  })
+
+  test.each([
+    'http://169.254.169.254/latest/meta-data',
+    'http://hooks.slack.com/services/x',
+    'https://hooks.slack.com.evil.example/services/x',
+    'https://evil.example/.slack.com',
+    'https://localhost/services/x',
+    'file:///etc/passwd',
+    'hooks.slack.com/services/x',
+  ])('gives no webhook at an address that is not Slack’s: %s', async (webhook) => {
+    answers = { 'oauth.v2.access': granted(webhook) }
+    await expect(exchange()).rejects.toMatchObject({ stage: 'exchange', kind: 'nonsense' })
+  })
+
+  test.each(['https://hooks.slack.com/services/x', 'https://hooks.slack-gov.com/services/x'])(
+    'gives the webhook %s',
+    async (webhook) => {
+      answers = { 'oauth.v2.access': granted(webhook) }
+      expect((await exchange()).secrets).toMatchObject({ incomingWebhookUrl: webhook })
+    },
+  )
+
+  test.each([302, 307])(
+    'follows no redirect (%i), which could lead into the network',
+    async (status) => {
+      const elsewhere = { status, text: '', headers: { Location: `${url}/inner` } }
+      answers = {
+        'oauth.v2.access': elsewhere,
+        'auth.test': elsewhere,
+        'chat.postMessage': elsewhere,
+        C1: elsewhere,
+        inner: { ok: true },
+      }
+      await expect(exchange()).rejects.toMatchObject({ kind: 'unreachable' })
+      await expect(open().check({ accessToken: 'x' })).rejects.toMatchObject({
+        kind: 'unreachable',
+      })
+      const failed = { kind: 'failed', reason: 'unreachable' }
+      expect(await open().post({ accessToken: 'x' }, 'C1', message)).toEqual(failed)
+      answers['chat.postMessage'] = refusal('not_in_channel')
+      const secrets = { accessToken: 'x', incomingWebhookUrl: `${url}/C1` }
+      expect(await open().post(secrets, 'C1', message)).toEqual(failed)
+      expect(calls).not.toContain('inner')
+    },
+  )
 
   test('asks for no more than the two scopes that it needs', () => {
     const address = open().authorizeUrl({ redirectUri: 'r', state: 's', codeVerifier: 'v' })

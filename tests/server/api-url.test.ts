@@ -5,6 +5,7 @@ import { getRequestListener } from '@hono/node-server'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { createBackend } from '../../server/backend.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
+import { logToStderr } from '../../server/log.ts'
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
 import { createSandbox } from '../../server/sandbox/sandbox.ts'
 import { parseEnv } from '../../server/settings.ts'
@@ -67,7 +68,12 @@ beforeAll(async () => {
     addresses: addressesAt(port),
     dashboard: undefined,
     alone: true,
-    log: (event, fields) => logged.push(JSON.stringify({ event, ...fields })),
+    log(event, fields) {
+      const write = vi.spyOn(process.stderr, 'write')
+      write.mockImplementation((line) => logged.push(String(line)) > 0)
+      logToStderr(event, fields)
+      write.mockRestore()
+    },
   })
 })
 afterAll(async () => {
@@ -121,7 +127,15 @@ test('what is refused is counted by its reason, and logged once', async () => {
     missing: before.missing + 1,
     since: before.since,
   })
-  expect(logged.filter((line) => line.includes('"webhooks refused"'))).toHaveLength(1)
+  const lines = logged.filter((line) => line.includes('"webhooks refused"'))
+  expect(lines).toHaveLength(1)
+  // A count of wrong times once replaced the time of the line.
+  expect(JSON.parse(lines[0] ?? '')).toEqual({
+    time: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
+    event: 'webhooks refused',
+    refused: expect.objectContaining({ time: expect.any(Number) }),
+    since: before.since,
+  })
 })
 
 test('the dashboard at its own origin connects through this address, and comes back to itself', async () => {

@@ -34,10 +34,15 @@ async function listen(
   const { port } = server.address() as AddressInfo
 
   /** A client that never closes its side, and reads only if told to. */
-  async function open(text = '', { reads = true } = {}) {
-    const socket: Socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  async function open(text = '', { reads = true, from = '127.0.0.1' } = {}) {
+    const socket: Socket = connect({
+      ...{ port, host: '127.0.0.1', localAddress: from },
+      allowHalfOpen: true,
+    })
     let received = ''
+    let ended = false
     socket.on('error', () => undefined)
+    socket.once('end', () => (ended = true)).once('close', () => (ended = true))
     socket.setEncoding('utf8')
     const read = () => socket.on('data', (chunk) => (received += chunk))
     if (reads) read()
@@ -49,6 +54,9 @@ async function listen(
       read,
       get received() {
         return received
+      },
+      get ended() {
+        return ended
       },
     }
   }
@@ -90,12 +98,37 @@ test('a client that does not read its answer is cut, also if it sometimes reads'
   await expect.poll(count, { timeout: 5_000 }).toBe(0)
 })
 
+test('a malformed request after valid ones is refused after their answers', async () => {
+  const { promise: started, resolve: start } = Promise.withResolvers<void>()
+  const waiting: Array<() => void> = []
+  const later: RequestListener = (request, response) => {
+    waiting.push(() => response.end(`answer to ${request.url}`))
+    if (waiting.length === 3) start()
+  }
+  const { open, count } = await listen(later)
+  const valid = [1, 2, 3].map((n) => `GET /${n} HTTP/1.1\r\nHost: x\r\n\r\n`).join('')
+  const client = await open(`${valid}nonsense\r\n\r\n`)
+  await started
+  client.socket.write('more nonsense')
+  for (const answer of waiting) answer()
+  await expect.poll(count).toBe(0)
+  expect(client.received.match(/HTTP\/1.1 \d+|answer to .\d/g)).toEqual([
+    'HTTP/1.1 200',
+    'answer to /1',
+    'HTTP/1.1 200',
+    'answer to /2',
+    'HTTP/1.1 200',
+    'answer to /3',
+    'HTTP/1.1 400',
+  ])
+})
+
 test('a malformed request after an answer that is being sent adds nothing to it', async () => {
   const begun: RequestListener = (_request, response) => {
     response.writeHead(200, { 'Content-Length': 100 })
     response.write('half')
   }
-  const { open, count } = await listen(begun)
+  const { open, count } = await listen(begun, { answerWithinMs: 200 })
   const client = await open(health)
   await expect.poll(() => client.received).toContain('half')
   client.socket.write('nonsense\r\n\r\n')
@@ -123,6 +156,42 @@ test('a full server cuts no client that waits for it', async () => {
   for (const end of running) end()
   for (const client of clients) await expect.poll(() => client.received).toContain('fine')
 })
+
+// macOS has only the address 127.0.0.1.
+test.skipIf(process.platform === 'darwin')(
+  'an address whose clients all wait for the server takes no place from another address',
+  async () => {
+    const running: Array<() => void> = []
+    const hold: RequestListener = (_request, response) => running.push(() => response.end('fine'))
+    const { open, count } = await listen(hold, { most: 5 })
+    const flood = '127.0.0.2'
+    const silent = await open()
+    const first = await open(health, { from: flood })
+    await expect.poll(() => running).toHaveLength(1)
+    const others = await Promise.all([1, 2, 3].map(() => open(health, { from: flood })))
+    await expect.poll(() => running).toHaveLength(4)
+    const refused = await open(health, { from: flood })
+    await expect.poll(() => refused.ended).toBe(true)
+
+    expect(silent.ended).toBe(false)
+    silent.socket.write(health)
+    await expect.poll(() => running).toHaveLength(5)
+    const honest = [silent]
+    honest.push(await open(health))
+    await expect.poll(() => running).toHaveLength(6)
+    await expect.poll(() => first.ended).toBe(true)
+    honest.push(await open(health))
+    await expect.poll(() => running).toHaveLength(7)
+    // Now the other address has fewer.
+    const fourth = await open(health)
+    await expect.poll(() => fourth.ended).toBe(true)
+    expect(await count()).toBe(5)
+    for (const end of running) end()
+    for (const client of honest) await expect.poll(() => client.received).toContain('fine')
+    const answered = () => others.filter(({ received }) => received.includes('fine'))
+    await expect.poll(answered).toHaveLength(2)
+  },
+)
 
 test('a stop lets running requests end and waits for no other client', async () => {
   let finish: (() => void) | undefined

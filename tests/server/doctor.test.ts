@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
@@ -376,14 +376,16 @@ describe('npm run doctor', () => {
     const folder = { dataDir: join(dataDir, 'pglite') }
     let client = await PGlite.create(folder)
     await client.exec(
-      "update connections set broken_reason = 'token_revoked', broken_since = now() where provider = 'slack'",
+      `update connections set broken_reason = 'token_revoked', broken_since = now(),
+         account_name = E'Acme\\x1b]0;owned\\x07\\n\\u202E\\u2713 fine' where provider = 'slack'`,
     )
     await client.close()
     const other = Buffer.from('0123456789abcdef0123456789abcdef').toString('base64')
     const { lines } = await doctor({ ...env, ENCRYPTION_KEY: other })
     expect(lines).toContain('✓ The database can be written.')
     expect(lines).toContain(
-      '! The connection of Acme (stand-in) to Slack is broken (token_revoked). Its user must press Connect.',
+      // Nothing that a terminal would obey, and no line of its own.
+      '! The connection of Acme ]0;owned ✓ fine to Slack is broken (token_revoked). Its user must press Connect.',
     )
     expect(lines).toContain(
       '✗ The encryption key does not fit the database: it does not open 2 stored connections. Set ENCRYPTION_KEY to the earlier key, or to the new key, a comma and the earlier one.',
@@ -548,6 +550,35 @@ describe('npm run doctor -- manifests', () => {
     expect((await read('src/app/app-hsmeta.json')).config.distribution).toBe('private')
     // HubSpot does not let the distribution change, so later runs keep it.
     expect((await doctor(env, 'manifests', folder)).lines).toEqual(again.lines)
+  })
+
+  test.skipIf(process.platform === 'win32')('never writes through a symbolic link', async () => {
+    const shared = await mkdtemp(join(folder, 'shared-'))
+    const mine = await mkdtemp(join(folder, 'mine-'))
+    const kept = join(mine, 'kept')
+    await writeFile(kept, 'mine')
+    // Somebody else may write to the folder, and has prepared it.
+    const traps: Array<[link: string, target: string]> = [
+      ['hsproject.json', join(mine, 'new')],
+      ['slack-manifest.json', kept],
+      ['src', mine],
+    ]
+    for (const [link, target] of traps) {
+      const path = join(shared, link)
+      await symlink(target, path)
+      for (const force of [[], ['--force']]) {
+        const { code, output } = await doctor(env, 'manifests', shared, ...force)
+        expect(output).toContain(`${path} is a symbolic link, so nothing was written.`)
+        expect(code).toBe(1)
+      }
+      expect(await readdir(shared)).toEqual([link])
+      await rm(path)
+    }
+    expect(await readdir(mine)).toEqual(['kept'])
+    expect(await readFile(kept, 'utf8')).toBe('mine')
+    // The folder itself may be a link: its user has named it.
+    await symlink(mine, join(shared, 'apps'))
+    expect((await doctor(env, 'manifests', join(shared, 'apps'))).code).toBe(0)
   })
 
   test('writes nothing for an address that is not https, and says what to set', async () => {

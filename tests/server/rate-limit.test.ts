@@ -111,6 +111,37 @@ describe('a flood from one address', () => {
     expect((await other.call('/api/hubspot/status')).status).toBe(200)
   })
 
+  test('through many new sessions stops nobody who has connected a service', async () => {
+    const colleague = browserAt(attacker)
+    for (const provider of ['hubspot', 'slack'] as const) await colleague.connect(provider)
+    const sessions = Array.from({ length: 22 }, () => browserAt(attacker))
+    for (const session of sessions) await session.send('/api/slack/auth')
+    const statuses = await send(sessions.length * rateLimits.callsOfSession.times, (n) => {
+      const session = sessions[n % sessions.length] ?? colleague
+      return session.call('/api/hubspot/status')
+    })
+    expect(statuses).toHaveProperty('429')
+
+    expect((await colleague.save(['deal-closed'])).status).toBe(204)
+    expect(await colleague.connected('slack')).toMatchObject({ connected: true })
+    // A browser without a session can begin too.
+    expect((await browserAt(attacker).call('/api/hubspot/status')).status).toBe(200)
+  })
+
+  test('of new authorizations stops nobody who has connected a service', async () => {
+    const colleague = browserAt(attacker)
+    await colleague.connect('hubspot')
+    const sessions = Array.from({ length: 30 }, () => browserAt(attacker))
+    for (const session of sessions) await session.send('/api/slack/auth')
+    const statuses = await send(sessions.length * 12, (n) => {
+      const session = sessions[n % sessions.length] ?? colleague
+      return session.send('/api/slack/auth')
+    })
+    expect(statuses).toHaveProperty('429')
+    await colleague.connect('slack')
+    expect(await colleague.connected('slack')).toMatchObject({ connected: true })
+  })
+
   test('leaves the health check and the webhook address alone', async () => {
     await send(flood, () => begin(attacker))
     const from = fromAddress(app, attacker)
@@ -127,6 +158,15 @@ describe('a flood from one address', () => {
     const call = () => from.request('/sandbox/slack/api/chat.postMessage', { method: 'POST' })
     expect(await send(times + 10, call)).not.toHaveProperty('429')
   })
+})
+
+test('a flood from all networks of one customer leaves new sessions to everybody else', async () => {
+  const { times } = rateLimits.newSessions
+  await send(times, (n) => begin(`2001:db8:66:${n.toString(16)}::1`))
+  expect(await stored.users()).toBeLessThan(times / 2)
+  for (const address of [elsewhere, '2001:db8:67::1']) {
+    expect((await begin(address)).status).toBe(302)
+  }
 })
 
 test('a flood from thousands of addresses stores a bounded number of rows, and stops no session', async () => {

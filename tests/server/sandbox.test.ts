@@ -788,7 +788,34 @@ describe('the stand-in Slack', () => {
     expect(await call('no.such.method', headers)).toEqual({ ok: false, error: 'unknown_method' })
   })
 
-  const text = (length: number, type = 'mrkdwn') => ({ type, text: 'x'.repeat(length) })
+  test('takes only access tokens, and refuses signed tokens of another form', async () => {
+    const { clientSecret } = harness.addresses.providers.slack
+    const tokens = new StandInTokens('xoxb-stand-in-', clientSecret)
+    const stray = [
+      tokens.issue({ grant: 'g', use: 'refresh', endsAt: null }),
+      ...[undefined, 'text', { grant: 'g', use: 'both', endsAt: null }].map((content) =>
+        tokens.issue(Object(content)),
+      ),
+    ]
+    for (const token of stray) {
+      for (const method of ['auth.test', 'auth.revoke', 'chat.postMessage']) {
+        const headers = { Authorization: `Bearer ${token}` }
+        expect((await post(`/slack/api/${method}`, {}, headers)).body).toEqual({
+          ok: false,
+          error: 'invalid_auth',
+        })
+      }
+      const webhook = `/sandbox/slack/services/T0STANDIN1/C0SALES001/${token}`
+      const init = { method: 'POST', body: JSON.stringify({ text: 'x' }) }
+      expect((await harness.app.request(webhook, init)).status).toBe(403)
+    }
+  })
+
+  const text = (length: number, type = 'plain_text') => ({ type, text: 'x'.repeat(length) })
+  const rich = (...elements: object[]) => ({
+    type: 'rich_text',
+    elements: [{ type: 'rich_text_section', elements }],
+  })
   const section = (more: object) => ({ type: 'section', ...more })
   const context = (elements: object[]) => ({ type: 'context', elements })
   const header = (of: object) => ({ type: 'header', text: of })
@@ -798,14 +825,21 @@ describe('the stand-in Slack', () => {
     ['invalid_blocks', [section({ text: text(0) })]],
     ['invalid_blocks', [section({ text: { text: 'x' } })]],
     ['invalid_blocks', [section({ text: 'x' })]],
-    ['invalid_blocks', [section({ text: { ...text(1), emoji: true } })]],
+    ['invalid_blocks', [section({ text: { ...text(1), emoji: 'yes' } })]],
+    // Text from a CRM could become markup there.
+    ['invalid_blocks', [section({ text: text(1, 'mrkdwn') })]],
+    ['invalid_blocks', [rich({ type: 'text', text: '' })]],
+    ['invalid_blocks', [rich({ type: 'text', text: 'x', style: { big: true } })]],
+    ['invalid_blocks', [rich({ type: 'link', url: 'no address', text: 'x' })]],
+    ['invalid_blocks', [rich({ type: 'date', timestamp: '1', format: '{time}' })]],
+    ['invalid_blocks', [rich({ type: 'blink', text: 'x' })]],
     ['invalid_blocks', [section({ text: text(1), colour: 'red' })]],
     ['invalid_blocks', [section({})]],
     ['invalid_blocks', [section({ fields: many(11, text(1)) })]],
     ['invalid_blocks', [section({ fields: [text(2_001)] })]],
     ['invalid_blocks', [{ text: text(1) }]],
     ['invalid_blocks', [{ type: 'unknown', text: text(1) }]],
-    ['invalid_blocks', [header(text(1))]],
+    ['invalid_blocks', [header(text(1, 'text'))]],
     ['invalid_blocks', [header(text(151, 'plain_text'))]],
     ['invalid_blocks', [context([])]],
     ['invalid_blocks', [context(many(11, text(1)))]],
@@ -880,8 +914,9 @@ describe('the stand-in Slack', () => {
         const answer = await harness.app.request(new URL(to).pathname, init)
         return [answer.status, await answer.text()]
       }
-      const section = { type: 'section', text: { type: 'mrkdwn', text: '*Bold*' } }
-      const message = { text: 'by the webhook', blocks: [section] }
+      const bold = { type: 'text', text: 'Bold', style: { bold: true } }
+      const plain = { type: 'text', text: ' *not* <b>https://x.example</b>' }
+      const message = { text: 'by the webhook', blocks: [rich(bold, plain)] }
 
       await change('archive')
       expect(await asBot()).toEqual({ ok: false, error: 'is_archived' })
@@ -891,7 +926,9 @@ describe('the stand-in Slack', () => {
       expect(await asBot()).toEqual({ ok: false, error: 'not_in_channel' })
       expect(await asBot('C0SALES001')).toMatchObject({ ok: true })
       expect(await byWebhook(message)).toEqual([200, 'ok'])
-      expect(await page(channelPage)).toContain('<strong>Bold</strong>')
+      expect(await page(channelPage)).toContain(
+        '<strong>Bold</strong> *not* &lt;b&gt;https://x.example&lt;/b&gt;</p>',
+      )
 
       expect(await byWebhook({})).toEqual([400, 'no_text'])
       expect(await byWebhook({ blocks: [5] })).toEqual([400, 'invalid_blocks'])
@@ -987,6 +1024,23 @@ test('with real accounts there is no stand-in but the contact form’s', async (
 })
 
 describe('a stand-in that is attacked', () => {
+  test.each([
+    ['/hubspot/deals', { name: 'Planted', stage: 'contractsent' }],
+    ['/hubspot/deals/1', { change: 'contact' }],
+    ['/hubspot/deals/merge', { deal: '1', into: '2' }],
+    ['/slack/channels/C0RANDOM01', { change: 'archive' }],
+  ])('changes nothing for another site: %s', async (path, fields) => {
+    const page = async () => (await harness.app.request('/sandbox/hubspot/deals')).text()
+    const before = await page()
+    const answer = await harness.app.request(`/sandbox${path}`, {
+      method: 'POST',
+      body: new URLSearchParams(Object.entries(fields)),
+      headers: { 'Sec-Fetch-Site': 'cross-site', Origin: 'https://evil.example' },
+    })
+    expect(answer.status).toBe(403)
+    expect(await page()).toBe(before)
+  })
+
   const form = (fields: Record<string, string>) => ({
     method: 'POST',
     body: new URLSearchParams(fields),
@@ -1025,7 +1079,7 @@ describe('a stand-in that is attacked', () => {
   test('refuses blocks that Slack refuses, and keeps a bounded amount of messages', async () => {
     const headers = { Authorization: `Bearer ${await slackToken()}` }
     const say = async (text: string) => {
-      const blocks = JSON.stringify([{ type: 'section', text: { type: 'mrkdwn', text } }])
+      const blocks = JSON.stringify([{ type: 'section', text: { type: 'plain_text', text } }])
       return (await post('/slack/api/chat.postMessage', { channel, text: 'x', blocks }, headers))
         .body
     }

@@ -4,16 +4,18 @@ import { createSessionTokens } from '../../server/people/session-token.ts'
 const key = Buffer.alloc(32, 1)
 const tokens = createSessionTokens([key])
 
-test('a server knows the tokens that it issued, also after a change of its key', () => {
-  const token = tokens.issue()
+const kinds = ['new', 'connected'] as const
+
+test.each(kinds)('a server knows a %s token, also after a change of its key', (kind) => {
+  const token = tokens.issue(kind)
   expect(token).toMatch(/^[\w-]{43}$/)
-  expect(tokens.issue()).not.toBe(token)
-  expect(tokens.isIssued(token)).toBe(true)
-  expect(createSessionTokens([Buffer.alloc(32, 2), key]).isIssued(token)).toBe(true)
+  expect(tokens.issue(kind)).not.toBe(token)
+  expect(tokens.kindOf(token)).toBe(kind)
+  expect(createSessionTokens([Buffer.alloc(32, 2), key]).kindOf(token)).toBe(kind)
 })
 
-test('an invented token is not issued, nor is another spelling of an issued one', () => {
-  const token = tokens.issue()
+test.each(kinds)('an invented %s token is not issued, nor is another spelling', (kind) => {
+  const token = tokens.issue(kind)
   const altered = `${token[0] === 'A' ? 'B' : 'A'}${token.slice(1)}`
   const padding = { A: 'B', Q: 'R', g: 'h', w: 'x' }[token.at(-1) ?? ''] ?? 'B'
   for (const other of [
@@ -23,8 +25,8 @@ test('an invented token is not issued, nor is another spelling of an issued one'
     `${token}!`,
     `${token}=`,
     token.slice(0, -1) + padding,
-    createSessionTokens([Buffer.alloc(32, 2)]).issue(),
+    createSessionTokens([Buffer.alloc(32, 2)]).issue(kind),
   ]) {
-    expect(tokens.isIssued(other), other).toBe(false)
+    expect(tokens.kindOf(other), other).toBeUndefined()
   }
 })

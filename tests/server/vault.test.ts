@@ -156,6 +156,12 @@ describe('the key in the data folder', () => {
     expect(await readdir(data)).toEqual([])
   })
 
+  test.each([0, 7])('is refused when it is 32 times the byte %i', async (byte) => {
+    const placeholder = await mkdtemp(join(folder, 'placeholder-'))
+    await writeFile(join(placeholder, 'encryption.key'), Buffer.alloc(32, byte).toString('base64'))
+    await expect(keyFromFolder(placeholder)).rejects.toThrow(/encryption\.key is not random/)
+  })
+
   test('is not replaced when it is broken', async () => {
     const path = join(folder, 'encryption.key')
     await writeFile(path, 'too short')

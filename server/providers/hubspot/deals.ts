@@ -16,6 +16,8 @@ import { propertyNames } from './properties.ts'
 const dealsAtOnce = 50
 /** The most deals of one call for their contacts or companies. */
 const linksAtOnce = 100
+/** The most bytes of an answer with histories. Short entries take longer to check than their bytes say. */
+const mostHistoryBytes = 2_000_000
 /** The most results of one search. */
 const foundAtOnce = 200
 
@@ -150,7 +152,10 @@ export function createHubspotDeals(
         ...(fields.links && { associations: 'contacts,companies' }),
       })
       const path = `${dealsPath}/${encodeURIComponent(dealId)}?${query}`
-      const deal = await unlessMissing(read(access, path, dealAnswer), [notFound])
+      const deal = await unlessMissing(
+        read(access, path, dealAnswer, { mostBytes: mostHistoryBytes }),
+        [notFound],
+      )
       if (deal === undefined) return undefined
       const lists = [deal.associations?.contacts, deal.associations?.companies]
       const linked = lists.some((list) => list && list.results.length > 0)
@@ -164,9 +169,12 @@ export function createHubspotDeals(
 
     async deals(access, dealIds, history) {
       const answer = await read(access, `${dealsPath}/batch/read`, batchAnswer, {
-        inputs: asInputs(dealIds),
-        properties: [...properties, 'hs_merged_object_ids'],
-        propertiesWithHistory: [propertyNames[history]],
+        body: {
+          inputs: asInputs(dealIds),
+          properties: [...properties, 'hs_merged_object_ids'],
+          propertiesWithHistory: [propertyNames[history]],
+        },
+        mostBytes: mostHistoryBytes,
       })
       const deals = found(answer)
       const currency = await currencyFor(access, deals)
@@ -184,7 +192,9 @@ export function createHubspotDeals(
         const left = dealIds.filter((id) => !linked.has(id))
         if (left.length === 0) break
         const path = `/crm/associations/2026-03/0-3/${type}/batch/read`
-        const answer = await read(access, path, associationsAnswer, { inputs: asInputs(left) })
+        const answer = await read(access, path, associationsAnswer, {
+          body: { inputs: asInputs(left) },
+        })
         for (const { from, to } of found(answer)) if (to.length > 0) linked.add(from.id)
       }
       return linked
@@ -212,15 +222,12 @@ export function createHubspotDeals(
           limit: foundAtOnce,
           after: after ?? '0',
         }
-        const answer = await read(
-          access,
-          `${dealsPath}/search`,
-          searchAnswer,
-          search,
-          (headers) => {
+        const answer = await read(access, `${dealsPath}/search`, searchAnswer, {
+          body: search,
+          learn(headers) {
             at ??= timeOf(headers)
           },
-        )
+        })
         ids.push(...answer.results.map(({ id }) => id))
         const last = answer.results.at(-1)
         const until = last === undefined ? since : new Date(last.properties.hs_lastmodifieddate)

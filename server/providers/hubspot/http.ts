@@ -1,6 +1,9 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
 import {
+  AnswerTooLarge,
+  answerTooLarge,
   askedWaitMs,
   type CrmAccess,
   oneTry,
@@ -71,8 +74,11 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
       access: CrmAccess,
       path: string,
       shape: v.GenericSchema<unknown, Answer>,
-      body?: object,
-      learn?: (headers: Headers) => void,
+      {
+        body,
+        learn,
+        mostBytes,
+      }: { body?: object; learn?: (headers: Headers) => void; mostBytes?: number } = {},
     ): Promise<Answer> {
       const limiter = path.endsWith('/search') ? searchLimiter : callLimiter
       await limiter.enter(access)
@@ -80,7 +86,7 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
         const request = ky(`${settings.apiUrl}${path}`, {
           headers: { ...json, Authorization: `Bearer ${access.accessToken}` },
           ...(body !== undefined && { method: 'POST', json: body }),
-          ...oneTry(timeouts.callMs),
+          ...oneTry(timeouts.callMs, mostBytes),
         })
         const { headers } = await request
         learn?.(headers)
@@ -92,8 +98,12 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
         if (error.retryAfterMs !== undefined) limiter.pause(access.accountId, error.retryAfterMs)
         throw error
       })
-      const answer = v.safeParse(shape, parseJson(text, 'read'))
+      // Each of these steps takes tens of milliseconds for a large answer. Between them, other work has its turn.
+      const parsed = parseJson(text, 'read')
+      await nextTurn()
+      const answer = v.safeParse(shape, parsed)
       if (!answer.success) throw new ProviderError('hubspot', 'read', 'nonsense')
+      await nextTurn()
       return answer.output
     },
 
@@ -119,6 +129,9 @@ async function asProviderError<T>(
   try {
     return await call()
   } catch (error) {
+    if (error instanceof AnswerTooLarge) {
+      throw new ProviderError('hubspot', stage, 'nonsense', answerTooLarge)
+    }
     if (!(error instanceof HTTPError)) throw new ProviderError('hubspot', stage, 'unreachable')
     const refusal = v.safeParse(errorAnswer, error.data)
     const { code: reason, category } = refusal.success ? refusal.output : {}

@@ -64,7 +64,9 @@ export function createSlackOAuth(
         throw new ProviderError('slack', 'exchange', 'refused', installedForOrganisation)
       }
       const access = v.safeParse(accessAnswer, answer)
-      if (!access.success) throw new ProviderError('slack', 'exchange', 'nonsense')
+      if (!access.success || !isOfSlack(access.output.incoming_webhook.url, settings)) {
+        throw new ProviderError('slack', 'exchange', 'nonsense')
+      }
       const { access_token, refresh_token, expires_in, team, authed_user, incoming_webhook } =
         access.output
       return {
@@ -100,6 +102,15 @@ export function createSlackOAuth(
       }
     },
   }
+}
+
+/** The server posts to this address, so it must not lead into the operator's own network. */
+function isOfSlack(webhook: string, { apiUrl }: ProviderSettings): boolean {
+  if (!URL.canParse(webhook)) return false
+  const { protocol, hostname, origin } = new URL(webhook)
+  const isOwnName = protocol === 'https:' && /\.slack(-gov)?\.com$/.test(hostname)
+  // The stand-in's webhooks are beside its API.
+  return isOwnName || origin === new URL(apiUrl).origin
 }
 
 function providerError(stage: ProviderError['stage'], error: unknown): ProviderError {

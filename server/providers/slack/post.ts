@@ -58,10 +58,14 @@ export function createSlackPost(
   }
 }
 
-/** A message without previews of the pages that it links. */
+/** A message without previews of the pages that it links. Slack looks for no markup in its text. */
 const plain = ({ text, blocks }: ChatMessage) => ({
   text,
   blocks: [...blocks],
+  mrkdwn: false,
+  // Otherwise addresses and names of channels in the text become links.
+  parse: 'none' as const,
+  link_names: false,
   unfurl_links: false,
   unfurl_media: false,
 })

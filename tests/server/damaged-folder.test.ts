@@ -1,0 +1,237 @@
+import { execFile } from 'node:child_process'
+import {
+  cpSync,
+  existsSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+} from 'node:fs'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { sql } from 'drizzle-orm'
+import { beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { UnusableFolder } from '../../server/database/lock.ts'
+import { openPglite, rowsOf } from '../../server/database/open.ts'
+import { createVault, keyFromFolder } from '../../server/people/vault.ts'
+import { newDataFolder } from '../database.ts'
+
+vi.setConfig({ testTimeout: 300_000 })
+
+const people = 2_000
+/** The name of a file, or of a folder, in the data folder. */
+type Name = string
+type Damage = 'missing' | 'empty' | 'cut off'
+
+let closed: string
+let killed: string
+
+/** A data folder with rows, as a server leaves it when it ends, and as one that was killed leaves it. */
+beforeAll(async () => {
+  const folder = await newDataFolder()
+  const { database, close } = await openPglite(join(folder, 'pglite'))
+  const secrets = createVault([await keyFromFolder(folder)]).seal('token', 'connections')
+  await database.execute(
+    sql`insert into users select gen_random_uuid() from generate_series(1, ${people})`,
+  )
+  await database.execute(sql`
+    insert into connections (user_id, provider, secrets, account_id, grant_id, connected_at)
+    select id, 'hubspot', ${secrets}, '1', 'g', now() from users limit 1`)
+  killed = await newDataFolder()
+  cpSync(folder, killed, { recursive: true })
+  await close()
+  closed = folder
+})
+
+function copyOf(folder: string): string {
+  const copy = `${folder}-copy-${Math.random()}`
+  cpSync(folder, copy, { recursive: true })
+  onTestFinished(() => rmSync(copy, { recursive: true, force: true }))
+  return copy
+}
+
+function damage(path: string, how: Damage): void {
+  if (how === 'missing') rmSync(path, { recursive: true })
+  else truncateSync(path, how === 'empty' ? 0 : Math.floor(statSync(path).size / 2))
+}
+
+function damagesOf(path: string): Damage[] {
+  const stats = statSync(path)
+  if (stats.isDirectory() || stats.size === 0) return ['missing']
+  return stats.size === 1 ? ['missing', 'empty'] : ['missing', 'empty', 'cut off']
+}
+
+/** @returns how many rows a start finds, or why there is none. */
+async function open(folder: string): Promise<number | string> {
+  let opened: Awaited<ReturnType<typeof openPglite>>
+  try {
+    opened = await openPglite(join(folder, 'pglite'))
+  } catch (error) {
+    if (error instanceof UnusableFolder) return error.message
+    throw error
+  }
+  const { database, close } = opened
+  try {
+    const [row] = await rowsOf<{ users: number; connections: number }>(
+      database,
+      sql`select (select count(*)::int from users) as users,
+                 (select count(*)::int from connections) as connections`,
+    )
+    return row?.connections === 1 ? row.users : `${row?.connections} connections`
+  } finally {
+    await close()
+  }
+}
+
+/** Starts the server and ends it. */
+function start(folder: string): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>()
+  const child = execFile(
+    process.execPath,
+    ['server/main.ts'],
+    {
+      env: { PATH: process.env.PATH, PORT: '0', SERVE_DASHBOARD: 'false', DATA_DIR: folder },
+      timeout: 60_000,
+      killSignal: 'SIGKILL',
+    },
+    (error, stdout, stderr) =>
+      resolve(`${stdout}${stderr}exit ${error?.code ?? error?.signal ?? 0}`),
+  )
+  child.stdout?.on('data', async (said) => {
+    const url = /listens on (http\S+)/.exec(String(said))?.[1]
+    if (url === undefined) return
+    // It handles signals before it answers.
+    await fetch(`${url}/health`)
+    child.kill('SIGTERM')
+  })
+  return promise
+}
+
+const restore =
+  'Restore the whole folder from a backup, or set DATA_DIR to an empty folder to begin without data.'
+
+test('each file and folder of the database that is missing, empty or cut off stops the start, or nothing is lost', async () => {
+  const wrong: string[] = []
+  let refused = 0
+  let folder = copyOf(closed)
+  const aside = `${folder}-aside`
+  const names = readdirSync(join(folder, 'pglite'), { recursive: true, encoding: 'utf8' })
+  expect(names.length).toBeGreaterThan(900)
+  for (const name of names) {
+    for (const how of damagesOf(join(folder, 'pglite', name))) {
+      const path = join(folder, 'pglite', name)
+      // Keep the original. A start that is refused has changed nothing else.
+      renameSync(path, aside)
+      if (how !== 'missing') {
+        cpSync(aside, path)
+        damage(path, how)
+      }
+      const found = await open(folder)
+      if (typeof found === 'string') {
+        refused++
+        rmSync(path, { force: true })
+        renameSync(aside, path)
+      } else {
+        if (found !== people) wrong.push(`${name} ${how}: ${found} rows`)
+        rmSync(aside, { recursive: true })
+        folder = copyOf(closed)
+      }
+    }
+  }
+  expect(wrong).toEqual([])
+  // Most are refused by their size alone.
+  expect(refused).toBeGreaterThan(1_500)
+})
+
+describe('after a kill, the database checks itself', () => {
+  // What the database needs to start. Its tables are in `base`; of their files it notices only some.
+  const names = [
+    'PG_VERSION',
+    'base',
+    'global/pg_control',
+    'global/pg_filenode.map',
+    'pg_multixact/offsets/0000',
+    'pg_wal',
+    'pg_xact',
+    'postmaster.pid',
+  ]
+
+  test.each(names)('%s', async (name) => {
+    for (const how of damagesOf(join(killed, 'pglite', name))) {
+      const folder = copyOf(killed)
+      damage(join(folder, 'pglite', name), how)
+      const found = await open(folder)
+      if (typeof found === 'number') expect([how, found]).toEqual([how, people])
+      else expect(found).not.toMatch(/Aborted|failed to initialize/)
+    }
+  })
+
+  test('and serves all rows of an intact folder', async () => {
+    expect(await open(copyOf(killed))).toBe(people)
+  })
+})
+
+describe('a server process says in one sentence that', () => {
+  test.each([
+    ['pglite/PG_VERSION', 'missing', 'the folder pglite in it has files and no PG_VERSION'],
+    ['pglite', 'missing', 'its database, the folder pglite, is missing'],
+    [
+      'pglite/global/pg_control',
+      'missing',
+      'its database does not open, so a file of it may be damaged',
+    ],
+    ['pglite/global/pg_filenode.map', 'cut off', 'pglite/global/pg_filenode.map in it is cut off'],
+    ['pglite/pg_xact', 'missing', 'pglite/pg_xact in it is missing'],
+  ] satisfies Array<[Name, Damage, string]>)('%s is %s', async (name, how, why) => {
+    const folder = copyOf(closed)
+    damage(join(folder, name), how)
+    expect(await start(folder)).toBe(`DATA_DIR is ${folder}, but ${why}. ${restore}\nexit 1`)
+    // It has created no database in the place of the other one.
+    if (how === 'missing') expect(existsSync(join(folder, name))).toBe(false)
+  })
+
+  test.each(['missing', 'empty', 'cut off'] as const)('the key is %s', async (how) => {
+    const folder = copyOf(closed)
+    damage(join(folder, 'encryption.key'), how)
+    expect(await start(folder)).toMatch(
+      how === 'missing'
+        ? /^ENCRYPTION_KEY does not open 1 of 1 stored connections\. .*\nexit 1$/
+        : /^DATA_DIR is .*encryption\.key does not hold 32 bytes in base64\. .*\nexit 1$/,
+    )
+  })
+})
+
+test('all rows are there without the files that only name the process and the sizes', async () => {
+  const folder = copyOf(closed)
+  expect(await start(folder)).toMatch(/exit 0$/)
+  for (const name of ['lock', 'lock.pid', 'pglite.files.json']) {
+    for (const how of damagesOf(join(folder, name))) {
+      damage(join(folder, name), how)
+      expect(await start(folder)).toMatch(/exit 0$/)
+    }
+  }
+  expect(await open(folder)).toBe(people)
+})
+
+test("files of somebody else in the database's folder are refused and stay", async () => {
+  const folder = join(await newDataFolder(), 'other')
+  await mkdir(join(folder, 'pglite'), { recursive: true })
+  await writeFile(join(folder, 'pglite', 'thesis.txt'), 'x')
+  expect(await start(folder)).toContain('has files and no PG_VERSION')
+  expect(await readdir(join(folder, 'pglite'))).toEqual(['thesis.txt'])
+})
+
+test('a first start that was killed while it made the database begins again', async () => {
+  const folder = join(await newDataFolder(), 'fresh')
+  await mkdir(join(folder, 'pglite.new/base'), { recursive: true })
+  await mkdir(join(folder, 'pglite'))
+  expect(await start(folder)).toMatch(/exit 0$/)
+  expect((await readdir(folder)).sort()).toEqual([
+    'encryption.key',
+    'lock',
+    'lock.pid',
+    'pglite',
+    'pglite.files.json',
+  ])
+})

@@ -1,0 +1,237 @@
+import { execFile } from 'node:child_process'
+import { cp, readdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { sql } from 'drizzle-orm'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { openPglite, rowsOf } from '../../server/database/open.ts'
+import { watchDisk } from '../../server/disk.ts'
+import { databaseKinds, newDataFolder, openTestDatabase } from '../database.ts'
+import { startBackend } from '../relay/backend.ts'
+import { appUrl, stageChange } from '../relay/hubspot-webhook.ts'
+import { openOutside } from '../relay/outside.ts'
+import { connectAccount, drained, startServer } from '../relay/process.ts'
+import { canMount, mountSmallDisk } from '../small-disk.ts'
+
+vi.setConfig({ testTimeout: 120_000 })
+
+/** A disk with a data folder whose database has no rows. */
+async function openDisk(sizeMiB = 256) {
+  const disk = mountSmallDisk(sizeMiB)
+  if (disk === undefined) throw new Error('No disk could be mounted.')
+  onTestFinished(() => disk.unmount())
+  const data = join(disk.folder, 'data')
+  await cp(await newDataFolder(), data, { recursive: true })
+  return { ...disk, data }
+}
+
+async function openServer(data: string) {
+  const outside = await openOutside()
+  const server = await startServer({ outside, database: { folder: data } })
+  onTestFinished(async () => {
+    await server.kill()
+    await outside.close()
+  })
+  const count = (event: string) => server.output.filter((line) => line.includes(event)).length
+  return {
+    ...server,
+    outside,
+    logged: count,
+    whenLogged: (event: string) =>
+      vi.waitFor(() => expect(count(event)).toBeGreaterThan(0), { timeout: 20_000 }),
+    async call(path: string, init: RequestInit = {}) {
+      const answer = await fetch(server.url + path, { ...init, redirect: 'manual' })
+      return { status: answer.status, text: await answer.text() }
+    },
+  }
+}
+
+/** Runs a program of the server to its end. */
+function run(file: string, data: string): Promise<{ said: string; exitCode: unknown }> {
+  const { promise, resolve } = Promise.withResolvers<{ said: string; exitCode: unknown }>()
+  execFile(
+    process.execPath,
+    file.endsWith('.ts') ? [file] : ['--input-type=module-typescript', '--eval', file],
+    {
+      env: { PATH: process.env.PATH, PORT: '0', SERVE_DASHBOARD: 'false', DATA_DIR: data },
+      timeout: 60_000,
+      killSignal: 'SIGKILL',
+    },
+    (error, stdout, stderr) => {
+      const exitCode = error === null ? 0 : (error.signal ?? error.code)
+      resolve({ said: stdout + stderr, exitCode })
+    },
+  )
+  return promise
+}
+
+describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount one)', () => {
+  test('a nearly full disk stops what writes, and nothing else, until there is room', async () => {
+    const disk = await openDisk()
+    const server = await openServer(disk.data)
+    const { cookie } = await connectAccount(server, { portal: 1, channel: 'C1' })
+    const headers = {
+      Cookie: cookie,
+      Origin: appUrl,
+      'Sec-Fetch-Site': 'same-origin',
+      'Content-Type': 'application/json',
+    }
+    const save = { method: 'POST', headers, body: '{"rules":["deal-closed"]}' }
+    const events = (count: number) =>
+      Array.from({ length: count }, (_, n) => stageChange(n, { portal: 1 }))
+    await server.tell([stageChange(1, { portal: 1 })])
+    await server.outside.accepted((posts) => posts.length === 1)
+    expect(await server.call('/health')).toMatchObject({ status: 200 })
+
+    // Less than one file of the database's log.
+    disk.leave(8)
+    for (let webhook = 0; webhook < 100; webhook++) {
+      expect(await server.tell(events(100))).toBe(503)
+    }
+    expect(await server.call('/api/notifications/rules', save)).toEqual({
+      status: 503,
+      text: '{"error":{"code":"no_room","message":"The server has no room to store anything. Try again later."}}',
+    })
+    expect(await server.call('/api/hubspot/auth', { headers })).toMatchObject({ status: 503 })
+    const disconnect = { method: 'DELETE', headers }
+    expect(await server.call('/api/slack/disconnect', disconnect)).toMatchObject({ status: 503 })
+    expect(await server.call('/health')).toMatchObject({ status: 503 })
+    for (const path of ['/api/hubspot/status', '/api/slack/status']) {
+      const answer = await server.call(path, { headers })
+      expect(answer.status).toBe(200)
+      expect(JSON.parse(answer.text)).toMatchObject({ connected: true })
+    }
+    expect(await server.call('/api/notifications/rules', { headers })).toEqual({
+      status: 200,
+      text: '{"rules":["deal-stage-changed"]}',
+    })
+    await server.whenLogged('the disk has too little room')
+
+    disk.makeRoom()
+    await server.whenLogged('the disk has room again')
+    expect(await server.call('/health')).toMatchObject({ status: 200 })
+    expect(await server.tell([stageChange(2, { portal: 1 })])).toBe(204)
+    expect(await server.call('/api/notifications/rules', save)).toMatchObject({ status: 204 })
+    expect(await drained(server, 30_000)).toMatchObject({ sent: 2 })
+    expect(server.logged('the disk has too little room')).toBe(1)
+    expect(server.logged('failed')).toBe(0)
+  })
+
+  test('messages that wait are sent when there is room, and SIGTERM ends the server without any', async () => {
+    const disk = await openDisk()
+    let server = await openServer(disk.data)
+    await connectAccount(server, { portal: 1, channel: 'C1' })
+    const { promise: slackGoesOn, resolve: goOn } = Promise.withResolvers<void>()
+    server.outside.answerPost = () => slackGoesOn.then(() => undefined)
+    for (let deal = 0; deal < 3; deal++) {
+      expect(await server.tell([stageChange(deal, { portal: 1 })])).toBe(204)
+    }
+    await vi.waitFor(() => expect(server.outside.calls).toHaveLength(1), { timeout: 20_000 })
+    disk.leave(0)
+    goOn()
+    await server.outside.accepted((posts) => posts.length === 1)
+    await server.whenLogged('the disk has too little room')
+    const stoppedAt = performance.now()
+    await server.stop()
+    expect(performance.now() - stoppedAt).toBeLessThan(10_000)
+
+    disk.leave(50.5)
+    expect(await run('server/main.ts', disk.data)).toEqual({
+      said: `DATA_DIR is ${disk.data}, but its disk has 50 MiB free, and Dealbell needs 128 MiB. Make room on the disk, or set DATA_DIR to a folder on another disk.\n`,
+      exitCode: 1,
+    })
+    disk.makeRoom()
+    server = await openServer(disk.data)
+    expect(await drained(server, 30_000)).toMatchObject({ sent: 3 })
+  })
+
+  test('a start without room for a new folder says so, and leaves no files of a database', async () => {
+    const disk = await openDisk()
+    const fresh = join(disk.folder, 'fresh')
+    for (const freeMiB of [100, 1, 0]) {
+      disk.leave(freeMiB)
+      const { said, exitCode } = await run('server/main.ts', fresh)
+      expect(said).toMatch(/^DATA_DIR is .* disk .* Make room on the disk, .*\n$/)
+      expect(exitCode).toBe(1)
+    }
+    const files = await readdir(fresh)
+    expect(files.filter((file) => /pglite|key\./.test(file))).toEqual([])
+  })
+
+  test('if the disk becomes full within one statement, nothing hangs and nothing confirmed is lost', async () => {
+    const disk = await openDisk(400)
+    // It cannot know how much the statement will write. No statement of the server writes as much.
+    const script = `
+      import { sql } from 'drizzle-orm'
+      import { openPglite } from '${join(import.meta.dirname, '../../server/database/open.ts')}'
+      const { database } = await openPglite('${join(disk.data, 'pglite')}')
+      for (let user = 0; user < 100; user++) {
+        await database.execute(sql\`insert into users default values\`)
+        console.log('stored')
+        if (user >= 50) await database.execute(sql\`
+          select pg_logical_emit_message(false, 'fill', repeat('x', 1000000)) from generate_series(1, 200)\`)
+      }`
+    disk.leave(130)
+    const { said, exitCode } = await run(script, disk.data)
+    expect(said).toContain('stopped: the database could not write its log')
+    expect(exitCode).toBe(1)
+    disk.makeRoom()
+    const { database, close } = await openPglite(join(disk.data, 'pglite'))
+    const [row] = await rowsOf(database, sql`select count(*)::int as users from users`)
+    await close()
+    expect(row).toEqual({ users: said.match(/stored/g)?.length })
+  })
+})
+
+test('the log of the database does not grow without end', async () => {
+  const folder = join(await newDataFolder(), 'pglite')
+  const { database, hasRoom, close } = await openPglite(folder)
+  const disk = watchDisk({ database, hasRoom, log: () => undefined }, 100)
+  onTestFinished(async () => {
+    await disk.stop()
+    await close()
+  })
+  const [before] = await rowsOf<{ at: string }>(database, sql`select pg_current_wal_lsn() as at`)
+  const written = async () => {
+    const [row] = await rowsOf<{ mb: number }>(
+      database,
+      sql`select ((pg_current_wal_lsn() - ${before?.at}::pg_lsn) / 1e6)::float8 as mb`,
+    )
+    return row?.mb ?? 0
+  }
+  let most = 0
+  while ((await written()) < 600) {
+    await database.execute(sql`create table filled as select repeat(md5(n::text), 30) as text
+                               from generate_series(1, 5000) as n`)
+    await database.execute(sql`drop table filled`)
+    // Give the watch a turn, as requests do.
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    const files = await readdir(join(folder, 'pg_wal'))
+    const sizes = files.map(async (file) => (await stat(join(folder, 'pg_wal', file))).size)
+    most = Math.max(
+      most,
+      (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0),
+    )
+  }
+  expect(most / 1e6).toBeLessThan(300)
+})
+
+test.each(databaseKinds)('a full disk of %s answers 503, so that HubSpot repeats', async (kind) => {
+  const open = await openTestDatabase(kind)
+  const outside = await openOutside()
+  const backend = await startBackend(open, outside, { working: false })
+  onTestFinished(async () => {
+    await backend.stop()
+    await open.close()
+    await outside.close()
+  })
+  await backend.connect({ portal: 456, channel: 'C1' })
+  const event = stageChange(1, { portal: 456 })
+  await open.database.execute(sql`
+    create function fail() returns trigger language plpgsql as
+    $$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$`)
+  await open.database.execute(sql`
+    create trigger fail before insert on deal_events execute function fail()`)
+  expect(await backend.tell([event])).toBe(503)
+  await open.database.execute(sql`drop trigger fail on deal_events`)
+  expect(await backend.tell([event])).toBe(204)
+})
