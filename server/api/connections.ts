@@ -19,7 +19,10 @@ export function connectionRoutes(provider: ProviderId, context: Context) {
   const { database, providers, log } = context
   const endGrant = createEndGrant(context)
 
-  /** Also ends the authorizations that the user's browsers have begun. One of them may be about to be completed. */
+  /**
+   * Removes the connection. Also ends the user's authorizations for this provider in all browsers, because a
+   * callback may be about to store a connection.
+   */
   async function removeConnection(userId: string): Promise<Connection | undefined> {
     return await database.transaction(async (tx) => {
       const ofUser = tx

@@ -44,8 +44,8 @@ export async function openPglite(folder?: string, synced = true): Promise<OpenDa
 
 /**
  * Makes PGlite refuse what writes while the disk has too little room. If PGlite could not write its log, it
- * would block this thread for ever. Only the database knows which statements write: some that read a
- * function's result do, and so does `select … for update`.
+ * would block this thread for ever. Only the database knows which statements write. A `select` can write too, for
+ * example with `for update` or through a function.
  */
 function refuseWithoutRoom(client: PGlite, hasRoom: HasRoom): void {
   const query = client.query.bind(client)

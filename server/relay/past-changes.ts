@@ -107,8 +107,8 @@ export async function* dealsChangedSince(
 }
 
 /**
- * Reads the histories of deals, with calls for at most `size` of them. If the CRM's answer would be too large, the next
- * calls are for half as many. Leaves out a deal that is too large alone.
+ * Reads the histories of deals, with calls for at most `size` of them. If an answer is too large, reads the deals
+ * of that call again in two halves. Leaves out a single deal whose answer is too large.
  */
 export async function* dealsInBatches(
   ids: readonly string[],
