@@ -25,14 +25,18 @@ export function connectionRoutes(provider: ProviderId, context: Context) {
    */
   async function removeConnection(userId: string): Promise<Connection | undefined> {
     return await database.transaction(async (tx) => {
-      const ofUser = tx
+      // A callback also locks its session first. Otherwise the two could wait for each other.
+      const ofUser = await tx
         .select({ hash: sessions.tokenHash })
         .from(sessions)
         .where(eq(sessions.userId, userId))
+        .orderBy(sessions.tokenHash)
+        .for('update')
+      const hashes = ofUser.map(({ hash }) => hash)
       await tx
         .delete(authorizations)
         .where(
-          and(inArray(authorizations.sessionHash, ofUser), eq(authorizations.provider, provider)),
+          and(inArray(authorizations.sessionHash, hashes), eq(authorizations.provider, provider)),
         )
       const [removed] = await tx
         .delete(connections)

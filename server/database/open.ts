@@ -1,4 +1,4 @@
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { type SQL, sql } from 'drizzle-orm'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/node-postgres'
@@ -37,7 +37,7 @@ export async function openPglite(folder?: string, synced = true): Promise<OpenDa
   const client = folder === undefined ? await PGlite.create() : await openFolder(folder, synced)
   const database = drizzlePglite(client, { schema })
   await migratePglite(database, { migrationsFolder })
-  const hasRoom = folder === undefined ? () => true : hasRoomAt(dirname(folder))
+  const hasRoom = folder === undefined ? () => true : hasRoomAt(folder)
   refuseWithoutRoom(client, hasRoom)
   return { database, hasRoom, close: () => client.close() }
 }

@@ -114,6 +114,7 @@ export async function* dealsInBatches(
   ids: readonly string[],
   size: number,
   read: (ids: readonly string[]) => Promise<ReadonlyMap<string, CrmDeal>>,
+  onTooLarge: (id: string) => void = () => {},
 ): AsyncGenerator<ReadonlyMap<string, CrmDeal>, void> {
   const batches = batchesOf(ids, size)
   for (let ids = batches.shift(); ids !== undefined; ids = batches.shift()) {
@@ -122,6 +123,7 @@ export async function* dealsInBatches(
     } catch (error) {
       if (!isTooLarge(error)) throw error
       if (ids.length > 1) batches.unshift(...batchesOf(ids, Math.ceil(ids.length / 2)))
+      else onTooLarge(String(ids[0]))
     }
   }
 }
