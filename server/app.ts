@@ -50,7 +50,7 @@ export function createApp(
   app.use('/api/*', writesForShownPersonOnly(context))
 
   app.use(async (c, next) => {
-    // Before the request changes anything at a provider. What else writes is refused by the database.
+    // Refuse the request before it changes anything at a provider. The database refuses all other writes.
     if (stores(c.req) && !hasRoom()) return noRoomAnswer(c)
     await next()
   })

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { isRefusedWithoutRoom } from './database/failure.ts'
 
-/** How often a task looks whether the disk has room again. */
+/** The wait before a task tries again when the disk has no room. */
 const withoutRoomMs = 5_000
 
 export interface Background {

@@ -1,7 +1,7 @@
 /** Writes one line about an event. Fields hold ids and codes, never tokens, secrets or users' texts. */
 export type Log = (
   event: string,
-  // Every line has its own of these.
+  // Each line already has these two. A field of the same name would overwrite it.
   fields?: Readonly<Record<string, unknown> & { time?: never; event?: never }>,
 ) => void
 

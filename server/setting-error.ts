@@ -10,7 +10,6 @@ import type { Settings } from './settings.ts'
 /** The data folder, or the database or the key in it, could not be opened. */
 export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unknown): Error {
   const { code, errcode } = codesOf(cause)
-  // SQLite's result codes for a lock file that it cannot write: 8 READONLY, 14 CANTOPEN.
   if (cause instanceof UnusableFolder) {
     return new Error(
       `DATA_DIR is ${dataDir}, but ${cause.message}. Restore the whole folder from a backup, or set DATA_DIR to an empty folder to begin without data.`,
@@ -25,6 +24,7 @@ export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unkn
       { cause },
     )
   }
+  // SQLite's result codes for a lock file that it cannot write: 8 READONLY, 14 CANTOPEN.
   const forbidden = ['EACCES', 'EPERM', 'EROFS'].includes(code) || [8, 14].includes(errcode ?? 0)
   if (forbidden) {
     return new Error(

@@ -8,11 +8,11 @@ import { authorizations } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/origin.ts'
 import { errorFields } from '../log.ts'
-import { AuthorizationEnded, completeAuthorization } from '../people/authorize.ts'
+import { completeAuthorization } from '../people/authorize.ts'
 import { createCheck } from '../people/checks.ts'
 import { type Connection, sealSecrets } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
-import { sha256 } from '../people/session.ts'
+import { AuthorizationEnded, sha256 } from '../people/session.ts'
 import { type Grant, ProviderError } from '../providers/provider.ts'
 import { isChatId, type ProviderId, registry } from '../providers/registry.ts'
 import { sendingEnded } from '../relay/deliveries.ts'
@@ -117,7 +117,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         // Claiming the row makes the state single use: of two requests at once, one gets it. Another
         // browser's session gets nothing, so it cannot use up the state either.
         const session = await sessions.find(c)
-        if (session === undefined) throw invalidState()
+        if (session === undefined || session.isReplaced) throw invalidState()
         const stateHash = sha256(state)
         const [authorization] = await database
           .update(authorizations)

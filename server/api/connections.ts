@@ -19,17 +19,24 @@ export function connectionRoutes(provider: ProviderId, context: Context) {
   const { database, providers, log } = context
   const endGrant = createEndGrant(context)
 
-  /** Also ends the authorizations that the user's browsers have begun. One of them may be about to be completed. */
+  /**
+   * Removes the connection. Also ends the user's authorizations for this provider in all browsers, because a
+   * callback may be about to store a connection.
+   */
   async function removeConnection(userId: string): Promise<Connection | undefined> {
     return await database.transaction(async (tx) => {
-      const ofUser = tx
+      // A callback also locks its session first. Otherwise the two could wait for each other.
+      const ofUser = await tx
         .select({ hash: sessions.tokenHash })
         .from(sessions)
         .where(eq(sessions.userId, userId))
+        .orderBy(sessions.tokenHash)
+        .for('update')
+      const hashes = ofUser.map(({ hash }) => hash)
       await tx
         .delete(authorizations)
         .where(
-          and(inArray(authorizations.sessionHash, ofUser), eq(authorizations.provider, provider)),
+          and(inArray(authorizations.sessionHash, hashes), eq(authorizations.provider, provider)),
         )
       const [removed] = await tx
         .delete(connections)

@@ -1,4 +1,4 @@
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { type SQL, sql } from 'drizzle-orm'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/node-postgres'
@@ -37,15 +37,15 @@ export async function openPglite(folder?: string, synced = true): Promise<OpenDa
   const client = folder === undefined ? await PGlite.create() : await openFolder(folder, synced)
   const database = drizzlePglite(client, { schema })
   await migratePglite(database, { migrationsFolder })
-  const hasRoom = folder === undefined ? () => true : hasRoomAt(dirname(folder))
+  const hasRoom = folder === undefined ? () => true : hasRoomAt(folder)
   refuseWithoutRoom(client, hasRoom)
   return { database, hasRoom, close: () => client.close() }
 }
 
 /**
  * Makes PGlite refuse what writes while the disk has too little room. If PGlite could not write its log, it
- * would block this thread for ever. Only the database knows which statements write: some that read a
- * function's result do, and so does `select … for update`.
+ * would block this thread for ever. Only the database knows which statements write. A `select` can write too, for
+ * example with `for update` or through a function.
  */
 function refuseWithoutRoom(client: PGlite, hasRoom: HasRoom): void {
   const query = client.query.bind(client)

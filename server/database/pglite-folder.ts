@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import fs from 'node:fs'
-import { dirname, join } from 'node:path'
+import { dirname, join, sep } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import * as v from 'valibot'
 import { UnusableFolder } from './lock.ts'
@@ -14,7 +14,8 @@ import { openSynced, syncPath } from './synced-folder.ts'
  */
 export async function openFolder(folder: string, synced = true): Promise<PGlite> {
   fs.mkdirSync(dirname(folder), { recursive: true, mode: 0o700 })
-  requireRoomAt(dirname(folder))
+  // The folder may be on another disk.
+  requireRoomAt(fs.existsSync(folder) ? folder : dirname(folder))
   if (fs.existsSync(join(folder, 'PG_VERSION'))) checkFiles(folder)
   else await create(folder, synced)
   // PGlite leaves this file, and does not start if it is empty. Our own lock protects the folder.
@@ -45,22 +46,29 @@ async function open(folder: string, synced: boolean): Promise<PGlite> {
  * the machine stops.
  */
 async function create(folder: string, synced: boolean): Promise<void> {
-  if (fs.existsSync(folder)) {
-    if (fs.readdirSync(folder).length > 0) {
-      throw new UnusableFolder('the folder pglite in it has files and no PG_VERSION')
-    }
-    fs.rmdirSync(folder)
+  if (fs.existsSync(folder) && fs.readdirSync(folder).length > 0) {
+    throw new UnusableFolder('the folder pglite in it has files and no PG_VERSION')
   }
   if (fs.existsSync(recordOf(folder))) {
     throw new UnusableFolder('its database, the folder pglite, is missing')
   }
-  const unfinished = `${folder}.new`
-  fs.rmSync(unfinished, { recursive: true, force: true })
-  fs.mkdirSync(unfinished, { mode: 0o700 })
+  const unfinished = isReplaceable(folder) ? `${folder}.new` : folder
+  fs.rmSync(`${folder}.new`, { recursive: true, force: true })
+  fs.mkdirSync(unfinished, { recursive: true, mode: 0o700 })
   await (await PGlite.create({ dataDir: unfinished })).close()
   if (synced) syncFolder(unfinished)
-  fs.renameSync(unfinished, folder)
+  if (unfinished !== folder) fs.renameSync(unfinished, folder)
   if (synced) syncPath(dirname(folder))
+}
+
+/** Removes an empty folder. @returns false if that is not possible, because a disk is mounted there. */
+function isReplaceable(folder: string): boolean {
+  try {
+    if (fs.existsSync(folder)) fs.rmdirSync(folder)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** Writes everything in a new folder to the disk. PGlite does not do it when it creates a database. */
@@ -72,6 +80,13 @@ function syncFolder(folder: string): void {
 /** What a folder held when PGlite closed it: the path and the bytes of each file. Folders have 0 bytes. */
 const record = v.object({ control: v.string(), files: v.record(v.string(), v.number()) })
 
+/**
+ * The database makes these files again: it deletes its caches at a start, before it changes `pg_control`. Systems also
+ * put files of their own into folders.
+ */
+const isDispensable =
+  /^(postmaster\.pid$|pg_stat\/)|(^|\/)(pg_internal\.init.*|\.[^/]*|Thumbs\.db)$/
+
 const recordOf = (folder: string) => `${folder}.files.json`
 
 /**
@@ -79,17 +94,17 @@ const recordOf = (folder: string) => `${folder}.files.json`
  * missing or was cut off: its rows would be gone silently.
  */
 function recordFiles(folder: string): void {
-  const paths = pathsIn(folder).filter((path) => path !== 'postmaster.pid')
-  const files = Object.fromEntries(paths.map((path) => [path, bytesOf(join(folder, path))]))
   const unfinished = `${recordOf(folder)}.new`
   try {
+    const paths = pathsIn(folder).filter((path) => !isDispensable.test(path))
+    const files = Object.fromEntries(paths.map((path) => [path, bytesOf(join(folder, path))]))
     fs.writeFileSync(unfinished, JSON.stringify({ control: controlOf(folder), files }), {
       mode: 0o600,
       flush: true,
     })
     fs.renameSync(unfinished, recordOf(folder))
   } catch {
-    // On a full disk, the next start checks less.
+    // The disk may be full. The next start then checks less.
     fs.rmSync(unfinished, { force: true })
   }
 }
@@ -132,6 +147,8 @@ function bytesOf(path: string): number {
   return stat.isDirectory() ? 0 : stat.size
 }
 
+/** The same on every system. */
 function pathsIn(folder: string): string[] {
-  return fs.readdirSync(folder, { recursive: true, encoding: 'utf8' })
+  const paths = fs.readdirSync(folder, { recursive: true, encoding: 'utf8' })
+  return paths.map((path) => path.replaceAll(sep, '/'))
 }

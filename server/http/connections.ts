@@ -23,7 +23,7 @@ export const clientTimes = {
  */
 const defaultAnswerMs = 60_000
 
-/** An address that has this share of all connections takes the place only of its own ones. */
+/** An address with this share of all connections cannot displace silent connections of other addresses. */
 const largestShare = 1 / 4
 
 /** How long a refused client may take to read the refusal. */

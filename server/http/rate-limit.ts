@@ -17,8 +17,8 @@ interface Limit {
 
 /**
  * How often something may happen. A whole company can be behind one address, so a browser with a session
- * counts for itself. Everybody can get new sessions, so they never use up what people have who have
- * connected a service.
+ * counts for itself. Anyone can get new sessions. So new sessions have limits of their own, and do not use up those
+ * of people who have connected a service.
  */
 export const rateLimits = {
   /** A new browser makes three calls when it opens the dashboard: 300 new browsers a minute. */
@@ -27,7 +27,7 @@ export const rateLimits = {
   callsOfSession: { times: 300, seconds: 60 },
   /** Of sessions that have connected nothing yet: about 100 people can connect both services in a minute. */
   callsOfNewSessionsAtAddress: { times: 1_000, seconds: 60, timesOfSite: 10_000 },
-  /** Of all other sessions. One person cannot use many at once. 1,500 people can open the dashboard. */
+  /** Of sessions that have connected a service. 1,500 people can open the dashboard in a minute. */
   callsOfSessionsAtAddress: { times: 6_000, seconds: 60 },
   /** Each stores a user and a session for a caller of whom nothing is known. One site leaves room for others. */
   newSessionsOfAddress: { times: 100, seconds: 600, timesOfSite: 200 },
@@ -35,7 +35,10 @@ export const rateLimits = {
   newSessions: { times: 500, seconds: 600 },
   /** An authorization is pending for 10 minutes, and can lead to two calls to the provider. */
   authorizationsOfSession: { times: 20, seconds: 600 },
-  /** 150 people behind one address can connect both services in 10 minutes. */
+  /**
+   * 300 people behind one address can connect both services in 10 minutes. Their second authorization counts in
+   * the next limit.
+   */
   authorizationsOfNewSessionsAtAddress: { times: 300, seconds: 600, timesOfSite: 1_500 },
   authorizationsOfSessionsAtAddress: { times: 300, seconds: 600 },
   /** Bounds the pending authorizations of all new sessions. */
@@ -62,7 +65,7 @@ const standInApi = /^\/sandbox\/[^/]+\/(account-info|api|appinstalls|crm|oauth\/
 /** What a browser's token tells without the database. */
 export interface IssuedSession {
   tokenHash: string
-  /** Whether the browser has connected a service. */
+  /** True until the browser connects a service. */
   isNew: boolean
 }
 

@@ -5,11 +5,8 @@ import type { Grant, Providers } from '../providers/provider.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { type Connection, storeConnection } from './connections.ts'
 import { userOfChat, userOfCrmIdentity } from './identity.ts'
-import type { Session, Sessions } from './session.ts'
+import { AuthorizationEnded, type Session, type Sessions } from './session.ts'
 import type { Vault } from './vault.ts'
-
-/** What began the authorization has ended since. */
-export class AuthorizationEnded extends Error {}
 
 /**
  * Completes the authorization `stateHash` in one transaction: stores the connection, replaces the session's token

@@ -7,10 +7,13 @@ const tagLength = 8
 /** Everybody can get the token of a new session. The others were issued when somebody connected a service. */
 export type TokenKind = 'new' | 'connected'
 
-/** Tokens of new sessions have the tag that all tokens had before there were two kinds. */
+/**
+ * Before there were two kinds, all tokens had the tag of those that have connected a service: most people were signed
+ * in for longer than since the last update.
+ */
 const tagOf = {
-  new: 'dealbell session token',
-  connected: 'dealbell session token of a person',
+  new: 'dealbell session token of a new browser',
+  connected: 'dealbell session token',
 } as const satisfies Record<TokenKind, string>
 
 /**

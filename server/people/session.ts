@@ -51,6 +51,7 @@ export interface Sessions {
    *
    * If the user stays the same, the old token may read until the browser uses the new one, or for five
    * minutes. So a browser that never gets the answer still shows what is connected.
+   * @throws AuthorizationEnded if the session has ended, or another token has replaced its own.
    */
   renew(c: Context, session: Session, userOf: (tx: Transaction) => Promise<string>): Promise<void>
   /**
@@ -165,7 +166,7 @@ export function createSessions(
 
   /**
    * Runs `change` for the session of the browser, while no callback can replace or end its token.
-   * @throws ApiError (409) if a callback has just replaced it.
+   * @throws ApiError (409) if a callback has just replaced or ended it.
    */
   async function changeSession(
     c: Context,
@@ -182,8 +183,7 @@ export function createSessions(
         .orderBy(sessions.tokenHash)
         .for('update')
       const own = locked.find(({ tokenHash }) => tokenHash === session.tokenHash)
-      if (own === undefined) return
-      if (own.replacedBy !== null) throw replacedToken()
+      if (own === undefined || own.replacedBy !== null) throw replacedToken()
       await change(tx, session)
     })
   }
@@ -212,7 +212,8 @@ export function createSessions(
     async renew(c, session, userOf) {
       const { token, userId } = await database.transaction(async (tx) => {
         const replaced = eq(sessions.tokenHash, session.tokenHash)
-        await tx.select().from(sessions).where(replaced).for('update')
+        const [own] = await tx.select().from(sessions).where(replaced).for('update')
+        if (own === undefined || own.replacedBy !== null) throw new AuthorizationEnded()
         const userId = await userOf(tx)
         const at = now()
         const formerUserId = await formerUserOf(tx, session, userId)
@@ -254,6 +255,9 @@ export function createSessions(
     },
   }
 }
+
+/** What began an authorization has ended since. */
+export class AuthorizationEnded extends Error {}
 
 /** The answer to a call that changes something, with a token that another one has replaced. */
 export function replacedToken(): ApiError {

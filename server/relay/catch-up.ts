@@ -167,8 +167,11 @@ export function createCatchUp(
     })
     for await (const ids of pages) {
       for (const property of properties) {
-        const batches = dealsInBatches(ids, providers[crm].dealsAtOnce, (some) =>
-          call(account, signal, (access) => providers[crm].deals(access, some, property)),
+        const batches = dealsInBatches(
+          ids,
+          providers[crm].dealsAtOnce,
+          (some) => call(account, signal, (access) => providers[crm].deals(access, some, property)),
+          (deal) => log('deal too large', { crm, account: accountId, deal }),
         )
         for await (const deals of batches) {
           const events: DealEvent[] = []

@@ -107,13 +107,14 @@ export async function* dealsChangedSince(
 }
 
 /**
- * Reads the histories of deals, with calls for at most `size` of them. If the CRM's answer would be too large, the next
- * calls are for half as many. Leaves out a deal that is too large alone.
+ * Reads the histories of deals, with calls for at most `size` of them. If an answer is too large, reads the deals
+ * of that call again in two halves. Leaves out a single deal whose answer is too large.
  */
 export async function* dealsInBatches(
   ids: readonly string[],
   size: number,
   read: (ids: readonly string[]) => Promise<ReadonlyMap<string, CrmDeal>>,
+  onTooLarge: (id: string) => void = () => {},
 ): AsyncGenerator<ReadonlyMap<string, CrmDeal>, void> {
   const batches = batchesOf(ids, size)
   for (let ids = batches.shift(); ids !== undefined; ids = batches.shift()) {
@@ -122,6 +123,7 @@ export async function* dealsInBatches(
     } catch (error) {
       if (!isTooLarge(error)) throw error
       if (ids.length > 1) batches.unshift(...batchesOf(ids, Math.ceil(ids.length / 2)))
+      else onTooLarge(String(ids[0]))
     }
   }
 }

@@ -68,6 +68,7 @@ const failures = (name: string): Readonly<Record<string, string>> => ({
   rate_limited: `${name} asks for a pause`,
   unreachable: `${name} did not answer`,
   nonsense: `${name} gave an answer that this server does not understand`,
+  answer_too_large: `the answer of ${name} was too large`,
 })
 
 /** A stored code may have the name of something that every object has, such as `constructor`. */

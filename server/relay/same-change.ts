@@ -7,8 +7,9 @@ export const toleranceMs = 60_000
 export type Change = Omit<DealEvent, 'key'> & { crm: CrmId }
 
 /**
- * How many known changes before a change, and how many after it, may be the same one. A deal gets one value
- * only a few times within the tolerance. Without a bound, a long history would have millions of pairs.
+ * How many known changes before a change, and how many after it, may be the same one. People give a deal the same
+ * value only a few times within the tolerance. A script may do it thousands of times. Without a bound, that would
+ * make millions of pairs.
  */
 const mostNear = 5
 
@@ -49,7 +50,10 @@ export function sameChanges<Reported extends Change, Known extends Change>(
   return found
 }
 
-/** The first index from 0 for which a condition holds, if it also holds for all after it; or else `length`. */
+/**
+ * Binary search: returns the first index for which `holds` is true, or `length` if there is none. `holds` must
+ * also be true for all later indexes.
+ */
 export function firstIndex(length: number, holds: (index: number) => boolean): number {
   let first = 0
   let end = length

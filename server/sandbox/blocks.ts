@@ -42,8 +42,8 @@ const elements = <Element extends v.GenericSchema>(element: Element, most: numbe
   v.pipe(v.array(element), v.minLength(1), v.maxLength(most))
 
 /**
- * Slack's limits for the blocks that a message may have. Kinds that Dealbell has no use for are missing.
- * One of them is `mrkdwn`, in which text from a CRM could become markup.
+ * Slack's limits for the blocks that a message may have. Some kinds of blocks are missing. Text of the kind
+ * `mrkdwn` is refused, because text from a CRM could become markup in it.
  */
 const block = v.variant('type', [
   v.pipe(

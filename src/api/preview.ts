@@ -7,7 +7,7 @@ import { useHasFeature } from './health.ts'
 
 const { feature, path } = activityEndpoints.preview
 
-/** How often to ask for an answer that is not complete. */
+/** How many answers to load at most, while they are not complete. */
 const mostTries = 6
 
 const previewQuery = queryOptions({

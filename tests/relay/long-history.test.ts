@@ -35,7 +35,10 @@ afterEach(async () => {
 
 const log = () => undefined
 
-/** In HubSpot, the deal has had two stages in turn, `everyMs` one after the other, until an hour ago. */
+/**
+ * Gives the deal a history in HubSpot: it changes between two stages every `everyMs`, and the last change was an
+ * hour ago.
+ */
 function toggle(deal: number, { changes = long, everyMs = 1_000 } = {}): number[] {
   const endMs = Math.floor(Date.now() / 1_000) * 1_000 - hour
   const times = Array.from({ length: changes }, (_, n) => endMs - (changes - 1 - n) * everyMs)
@@ -83,7 +86,7 @@ test('messages about a deal with a long history say the former stage, and other 
     await backend.settled()
   })
   expect(outside.posts.length).toBeGreaterThan(0)
-  for (const { blocks } of outside.posts) expect(blocks).toContain('Proposal sent → *Signed*')
+  for (const { blocks } of outside.posts) expect(blocks).toContain('Proposal sent → ')
   expect(blockedMs).toBeLessThan(mostBlockedMs)
 }, 120_000)
 

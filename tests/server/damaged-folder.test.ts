@@ -1,4 +1,4 @@
-import { execFile } from 'node:child_process'
+import { execFile, execFileSync } from 'node:child_process'
 import {
   cpSync,
   existsSync,
@@ -16,6 +16,7 @@ import { UnusableFolder } from '../../server/database/lock.ts'
 import { openPglite, rowsOf } from '../../server/database/open.ts'
 import { createVault, keyFromFolder } from '../../server/people/vault.ts'
 import { newDataFolder } from '../database.ts'
+import { canMount, mountSmallDisk } from '../small-disk.ts'
 
 vi.setConfig({ testTimeout: 300_000 })
 
@@ -111,12 +112,43 @@ function start(folder: string): Promise<string> {
 const restore =
   'Restore the whole folder from a backup, or set DATA_DIR to an empty folder to begin without data.'
 
+const isCache = /pg_internal\.init|^pg_stat\//
+
+test('a folder without the caches of the database, or with files of the system, is served', async () => {
+  const folder = copyOf(closed)
+  await writeFile(join(folder, 'pglite/.DS_Store'), 'x')
+  expect(await open(folder)).toBe(people)
+  rmSync(join(folder, 'pglite/.DS_Store'))
+  // A start that is killed early has deleted them.
+  const all = readdirSync(join(folder, 'pglite'), { recursive: true, encoding: 'utf8' })
+  const caches = all.filter((name) => isCache.test(name))
+  expect(caches.length).toBeGreaterThan(1)
+  for (const name of caches) rmSync(join(folder, 'pglite', name))
+  expect(await open(folder)).toBe(people)
+})
+
+test.runIf(canMount)('an empty disk that is mounted for the database is used', async () => {
+  const disk = mountSmallDisk(512)
+  if (disk === undefined) throw new Error('The disk cannot be mounted.')
+  onTestFinished(() => disk.unmount())
+  const folder = await newDataFolder()
+  rmSync(join(folder, 'pglite'), { recursive: true })
+  rmSync(join(folder, 'pglite.files.json'), { force: true })
+  await mkdir(join(folder, 'pglite'))
+  execFileSync('mount', ['--bind', disk.folder, join(folder, 'pglite')])
+  onTestFinished(() => {
+    execFileSync('umount', ['--lazy', join(folder, 'pglite')])
+  })
+  expect(await open(folder)).toBe('0 connections')
+})
+
 test('each file and folder of the database that is missing, empty or cut off stops the start, or nothing is lost', async () => {
   const wrong: string[] = []
   let refused = 0
   let folder = copyOf(closed)
   const aside = `${folder}-aside`
-  const names = readdirSync(join(folder, 'pglite'), { recursive: true, encoding: 'utf8' })
+  const all = readdirSync(join(folder, 'pglite'), { recursive: true, encoding: 'utf8' })
+  const names = all.filter((name) => !isCache.test(name))
   expect(names.length).toBeGreaterThan(900)
   for (const name of names) {
     for (const how of damagesOf(join(folder, 'pglite', name))) {

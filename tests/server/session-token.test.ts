@@ -1,8 +1,14 @@
+import { createHmac } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { createSessionTokens } from '../../server/people/session-token.ts'
 
 const key = Buffer.alloc(32, 1)
 const tokens = createSessionTokens([key])
+
+const tagKey = createHmac('sha256', key).update('dealbell session token').digest()
+const random = Buffer.alloc(24, 5)
+const earlierTag = createHmac('sha256', tagKey).update(random).digest().subarray(0, 8)
+const earlierToken = Buffer.concat([random, earlierTag]).toString('base64url')
 
 const kinds = ['new', 'connected'] as const
 
@@ -12,6 +18,10 @@ test.each(kinds)('a server knows a %s token, also after a change of its key', (k
   expect(tokens.issue(kind)).not.toBe(token)
   expect(tokens.kindOf(token)).toBe(kind)
   expect(createSessionTokens([Buffer.alloc(32, 2), key]).kindOf(token)).toBe(kind)
+})
+
+test('a token from before there were two kinds counts as one of a person', () => {
+  expect(tokens.kindOf(earlierToken)).toBe('connected')
 })
 
 test.each(kinds)('an invented %s token is not issued, nor is another spelling', (kind) => {

@@ -1,6 +1,6 @@
 import { eq } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { sessions, users } from '../../server/database/schema.ts'
+import { authorizations, sessions, users } from '../../server/database/schema.ts'
 import { sha256 } from '../../server/people/session.ts'
 import { type Harness, openBrowser, openHarness, refusal } from './harness.ts'
 
@@ -134,6 +134,46 @@ describe('connecting Slack', () => {
     expect(await isSignedIn(attacker)).toBe(false)
     expect(await isSignedIn(browser)).toBe(true)
     expect(await browser.connected('slack')).toMatchObject({ connected: true })
+  })
+
+  test('leaves no right to an authorization that began with the old token at the last moment', async () => {
+    await browser.connect('hubspot')
+    const attacker = await planted()
+    const begun = {
+      stateHash: sha256('state'),
+      sessionHash: sha256(attacker.cookie?.split('=')[1] ?? ''),
+      provider: 'slack' as const,
+      codeVerifier: 'verifier',
+      expiresAt: minutes(10),
+    }
+    // The call for it came before the token was replaced, and its row after that.
+    await harness.database.insert(authorizations).values(begun)
+    const before = harness.calls.length
+    const callback = '/api/slack/callback?state=state&code=code'
+    expect(await refusal(await attacker.call(callback))).toBe('400 invalid_state')
+    expect(harness.calls).toHaveLength(before)
+  })
+
+  test('ends a callback with the old token, even if its authorization was not seen', async () => {
+    await browser.connect('hubspot')
+    const attacker = thiefOf(browser)
+    const params = await attacker.authorize('slack')
+    const [row] = await harness.database.select().from(authorizations)
+    const exchanging = Promise.withResolvers<void>()
+    const exchanged = Promise.withResolvers<void>()
+    harness.faults.current = (request) => {
+      if (!request.url.endsWith('oauth.v2.access')) return undefined
+      harness.faults.current = undefined
+      exchanging.resolve()
+      return exchanged.promise.then(() => harness.standIn(request))
+    }
+    const callback = attacker.call(`/api/slack/callback?${params}`)
+    await exchanging.promise
+    await browser.connect('slack')
+    if (row !== undefined) await harness.database.insert(authorizations).values(row)
+    exchanged.resolve()
+    expect(await refusal(await callback)).toBe('400 invalid_state')
+    expect(await isSignedIn(attacker)).toBe(false)
   })
 
   test('ends the old token after five minutes, if the new one is never used', async () => {

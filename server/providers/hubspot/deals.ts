@@ -16,7 +16,10 @@ import { propertyNames } from './properties.ts'
 const dealsAtOnce = 50
 /** The most deals of one call for their contacts or companies. */
 const linksAtOnce = 100
-/** The most bytes of an answer with histories. Short entries take longer to check than their bytes say. */
+/**
+ * The most bytes of an answer with histories. It is lower than for other answers, because many short entries take
+ * long to check.
+ */
 const mostHistoryBytes = 2_000_000
 /** The most results of one search. */
 const foundAtOnce = 200
