@@ -146,7 +146,7 @@ export class SimulatedDatabase {
   }
 
   statements = 0
-  async #run(parts: Parameters<Client["query"]>, begins: boolean) {
+  async #run(parts: Parameters<Client['query']>, begins: boolean) {
     this.statements++
     return await this.time.work(async () => {
       await this.#setClock(begins)

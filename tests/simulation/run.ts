@@ -3,7 +3,11 @@ import { SimulatedDatabase } from './database.ts'
 import { type Fault, simulate } from './simulate.ts'
 
 const { values } = parseArgs({
-  options: { seeds: { type: 'string', default: '200' }, seed: { type: 'string' }, first: { type: 'string', default: '1' } },
+  options: {
+    seeds: { type: 'string', default: '200' },
+    seed: { type: 'string' },
+    first: { type: 'string', default: '1' },
+  },
 })
 const database = await SimulatedDatabase.open()
 const begun = process.hrtime.bigint()
@@ -23,7 +27,9 @@ if (values.seed !== undefined) {
       const fewer = await simulate(database, seed, faults.slice(0, count))
       if (fewer.broken.length > 0) faults = faults.slice(0, count)
     }
-    console.log(`seed ${seed}: ${run.broken.slice(0, 3).join('; ')} | faults: ${faults.map(({ kind }) => kind).join(', ')}`)
+    console.log(
+      `seed ${seed}: ${run.broken.slice(0, 3).join('; ')} | faults: ${faults.map(({ kind }) => kind).join(', ')}`,
+    )
   }
   const seconds = Number(process.hrtime.bigint() - begun) / 1e9
   console.log(`${failures} of ${values.seeds} seeds fail, ${seconds.toFixed(1)} s`)

@@ -1,10 +1,16 @@
 import { createBackend } from '../../server/backend.ts'
 import { storeConnection } from '../../server/people/connections.ts'
-import { createVault } from '../../server/people/vault.ts'
 import { sha256 } from '../../server/people/session.ts'
+import { createVault } from '../../server/people/vault.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { parseEnv } from '../../server/settings.ts'
-import { appUrl, clientSecret, dealsIn, signedWebhook, stageChange } from '../relay/hubspot-webhook.ts'
+import {
+  appUrl,
+  clientSecret,
+  dealsIn,
+  signedWebhook,
+  stageChange,
+} from '../relay/hubspot-webhook.ts'
 import { createOutside, type Outside, type OutsideResponse } from '../relay/outside.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { type Owner, Time } from './time.ts'
@@ -36,8 +42,22 @@ export type Fault =
   | { kind: 'freeze'; atMs: number; process: number; forMs: number }
   | { kind: 'database away'; atMs: number; forMs: number }
   | { kind: 'answers of the database are lost'; atMs: number; forMs: number; share: number }
-  | { kind: 'provider'; atMs: number; forMs: number; provider: 'hubspot' | 'slack'; how: How; share: number }
-const hows = ['refuses', 'asks for a pause', 'is slow', 'loses the answer', 'hangs', 'answers nonsense'] as const
+  | {
+      kind: 'provider'
+      atMs: number
+      forMs: number
+      provider: 'hubspot' | 'slack'
+      how: How
+      share: number
+    }
+const hows = [
+  'refuses',
+  'asks for a pause',
+  'is slow',
+  'loses the answer',
+  'hangs',
+  'answers nonsense',
+] as const
 type How = (typeof hows)[number]
 
 interface User {
@@ -88,7 +108,6 @@ export async function simulate(
     globalThis.fetch = realFetch
   }
 
-  // biome-ignore lint/correctness/noUnreachable: function declarations are hoisted.
   async function play(): Promise<Run> {
     const drawn = drawFaults(time)
     const faults = chosenFaults ?? drawn
@@ -200,17 +219,26 @@ async function createUsers(database: SimulatedDatabase, time: Time): Promise<Use
       }
       users.push(user)
       const at = new Date(time.now - 10 * minute)
-      await storeConnection(sealed, vault, { userId: id, provider: 'hubspot' }, {
-        secrets: { accessToken: `hubspot-access-secret-${user.account}-1-1`, refreshToken: `r-${n}` },
-        accessExpiresAt: new Date(time.now + 25 * minute),
-        accountId: String(user.account),
-        accountName: 'acme.example',
-        accountUserId: null,
-        grantId: `${user.account}:${id}`,
-        channelId: null,
-        channelName: null,
-        standIn: false,
-      }, at)
+      await storeConnection(
+        sealed,
+        vault,
+        { userId: id, provider: 'hubspot' },
+        {
+          secrets: {
+            accessToken: `hubspot-access-secret-${user.account}-1-1`,
+            refreshToken: `r-${n}`,
+          },
+          accessExpiresAt: new Date(time.now + 25 * minute),
+          accountId: String(user.account),
+          accountName: 'acme.example',
+          accountUserId: null,
+          grantId: `${user.account}:${id}`,
+          channelId: null,
+          channelName: null,
+          standIn: false,
+        },
+        at,
+      )
       await connectSlack(sealed, user, at)
       await database.ask(
         `insert into rules (user_id, rule_ids, saved_at) values ($1, '["deal-stage-changed"]', now())`,
@@ -233,17 +261,23 @@ async function createUsers(database: SimulatedDatabase, time: Time): Promise<Use
 }
 
 async function connectSlack(database: Parameters<typeof storeConnection>[0], user: User, at: Date) {
-  await storeConnection(database, createVault([key]), { userId: user.id, provider: 'slack' }, {
-    secrets: { accessToken: 'xoxb-secret-T1' },
-    accessExpiresAt: null,
-    accountId: 'T1',
-    accountName: 'Workspace T1',
-    accountUserId: null,
-    grantId: 'T1',
-    channelId: user.channel,
-    channelName: `#${user.channel}`,
-    standIn: false,
-  }, at)
+  await storeConnection(
+    database,
+    createVault([key]),
+    { userId: user.id, provider: 'slack' },
+    {
+      secrets: { accessToken: 'xoxb-secret-T1' },
+      accessExpiresAt: null,
+      accountId: 'T1',
+      accountName: 'Workspace T1',
+      accountUserId: null,
+      grantId: 'T1',
+      channelId: user.channel,
+      channelName: `#${user.channel}`,
+      standIn: false,
+    },
+    at,
+  )
 }
 
 function scheduleMoves(time: Time, outside: Outside, note: Note): Move[] {
@@ -267,11 +301,15 @@ function scheduleMoves(time: Time, outside: Outside, note: Note): Move[] {
           { value: 'start', timestamp: '2020-01-01T00:00:00Z' },
         ],
       })
-      note('HubSpot', `deal ${deal} of account ${move.account} moves${isLost ? '; its webhook is lost' : ''}`)
+      note(
+        'HubSpot',
+        `deal ${deal} of account ${move.account} moves${isLost ? '; its webhook is lost' : ''}`,
+      )
       if (isLost) return
       const item = stageChange(deal, { portal: move.account, at: move.atMs })
       time.after(delayMs, undefined, () => tell(time, [item], [move], 0))
-      if (isRepeated) time.after(delayMs + time.random() * 30_000, undefined, () => tell(time, [item], [move], 0))
+      if (isRepeated)
+        time.after(delayMs + time.random() * 30_000, undefined, () => tell(time, [item], [move], 0))
     })
   }
   return moves
@@ -284,7 +322,9 @@ function tell(time: Time, items: unknown[], moves: Move[], tries: number): void 
   const again = () => {
     if (isOver) return
     isOver = true
-    time.after(Math.min(2 ** tries * 5_000, minute), undefined, () => tell(time, items, moves, tries + 1))
+    time.after(Math.min(2 ** tries * 5_000, minute), undefined, () =>
+      tell(time, items, moves, tries + 1),
+    )
   }
   if (!owner.alive) return again()
   time.after(5_000, undefined, again)
@@ -317,7 +357,10 @@ function scheduleUsers(database: SimulatedDatabase, time: Time, users: User[], n
     } else if (what < 0.3) {
       const leave = () => {
         const { owner, backend } = time.oneOf(processes as [Process, ...Process[]])
-        if (!owner.alive) return void time.after(3_000, undefined, leave)
+        if (!owner.alive) {
+          time.after(3_000, undefined, leave)
+          return
+        }
         let isAnswered = false
         time.after(20_000, undefined, () => {
           if (!isAnswered && user.leftAt === undefined) leave()
@@ -326,7 +369,11 @@ function scheduleUsers(database: SimulatedDatabase, time: Time, users: User[], n
           void time.as(owner, async () => {
             const answer = await backend.app.request('/api/slack/disconnect', {
               method: 'DELETE',
-              headers: { Cookie: `__Host-dealbell=${user.cookie}`, Origin: appUrl, 'Sec-Fetch-Site': 'same-origin' },
+              headers: {
+                Cookie: `__Host-dealbell=${user.cookie}`,
+                Origin: appUrl,
+                'Sec-Fetch-Site': 'same-origin',
+              },
             })
             if (answer.status !== 204) return
             isAnswered = true
@@ -348,11 +395,18 @@ function drawFaults(time: Time): Fault[] {
     const process = Math.floor(time.random() * 2)
     const what = time.random()
     if (what < 0.3) faults.push({ kind: 'kill', atMs, process, downMs: time.between(500, 20_000) })
-    else if (what < 0.5) faults.push({ kind: 'freeze', atMs, process, forMs: time.between(500, 40_000) })
-    else if (what < 0.6) faults.push({ kind: 'database away', atMs, forMs: time.between(2_000, minute) })
+    else if (what < 0.5)
+      faults.push({ kind: 'freeze', atMs, process, forMs: time.between(500, 40_000) })
+    else if (what < 0.6)
+      faults.push({ kind: 'database away', atMs, forMs: time.between(2_000, minute) })
     else if (what < 0.7) {
       const share = time.between(0.05, 0.5)
-      faults.push({ kind: 'answers of the database are lost', atMs, forMs: time.between(1_000, 20_000), share })
+      faults.push({
+        kind: 'answers of the database are lost',
+        atMs,
+        forMs: time.between(1_000, 20_000),
+        share,
+      })
     } else {
       faults.push({
         kind: 'provider',
@@ -469,7 +523,12 @@ function fetchFrom(
       time.after(wayMs, undefined, () => {
         if (how === 'refuses') return answer(new Response('busy', { status: 503 }))
         if (how === 'asks for a pause') {
-          return answer(new Response('{"ok":false,"error":"ratelimited"}', { status: 429, headers: { 'Retry-After': '3' } }))
+          return answer(
+            new Response('{"ok":false,"error":"ratelimited"}', {
+              status: 429,
+              headers: { 'Retry-After': '3' },
+            }),
+          )
         }
         if (how === 'answers nonsense' && !pathname.endsWith('chat.postMessage')) {
           return answer(new Response('<html>Sorry', { headers: { 'Content-Type': 'text/html' } }))
@@ -479,10 +538,18 @@ function fetchFrom(
         void answerOf(request).then((response) => {
           if (outside.posts.length > before) {
             const post = outside.posts[before]
-            note('Slack', `${post?.channel} gets ${post && dealsIn(post).join()} from ${owner?.name}`)
+            note(
+              'Slack',
+              `${post?.channel} gets ${post && dealsIn(post).join()} from ${owner?.name}`,
+            )
             unrecorded.push({ owner, at: before })
             // The process does not learn in time that Slack has the message.
-            if (how === 'loses the answer' || how === 'is slow' || owner?.alive === false || (owner?.frozenUntil ?? 0) > time.now) {
+            if (
+              how === 'loses the answer' ||
+              how === 'is slow' ||
+              owner?.alive === false ||
+              (owner?.frozenUntil ?? 0) > time.now
+            ) {
               excused.add(before)
             }
           }
@@ -525,47 +592,72 @@ async function check({
     `select reason, channel, user_id from deliveries where state = 'dead'`,
   )
   for (const { reason, user_id } of dead) {
-    if (users.find(({ id }) => id === user_id)?.leftAt === undefined) broken.push(`A delivery is dead: ${reason}`)
+    if (users.find(({ id }) => id === user_id)?.leftAt === undefined)
+      broken.push(`A delivery is dead: ${reason}`)
   }
   for (const move of moves) {
     for (const user of users.filter(({ account }) => account === move.account)) {
       const places = [user.channel, user.former].filter((each) => each !== undefined)
-      const told = posts.filter((post) => places.includes(post.channel) && post.deals.includes(move.deal))
+      const told = posts.filter(
+        (post) => places.includes(post.channel) && post.deals.includes(move.deal),
+      )
       const here = `deal ${move.deal} in ${places.join(' or ')}`
       if (told.length === 0 && user.leftAt === undefined) broken.push(`${here} is lost`)
       // Another user of the channel may have it, too, if this one came from another channel.
-      const isAlone = users.filter((other) => other !== user && (places.includes(other.channel) || places.includes(other.former ?? ''))).length === 0
+      const isAlone =
+        users.filter(
+          (other) =>
+            other !== user &&
+            (places.includes(other.channel) || places.includes(other.former ?? '')),
+        ).length === 0
       if (told.length > 1 && (isAlone || user.former === undefined)) {
         const unexcused = told.slice(0, -1).filter(({ at }) => !excused.has(at))
         const inChannel = Map.groupBy(told, ({ channel }) => channel)
-        const repeats = isAlone ? unexcused : [...inChannel.values()].flatMap((some) => some.slice(0, -1)).filter(({ at }) => !excused.has(at))
+        const repeats = isAlone
+          ? unexcused
+          : [...inChannel.values()]
+              .flatMap((some) => some.slice(0, -1))
+              .filter(({ at }) => !excused.has(at))
         if (repeats.length > 0) broken.push(`${here} is told ${told.length} times`)
       }
     }
   }
   // Order, for channels with one user.
   for (const user of users) {
-    if (users.some((other) => other !== user && (other.channel === user.channel || other.former === user.channel))) continue
+    if (
+      users.some(
+        (other) =>
+          other !== user && (other.channel === user.channel || other.former === user.channel),
+      )
+    )
+      continue
     const own = posts.filter(({ channel }) => channel === user.channel)
     const first = new Map<number, { atMs: number; index: number }>()
-    for (const post of own) for (const [index, deal] of post.deals.entries()) {
-      if (!first.has(deal)) first.set(deal, { atMs: post.atMs, index })
-    }
-    const told = moves.filter(({ deal }) => first.has(deal))
-    for (const earlier of told) for (const later of told) {
-      const [a, b] = [first.get(earlier.deal), first.get(later.deal)]
-      if (a === undefined || b === undefined || earlier.atMs >= later.atMs) continue
-      const isKnown = earlier.acknowledgedAt !== undefined && earlier.acknowledgedAt - startMs < b.atMs - 20_000
-      if (isKnown && (a.atMs > b.atMs || (a.atMs === b.atMs && a.index > b.index))) {
-        broken.push(`deal ${later.deal} comes before deal ${earlier.deal} in ${user.channel}`)
+    for (const post of own)
+      for (const [index, deal] of post.deals.entries()) {
+        if (!first.has(deal)) first.set(deal, { atMs: post.atMs, index })
       }
-    }
+    const told = moves.filter(({ deal }) => first.has(deal))
+    for (const earlier of told)
+      for (const later of told) {
+        const [a, b] = [first.get(earlier.deal), first.get(later.deal)]
+        if (a === undefined || b === undefined || earlier.atMs >= later.atMs) continue
+        const isKnown =
+          earlier.acknowledgedAt !== undefined && earlier.acknowledgedAt - startMs < b.atMs - 20_000
+        if (isKnown && (a.atMs > b.atMs || (a.atMs === b.atMs && a.index > b.index))) {
+          broken.push(`deal ${later.deal} comes before deal ${earlier.deal} in ${user.channel}`)
+        }
+      }
   }
   // Pace.
   for (const some of Map.groupBy(posts, ({ channel }) => channel).values()) {
     for (const [index, post] of some.slice(1).entries()) {
       const gapMs = post.atMs - (some[index]?.atMs ?? 0)
-      if (gapMs < 1_000 - longestWayMs && !excused.has(post.at) && !excused.has(some[index]?.at ?? -1)) {
+      if (
+        gapMs < 1_000 - longestWayMs &&
+        !excused.has(post.at) &&
+        !excused.has(some[index]?.at ?? -1)
+      ) {
         broken.push(`${post.channel} gets two messages within ${Math.round(gapMs)} ms`)
       }
     }
@@ -573,9 +665,13 @@ async function check({
   for (const user of users) {
     const { leftAt } = user
     if (leftAt === undefined) continue
-    const stays = users.some((other) => other !== user && (other.channel === user.channel || other.former === user.channel))
+    const stays = users.some(
+      (other) =>
+        other !== user && (other.channel === user.channel || other.former === user.channel),
+    )
     const late = posts.find((post) => post.channel === user.channel && post.atMs > leftAt - startMs)
-    if (late !== undefined && !stays) broken.push(`${user.channel} gets a message after the disconnect`)
+    if (late !== undefined && !stays)
+      broken.push(`${user.channel} gets a message after the disconnect`)
   }
   return broken
 }

@@ -126,7 +126,8 @@ export class Time {
 
   async #rest(): Promise<void> {
     do {
-      for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => real.setImmediate(resolve))
+      for (let turn = 0; turn < 3; turn++)
+        await new Promise((resolve) => real.setImmediate(resolve))
     } while (this.#atWork > 0)
   }
 
@@ -178,7 +179,11 @@ export class Time {
       start(ms, () => controller.abort(reason), false)
       return controller.signal
     }
-    promises.setTimeout = (ms: number, value?: unknown, { signal }: { signal?: AbortSignal } = {}) =>
+    promises.setTimeout = (
+      ms: number,
+      value?: unknown,
+      { signal }: { signal?: AbortSignal } = {},
+    ) =>
       new Promise((resolve, reject) => {
         if (signal?.aborted) return reject(signal.reason)
         const cancel = this.after(ms, this.current(), () => resolve(value))
