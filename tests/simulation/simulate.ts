@@ -326,7 +326,10 @@ function tell(time: Time, items: unknown[], moves: Move[], tries: number): void 
       tell(time, items, moves, tries + 1),
     )
   }
-  if (!owner.alive) return again()
+  if (!owner.alive) {
+    again()
+    return
+  }
   time.after(5_000, undefined, again)
   const arrive = () => {
     // A process that died meanwhile answers nothing.
