@@ -16,6 +16,7 @@ import { answerError, errorAnswer, noRoomAnswer } from './http/errors.ts'
 import {
   atOneLoopbackName,
   corsForDashboard,
+  isRead,
   withOneHost,
   writesFromDashboardOnly,
 } from './http/origin.ts'
@@ -83,6 +84,5 @@ export function createApp(
 /** Whether a request is made to store something. The stand-ins keep all in memory. */
 function stores({ method, path }: HonoRequest): boolean {
   if (path.startsWith('/sandbox/')) return false
-  const reads = ['GET', 'HEAD', 'OPTIONS'].includes(method)
-  return !reads || /^\/api\/[^/]+\/(auth|callback)$/.test(path)
+  return !isRead(method) || /^\/api\/[^/]+\/(auth|callback)$/.test(path)
 }
