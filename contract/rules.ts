@@ -80,7 +80,7 @@ export const ruleCatalogue = [
 
 /**
  * The id of a rule that a user can tick now. If the relay has no entry for one of these ids
- * (server/relay/rules.ts), the project does not compile.
+ * (server/relay/decide/rules.ts), the project does not compile.
  */
 export type AvailableRuleId = Extract<
   (typeof ruleCatalogue)[number],

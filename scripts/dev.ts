@@ -9,7 +9,7 @@ import { backendRoots } from '../contract/endpoints.ts'
 import { parseEnv } from '../server/settings.ts'
 
 const root = join(import.meta.dirname, '..')
-const serverFolders = [join(root, 'server/'), join(root, 'contract/')]
+const serverFolders = [join(root, 'server/'), join(root, 'stand-ins/'), join(root, 'contract/')]
 
 let server: ChildProcess
 let state: 'starting' | 'ready' | 'crashed' | 'stopping' = 'starting'

@@ -14,7 +14,7 @@ import {
 } from './database/schema.ts'
 import { errorFields, type Log } from './log.ts'
 import { deleteUnused } from './people/cleanup.ts'
-import { deleteOld, forgetDealsOfDisconnected } from './relay/upkeep.ts'
+import { deleteOld, forgetDealsOfDisconnected } from './relay/clean/upkeep.ts'
 
 /** Not at once, because the first requests come right after a start. */
 const times = { firstMs: 20_000, everyMs: 24 * 60 * 60 * 1000, afterErrorMs: 10 * 60 * 1000 }

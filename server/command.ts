@@ -12,7 +12,7 @@ import {
   relayStatus,
   replayAnswer,
   replayDead,
-} from './relay/operator.ts'
+} from './relay/show/operator.ts'
 import { databaseUrlError, dataDirError } from './setting-error.ts'
 import { parseEnv, type Settings } from './settings.ts'
 

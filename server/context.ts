@@ -5,8 +5,8 @@ import type { Log } from './log.ts'
 import type { Sessions } from './people/session.ts'
 import type { Vault } from './people/vault.ts'
 import type { Providers } from './providers/provider.ts'
-import type { Inbox } from './relay/inbox.ts'
-import type { RefusedWebhooks } from './relay/refused-webhooks.ts'
+import type { Inbox } from './relay/receive/inbox.ts'
+import type { RefusedWebhooks } from './relay/search/refused-webhooks.ts'
 
 /** What every route receives. */
 export interface Context {

@@ -15,7 +15,7 @@ import {
   readPosition,
   readSummary,
   sendAgain,
-} from '../relay/activity.ts'
+} from '../relay/show/activity.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const minuteMs = 60 * 1000

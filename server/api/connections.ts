@@ -8,8 +8,8 @@ import { errorFields } from '../log.ts'
 import { type Connection, connectionStatus, formerAccountStatus } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
-import { stopSendingTo } from '../relay/deliveries.ts'
-import { forgetDeals } from '../relay/upkeep.ts'
+import { forgetDeals } from '../relay/clean/upkeep.ts'
+import { stopSendingTo } from '../relay/pick/deliveries.ts'
 
 /** The dashboard waits ten seconds for the answer, and the call to the provider may take five of them. */
 const forgetMs = 3_000

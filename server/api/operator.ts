@@ -6,7 +6,7 @@ import { rowsOf } from '../database/open.ts'
 import { readStored } from '../doctor/stored.ts'
 import { ApiError } from '../http/errors.ts'
 import { fromThisMachineOnly } from '../http/origin.ts'
-import { countDeliveries, type RelayStatus, replayDead } from '../relay/operator.ts'
+import { countDeliveries, type RelayStatus, replayDead } from '../relay/show/operator.ts'
 
 /**
  * What `npm run relay` and `npm run doctor` ask a server that holds the data folder. They run on the

@@ -4,7 +4,7 @@ import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { ProviderError } from '../providers/provider.ts'
 import { crmIds, registry } from '../providers/registry.ts'
-import { createPreview } from '../relay/preview.ts'
+import { createPreview } from '../relay/show/preview.ts'
 
 /** What each rule would have sent. */
 export function previewRoutes(context: Context) {

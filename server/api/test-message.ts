@@ -17,8 +17,8 @@ import {
   type ProviderId,
   registry,
 } from '../providers/registry.ts'
-import { reasonInWords } from '../relay/reasons.ts'
-import { storeTestMessage, testMessageOutcome } from '../relay/test-message.ts'
+import { reasonInWords } from '../relay/show/reasons.ts'
+import { storeTestMessage, testMessageOutcome } from '../relay/show/test-message.ts'
 
 /** The dashboard waits for ten seconds. */
 const waitMs = 8_000

@@ -4,8 +4,8 @@ import { createBodyReader } from '../http/bodies.ts'
 import { ApiError, errorAnswer } from '../http/errors.ts'
 import type { WebhookRefusal } from '../providers/provider.ts'
 import { crmIds, registry } from '../providers/registry.ts'
+import { watchedProperties } from '../relay/decide/rules.ts'
 import { failpoint } from '../relay/failpoint.ts'
-import { watchedProperties } from '../relay/rules.ts'
 
 const maxBodyBytes = 1024 * 1024
 /** Bodies that are read at the same time, and the bytes of them that are kept in memory. */

@@ -6,7 +6,7 @@ import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { optionalScopes, requiredScopes } from '../providers/hubspot/oauth.ts'
 import { propertyNames } from '../providers/hubspot/properties.ts'
 import { botScopes } from '../providers/slack/oauth.ts'
-import { watchedProperties } from '../relay/rules.ts'
+import { watchedProperties } from '../relay/decide/rules.ts'
 import type { Addresses } from '../settings.ts'
 
 /** The address at which HubSpot calls this server. It signs this address, so each character counts. */

@@ -16,7 +16,12 @@ const sources = (folder: string) =>
 const read = (path: string) => readFileSync(join(root, path), 'utf8')
 
 const dashboard = sources('src')
-const everything = [...dashboard, ...sources('contract'), ...sources('server')]
+const everything = [
+  ...dashboard,
+  ...sources('contract'),
+  ...sources('server'),
+  ...sources('stand-ins'),
+]
 
 test('there is something to check', () => {
   expect(dashboard.length).toBeGreaterThan(20)

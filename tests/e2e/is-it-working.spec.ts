@@ -1,5 +1,5 @@
 import { expect, type Page } from '@playwright/test'
-import { StandInTokens } from '../../server/sandbox/tokens.ts'
+import { StandInTokens } from '../../stand-ins/tokens.ts'
 import { test } from './server.ts'
 
 test('a person sees whether notifications work, from the first preview to a message sent again', async ({

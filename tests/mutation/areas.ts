@@ -56,7 +56,7 @@ export const areas: Readonly<Record<string, Area>> = {
     project: 'server',
   },
   operator: {
-    mutate: ['server/relay/operator.ts', 'server/api/operator.ts'],
+    mutate: ['server/relay/show/operator.ts', 'server/api/operator.ts'],
     tests: ['tests/relay/operator.test.ts'],
     project: 'server',
   },

@@ -9,8 +9,8 @@ import {
   rules,
 } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
-import { type CatchUp, createCatchUp } from '../../server/relay/catch-up.ts'
-import { createInbox } from '../../server/relay/inbox.ts'
+import { createInbox } from '../../server/relay/receive/inbox.ts'
+import { type CatchUp, createCatchUp } from '../../server/relay/search/catch-up.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
 import { shownIn, stageChange } from './hubspot-webhook.ts'

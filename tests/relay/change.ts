@@ -1,5 +1,5 @@
 import type { CrmDeal, Stage } from '../../server/providers/provider.ts'
-import type { Change } from '../../server/relay/rules.ts'
+import type { Change } from '../../server/relay/decide/rules.ts'
 
 export const stages = {
   open: { id: 'a', label: 'Closed won', outcome: 'open' },

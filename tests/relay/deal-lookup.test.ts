@@ -6,7 +6,7 @@ import {
   formerValue,
   mostAccounts,
   mostOwners,
-} from '../../server/relay/deal-lookup.ts'
+} from '../../server/relay/decide/deal-lookup.ts'
 
 const at = (minute: number) => new Date(Date.UTC(2026, 10, 20, 12, minute))
 const entered = (value: string, minute: number) => ({ value, at: at(minute) })

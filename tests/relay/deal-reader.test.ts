@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import type { CrmConnection, WithAccess } from '../../server/people/access-token.ts'
 import { type CrmDeal, ProviderError } from '../../server/providers/provider.ts'
-import { createDealReader } from '../../server/relay/deal-reader.ts'
+import { createDealReader } from '../../server/relay/decide/deal-reader.ts'
 
 const dealOf = (name: string, linked?: boolean): CrmDeal => ({
   id: name,

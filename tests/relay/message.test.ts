@@ -1,14 +1,14 @@
 import { describe, expect, test } from 'vitest'
 import type { AvailableRuleId } from '../../contract/rules.ts'
 import type { Stage } from '../../server/providers/provider.ts'
-import { formatAmount } from '../../server/relay/amount.ts'
+import { type Change, dealRules } from '../../server/relay/decide/rules.ts'
+import { formatAmount } from '../../server/relay/write/amount.ts'
 import {
   type DealInMessage,
   digestOf,
   type MessageEntry,
   messageFor,
-} from '../../server/relay/message.ts'
-import { type Change, dealRules } from '../../server/relay/rules.ts'
+} from '../../server/relay/write/message.ts'
 import { stageMove, stages } from './change.ts'
 import { shownIn } from './hubspot-webhook.ts'
 

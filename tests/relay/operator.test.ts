@@ -7,8 +7,11 @@ import { operatorRoutes } from '../../server/api/operator.ts'
 import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { answerError } from '../../server/http/errors.ts'
-import { operatorToken, relayStatus, replayAnswer } from '../../server/relay/operator.ts'
-import { countRefusedWebhooks, type RefusedWebhooks } from '../../server/relay/refused-webhooks.ts'
+import {
+  countRefusedWebhooks,
+  type RefusedWebhooks,
+} from '../../server/relay/search/refused-webhooks.ts'
+import { operatorToken, relayStatus, replayAnswer } from '../../server/relay/show/operator.ts'
 import { openTestDatabase } from '../database.ts'
 import { refusal } from '../server/harness.ts'
 

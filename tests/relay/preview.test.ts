@@ -6,7 +6,11 @@ import type { Database, OpenDatabase } from '../../server/database/open.ts'
 import { connections, deliveries, sessions } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
-import { createPreview, type PreviewLimits, previewLimits } from '../../server/relay/preview.ts'
+import {
+  createPreview,
+  type PreviewLimits,
+  previewLimits,
+} from '../../server/relay/show/preview.ts'
 import { openTestDatabase } from '../database.ts'
 import { openBrowser, openHarness, refusal } from '../server/harness.ts'
 import { type Backend, startBackend } from './backend.ts'

@@ -9,9 +9,9 @@ import {
   rules,
 } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
-import { makeDue } from '../../server/relay/channels.ts'
-import { replayDead } from '../../server/relay/operator.ts'
-import { deleteOld } from '../../server/relay/upkeep.ts'
+import { deleteOld } from '../../server/relay/clean/upkeep.ts'
+import { makeDue } from '../../server/relay/schedule/channels.ts'
+import { replayDead } from '../../server/relay/show/operator.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
 import { dealIn, shownIn, signedWebhook, stageChange } from './hubspot-webhook.ts'

@@ -9,7 +9,7 @@ import {
   mayNeedLinks,
   needsLinks,
   possibleRules,
-} from '../../server/relay/rules.ts'
+} from '../../server/relay/decide/rules.ts'
 import { stageMove, stages } from './change.ts'
 
 const { open, next, won, lost } = stages

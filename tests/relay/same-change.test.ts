@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { sameChanges, toleranceMs } from '../../server/relay/same-change.ts'
+import { sameChanges, toleranceMs } from '../../server/relay/receive/same-change.ts'
 
 const change = (atMs: number, { dealId = '1', value = 'won', accountId = '7' } = {}) => ({
   crm: 'hubspot' as const,

@@ -7,8 +7,8 @@ import { createBackend } from '../../server/backend.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { logToStderr } from '../../server/log.ts'
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
-import { createSandbox } from '../../server/sandbox/sandbox.ts'
 import { parseEnv } from '../../server/settings.ts'
+import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { openTestDatabase } from '../database.ts'
 
 // The dashboard is at another origin than the backend. The backend is behind a proxy, which removes a

@@ -14,7 +14,7 @@ import {
 } from '../../server/database/schema.ts'
 import { deleteUnused } from '../../server/people/cleanup.ts'
 import { sha256 } from '../../server/people/session.ts'
-import { deleteOld } from '../../server/relay/upkeep.ts'
+import { deleteOld } from '../../server/relay/clean/upkeep.ts'
 import { databaseKinds, newPostgresDatabase, openTestDatabase } from '../database.ts'
 import { openOutside } from '../relay/outside.ts'
 import { startServer } from '../relay/process.ts'

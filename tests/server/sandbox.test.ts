@@ -1,10 +1,10 @@
 import { createHash, createHmac } from 'node:crypto'
 import * as v from 'valibot'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { standInHub } from '../../server/sandbox/hub.ts'
-import { createSandbox } from '../../server/sandbox/sandbox.ts'
-import { StandInTokens } from '../../server/sandbox/tokens.ts'
 import { parseEnv } from '../../server/settings.ts'
+import { standInHub } from '../../stand-ins/hub.ts'
+import { createSandbox } from '../../stand-ins/sandbox.ts'
+import { StandInTokens } from '../../stand-ins/tokens.ts'
 import { appUrl, type Harness, openHarness } from './harness.ts'
 
 let harness: Harness

@@ -1,11 +1,11 @@
 import { createHmac } from 'node:crypto'
 import { sql } from 'drizzle-orm'
 import * as v from 'valibot'
-import { batchRows, inBatches } from '../database/batches.ts'
-import { type Database, rowsOf } from '../database/open.ts'
-import { testProperty } from '../database/schema.ts'
-import { makeDue } from './channels.ts'
-import { refusedWebhookCounts } from './refused-webhooks.ts'
+import { batchRows, inBatches } from '../../database/batches.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
+import { testProperty } from '../../database/schema.ts'
+import { makeDue } from '../schedule/channels.ts'
+import { refusedWebhookCounts } from '../search/refused-webhooks.ts'
 
 /** The number of deliveries in each state, and the number of dead deliveries for each reason. */
 const deliveryCounts = v.object({

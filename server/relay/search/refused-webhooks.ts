@@ -1,6 +1,6 @@
 import * as v from 'valibot'
-import type { Log } from '../log.ts'
-import type { WebhookRefusal } from '../providers/provider.ts'
+import type { Log } from '../../log.ts'
+import type { WebhookRefusal } from '../../providers/provider.ts'
 
 /** A flood must fill neither the log nor the CRM's limits. */
 const everyMs = 60_000

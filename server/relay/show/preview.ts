@@ -1,30 +1,30 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, inArray, isNull } from 'drizzle-orm'
-import type { Preview } from '../../contract/activity.ts'
-import type { AvailableRuleId } from '../../contract/rules.ts'
-import type { Database } from '../database/open.ts'
-import { connections } from '../database/schema.ts'
-import type { Log } from '../log.ts'
-import type { CrmConnection } from '../people/access-token.ts'
-import { isOfConfigured } from '../people/connections.ts'
-import type { Vault } from '../people/vault.ts'
+import type { Preview } from '../../../contract/activity.ts'
+import type { AvailableRuleId } from '../../../contract/rules.ts'
+import type { Database } from '../../database/open.ts'
+import { connections } from '../../database/schema.ts'
+import type { Log } from '../../log.ts'
+import type { CrmConnection } from '../../people/access-token.ts'
+import { isOfConfigured } from '../../people/connections.ts'
+import type { Vault } from '../../people/vault.ts'
 import {
   type CrmAccess,
   type CrmDeal,
   ProviderError,
   type Providers,
-} from '../providers/provider.ts'
-import { type CrmId, crmIds, type DealProperty, isCrmId } from '../providers/registry.ts'
-import { createStageCache, formerValue, stageFinder } from './deal-lookup.ts'
-import { plainTextOf } from './message.ts'
+} from '../../providers/provider.ts'
+import { type CrmId, crmIds, type DealProperty, isCrmId } from '../../providers/registry.ts'
+import { createStageCache, formerValue, stageFinder } from '../decide/deal-lookup.ts'
+import { type Change, dealRules, decide, needsLinks, watchedProperties } from '../decide/rules.ts'
 import {
   createBreaks,
   createSpareCalls,
   dealsChangedSince,
   dealsInBatches,
   reportedChanges,
-} from './past-changes.ts'
-import { type Change, dealRules, decide, needsLinks, watchedProperties } from './rules.ts'
+} from '../search/past-changes.ts'
+import { plainTextOf } from '../write/message.ts'
 
 /** How much a preview reads, and for how long, in milliseconds. Tests use other values. */
 export interface PreviewLimits {

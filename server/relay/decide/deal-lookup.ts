@@ -6,8 +6,8 @@ import {
   isOfToken,
   ProviderError,
   type Stage,
-} from '../providers/provider.ts'
-import { firstIndex, toleranceMs } from './same-change.ts'
+} from '../../providers/provider.ts'
+import { firstIndex, toleranceMs } from '../receive/same-change.ts'
 
 const stagesFreshMs = 5 * 60_000
 /** More deleted stages than an account's events can name within minutes. */

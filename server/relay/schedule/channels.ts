@@ -1,5 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../database/open.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
 import { workspaceOf } from './pace.ts'
 
 /**

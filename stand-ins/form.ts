@@ -1,5 +1,5 @@
 import type { Context } from 'hono'
-import { ApiError } from '../http/errors.ts'
+import { ApiError } from '../server/http/errors.ts'
 
 /** The text fields of a form body. Other fields, such as files, are ignored. */
 export async function formFields(c: Context): Promise<Record<string, string>> {

@@ -1,8 +1,14 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { batchRows, deleteInBatches, inBatches, refersToOne } from '../database/batches.ts'
-import { type Database, rowsOf } from '../database/open.ts'
-import { channels, connections, crmAccounts, dealEvents, deliveries } from '../database/schema.ts'
-import { type CrmId, crmIds } from '../providers/registry.ts'
+import { batchRows, deleteInBatches, inBatches, refersToOne } from '../../database/batches.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
+import {
+  channels,
+  connections,
+  crmAccounts,
+  dealEvents,
+  deliveries,
+} from '../../database/schema.ts'
+import { type CrmId, crmIds } from '../../providers/registry.ts'
 
 /** HubSpot repeats an event for a day. After 30 days, even a dead delivery is only history. */
 const keepDays = 30

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { propertyNames } from '../providers/hubspot/properties.ts'
-import { hubSpotSignature } from '../providers/hubspot/signature.ts'
-import type { ProviderSettings } from '../providers/provider.ts'
-import { watchedProperties } from '../relay/rules.ts'
+import { propertyNames } from '../server/providers/hubspot/properties.ts'
+import { hubSpotSignature } from '../server/providers/hubspot/signature.ts'
+import type { ProviderSettings } from '../server/providers/provider.ts'
+import { watchedProperties } from '../server/relay/decide/rules.ts'
 import type { Change, StandInDeal } from './deals.ts'
 import { standInHub } from './hub.ts'
 

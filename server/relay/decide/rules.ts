@@ -1,6 +1,6 @@
-import type { AvailableRuleId } from '../../contract/rules.ts'
-import type { CrmDeal, Stage } from '../providers/provider.ts'
-import type { DealProperty } from '../providers/registry.ts'
+import type { AvailableRuleId } from '../../../contract/rules.ts'
+import type { CrmDeal, Stage } from '../../providers/provider.ts'
+import type { DealProperty } from '../../providers/registry.ts'
 
 /** A change of one deal property, as the rules see it. */
 export interface Change {

@@ -1,21 +1,36 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { AvailableRuleId } from '../../contract/rules.ts'
-import { isDatabaseFailure, isRefusedWithoutRoom } from '../database/failure.ts'
-import type { Database } from '../database/open.ts'
-import { errorFields, type Log } from '../log.ts'
-import { type CrmConnection, createWithAccess, type WithAccess } from '../people/access-token.ts'
-import { type Connection, markBroken, openSecrets } from '../people/connections.ts'
-import type { Vault } from '../people/vault.ts'
+import type { AvailableRuleId } from '../../../contract/rules.ts'
+import { isDatabaseFailure, isRefusedWithoutRoom } from '../../database/failure.ts'
+import type { Database } from '../../database/open.ts'
+import { errorFields, type Log } from '../../log.ts'
+import { type CrmConnection, createWithAccess, type WithAccess } from '../../people/access-token.ts'
+import { type Connection, markBroken, openSecrets } from '../../people/connections.ts'
+import type { Vault } from '../../people/vault.ts'
 import {
   type ChatMessage,
   type Crm,
   ProviderError,
   type Providers,
   type Urgency,
-} from '../providers/provider.ts'
-import { type CrmId, crmIds, isChatId } from '../providers/registry.ts'
-import { createOwnerCache, createStageCache, formerValue, stageFinder } from './deal-lookup.ts'
-import { createDealReader, type Wanted } from './deal-reader.ts'
+} from '../../providers/provider.ts'
+import { type CrmId, crmIds, isChatId } from '../../providers/registry.ts'
+import {
+  createOwnerCache,
+  createStageCache,
+  formerValue,
+  stageFinder,
+} from '../decide/deal-lookup.ts'
+import { createDealReader, type Wanted } from '../decide/deal-reader.ts'
+import {
+  type Change,
+  dealRules,
+  decide,
+  mayNeedLinks,
+  needsLinks,
+  possibleRules,
+  type RuleEntry,
+} from '../decide/rules.ts'
+import { failpoint } from '../failpoint.ts'
 import {
   type Claim,
   claim,
@@ -31,8 +46,9 @@ import {
   recordRateLimit,
   recordSent,
   type Shown,
-} from './deliveries.ts'
-import { failpoint } from './failpoint.ts'
+} from '../pick/deliveries.ts'
+import { createWorkspacePace } from '../schedule/pace.ts'
+import type { RelayTimes } from '../times.ts'
 import {
   digestOf,
   longestLabel,
@@ -41,18 +57,7 @@ import {
   messageFor,
   oneLine,
   testMessage,
-} from './message.ts'
-import { createWorkspacePace } from './pace.ts'
-import {
-  type Change,
-  dealRules,
-  decide,
-  mayNeedLinks,
-  needsLinks,
-  possibleRules,
-  type RuleEntry,
-} from './rules.ts'
-import type { RelayTimes } from './times.ts'
+} from '../write/message.ts'
 
 /** After this many failed tries, a delivery is dead. The tries take about two hours. */
 const maxAttempts = 20

@@ -1,21 +1,22 @@
 import { createHash } from 'node:crypto'
 import { and, eq, isNull, notInArray, sql } from 'drizzle-orm'
-import { type Background, repeatInBackground } from '../background.ts'
-import { type Database, rowsOf } from '../database/open.ts'
-import { connections, rules } from '../database/schema.ts'
-import { errorFields, type Log } from '../log.ts'
-import type { CrmConnection } from '../people/access-token.ts'
-import { isOfConfigured } from '../people/connections.ts'
-import type { Vault } from '../people/vault.ts'
+import { type Background, repeatInBackground } from '../../background.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
+import { connections, rules } from '../../database/schema.ts'
+import { errorFields, type Log } from '../../log.ts'
+import type { CrmConnection } from '../../people/access-token.ts'
+import { isOfConfigured } from '../../people/connections.ts'
+import type { Vault } from '../../people/vault.ts'
 import {
   type CrmAccess,
   type DealEvent,
   longestWaitMs,
   ProviderError,
   type Providers,
-} from '../providers/provider.ts'
-import { type CrmId, crmIds, type DealProperty } from '../providers/registry.ts'
-import type { Inbox } from './inbox.ts'
+} from '../../providers/provider.ts'
+import { type CrmId, crmIds, type DealProperty } from '../../providers/registry.ts'
+import { dealRules } from '../decide/rules.ts'
+import type { Inbox } from '../receive/inbox.ts'
 import {
   createBreaks,
   createSpareCalls,
@@ -23,7 +24,6 @@ import {
   dealsInBatches,
   reportedChanges,
 } from './past-changes.ts'
-import { dealRules } from './rules.ts'
 
 /** HubSpot repeats webhooks for about a day. Whoever was away for longer wants no older news. */
 const lookBackMs = 3 * 24 * 60 * 60_000

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, inArray, notInArray, or, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
-import type { AvailableRuleId } from '../../contract/rules.ts'
-import { batchRows } from '../database/batches.ts'
-import { type Database, rowsOf } from '../database/open.ts'
+import type { AvailableRuleId } from '../../../contract/rules.ts'
+import { batchRows } from '../../database/batches.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
 import {
   channels,
   connections,
@@ -11,11 +11,11 @@ import {
   deliveries,
   rules,
   testProperty,
-} from '../database/schema.ts'
-import { type Connection, isOfConfigured } from '../people/connections.ts'
-import type { Providers } from '../providers/provider.ts'
-import { type CrmId, chatIds, type DealProperty } from '../providers/registry.ts'
-import { makeDue, pause, pauseWorkspace } from './channels.ts'
+} from '../../database/schema.ts'
+import { type Connection, isOfConfigured } from '../../people/connections.ts'
+import type { Providers } from '../../providers/provider.ts'
+import { type CrmId, chatIds, type DealProperty } from '../../providers/registry.ts'
+import { makeDue, pause, pauseWorkspace } from '../schedule/channels.ts'
 
 /** How long a claim lasts. Both ways to post to Slack take eleven seconds together. */
 const sendingSeconds = 20

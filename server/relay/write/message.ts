@@ -1,8 +1,8 @@
-import type { AvailableRuleId } from '../../contract/rules.ts'
-import { ruleCatalogue } from '../../contract/rules.ts'
-import type { ChatMessage, RichText } from '../providers/provider.ts'
+import type { AvailableRuleId } from '../../../contract/rules.ts'
+import { ruleCatalogue } from '../../../contract/rules.ts'
+import type { ChatMessage, RichText } from '../../providers/provider.ts'
+import type { Headline } from '../decide/rules.ts'
 import { formatAmount } from './amount.ts'
-import type { Headline } from './rules.ts'
 
 /** What a message says about the deal itself. */
 export interface DealInMessage {

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../database/open.ts'
-import { dealEvents, deliveries, testProperty } from '../database/schema.ts'
-import type { CrmId } from '../providers/registry.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
+import { dealEvents, deliveries, testProperty } from '../../database/schema.ts'
+import type { CrmId } from '../../providers/registry.ts'
+import { makeDue } from '../schedule/channels.ts'
 import { isPaused, nextTryAt } from './activity.ts'
-import { makeDue } from './channels.ts'
 
 /**
  * Stores a test message as an event with a delivery, so that it takes the path of every other message.

@@ -1,11 +1,11 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type SQL, sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../database/open.ts'
-import { isOfConfigured } from '../people/connections.ts'
-import type { DealEvent, Providers } from '../providers/provider.ts'
-import { type CrmId, chatIds } from '../providers/registry.ts'
-import { makeDueFrom } from './channels.ts'
-import { failpoint } from './failpoint.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
+import { isOfConfigured } from '../../people/connections.ts'
+import type { DealEvent, Providers } from '../../providers/provider.ts'
+import { type CrmId, chatIds } from '../../providers/registry.ts'
+import { failpoint } from '../failpoint.ts'
+import { makeDueFrom } from '../schedule/channels.ts'
 import { type Change, dealIdsOf, sameChanges, toleranceMs } from './same-change.ts'
 
 export interface Inbox {

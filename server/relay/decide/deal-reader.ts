@@ -1,13 +1,13 @@
 import { LRUCache } from 'lru-cache'
-import type { CrmConnection, WithAccess } from '../people/access-token.ts'
+import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
 import {
   type Crm,
   type CrmDeal,
   isOfToken,
   ProviderError,
   type Urgency,
-} from '../providers/provider.ts'
-import type { DealProperty } from '../providers/registry.ts'
+} from '../../providers/provider.ts'
+import type { DealProperty } from '../../providers/registry.ts'
 
 /** A read serves the tries of an event for this long. Then the deal may have another name. */
 const freshMs = 15 * 60_000

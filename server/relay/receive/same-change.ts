@@ -1,5 +1,5 @@
-import type { DealEvent } from '../providers/provider.ts'
-import type { CrmId } from '../providers/registry.ts'
+import type { DealEvent } from '../../providers/provider.ts'
+import type { CrmId } from '../../providers/registry.ts'
 
 /** HubSpot's webhooks and its history may give slightly different times for one change. */
 export const toleranceMs = 60_000

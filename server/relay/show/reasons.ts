@@ -1,5 +1,5 @@
-import type { Providers } from '../providers/provider.ts'
-import { type ChatId, type CrmId, chatIds, registry } from '../providers/registry.ts'
+import type { Providers } from '../../providers/provider.ts'
+import { type ChatId, type CrmId, chatIds, registry } from '../../providers/registry.ts'
 
 /**
  * Says why a delivery is in its state: words that can follow 'Not sent: ', 'Waiting: ' or 'Skipped: ',

@@ -1,9 +1,9 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises'
-import type { Database } from '../database/open.ts'
-import type { Log } from '../log.ts'
-import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
-import { markBroken } from '../people/connections.ts'
-import type { Vault } from '../people/vault.ts'
+import type { Database } from '../../database/open.ts'
+import type { Log } from '../../log.ts'
+import { type CrmConnection, createWithAccess } from '../../people/access-token.ts'
+import { markBroken } from '../../people/connections.ts'
+import type { Vault } from '../../people/vault.ts'
 import {
   type Crm,
   type CrmAccess,
@@ -12,8 +12,8 @@ import {
   isTooLarge,
   ProviderError,
   type Providers,
-} from '../providers/provider.ts'
-import type { CrmId, DealProperty } from '../providers/registry.ts'
+} from '../../providers/provider.ts'
+import type { CrmId, DealProperty } from '../../providers/registry.ts'
 
 const longestPauseMs = 30_000
 const longestTurnMs = 10
