@@ -64,12 +64,11 @@ export async function openUser(url: string, executablePath: string): Promise<Use
   /** Where a step has failed: the page, its text, and the requests without an answer. */
   async function whereItFailed(): Promise<string> {
     const requests = [...waiting].map(
-      ([request, since]) =>
-        `${nameOf(request)} since ${Math.round(performance.now() - since)} ms`,
+      ([request, since]) => `${nameOf(request)} since ${Math.round(performance.now() - since)} ms`,
     )
     const text = await page
       .locator('body')
-      .innerText({ timeout: 1_000 })
+      .textContent({ timeout: 1_000 })
       .catch(() => 'no text')
     return `at ${page.url()}, which waits for [${requests.join(', ')}] and says: ${text}`
   }
