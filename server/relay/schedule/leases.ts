@@ -4,17 +4,18 @@ import { deliveries } from '../../database/schema.ts'
 import { type Executor, lockedChannels } from './channels.ts'
 
 /**
- * A lease reserves a row for one process until a time in the row. If the process dies, the lease ends by itself.
- * Only one statement takes a lease, and it takes only a lease that has ended. There are five kinds:
+ * A lease reserves a row for one process until a time in the row. If the process dies, the lease ends by itself. One
+ * statement sees that the former lease has ended, and takes the new one. There are five kinds of leases:
  *
  * - `channels.leased_until` (this file): one process works on a channel. It renews the lease while it does.
  * - `deliveries.sending_until` (send/claim.ts): one process posts a message about the delivery.
  * - `connections.refreshing_until` (people/access-token.ts): one process refreshes the access token.
- * - `connections.checked_at` (people/checks.ts): one process checks the connection. The time is when it was last
- *   checked. A process that takes the check sets a time at which the next check is due in an hour.
- * - `crm_accounts.search_at` (search/): one process searches the account. The time is when the next search is due.
+ * - `connections.checked_at` (people/checks.ts): one process checks the connection. This is the time of the last
+ *   check. The process first sets it so that the next check is due in an hour.
+ * - `crm_accounts.search_at` (search/): one process searches the account. This is the time of the next search. The
+ *   process sets it ahead, again and again while it searches.
  *
- * They share no code: each statement also asks what else must be true for its row.
+ * They share no code, because each statement also has conditions of its own.
  *
  * A lease of a channel clears `due_at`. A transaction that adds a delivery sets `due_at` again. So if an event
  * arrives during the work on its channel, the channel becomes due once more.

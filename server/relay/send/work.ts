@@ -92,7 +92,7 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
     }
   }
 
-  /** Sends one message, about this delivery and perhaps those after it. */
+  /** From a delivery to its outcome. One message may also cover the deliveries after it. */
   async function tell(first: DealDelivery, route: Route): Promise<Outcome> {
     const mayDigest = first.pendingInChannel >= fewestInDigest && !onlySingle.has(first.id)
     const by: ReadBy = { crm: route.crm, urgency: mayDigest ? 'backlog' : 'fresh' }
@@ -113,7 +113,7 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
     return held === undefined ? goOn : await hold(held, route)
   }
 
-  /** Reads the change of the first candidate, and decides. */
+  /** Delivery → Change → Decision, for the first candidate. */
   async function verdictOn(
     candidates: readonly [Candidate, ...Candidate[]],
     by: ReadBy,
@@ -139,7 +139,7 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
     }
   }
 
-  /** Writes a digest, or a message about the first one if there are only a few. */
+  /** Decisions → ChatMessage: a digest, or a message about the first change if there are only a few. */
   async function write(told: readonly [Told, ...Told[]], by: ReadBy): Promise<Parcel> {
     const [head, ...others] = told
     if (told.length < fewestInDigest) {
