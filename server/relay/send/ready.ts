@@ -6,8 +6,8 @@ import { type Delivery, isOfDeal } from '../pick/delivery.ts'
 /** For a shorter wait, the process keeps the channel: a release and a new lease would cost more. */
 export const shortWaitMs = 1_100
 
-/** Where a user's messages come from, and where they go. */
-export interface Route {
+/** Where a message comes from and goes to, if nothing prevents it now. */
+export interface OpenRoute {
   crm: CrmConnection
   chat: Connection & { provider: ChatId }
   /** The id of the channel in the chat. */
@@ -15,7 +15,7 @@ export interface Route {
 }
 
 type Readiness =
-  | { kind: 'ready'; route: Route }
+  | { kind: 'ready'; route: OpenRoute }
   /** No message is needed or possible. */
   | { kind: 'end'; state: 'dead' | 'ignored'; reason: string }
   | { kind: 'broken'; connection: Connection }

@@ -13,7 +13,7 @@ import type { createWorkspacePace } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
 import { type Claim, claim } from './claim.ts'
 import { type Failures, logFields } from './failure.ts'
-import { type Route, shortWaitMs } from './ready.ts'
+import { type OpenRoute, shortWaitMs } from './ready.ts'
 import { recordRateLimit, recordSent } from './record.ts'
 
 /** A message and the deliveries that it covers. */
@@ -51,7 +51,7 @@ export function createSend({
   failures: { end, putOff, retry, connectionBroke },
   onlySingle,
 }: SendDependencies) {
-  return async function send(parcel: Parcel, route: Route): Promise<Outcome> {
+  return async function send(parcel: Parcel, route: OpenRoute): Promise<Outcome> {
     const { group, message } = parcel
     const { chat, channelId } = route
     const secrets = openSecrets(vault, chat)
@@ -85,7 +85,7 @@ export function createSend({
   /** Waits until the channel is free and it has its turn in the workspace, and then claims. */
   async function claimInTurn(
     group: Group,
-    { crm, chat }: Route,
+    { crm, chat }: OpenRoute,
   ): Promise<Exclude<Claim, { kind: 'wait' }> | { kind: 'rest'; ms: number }> {
     const [{ channel, channelFreeAt }] = group
     let waitMs = channelFreeAt - performance.now()
@@ -107,7 +107,7 @@ export function createSend({
 
   async function record(
     { group, ruleIds }: Parcel,
-    { chat }: Route,
+    { chat }: OpenRoute,
     answer: PostOutcome,
   ): Promise<Outcome> {
     const [first] = group

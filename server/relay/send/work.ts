@@ -29,7 +29,7 @@ import { entryOf, type MessageEntry, messageFor, testMessage } from '../write/me
 import { shownOfChange, shownOfValue } from '../write/shown.ts'
 import { collect, digestPages, type Held, singlePage, type Told, type Verdict } from './collect.ts'
 import { createFailures } from './failure.ts'
-import { type Route, readinessOf } from './ready.ts'
+import { type OpenRoute, readinessOf } from './ready.ts'
 import { moveToChannel } from './record.ts'
 import { createSend, type Parcel } from './send.ts'
 
@@ -93,7 +93,7 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
   }
 
   /** From a delivery to its outcome. One message may also cover the deliveries after it. */
-  async function tell(first: DealDelivery, route: Route): Promise<Outcome> {
+  async function tell(first: DealDelivery, route: OpenRoute): Promise<Outcome> {
     const mayDigest = first.pendingInChannel >= fewestInDigest && !onlySingle.has(first.id)
     const by: ReadBy = { crm: route.crm, urgency: mayDigest ? 'backlog' : 'fresh' }
     const pages = mayDigest
@@ -160,7 +160,7 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
     return { ...entry, deal: { ...deal, ownerName: await changes.ownerName(ownerId, by) } }
   }
 
-  async function hold(held: Held, { crm }: Route): Promise<Outcome> {
+  async function hold(held: Held, { crm }: OpenRoute): Promise<Outcome> {
     const { delivery } = held
     if (held.kind === 'failed') return await afterError(delivery, crm, held.error)
     return await putOff([delivery], { afterMs: held.afterMs, reason: null, countTry: false })
