@@ -13,7 +13,7 @@ import type { RelayTimes } from './times.ts'
 //   schedule/   leases a channel that is due, and calls send/work.ts for it until it must rest
 //   pick/ → decide/ → write/ → send/    from a delivery to its outcome (send/work.ts)
 //
-// show/ tells users and the operator what became of deliveries. clean/ deletes what is old.
+// show/ tells users and the operator what became of deliveries.
 
 interface RelayDependencies {
   database: Database
