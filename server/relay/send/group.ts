@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { batchRows } from '../../database/batches.ts'
-import type { Delivery } from '../pick/delivery.ts'
+import { type Delivery, stateWithoutIndex } from '../pick/delivery.ts'
 
 // SQL about the deliveries of one message.
 
@@ -9,12 +9,6 @@ export const isUnclaimed = sql`(sending_until is null or sending_until <= clock_
 
 export const idsOf = (group: readonly Delivery[]) =>
   sql`${sql.param(group.map(({ id }) => id))}::bigint[]`
-
-/**
- * The state of a delivery, in a form that fits no index. PGlite has no statistics: for `state = 'pending'`, its
- * planner would read the whole index of pending deliveries, instead of a few rows by their ids.
- */
-const stateWithoutIndex = sql`state || ''`
 
 /** The condition that a delivery is in the group and pending. */
 export const isPendingIn = (group: readonly Delivery[]) =>
