@@ -9,7 +9,7 @@ import { type Connection, connectionStatus, formerAccountStatus } from '../peopl
 import { createEndGrant } from '../people/end-grant.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { forgetDeals } from '../relay/clean/upkeep.ts'
-import { stopSendingTo } from '../relay/pick/deliveries.ts'
+import { stopSendingTo } from '../relay/send/disconnect.ts'
 
 /** The dashboard waits ten seconds for the answer, and the call to the provider may take five of them. */
 const forgetMs = 3_000

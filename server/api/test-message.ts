@@ -25,7 +25,14 @@ const waitMs = 8_000
 const lookEveryMs = 100
 
 /** Sending a test message. */
-export function testMessageRoutes({ database, providers, sessions, limits, ring, now }: Context) {
+export function testMessageRoutes({
+  database,
+  providers,
+  sessions,
+  limits,
+  wakeRelay,
+  now,
+}: Context) {
   /** The connections of a user, the newest first. */
   async function connectionsOf(userId: string): Promise<UsedConnection[]> {
     return await database
@@ -61,7 +68,7 @@ export function testMessageRoutes({ database, providers, sessions, limits, ring,
       accountId: crm.accountId,
       channel: `${chat.accountId}/${chat.channelId}`,
     })
-    ring()
+    wakeRelay()
 
     const endsAt = now().getTime() + waitMs
     for (;;) {

@@ -57,7 +57,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   const inboxOf = ({ database, providers, relay }: Backend) =>
-    createInbox(database, providers, relay.ring)
+    createInbox(database, providers, relay.wake)
 
   /** Starts the search, as a process does after its start. */
   function startCatchUp(changes: Partial<typeof times> = {}): CatchUp {

@@ -15,8 +15,9 @@ import {
   type Providers,
 } from '../../providers/provider.ts'
 import { type CrmId, crmIds, type DealProperty, isCrmId } from '../../providers/registry.ts'
-import { createStageCache, formerValue, stageFinder } from '../decide/deal-lookup.ts'
+import { formerValue } from '../decide/former-value.ts'
 import { type Change, dealRules, decide, needsLinks, watchedProperties } from '../decide/rules.ts'
+import { createStageCache, stageFinder } from '../decide/stages.ts'
 import {
   createBreaks,
   createSpareCalls,

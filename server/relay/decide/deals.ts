@@ -17,17 +17,17 @@ const mostEntries = 20_000
 /** A call for several deals did not find this one. A call for it alone also finds a merged deal. */
 const notInBatch = 'not in batch'
 
-/** A deal that the relay needs, and since when: an older read lacks the change that made the event. */
+/** A deal that the relay needs, and when a read of it must have begun. The times are on the clock of `now`. */
 export interface Wanted {
   dealId: string
-  /** On the clock of `now`. */
-  sinceMs: number
-  /** A 'no' to the question whether the deal is linked must be as new as this. */
-  unlinkedSinceMs: number
+  /** An older read lacks the change that made the event. */
+  readAfterMs: number
+  /** An older answer that the deal has no contact and no company does not count: the CRM may have added one. */
+  noLinksAfterMs: number
 }
 
 /** The deal that the caller needs now, and those that it will need soon. */
-export type WantedInOrder = readonly [Wanted, ...Wanted[]]
+type WantedInOrder = readonly [Wanted, ...Wanted[]]
 
 /**
  * Creates the functions that read deals for the relay. One read serves all users of an account and all
@@ -105,7 +105,7 @@ export function createDealReader(
     ): Promise<CrmDeal | undefined> {
       const [first] = wanted
       const key = (dealId: string) => dealKey(connection, property, dealId)
-      const known = deals.get(key(first.dealId), first.sinceMs)
+      const known = deals.get(key(first.dealId), first.readAfterMs)
       if (known !== undefined) {
         const answer = await unlessRefused(known.value)
         if (answer?.value === notInBatch) {
@@ -115,7 +115,7 @@ export function createDealReader(
       }
       const missing = wanted
         .slice(1)
-        .filter(({ dealId, sinceMs }) => deals.get(key(dealId), sinceMs) === undefined)
+        .filter(({ dealId, readAfterMs }) => deals.get(key(dealId), readAfterMs) === undefined)
       const ids = firstIds(first.dealId, missing, crm.dealsAtOnce)
       return ids.length === 1
         ? await readOne(connection, first.dealId, property, options)
@@ -133,18 +133,18 @@ export function createDealReader(
       urgency: Urgency,
     ): Promise<boolean> {
       const [first] = wanted
-      const knownOf = ({ dealId, sinceMs }: Wanted) =>
-        links.get(linkKey(connection, dealId), sinceMs)
+      const knownOf = ({ dealId, readAfterMs }: Wanted) =>
+        links.get(linkKey(connection, dealId), readAfterMs)
       const known = knownOf(first)
       if (known !== undefined) {
         const answer = await unlessRefused(known.value)
-        const isNewEnough = answer?.value || known.startedAt >= first.unlinkedSinceMs
+        const isNewEnough = answer?.value || known.startedAt >= first.noLinksAfterMs
         if (answer !== undefined && isNewEnough) return answer.value
       }
       const missing = wanted.slice(1).filter((each) => {
         const entry = knownOf(each)
         if (entry === undefined) return true
-        return entry.settled === false && entry.startedAt < each.unlinkedSinceMs
+        return entry.settled === false && entry.startedAt < each.noLinksAfterMs
       })
       const ids = firstIds(first.dealId, missing, crm.linksAtOnce)
       if (ids.length === 1) {
@@ -205,11 +205,11 @@ function createCache<Value>(now: () => number) {
   const entries = new LRUCache<string, Entry<Value>>({ max: mostEntries })
 
   return {
-    /** Finds a read that began at `sinceMs` or later. */
-    get(key: string, sinceMs: number): Entry<Value> | undefined {
+    /** Finds a read that began at `afterMs` or later. */
+    get(key: string, afterMs: number): Entry<Value> | undefined {
       const entry = entries.get(key)
       if (entry === undefined) return undefined
-      const isFresh = entry.startedAt >= sinceMs && now() - entry.startedAt < freshMs
+      const isFresh = entry.startedAt >= afterMs && now() - entry.startedAt < freshMs
       return isFresh ? entry : undefined
     },
 
