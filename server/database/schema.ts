@@ -234,7 +234,7 @@ export const deliveries = pgTable(
     index('deliveries_pending')
       .on(table.channel, table.occurredAt, table.id)
       .where(sql`state = 'pending'`),
-    // A user's deliveries in one state, in the order of their list (relay/activity.ts).
+    // A user's deliveries in one state, in the order of their list (relay/show/list.ts).
     index('deliveries_activity').on(table.userId, table.state, table.occurredAt, table.id),
     // To count from the index alone. A delivery enters it only when it is sent or has failed.
     index('deliveries_counted')
@@ -246,7 +246,7 @@ export const deliveries = pgTable(
 
 /**
  * A chat channel that gets messages. Its id is `team/channel`. The row says when the relay has work
- * in the channel (relay/channels.ts).
+ * in the channel (relay/schedule/channels.ts).
  */
 export const channels = pgTable(
   'channels',

@@ -4,7 +4,7 @@ import { type Database, rowsOf } from '../../database/open.ts'
 import { dealEvents, deliveries, testProperty } from '../../database/schema.ts'
 import type { CrmId } from '../../providers/registry.ts'
 import { makeDue } from '../schedule/channels.ts'
-import { isPaused, nextTryAt } from './activity.ts'
+import { isPaused, nextTryAt } from './list.ts'
 
 /**
  * Stores a test message as an event with a delivery, so that it takes the path of every other message.
