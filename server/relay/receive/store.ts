@@ -1,8 +1,9 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { isOfConfigured } from '../../people/connections.ts'
+import { channelOf, chatOf } from '../../people/routes.ts'
 import type { DealEvent, Providers } from '../../providers/provider.ts'
-import { type CrmId, chatIds } from '../../providers/registry.ts'
+import type { CrmId } from '../../providers/registry.ts'
 import { makeDueFrom } from '../schedule/channels.ts'
 
 // The SQL that turns events into deliveries: one for each user of the event's account.
@@ -46,28 +47,26 @@ export async function targetsOf(
   events: readonly CrmEvent[],
   lock: 'shared' | 'exclusive',
 ): Promise<Target[]> {
-  // A user may have connected more than one chat. Use the one that was connected last.
-  return await rowsOf<Target>(
+  const rows = await rowsOf<
+    Omit<Target, 'channel'> & { chatAccount: string; chatChannel: string | null }
+  >(
     tx,
-    sql`select distinct on (crm.id) crm.provider as crm, crm.account_id as account,
-               crm.user_id as "user", chat.account_id || '/' || coalesce(chat.channel_id, '') as channel,
+    sql`select crm.provider as crm, crm.account_id as account, crm.user_id as "user",
+               chat.account_id as "chatAccount", chat.channel_id as "chatChannel",
                ${lock === 'shared' ? sql`0` : connectedSinceMs} as "sinceMs",
                ${lock === 'shared' ? sql`pg_advisory_xact_lock_shared` : sql`pg_advisory_xact_lock`}(${storeLock})
         from connections crm
-        join connections chat on chat.user_id = crm.user_id
-          and chat.provider = any(${sql.param([...chatIds])}::text[])
-          and ${isOfConfigured(providers, columnsOf('chat'))}
+        cross join lateral ${chatOf(providers, sql`crm.user_id`)} as chat
         where crm.provider = any(${sql.param([...new Set(events.map(({ crm }) => crm))])}::text[])
           and crm.account_id = any(${sql.param([...new Set(events.map(({ accountId }) => accountId))])}::text[])
-          and ${isOfConfigured(providers, columnsOf('crm'))}
-        order by crm.id, chat.connected_at desc`,
+          and ${isOfConfigured(providers, { provider: sql`crm.provider`, standIn: sql`crm.stand_in` })}
+        order by crm.id`,
   )
+  return rows.map(({ chatAccount, chatChannel, crm, account, user, sinceMs }) => {
+    const channel = channelOf({ accountId: chatAccount, channelId: chatChannel })
+    return { crm, account, user, channel, sinceMs }
+  })
 }
-
-const columnsOf = (alias: 'crm' | 'chat') => ({
-  provider: sql.raw(`${alias}.provider`),
-  standIn: sql.raw(`${alias}.stand_in`),
-})
 
 /** Returns the function that says how many users an event is for. */
 export function usersOf(targets: readonly Target[]): (event: CrmEvent) => number {

@@ -2,9 +2,9 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Activity, ActivityItem, ActivityState } from '../../../contract/activity.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { testProperty } from '../../database/schema.ts'
-import { isOfConfigured } from '../../people/connections.ts'
+import { channelOf, chatOf } from '../../people/routes.ts'
 import type { Providers } from '../../providers/provider.ts'
-import { type ChatId, type CrmId, isChatId, type ProviderId } from '../../providers/registry.ts'
+import type { ChatId, CrmId } from '../../providers/registry.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { reasonInWords } from './reasons.ts'
 
@@ -113,28 +113,29 @@ export async function readItems(
 
 /** Reads the deliveries whose ids a query selects, the newest first. */
 async function readRows({ database, providers }: Dependencies, userId: string, ids: SQL) {
-  const [rows, chat] = await Promise.all([
-    rowsOf<ActivityRow>(
-      database,
-      sql`with page as materialized (${ids})
-          select delivery.id::text as id, delivery.state, delivery.attempts as tries,
-                 delivery.rule_id as rule, delivery.deal_name, delivery.deal_url, delivery.from_label as from,
-                 delivery.to_label as to, delivery.reason, delivery.channel, channel.name as channel_name,
-                 ${isPaused} as is_paused, ${nextTryAt} as next_try_at,
-                 ${isoTime(sql`delivery.occurred_at`)} as at,
-                 (extract(epoch from delivery.occurred_at) * 1000000)::bigint::text as at_microseconds,
-                 event.crm, event.account_id, event.deal_id, event.property = ${testProperty} as is_test
-          from deliveries as delivery
-          join deal_events as event on event.id = delivery.event_id
-          left join lateral (
-            select name, next_at from channels where id = delivery.channel limit 1
-          ) as channel on true
-          where delivery.id = any(array(select id from page))
-          order by delivery.occurred_at desc, delivery.id desc`,
-    ),
-    chatOf({ database, providers }, userId),
-  ])
-  return { rows, items: rows.map((row) => itemOf(row, chat, providers)) }
+  const rows = await rowsOf<ActivityRow>(
+    database,
+    sql`with page as materialized (${ids}),
+             chat as materialized ${chatOf(providers, sql`${userId}::uuid`)}
+        select delivery.id::text as id, delivery.state, delivery.attempts as tries,
+               delivery.rule_id as rule, delivery.deal_name, delivery.deal_url, delivery.from_label as from,
+               delivery.to_label as to, delivery.reason, delivery.channel, channel.name as channel_name,
+               ${isPaused} as is_paused, ${nextTryAt} as next_try_at,
+               ${isoTime(sql`delivery.occurred_at`)} as at,
+               (extract(epoch from delivery.occurred_at) * 1000000)::bigint::text as at_microseconds,
+               event.crm, event.account_id, event.deal_id, event.property = ${testProperty} as is_test,
+               chat.provider as chat, chat.account_id as chat_account, chat.channel_id as chat_channel,
+               chat.channel_name as chat_channel_name
+        from deliveries as delivery
+        join deal_events as event on event.id = delivery.event_id
+        left join lateral (
+          select name, next_at from channels where id = delivery.channel limit 1
+        ) as channel on true
+        left join chat on true
+        where delivery.id = any(array(select id from page))
+        order by delivery.occurred_at desc, delivery.id desc`,
+  )
+  return { rows, items: rows.map((row) => itemOf(row, providers)) }
 }
 
 interface ActivityRow {
@@ -158,9 +159,14 @@ interface ActivityRow {
   account_id: string
   deal_id: string
   is_test: boolean
+  /** The chat that gets the user's messages now. Null if none is connected. */
+  chat: ChatId | null
+  chat_account: string | null
+  chat_channel: string | null
+  chat_channel_name: string | null
 }
 
-function itemOf(row: ActivityRow, chat: Chat | undefined, providers: Providers): ActivityItem {
+function itemOf(row: ActivityRow, providers: Providers): ActivityItem {
   const { id, at, state, rule, from, to, tries, crm } = row
   return {
     id,
@@ -175,15 +181,24 @@ function itemOf(row: ActivityRow, chat: Chat | undefined, providers: Providers):
         },
     from,
     to,
-    channel: row.channel_name ?? (chat?.channel === row.channel ? chat.channelName : null),
+    channel: row.channel_name ?? (goesTo(row) === row.channel ? row.chat_channel_name : null),
     reason:
       state === 'sent'
         ? null
-        : reasonInWords(providers, { state, reason: reasonOf(row), crm, chat: chat?.provider }),
+        : reasonInWords(providers, {
+            state,
+            reason: reasonOf(row),
+            crm,
+            chat: row.chat ?? undefined,
+          }),
     tries,
     nextTryAt: state === 'pending' ? row.next_try_at : null,
   }
 }
+
+/** The id of the channel that gets the user's messages now. */
+const goesTo = ({ chat_account: accountId, chat_channel: channelId }: ActivityRow) =>
+  accountId === null ? undefined : channelOf({ accountId, channelId })
 
 /** A pause is the channel's: it also holds up deliveries that were never tried, and it ends by itself. */
 function reasonOf({ state, reason, is_paused }: ActivityRow): string | null {
@@ -191,34 +206,6 @@ function reasonOf({ state, reason, is_paused }: ActivityRow): string | null {
   if (is_paused === true) return 'rate_limited'
   return reason === 'rate_limited' ? null : reason
 }
-
-interface Chat {
-  provider: ChatId
-  /** The id of a row of `channels`. */
-  channel: string
-  channelName: string | null
-}
-
-/** The chat that gets the user's messages: the one that was connected last. */
-async function chatOf(
-  { database, providers }: Dependencies,
-  userId: string,
-): Promise<Chat | undefined> {
-  const rows = await rowsOf<{ provider: ProviderId; channel: string; name: string | null }>(
-    database,
-    sql`select own.provider, own.account_id || '/' || coalesce(own.channel_id, '') as channel,
-               own.channel_name as name
-        from connections as own
-        where own.user_id = ${userId} and ${isOfConfigured(providers, ownConnection)}
-        order by own.connected_at desc`,
-  )
-  for (const { provider, channel, name } of rows) {
-    if (isChatId(provider)) return { provider, channel, channelName: name }
-  }
-  return undefined
-}
-
-const ownConnection = { provider: sql.raw('own.provider'), standIn: sql.raw('own.stand_in') }
 
 /** Makes a user's failed delivery pending again. It keeps its place in the list. */
 export async function sendAgain(

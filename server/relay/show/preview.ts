@@ -1,14 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, eq, inArray, isNull } from 'drizzle-orm'
 import type { Preview } from '../../../contract/activity.ts'
 import type { Database } from '../../database/open.ts'
-import { connections } from '../../database/schema.ts'
 import type { Log } from '../../log.ts'
 import type { CrmConnection } from '../../people/access-token.ts'
-import { isOfConfigured } from '../../people/connections.ts'
+import { routeOf } from '../../people/routes.ts'
 import type { Vault } from '../../people/vault.ts'
 import { ProviderError, type Providers } from '../../providers/provider.ts'
-import { crmIds, isCrmId } from '../../providers/registry.ts'
 import { createPreviewReader, type ReadLimits } from './read-preview.ts'
 
 /** How much a preview reads, and for how long, in milliseconds. Tests use other values. */
@@ -70,20 +67,8 @@ export function createPreview(
   const callers: string[] = []
 
   async function connectionOf(userId: string): Promise<CrmConnection | undefined> {
-    const [row] = await database
-      .select()
-      .from(connections)
-      .where(
-        and(
-          eq(connections.userId, userId),
-          inArray(connections.provider, [...crmIds]),
-          isNull(connections.brokenSince),
-          isOfConfigured(providers, connections),
-        ),
-      )
-      .orderBy(connections.connectedAt)
-      .limit(1)
-    return row && isCrmId(row.provider) ? { ...row, provider: row.provider } : undefined
+    const { crm } = await routeOf({ database, providers }, userId)
+    return crm?.brokenSince === null ? crm : undefined
   }
 
   /** Returns the user's connection, unless the user has disconnected, or connected again. */
