@@ -8,9 +8,12 @@ import type { ChatId, CrmId } from '../../providers/registry.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { reasonInWords } from './reasons.ts'
 
-// What users see of the relay's work: they get the deliveries as the stages left them, and change nothing except with
-// `sendAgain`. This file has the list, summary.ts the counts, reasons.ts the words. PGlite keeps no statistics. So each
-// query is written so that only one index fits: `deliveries_activity` for the list, `deliveries_counted` for the counts.
+// What users and the operator see of the deliveries. This folder only reads what the stages have stored, and calls no
+// service, except for the preview. Who sends a failed delivery again makes it pending and its channel due, and the
+// stages do the rest. This file has a user's list, summary.ts the counts, reasons.ts the words.
+//
+// PGlite keeps no statistics. So each query is written so that only one index fits: `deliveries_activity` for the
+// list, `deliveries_counted` for the counts.
 
 interface Dependencies {
   database: Database
@@ -207,6 +210,10 @@ function reasonOf({ state, reason, is_paused }: ActivityRow): string | null {
   return reason === 'rate_limited' ? null : reason
 }
 
+/** What a failed delivery becomes that is to be sent again. */
+export const pendingAgain = sql`state = 'pending', attempts = 0, reason = null, not_before = null,
+  sending_until = null, finished_at = null`
+
 /** Makes a user's failed delivery pending again. It keeps its place in the list. */
 export async function sendAgain(
   database: Database,
@@ -218,8 +225,7 @@ export async function sendAgain(
     const [revived] = await rowsOf<{ channel: string }>(
       tx,
       sql`update deliveries
-          set state = 'pending', attempts = 0, reason = null, not_before = null, sending_until = null,
-              finished_at = null
+          set ${pendingAgain}
           where id = ${id}::bigint and user_id = ${userId} and state = 'dead'
           returning channel`,
     )
