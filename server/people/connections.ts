@@ -74,7 +74,8 @@ export async function storeConnection(
   grant: Grant & { standIn: boolean },
   now: Date,
 ): Promise<void> {
-  const { secrets, ...known } = grant
+  // Who authorized is in the table `users` (identity.ts).
+  const { secrets, accountUserId: _, ...known } = grant
   const values = {
     ...known,
     secrets: sealSecrets(vault, owner, secrets),
