@@ -37,11 +37,11 @@ export async function routeOf(
 }
 
 /**
- * Returns the SQL that selects the connection to the chat that gets a user's messages. Use it with `lateral`: PGlite
- * has no statistics, and in a plain join its planner would read every connection of the chat.
+ * Returns the SQL that selects columns of the connection to the chat that gets a user's messages. It is a subquery,
+ * also for `lateral`: PGlite has no statistics, and in a plain join its planner would read every connection of a chat.
  */
-export const chatOf = (providers: Providers, userId: SQLWrapper): SQL => sql`(
-  select * from ${connections} as own
+export const chatOf = (providers: Providers, userId: SQLWrapper, columns: SQL): SQL => sql`(
+  select ${columns} from ${connections} as own
   where own.user_id = ${userId} and own.provider = any(${sql.param([...chatIds])}::text[])
     and ${isOfConfigured(providers, { provider: sql`own.provider`, standIn: sql`own.stand_in` })}
   order by own.connected_at desc limit 1)`

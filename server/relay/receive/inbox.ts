@@ -1,3 +1,7 @@
+// The first stage. It gets events: from webhooks, and from the search for missed changes. It stores each event, and a
+// delivery of it for each user of the account. It returns after the commit, so an acknowledged event is not lost. An
+// event that is reported several times, also by a webhook and a search, is stored once.
+
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../database/open.ts'
 import type { DealEvent, Providers } from '../../providers/provider.ts'
@@ -13,10 +17,6 @@ import {
   targetsOf,
   usersOf,
 } from './store.ts'
-
-// The first stage. It gets events: from webhooks, and from the search for missed changes. It stores each event, and a
-// delivery of it for each user of the account. It returns after the commit, so an acknowledged event is not lost. An
-// event that is reported several times, also by a webhook and a search, is stored once.
 
 export interface Inbox {
   /** Stores the new events and their deliveries. Resolves after the commit. */

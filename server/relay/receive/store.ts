@@ -56,7 +56,11 @@ export async function targetsOf(
                ${lock === 'shared' ? sql`0` : connectedSinceMs} as "sinceMs",
                ${lock === 'shared' ? sql`pg_advisory_xact_lock_shared` : sql`pg_advisory_xact_lock`}(${storeLock})
         from connections crm
-        cross join lateral ${chatOf(providers, sql`crm.user_id`)} as chat
+        cross join lateral ${chatOf(
+          providers,
+          sql`crm.user_id`,
+          sql`account_id, channel_id, connected_since`,
+        )} as chat
         where crm.provider = any(${sql.param([...new Set(events.map(({ crm }) => crm))])}::text[])
           and crm.account_id = any(${sql.param([...new Set(events.map(({ accountId }) => accountId))])}::text[])
           and ${isOfConfigured(providers, { provider: sql`crm.provider`, standIn: sql`crm.stand_in` })}

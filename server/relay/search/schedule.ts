@@ -1,3 +1,8 @@
+// The search for changes that no webhook has brought, for example because the server was away. It gets the connected
+// accounts (`crm_accounts`), and gives what it finds to the inbox, which leaves out what is known. It searches each
+// account after a start and then every hour, back to the start of the last complete search, for up to three days. The
+// processes share the accounts: only one searches an account at a time.
+
 import { sql } from 'drizzle-orm'
 import { type Background, repeatInBackground } from '../../background.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
@@ -13,11 +18,6 @@ import {
   lookBackMs,
   type SearchDependencies,
 } from './search.ts'
-
-// The search for changes that no webhook has brought, for example because the server was away. It gets the connected
-// accounts (`crm_accounts`), and gives what it finds to the inbox, which leaves out what is known. It searches each
-// account after a start and then every hour, back to the start of the last complete search, for up to three days. The
-// processes share the accounts: only one searches an account at a time.
 
 /** The accounts that one process searches at the same time. */
 const accountsAtOnce = 3

@@ -1,3 +1,10 @@
+// What users and the operator see of the deliveries. This folder only reads what the stages have stored, and calls no
+// service, except for the preview. Who sends a failed delivery again makes it pending and its channel due, and the
+// stages do the rest. This file has a user's list, summary.ts the counts, reasons.ts the words.
+//
+// PGlite keeps no statistics. So each query is written so that only one index fits: `deliveries_activity` for the
+// list, `deliveries_counted` for the counts.
+
 import { type SQL, sql } from 'drizzle-orm'
 import type { Activity, ActivityItem, ActivityState } from '../../../contract/activity.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
@@ -7,13 +14,6 @@ import type { Providers } from '../../providers/provider.ts'
 import type { ChatId, CrmId } from '../../providers/registry.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { reasonInWords } from './reasons.ts'
-
-// What users and the operator see of the deliveries. This folder only reads what the stages have stored, and calls no
-// service, except for the preview. Who sends a failed delivery again makes it pending and its channel due, and the
-// stages do the rest. This file has a user's list, summary.ts the counts, reasons.ts the words.
-//
-// PGlite keeps no statistics. So each query is written so that only one index fits: `deliveries_activity` for the
-// list, `deliveries_counted` for the counts.
 
 interface Dependencies {
   database: Database
@@ -119,7 +119,11 @@ async function readRows({ database, providers }: Dependencies, userId: string, i
   const rows = await rowsOf<ActivityRow>(
     database,
     sql`with page as materialized (${ids}),
-             chat as materialized ${chatOf(providers, sql`${userId}::uuid`)}
+             chat as materialized ${chatOf(
+               providers,
+               sql`${userId}::uuid`,
+               sql`provider, account_id, channel_id, channel_name`,
+             )}
         select delivery.id::text as id, delivery.state, delivery.attempts as tries,
                delivery.rule_id as rule, delivery.deal_name, delivery.deal_url, delivery.from_label as from,
                delivery.to_label as to, delivery.reason, delivery.channel, channel.name as channel_name,
