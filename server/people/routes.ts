@@ -43,8 +43,15 @@ export async function routeOf(
 export const chatOf = (providers: Providers, userId: SQLWrapper, columns: SQL): SQL => sql`(
   select ${columns} from ${connections} as own
   where own.user_id = ${userId} and own.provider = any(${sql.param([...chatIds])}::text[])
-    and ${isOfConfigured(providers, { provider: sql`own.provider`, standIn: sql`own.stand_in` })}
+    and ${isOfConfigured(providers, own)}
   order by own.connected_at desc limit 1)`
+
+/** Returns the SQL of the id of a user's connection to a CRM. */
+export const crmOf = (providers: Providers, userId: SQLWrapper, crm: SQLWrapper): SQL => sql`(
+  select id from ${connections} as own
+  where own.user_id = ${userId} and own.provider = ${crm} and ${isOfConfigured(providers, own)})`
+
+const own = { provider: sql`own.provider`, standIn: sql`own.stand_in` }
 
 /** The id of a chat's channel in the table `channels`. */
 export const channelOf = ({ accountId, channelId }: Pick<Connection, 'accountId' | 'channelId'>) =>

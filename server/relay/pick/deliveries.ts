@@ -12,9 +12,10 @@ import {
   rules,
   testProperty,
 } from '../../database/schema.ts'
-import { type Connection, isOfConfigured } from '../../people/connections.ts'
+import type { Connection } from '../../people/connections.ts'
+import { chatOf, crmOf } from '../../people/routes.ts'
 import type { Providers } from '../../providers/provider.ts'
-import { type CrmId, chatIds, type DealProperty } from '../../providers/registry.ts'
+import type { CrmId, DealProperty } from '../../providers/registry.ts'
 import { makeDue, pause, pauseWorkspace } from '../schedule/channels.ts'
 
 /** How long a claim lasts. Both ways to post to Slack take eleven seconds together. */
@@ -85,18 +86,6 @@ export type Next =
 
 const crm = alias(connections, 'crm')
 const chat = alias(connections, 'chat')
-const own = { provider: sql.raw('own.provider'), standIn: sql.raw('own.stand_in') }
-// Subqueries, because PGlite has no statistics. In a join its planner reads every connection of the CRM.
-const ownCrm = (providers: Providers) => sql`(
-  select id from ${connections} as own
-  where own.user_id = ${deliveries.userId} and own.provider = ${dealEvents.crm}
-    and ${isOfConfigured(providers, own)})`
-// A user may have connected more than one chat. Use the one that was connected last.
-const lastChat = (providers: Providers) => sql`(
-  select id from ${connections} as own
-  where own.user_id = ${deliveries.userId} and own.provider = any(${sql.param([...chatIds])}::text[])
-    and ${isOfConfigured(providers, own)}
-  order by own.connected_at desc limit 1)`
 const milliseconds = (time: SQL) => sql<number>`extract(epoch from ${time}) * 1000`.mapWith(Number)
 /** What both reads of pending deliveries select of a delivery and its event. */
 const deliveryAndEvent = {
@@ -149,8 +138,8 @@ export async function nextDelivery(
       .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
       .innerJoin(channels, eq(channels.id, deliveries.channel))
       .leftJoin(rules, eq(rules.userId, deliveries.userId))
-      .leftJoin(crm, eq(crm.id, ownCrm(providers)))
-      .leftJoin(chat, eq(chat.id, lastChat(providers)))
+      .leftJoin(crm, eq(crm.id, crmOf(providers, deliveries.userId, dealEvents.crm)))
+      .leftJoin(chat, eq(chat.id, chatOf(providers, deliveries.userId, sql`id`)))
       .where(
         and(
           eq(deliveries.channel, channel),

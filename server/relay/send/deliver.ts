@@ -5,6 +5,7 @@ import type { Database } from '../../database/open.ts'
 import { errorFields, type Log } from '../../log.ts'
 import { type CrmConnection, createWithAccess, type WithAccess } from '../../people/access-token.ts'
 import { type Connection, markBroken, openSecrets } from '../../people/connections.ts'
+import { channelOf } from '../../people/routes.ts'
 import type { Vault } from '../../people/vault.ts'
 import {
   type ChatMessage,
@@ -148,7 +149,7 @@ export function createDeliver({
       log('delivery dead', { ...logFields(delivery), messages: ended ?? 0, reason })
       return whileLeased(ended !== undefined)
     }
-    const chosenChannel = `${chat.accountId}/${chat.channelId ?? ''}`
+    const chosenChannel = channelOf(chat)
     if (chosenChannel !== channel) {
       return whileLeased(await moveToChannel(database, owner, delivery, chosenChannel))
     }
