@@ -7,15 +7,8 @@ import {
 } from '../../contract/activity.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
-import {
-  type Day,
-  isItemId,
-  readActivity,
-  readItems,
-  readPosition,
-  readSummary,
-  sendAgain,
-} from '../relay/show/activity.ts'
+import { isItemId, readActivity, readItems, readPosition, sendAgain } from '../relay/show/list.ts'
+import { type Day, readSummary } from '../relay/show/summary.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const minuteMs = 60 * 1000

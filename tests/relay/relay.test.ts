@@ -1,5 +1,6 @@
 import { and, eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { deleteOld } from '../../server/clean/deliveries.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import {
   channels,
@@ -9,7 +10,6 @@ import {
   rules,
 } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
-import { deleteOld } from '../../server/relay/clean/upkeep.ts'
 import { makeDue } from '../../server/relay/schedule/channels.ts'
 import { replayDead } from '../../server/relay/show/operator.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'

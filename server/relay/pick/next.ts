@@ -6,9 +6,8 @@ import { and, eq, notInArray, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import type { Database } from '../../database/open.ts'
 import { channels, connections, dealEvents, deliveries, rules } from '../../database/schema.ts'
-import { isOfConfigured } from '../../people/connections.ts'
+import { chatOf, crmOf } from '../../people/routes.ts'
 import type { Providers } from '../../providers/provider.ts'
-import { chatIds } from '../../providers/registry.ts'
 import { type Delivery, deliveryAndEvent, fewestInDigest, milliseconds } from './delivery.ts'
 
 export type Next =
@@ -18,19 +17,6 @@ export type Next =
 
 const crm = alias(connections, 'crm')
 const chat = alias(connections, 'chat')
-const own = { provider: sql.raw('own.provider'), standIn: sql.raw('own.stand_in') }
-// Subqueries, because PGlite has no statistics. In a join its planner reads every connection of the CRM.
-const ownCrm = (providers: Providers) => sql`(
-  select id from ${connections} as own
-  where own.user_id = ${deliveries.userId} and own.provider = ${dealEvents.crm}
-    and ${isOfConfigured(providers, own)})`
-// A user may have connected more than one chat. Use the one that was connected last.
-const lastChat = (providers: Providers) => sql`(
-  select id from ${connections} as own
-  where own.user_id = ${deliveries.userId} and own.provider = any(${sql.param([...chatIds])}::text[])
-    and ${isOfConfigured(providers, own)}
-  order by own.connected_at desc limit 1)`
-
 /**
  * Returns the first pending delivery of a channel that need not wait, by time of occurrence. If a
  * delivery must wait, later deliveries of the same user wait too, so that their order is kept.
@@ -64,8 +50,8 @@ export async function nextDelivery(
       .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
       .innerJoin(channels, eq(channels.id, deliveries.channel))
       .leftJoin(rules, eq(rules.userId, deliveries.userId))
-      .leftJoin(crm, eq(crm.id, ownCrm(providers)))
-      .leftJoin(chat, eq(chat.id, lastChat(providers)))
+      .leftJoin(crm, eq(crm.id, crmOf(providers, deliveries.userId, dealEvents.crm)))
+      .leftJoin(chat, eq(chat.id, chatOf(providers, deliveries.userId, sql`id`)))
       .where(
         and(
           eq(deliveries.channel, channel),

@@ -1,5 +1,6 @@
 import type { CrmConnection } from '../../people/access-token.ts'
 import type { Connection } from '../../people/connections.ts'
+import { channelOf } from '../../people/routes.ts'
 import { type ChatId, isChatId } from '../../providers/registry.ts'
 import { type Delivery, isOfDeal } from '../pick/delivery.ts'
 
@@ -34,7 +35,7 @@ export function readinessOf(delivery: Delivery, turnMs: number): Readiness {
   const broken = [crm, chat].find(({ brokenReason }) => brokenReason !== null)
   if (broken !== undefined) return { kind: 'broken', connection: broken }
   const { provider, channelId } = chat
-  const chosenChannel = `${chat.accountId}/${channelId ?? ''}`
+  const chosenChannel = channelOf(chat)
   if (chosenChannel !== channel) return { kind: 'moved', channel: chosenChannel }
   if (channelId === null || !isChatId(provider)) {
     return { kind: 'end', state: 'dead', reason: 'no_channel' }

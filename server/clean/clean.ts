@@ -1,7 +1,18 @@
+// What is deleted, and when. This folder is neither in people/ nor in relay/, because it deletes rows of both. It
+// needs only the tables. Soon after the start and then daily, it deletes what nobody needs any more:
+// - people.ts: authorizations and sessions that have expired, sessions that still hold nothing after a day, and users
+//   whom nobody can be any more.
+// - deliveries.ts: events and their deliveries after 30 days, unless a delivery is pending; channels in which nothing
+//   happens; accounts that nobody has connected.
+// - deal-names.ts: names of deals, after the user has disconnected the CRM. The disconnect itself deletes them; the
+//   clean-up only deletes what a crash has left.
+// It works in the background and in batches, so that neither the start nor a request waits for it. What an error or a
+// stop cuts off, the next run deletes.
+
 import { getTableName, sql } from 'drizzle-orm'
-import { type Background, repeatInBackground } from './background.ts'
-import { type Database, rowsOf } from './database/open.ts'
-import type { HasRoom } from './database/room.ts'
+import { type Background, repeatInBackground } from '../background.ts'
+import { type Database, rowsOf } from '../database/open.ts'
+import type { HasRoom } from '../database/room.ts'
 import {
   authorizations,
   channels,
@@ -11,10 +22,11 @@ import {
   deliveries,
   sessions,
   users,
-} from './database/schema.ts'
-import { errorFields, type Log } from './log.ts'
-import { deleteUnused } from './people/cleanup.ts'
-import { deleteOld, forgetDealsOfDisconnected } from './relay/clean/upkeep.ts'
+} from '../database/schema.ts'
+import { errorFields, type Log } from '../log.ts'
+import { forgetDealsOfDisconnected } from './deal-names.ts'
+import { deleteOld } from './deliveries.ts'
+import { deleteUnused } from './people.ts'
 
 /** Not at once, because the first requests come right after a start. */
 const times = { firstMs: 20_000, everyMs: 24 * 60 * 60 * 1000, afterErrorMs: 10 * 60 * 1000 }
@@ -40,10 +52,7 @@ interface CleanupOptions {
   log: Log
 }
 
-/**
- * Deletes what nobody needs any more, soon after the start and then daily. It works in the background
- * and in batches, so that neither the start nor a request waits for it.
- */
+/** Starts the clean-up. */
 export function startCleanup(
   { database, vacuum, hasRoom = () => true, now = () => new Date(), log }: CleanupOptions,
   { firstMs, everyMs, afterErrorMs } = times,

@@ -1,38 +1,24 @@
-import { createHash } from 'node:crypto'
-import { and, eq, isNull, notInArray, sql } from 'drizzle-orm'
+// The search for changes that no webhook has brought, for example because the server was away. It gets the connected
+// accounts (`crm_accounts`), and gives what it finds to the inbox, which leaves out what is known. It searches each
+// account after a start and then every hour, back to the start of the last complete search, for up to three days. The
+// processes share the accounts: only one searches an account at a time.
+
+import { sql } from 'drizzle-orm'
 import { type Background, repeatInBackground } from '../../background.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
-import { connections, rules } from '../../database/schema.ts'
-import { errorFields, type Log } from '../../log.ts'
-import type { CrmConnection } from '../../people/access-token.ts'
+import { connections } from '../../database/schema.ts'
+import { errorFields } from '../../log.ts'
 import { isOfConfigured } from '../../people/connections.ts'
-import type { Vault } from '../../people/vault.ts'
+import { longestWaitMs, ProviderError, type Providers } from '../../providers/provider.ts'
+import { crmIds } from '../../providers/registry.ts'
 import {
-  type CrmAccess,
-  type DealEvent,
-  longestWaitMs,
-  ProviderError,
-  type Providers,
-} from '../../providers/provider.ts'
-import { type CrmId, crmIds, type DealProperty } from '../../providers/registry.ts'
-import { dealRules } from '../decide/rules.ts'
-import type { Inbox } from '../receive/inbox.ts'
-import {
-  createBreaks,
-  createSpareCalls,
-  dealsChangedSince,
-  dealsInBatches,
-  reportedChanges,
-} from './past-changes.ts'
+  type Account,
+  clockErrorMs,
+  createSearch,
+  lookBackMs,
+  type SearchDependencies,
+} from './search.ts'
 
-/** HubSpot repeats webhooks for about a day. Whoever was away for longer wants no older news. */
-const lookBackMs = 3 * 24 * 60 * 60_000
-/** A search finds a change only after some moments. So searches overlap. */
-const overlapMs = 10 * 60_000
-/** The webhook of a younger change is probably on its way. */
-const graceMs = 2 * 60_000
-/** The most that our clock may be ahead of the CRM's clock when a user connects an account. */
-const clockErrorMs = 60 * 60_000
 /** The accounts that one process searches at the same time. */
 const accountsAtOnce = 3
 /** Longer than one wait and one call. If the process dies, another one takes the account then. */
@@ -45,7 +31,7 @@ export interface CatchUpTimes {
   pauseMs: number
   /** The wait until an account is searched again. */
   everyMs: number
-  /** The wait after a refused webhook. Its change is then older than `graceMs`. */
+  /** The wait after a refused webhook. Its change is then old enough for a search. */
   soonMs: number
   /** Anyone can send what is refused. So refused webhooks start no search of an account before this time. */
   soonAgainMs: number
@@ -72,25 +58,16 @@ export interface CatchUp {
   stop(): Promise<void>
 }
 
-interface Account {
-  crm: CrmId
-  accountId: string
-  /** By the clock of the CRM. */
-  searchedUntilMs: number
-}
-
 /** Creates the search for changes that no webhook has brought. */
 export function createCatchUp(
-  {
-    database,
-    vault,
-    providers,
-    inbox,
-    log,
-  }: { database: Database; vault: Vault; providers: Providers; inbox: Inbox; log: Log },
+  dependencies: SearchDependencies,
   times: CatchUpTimes = catchUpTimes,
 ): CatchUp {
-  const spareCall = createSpareCalls({ database, vault, providers, log })
+  const { database, providers, log } = dependencies
+  const search = createSearch(dependencies, {
+    retryMs: times.retryMs,
+    renewLease: (account) => searchAgain(database, account, leaseSeconds * 1000),
+  })
   let running: Background[] = []
   let refusedAt = Number.NEGATIVE_INFINITY
   let broughtForwardAt = Number.NEGATIVE_INFINITY
@@ -141,103 +118,6 @@ export function createCatchUp(
     return times.pauseMs
   }
 
-  /**
-   * Stores the changes since the last search that no webhook has brought. Only a complete search counts:
-   * a deal that it did not read may also have older changes than those that it read.
-   * @returns the start of the search by the CRM's clock, or by our clock if no rule needs a search.
-   */
-  async function search(account: Account, signal: AbortSignal): Promise<number> {
-    const { crm, accountId, searchedUntilMs } = account
-    // For a limit of days, our clock is exact enough.
-    const fromMs = Math.max(searchedUntilMs - overlapMs, Date.now() - lookBackMs)
-    const properties = await propertiesOfRules(account)
-    // Without a call, only our clock is known. It may be ahead.
-    if (properties.length === 0) return Date.now() - clockErrorMs
-    const breathe = createBreaks()
-    let missed = 0
-    let beganMs = Number.POSITIVE_INFINITY
-    let aheadMs = 0
-    const pages = dealsChangedSince(new Date(fromMs), async (since) => {
-      const found = await call(account, signal, (access) =>
-        providers[crm].changedDeals(access, since),
-      )
-      beganMs = Math.min(beganMs, found.at.getTime())
-      aheadMs = Date.now() - found.at.getTime()
-      return found
-    })
-    for await (const ids of pages) {
-      for (const property of properties) {
-        const batches = dealsInBatches(
-          ids,
-          providers[crm].dealsAtOnce,
-          (some) => call(account, signal, (access) => providers[crm].deals(access, some, property)),
-          (deal) => log('deal too large', { crm, account: accountId, deal }),
-        )
-        for await (const deals of batches) {
-          const events: DealEvent[] = []
-          for (const [dealId, { formerIds: formerDealIds, history }] of deals) {
-            for (const { value, at } of reportedChanges(property, history)) {
-              await breathe()
-              if (at.getTime() > fromMs && at.getTime() <= beganMs - graceMs) {
-                events.push(eventOf({ accountId, dealId, formerDealIds, property, value }, at))
-              }
-            }
-          }
-          missed += await inbox.storeMissed(crm, events, aheadMs)
-        }
-      }
-    }
-    if (missed > 0) log('missed changes found', { crm, account: accountId, events: missed })
-    return beganMs
-  }
-
-  /** Makes a call with a connection of the account that works. @throws ProviderError */
-  function call<Result>(
-    account: Account,
-    signal: AbortSignal,
-    make: (access: CrmAccess) => Promise<Result>,
-  ): Promise<Result> {
-    const { crm } = account
-    async function connection(refused: readonly string[]) {
-      await renewLease(database, account)
-      return await workingConnection(account, refused)
-    }
-    return spareCall({ crm, connection, retryMs: times.retryMs, signal }, make)
-  }
-
-  const ofAccount = ({ crm, accountId }: Pick<Account, 'crm' | 'accountId'>) =>
-    and(
-      eq(connections.provider, crm),
-      eq(connections.accountId, accountId),
-      isNull(connections.brokenSince),
-      isOfConfigured(providers, connections),
-    )
-
-  async function workingConnection(
-    account: Pick<Account, 'crm' | 'accountId'>,
-    refused: readonly string[],
-  ): Promise<CrmConnection | undefined> {
-    const [row] = await database
-      .select()
-      .from(connections)
-      .where(and(ofAccount(account), notInArray(connections.id, [...refused])))
-      .orderBy(connections.connectedAt)
-      .limit(1)
-    return row && { ...row, provider: account.crm }
-  }
-
-  /** The properties that a ticked rule of a connected user is about. */
-  async function propertiesOfRules(account: Account): Promise<DealProperty[]> {
-    const rows = await database
-      .select({ ruleIds: rules.ruleIds })
-      .from(connections)
-      .innerJoin(rules, eq(rules.userId, connections.userId))
-      .where(ofAccount(account))
-    const ticked = new Set(rows.flatMap(({ ruleIds }) => ruleIds))
-    const needed = Object.entries(dealRules).filter(([id]) => ticked.has(id))
-    return [...new Set(needed.map(([, { property }]) => property))]
-  }
-
   function onError(error: unknown): number {
     log('catch-up failed', errorFields(error))
     return times.pollMs
@@ -259,14 +139,6 @@ export function createCatchUp(
       await Promise.all(running.map((each) => each.stop()))
     },
   }
-}
-
-/** A change of a property as an event. */
-function eventOf(of: Omit<DealEvent, 'key' | 'occurredAt'>, occurredAt: Date): DealEvent {
-  const { accountId, dealId, property, value } = of
-  const parts = ['search', accountId, dealId, property, value, occurredAt.getTime()]
-  const key = createHash('sha256').update(JSON.stringify(parts)).digest('base64url')
-  return { ...of, key, occurredAt }
 }
 
 /** Adds accounts that were connected since the last call. Nothing before the connection is missing. */
@@ -333,12 +205,9 @@ async function leaseNext(database: Database): Promise<Account | undefined> {
   return account
 }
 
-const renewLease = (database: Database, account: Pick<Account, 'crm' | 'accountId'>) =>
-  searchAgain(database, account, leaseSeconds * 1000)
-
 async function searchAgain(
   database: Database,
-  { crm, accountId }: Pick<Account, 'crm' | 'accountId'>,
+  { crm, accountId }: Account,
   afterMs: number,
 ): Promise<void> {
   await database.execute(
