@@ -4,12 +4,12 @@ import { Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { errorAnswer } from '../server/http/errors.ts'
 import { standInPolicy } from '../server/http/safety-headers.ts'
-import type { ProviderSettings } from '../server/providers/provider.ts'
+import type { ProviderSettings } from '../server/providers/calls.ts'
 import { type ProviderId, providerIds } from '../server/providers/registry.ts'
-import type { Addresses } from '../server/settings.ts'
+import type { Addresses } from '../server/settings/settings.ts'
 import { createContactForm } from './contact-form.ts'
-import { createStandInHubspot } from './hubspot.ts'
-import { createStandInSlack } from './slack.ts'
+import { createStandInHubspot } from './hubspot/hubspot.ts'
+import { createStandInSlack } from './slack/slack.ts'
 
 interface StandInOptions {
   /** How long a search in the stand-in HubSpot does not find a change. */

@@ -1,4 +1,4 @@
-import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto'
+import { createHmac, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto'
 import * as v from 'valibot'
 
 const payloadShape = v.object({
@@ -80,5 +80,31 @@ export class StandInTokens {
 
   #sign(body: string): string {
     return createHmac('sha256', this.#secret).update(body).digest('base64url')
+  }
+}
+
+const codeLifetimeMs = 5 * 60 * 1000
+/** Anyone can request codes, so the oldest make room for new ones. */
+const maxCodes = 1_000
+
+/** The authorization codes of a stand-in. Each is single use and bound to its request. */
+export class StandInCodes<Binding> {
+  /** The oldest first. */
+  readonly #open = new Map<string, { binding: Binding; endsAt: number }>()
+
+  issue(binding: Binding): string {
+    for (const [code, { endsAt }] of this.#open) {
+      if (endsAt >= Date.now() && this.#open.size < maxCodes) break
+      this.#open.delete(code)
+    }
+    const code = randomBytes(24).toString('base64url')
+    this.#open.set(code, { binding, endsAt: Date.now() + codeLifetimeMs })
+    return code
+  }
+
+  take(code: string): Binding | undefined {
+    const found = this.#open.get(code)
+    this.#open.delete(code)
+    return found !== undefined && found.endsAt >= Date.now() ? found.binding : undefined
   }
 }
