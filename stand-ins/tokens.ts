@@ -63,10 +63,7 @@ export class StandInTokens {
   /** Ends all tokens of an authorization, or only those for one use. */
   revoke({ grant }: Pick<TokenPayload, 'grant'>, use?: TokenPayload['use']): void {
     this.#revoked.add(use === undefined ? grant : `${grant}/${use}`)
-    for (const oldest of this.#revoked) {
-      if (this.#revoked.size <= maxRevoked) break
-      this.#revoked.delete(oldest)
-    }
+    forgetOldest(this.#revoked, maxRevoked)
   }
 
   /** Ends all tokens of all authorizations. */
@@ -93,12 +90,9 @@ export class StandInCodes<Binding> {
   readonly #open = new Map<string, { binding: Binding; endsAt: number }>()
 
   issue(binding: Binding): string {
-    for (const [code, { endsAt }] of this.#open) {
-      if (endsAt >= Date.now() && this.#open.size < maxCodes) break
-      this.#open.delete(code)
-    }
     const code = randomBytes(24).toString('base64url')
     this.#open.set(code, { binding, endsAt: Date.now() + codeLifetimeMs })
+    forgetOldest(this.#open, maxCodes)
     return code
   }
 
@@ -106,5 +100,13 @@ export class StandInCodes<Binding> {
     const found = this.#open.get(code)
     this.#open.delete(code)
     return found !== undefined && found.endsAt >= Date.now() ? found.binding : undefined
+  }
+}
+
+/** Deletes the oldest keys, so that at most this many are left. */
+export function forgetOldest(kept: Map<string, unknown> | Set<string>, most: number): void {
+  for (const oldest of kept.keys()) {
+    if (kept.size <= most) break
+    kept.delete(oldest)
   }
 }

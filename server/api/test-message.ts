@@ -5,7 +5,7 @@ import { activityEndpoints, type TestAnswer } from '../../contract/activity.ts'
 import type { Context } from '../context.ts'
 import { connections } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
-import { brokenInWords, isOfConfigured } from '../people/connections.ts'
+import { isOfConfigured } from '../people/connections.ts'
 import type { Providers } from '../providers/provider.ts'
 import {
   type ChatId,
@@ -108,7 +108,7 @@ function missingOf(
   const { provider, brokenReason } = connection
   if (brokenReason === null) return undefined
   const { name } = registry[provider]
-  return `${brokenInWords(providers, provider, brokenReason)}. Connect ${name} again.`
+  return `${refusalInWords(providers, provider, brokenReason)} Connect ${name} again.`
 }
 
 function missingChannel(chat: UsedConnection | undefined): string | undefined {
@@ -117,13 +117,19 @@ function missingChannel(chat: UsedConnection | undefined): string | undefined {
   return `${name} gave no channel. Connect ${name} again and choose one.`
 }
 
+function refusalInWords(providers: Providers, provider: ProviderId, code: string): string {
+  const { brokenReasons } = providers[provider]
+  const words = Object.hasOwn(brokenReasons, code) ? brokenReasons[code] : undefined
+  return `${registry[provider].name} says that ${words ?? 'it no longer accepts this connection'}.`
+}
+
 function whyNotSent(
   providers: Providers,
   about: { reason: string | null; crm: CrmId; chat: ChatId },
 ): string {
   const { reason, chat } = about
   if (reason !== null && Object.hasOwn(providers[chat].brokenReasons, reason)) {
-    return `${brokenInWords(providers, chat, reason)}.`
+    return refusalInWords(providers, chat, reason)
   }
   const words = reasonInWords(providers, { ...about, state: 'dead' })
   return words === null ? 'The message was not sent.' : `Not sent: ${words}.`

@@ -147,20 +147,15 @@ export async function connectionStatus(
   const { account, channel, brokenReason, brokenSince } = row
   const names = { ...(account && { account }), ...(channel && { channel }) }
   if (brokenReason === null || brokenSince === null) return { connected: true, ...names }
+  const words =
+    providers[provider].brokenReasons[brokenReason] ?? 'it no longer accepts this connection'
   return {
     connected: false,
     ...names,
     // Users can look up the code.
-    reason: `${brokenInWords(providers, provider, brokenReason)} (${brokenReason}).`,
+    reason: `${registry[provider].name} says that ${words} (${brokenReason}).`,
     since: brokenSince.toISOString(),
   }
-}
-
-/** Why a connection is broken, as a sentence without its period. */
-export function brokenInWords(providers: Providers, provider: ProviderId, reason: string): string {
-  const { brokenReasons } = providers[provider]
-  const words = Object.hasOwn(brokenReasons, reason) ? brokenReasons[reason] : undefined
-  return `${registry[provider].name} says that ${words ?? 'it no longer accepts this connection'}`
 }
 
 /**

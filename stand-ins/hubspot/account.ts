@@ -1,5 +1,5 @@
 import type { ProviderSettings } from '../../server/providers/calls.ts'
-import type { StandInTokens } from '../tokens.ts'
+import { forgetOldest, type StandInTokens } from '../tokens.ts'
 
 /** What the pages and the APIs of the stand-in HubSpot share. */
 export interface HubspotAccount {
@@ -191,13 +191,6 @@ export class StandInDeals {
       deal.history.splice(deal.history.indexOf(oldest), 1)
     }
     return change
-  }
-}
-
-function forgetOldest(map: Map<string, unknown>, most: number): void {
-  for (const oldest of map.keys()) {
-    if (map.size <= most) break
-    map.delete(oldest)
   }
 }
 
