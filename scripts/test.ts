@@ -1,6 +1,7 @@
 // `npm test` runs the main tests, within five minutes. `npm run test:all` runs every test.
 // Both run Vitest once, and then Playwright.
 import { spawnSync } from 'node:child_process'
+import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { ensureChromium, ensureFirefox, ensureNginx, ensureWebkit } from './programs.ts'
 
@@ -11,6 +12,9 @@ const isCi = Boolean(process.env.CI)
 /** One sentence for each kind of test that cannot run on this machine. */
 const missing: string[] = []
 const results: Array<{ name: string; passed: boolean; durationMs: number }> = []
+/** A JUnit report of the part that runs, so that the end of a long log names what failed. */
+const report = join(root, 'reports/part.xml')
+const failures: string[] = []
 
 const chromium = ensureChromium()
 if (chromium === undefined) {
@@ -40,17 +44,26 @@ if (runsAll && ensureWebkit() === undefined) {
 }
 for (const sentence of [...missing, ...otherEngines]) console.log(sentence)
 
-runPart('Dashboard, server and relay', 'node_modules/vitest/vitest.mjs', 'run')
+runPart(
+  'Dashboard, server and relay',
+  'node_modules/vitest/vitest.mjs',
+  'run',
+  '--reporter=default',
+  '--reporter=junit',
+  `--outputFile.junit=${report}`,
+)
 const playwright = 'node_modules/@playwright/test/cli.js'
+const reporters = '--reporter=list,junit'
 if (chromium !== undefined) {
   const projects = ['--project=chromium', ...(runsAll ? ['--project=alone'] : [])]
-  runPart('Browser', playwright, 'test', ...projects)
+  runPart('Browser', playwright, 'test', reporters, ...projects)
 }
-if (runsAll) runPart('Every browser', playwright, 'test', '--project=every-browser-*')
+if (runsAll) runPart('Every browser', playwright, 'test', reporters, '--project=every-browser-*')
 // Last and alone, because it measures times.
 if (runsAll && canAttack) runPart('Attack', 'tests/attack/attack.ts')
 
 console.log()
+for (const failure of failures) console.log(failure)
 for (const { name, passed, durationMs } of results) {
   console.log(`${name}: ${passed ? 'passed' : 'FAILED'} after ${inMinutes(durationMs)}`)
 }
@@ -61,15 +74,33 @@ if (results.some(({ passed }) => !passed) || (isCi && missing.length > 0)) proce
 
 function runPart(name: string, program: string, ...args: string[]): void {
   const startedAt = performance.now()
+  rmSync(report, { force: true })
   const { status } = spawnSync(process.execPath, [join(root, program), ...args], {
     cwd: root,
     stdio: 'inherit',
-    env: { ...process.env, [runsAll ? 'TEST_ALL' : 'TEST_MAIN']: '1' },
+    env: {
+      ...process.env,
+      [runsAll ? 'TEST_ALL' : 'TEST_MAIN']: '1',
+      PLAYWRIGHT_JUNIT_OUTPUT_FILE: report,
+    },
   })
+  if (status !== 0 && existsSync(report)) failures.push(...failuresIn(readFileSync(report, 'utf8')))
   results.push({ name, passed: status === 0, durationMs: performance.now() - startedAt })
 }
 
 function inMinutes(durationMs: number): string {
   const seconds = Math.round(durationMs / 1000)
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`
+}
+
+/** The names of the tests that failed, with the first line of what failed. */
+function failuresIn(junit: string): string[] {
+  const attribute = (text: string, name: string) =>
+    new RegExp(` ${name}="([^"]*)"`).exec(text)?.[1]?.replaceAll('&apos;', "'") ?? ''
+  return junit.split('<testcase').flatMap((test) => {
+    const failure = /<(?:failure|error)[^>]*/.exec(test)?.[0]
+    if (failure === undefined) return []
+    const [message] = attribute(failure, 'message').split(/\n|&#10;/)
+    return [`FAILED: ${attribute(test, 'classname')} > ${attribute(test, 'name')}: ${message}`]
+  })
 }

@@ -13,9 +13,9 @@ import { createSessionTokens } from './people/session-token.ts'
 import { createVault } from './people/vault.ts'
 import { createProviders } from './providers/create.ts'
 import { createInbox } from './relay/receive/inbox.ts'
-import { createRelay, type Relay } from './relay/schedule/loop.ts'
-import { type CatchUp, createCatchUp } from './relay/search/catch-up.ts'
+import { createRelay, type Relay } from './relay/relay.ts'
 import { countRefusedWebhooks } from './relay/search/refused-webhooks.ts'
+import { type CatchUp, createCatchUp } from './relay/search/schedule.ts'
 import { operatorToken } from './relay/show/operator.ts'
 import { type RelayTimes, relayTimes } from './relay/times.ts'
 import type { Addresses } from './settings/settings.ts'
@@ -62,7 +62,7 @@ export function createBackend({
   const providers = createProviders(addresses.providers)
   const limits = createRateLimits({ trustedProxies, log })
   const relay = createRelay({ database, vault, providers, log, alone, times })
-  const inbox = createInbox(database, providers, relay.ring)
+  const inbox = createInbox(database, providers, relay.wake)
   const catchUp = createCatchUp({ database, vault, providers, inbox, log })
   const checks = createChecks({ database, vault, providers, log })
   const context: Context = {
@@ -79,7 +79,7 @@ export function createBackend({
     }),
     limits,
     inbox,
-    ring: relay.ring,
+    wakeRelay: relay.wake,
     refusedWebhooks: countRefusedWebhooks({ log, now, searchSoon: catchUp.searchSoon }),
     operatorToken: operatorToken(encryptionKeys),
     appUrl,

@@ -20,7 +20,7 @@ export interface Context {
   /** Where webhooks leave their events. */
   inbox: Inbox
   /** Tells the relay that a channel is due now. */
-  ring: () => void
+  wakeRelay: () => void
   /** Counts the webhooks that the server refused. */
   refusedWebhooks: RefusedWebhooks
   /** The bearer token of `npm run relay`. */

@@ -7,21 +7,14 @@ import {
 } from '../../contract/activity.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
-import {
-  type Day,
-  isItemId,
-  readActivity,
-  readItems,
-  readPosition,
-  readSummary,
-  sendAgain,
-} from '../relay/show/activity.ts'
+import { isItemId, readActivity, readItems, readPosition, sendAgain } from '../relay/show/list.ts'
+import { type Day, readSummary } from '../relay/show/summary.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const minuteMs = 60 * 1000
 
 /** What became of the messages of a user, and sending a failed one again. */
-export function activityRoutes({ database, providers, sessions, ring, now }: Context) {
+export function activityRoutes({ database, providers, sessions, wakeRelay, now }: Context) {
   return new Hono()
     .get(activityEndpoints.summary.path, async (c) => {
       const count = wholeNumber(c, 'days', { most: 30, otherwise: 14 })
@@ -74,7 +67,7 @@ export function activityRoutes({ database, providers, sessions, ring, now }: Con
       if (outcome === 'not failed') {
         throw new ApiError(409, 'not_failed', 'The message has not failed.')
       }
-      ring()
+      wakeRelay()
       return c.body(null, 202)
     })
 }

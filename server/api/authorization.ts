@@ -15,7 +15,7 @@ import { createEndGrant } from '../people/end-grant.ts'
 import { AuthorizationEnded, sha256 } from '../people/session.ts'
 import { type Grant, ProviderError } from '../providers/provider.ts'
 import { isChatId, type ProviderId, registry } from '../providers/registry.ts'
-import { sendingEnded } from '../relay/pick/deliveries.ts'
+import { sendingEnded } from '../relay/send/disconnect.ts'
 
 const authorizationLifetimeMs = 10 * 60 * 1000
 /** A person has few consent pages open. Of one browser's authorizations, the newest stay. */

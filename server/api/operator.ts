@@ -15,9 +15,9 @@ import { countDeliveries, type RelayStatus, replayDead } from '../relay/show/ope
 export function operatorRoutes({
   database,
   operatorToken,
-  ring,
+  wakeRelay,
   refusedWebhooks,
-}: Pick<Context, 'database' | 'operatorToken' | 'ring' | 'refusedWebhooks'>) {
+}: Pick<Context, 'database' | 'operatorToken' | 'wakeRelay' | 'refusedWebhooks'>) {
   return new Hono()
     .use(fromThisMachineOnly)
     .use(async (c, next) => {
@@ -35,7 +35,7 @@ export function operatorRoutes({
     })
     .post('/replay', async (c) => {
       const replayed = await replayDead(database)
-      ring()
+      wakeRelay()
       return c.json({ replayed })
     })
     .get('/doctor', async (c) =>

@@ -7,7 +7,7 @@ import { availableRuleIds } from '../../contract/rules.ts'
 import type { Context } from '../context.ts'
 import { rules } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
-import { hasBothConnections } from '../people/connections.ts'
+import { routeOf } from '../people/routes.ts'
 
 const maxBodyBytes = 64 * 1024
 
@@ -53,10 +53,9 @@ export function ruleRoutes({ database, providers, sessions, now }: Context) {
         const ruleIds = [...new Set(body.output.rules)]
 
         const session = await sessions.find(c)
-        if (
-          session === undefined ||
-          !(await hasBothConnections({ database, providers }, session.userId))
-        ) {
+        // A broken connection counts: it may have broken a moment ago, and the choice must not be lost.
+        const { crm, chat } = await routeOf({ database, providers }, session?.userId)
+        if (session === undefined || crm === undefined || chat === undefined) {
           throw new ApiError(409, 'not_connected', 'A CRM and a chat must be connected.')
         }
         const { userId } = session

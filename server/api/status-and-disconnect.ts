@@ -2,14 +2,14 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, inArray } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { type ConnectionStatus, endpoints, pathOf } from '../../contract/endpoints.ts'
+import { forgetDeals } from '../clean/deal-names.ts'
 import type { Context } from '../context.ts'
 import { authorizations, connections, sessions } from '../database/schema.ts'
 import { errorFields } from '../log.ts'
 import { type Connection, connectionStatus, formerAccountStatus } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
-import { forgetDeals } from '../relay/clean/upkeep.ts'
-import { stopSendingTo } from '../relay/pick/deliveries.ts'
+import { stopSendingTo } from '../relay/send/disconnect.ts'
 
 /** The dashboard waits ten seconds for the answer, and the call to the provider may take five of them. */
 const forgetMs = 3_000

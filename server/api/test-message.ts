@@ -1,19 +1,16 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, desc, eq } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { activityEndpoints, type TestAnswer } from '../../contract/activity.ts'
 import type { Context } from '../context.ts'
-import { connections } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
-import { isOfConfigured } from '../people/connections.ts'
+import type { Connection } from '../people/connections.ts'
+import { channelOf, routeOf } from '../people/routes.ts'
 import type { Providers } from '../providers/provider.ts'
 import {
   type ChatId,
   type CrmId,
   chatIds,
   crmIds,
-  isChatId,
-  isCrmId,
   type ProviderId,
   registry,
 } from '../providers/registry.ts'
@@ -25,27 +22,17 @@ const waitMs = 8_000
 const lookEveryMs = 100
 
 /** Sending a test message. */
-export function testMessageRoutes({ database, providers, sessions, limits, ring, now }: Context) {
-  /** The connections of a user, the newest first. */
-  async function connectionsOf(userId: string): Promise<UsedConnection[]> {
-    return await database
-      .select({
-        provider: connections.provider,
-        accountId: connections.accountId,
-        channelId: connections.channelId,
-        channelName: connections.channelName,
-        brokenReason: connections.brokenReason,
-      })
-      .from(connections)
-      .where(and(eq(connections.userId, userId), isOfConfigured(providers, connections)))
-      .orderBy(desc(connections.connectedAt))
-  }
-
+export function testMessageRoutes({
+  database,
+  providers,
+  sessions,
+  limits,
+  wakeRelay,
+  now,
+}: Context) {
   return new Hono().post(activityEndpoints.test.path, async (c) => {
     const session = await sessions.find(c)
-    const own = session === undefined ? [] : await connectionsOf(session.userId)
-    const crm = own.find(isOfCrm)
-    const chat = own.find(isOfChat)
+    const { crm, chat } = await routeOf({ database, providers }, session?.userId)
     const missing = [
       missingOf(providers, crmIds, crm),
       missingOf(providers, chatIds, chat) ?? missingChannel(chat),
@@ -59,9 +46,9 @@ export function testMessageRoutes({ database, providers, sessions, limits, ring,
       userId: session.userId,
       crm: crm.provider,
       accountId: crm.accountId,
-      channel: `${chat.accountId}/${chat.channelId}`,
+      channel: channelOf(chat),
     })
-    ring()
+    wakeRelay()
 
     const endsAt = now().getTime() + waitMs
     for (;;) {
@@ -91,16 +78,11 @@ export function testMessageRoutes({ database, providers, sessions, limits, ring,
 
 type Sent = Pick<TestAnswer, 'state' | 'channel'>
 
-type UsedConnection = Pick<
-  typeof connections.$inferSelect,
-  'provider' | 'accountId' | 'channelId' | 'channelName' | 'brokenReason'
->
-
 /** Says what is wrong with a connection. Undefined if it works. */
 function missingOf(
   providers: Providers,
   ids: readonly ProviderId[],
-  connection: UsedConnection | undefined,
+  connection: Connection | undefined,
 ): string | undefined {
   if (connection === undefined) {
     return `${ids.map((id) => registry[id].name).join(' or ')} is not connected.`
@@ -111,7 +93,7 @@ function missingOf(
   return `${refusalInWords(providers, provider, brokenReason)} Connect ${name} again.`
 }
 
-function missingChannel(chat: UsedConnection | undefined): string | undefined {
+function missingChannel(chat: Connection | undefined): string | undefined {
   if (chat === undefined || chat.channelId !== null) return undefined
   const { name } = registry[chat.provider]
   return `${name} gave no channel. Connect ${name} again and choose one.`
@@ -133,12 +115,4 @@ function whyNotSent(
   }
   const words = reasonInWords(providers, { ...about, state: 'dead' })
   return words === null ? 'The message was not sent.' : `Not sent: ${words}.`
-}
-
-function isOfCrm(connection: UsedConnection): connection is UsedConnection & { provider: CrmId } {
-  return isCrmId(connection.provider)
-}
-
-function isOfChat(connection: UsedConnection): connection is UsedConnection & { provider: ChatId } {
-  return isChatId(connection.provider)
 }

@@ -29,10 +29,7 @@ export const users = pgTable(
     crmUserId: text('crm_user_id'),
     createdAt: time('created_at').notNull().defaultNow(),
   },
-  (table) => [
-    unique('users_crm_identity').on(table.crm, table.crmAccountId, table.crmUserId),
-    index('users_unnamed').on(table.createdAt).where(sql`crm_user_id is null`),
-  ],
+  (table) => [unique('users_crm_identity').on(table.crm, table.crmAccountId, table.crmUserId)],
 )
 
 /** A browser that is signed in. Two browsers can belong to the same user. */
@@ -54,7 +51,6 @@ export const sessions = pgTable(
   (table) => [
     index('sessions_former_user').on(table.formerUserId),
     index('sessions_user').on(table.userId),
-    index('sessions_expires').on(table.expiresAt),
   ],
 )
 
@@ -105,8 +101,6 @@ export const connections = pgTable(
     accountId: text('account_id').notNull(),
     // HubSpot's hub_domain; Slack's team name.
     accountName: text('account_name'),
-    // The id of the person who authorized, at the provider.
-    accountUserId: text('account_user_id'),
     // Connections with the same grant share a token at the provider. A revocation ends them all.
     grantId: text('grant_id').notNull(),
     // The channel for messages; null for a CRM.
@@ -234,7 +228,7 @@ export const deliveries = pgTable(
     index('deliveries_pending')
       .on(table.channel, table.occurredAt, table.id)
       .where(sql`state = 'pending'`),
-    // A user's deliveries in one state, in the order of their list (relay/activity.ts).
+    // A user's deliveries in one state, in the order of their list (relay/show/list.ts).
     index('deliveries_activity').on(table.userId, table.state, table.occurredAt, table.id),
     // To count from the index alone. A delivery enters it only when it is sent or has failed.
     index('deliveries_counted')
@@ -246,7 +240,7 @@ export const deliveries = pgTable(
 
 /**
  * A chat channel that gets messages. Its id is `team/channel`. The row says when the relay has work
- * in the channel (relay/channels.ts).
+ * in the channel (relay/schedule/channels.ts).
  */
 export const channels = pgTable(
   'channels',

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { parseArgs, styleText } from 'node:util'
 import { providerIds, registry } from '../providers/registry.ts'
-import { oneLine } from '../relay/write/message.ts'
+import { oneLine } from '../relay/write/text.ts'
 import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
 import { checkHubspotClient, checkSlackClient } from './clients.ts'
 import { type Finding, warning } from './finding.ts'

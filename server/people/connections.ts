@@ -8,7 +8,6 @@ import type { Grant, Providers, Secrets } from '../providers/provider.ts'
 import {
   type CrmId,
   chatIds,
-  isChatId,
   isCrmId,
   type ProviderId,
   providerIds,
@@ -75,7 +74,8 @@ export async function storeConnection(
   grant: Grant & { standIn: boolean },
   now: Date,
 ): Promise<void> {
-  const { secrets, ...known } = grant
+  // Who authorized is in the table `users` (identity.ts).
+  const { secrets, accountUserId: _, ...known } = grant
   const values = {
     ...known,
     secrets: sealSecrets(vault, owner, secrets),
@@ -156,21 +156,6 @@ export async function connectionStatus(
     reason: `${registry[provider].name} says that ${words} (${brokenReason}).`,
     since: brokenSince.toISOString(),
   }
-}
-
-/**
- * Whether a user has connected a CRM and a chat. A broken connection counts: it may have broken a moment
- * ago, and the choice of the user must not be lost.
- */
-export async function hasBothConnections(
-  { database, providers }: { database: Database; providers: Providers },
-  userId: string,
-): Promise<boolean> {
-  const own = await database
-    .select({ provider: connections.provider })
-    .from(connections)
-    .where(and(eq(connections.userId, userId), isOfConfigured(providers, connections)))
-  return [isCrmId, isChatId].every((isOfRole) => own.some(({ provider }) => isOfRole(provider)))
 }
 
 /**

@@ -4,7 +4,7 @@ export interface RelayTimes {
   lookAgainMs: number
   /** The wait after the first failed try. It doubles with each further try. */
   firstRetryMs: number
-  /** How often the relay looks for due channels if nobody calls `ring`. */
+  /** How often the relay looks for due channels if nobody calls `wake`. */
   pollMs: number
 }
 

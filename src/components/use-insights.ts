@@ -26,7 +26,7 @@ export function useInsights(isWanted: boolean): Insights | undefined {
 }
 
 function load(): Promise<Insights> {
-  // The links contain the integrity of the scripts (docs/decisions/0402-integrity.md).
+  // The links contain the integrity of the scripts (docs/server/sessions-and-safety.md).
   for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=later]')) {
     link.rel = 'modulepreload'
   }

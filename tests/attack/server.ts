@@ -11,8 +11,11 @@ interface Server {
   url: string
   /** From the launch until the server listens. */
   startMs: number
-  /** The physical memory of the process, without that of PostgreSQL. */
-  memoryMb(): number
+  /**
+   * The physical memory of the process after a collection of its garbage, without that of PostgreSQL. V8 collects
+   * late, and the later the busier the machine is, so memory with garbage says nothing about the server.
+   */
+  memoryMb(): Promise<number>
   /** How long the main thread has waited until now because other processes used all processors. */
   waitedMs(): number
   /** The inodes of connections that the server has ended and not destroyed. */
@@ -37,6 +40,7 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
       PATH: process.env.PATH,
       PORT: '0',
       DATA_DIR: folder,
+      NODE_OPTIONS: '--inspect=127.0.0.1:0',
       ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
     },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -46,11 +50,13 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
   const exited = once(child, 'exit').finally(() => process.off('exit', kill))
 
   let output = ''
+  let inspectorUrl = ''
   const url = await new Promise<string>((resolve, reject) => {
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (chunk) => {
         // Keep only the end: a flood can fill the log.
         output = (output + chunk).slice(-4_000)
+        inspectorUrl ||= /(ws:\S+)/.exec(output)?.[1] ?? ''
         const address = /listens on (http\S+)/.exec(output)?.[1]
         if (address !== undefined) resolve(address)
       })
@@ -62,7 +68,8 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
   return {
     url,
     startMs,
-    memoryMb() {
+    async memoryMb() {
+      await collectGarbage(inspectorUrl)
       if (child.exitCode !== null || child.signalCode !== null) {
         throw new Error(`The server ended by itself:\n${output}`)
       }
@@ -101,4 +108,16 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
       return { durationMs: performance.now() - stoppedAt, exitCode: child.exitCode }
     },
   }
+}
+
+/** Asks a process for a full collection by the Chrome DevTools Protocol. Ends without one if the process has ended. */
+async function collectGarbage(inspectorUrl: string): Promise<void> {
+  const socket = new WebSocket(inspectorUrl)
+  await new Promise<void>((resolve) => {
+    socket.onopen = () => socket.send('{"id":1,"method":"HeapProfiler.collectGarbage"}')
+    socket.onmessage = () => resolve()
+    socket.onerror = () => resolve()
+    socket.onclose = () => resolve()
+  })
+  socket.close()
 }

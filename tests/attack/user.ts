@@ -18,6 +18,8 @@ interface User {
 const pauseMs = 500
 // Longer than any answer may take. A step that takes longer has failed.
 const stepMs = 10_000
+// The page ends a call after ten seconds.
+const longWaitMs = 5_000
 
 export async function openUser(url: string, executablePath: string): Promise<User> {
   const browser = await chromium.launch({
@@ -34,7 +36,11 @@ export async function openUser(url: string, executablePath: string): Promise<Use
   const page = await browser.newPage()
   page.setDefaultTimeout(stepMs)
 
+  /** When the requests began that have no answer yet. */
+  const waiting = new Map<Request, number>()
+  page.on('request', (request) => waiting.set(request, performance.now()))
   page.on('requestfinished', async (request) => {
+    waiting.delete(request)
     if (!isCall(request)) return
     const { responseEnd, responseStart } = request.timing()
     // A redirect has no body, so its end is not known.
@@ -46,11 +52,26 @@ export async function openUser(url: string, executablePath: string): Promise<Use
     }
   })
   page.on('requestfailed', (request) => {
+    const waitedMs = performance.now() - (waiting.get(request) ?? Number.NaN)
+    waiting.delete(request)
     const reason = request.failure()?.errorText
-    // The page was left before the answer came.
-    if (!isCall(request) || reason === 'net::ERR_ABORTED') return
-    user.failures.push(`${nameOf(request)}: ${reason}`)
+    if (!isCall(request)) return
+    // If the wait was short, the page was left before the answer came.
+    if (reason === 'net::ERR_ABORTED' && waitedMs < longWaitMs) return
+    user.failures.push(`${nameOf(request)}: ${reason} after ${Math.round(waitedMs)} ms`)
   })
+
+  /** Where a step has failed: the page, its text, and the requests without an answer. */
+  async function whereItFailed(): Promise<string> {
+    const requests = [...waiting].map(
+      ([request, since]) => `${nameOf(request)} since ${Math.round(performance.now() - since)} ms`,
+    )
+    const text = await page
+      .locator('body')
+      .textContent({ timeout: 1_000 })
+      .catch(() => 'no text')
+    return `at ${page.url()}, which waits for [${requests.join(', ')}] and says: ${text}`
+  }
 
   const button = (name: string) => page.getByRole('button', { name, exact: true })
 
@@ -100,7 +121,8 @@ export async function openUser(url: string, executablePath: string): Promise<Use
           await round()
           user.rounds++
         } catch (error) {
-          user.failures.push(error instanceof Error ? inOneLine(error.message) : String(error))
+          const message = error instanceof Error ? error.message : String(error)
+          user.failures.push(inOneLine(`${message} ${await whereItFailed()}`))
         }
       } while (performance.now() < end && !page.isClosed())
     },

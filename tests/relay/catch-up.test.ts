@@ -10,7 +10,7 @@ import {
 } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
 import { createInbox } from '../../server/relay/receive/inbox.ts'
-import { type CatchUp, createCatchUp } from '../../server/relay/search/catch-up.ts'
+import { type CatchUp, createCatchUp } from '../../server/relay/search/schedule.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
 import { shownIn, stageChange } from './hubspot-webhook.ts'
@@ -57,7 +57,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   const inboxOf = ({ database, providers, relay }: Backend) =>
-    createInbox(database, providers, relay.ring)
+    createInbox(database, providers, relay.wake)
 
   /** Starts the search, as a process does after its start. */
   function startCatchUp(changes: Partial<typeof times> = {}): CatchUp {

@@ -1,12 +1,8 @@
 import { describe, expect, test, vi } from 'vitest'
 import { ProviderError, type Stage } from '../../server/providers/provider.ts'
-import {
-  createOwnerCache,
-  createStageCache,
-  formerValue,
-  mostAccounts,
-  mostOwners,
-} from '../../server/relay/decide/deal-lookup.ts'
+import { formerValue } from '../../server/relay/decide/former-value.ts'
+import { createOwnerCache, mostOwners } from '../../server/relay/decide/owners.ts'
+import { createStageCache, mostAccounts } from '../../server/relay/decide/stages.ts'
 
 const at = (minute: number) => new Date(Date.UTC(2026, 10, 20, 12, minute))
 const entered = (value: string, minute: number) => ({ value, at: at(minute) })

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import type { CrmConnection, WithAccess } from '../../server/people/access-token.ts'
 import { type CrmDeal, ProviderError } from '../../server/providers/provider.ts'
-import { createDealReader } from '../../server/relay/decide/deal-reader.ts'
+import { createDealReader } from '../../server/relay/decide/deals.ts'
 
 const dealOf = (name: string, linked?: boolean): CrmDeal => ({
   id: name,
@@ -53,10 +53,10 @@ beforeEach(() => {
 
 const ada = connectionOf('ada')
 const bob = connectionOf('bob')
-const wanted = (dealId: string, sinceMs = 500, unlinkedSinceMs = sinceMs) => ({
+const wanted = (dealId: string, readAfterMs = 500, noLinksAfterMs = readAfterMs) => ({
   dealId,
-  sinceMs,
-  unlinkedSinceMs,
+  readAfterMs,
+  noLinksAfterMs,
 })
 const many = (first: number, count: number) => {
   const [head = wanted('0'), ...rest] = Array.from({ length: count }, (_, n) =>

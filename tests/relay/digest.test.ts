@@ -212,7 +212,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       outside.answerPost = () => undefined
       await backend.connectAgain(userId, { portal, team, channel })
       await replayDead(backend.database)
-      backend.relay.ring()
+      backend.relay.wake()
       await backend.settled()
       expect(said()).toEqual([range(1, 30), range(31, 10)])
     })
@@ -282,7 +282,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
           .where(and(eq(deliveries.userId, userId), inArray(deliveries.eventId, claimed)))
         await makeDue(tx, [id])
       })
-      backend.relay.ring()
+      backend.relay.wake()
       await backend.settled()
       expect(said()).toEqual([[1, 2, 3, 6, 7, 8], [5], [9]])
     })

@@ -3,13 +3,10 @@ import { eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { channels, deliveries } from '../../server/database/schema.ts'
-import { moveToChannel, nextDelivery } from '../../server/relay/pick/deliveries.ts'
-import {
-  leaseDue,
-  pauseWorkspace,
-  releaseLeases,
-  renewLeases,
-} from '../../server/relay/schedule/channels.ts'
+import { nextDelivery } from '../../server/relay/pick/next.ts'
+import { leaseDue, releaseLeases, renewLeases } from '../../server/relay/schedule/leases.ts'
+import { pauseWorkspace } from '../../server/relay/schedule/pauses.ts'
+import { moveToChannel } from '../../server/relay/send/record.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'

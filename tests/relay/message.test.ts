@@ -3,9 +3,9 @@ import type { AvailableRuleId } from '../../contract/rules.ts'
 import type { Stage } from '../../server/providers/provider.ts'
 import { type Change, dealRules } from '../../server/relay/decide/rules.ts'
 import { formatAmount } from '../../server/relay/write/amount.ts'
+import { digestOf } from '../../server/relay/write/digest.ts'
 import {
   type DealInMessage,
-  digestOf,
   type MessageEntry,
   messageFor,
 } from '../../server/relay/write/message.ts'

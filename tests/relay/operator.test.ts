@@ -34,7 +34,7 @@ beforeAll(async () => {
     now: () => startedAt,
     searchSoon,
   })
-  const context = { database, operatorToken: token, ring: onReplayed, refusedWebhooks }
+  const context = { database, operatorToken: token, wakeRelay: onReplayed, refusedWebhooks }
   app = new Hono().route('/relay', operatorRoutes(context)).onError(answerError(() => undefined))
 })
 beforeEach(async () => {

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest'
-import { createWorkspacePace } from '../../server/relay/schedule/pace.ts'
+import { createWorkspacePace } from '../../server/relay/schedule/pauses.ts'
 
 let now: number
 let pace: ReturnType<typeof createWorkspacePace>

@@ -1,5 +1,6 @@
 import { and, eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { deleteOld } from '../../server/clean/deliveries.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import {
   channels,
@@ -9,7 +10,6 @@ import {
   rules,
 } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
-import { deleteOld } from '../../server/relay/clean/upkeep.ts'
 import { makeDue } from '../../server/relay/schedule/channels.ts'
 import { replayDead } from '../../server/relay/show/operator.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
@@ -233,11 +233,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
           await tx.insert(deliveries).values({ eventId, userId, channel: id, occurredAt })
           // The relay works on the channel and cannot see what this transaction has added.
           await makeDue(backend.database, [id])
-          backend.relay.ring()
+          backend.relay.wake()
           await vi.waitFor(async () => expect(await isIdle(id)).toBe(true), 5_000)
           await makeDue(tx, [id])
         })
-        backend.relay.ring()
+        backend.relay.wake()
         await outside.accepted(() => posts().length === 2, 5_000)
       },
     )
@@ -841,7 +841,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         await tx.delete(rules).where(eq(rules.userId, dying))
         await makeDue(tx, [id])
       })
-      backend.relay.ring()
+      backend.relay.wake()
       await backend.settled()
       expect(posts().map(dealIn)).toEqual([1])
       expect(await backend.outcomes(waiting)).toEqual([['sent', null]])
@@ -1024,7 +1024,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         connected: true,
       })
       await replayDead(backend.database)
-      backend.relay.ring()
+      backend.relay.wake()
       await backend.settled()
       expect(posts().map(dealIn)).toEqual([1, 2, 3])
     })
@@ -1038,7 +1038,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       outside.answerPost = () => undefined
       await backend.connectAgain(userId, { portal, channel })
       await replayDead(backend.database)
-      backend.relay.ring()
+      backend.relay.wake()
       await backend.settled()
       expect(posts()).toEqual([])
       expect(await backend.outcomes(userId)).toEqual([['dead', 'disconnected']])

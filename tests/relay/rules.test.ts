@@ -18,7 +18,7 @@ const all = availableRuleIds
 const only = (id: string) => new Set([id])
 const final = { mayLookAgain: false }
 const first = { mayLookAgain: true }
-const send = (ruleId: string) => ({ kind: 'send', ruleId })
+const send = (ruleId: string) => ({ kind: 'send', ruleId, headline: expect.anything() })
 const nothing = { kind: 'nothing' }
 
 describe('the rule under which a change is sent', () => {

@@ -2,7 +2,7 @@ import { eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { deliveries } from '../../server/database/schema.ts'
-import { retryAfterMs } from '../../server/relay/send/deliver.ts'
+import { retryAfterMs } from '../../server/relay/send/failure.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from './backend.ts'
@@ -110,7 +110,7 @@ describe('a failing database', () => {
     await open.database.execute(
       sql`update deliveries set sending_until = now() where sending_until > now()`,
     )
-    backend.relay.ring()
+    backend.relay.wake()
   }
 
   async function fails(code: string): Promise<void> {

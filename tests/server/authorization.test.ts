@@ -6,6 +6,7 @@ import {
   dealEvents,
   deliveries,
   sessions,
+  users,
 } from '../../server/database/schema.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
@@ -365,7 +366,7 @@ describe('who shows the same account', () => {
 })
 
 describe('what is kept of a connection', () => {
-  test('HubSpot: account, user and a label; the tokens sealed', async () => {
+  test('HubSpot: account and a label; the tokens sealed', async () => {
     await browser.connect('hubspot')
     const [row] = await rowsOf(browser.cookie)
     if (row === undefined) throw new Error('There is no connection.')
@@ -373,7 +374,6 @@ describe('what is kept of a connection', () => {
       provider: 'hubspot',
       accountId: String(standInHub.hubId),
       accountName: standInHub.domain,
-      accountUserId: String(standInHub.userId),
       channelId: null,
     })
     const lifetimeMs = (row.accessExpiresAt?.getTime() ?? 0) - Date.now()
@@ -411,9 +411,12 @@ describe('what is kept of a connection', () => {
       return Response.json({ ...answer, user_id: standInHub.userId })
     }
     expect((await browser.call(`/api/hubspot/callback?${params}`)).status).toBe(204)
-    expect(await rowsOf(browser.cookie)).toMatchObject([
-      { accountName: null, accountUserId: String(standInHub.userId) },
-    ])
+    const [row] = await rowsOf(browser.cookie)
+    if (row === undefined) throw new Error('There is no connection.')
+    expect(row.accountName).toBeNull()
+    expect(
+      await harness.database.select().from(users).where(eq(users.id, row.userId)),
+    ).toMatchObject([{ crmUserId: String(standInHub.userId) }])
   })
 
   test.each([

@@ -1,6 +1,8 @@
 import { eq, sql } from 'drizzle-orm'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
-import { startCleanup } from '../../server/cleanup.ts'
+import { startCleanup } from '../../server/clean/clean.ts'
+import { deleteOld } from '../../server/clean/deliveries.ts'
+import { deleteUnused } from '../../server/clean/people.ts'
 import { batchRows } from '../../server/database/batches.ts'
 import { openPostgres, rowsOf } from '../../server/database/open.ts'
 import {
@@ -12,9 +14,7 @@ import {
   sessions,
   users,
 } from '../../server/database/schema.ts'
-import { deleteUnused } from '../../server/people/cleanup.ts'
 import { sha256 } from '../../server/people/session.ts'
-import { deleteOld } from '../../server/relay/clean/upkeep.ts'
 import { databaseKinds, newPostgresDatabase, openTestDatabase } from '../database.ts'
 import { openOutside } from '../relay/outside.ts'
 import { startServer } from '../relay/process.ts'

@@ -5,7 +5,7 @@ import { getRequestListener } from '@hono/node-server'
 import { afterEach, expect, test } from 'vitest'
 import { answerUnreadable } from '../../server/http/safety-headers.ts'
 import { connectionLimit, guardConnections } from '../../server/http/socket-limits.ts'
-import { type Harness, openHarness } from './harness.ts'
+import { type Harness, openBrowser, openHarness } from './harness.ts'
 
 const closers: Array<() => void | Promise<void>> = []
 afterEach(async () => {
@@ -62,7 +62,7 @@ async function listen(
   }
 
   const count = () => new Promise<number>((resolve) => server.getConnections((_, n) => resolve(n)))
-  return { guard, port, open, count }
+  return { server, guard, port, open, count }
 }
 
 const health = 'GET /health HTTP/1.1\r\nHost: x\r\n\r\n'
@@ -247,6 +247,27 @@ test('a body that is refused unread ends its connection, and its sender can read
   const whole = await open(health)
   await expect.poll(() => whole.received).toContain('200 OK')
   expect(whole.received).not.toMatch(/^connection: close/im)
+})
+
+test('calls that arrive at once keep no new client from connecting', async () => {
+  const harness: Harness = await openHarness()
+  closers.push(() => harness.close())
+  const browser = openBrowser(harness)
+  await browser.connect('hubspot')
+  const order: string[] = []
+  const app = getRequestListener(harness.app.fetch)
+  const { open, server } = await listen((request, response) => {
+    response.on('finish', () => order.push('answer'))
+    return app(request, response)
+  })
+  const client = await open()
+  server.on('connection', () => order.push('connection'))
+  const call = `GET /api/hubspot/status HTTP/1.1\r\nHost: localhost\r\nCookie: ${browser.cookie}\r\n\r\n`
+  client.socket.write(call.repeat(100))
+  const others = await Promise.all(Array.from({ length: 10 }, () => open(health)))
+  await expect.poll(() => client.received.match(/200 OK/g)).toHaveLength(100)
+  for (const other of others) await expect.poll(() => other.received).toContain('200 OK')
+  expect(order.lastIndexOf('connection')).toBeLessThan(order.indexOf('answer') + 50)
 })
 
 test('connections leave files for the database and the providers', () => {

@@ -114,11 +114,13 @@ export function needsLinks(change: Change, ticked: ReadonlySet<string>): boolean
 }
 
 export type Decision =
-  | { kind: 'send'; ruleId: AvailableRuleId }
+  | { kind: 'send'; ruleId: AvailableRuleId; headline: Headline }
+  /** The CRM may still add a contact or a company to the deal. */
   | { kind: 'look again' }
+  /** No ticked rule applies. */
   | { kind: 'nothing' }
 
-/** Decides under which ticked rule to send a change: the highest rank of those that apply. */
+/** Decides under which ticked rule to send a change: the highest rank of those that apply. Reads nothing. */
 export function decide(
   change: Change,
   ticked: ReadonlySet<string>,
@@ -130,7 +132,9 @@ export function decide(
   const highest = possible.find(([, rule]) => rule.applies(change))
   if (highest === undefined) return { kind: 'nothing' }
   const [ruleId, rule] = highest
-  return rule.readsLinks && mayLookAgain ? { kind: 'look again' } : { kind: 'send', ruleId }
+  return rule.readsLinks && mayLookAgain
+    ? { kind: 'look again' }
+    : { kind: 'send', ruleId, headline: rule.headline(change) }
 }
 
 // The type of Object.entries does not keep the names of the keys.

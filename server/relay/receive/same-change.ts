@@ -1,10 +1,10 @@
-import type { DealEvent } from '../../providers/provider.ts'
-import type { CrmId } from '../../providers/registry.ts'
+import type { CrmEvent } from './store.ts'
 
 /** HubSpot's webhooks and its history may give slightly different times for one change. */
 export const toleranceMs = 60_000
 
-export type Change = Omit<DealEvent, 'key'> & { crm: CrmId }
+/** A change as a webhook or a history reports it. Each of them has keys of its own. */
+export type ReportedChange = Omit<CrmEvent, 'key'>
 
 /**
  * How many known changes before a change, and how many after it, may be the same one. People give a deal the same
@@ -18,7 +18,7 @@ const mostNear = 5
  * deal is the same as those it was made of. Each known change is found once, by the nearest one.
  * @returns the known change of each change that has one.
  */
-export function sameChanges<Reported extends Change, Known extends Change>(
+export function sameChanges<Reported extends ReportedChange, Known extends ReportedChange>(
   changes: readonly Reported[],
   known: readonly Known[],
 ): Map<Reported, Known> {
@@ -66,7 +66,7 @@ export function firstIndex(length: number, holds: (index: number) => boolean): n
 }
 
 /** One for each id that the deal has or had. Only the value, at the end, may contain a slash. */
-function identitiesOf({ crm, accountId, property, value, ...deal }: Change): string[] {
+function identitiesOf({ crm, accountId, property, value, ...deal }: ReportedChange): string[] {
   return dealIdsOf(deal).map((id) => `${crm}/${accountId}/${id}/${property}/${value}`)
 }
 
@@ -74,4 +74,4 @@ function identitiesOf({ crm, accountId, property, value, ...deal }: Change): str
 export const dealIdsOf = ({
   dealId,
   formerDealIds = [],
-}: Pick<Change, 'dealId' | 'formerDealIds'>) => [dealId, ...formerDealIds]
+}: Pick<ReportedChange, 'dealId' | 'formerDealIds'>) => [dealId, ...formerDealIds]

@@ -1,17 +1,16 @@
-import { randomUUID } from 'node:crypto'
+// `schedule/` gets the channels that are due from the database, and decides which of them this process works on. The
+// loop leases a channel, calls `work` until the outcome says to stop, and releases the channel. It returns nothing. At
+// most one process works on a channel at a time. A channel with a pending delivery is worked on again, also after a
+// crash.
+
 import { setTimeout as delay } from 'node:timers/promises'
-import { sql } from 'drizzle-orm'
 import { isRefusedWithoutRoom } from '../../database/failure.ts'
 import type { Database } from '../../database/open.ts'
-import { deliveries } from '../../database/schema.ts'
 import { errorFields, type Log } from '../../log.ts'
-import type { Vault } from '../../people/vault.ts'
-import type { Providers } from '../../providers/provider.ts'
 import { failpoint } from '../failpoint.ts'
-import { nextDelivery } from '../pick/deliveries.ts'
-import { createDeliver } from '../send/deliver.ts'
 import type { RelayTimes } from '../times.ts'
-import { leaseDue, type Release, releaseAllLeases, releaseLeases, renewLeases } from './channels.ts'
+import { endAllLeases, leaseDue, type Release, releaseLeases, renewLeases } from './leases.ts'
+import type { Outcome } from './outcome.ts'
 
 /** The most channels that one process works on at the same time. */
 const maxChannels = 500
@@ -22,73 +21,62 @@ const leaseAtOnce = 10
 /** A channel is released after this long, so that processes share the work. */
 const sliceMs = 5_000
 const renewEveryMs = 3_000
-/** The longest time until the relay looks again at a channel in which all deliveries must wait. */
-const longestRestMs = 5_000
 /** The wait of a channel after an unexpected error. */
 const afterErrorMs = 10_000
 
-export interface Relay {
-  start(): Promise<void>
-  /** Tells the relay that a channel is due now. */
-  ring(): void
-  /** Resolves after the results of all running calls are recorded. */
-  stop(): Promise<void>
-}
-
-export interface RelayDependencies {
+interface LoopDependencies {
   database: Database
-  vault: Vault
-  providers: Providers
   log: Log
   /** True if no other process uses this database. Leases in it are then from a dead process. */
   alone: boolean
   times: RelayTimes
+  /** The id of this process, which holds the leases. */
+  owner: string
+  /** Works on the next delivery of a leased channel. */
+  work: (channel: string) => Promise<Outcome>
 }
 
-/** Creates the relay. It leases due channels and sends their pending deliveries in order. */
-export function createRelay(dependencies: RelayDependencies): Relay {
-  const { database, providers, log, alone, times } = dependencies
-  const owner = randomUUID()
-  const deliver = createDeliver({ ...dependencies, owner, isStopping: () => stopping })
+/** Creates the loop that leases due channels and works on them. */
+export function createLoop({ database, log, alone, times, owner, work }: LoopDependencies) {
   const working = new Map<string, Promise<void>>()
   let releases: Release[] = []
   let stopping = false
   /** Whether to look for due channels. */
   let due = true
-  let rings = 0
-  let wakeUp: (() => void) | undefined
+  let timesWoken = 0
+  let endRest: (() => void) | undefined
   let running: Promise<void> | undefined
-  const timers: NodeJS.Timeout[] = []
+  let renewing: NodeJS.Timeout | undefined
 
   /** While the disk has no room, the relay pauses: the database refuses each lease. That is logged once (watchDisk). */
   function logFailure(event: string, error: unknown, fields?: { channel: string }): void {
     if (!isRefusedWithoutRoom(error)) log(event, { ...fields, ...errorFields(error) })
   }
 
-  function ring(): void {
-    rings++
+  function wake(): void {
+    timesWoken++
     due = true
-    wakeUp?.()
+    endRest?.()
   }
 
-  /** Waits for a call of `ring`, for the end of the work on a channel, or for the next poll. */
+  /** Waits for a call of `wake`, for the end of the work on a channel, or for the next poll. */
   async function rest(): Promise<void> {
     if (stopping || releases.length > 0 || (due && working.size < maxChannels)) return
     let timer: NodeJS.Timeout | undefined
     await new Promise<void>((resolve) => {
-      wakeUp = resolve
+      endRest = resolve
       timer = setTimeout(() => {
         due = true
         resolve()
       }, times.pollMs)
     })
     clearTimeout(timer)
-    wakeUp = undefined
+    endRest = undefined
   }
 
   async function workOn(channel: string): Promise<void> {
     failpoint('taken', channel)
-    const ringsBefore = rings
+    const wokenBefore = timesWoken
     let againMs: number | undefined
     try {
       againMs = await workUntilRest(channel)
@@ -97,22 +85,19 @@ export function createRelay(dependencies: RelayDependencies): Relay {
       againMs = afterErrorMs
     }
     releases.push({ channel, ...(againMs !== undefined && { againMs }) })
-    // If `ring` was called for this channel during its lease, nothing could be leased. Look again.
-    if (rings > ringsBefore || againMs === 0) due = true
+    // If `wake` was called for this channel during its lease, nothing could be leased. Look again.
+    if (timesWoken > wokenBefore || againMs === 0) due = true
     working.delete(channel)
-    wakeUp?.()
+    endRest?.()
   }
 
   /** @returns in how many ms the channel is due again; undefined if nothing in it is pending. */
   async function workUntilRest(channel: string): Promise<number | undefined> {
     const sliceEnd = Date.now() + sliceMs
     for (;;) {
-      const next = await nextDelivery(database, providers, channel)
-      if (next.kind === 'nothing') return undefined
-      if (next.kind === 'wait') return Math.min(next.ms, longestRestMs)
-      const state = await deliver(next.delivery)
-      if (state.kind === 'done') return undefined
-      if (state.kind === 'rest') return state.ms
+      const outcome = await work(channel)
+      if (outcome.kind === 'done') return undefined
+      if (outcome.kind === 'rest') return outcome.ms
       if (stopping || Date.now() > sliceEnd) return 0
     }
   }
@@ -154,34 +139,23 @@ export function createRelay(dependencies: RelayDependencies): Relay {
     }
   }
 
-  function every(ms: number, task: () => Promise<void>): void {
-    timers.push(
-      setInterval(() => {
-        task().catch((error) => logFailure('upkeep failed', error))
-      }, ms),
-    )
-  }
-
   return {
-    ring,
-    async start() {
-      if (alone) {
-        await releaseAllLeases(database)
-        await database
-          .update(deliveries)
-          // Keep the mark: deliveries that were one message stay one message (deliveriesFrom).
-          .set({ sendingUntil: sql`now()` })
-          .where(sql`${deliveries.state} = 'pending' and ${deliveries.sendingUntil} > now()`)
-      }
-      every(renewEveryMs, async () => {
+    wake,
+    isStopping: () => stopping,
+    async start(): Promise<void> {
+      if (alone) await endAllLeases(database)
+      const renew = async () => {
         if (working.size > 0) await renewLeases(database, owner, [...working.keys()])
-      })
+      }
+      renewing = setInterval(() => {
+        renew().catch((error) => logFailure('upkeep failed', error))
+      }, renewEveryMs)
       running = run()
     },
-    async stop() {
+    async stop(): Promise<void> {
       stopping = true
-      ring()
-      for (const timer of timers) clearInterval(timer)
+      wake()
+      clearInterval(renewing)
       await running
       await Promise.allSettled(working.values())
       await releaseFinished().catch((error) => logFailure('relay loop failed', error))

@@ -6,6 +6,7 @@ import { type Database, rowsOf } from '../../database/open.ts'
 import { testProperty } from '../../database/schema.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { refusedWebhookCounts } from '../search/refused-webhooks.ts'
+import { pendingAgain } from './list.ts'
 
 /** The number of deliveries in each state, and the number of dead deliveries for each reason. */
 const deliveryCounts = v.object({
@@ -76,7 +77,7 @@ async function revive(database: Database, ids: readonly string[]): Promise<numbe
     const revived = await rowsOf<{ channel: string }>(
       tx,
       sql`update deliveries
-          set state = 'pending', attempts = 0, reason = null, not_before = null, finished_at = null
+          set ${pendingAgain}
           where id = any(array(
             select id from deliveries
             where id = any(${sql.param([...ids])}::bigint[]) and state || '' = 'dead'

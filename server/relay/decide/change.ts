@@ -1,0 +1,143 @@
+// `decide/` gets a delivery. It returns the change of the deal (this file), and then the decision (rules.ts): the rule
+// under which to send it and the headline, or that no rule applies, or to read the deal again later. Only the first
+// step calls the CRM. It reads nothing that the decision does not need, and a read serves all users and all tries.
+
+import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
+import { type Crm, ProviderError, type Providers, type Urgency } from '../../providers/provider.ts'
+import { type CrmId, crmIds } from '../../providers/registry.ts'
+import type { DealDelivery } from '../pick/delivery.ts'
+import type { RelayTimes } from '../times.ts'
+import { createDealReader, type Wanted } from './deals.ts'
+import { formerValue } from './former-value.ts'
+import { createOwnerCache } from './owners.ts'
+import { type Change, mayNeedLinks, needsLinks, possibleRules, type RuleEntry } from './rules.ts'
+import { createStageCache, stageFinder } from './stages.ts'
+
+/** A delivery of which only the stage is known yet, and of which the deal must be read if a rule may apply. */
+export interface Candidate {
+  delivery: DealDelivery
+  /** The ticked rules that may apply. If there is none, no message is needed. */
+  possible: readonly RuleEntry[]
+  stage: Change['stage']
+}
+
+/** Whose connection reads, and how urgent it is. */
+export interface ReadBy {
+  crm: CrmConnection
+  urgency: Urgency
+}
+
+/** Creates the functions that read changes. They throw ProviderError. */
+export function createChangeReader(
+  providers: Providers,
+  withAccess: WithAccess,
+  { lookAgainMs }: Pick<RelayTimes, 'lookAgainMs'>,
+) {
+  const ofCrm = Object.fromEntries(
+    crmIds.map((id) => [id, createReaders(providers[id], withAccess)]),
+    // The type of Object.fromEntries does not keep the names of the keys.
+  ) as Record<CrmId, ReturnType<typeof createReaders>>
+
+  async function stagesWith(ids: readonly string[], by: ReadBy): Promise<Change['stage']> {
+    const { stagesOf } = ofCrm[by.crm.provider]
+    return stageFinder(await withAccess(by.crm, by.urgency, (access) => stagesOf(access, ids)))
+  }
+
+  /** When to look at a deal again that has no contact and no company yet. In ms since 1970. */
+  const lookAgainAt = ({ receivedAtMs }: DealDelivery) => receivedAtMs + lookAgainMs
+
+  function wantedOf({ delivery }: Candidate, atMs: number): Wanted {
+    const { dealId, receivedAtMs } = delivery
+    const againAtMs = lookAgainAt(delivery)
+    const noLinksAfterMs = atMs < againAtMs ? receivedAtMs : againAtMs
+    return { dealId, readAfterMs: receivedAtMs, noLinksAfterMs }
+  }
+
+  return {
+    lookAgainAt,
+
+    /** Finds the ticked rules that may apply to deliveries of one user. Reads no deal. */
+    async candidatesOf(deliveries: readonly DealDelivery[], by: ReadBy): Promise<Candidate[]> {
+      const [first] = deliveries
+      if (first === undefined) return []
+      const ticked = new Set(first.ruleIds)
+      const stageIds = deliveries.flatMap(({ property, value }) =>
+        property === 'stage' ? [value] : [],
+      )
+      const stage = await stagesWith([...new Set(stageIds)], by)
+      return deliveries.map((delivery) => {
+        const possible = possibleRules(delivery.property, delivery.value, ticked, stage)
+        return { delivery, possible, stage }
+      })
+    },
+
+    /**
+     * Reads all that the decision about the first candidate needs. The same calls read the deals of those after it.
+     * @param atMs the time of the decision, in ms since 1970.
+     * @returns undefined if there is no such deal.
+     */
+    async changeOf(
+      [first, ...others]: readonly [Candidate, ...Candidate[]],
+      by: ReadBy,
+      atMs: number,
+    ): Promise<Change | undefined> {
+      const { delivery, possible, stage } = first
+      const { property, value } = delivery
+      const { reader } = ofCrm[by.crm.provider]
+      const alike = others.filter((other) => other.delivery.property === property)
+      const wanted = wantedOf(first, atMs)
+      const deal = await reader.deal(
+        by.crm,
+        [wanted, ...alike.map((other) => wantedOf(other, atMs))],
+        property,
+        { withLinks: mayNeedLinks(possible), urgency: by.urgency },
+      )
+      if (deal === undefined) return undefined
+
+      const from = formerValue(deal.history, delivery)
+      const change: Change = {
+        property,
+        from,
+        to: value,
+        deal: { ...deal, linked: undefined },
+        stage: property === 'stage' && from ? await stagesWith([value, from], by) : stage,
+      }
+      if (!needsLinks(change, new Set(delivery.ruleIds))) return change
+      const linked = await reader.isLinked(
+        by.crm,
+        // Links exist only under the id that the deal has now.
+        [
+          { ...wanted, dealId: deal.id },
+          ...alike
+            .filter((other) => mayNeedLinks(other.possible))
+            .map((other) => wantedOf(other, atMs)),
+        ],
+        property,
+        by.urgency,
+      )
+      return { ...change, deal: { ...deal, linked } }
+    },
+
+    /** Reads an owner's name. Null if it is not known. */
+    async ownerName(ownerId: string, by: ReadBy): Promise<string | null> {
+      const { ownerName } = ofCrm[by.crm.provider]
+      try {
+        return (
+          (await withAccess(by.crm, by.urgency, (access) => ownerName(access, ownerId))) ?? null
+        )
+      } catch (error) {
+        // A message without the name is better than a message that waits for it.
+        if (error instanceof ProviderError) return null
+        throw error
+      }
+    },
+  }
+}
+
+function createReaders(crm: Crm, withAccess: WithAccess) {
+  return {
+    reader: createDealReader(crm, withAccess),
+    stagesOf: createStageCache(crm),
+    ownerName: createOwnerCache(crm),
+  }
+}

@@ -1,0 +1,230 @@
+import { LRUCache } from 'lru-cache'
+import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
+import {
+  type Crm,
+  type CrmDeal,
+  isOfToken,
+  ProviderError,
+  type Urgency,
+} from '../../providers/provider.ts'
+import type { DealProperty } from '../../providers/registry.ts'
+
+/** A read serves the tries of an event for this long. Then the deal may have another name. */
+const freshMs = 15 * 60_000
+/** Enough for the deals of several bulk edits at once. */
+const mostEntries = 20_000
+
+/** A call for several deals did not find this one. A call for it alone also finds a merged deal. */
+const notInBatch = 'not in batch'
+
+/** A deal that the relay needs, and when a read of it must have begun. The times are on the clock of `now`. */
+export interface Wanted {
+  dealId: string
+  /** An older read lacks the change that made the event. */
+  readAfterMs: number
+  /** An older answer that the deal has no contact and no company does not count: the CRM may have added one. */
+  noLinksAfterMs: number
+}
+
+/** The deal that the caller needs now, and those that it will need soon. */
+type WantedInOrder = readonly [Wanted, ...Wanted[]]
+
+/**
+ * Creates the functions that read deals for the relay. One read serves all users of an account and all
+ * tries of an event. If the caller needs several deals, one call reads as many as the CRM allows.
+ */
+export function createDealReader(
+  crm: Pick<Crm, 'deal' | 'deals' | 'dealsAtOnce' | 'linked' | 'linksAtOnce'>,
+  withAccess: WithAccess,
+  now: () => number = Date.now,
+) {
+  const deals = createCache<CrmDeal | undefined | typeof notInBatch>(now)
+  const links = createCache<boolean>(now)
+  const dealKey = ({ accountId }: CrmConnection, property: DealProperty, dealId: string) =>
+    `${accountId}/${property}/${dealId}`
+  const linkKey = ({ accountId }: CrmConnection, dealId: string) => `${accountId}/${dealId}`
+
+  /** Starts to read one deal, with its links if `withLinks`. One call reads both. */
+  function readOne(
+    connection: CrmConnection,
+    dealId: string,
+    property: DealProperty,
+    { withLinks, urgency }: { withLinks: boolean; urgency: Urgency },
+  ): Promise<CrmDeal | undefined> {
+    const read = withAccess(connection, urgency, (access) =>
+      crm.deal(access, dealId, { history: property, links: withLinks }),
+    )
+    deals.set(dealKey(connection, property, dealId), read)
+    if (withLinks) {
+      links.set(
+        linkKey(connection, dealId),
+        read.then((deal) => deal?.linked ?? false),
+      )
+    }
+    return read
+  }
+
+  async function readMany(
+    connection: CrmConnection,
+    ids: readonly [string, ...string[]],
+    property: DealProperty,
+    urgency: Urgency,
+  ): Promise<CrmDeal | undefined> {
+    const [first] = ids
+    if (ids.length === 1) {
+      return await readOne(connection, first, property, { withLinks: false, urgency })
+    }
+    const read = withAccess(connection, urgency, (access) => crm.deals(access, ids, property))
+    for (const id of ids) {
+      deals.set(
+        dealKey(connection, property, id),
+        read.then((found) => found.get(id) ?? notInBatch),
+      )
+    }
+    try {
+      const deal = (await read).get(first)
+      if (deal !== undefined) return deal
+    } catch (error) {
+      if (!mayBeOfOneDeal(error)) throw error
+      const half = ids.slice(1, Math.ceil(ids.length / 2))
+      return await readMany(connection, [first, ...half], property, urgency)
+    }
+    return await readOne(connection, first, property, { withLinks: false, urgency })
+  }
+
+  return {
+    /**
+     * Reads the first deal. A call for several deals reads no links.
+     * @throws ProviderError
+     */
+    async deal(
+      connection: CrmConnection,
+      wanted: WantedInOrder,
+      property: DealProperty,
+      options: { withLinks: boolean; urgency: Urgency },
+    ): Promise<CrmDeal | undefined> {
+      const [first] = wanted
+      const key = (dealId: string) => dealKey(connection, property, dealId)
+      const known = deals.get(key(first.dealId), first.readAfterMs)
+      if (known !== undefined) {
+        const answer = await unlessRefused(known.value)
+        if (answer?.value === notInBatch) {
+          return await readOne(connection, first.dealId, property, options)
+        }
+        if (answer !== undefined) return answer.value
+      }
+      const missing = wanted
+        .slice(1)
+        .filter(({ dealId, readAfterMs }) => deals.get(key(dealId), readAfterMs) === undefined)
+      const ids = firstIds(first.dealId, missing, crm.dealsAtOnce)
+      return ids.length === 1
+        ? await readOne(connection, first.dealId, property, options)
+        : await readMany(connection, ids, property, options.urgency)
+    },
+
+    /**
+     * Whether the first deal has a contact or a company. Needs the id that the deal has now.
+     * @throws ProviderError
+     */
+    async isLinked(
+      connection: CrmConnection,
+      wanted: WantedInOrder,
+      property: DealProperty,
+      urgency: Urgency,
+    ): Promise<boolean> {
+      const [first] = wanted
+      const knownOf = ({ dealId, readAfterMs }: Wanted) =>
+        links.get(linkKey(connection, dealId), readAfterMs)
+      const known = knownOf(first)
+      if (known !== undefined) {
+        const answer = await unlessRefused(known.value)
+        const isNewEnough = answer?.value || known.startedAt >= first.noLinksAfterMs
+        if (answer !== undefined && isNewEnough) return answer.value
+      }
+      const missing = wanted.slice(1).filter((each) => {
+        const entry = knownOf(each)
+        if (entry === undefined) return true
+        return entry.settled === false && entry.startedAt < each.noLinksAfterMs
+      })
+      const ids = firstIds(first.dealId, missing, crm.linksAtOnce)
+      if (ids.length === 1) {
+        const deal = await readOne(connection, first.dealId, property, { withLinks: true, urgency })
+        return deal?.linked ?? false
+      }
+      const read = withAccess(connection, urgency, (access) => crm.linked(access, ids))
+      for (const id of ids) {
+        links.set(
+          linkKey(connection, id),
+          read.then((found) => found.has(id)),
+        )
+      }
+      return (await read).has(first.dealId)
+    },
+  }
+}
+
+function firstIds(
+  first: string,
+  others: readonly Wanted[],
+  most: number,
+): readonly [string, ...string[]] {
+  const more = new Set(others.map(({ dealId }) => dealId))
+  more.delete(first)
+  return [first, ...[...more].slice(0, most - 1)]
+}
+
+/**
+ * Waits for a read that may have used another user's connection. If this connection was the problem,
+ * returns undefined, and the caller reads with its own one.
+ */
+async function unlessRefused<Value>(read: Promise<Value>): Promise<{ value: Value } | undefined> {
+  try {
+    return { value: await read }
+  } catch (error) {
+    if (error instanceof ProviderError && !isOfToken(error)) throw error
+    return undefined
+  }
+}
+
+/** The CRM answered, but with an error that one of the deals may have caused. */
+function mayBeOfOneDeal(error: unknown): boolean {
+  if (!(error instanceof ProviderError) || error.retryAfterMs !== undefined) return false
+  return error.kind === 'nonsense' || (error.kind === 'unreachable' && error.reason !== undefined)
+}
+
+/** What was read of one deal, or is being read. */
+interface Entry<Value> {
+  startedAt: number
+  value: Promise<Value>
+  /** The value, once the read has ended. */
+  settled?: Value
+}
+
+/** A cache of reads, which forgets those that failed, and those that nobody needed for the longest time. */
+function createCache<Value>(now: () => number) {
+  const entries = new LRUCache<string, Entry<Value>>({ max: mostEntries })
+
+  return {
+    /** Finds a read that began at `afterMs` or later. */
+    get(key: string, afterMs: number): Entry<Value> | undefined {
+      const entry = entries.get(key)
+      if (entry === undefined) return undefined
+      const isFresh = entry.startedAt >= afterMs && now() - entry.startedAt < freshMs
+      return isFresh ? entry : undefined
+    },
+
+    set(key: string, value: Promise<Value>): void {
+      const entry: Entry<Value> = { startedAt: now(), value }
+      entries.set(key, entry)
+      value.then(
+        (settled) => {
+          entry.settled = settled
+        },
+        // The caller handles the error. The next try reads again.
+        () => {
+          if (entries.peek(key) === entry) entries.delete(key)
+        },
+      )
+    },
+  }
+}

@@ -1,0 +1,64 @@
+import { LRUCache } from 'lru-cache'
+import { type Crm, type CrmAccess, isOfToken, type Stage } from '../../providers/provider.ts'
+
+const stagesFreshMs = 5 * 60_000
+/** More deleted stages than an account's events can name within minutes. */
+const mostMissing = 1_000
+/** Beyond these, the cache forgets the account that was not needed for the longest time. */
+export const mostAccounts = 1_000
+
+interface AccountStages {
+  stages: ReadonlyMap<string, Stage>
+  /** Ids that are not among them, such as those of deleted stages. */
+  missing: ReadonlySet<string>
+  loadedAt: number
+}
+
+/**
+ * Caches the stages of each account for five minutes. Loads them again for an id that is not among them,
+ * because a stage may be new. If it is still missing then, remembers this for five minutes as well.
+ */
+export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = Date.now) {
+  const accounts = new LRUCache<string, AccountStages>({ max: mostAccounts })
+  const loading = new Map<string, { accessToken: string; stages: Promise<Stage[]> }>()
+
+  /** All users of an account share a read. If it fails because of one user's token, the next one reads. */
+  async function load(access: CrmAccess): Promise<Stage[]> {
+    const { accountId, accessToken } = access
+    for (;;) {
+      const running = loading.get(accountId)
+      if (running === undefined) break
+      try {
+        return await running.stages
+      } catch (error) {
+        const isOfOther = isOfToken(error) && running.accessToken !== accessToken
+        if (!isOfOther) throw error
+      }
+    }
+    const stages = crm.stages(access).finally(() => loading.delete(accountId))
+    loading.set(accountId, { accessToken, stages })
+    return await stages
+  }
+
+  /** Returns the account's stages by id. The caller needs those in `ids`. @throws ProviderError */
+  return async function stagesOf(
+    access: CrmAccess,
+    ids: readonly string[],
+  ): Promise<ReadonlyMap<string, Stage>> {
+    const cached = accounts.get(access.accountId)
+    const isFresh = cached !== undefined && now() - cached.loadedAt < stagesFreshMs
+    if (isFresh && ids.every((id) => cached.stages.has(id) || cached.missing.has(id))) {
+      return cached.stages
+    }
+    const stages = new Map((await load(access)).map((stage) => [stage.id, stage]))
+    const asked = [...ids, ...(accounts.get(access.accountId)?.missing ?? [])]
+    const missing = new Set(asked.filter((id) => !stages.has(id)).slice(0, mostMissing))
+    accounts.set(access.accountId, { stages, missing, loadedAt: now() })
+    return stages
+  }
+}
+
+/** Returns a function that finds a stage. A deleted stage counts as open, and its label is its id. */
+export function stageFinder(stages: ReadonlyMap<string, Stage>): (id: string) => Stage {
+  return (id) => stages.get(id) ?? { id, label: id, outcome: 'open' }
+}

@@ -1,0 +1,42 @@
+import { randomUUID } from 'node:crypto'
+import type { Database } from '../database/open.ts'
+import type { Log } from '../log.ts'
+import type { Vault } from '../people/vault.ts'
+import type { Providers } from '../providers/provider.ts'
+import { createLoop } from './schedule/loop.ts'
+import { createWork } from './send/work.ts'
+import type { RelayTimes } from './times.ts'
+
+// The relay turns stored events into messages. One folder is one stage:
+//
+//   receive/    stores the events of a webhook, with a delivery for each user; search/ does so for missed changes
+//   schedule/   leases a channel that is due, and calls send/work.ts for it until it must rest
+//   pick/ → decide/ → write/ → send/    from a delivery to its outcome (send/work.ts)
+//
+// show/ tells users and the operator what became of deliveries.
+
+interface RelayDependencies {
+  database: Database
+  vault: Vault
+  providers: Providers
+  log: Log
+  /** True if no other process uses this database. Leases in it are then from a dead process. */
+  alone: boolean
+  times: RelayTimes
+}
+
+export interface Relay {
+  start(): Promise<void>
+  /** Tells the relay that a channel is due now. */
+  wake(): void
+  /** Resolves after the results of all running calls are recorded. */
+  stop(): Promise<void>
+}
+
+/** Creates the relay. It leases due channels and sends their pending deliveries in order. */
+export function createRelay(dependencies: RelayDependencies): Relay {
+  const owner = randomUUID()
+  const work = createWork({ ...dependencies, owner, isStopping: () => loop.isStopping() })
+  const loop = createLoop({ ...dependencies, owner, work })
+  return loop
+}

@@ -1,0 +1,113 @@
+import { sql } from 'drizzle-orm'
+import { type Database, rowsOf } from '../../database/open.ts'
+import { deliveries } from '../../database/schema.ts'
+import { type Executor, lockedChannels } from './channels.ts'
+
+/**
+ * A lease reserves a row for one process until a time in the row. If the process dies, the lease ends by itself. One
+ * statement sees that the former lease has ended, and takes the new one. There are five kinds of leases:
+ *
+ * - `channels.leased_until` (this file): one process works on a channel. It renews the lease while it does.
+ * - `deliveries.sending_until` (send/claim.ts): one process posts a message about the delivery.
+ * - `connections.refreshing_until` (people/access-token.ts): one process refreshes the access token.
+ * - `connections.checked_at` (people/checks.ts): one process checks the connection. This is the time of the last
+ *   check. The process first sets it so that the next check is due in an hour.
+ * - `crm_accounts.search_at` (search/): one process searches the account. This is the time of the next search. The
+ *   process sets it ahead, again and again while it searches.
+ *
+ * They share no code, because each statement also has conditions of its own.
+ *
+ * A lease of a channel clears `due_at`. A transaction that adds a delivery sets `due_at` again. So if an event
+ * arrives during the work on its channel, the channel becomes due once more.
+ */
+
+/** A channel's lease ends this long after its last renewal. Its process is then dead or frozen. */
+const leaseSeconds = 10
+
+/** Selects the channel if `owner` has its lease. */
+export const leaseOf = (owner: string, channel: string) =>
+  sql`select id from channels where id = ${channel} and leased_by = ${owner}`
+
+/**
+ * Leases up to `limit` channels that are due or whose lease has ended. The longest due come first.
+ * @param held the channels that `owner` still works on. The statement does not lease them again, even if their
+ * leases have ended.
+ */
+export async function leaseDue(
+  database: Executor,
+  owner: string,
+  limit: number,
+  held: readonly string[],
+): Promise<string[]> {
+  const rows = await rowsOf<{ id: string }>(
+    database,
+    sql`update channels
+        set leased_by = ${owner},
+            leased_until = now() + make_interval(secs => ${leaseSeconds}),
+            due_at = null
+        where id in (
+          select id from channels
+          where ((leased_until is null and due_at <= now()) or leased_until <= now())
+            and id <> all(${sql.param([...held])}::text[])
+          order by coalesce(due_at, leased_until)
+          limit ${limit}
+          for update skip locked
+        )
+        returning id`,
+  )
+  return rows.map(({ id }) => id)
+}
+
+/**
+ * Renews the leases of the channels that a process works on. If the answer of `leaseDue` was lost, the
+ * process holds a lease that it does not know of. This one ends by itself.
+ */
+export async function renewLeases(
+  database: Executor,
+  owner: string,
+  held: readonly string[],
+): Promise<void> {
+  const isHeld = sql`leased_by = ${owner} and id = any(${sql.param([...held])}::text[])`
+  await database.execute(
+    sql`update channels set leased_until = now() + make_interval(secs => ${leaseSeconds})
+        where id in ${lockedChannels(isHeld)}`,
+  )
+}
+
+export interface Release {
+  channel: string
+  /** When the channel is due again, in ms from now. If unset, only a new delivery makes it due. */
+  againMs?: number
+}
+
+/** Ends leases of `owner`. Does not change channels that `owner` no longer holds. */
+export async function releaseLeases(
+  database: Executor,
+  owner: string,
+  releases: readonly Release[],
+): Promise<void> {
+  const ids = sql.param(releases.map(({ channel }) => channel))
+  await database.execute(
+    sql`update channels
+        set leased_by = null,
+            leased_until = null,
+            due_at = least(due_at, now() + make_interval(secs => "againMs" / 1000))
+        from json_to_recordset(${JSON.stringify(releases)}::json)
+          as release(channel text, "againMs" double precision)
+        where id = release.channel
+          and id in ${lockedChannels(sql`leased_by = ${owner} and id = any(${ids}::text[])`)}`,
+  )
+}
+
+/** Ends every lease of channels and deliveries. Call it only if no other process uses this database. */
+export async function endAllLeases(database: Database): Promise<void> {
+  await database.execute(
+    sql`update channels set leased_by = null, leased_until = null, due_at = now()
+        where leased_until is not null`,
+  )
+  await database
+    .update(deliveries)
+    // Keep the mark: deliveries that were one message stay one message (pick/following.ts).
+    .set({ sendingUntil: sql`now()` })
+    .where(sql`${deliveries.state} = 'pending' and ${deliveries.sendingUntil} > now()`)
+}

@@ -1,0 +1,231 @@
+// The search for changes that no webhook has brought, for example because the server was away. It gets the connected
+// accounts (`crm_accounts`), and gives what it finds to the inbox, which leaves out what is known. It searches each
+// account after a start and then every hour, back to the start of the last complete search, for up to three days. The
+// processes share the accounts: only one searches an account at a time.
+
+import { sql } from 'drizzle-orm'
+import { type Background, repeatInBackground } from '../../background.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
+import { connections } from '../../database/schema.ts'
+import { errorFields } from '../../log.ts'
+import { isOfConfigured } from '../../people/connections.ts'
+import { longestWaitMs, ProviderError, type Providers } from '../../providers/provider.ts'
+import { crmIds } from '../../providers/registry.ts'
+import {
+  type Account,
+  clockErrorMs,
+  createSearch,
+  lookBackMs,
+  type SearchDependencies,
+} from './search.ts'
+
+/** The accounts that one process searches at the same time. */
+const accountsAtOnce = 3
+/** Longer than one wait and one call. If the process dies, another one takes the account then. */
+const leaseSeconds = 90
+
+/** How long the search for missed changes waits, in milliseconds. Tests use shorter times. */
+export interface CatchUpTimes {
+  pollMs: number
+  /** The pause after each search, so that thousands of accounts after a start leave time for other work. */
+  pauseMs: number
+  /** The wait until an account is searched again. */
+  everyMs: number
+  /** The wait after a refused webhook. Its change is then old enough for a search. */
+  soonMs: number
+  /** Anyone can send what is refused. So refused webhooks start no search of an account before this time. */
+  soonAgainMs: number
+  /** The wait after a failed call. It doubles with each try. */
+  retryMs: number
+  afterErrorMs: number
+}
+
+const catchUpTimes: CatchUpTimes = {
+  pollMs: 30_000,
+  pauseMs: 500,
+  everyMs: 60 * 60_000,
+  soonMs: 3 * 60_000,
+  soonAgainMs: 15 * 60_000,
+  retryMs: 1_000,
+  afterErrorMs: 10 * 60_000,
+}
+
+export interface CatchUp {
+  /** Searches all accounts, a few at a time, and each one every hour from then on. */
+  start(): void
+  /** Webhooks were refused, so changes may be missing. Searches all accounts soon. */
+  searchSoon(): void
+  stop(): Promise<void>
+}
+
+/** Creates the search for changes that no webhook has brought. */
+export function createCatchUp(
+  dependencies: SearchDependencies,
+  times: CatchUpTimes = catchUpTimes,
+): CatchUp {
+  const { database, providers, log } = dependencies
+  const search = createSearch(dependencies, {
+    retryMs: times.retryMs,
+    renewLease: (account) => searchAgain(database, account, leaseSeconds * 1000),
+  })
+  let running: Background[] = []
+  let refusedAt = Number.NEGATIVE_INFINITY
+  let broughtForwardAt = Number.NEGATIVE_INFINITY
+  let addedAt = Number.NEGATIVE_INFINITY
+
+  /** Keeps the table `crm_accounts`, which says when to search each account. */
+  async function keepSchedule(): Promise<number> {
+    const now = performance.now()
+    const isFirst = addedAt === Number.NEGATIVE_INFINITY
+    if (now - addedAt >= times.everyMs) {
+      await addAccounts(database, providers, times.everyMs)
+      if (isFirst) await makeAllDue(database)
+      addedAt = now
+    }
+    if (refusedAt > broughtForwardAt) {
+      await addAccounts(database, providers, times.everyMs)
+      await bringForward(database, times)
+      broughtForwardAt = now
+    }
+    return times.pollMs
+  }
+
+  async function searchNext(signal: AbortSignal): Promise<number> {
+    const account = await leaseNext(database)
+    if (account === undefined) return times.pollMs
+    const { crm, accountId } = account
+    const startedAt = performance.now()
+    try {
+      const untilMs = await search(account, signal)
+      // A webhook that was refused meanwhile may have brought a change that this search left out.
+      const againMs = refusedAt > startedAt ? times.soonAgainMs : times.everyMs
+      await recordSearched(database, account, untilMs, againMs)
+    } catch (error) {
+      if (signal.aborted) {
+        // The next start or another process repeats it.
+        await searchAgain(database, account, 0)
+        return 0
+      }
+      const fields =
+        error instanceof ProviderError
+          ? { stage: error.stage, kind: error.kind, reason: error.reason }
+          : errorFields(error)
+      log('search for missed changes failed', { crm, account: accountId, ...fields })
+      const askedMs = error instanceof ProviderError ? (error.retryAfterMs ?? 0) : 0
+      const againMs = Math.min(Math.max(times.afterErrorMs, askedMs), longestWaitMs)
+      await searchAgain(database, account, againMs)
+    }
+    return times.pauseMs
+  }
+
+  function onError(error: unknown): number {
+    log('catch-up failed', errorFields(error))
+    return times.pollMs
+  }
+
+  return {
+    start() {
+      running = [
+        repeatInBackground(keepSchedule, { firstMs: 0, onError }),
+        ...Array.from({ length: accountsAtOnce }, () =>
+          repeatInBackground(searchNext, { firstMs: 0, onError }),
+        ),
+      ]
+    },
+    searchSoon() {
+      refusedAt = performance.now()
+    },
+    async stop() {
+      await Promise.all(running.map((each) => each.stop()))
+    },
+  }
+}
+
+/** Adds accounts that were connected since the last call. Nothing before the connection is missing. */
+async function addAccounts(
+  database: Database,
+  providers: Providers,
+  everyMs: number,
+): Promise<void> {
+  await database.execute(
+    sql`insert into crm_accounts (crm, account_id, searched_until, search_at)
+        select provider, account_id,
+               greatest(min(connected_since) - make_interval(secs => ${clockErrorMs / 1000}),
+                        now() - make_interval(secs => ${lookBackMs / 1000})),
+               greatest(min(connected_since) + make_interval(secs => ${everyMs / 1000}), now())
+        from ${connections}
+        where provider = any(${sql.param([...crmIds])}::text[])
+          and ${isOfConfigured(providers, connections)}
+          and not exists (
+            select from crm_accounts
+            where crm = ${connections.provider} and account_id = ${connections.accountId}
+          )
+        group by provider, account_id
+        on conflict do nothing`,
+  )
+}
+
+/** Makes all accounts due, except those that another process searches now or that are due soon. */
+async function makeAllDue(database: Database): Promise<void> {
+  await database.execute(
+    sql`update crm_accounts set search_at = now()
+        where search_at > now() + make_interval(secs => ${leaseSeconds})`,
+  )
+}
+
+/** An account that is due before `soonAgainMs` keeps its time: it may have been brought forward before. */
+async function bringForward(
+  database: Database,
+  { everyMs, soonMs, soonAgainMs }: CatchUpTimes,
+): Promise<void> {
+  // The last search set `search_at` to `everyMs` later.
+  await database.execute(
+    sql`update crm_accounts
+        set search_at = greatest(
+          now() + make_interval(secs => ${soonMs / 1000}),
+          search_at - make_interval(secs => ${(everyMs - soonAgainMs) / 1000})
+        )
+        where search_at > now() + make_interval(secs => ${Math.max(soonMs, soonAgainMs) / 1000})`,
+  )
+}
+
+/** Takes the account that has been due for the longest time. */
+async function leaseNext(database: Database): Promise<Account | undefined> {
+  const [account] = await rowsOf<Account>(
+    database,
+    sql`update crm_accounts
+        set search_at = now() + make_interval(secs => ${leaseSeconds})
+        where (crm, account_id) in (
+          select crm, account_id from crm_accounts
+          where search_at <= now() order by search_at limit 1 for update skip locked
+        )
+        returning crm, account_id as "accountId",
+                  (extract(epoch from searched_until) * 1000)::float8 as "searchedUntilMs"`,
+  )
+  return account
+}
+
+async function searchAgain(
+  database: Database,
+  { crm, accountId }: Account,
+  afterMs: number,
+): Promise<void> {
+  await database.execute(
+    sql`update crm_accounts set search_at = now() + make_interval(secs => ${afterMs / 1000})
+        where crm = ${crm} and account_id = ${accountId}`,
+  )
+}
+
+async function recordSearched(
+  database: Database,
+  { crm, accountId }: Account,
+  untilMs: number,
+  againMs: number,
+): Promise<void> {
+  await database.execute(
+    sql`update crm_accounts
+        set searched_until = to_timestamp(${untilMs / 1000}),
+            search_at = now() + make_interval(secs => ${againMs / 1000})
+        where crm = ${crm} and account_id = ${accountId}`,
+  )
+}

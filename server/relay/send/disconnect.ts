@@ -1,0 +1,44 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { and, eq, inArray, sql } from 'drizzle-orm'
+import type { Database } from '../../database/open.ts'
+import { deliveries } from '../../database/schema.ts'
+import { isUnclaimed } from './group.ts'
+
+// What a disconnect and a new connection wait for.
+
+/** Ends the pending deliveries of a user who disconnects. Resolves when none is being sent. */
+export async function stopSendingTo(database: Database, userId: string): Promise<void> {
+  const isUnclaimedOne = sql`user_id = ${userId} and state = 'pending' and ${isUnclaimed}`
+  for (;;) {
+    await database.execute(
+      sql`update deliveries set state = 'dead', reason = 'disconnected', finished_at = now()
+          where id = any(array(
+            select id from deliveries where ${isUnclaimedOne} order by id for update
+          ))`,
+    )
+    const sending = await database
+      .select({ id: deliveries.id })
+      .from(deliveries)
+      .where(and(eq(deliveries.userId, userId), eq(deliveries.state, 'pending')))
+      .limit(1)
+    if (sending.length === 0) return
+    await delay(50)
+  }
+}
+
+/** Waits for the messages that are being sent to this user. Those that begin later do not count. */
+export async function sendingEnded(database: Database, userId: string): Promise<void> {
+  const isSending = and(
+    eq(deliveries.userId, userId),
+    eq(deliveries.state, 'pending'),
+    sql`${deliveries.sendingUntil} > now()`,
+  )
+  const begun = await database.select({ id: deliveries.id }).from(deliveries).where(isSending)
+  const isOfBegun = inArray(
+    deliveries.id,
+    begun.map(({ id }) => id),
+  )
+  while (begun.length > 0 && (await database.$count(deliveries, and(isSending, isOfBegun))) > 0) {
+    await delay(50)
+  }
+}

@@ -1,0 +1,50 @@
+import type { CrmConnection } from '../../people/access-token.ts'
+import type { Connection } from '../../people/connections.ts'
+import { channelOf } from '../../people/routes.ts'
+import { type ChatId, isChatId } from '../../providers/registry.ts'
+import { type Delivery, isOfDeal } from '../pick/delivery.ts'
+
+/** For a shorter wait, the process keeps the channel: a release and a new lease would cost more. */
+export const shortWaitMs = 1_100
+
+/** Where a message comes from and goes to, if nothing prevents it now. */
+export interface OpenRoute {
+  crm: CrmConnection
+  chat: Connection & { provider: ChatId }
+  /** The id of the channel in the chat. */
+  channelId: string
+}
+
+type Readiness =
+  | { kind: 'ready'; route: OpenRoute }
+  /** No message is needed or possible. */
+  | { kind: 'end'; state: 'dead' | 'ignored'; reason: string }
+  | { kind: 'broken'; connection: Connection }
+  /** The user has chosen another channel. */
+  | { kind: 'moved'; channel: string }
+  | { kind: 'rest'; ms: number }
+
+/**
+ * Finds out whether a delivery can be sent now. The relay asks this first: the CRM need not be read for a message
+ * that must wait or that nobody gets.
+ * @param turnMs how long the channel waits for its turn in the workspace.
+ */
+export function readinessOf(delivery: Delivery, turnMs: number): Readiness {
+  const { crmId, crm, chat, channel } = delivery
+  if (crm === null || chat === null) return { kind: 'end', state: 'dead', reason: 'disconnected' }
+  const broken = [crm, chat].find(({ brokenReason }) => brokenReason !== null)
+  if (broken !== undefined) return { kind: 'broken', connection: broken }
+  const { provider, channelId } = chat
+  const chosenChannel = channelOf(chat)
+  if (chosenChannel !== channel) return { kind: 'moved', channel: chosenChannel }
+  if (channelId === null || !isChatId(provider)) {
+    return { kind: 'end', state: 'dead', reason: 'no_channel' }
+  }
+  if (isOfDeal(delivery) && delivery.ruleIds.length === 0) {
+    return { kind: 'end', state: 'ignored', reason: 'no_rule' }
+  }
+  const waitMs = Math.max(delivery.channelFreeAt - performance.now(), turnMs)
+  if (waitMs > shortWaitMs) return { kind: 'rest', ms: waitMs }
+  const route = { crm: { ...crm, provider: crmId }, chat: { ...chat, provider }, channelId }
+  return { kind: 'ready', route }
+}

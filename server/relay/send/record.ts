@@ -1,0 +1,186 @@
+import { type SQL, sql } from 'drizzle-orm'
+import { type Database, rowsOf } from '../../database/open.ts'
+import { deliveries } from '../../database/schema.ts'
+import type { Connection } from '../../people/connections.ts'
+import type { Delivery, Group } from '../pick/delivery.ts'
+import { makeDue } from '../schedule/channels.ts'
+import { leaseOf } from '../schedule/leases.ts'
+import { pause, pauseWorkspace } from '../schedule/pauses.ts'
+import { firstUnclaimed, idsOf, isPendingIn, setShown, shownItems } from './group.ts'
+
+// The statements that record what became of deliveries.
+
+/**
+ * The rule of each delivery. If this try does not know it: the stored rule. A claim does not store it: the rule is in
+ * an index, and a change of an indexed column makes PostgreSQL write to all indexes of the table.
+ */
+const ruleOf = (group: Group) => sql`coalesce(
+  (${sql.param(group.map(({ shown }) => shown?.ruleId ?? null))}::text[])[
+    array_position(${idsOf(group)}, ${deliveries.id})], rule_id)`
+
+/**
+ * The deliveries of a group that this process may change, as a table `owned`: those that are pending and that
+ * nobody has claimed since the process read or claimed them. The process must hold the lease of their channel,
+ * or its claim must still last. The rows are locked in one order. Otherwise two statements could wait for each
+ * other.
+ */
+const owned = (owner: string, group: Group) => sql`
+  lease as materialized (
+    ${leaseOf(owner, group[0].channel)}
+  ), owned as materialized (
+    select id from deliveries
+    where ${isPendingIn(group)} and channel = ${group[0].channel}
+      and sending_until is not distinct from ${group[0].claimedUntil}::timestamptz
+      and (exists (select from lease) or sending_until > clock_timestamp())
+    order by id for update
+  )`
+
+/**
+ * Records a message that the chat accepted, also if the process has lost lease and claim: the message must
+ * not be sent again. The pause of the channel starts now.
+ * @returns whether the channel has another pending delivery.
+ */
+export async function recordSent(database: Database, group: Group): Promise<boolean> {
+  const { channel } = group[0]
+  const [row] = await rowsOf<{ more: boolean }>(
+    database,
+    sql`with paused as (
+          ${pause(channel)} returning id
+        ), sent as (
+          update deliveries
+          set state = 'sent', reason = null, finished_at = now(), sending_until = null,
+              attempts = attempts + 1, rule_id = ${ruleOf(group)}
+          -- Lock the channel first, as the claim does.
+          where ${isPendingIn(group)} and (select count(*) from paused) >= 0
+        )
+        select exists (
+          select from deliveries
+          where channel = ${channel} and state = 'pending' and id <> all(${idsOf(group)})
+        ) as more`,
+  )
+  return row?.more ?? false
+}
+
+/**
+ * Ends deliveries without a message. Set `countTry` after a failed try.
+ * @returns whether this process still has the lease of the channel. Otherwise it may have changed nothing.
+ */
+export async function recordEnd(
+  database: Database,
+  owner: string,
+  group: Group,
+  { state, reason, countTry }: { state: 'dead' | 'ignored'; reason: string; countTry: boolean },
+): Promise<boolean> {
+  return await hasLease(
+    database,
+    sql`with ${owned(owner, group)}, changed as (
+          update deliveries
+          set state = ${state}, reason = ${reason}, finished_at = now(), sending_until = null,
+              attempts = attempts + ${Number(countTry)}::int,
+              rule_id = coalesce(item."ruleId", rule_id), ${setShown}
+          from ${shownItems(group)}
+          where id = item.delivery and id = any(array(select id from owned))
+        )
+        select from lease`,
+  )
+}
+
+export interface Delay {
+  afterMs: number
+  reason: string | null
+  /** Set it after a failed try. */
+  countTry: boolean
+}
+
+/**
+ * Postpones deliveries.
+ * @returns whether this process still has the lease of the channel. Otherwise it may have changed nothing.
+ */
+export async function recordDelay(
+  database: Database,
+  owner: string,
+  group: Group,
+  { afterMs, reason, countTry }: Delay,
+): Promise<boolean> {
+  return await hasLease(
+    database,
+    sql`with ${owned(owner, group)}, changed as (
+          update deliveries
+          set not_before = now() + make_interval(secs => ${afterMs / 1000}), reason = ${reason},
+              sending_until = null, rule_id = ${ruleOf(group)},
+              attempts = attempts + ${Number(countTry)}::int
+          where id = any(array(select id from owned))
+        )
+        select from lease`,
+  )
+}
+
+/**
+ * Records that the chat asked for a pause. It applies to the whole workspace, whoever has the lease. The try
+ * does not count. @returns whether this process still has the lease of the channel.
+ */
+export async function recordRateLimit(
+  database: Database,
+  owner: string,
+  group: Group,
+  waitMs: number,
+): Promise<boolean> {
+  await database.execute(pauseWorkspace(group[0].channel, waitMs))
+  const delay = { afterMs: 0, reason: 'rate_limited', countTry: false }
+  return await recordDelay(database, owner, group, delay)
+}
+
+/**
+ * Moves the user's first pending deliveries from this channel to the one that the user chose later.
+ * @returns whether this process has the lease of the old channel. Otherwise it changes nothing.
+ */
+export async function moveToChannel(
+  database: Database,
+  owner: string,
+  delivery: Delivery,
+  newChannel: string,
+): Promise<boolean> {
+  const { channel } = delivery
+  return await database.transaction(async (tx) => {
+    // This locks both channels in the order of all statements, so that the lease stays as it is.
+    await makeDue(tx, [channel, newChannel])
+    if (!(await hasLease(tx, leaseOf(owner, channel)))) return false
+    await tx.execute(
+      sql`update deliveries set channel = ${newChannel}
+          where id = any(array${firstUnclaimed(delivery)})`,
+    )
+    return true
+  })
+}
+
+/**
+ * Ends the user's first pending deliveries in a channel, because a connection is broken. If it works again
+ * meanwhile, ends none.
+ * @returns how many it ended; undefined if this process no longer has the lease of the channel.
+ */
+export async function endBacklog(
+  database: Database,
+  owner: string,
+  delivery: Delivery,
+  broken: Connection,
+): Promise<number | undefined> {
+  const [row] = await rowsOf<{ ended: number }>(
+    database,
+    sql`with lease as materialized (
+          ${leaseOf(owner, delivery.channel)}
+        ), ended as (
+          update deliveries
+          set state = 'dead', reason = ${broken.brokenReason}, finished_at = now(), sending_until = null
+          where exists (select from lease)
+            and exists (select from connections where id = ${broken.id} and broken_since is not null)
+            and id = any(array${firstUnclaimed(delivery)})
+          returning 1
+        )
+        select (select count(*)::int from ended) as ended from lease`,
+  )
+  return row?.ended
+}
+
+async function hasLease(database: Pick<Database, 'execute'>, query: SQL): Promise<boolean> {
+  return (await rowsOf(database, query)).length > 0
+}

@@ -1,0 +1,156 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { AvailableRuleId } from '../../../contract/rules.ts'
+import { isRefusedWithoutRoom } from '../../database/failure.ts'
+import type { Database } from '../../database/open.ts'
+import { errorFields, type Log } from '../../log.ts'
+import { openSecrets } from '../../people/connections.ts'
+import type { Vault } from '../../people/vault.ts'
+import type { ChatMessage, PostOutcome, Providers } from '../../providers/provider.ts'
+import { failpoint } from '../failpoint.ts'
+import type { Group } from '../pick/delivery.ts'
+import { done, goOn, type Outcome } from '../schedule/outcome.ts'
+import type { createWorkspacePace } from '../schedule/pauses.ts'
+import type { RelayTimes } from '../times.ts'
+import { type Claim, claim } from './claim.ts'
+import { type Failures, logFields } from './failure.ts'
+import { type OpenRoute, shortWaitMs } from './ready.ts'
+import { recordRateLimit, recordSent } from './record.ts'
+
+/** A message and the deliveries that it covers. */
+export interface Parcel {
+  group: Group
+  message: ChatMessage
+  /** The rules that apply, for the log. */
+  ruleIds: readonly AvailableRuleId[]
+}
+
+interface SendDependencies {
+  database: Database
+  vault: Vault
+  providers: Providers
+  log: Log
+  times: RelayTimes
+  owner: string
+  isStopping: () => boolean
+  pace: Pick<ReturnType<typeof createWorkspacePace>, 'take'>
+  failures: Failures
+  /** Deliveries whose digest the chat refused because of its form. */
+  onlySingle: Set<number>
+}
+
+/** Creates the function that sends a message: it waits for the channel, claims, posts and records the outcome. */
+export function createSend({
+  database,
+  vault,
+  providers,
+  log,
+  times,
+  owner,
+  isStopping,
+  pace,
+  failures: { end, putOff, retry, connectionBroke },
+  onlySingle,
+}: SendDependencies) {
+  return async function send(parcel: Parcel, route: OpenRoute): Promise<Outcome> {
+    const { group, message } = parcel
+    const { chat, channelId } = route
+    const secrets = openSecrets(vault, chat)
+    const claimed = await claimInTurn(group, route)
+    switch (claimed.kind) {
+      case 'rest':
+        return claimed
+      case 'gone':
+        return goOn
+      case 'lease lost':
+        return done
+      case 'sent already':
+        // Of several deliveries, the next look at the channel ends those that were sent.
+        return group.length > 1 ? goOn : await end(group, 'ignored', 'said_in_channel')
+    }
+    const { claimedUntil, mayPost } = claimed
+    const [head, ...rest] = group
+    const first = { ...head, claimedUntil }
+    const claimedGroup: Group = [first, ...rest.map((each) => ({ ...each, claimedUntil }))]
+    // If this process stalled, its claim may end during the post. Another process could then send, too.
+    if (!mayPost()) {
+      log('claim too old', logFields(first))
+      const afterMs = times.firstRetryMs
+      return await putOff(claimedGroup, { afterMs, reason: null, countTry: false })
+    }
+    const answer = await providers[chat.provider].post(secrets, channelId, message)
+    failpoint('accepted', first.dealId)
+    return await record({ ...parcel, group: claimedGroup }, route, answer)
+  }
+
+  /** Waits until the channel is free and it has its turn in the workspace, and then claims. */
+  async function claimInTurn(
+    group: Group,
+    { crm, chat }: OpenRoute,
+  ): Promise<Exclude<Claim, { kind: 'wait' }> | { kind: 'rest'; ms: number }> {
+    const [{ channel, channelFreeAt }] = group
+    let waitMs = channelFreeAt - performance.now()
+    let hasTurn = false
+    for (;;) {
+      if (waitMs > shortWaitMs || (waitMs > 0 && isStopping())) return { kind: 'rest', ms: waitMs }
+      if (waitMs > 0) await delay(waitMs)
+      if (hasTurn) {
+        const claimed = await claim(database, owner, group, [crm, chat])
+        if (claimed.kind !== 'wait') return claimed
+        waitMs = claimed.ms
+      } else {
+        // Before the claim, because a claim lasts for seconds only.
+        waitMs = pace.take(channel)
+        hasTurn = waitMs === 0
+      }
+    }
+  }
+
+  async function record(
+    { group, ruleIds }: Parcel,
+    { chat }: OpenRoute,
+    answer: PostOutcome,
+  ): Promise<Outcome> {
+    const [first] = group
+    switch (answer.kind) {
+      case 'posted': {
+        const more = await recordUntilRecorded(group)
+        failpoint('noted', first.dealId)
+        for (const { id } of group) onlySingle.delete(id)
+        log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
+        return more ? goOn : done
+      }
+      case 'wait':
+        log('channel rate limited', { ...logFields(first), waitMs: answer.ms })
+        return (await recordRateLimit(database, owner, group, answer.ms))
+          ? { kind: 'rest', ms: answer.ms }
+          : done
+      case 'failed':
+        return await retry(group, answer.reason)
+      case 'refused':
+        if (answer.connectionBroken) await connectionBroke(chat, answer.reason)
+        else if (group.length > 1) {
+          for (const { id } of group) onlySingle.add(id)
+          return await putOff(group, { afterMs: 0, reason: answer.reason, countTry: false })
+        }
+        return await end(group, 'dead', answer.reason, { countTry: true })
+    }
+  }
+
+  /**
+   * Records that the chat has the message. Repeats this until it succeeds, instead of sending
+   * again.
+   */
+  async function recordUntilRecorded(group: Group): Promise<boolean> {
+    for (;;) {
+      try {
+        return await recordSent(database, group)
+      } catch (error) {
+        if (!isRefusedWithoutRoom(error)) {
+          log('delivery not noted', { ...logFields(group[0]), ...errorFields(error) })
+        }
+        if (isStopping()) throw error
+        await delay(times.pollMs)
+      }
+    }
+  }
+}

@@ -1,0 +1,246 @@
+// What users and the operator see of the deliveries. This folder only reads what the stages have stored, and calls no
+// service, except for the preview. Who sends a failed delivery again makes it pending and its channel due, and the
+// stages do the rest. This file has a user's list, summary.ts the counts, reasons.ts the words.
+//
+// PGlite keeps no statistics. So each query is written so that only one index fits: `deliveries_activity` for the
+// list, `deliveries_counted` for the counts.
+
+import { type SQL, sql } from 'drizzle-orm'
+import type { Activity, ActivityItem, ActivityState } from '../../../contract/activity.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
+import { testProperty } from '../../database/schema.ts'
+import { channelOf, chatOf } from '../../people/routes.ts'
+import type { Providers } from '../../providers/provider.ts'
+import type { ChatId, CrmId } from '../../providers/registry.ts'
+import { makeDue } from '../schedule/channels.ts'
+import { reasonInWords } from './reasons.ts'
+
+interface Dependencies {
+  database: Database
+  providers: Providers
+}
+
+type DeliveryState = 'pending' | 'sent' | 'dead' | 'ignored'
+
+const deliveryStates = {
+  waiting: 'pending',
+  sent: 'sent',
+  failed: 'dead',
+  skipped: 'ignored',
+} as const satisfies Record<ActivityState, DeliveryState>
+
+const shownStates = {
+  pending: 'waiting',
+  sent: 'sent',
+  dead: 'failed',
+  ignored: 'skipped',
+} as const satisfies Record<DeliveryState, ActivityState>
+
+/** Slack takes one message a second. A channel that rests for longer was asked to. */
+const pauseFrom = sql`now() + interval '2 seconds'`
+
+export const isoTime = (time: SQL) =>
+  sql`to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+// The next three are about rows of `deliveries` as `delivery`, and of `channels` as `channel`.
+const nextTry = sql`greatest(delivery.not_before, delivery.sending_until, channel.next_at)`
+/** Whether the chat asked for a pause that lasts longer than anything else that the delivery waits for. */
+export const isPaused = sql`(channel.next_at > ${pauseFrom} and channel.next_at >= ${nextTry})`
+/** When the delivery is tried next, in ISO 8601. Null if that is at once. */
+export const nextTryAt = sql`case when ${nextTry} > ${pauseFrom} then ${isoTime(nextTry)} end`
+
+/** The position of an item in the list: when the deal changed, in microseconds since 1970, and its id. */
+interface Position {
+  at: string
+  id: string
+}
+
+/** Returns the position that a `next` of an answer means. Undefined if it is none. */
+export function readPosition(next: string): Position | undefined {
+  const [, at, id] = /^(\d{1,16})\.(\d{1,18})$/.exec(next) ?? []
+  return at === undefined || id === undefined ? undefined : { at, id }
+}
+
+/** Reads one page of a user's list, the newest first. */
+export async function readActivity(
+  dependencies: Dependencies,
+  userId: string,
+  {
+    limit,
+    before,
+    state,
+  }: { limit: number; before: Position | undefined; state: ActivityState | undefined },
+): Promise<Activity> {
+  const isOlder =
+    before === undefined
+      ? sql``
+      : sql`and (occurred_at, id) <
+          (timestamptz 'epoch' + ${before.at}::bigint * interval '1 microsecond', ${before.id}::bigint)`
+  const states = state === undefined ? Object.values(deliveryStates) : [deliveryStates[state]]
+  const newestOfState = states.map(
+    (each) =>
+      sql`(select id, occurred_at from deliveries
+           where user_id = ${userId} and state = ${each} ${isOlder}
+           order by occurred_at desc, id desc limit ${limit + 1})`,
+  )
+  const { rows, items } = await readRows(
+    dependencies,
+    userId,
+    sql`select id from (${sql.join(newestOfState, sql` union all `)}) as newest
+        order by occurred_at desc, id desc limit ${limit + 1}`,
+  )
+  const last = rows.length > limit ? rows[limit - 1] : undefined
+  return {
+    items: items.slice(0, limit),
+    next: last === undefined ? null : `${last.at_microseconds}.${last.id}`,
+  }
+}
+
+/** Whether a text has the form of an item's id. */
+export const isItemId = (text: string) => /^\d{1,18}$/.test(text)
+
+/** Reads the items with these ids that a user has, the newest first. */
+export async function readItems(
+  dependencies: Dependencies,
+  userId: string,
+  ids: readonly string[],
+): Promise<ActivityItem[]> {
+  // Materialized, so that PGlite finds the rows by their ids.
+  const own = sql`
+    with asked as materialized (
+      select id, user_id from deliveries where id = any(${sql.param(ids)}::bigint[])
+    )
+    select id from asked where user_id = ${userId}`
+  return (await readRows(dependencies, userId, own)).items
+}
+
+/** Reads the deliveries whose ids a query selects, the newest first. */
+async function readRows({ database, providers }: Dependencies, userId: string, ids: SQL) {
+  const rows = await rowsOf<ActivityRow>(
+    database,
+    sql`with page as materialized (${ids}),
+             chat as materialized ${chatOf(
+               providers,
+               sql`${userId}::uuid`,
+               sql`provider, account_id, channel_id, channel_name`,
+             )}
+        select delivery.id::text as id, delivery.state, delivery.attempts as tries,
+               delivery.rule_id as rule, delivery.deal_name, delivery.deal_url, delivery.from_label as from,
+               delivery.to_label as to, delivery.reason, delivery.channel, channel.name as channel_name,
+               ${isPaused} as is_paused, ${nextTryAt} as next_try_at,
+               ${isoTime(sql`delivery.occurred_at`)} as at,
+               (extract(epoch from delivery.occurred_at) * 1000000)::bigint::text as at_microseconds,
+               event.crm, event.account_id, event.deal_id, event.property = ${testProperty} as is_test,
+               chat.provider as chat, chat.account_id as chat_account, chat.channel_id as chat_channel,
+               chat.channel_name as chat_channel_name
+        from deliveries as delivery
+        join deal_events as event on event.id = delivery.event_id
+        left join lateral (
+          select name, next_at from channels where id = delivery.channel limit 1
+        ) as channel on true
+        left join chat on true
+        where delivery.id = any(array(select id from page))
+        order by delivery.occurred_at desc, delivery.id desc`,
+  )
+  return { rows, items: rows.map((row) => itemOf(row, providers)) }
+}
+
+interface ActivityRow {
+  id: string
+  state: DeliveryState
+  tries: number
+  rule: string | null
+  deal_name: string | null
+  deal_url: string | null
+  from: string | null
+  to: string | null
+  reason: string | null
+  /** The id of a row of `channels`, and its name. */
+  channel: string
+  channel_name: string | null
+  is_paused: boolean | null
+  next_try_at: string | null
+  at: string
+  at_microseconds: string
+  crm: CrmId
+  account_id: string
+  deal_id: string
+  is_test: boolean
+  /** The chat that gets the user's messages now. Null if none is connected. */
+  chat: ChatId | null
+  chat_account: string | null
+  chat_channel: string | null
+  chat_channel_name: string | null
+}
+
+function itemOf(row: ActivityRow, providers: Providers): ActivityItem {
+  const { id, at, state, rule, from, to, tries, crm } = row
+  return {
+    id,
+    at,
+    state: shownStates[state],
+    rule,
+    deal: row.is_test
+      ? null
+      : {
+          name: row.deal_name,
+          url: row.deal_url ?? providers[crm].dealUrl(row.account_id, row.deal_id),
+        },
+    from,
+    to,
+    channel: row.channel_name ?? (goesTo(row) === row.channel ? row.chat_channel_name : null),
+    reason:
+      state === 'sent'
+        ? null
+        : reasonInWords(providers, {
+            state,
+            reason: reasonOf(row),
+            crm,
+            chat: row.chat ?? undefined,
+          }),
+    tries,
+    nextTryAt: state === 'pending' ? row.next_try_at : null,
+  }
+}
+
+/** The id of the channel that gets the user's messages now. */
+const goesTo = ({ chat_account: accountId, chat_channel: channelId }: ActivityRow) =>
+  accountId === null ? undefined : channelOf({ accountId, channelId })
+
+/** A pause is the channel's: it also holds up deliveries that were never tried, and it ends by itself. */
+function reasonOf({ state, reason, is_paused }: ActivityRow): string | null {
+  if (state !== 'pending') return reason
+  if (is_paused === true) return 'rate_limited'
+  return reason === 'rate_limited' ? null : reason
+}
+
+/** What a failed delivery becomes that is to be sent again. */
+export const pendingAgain = sql`state = 'pending', attempts = 0, reason = null, not_before = null,
+  sending_until = null, finished_at = null`
+
+/** Makes a user's failed delivery pending again. It keeps its place in the list. */
+export async function sendAgain(
+  database: Database,
+  userId: string,
+  id: string,
+): Promise<'pending' | 'not failed' | 'unknown'> {
+  if (!isItemId(id)) return 'unknown'
+  return await database.transaction(async (tx) => {
+    const [revived] = await rowsOf<{ channel: string }>(
+      tx,
+      sql`update deliveries
+          set ${pendingAgain}
+          where id = ${id}::bigint and user_id = ${userId} and state = 'dead'
+          returning channel`,
+    )
+    if (revived !== undefined) {
+      await makeDue(tx, [revived.channel])
+      return 'pending'
+    }
+    const own = await rowsOf(
+      tx,
+      sql`select from deliveries where id = ${id}::bigint and user_id = ${userId}`,
+    )
+    return own.length === 0 ? 'unknown' : 'not failed'
+  })
+}

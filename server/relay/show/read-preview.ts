@@ -1,0 +1,215 @@
+import type { Preview } from '../../../contract/activity.ts'
+import type { AvailableRuleId } from '../../../contract/rules.ts'
+import type { Database } from '../../database/open.ts'
+import type { Log } from '../../log.ts'
+import type { CrmConnection } from '../../people/access-token.ts'
+import type { Vault } from '../../people/vault.ts'
+import type { CrmAccess, CrmDeal, Providers } from '../../providers/provider.ts'
+import { type CrmId, crmIds, type DealProperty } from '../../providers/registry.ts'
+import { formerValue } from '../decide/former-value.ts'
+import { type Change, dealRules, decide, needsLinks, watchedProperties } from '../decide/rules.ts'
+import { createStageCache, stageFinder } from '../decide/stages.ts'
+import {
+  createBreaks,
+  createSpareCalls,
+  dealsChangedSince,
+  dealsInBatches,
+  reportedChanges,
+} from '../search/past-changes.ts'
+import { plainTextOf } from '../write/message.ts'
+
+/** How much a preview reads. */
+export interface ReadLimits {
+  mostDeals: number
+  /** A few deals may have long histories. This many changes take a second of processor time. */
+  mostChanges: number
+  /** The wait after a failed call to the CRM, in ms. It doubles with each try. */
+  retryMs: number
+  /** For how many accounts HubSpot is called at the same time. Each answer takes processor time. */
+  accountsAtOnce: number
+}
+
+const dayMs = 24 * 60 * 60_000
+
+const singleRules = Object.keys(dealRules).map((id) => {
+  // The type of Object.keys does not keep the names of the keys.
+  const ruleId = id as AvailableRuleId
+  return { ruleId, ticked: new Set([ruleId]) }
+})
+type SingleRule = (typeof singleRules)[number]
+
+interface PastChange {
+  dealId: string
+  change: Change
+  atMs: number
+}
+
+/**
+ * Creates the function that reads what changed in the days of a preview, and counts in it what each rule alone would
+ * have sent. It makes its calls with the connection, as long as `stillConnected` returns it. @throws ProviderError
+ */
+export function createPreviewReader(
+  {
+    database,
+    vault,
+    providers,
+    log,
+    now,
+    stillConnected,
+  }: {
+    database: Database
+    vault: Vault
+    providers: Providers
+    log: Log
+    now: () => number
+    stillConnected: (connection: CrmConnection) => Promise<CrmConnection | undefined>
+  },
+  limits: ReadLimits,
+): (connection: CrmConnection, preview: Preview) => Promise<Preview> {
+  const spareCall = createSpareCalls({ database, vault, providers, log })
+  const stageCaches = Object.fromEntries(
+    crmIds.map((id) => [id, createStageCache(providers[id])]),
+    // The type of Object.fromEntries does not keep the names of the keys.
+  ) as Record<CrmId, ReturnType<typeof createStageCache>>
+  const inTurn = createTurns(limits.accountsAtOnce)
+
+  return async function read(connection, preview) {
+    const { provider: crmId } = connection
+    const crm = providers[crmId]
+    const sinceMs = now() - preview.days * dayMs
+
+    /** Makes a call, unless the user has disconnected, or connected again. */
+    function call<Result>(make: (access: CrmAccess) => Promise<Result>): Promise<Result> {
+      async function sameConnection(refused: readonly string[]) {
+        const current = await stillConnected(connection)
+        return current !== undefined && !refused.includes(current.id) ? current : undefined
+      }
+      // A call that waits because the CRM asks for a pause has no turn meanwhile.
+      return spareCall(
+        { crm: crmId, connection: sameConnection, retryMs: limits.retryMs },
+        (access) => inTurn(access.accountId, () => make(access)),
+      )
+    }
+
+    const breathe = createBreaks()
+    /** The changes of each deal, the newest first. */
+    async function changesOf(deals: ReadonlyMap<string, CrmDeal>, property: DealProperty) {
+      const changes: Array<Omit<PastChange, 'change'> & { change: Omit<Change, 'stage'> }> = []
+      const stageIds = new Set<string>()
+      for (const [dealId, deal] of deals) {
+        const reported = reportedChanges(property, deal.history)
+        for (const { value, at } of reported
+          .filter(({ at }) => at.getTime() >= sinceMs)
+          .reverse()) {
+          await breathe()
+          const from = formerValue(deal.history, { value, occurredAt: at })
+          changes.push({ dealId, atMs: at.getTime(), change: { property, from, to: value, deal } })
+          if (property === 'stage') for (const id of [from, value]) if (id) stageIds.add(id)
+        }
+      }
+      if (changes.length === 0) return []
+      const stages = await call((access) => stageCaches[crmId](access, [...stageIds]))
+      const stage = stageFinder(stages)
+      return changes.map((each): PastChange => ({ ...each, change: { ...each.change, stage } }))
+    }
+
+    const count = countIn(preview)
+    const unlinked = new Map<string, Array<{ rule: SingleRule; past: PastChange }>>()
+    async function countLinked(ids: readonly string[]): Promise<void> {
+      const linked = await call((access) => crm.linked(access, ids))
+      for (const id of ids) {
+        for (const { rule, past } of unlinked.get(id) ?? []) {
+          await breathe()
+          const deal = { ...past.change.deal, linked: linked.has(id) }
+          count(rule, { ...past, change: { ...past.change, deal } })
+        }
+        unlinked.delete(id)
+      }
+    }
+
+    const pages = dealsChangedSince(new Date(sinceMs), (since) =>
+      call((access) => crm.changedDeals(access, since)),
+    )
+    let left = limits.mostDeals
+    let changesLeft = limits.mostChanges
+    let complete = true
+    for await (const found of pages) {
+      const ids = found.slice(0, left)
+      for (const property of watchedProperties) {
+        const batches = dealsInBatches(ids, crm.dealsAtOnce, (some) =>
+          call((access) => crm.deals(access, some, property)),
+        )
+        for await (const deals of batches) {
+          const changes = await changesOf(deals, property)
+          for (const past of changes) {
+            await breathe()
+            for (const rule of singleRules) {
+              if (!needsLinks(past.change, rule.ticked)) count(rule, past)
+              else {
+                const others = unlinked.get(past.dealId) ?? []
+                others.push({ rule, past })
+                unlinked.set(past.dealId, others)
+              }
+            }
+          }
+          while (unlinked.size >= crm.linksAtOnce) {
+            await countLinked([...unlinked.keys()].slice(0, crm.linksAtOnce))
+          }
+          changesLeft -= changes.length
+          if (changesLeft <= 0) break
+        }
+      }
+      for (const { ruleId } of singleRules) preview.rules[ruleId] ??= 0
+      left -= ids.length
+      complete = ids.length === found.length && changesLeft > 0
+      if (!complete) break
+    }
+    if (unlinked.size > 0) await countLinked([...unlinked.keys()])
+    return { ...preview, complete }
+  }
+}
+
+/** Returns the function that counts a change if the relay would send it, and keeps the newest message. */
+function countIn(preview: Preview) {
+  const newest = new Map<AvailableRuleId, number>()
+  return function count({ ruleId, ticked }: SingleRule, { change, atMs }: PastChange): void {
+    if (decide(change, ticked, { mayLookAgain: false }).kind !== 'send') return
+    preview.rules[ruleId] = (preview.rules[ruleId] ?? 0) + 1
+    if (atMs <= (newest.get(ruleId) ?? 0)) return
+    newest.set(ruleId, atMs)
+    const headline = dealRules[ruleId].headline(change)
+    preview.samples[ruleId] = plainTextOf({ deal: change.deal, headline })
+  }
+}
+
+/**
+ * Returns the function that starts a task as soon as no other one of the same account runs, and fewer than `most` of
+ * all accounts.
+ */
+function createTurns(most: number) {
+  const running = new Set<string>()
+  const queue: Array<{ account: string; start: () => void }> = []
+  function startNext() {
+    if (running.size >= most) return
+    const next = queue.find(({ account }) => !running.has(account))
+    if (next === undefined) return
+    queue.splice(queue.indexOf(next), 1)
+    running.add(next.account)
+    next.start()
+  }
+  return async function inTurn<Result>(
+    account: string,
+    task: () => Promise<Result>,
+  ): Promise<Result> {
+    await new Promise<void>((start) => {
+      queue.push({ account, start })
+      startNext()
+    })
+    try {
+      return await task()
+    } finally {
+      running.delete(account)
+      startNext()
+    }
+  }
+}

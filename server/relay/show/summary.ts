@@ -1,0 +1,102 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { Summary } from '../../../contract/activity.ts'
+import { availableRuleIds } from '../../../contract/rules.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
+import { connections } from '../../database/schema.ts'
+import { isOfConfigured } from '../../people/connections.ts'
+import type { Providers } from '../../providers/provider.ts'
+import { isoTime } from './list.ts'
+
+/** A day of the summary: its date in the user's time zone, and when it starts. */
+export interface Day {
+  date: string
+  start: Date
+}
+
+/** Counts a user's messages: by rule and by day, since the start of the first day. */
+export async function readSummary(
+  { database, providers }: { database: Database; providers: Providers },
+  userId: string,
+  days: readonly Day[],
+): Promise<Summary> {
+  const starts = days.map(({ start }) => start.toISOString())
+  const inDays = sql`
+    unnest(${sql.param(starts)}::timestamptz[], ${sql.param([...starts.slice(1), 'infinity'])}::timestamptz[])
+    with ordinality as days(start, stop, day)`
+  // One range of the index `deliveries_counted` for each day, rule and state: grouping the rows would take
+  // longer. The list of states is the condition of the index. With it, no other index seems as good to PGlite.
+  const ofRule = (isOfRule: SQL, state: 'sent' | 'dead') => sql`
+    from deliveries where user_id = ${userId} and ${isOfRule} and state = ${state}
+      and state in ('sent', 'dead') and occurred_at >= start and occurred_at < stop`
+  const counted = (inRules: SQL, isOfRule: SQL) => sql`
+    select day::int as day, rule, sent, failed,
+           case when sent > 0 then (
+             select ${isoTime(sql`finished_at`)} ${ofRule(isOfRule, 'sent')}
+             order by occurred_at desc limit 1
+           ) end as last
+    from ${inDays} cross join ${inRules}
+    cross join lateral (select count(*)::int as sent ${ofRule(isOfRule, 'sent')}) as one
+    cross join lateral (select count(*)::int as failed ${ofRule(isOfRule, 'dead')}) as other
+    where sent + failed > 0`
+  const brokenSince = sql`(
+    select min(${connections.brokenSince}) from ${connections}
+    where ${connections.userId} = ${userId} and ${isOfConfigured(providers, connections)})`
+  const [counts, [now]] = await Promise.all([
+    rowsOf<{
+      day: number
+      rule: string | null
+      sent: number
+      failed: number
+      last: string | null
+    }>(
+      database,
+      sql`${counted(
+        sql`unnest(${sql.param([...availableRuleIds])}::text[]) as rules(rule)`,
+        sql`rule_id = rule`,
+      )} union all ${
+        // Test messages, and messages that failed before the relay knew the rule.
+        counted(sql`(select null::text as rule) as none`, sql`rule_id is null`)
+      }`,
+    ),
+    // Of most failed messages, the deal also changed after the connection broke. The index alone counts these.
+    rowsOf<{ waiting: number; failed: number }>(
+      database,
+      sql`with broken as materialized (select ${brokenSince} as since)
+          select (
+            select count(*)::int from deliveries where user_id = ${userId} and state = 'pending'
+          ) as waiting, (
+            select count(*)::int from deliveries
+            where user_id = ${userId} and state = 'dead' and occurred_at >= (select since from broken)
+          ) + (
+            select count(*)::int from deliveries
+            where user_id = ${userId} and state = 'dead' and occurred_at < (select since from broken)
+              and occurred_at >= (select since - interval '1 day' from broken)
+              and finished_at >= (select since from broken)
+          ) as failed`,
+    ),
+  ])
+
+  const summary: Summary = {
+    days: days.length,
+    rules: {},
+    daily: days.map(({ date }) => ({ date, sent: 0, failed: 0 })),
+    waiting: now?.waiting ?? 0,
+    failedSinceBroken: now?.failed ?? 0,
+  }
+  // A rule's id is stored text, and `{}` has properties such as `constructor`.
+  const rules = new Map<string, Summary['rules'][string]>()
+  for (const { day, rule, sent, failed, last } of counts) {
+    const daily = summary.daily[day - 1]
+    if (daily !== undefined) {
+      daily.sent += sent
+      daily.failed += failed
+    }
+    if (rule === null) continue
+    const ofRule = rules.get(rule) ?? { sent: 0, failed: 0, lastSentAt: null }
+    ofRule.sent += sent
+    ofRule.failed += failed
+    if (last !== null && last > (ofRule.lastSentAt ?? '')) ofRule.lastSentAt = last
+    rules.set(rule, ofRule)
+  }
+  return { ...summary, rules: Object.fromEntries(rules) }
+}

@@ -1,0 +1,108 @@
+import type { ChatMessage } from '../../providers/provider.ts'
+import { formatAmount } from './amount.ts'
+import type { DealInMessage, MessageEntry } from './message.ts'
+import {
+  bold,
+  context,
+  escapeText,
+  joinFacts,
+  lateFact,
+  longestLabel,
+  oneLine,
+  type Part,
+  richText,
+  wordingOf,
+} from './text.ts'
+
+/** Slack refuses blocks with too much text together. It does not document the limit; 11,000 was too much. */
+const longestDigest = 9_000
+/** The longest name and label in a digest. */
+const lengthsInDigest = [
+  { name: 80, label: 40 },
+  { name: 40, label: 25 },
+] as const
+type Lengths = (typeof lengthsInDigest)[number]
+
+interface Digest {
+  message: ChatMessage
+  /** How many entries the message covers, from the first one on. */
+  covers: number
+}
+
+/**
+ * Writes one message about several changes: the totals, then the changes in groups of what happened.
+ * Groups and changes keep the order of the entries. If the message would exceed Slack's limits, it has
+ * shorter names, or covers fewer entries.
+ */
+export function digestOf(entries: readonly MessageEntry[]): Digest {
+  for (let covers = entries.length; ; covers--) {
+    for (const lengths of lengthsInDigest) {
+      const message = digestWith(entries.slice(0, covers), lengths)
+      const fits = JSON.stringify(message.blocks).length <= longestDigest
+      if (fits || covers === 1) return { message, covers }
+    }
+  }
+}
+
+function digestWith(entries: readonly MessageEntry[], lengths: Lengths): ChatMessage {
+  const totals = totalsOf(entries)
+  const groups = Map.groupBy(entries, ({ headline }) => headline.title ?? headline.happened)
+  const wordings = new Set(entries.map(({ ruleId }) => wordingOf(ruleId)))
+  return {
+    text: escapeText(totals),
+    blocks: [
+      richText([bold(totals)]),
+      ...Array.from(groups, ([title, group]) =>
+        richText([
+          `${group[0]?.headline.sign ?? ''} `,
+          bold(oneLine(title, lengths.label * 2)),
+          ...group.flatMap((entry) => digestLine(entry, lengths)),
+        ]),
+      ),
+      context([...wordings]),
+    ],
+  }
+}
+
+/** Counts what happened: '31 deals moved · 12 won, €84,000 · 3 lost'. A won deal has also moved. */
+function totalsOf(entries: readonly MessageEntry[]): string {
+  const counted = entries.flatMap((entry) => {
+    const { counts, happened } = entry.headline
+    return (counts ?? [happened]).map((what) => ({ what, deal: entry.deal }))
+  })
+  return [...Map.groupBy(counted, ({ what }) => what)]
+    .map(([what, some], at) => {
+      // A deal may have changed several times.
+      const deals = [...new Map(some.map(({ deal }) => [deal.url, deal])).values()]
+      const noun = at > 0 ? '' : deals.length === 1 ? ' deal' : ' deals'
+      const amounts = what === 'won' ? sums(deals) : []
+      return [`${deals.length}${noun} ${oneLine(what, longestLabel)}`, ...amounts].join(', ')
+    })
+    .join(' · ')
+}
+
+/** Adds up the amounts of each currency. */
+function sums(deals: readonly DealInMessage[]): string[] {
+  return [...Map.groupBy(deals, ({ currency }) => currency?.toUpperCase() ?? null)].flatMap(
+    ([currency, some]) => {
+      const amounts = some.map(({ amount }) => Number(amount)).filter(Number.isFinite)
+      const sum = amounts.reduce((total, amount) => total + amount, 0)
+      return sum === 0 ? [] : (formatAmount(String(sum), currency) ?? [])
+    },
+  )
+}
+
+function digestLine({ deal, headline, late }: MessageEntry, lengths: Lengths): Part[] {
+  const name = oneLine(deal.name ?? '', lengths.name) || 'Unnamed deal'
+  const from = oneLine(headline.from ?? '', lengths.label)
+  const to = oneLine(headline.to, lengths.label)
+  const amount = formatAmount(deal.amount, deal.currency)
+  const facts = joinFacts([
+    // Not bold: that would need more room than the text.
+    from === '' ? to : `${from} → ${to}`,
+    amount !== headline.to && amount,
+    headline.remark,
+    late && lateFact(late),
+  ])
+  return ['\n• ', { type: 'link', url: deal.url, text: name }, '  ', ...facts]
+}

@@ -1,0 +1,83 @@
+import type { AvailableRuleId } from '../../../contract/rules.ts'
+import { ruleCatalogue } from '../../../contract/rules.ts'
+import type { RichText } from '../../providers/provider.ts'
+
+// The parts of a message's text. They make the CRM's text harmless, because anyone in the account can write it.
+
+export const longestName = 150
+export const longestLabel = 80
+
+/**
+ * Turns a text into one line of at most `maxLength` characters. It loses its direction marks, which could
+ * reverse what follows it.
+ */
+export function oneLine(text: string, maxLength: number): string {
+  const line = text
+    .toWellFormed()
+    .replace(/\p{Bidi_Control}/gu, '')
+    .replace(/[\s\p{Cc}]+/gu, ' ')
+    .trim()
+  const characters = Array.from(line)
+  return characters.length <= maxLength ? line : `${characters.slice(0, maxLength - 1).join('')}…`
+}
+
+/** Plain text, or another part of a rich text. */
+export type Part = string | RichText
+
+/**
+ * Slack shows these texts literally. Never write text from the CRM as `mrkdwn`: its `*`, `_` and
+ * addresses cannot be escaped.
+ */
+export function richText(parts: readonly Part[]) {
+  const elements: RichText[] = []
+  let plain: { type: 'text'; text: string } | undefined
+  for (const part of parts) {
+    if (typeof part !== 'string') {
+      elements.push(part)
+      plain = undefined
+    } else if (plain !== undefined) plain.text += part
+    else {
+      plain = { type: 'text', text: part }
+      elements.push(plain)
+    }
+  }
+  const section = { type: 'rich_text_section' as const, elements }
+  return { type: 'rich_text' as const, elements: [section] satisfies [unknown] }
+}
+
+export function context(texts: readonly string[]) {
+  const elements = texts.map((text) => ({ type: 'plain_text' as const, text }))
+  return { type: 'context' as const, elements }
+}
+
+export function bold(text: string): RichText {
+  return { type: 'text', text, style: { bold: true } }
+}
+
+/** Facts that are not known are left out. */
+export function joinFacts(
+  facts: ReadonlyArray<string | Part[] | false | null | undefined>,
+): Part[] {
+  const known = facts.flatMap((fact) => (fact ? [[fact].flat()] : []))
+  return known.flatMap((fact, at) => (at === 0 ? fact : ['  ·  ', ...fact]))
+}
+
+/** Slack shows the time in the reader's time zone. */
+export function lateFact(happenedAt: Date): Part[] {
+  const timestamp = Math.floor(happenedAt.getTime() / 1000)
+  const iso = happenedAt.toISOString()
+  const fallback = `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`
+  const format = '{date_short_pretty} {time}'
+  return ['late: from ', { type: 'date', timestamp, format, fallback }]
+}
+
+/** Escapes a text for Slack. Otherwise a deal named `<!channel>` would notify the whole channel. */
+export function escapeText(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+}
+
+/** Says under which rule a change is sent, as the dashboard does. */
+export function wordingOf(ruleId: AvailableRuleId): string {
+  const rule = ruleCatalogue.flatMap(({ rules }) => [...rules]).find(({ id }) => id === ruleId)
+  return `Notify me when ${rule === undefined ? ruleId : rule.when}`
+}
