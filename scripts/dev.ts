@@ -6,7 +6,7 @@ import { type AddressInfo, createServer as createSocket } from 'node:net'
 import { join } from 'node:path'
 import { createServer, type Plugin } from 'vite'
 import { backendRoots } from '../contract/endpoints.ts'
-import { parseEnv } from '../server/settings.ts'
+import { parseEnv } from '../server/settings/settings.ts'
 
 const root = join(import.meta.dirname, '..')
 const serverFolders = [join(root, 'server/'), join(root, 'stand-ins/'), join(root, 'contract/')]

@@ -4,11 +4,11 @@ import { methodNotAllowed } from 'hono/method-not-allowed'
 import { endpoints, features, type Health } from '../contract/endpoints.ts'
 import { activityRoutes } from './api/activity.ts'
 import { authorizationRoutes } from './api/authorization.ts'
-import { connectionRoutes } from './api/connections.ts'
 import { operatorRoutes } from './api/operator.ts'
 import { previewRoutes } from './api/preview.ts'
 import { ruleRoutes } from './api/rules.ts'
 import { sessionRoutes, writesForShownPersonOnly } from './api/session.ts'
+import { statusAndDisconnectRoutes } from './api/status-and-disconnect.ts'
 import { testMessageRoutes } from './api/test-message.ts'
 import { webhookRoutes } from './api/webhooks.ts'
 import type { Context } from './context.ts'
@@ -70,7 +70,7 @@ export function createApp(
   app.route('/', previewRoutes(context))
   app.route('/', testMessageRoutes(context))
   for (const provider of providerIds) {
-    app.route('/', connectionRoutes(provider, context))
+    app.route('/', statusAndDisconnectRoutes(provider, context))
     app.route('/', authorizationRoutes(provider, context))
   }
   app.route('/sandbox', sandbox)

@@ -18,7 +18,7 @@ import { countRefusedWebhooks } from './relay/search/refused-webhooks.ts'
 import { type CatchUp, createCatchUp } from './relay/search/schedule.ts'
 import { operatorToken } from './relay/show/operator.ts'
 import { type RelayTimes, relayTimes } from './relay/times.ts'
-import type { Addresses } from './settings.ts'
+import type { Addresses } from './settings/settings.ts'
 
 export interface BackendOptions {
   database: Database

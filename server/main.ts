@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { FolderInUse, lockFolder } from './database/lock.ts'
-import { dataDirError } from './setting-error.ts'
-import { parseEnv, type Settings } from './settings.ts'
+import { dataDirError } from './settings/open-errors.ts'
+import { parseEnv, type Settings } from './settings/settings.ts'
 
 try {
   // The environment wins over the file.

@@ -1,21 +1,20 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
-import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { createBackend } from './backend.ts'
 import { startCleanup } from './clean/clean.ts'
+import { watchDisk } from './database/disk.ts'
 import type { FolderLock } from './database/lock.ts'
-import { type OpenDatabase, openPglite, openPostgres } from './database/open.ts'
-import { watchDisk } from './disk.ts'
-import { clientTimes, connectionLimit, guardConnections } from './http/connections.ts'
 import { answerUnreadable } from './http/safety-headers.ts'
+import { clientTimes, connectionLimit, guardConnections } from './http/socket-limits.ts'
 import { logToStderr as log } from './log.ts'
 import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/keys.ts'
 import { createVault, keyFromFolder } from './people/vault.ts'
 import { providerIds, registry } from './providers/registry.ts'
-import { databaseUrlError, dataDirError, listenError } from './setting-error.ts'
-import type { Settings } from './settings.ts'
+import { openDatabase } from './settings/open-database.ts'
+import { dataDirError, listenError } from './settings/open-errors.ts'
+import type { Settings } from './settings/settings.ts'
 
 /** How long requests that run when the server stops may take. */
 const requestGraceMs = 8_000
@@ -31,7 +30,13 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       throw dataDirError(settings, error)
     }),
   ]
-  const { database, hasRoom, close } = await openDatabase(settings, encryptionKeys)
+  const { database, hasRoom, close } = await openDatabase(settings, () =>
+    log('idle database connection lost'),
+  )
+  const vault = createVault(encryptionKeys)
+  await checkKeys(database, vault)
+  if (settings.databaseUrl !== undefined) await checkSharedKey(database, vault)
+  await sealWithNewestKey(database, vault)
 
   const server = createServer(clientTimes)
   const connections = guardConnections(server, { most: connectionLimit() })
@@ -92,27 +97,6 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   await relay.start()
   catchUp.start()
   checks.start()
-}
-
-async function openDatabase(
-  settings: Settings,
-  encryptionKeys: readonly Buffer[],
-): Promise<OpenDatabase> {
-  const { databaseUrl, databasePoolSize, dataDir } = settings
-  const opening =
-    databaseUrl === undefined
-      ? openPglite(join(dataDir, 'pglite'))
-      : openPostgres(databaseUrl, () => log('idle database connection lost'), databasePoolSize)
-  const open = await opening.catch((error: unknown) => {
-    throw databaseUrl === undefined
-      ? dataDirError(settings, error)
-      : databaseUrlError(databaseUrl, error)
-  })
-  const vault = createVault(encryptionKeys)
-  await checkKeys(open.database, vault)
-  if (databaseUrl !== undefined) await checkSharedKey(open.database, vault)
-  await sealWithNewestKey(open.database, vault)
-  return open
 }
 
 /** @returns the port, which is a free one if 0 was asked for. */

@@ -4,23 +4,22 @@ import { Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { errorAnswer } from '../server/http/errors.ts'
 import { standInPolicy } from '../server/http/safety-headers.ts'
-import type { ProviderSettings } from '../server/providers/provider.ts'
+import type { ProviderSettings } from '../server/providers/calls.ts'
 import { type ProviderId, providerIds } from '../server/providers/registry.ts'
-import type { Addresses } from '../server/settings.ts'
+import type { Addresses } from '../server/settings/settings.ts'
 import { createContactForm } from './contact-form.ts'
-import { createStandInHubspot } from './hubspot.ts'
-import { createStandInSlack } from './slack.ts'
+import { createStandInHubspot } from './hubspot/hubspot.ts'
+import { createStandInSlack } from './slack/slack.ts'
 
 interface StandInOptions {
+  settings: ProviderSettings
+  appUrl: string
+  apiUrl: string
   /** How long a search in the stand-in HubSpot does not find a change. */
   indexLagMs: number
 }
 
-type CreateStandIn = (
-  options: { settings: ProviderSettings; appUrl: string; apiUrl: string } & StandInOptions,
-) => Hono
-
-const standIns: Record<ProviderId, CreateStandIn> = {
+const standIns: Record<ProviderId, (options: StandInOptions) => Hono> = {
   hubspot: createStandInHubspot,
   slack: createStandInSlack,
 }
@@ -28,7 +27,7 @@ const standIns: Record<ProviderId, CreateStandIn> = {
 /** The stand-ins of the providers without a client id, and of the contact form. */
 export function createSandbox(
   { appUrl, apiUrl, providers }: Addresses,
-  options: StandInOptions = { indexLagMs: 2_000 },
+  { indexLagMs }: Pick<StandInOptions, 'indexLagMs'> = { indexLagMs: 2_000 },
 ): Hono {
   const sandbox = new Hono()
   const stylesheet = readFileSync(join(import.meta.dirname, 'style.css'), 'utf8')
@@ -59,8 +58,8 @@ export function createSandbox(
   sandbox.route('/contact-form', createContactForm())
   for (const id of providerIds) {
     const settings = providers[id]
-    if (settings.standIn)
-      sandbox.route(`/${id}`, standIns[id]({ settings, appUrl, apiUrl, ...options }))
+    if (!settings.standIn) continue
+    sandbox.route(`/${id}`, standIns[id]({ settings, appUrl, apiUrl, indexLagMs }))
   }
   return sandbox
 }

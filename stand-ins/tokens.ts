@@ -1,4 +1,4 @@
-import { createHmac, randomUUID, timingSafeEqual } from 'node:crypto'
+import { createHmac, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto'
 import * as v from 'valibot'
 
 const payloadShape = v.object({
@@ -63,10 +63,7 @@ export class StandInTokens {
   /** Ends all tokens of an authorization, or only those for one use. */
   revoke({ grant }: Pick<TokenPayload, 'grant'>, use?: TokenPayload['use']): void {
     this.#revoked.add(use === undefined ? grant : `${grant}/${use}`)
-    for (const oldest of this.#revoked) {
-      if (this.#revoked.size <= maxRevoked) break
-      this.#revoked.delete(oldest)
-    }
+    forgetOldest(this.#revoked, maxRevoked)
   }
 
   /** Ends all tokens of all authorizations. */
@@ -80,5 +77,36 @@ export class StandInTokens {
 
   #sign(body: string): string {
     return createHmac('sha256', this.#secret).update(body).digest('base64url')
+  }
+}
+
+const codeLifetimeMs = 5 * 60 * 1000
+/** Anyone can request codes, so the oldest make room for new ones. */
+const maxCodes = 1_000
+
+/** The authorization codes of a stand-in. Each is single use and bound to its request. */
+export class StandInCodes<Binding> {
+  /** The oldest first. */
+  readonly #open = new Map<string, { binding: Binding; endsAt: number }>()
+
+  issue(binding: Binding): string {
+    const code = randomBytes(24).toString('base64url')
+    this.#open.set(code, { binding, endsAt: Date.now() + codeLifetimeMs })
+    forgetOldest(this.#open, maxCodes)
+    return code
+  }
+
+  take(code: string): Binding | undefined {
+    const found = this.#open.get(code)
+    this.#open.delete(code)
+    return found !== undefined && found.endsAt >= Date.now() ? found.binding : undefined
+  }
+}
+
+/** Deletes the oldest keys, so that at most this many are left. */
+export function forgetOldest(kept: Map<string, unknown> | Set<string>, most: number): void {
+  for (const oldest of kept.keys()) {
+    if (kept.size <= most) break
+    kept.delete(oldest)
   }
 }

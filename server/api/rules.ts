@@ -43,7 +43,10 @@ export function ruleRoutes({ database, providers, sessions, now }: Context) {
         },
       }),
       async (c) => {
-        const body = v.safeParse(saveRulesBody, await readJson(c.req.raw))
+        const json = await c.req.json<unknown>().catch(() => {
+          throw new ApiError(400, 'invalid_json', 'The body is not JSON.')
+        })
+        const body = v.safeParse(saveRulesBody, json)
         if (!body.success) {
           throw new ApiError(400, 'invalid_body', 'The body must be {"rules": [rule ids]}.')
         }
@@ -70,12 +73,4 @@ export function ruleRoutes({ database, providers, sessions, now }: Context) {
         return c.body(null, 204)
       },
     )
-}
-
-async function readJson(request: Request): Promise<unknown> {
-  try {
-    return await request.json()
-  } catch {
-    throw new ApiError(400, 'invalid_json', 'The body is not JSON.')
-  }
 }

@@ -1,19 +1,17 @@
 import { navigations, pathOf } from '../../contract/endpoints.ts'
-import type { ProviderSettings } from '../providers/provider.ts'
+import { ask, fieldsOf, type Reply } from '../cli/ask.ts'
+import type { ProviderSettings } from '../providers/calls.ts'
 import { registry } from '../providers/registry.ts'
-import type { Addresses } from '../settings.ts'
+import type { Addresses } from '../settings/settings.ts'
 import {
-  ask,
   codeOf,
   type Finding,
-  fieldsOf,
   installationRefusal,
-  type Reply,
   refusalInWords,
   right,
   warning,
   wrong,
-} from './ask.ts'
+} from './finding.ts'
 
 const minuteMs = 60_000
 /** Dealbell refuses a webhook whose time differs by more from ours. */
@@ -43,10 +41,13 @@ export async function checkHubspotClient({ providers }: Addresses): Promise<Find
       ? wrong(refusalInWords[refusal]('the account'))
       : judgeClient('hubspot', providers.hubspot, reply, {
           codes: [status, error],
-          wrongId: ['BAD_CLIENT_ID'],
-          wrongSecret: ['BAD_CLIENT_SECRET'],
-          wrongEither: ['invalid_client'],
-          accepted: ['BAD_REFRESH_TOKEN', 'invalid_grant'],
+          meanings: {
+            BAD_CLIENT_ID: 'wrong id',
+            BAD_CLIENT_SECRET: 'wrong secret',
+            invalid_client: 'wrong id or secret',
+            BAD_REFRESH_TOKEN: 'right',
+            invalid_grant: 'right',
+          },
           place: "the app's Auth tab at HubSpot (hs project open)",
         })
   // The stand-in's clock is ours.
@@ -75,13 +76,17 @@ export async function checkSlackClient({ appUrl, providers }: Addresses): Promis
   }
   return judgeClient('slack', providers.slack, reply, {
     codes: [error],
-    wrongId: ['invalid_client_id'],
-    wrongSecret: ['bad_client_secret'],
-    wrongEither: [],
-    accepted: ['invalid_code'],
+    meanings: {
+      invalid_client_id: 'wrong id',
+      bad_client_secret: 'wrong secret',
+      invalid_code: 'right',
+    },
     place: 'Basic Information at api.slack.com/apps',
   })
 }
+
+/** What a provider says about client id and secret. */
+type Meaning = 'right' | 'wrong id' | 'wrong secret' | 'wrong id or secret'
 
 function judgeClient(
   id: 'hubspot' | 'slack',
@@ -89,18 +94,12 @@ function judgeClient(
   reply: Reply,
   {
     codes,
-    wrongId,
-    wrongSecret,
-    wrongEither,
-    accepted,
+    meanings,
     place,
   }: {
     /** The codes of the answer, the most precise first. */
     codes: readonly unknown[]
-    wrongId: readonly string[]
-    wrongSecret: readonly string[]
-    wrongEither: readonly string[]
-    accepted: readonly string[]
+    meanings: Readonly<Record<string, Meaning>>
     /** Where the administrator finds id and secret. */
     place: string
   },
@@ -116,32 +115,25 @@ function judgeClient(
           `${name} does not answer at ${apiUrl}: ${reply.why}. Let this machine make https calls to it.`,
         )
   }
-  const known = codes.map(codeOf)
-  const firstOf = (list: readonly string[]) =>
-    known.find((code) => code !== undefined && list.includes(code))
-  const badId = firstOf(wrongId)
-  if (badId !== undefined) {
-    return wrong(
-      `${name} does not know the client id (${badId}). Copy ${setting}_CLIENT_ID from ${place}.`,
-    )
+  const known = codes.map(codeOf).filter((code) => code !== undefined)
+  const code = known.find((code) => Object.hasOwn(meanings, code)) ?? known[0]
+  const copy = `Copy ${setting}_CLIENT_`
+  switch (code !== undefined && Object.hasOwn(meanings, code) && meanings[code]) {
+    case 'right':
+      return right(`${name} accepts client id and secret.`)
+    case 'wrong id':
+      return wrong(`${name} does not know the client id (${code}). ${copy}ID from ${place}.`)
+    case 'wrong secret':
+      return wrong(`${name} refuses the client secret (${code}). ${copy}SECRET from ${place}.`)
+    case 'wrong id or secret':
+      return wrong(
+        `${name} refuses client id and secret (${code}). ${copy}ID and ${setting}_CLIENT_SECRET from ${place}.`,
+      )
+    default:
+      return warning(
+        `${name} answers ${reply.status}${code === undefined ? '' : ` (${code})`}, which says nothing about client id and secret. Try again later.`,
+      )
   }
-  const badSecret = firstOf(wrongSecret)
-  if (badSecret !== undefined) {
-    return wrong(
-      `${name} refuses the client secret (${badSecret}). Copy ${setting}_CLIENT_SECRET from ${place}.`,
-    )
-  }
-  const badEither = firstOf(wrongEither)
-  if (badEither !== undefined) {
-    return wrong(
-      `${name} refuses client id and secret (${badEither}). Copy ${setting}_CLIENT_ID and ${setting}_CLIENT_SECRET from ${place}.`,
-    )
-  }
-  if (firstOf(accepted) !== undefined) return right(`${name} accepts client id and secret.`)
-  const code = known.find((value) => value !== undefined)
-  return warning(
-    `${name} answers ${reply.status}${code === undefined ? '' : ` (${code})`}, which says nothing about client id and secret. Try again later.`,
-  )
 }
 
 function judgeClock(headers: Headers, atMs: number): Finding {

@@ -2,16 +2,14 @@ import { existsSync } from 'node:fs'
 import { access, constants, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import pg from 'pg'
-import * as v from 'valibot'
-import { FolderInUse, lockFolder } from '../database/lock.ts'
+import { askServer, storedKeys, withDataFolder } from '../cli/running-server.ts'
 import { openFolder } from '../database/pglite-folder.ts'
-import { createVault, keyFromFolder, type Vault } from '../people/vault.ts'
-import { operatorToken } from '../relay/show/operator.ts'
-import { databaseUrlError, dataDirError } from '../setting-error.ts'
-import type { Addresses, Settings } from '../settings.ts'
-import { ask, type Finding, fieldsOf, right, warning, wrong } from './ask.ts'
-import { checkConnections } from './connections.ts'
-import { readStored, type Stored, stored } from './stored.ts'
+import { readStored, type Stored, stored } from '../database/stored.ts'
+import { createVault, type Vault } from '../people/vault.ts'
+import { databaseUrlError, dataDirError } from '../settings/open-errors.ts'
+import type { Addresses, Settings } from '../settings/settings.ts'
+import { type Finding, right, warning, wrong } from './finding.ts'
+import { checkScopes } from './scopes.ts'
 
 /** Checks the database, the encryption key and the connections. Changes nothing. */
 export async function checkStored(settings: Settings, addresses: Addresses): Promise<Finding[]> {
@@ -23,8 +21,8 @@ export async function checkStored(settings: Settings, addresses: Addresses): Pro
 }
 
 async function examine(settings: Settings, addresses: Addresses): Promise<Finding[]> {
-  const keys = await keysOf(settings)
-  const state = await readState(settings, keys)
+  const keys = await storedKeys(settings)
+  const state = await readState(settings)
   if ('kind' in state) return [state]
   const findings = [judgeWriting(state)]
   if (!state.hasTables) return findings
@@ -40,7 +38,7 @@ async function examine(settings: Settings, addresses: Addresses): Promise<Findin
     return findings
   }
   const vault = createVault(keys)
-  findings.push(judgeKeys(state, vault), ...(await checkConnections(addresses, vault, state)))
+  findings.push(judgeKeys(state, vault), ...(await checkScopes(addresses, vault, state)))
   return findings
 }
 
@@ -70,46 +68,28 @@ function judgeKeys({ keys }: Stored, vault: Vault): Finding {
   )
 }
 
-/** Undefined if the server has not created its key yet. */
-async function keysOf(settings: Settings): Promise<Buffer[] | undefined> {
-  if (settings.encryptionKeys !== undefined) return settings.encryptionKeys
-  // keyFromFolder would create it.
-  if (!existsSync(join(settings.dataDir, 'encryption.key'))) return undefined
-  const key = keyFromFolder(settings.dataDir)
-  return [
-    await key.catch((error: unknown) => {
-      throw dataDirError(settings, error)
-    }),
-  ]
-}
-
-async function readState(
-  settings: Settings,
-  keys: readonly Buffer[] | undefined,
-): Promise<Stored | Finding> {
+async function readState(settings: Settings): Promise<Stored | Finding> {
   const { databaseUrl, dataDir } = settings
   if (databaseUrl !== undefined) return await readPostgres(databaseUrl)
   const folder = join(dataDir, 'pglite')
   if (!existsSync(folder)) return await judgeMissingFolder(settings)
-  let lock: ReturnType<typeof lockFolder>
+  return await withDataFolder(
+    settings,
+    () =>
+      readPglite(folder).catch((error: unknown) => {
+        throw dataDirError(settings, error)
+      }),
+    () => askServer(settings, '/relay/doctor', stored),
+  )
+}
+
+async function readPglite(folder: string): Promise<Stored> {
+  // Not `openPglite`, which migrates.
+  const client = await openFolder(folder)
   try {
-    lock = lockFolder(dataDir)
-  } catch (error) {
-    if (!(error instanceof FolderInUse)) throw dataDirError(settings, error)
-    return await askServer(settings, keys)
-  }
-  try {
-    // Not `openPglite`, which migrates.
-    const client = await openFolder(folder)
-    try {
-      return await readStored(async (statement) => (await client.query(statement)).rows)
-    } finally {
-      await client.close()
-    }
-  } catch (error) {
-    throw dataDirError(settings, error)
+    return await readStored(async (statement) => (await client.query(statement)).rows)
   } finally {
-    lock.release()
+    await client.close()
   }
 }
 
@@ -138,33 +118,5 @@ async function judgeMissingFolder(settings: Settings): Promise<Finding> {
   }
   return warning(
     `DATA_DIR is ${settings.dataDir}, where no server has stored anything yet. Start the server, or correct DATA_DIR.`,
-  )
-}
-
-/** A running server holds the folder, so it must read its database for us. */
-async function askServer(
-  { dataDir, port, localOriginAt }: Settings,
-  keys: readonly Buffer[] | undefined,
-): Promise<Stored | Finding> {
-  const origin = localOriginAt(port)
-  const reply = await ask(`${origin}/relay/doctor`, {
-    headers: { Authorization: `Bearer ${keys === undefined ? '' : operatorToken(keys)}` },
-  })
-  const held = `A server uses the folder ${dataDir} of DATA_DIR`
-  const remedy = 'Set PORT and HOST as for that server.'
-  if (reply.kind === 'none') {
-    return wrong(`${held}, but none answers at ${origin}: ${reply.why}. ${remedy}`)
-  }
-  if (reply.status === 401) {
-    return wrong(
-      `The server at ${origin} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR as for that server, or restart it.`,
-    )
-  }
-  const state = v.safeParse(stored, fieldsOf(reply.text))
-  if (state.success) return state.output
-  return wrong(
-    reply.status === 500
-      ? `The server at ${origin} cannot read its database. Read its log, then restart it.`
-      : `${held}, but another program answers at ${origin}. ${remedy}`,
   )
 }

@@ -2,9 +2,9 @@ import { existsSync } from 'node:fs'
 import { parseArgs, styleText } from 'node:util'
 import { providerIds, registry } from '../providers/registry.ts'
 import { oneLine } from '../relay/write/text.ts'
-import { type Addresses, parseEnv } from '../settings.ts'
-import { type Finding, warning } from './ask.ts'
+import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
 import { checkHubspotClient, checkSlackClient } from './clients.ts'
+import { type Finding, warning } from './finding.ts'
 import { distributions, writeManifests } from './manifests.ts'
 import { checkDashboard, checkWebhookAddress } from './public-addresses.ts'
 
@@ -42,14 +42,7 @@ async function run(): Promise<number> {
     console.log(usage)
     return 0
   }
-  if (request.command === 'check') {
-    const settings = parseEnv(process.env)
-    // Import this late, so that wrong settings are reported at once.
-    const { checkStored } = await import('./database.ts')
-    return await examine(settings.addressesAt(settings.port), (addresses) =>
-      checkStored(settings, addresses),
-    )
-  }
+  if (request.command === 'check') return await examine(parseEnv(process.env))
   // Before the apps exist, there are no client ids. Nothing starts here, so stand-ins are safe.
   const settings = parseEnv({ ...process.env, ALLOW_STAND_INS: 'true' })
   const written = await writeManifests(settings.addressesAt(settings.port), request)
@@ -81,10 +74,10 @@ function readArguments() {
 }
 
 /** Prints one line for each finding. @returns the exit code. */
-async function examine(
-  addresses: Addresses,
-  checkDatabase: (addresses: Addresses) => Promise<Finding[]>,
-): Promise<number> {
+async function examine(settings: Settings): Promise<number> {
+  // Import this late, so that wrong settings are reported at once.
+  const { checkStored } = await import('./database.ts')
+  const addresses = settings.addressesAt(settings.port)
   let isWrong = false
   function print(findings: readonly Finding[]): void {
     for (const { kind, text } of findings) {
@@ -98,7 +91,7 @@ async function examine(
   print([await checkWebhookAddress(addresses)])
   print(await checkHubspotClient(addresses))
   print([await checkSlackClient(addresses)])
-  print(await checkDatabase(addresses))
+  print(await checkStored(settings, addresses))
   return isWrong ? 1 : 0
 }
 

@@ -7,7 +7,7 @@ import { optionalScopes, requiredScopes } from '../providers/hubspot/oauth.ts'
 import { propertyNames } from '../providers/hubspot/properties.ts'
 import { botScopes } from '../providers/slack/oauth.ts'
 import { watchedProperties } from '../relay/decide/rules.ts'
-import type { Addresses } from '../settings.ts'
+import type { Addresses } from '../settings/settings.ts'
 
 /** The address at which HubSpot calls this server. It signs this address, so each character counts. */
 export const webhookUrl = ({ apiUrl }: Addresses): string => `${apiUrl}/webhooks/hubspot`

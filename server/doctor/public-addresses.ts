@@ -1,17 +1,16 @@
 import { navigations, pathOf } from '../../contract/endpoints.ts'
+import { ask, fieldsOf } from '../cli/ask.ts'
 import { hubSpotSignature } from '../providers/hubspot/signature.ts'
 import { providerIds } from '../providers/registry.ts'
-import type { Addresses } from '../settings.ts'
-import { ask, codeOf, type Finding, fieldsOf, right, warning, wrong } from './ask.ts'
+import { type Addresses, isLoopback } from '../settings/settings.ts'
+import { codeOf, type Finding, right, warning, wrong } from './finding.ts'
 import { webhookUrl } from './manifests.ts'
-
-const isOnThisMachine = (url: string) =>
-  /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/.test(new URL(url).hostname)
 
 /** Checks that APP_URL serves the dashboard where HubSpot and Slack redirect the browser. */
 export async function checkDashboard({ appUrl }: Addresses): Promise<Finding> {
   const redirectUrls = providerIds.map((id) => appUrl + pathOf(navigations.callbackPage, id))
-  if (!appUrl.startsWith('https:') && !isOnThisMachine(appUrl)) {
+  const isOnThisMachine = isLoopback(new URL(appUrl).hostname)
+  if (!appUrl.startsWith('https:') && !isOnThisMachine) {
     return wrong(
       `APP_URL is ${appUrl}, but HubSpot and Slack redirect only to https. Put a proxy with TLS in front of the server, and set APP_URL to its https address (docs/hosting.md).`,
     )
@@ -40,7 +39,7 @@ export async function checkDashboard({ appUrl }: Addresses): Promise<Finding> {
     )
   }
   const urls = redirectUrls.join(' and ')
-  if (isOnThisMachine(appUrl)) {
+  if (isOnThisMachine) {
     return warning(
       `The dashboard answers at APP_URL (${appUrl}), which only this machine can open. The redirect URLs of the apps are ${urls}.`,
     )

@@ -1,10 +1,10 @@
-import type { IncomingMessage } from 'node:http'
 import { isIPv4, isIPv6 } from 'node:net'
 import type { Context, MiddlewareHandler } from 'hono'
 import { expandIPv6 } from 'hono/utils/ipaddr'
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
 import type { Log } from '../log.ts'
 import { ApiError } from './errors.ts'
+import { incomingOf } from './incoming.ts'
 
 interface Limit {
   times: number
@@ -216,7 +216,7 @@ export class Counter {
  * @returns undefined for a request that came through no socket.
  */
 export function clientAddress(c: Context, trustedProxies: number): string | undefined {
-  const { incoming } = (c.env ?? {}) as { incoming?: IncomingMessage }
+  const incoming = incomingOf(c)
   if (incoming === undefined) return undefined
   const forwarded = c.req.header('X-Forwarded-For')?.split(',') ?? []
   const named = trustedProxies > 0 ? forwarded.at(-trustedProxies) : undefined

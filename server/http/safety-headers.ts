@@ -1,6 +1,6 @@
 import { type Server, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { type HttpBindings, RequestError } from '@hono/node-server'
+import { RequestError } from '@hono/node-server'
 import type { MiddlewareHandler } from 'hono'
 import {
   answerPolicy,
@@ -8,7 +8,8 @@ import {
   policyWith,
   strictTransportSecurity,
 } from '../../contract/page-headers.ts'
-import { endAndDestroy } from './connections.ts'
+import { incomingOf } from './incoming.ts'
+import { endAndDestroy } from './socket-limits.ts'
 
 /**
  * The Content-Security-Policy of a stand-in's page. It allows no scripts. Its forms may lead back
@@ -42,10 +43,8 @@ export function safetyHeaders(site: { https: boolean }): MiddlewareHandler {
     }
     if (!headers.has('Cache-Control')) headers.set('Cache-Control', 'no-store')
     for (const [name, value] of always) headers.set(name, value)
-    // The rest of the body would follow on this connection, before the next request. Tests that call
-    // the app directly have no `incoming`.
-    const { incoming }: Partial<HttpBindings> = c.env ?? {}
-    if (incoming?.complete === false) headers.set('Connection', 'close')
+    // The rest of the body would follow on this connection, before the next request.
+    if (incomingOf(c)?.complete === false) headers.set('Connection', 'close')
   }
 }
 

@@ -4,7 +4,6 @@ import { connections, rules, users } from '../database/schema.ts'
 import type { Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds } from '../providers/registry.ts'
 import { isOfConfigured, openSecrets, sealSecrets } from './connections.ts'
-import { insertUser } from './session.ts'
 import type { Vault } from './vault.ts'
 
 /**
@@ -79,6 +78,13 @@ export async function userOfChat(
     user.crmAccountId?.startsWith(standInMark) === true &&
     !providers[user.crm].standIn
   return isEverybody ? await insertUser(tx) : userId
+}
+
+/** Inserts a user of whom nothing is known yet. @returns the id. */
+export async function insertUser(tx: Transaction): Promise<string> {
+  const [user] = await tx.insert(users).values({}).returning({ id: users.id })
+  if (user === undefined) throw new Error('The insert of a user returned no row.')
+  return user.id
 }
 
 /**

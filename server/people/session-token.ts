@@ -1,4 +1,6 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
+import type { Context } from 'hono'
+import { generateCookie, getCookie } from 'hono/cookie'
 
 /** The random part alone cannot be guessed. */
 const randomBytesLength = 24
@@ -53,6 +55,26 @@ export function createSessionTokens(encryptionKeys: readonly Buffer[]): SessionT
       const isOf = (kind: TokenKind) =>
         keys.some((key) => timingSafeEqual(given, tag(key[kind], random)))
       return (['new', 'connected'] as const).find(isOf)
+    },
+  }
+}
+
+/** The cookie that holds the token of a browser. @param secure True if the dashboard is on https. */
+export function createSessionCookie({ secure }: { secure: boolean }) {
+  // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
+  const name = secure ? '__Host-dealbell' : 'dealbell'
+  return {
+    read: (c: Context) => getCookie(c, name),
+    send(c: Context, token: string, ageMs: number): void {
+      const cookie = generateCookie(name, token, {
+        httpOnly: true,
+        sameSite: 'Strict',
+        secure,
+        path: '/',
+        maxAge: Math.floor(ageMs / 1000),
+      })
+      // Replace a cookie that this answer may already set, because an answer must not set it twice.
+      c.header('Set-Cookie', cookie)
     },
   }
 }

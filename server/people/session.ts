@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto'
 import { and, eq, gt, isNull, ne, type SQL } from 'drizzle-orm'
 import type { Context } from 'hono'
-import { generateCookie, getCookie } from 'hono/cookie'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
 import type { HasRoom } from '../database/room.ts'
-import { authorizations, rules, sessions, users } from '../database/schema.ts'
+import { authorizations, rules, sessions } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import type { IssuedSession } from '../http/rate-limit.ts'
-import type { SessionTokens, TokenKind } from './session-token.ts'
+import { insertUser } from './identity.ts'
+import { createSessionCookie, type SessionTokens, type TokenKind } from './session-token.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 /** A session that is not used ends after this time. */
@@ -86,20 +86,7 @@ export function createSessions(
   database: Database,
   { secure, now, tokens, beforeCreate, hasRoom = () => true }: SessionOptions,
 ): Sessions {
-  // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
-  const name = secure ? '__Host-dealbell' : 'dealbell'
-
-  function sendCookie(c: Context, token: string, ageMs: number) {
-    const cookie = generateCookie(name, token, {
-      httpOnly: true,
-      sameSite: 'Strict',
-      secure,
-      path: '/',
-      maxAge: Math.floor(ageMs / 1000),
-    })
-    // Replace a cookie that this answer may already set, because an answer must not set it twice.
-    c.header('Set-Cookie', cookie)
-  }
+  const cookie = createSessionCookie({ secure })
 
   /** @returns the token. The database stores only its hash. */
   async function insertSession(
@@ -121,7 +108,7 @@ export function createSessions(
   }
 
   async function validSession(c: Context): Promise<Session | undefined> {
-    const token = getCookie(c, name)
+    const token = cookie.read(c)
     if (token === undefined) return undefined
     const tokenHash = sha256(token)
     const at = now()
@@ -159,7 +146,7 @@ export function createSessions(
         // An authorization may have replaced the token meanwhile.
         .where(and(eq(sessions.tokenHash, tokenHash), isNull(sessions.replacedBy)))
         .returning({ userId: sessions.userId })
-      if (extended !== undefined) sendCookie(c, token, end.getTime() - at.getTime())
+      if (extended !== undefined) cookie.send(c, token, end.getTime() - at.getTime())
     }
     return { tokenHash, userId, formerUserId, isReplaced: false }
   }
@@ -191,7 +178,7 @@ export function createSessions(
   return {
     find,
     issued(c) {
-      const token = getCookie(c, name)
+      const token = cookie.read(c)
       const kind = token === undefined ? undefined : tokens.kindOf(token)
       if (token === undefined || kind === undefined) return undefined
       return { tokenHash: sha256(token), isNew: kind === 'new' }
@@ -205,7 +192,7 @@ export function createSessions(
         const owner = { userId, formerUserId: null }
         return { token: await insertSession(tx, 'new', owner, now()), userId }
       })
-      sendCookie(c, token, lifetimeMs)
+      cookie.send(c, token, lifetimeMs)
       namePerson(c, userId)
       return { tokenHash: sha256(token), userId, formerUserId: null, isReplaced: false }
     },
@@ -231,7 +218,7 @@ export function createSessions(
         }
         return { token, userId }
       })
-      sendCookie(c, token, lifetimeMs)
+      cookie.send(c, token, lifetimeMs)
       namePerson(c, userId)
     },
     async end(c) {
@@ -239,7 +226,7 @@ export function createSessions(
       await changeSession(c, own, async (tx, session) => {
         await tx.delete(sessions).where(own(session))
       })
-      sendCookie(c, '', 0)
+      cookie.send(c, '', 0)
       namePerson(c, undefined)
     },
     async endOthers(c) {
@@ -300,13 +287,6 @@ function later(time: Date, ms: number): Date {
 
 function earlier(a: Date, b: Date): Date {
   return a < b ? a : b
-}
-
-/** Inserts a user of whom nothing is known yet. @returns the id. */
-export async function insertUser(tx: Transaction): Promise<string> {
-  const [user] = await tx.insert(users).values({}).returning({ id: users.id })
-  if (user === undefined) throw new Error('The insert of a user returned no row.')
-  return user.id
 }
 
 /** What the database stores in place of a random secret. */

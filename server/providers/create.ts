@@ -1,5 +1,6 @@
+import type { ProviderSettings } from './calls.ts'
 import { createHubspot } from './hubspot/hubspot.ts'
-import type { ProviderSettings, Providers } from './provider.ts'
+import type { Providers } from './provider.ts'
 import type { ProviderId } from './registry.ts'
 import { createSlack } from './slack/slack.ts'
 

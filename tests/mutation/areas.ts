@@ -46,8 +46,8 @@ export const areas: Readonly<Record<string, Area>> = {
     project: 'server',
   },
   session: {
-    mutate: ['server/people/session.ts'],
-    tests: ['tests/server/session.test.ts', 'tests/server/guards.test.ts'],
+    mutate: ['server/people/session.ts', 'server/people/session-token.ts'],
+    tests: ['tests/server/session*.test.ts', 'tests/server/guards.test.ts'],
     project: 'server',
   },
   identity: {

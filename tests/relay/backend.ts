@@ -7,7 +7,7 @@ import { storeConnection } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { relayTimes } from '../../server/relay/times.ts'
-import { parseEnv } from '../../server/settings.ts'
+import { parseEnv } from '../../server/settings/settings.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
 

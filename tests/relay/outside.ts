@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage } from 'node:http'
-import { readBlocks } from '../../stand-ins/blocks.ts'
+import { readBlocks } from '../../stand-ins/slack/blocks.ts'
 import { dealsIn } from './hubspot-webhook.ts'
 
 /** A call to chat.postMessage, when it arrived. */

@@ -103,7 +103,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     let server = await start(options)
     const relay = async (command: string) =>
       (
-        await run(process.execPath, ['server/command.ts', command], {
+        await run(process.execPath, ['server/cli/relay.ts', command], {
           env: serverEnv(options, Number(new URL(server.url).port)),
         })
       ).stdout

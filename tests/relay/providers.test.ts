@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
-import { defaultTimeouts } from '../../server/providers/provider.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
 
 interface Answer {

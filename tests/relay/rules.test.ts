@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { type AvailableRuleId, availableRuleIds } from '../../contract/rules.ts'
-import { outcomeOf } from '../../server/providers/hubspot/deals.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
+import { outcomeOf } from '../../server/providers/hubspot/stages-and-owners.ts'
 import type { Crm } from '../../server/providers/provider.ts'
 import {
   dealRules,

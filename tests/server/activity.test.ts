@@ -10,7 +10,7 @@ import { channels, dealEvents, deliveries, sessions, users } from '../../server/
 import { sha256 } from '../../server/people/session.ts'
 import { createProviders } from '../../server/providers/create.ts'
 import { reasonInWords } from '../../server/relay/show/reasons.ts'
-import { parseEnv } from '../../server/settings.ts'
+import { parseEnv } from '../../server/settings/settings.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from '../relay/backend.ts'
 import { appUrl, stageChange } from '../relay/hubspot-webhook.ts'

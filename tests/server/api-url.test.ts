@@ -7,7 +7,7 @@ import { createBackend } from '../../server/backend.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { logToStderr } from '../../server/log.ts'
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
-import { parseEnv } from '../../server/settings.ts'
+import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { openTestDatabase } from '../database.ts'
 

@@ -13,8 +13,8 @@ import { sha256 } from '../../server/people/session.ts'
 import type { Vault } from '../../server/people/vault.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
-import { standInHub } from '../../stand-ins/hub.ts'
-import { standInWorkspace } from '../../stand-ins/slack.ts'
+import { standInHub } from '../../stand-ins/hubspot/account.ts'
+import { standInWorkspace } from '../../stand-ins/slack/account.ts'
 import { appUrl, type Harness, openBrowser, openHarness, refusal } from './harness.ts'
 
 let harness: Harness

@@ -3,8 +3,8 @@ import { createServer, type RequestListener } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import { afterEach, expect, test } from 'vitest'
-import { connectionLimit, guardConnections } from '../../server/http/connections.ts'
 import { answerUnreadable } from '../../server/http/safety-headers.ts'
+import { connectionLimit, guardConnections } from '../../server/http/socket-limits.ts'
 import { type Harness, openBrowser, openHarness } from './harness.ts'
 
 const closers: Array<() => void | Promise<void>> = []

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { registry } from '../../server/providers/registry.ts'
-import { parseEnv } from '../../server/settings.ts'
+import { parseEnv } from '../../server/settings/settings.ts'
 
 const key = Buffer.alloc(32, 'a key').toString('base64')
 const otherKey = Buffer.alloc(32, 'another key').toString('base64')

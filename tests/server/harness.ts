@@ -13,7 +13,7 @@ import type { Dashboard } from '../../server/page/serve.ts'
 import { createSessions, sha256 } from '../../server/people/session.ts'
 import { createSessionTokens } from '../../server/people/session-token.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
-import { parseEnv } from '../../server/settings.ts'
+import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { openTestDatabase } from '../database.ts'
 

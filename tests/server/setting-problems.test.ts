@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { lockFolder } from '../../server/database/lock.ts'
-import { databaseUrlError, dataDirError, listenError } from '../../server/setting-error.ts'
+import { databaseUrlError, dataDirError, listenError } from '../../server/settings/open-errors.ts'
 import { newDataFolder } from '../database.ts'
 
 let folder: string
@@ -18,7 +18,10 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true }))
 
 /** Runs a program of the server to its end; returns all that it prints. */
-function output(program: 'main' | 'command status', env: Record<string, string>): Promise<string> {
+function output(
+  program: 'main' | 'cli/relay status',
+  env: Record<string, string>,
+): Promise<string> {
   const [file = '', ...args] = program.split(' ')
   const { promise, resolve } = Promise.withResolvers<string>()
   execFile(
@@ -74,7 +77,7 @@ describe('DATABASE_URL', () => {
   const password = 'hunter2'
   const urlAt = (host: string, port: number) => `postgres://ann:${password}@${host}:${port}/sales`
 
-  test.each(['main', 'command status'] as const)(
+  test.each(['main', 'cli/relay status'] as const)(
     'without a PostgreSQL behind it (%s)',
     async (program) => {
       const port = await freePort()
@@ -195,7 +198,7 @@ describe('PORT and HOST', () => {
 describe('npm run relay', () => {
   test('for a folder that no server has used', async () => {
     const dataDir = join(folder, 'nowhere')
-    expect(await output('command status', { DATA_DIR: dataDir })).toBe(
+    expect(await output('cli/relay status', { DATA_DIR: dataDir })).toBe(
       `DATA_DIR is ${dataDir}, but no server has stored anything there. Set DATA_DIR to the folder of the server, or start the server first (npm start).\nexit 1`,
     )
   })
@@ -214,8 +217,8 @@ describe('npm run relay', () => {
   test('with a PORT where nothing answers', async () => {
     const held = await heldFolder()
     const port = await freePort()
-    expect(await output('command status', { DATA_DIR: held, PORT: String(port) })).toBe(
-      `A server uses the folder ${held} of DATA_DIR, but none answers at http://127.0.0.1:${port}. Set PORT and HOST as for that server, or stop it.\nexit 1`,
+    expect(await output('cli/relay status', { DATA_DIR: held, PORT: String(port) })).toBe(
+      `A server uses the folder ${held} of DATA_DIR, but none answers at http://127.0.0.1:${port}: no program listens at 127.0.0.1:${port}. Set PORT and HOST as for that server, or stop it.\nexit 1`,
     )
   })
 
@@ -227,7 +230,7 @@ describe('npm run relay', () => {
     const port = await listen(
       createHttpServer((_request, response) => response.writeHead(status).end(body)),
     )
-    expect(await output('command status', { DATA_DIR: held, PORT: String(port) })).toBe(
+    expect(await output('cli/relay status', { DATA_DIR: held, PORT: String(port) })).toBe(
       `A server uses the folder ${held} of DATA_DIR, but another program answers at http://127.0.0.1:${port}. Set PORT and HOST as for that server, or stop it.\nexit 1`,
     )
   })
@@ -237,8 +240,8 @@ describe('npm run relay', () => {
     const port = await listen(
       createHttpServer((_request, response) => response.writeHead(401).end()),
     )
-    expect(await output('command status', { DATA_DIR: held, PORT: String(port) })).toBe(
-      `The server at http://127.0.0.1:${port} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR as for that server.\nexit 1`,
+    expect(await output('cli/relay status', { DATA_DIR: held, PORT: String(port) })).toBe(
+      `The server at http://127.0.0.1:${port} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR as for that server, or restart it.\nexit 1`,
     )
   })
 })

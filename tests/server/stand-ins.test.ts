@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vit
 import { type Backend, createBackend } from '../../server/backend.ts'
 import { connections, deliveries, users } from '../../server/database/schema.ts'
 import type { DealEvent } from '../../server/providers/provider.ts'
-import { standInHub } from '../../stand-ins/hub.ts'
+import { standInHub } from '../../stand-ins/hubspot/account.ts'
 import { type Harness, openBrowser, openHarness } from './harness.ts'
 
 // The same server, first with stand-ins and then with the real providers. Their calls arrive at the

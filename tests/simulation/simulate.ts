@@ -3,7 +3,7 @@ import { storeConnection } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
 import { createVault } from '../../server/people/vault.ts'
 import { relayTimes } from '../../server/relay/times.ts'
-import { parseEnv } from '../../server/settings.ts'
+import { parseEnv } from '../../server/settings/settings.ts'
 import {
   appUrl,
   clientSecret,

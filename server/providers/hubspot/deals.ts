@@ -1,15 +1,9 @@
 import * as v from 'valibot'
-import {
-  type Crm,
-  type CrmAccess,
-  type CrmDeal,
-  ProviderError,
-  type ProviderSettings,
-  type Stage,
-} from '../provider.ts'
+import type { ProviderSettings } from '../calls.ts'
+import { type Crm, type CrmAccess, type CrmDeal, ProviderError } from '../provider.ts'
 import type { DealProperty } from '../registry.ts'
 import { createCurrencyCache } from './currency.ts'
-import type { HubspotHttp } from './http.ts'
+import { type HubspotHttp, notFound, unlessMissing } from './http.ts'
 import { propertyNames } from './properties.ts'
 
 /** HubSpot reads up to 100 deals at once, but only 50 with their history. */
@@ -68,29 +62,6 @@ const searchAnswer = v.object({
   paging: v.optional(v.object({ next: v.optional(v.object({ after: v.string() })) })),
 })
 
-const pipelinesAnswer = v.object({
-  results: v.array(
-    v.object({
-      stages: v.array(
-        v.object({
-          id: v.string(),
-          label: v.string(),
-          metadata: v.optional(v.record(v.string(), v.unknown()), {}),
-        }),
-      ),
-    }),
-  ),
-})
-
-const ownerAnswer = v.object({
-  firstName: v.optional(v.nullable(v.string())),
-  lastName: v.optional(v.nullable(v.string())),
-  email: v.optional(v.nullable(v.string())),
-})
-
-/** Only with this code, HubSpot says that something does not exist. A 404 may also be a proxy's page. */
-const notFound = 'OBJECT_NOT_FOUND'
-
 // '0-3' is the object type of deals.
 const dealsPath = '/crm/objects/2026-03/0-3'
 const hubspotPages = /^https:\/\/app(-[a-z0-9]+)?\.hubspot\.com$/
@@ -99,21 +70,13 @@ const longestUrl = 300
 const linkingTypes = ['0-1', '0-2']
 const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_id']
 
-/** Creates the functions that read deals, stages and owners in HubSpot. */
+/** Creates the functions that read and find deals in HubSpot. */
 export function createHubspotDeals(
   http: HubspotHttp,
   settings: ProviderSettings,
 ): Pick<
   Crm,
-  | 'deal'
-  | 'deals'
-  | 'dealsAtOnce'
-  | 'linked'
-  | 'linksAtOnce'
-  | 'changedDeals'
-  | 'stages'
-  | 'ownerName'
-  | 'dealUrl'
+  'deal' | 'deals' | 'dealsAtOnce' | 'linked' | 'linksAtOnce' | 'changedDeals' | 'dealUrl'
 > {
   const { read } = http
   const currencyOf = createCurrencyCache(http)
@@ -243,24 +206,6 @@ export function createHubspotDeals(
       }
     },
 
-    async stages(access) {
-      const answer = await read(access, '/crm/pipelines/2026-03/deals', pipelinesAnswer)
-      return answer.results.flatMap(({ stages }) =>
-        stages.map(({ id, label, metadata }) => ({ id, label, outcome: outcomeOf(metadata) })),
-      )
-    },
-
-    async ownerName(access, ownerId) {
-      const path = `/crm/owners/2026-03/${encodeURIComponent(ownerId)}`
-      // A wrong 404 costs only the name, and HubSpot's document does not say which code an owner's has.
-      const find = (path: string) =>
-        unlessMissing(read(access, path, ownerAnswer), [notFound, 'status_404'])
-      // Owners who left the company are archived.
-      const owner = (await find(path)) ?? (await find(`${path}?archived=true`))
-      const name = [owner?.firstName, owner?.lastName].filter(Boolean).join(' ')
-      return name || (owner?.email ?? undefined)
-    },
-
     dealUrl,
   }
 }
@@ -291,19 +236,6 @@ function idsIn(value: string | null): string[] | undefined {
   return ids.length > 0 ? ids : undefined
 }
 
-/** Returns undefined if the read fails with one of these codes. */
-async function unlessMissing<Answer>(
-  read: Promise<Answer>,
-  codes: readonly string[],
-): Promise<Answer | undefined> {
-  try {
-    return await read
-  } catch (error) {
-    if (error instanceof ProviderError && codes.includes(error.reason ?? '')) return undefined
-    throw error
-  }
-}
-
 /**
  * Returns the results of a batch. It lacks deals that do not exist or have no links.
  * @throws ProviderError if it lacks others: they are not known to be missing.
@@ -330,20 +262,3 @@ function timeOf(headers: Headers): Date | undefined {
 }
 
 const asInputs = (ids: readonly string[]) => ids.map((id) => ({ id }))
-
-/**
- * Decides whether a stage is won (probability 1) or lost (0). All metadata are strings. HubSpot documents
- * only `probability`; its real answers also have `isClosed`, which then decides whether it is closed.
- */
-export function outcomeOf(metadata: {
-  isClosed?: unknown
-  probability?: unknown
-}): Stage['outcome'] {
-  const { isClosed, probability } = metadata
-  if (isClosed !== undefined && isClosed !== 'true') return 'open'
-  const number =
-    typeof probability === 'string' && probability.trim() !== '' ? Number(probability) : Number.NaN
-  if (number === 1) return 'won'
-  if (number === 0) return 'lost'
-  return isClosed === undefined ? 'open' : 'closed'
-}

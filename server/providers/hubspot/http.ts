@@ -3,14 +3,12 @@ import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
 import {
   AnswerTooLarge,
-  answerTooLarge,
   askedWaitMs,
-  type CrmAccess,
   oneTry,
-  ProviderError,
   type ProviderSettings,
   type Timeouts,
-} from '../provider.ts'
+} from '../calls.ts'
+import { answerTooLarge, type CrmAccess, ProviderError } from '../provider.ts'
 import { callLimit, createCallLimiter, searchLimit } from './limiter.ts'
 
 // `status` is the most precise code (BAD_REDIRECT_URI). But if it is 'error', use `category`. An error of
@@ -120,6 +118,22 @@ export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts
 }
 
 export type HubspotHttp = ReturnType<typeof createHubspotHttp>
+
+/** Only with this code, HubSpot says that something does not exist. A 404 may also be a proxy's page. */
+export const notFound = 'OBJECT_NOT_FOUND'
+
+/** Returns undefined if the read fails with one of these codes. */
+export async function unlessMissing<Answer>(
+  read: Promise<Answer>,
+  codes: readonly string[],
+): Promise<Answer | undefined> {
+  try {
+    return await read
+  } catch (error) {
+    if (error instanceof ProviderError && codes.includes(error.reason ?? '')) return undefined
+    throw error
+  }
+}
 
 // ky's errors contain the request with its secrets. So convert them before they leave this file.
 async function asProviderError<T>(

@@ -1,7 +1,9 @@
-import { type Crm, defaultTimeouts, type ProviderSettings, type Timeouts } from '../provider.ts'
+import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
+import type { Crm } from '../provider.ts'
 import { createHubspotDeals } from './deals.ts'
 import { createHubspotHttp } from './http.ts'
 import { createHubspotOAuth } from './oauth.ts'
+import { createHubspotNames } from './stages-and-owners.ts'
 import { createHubspotWebhook } from './webhook.ts'
 
 export function createHubspot(
@@ -13,6 +15,7 @@ export function createHubspot(
     standIn: settings.standIn,
     ...createHubspotOAuth(http, settings, timeouts),
     ...createHubspotDeals(http, settings),
+    ...createHubspotNames(http),
     uninstall: http.uninstall,
     ...createHubspotWebhook(settings),
     brokenReasons: {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import * as v from 'valibot'
-import { type Crm, ProviderError, type ProviderSettings, type Timeouts } from '../provider.ts'
+import type { ProviderSettings, Timeouts } from '../calls.ts'
+import { type Crm, ProviderError } from '../provider.ts'
 import type { HubspotHttp } from './http.ts'
 
 // The list, including `oauth`, must equal the app's. Otherwise HubSpot shows no consent page.

@@ -1,4 +1,4 @@
-import type { DealProperty } from '../registry.ts'
+import { type DealProperty, dealProperties } from '../registry.ts'
 
 /** HubSpot's names of the deal properties that rules can use. */
 export const propertyNames = {
@@ -10,13 +10,5 @@ export const propertyNames = {
 
 /** Returns the property with this name in HubSpot; undefined if rules cannot use it. */
 export function propertyNamed(name: string): DealProperty | undefined {
-  return properties.get(name)
+  return dealProperties.find((property) => propertyNames[property] === name)
 }
-
-const properties = new Map(
-  // The type of Object.entries does not keep the names of the keys.
-  (Object.entries(propertyNames) as Array<[DealProperty, string]>).map(([property, name]) => [
-    name,
-    property,
-  ]),
-)

@@ -1,4 +1,5 @@
-import type { Crm, ProviderSettings } from '../provider.ts'
+import type { ProviderSettings } from '../calls.ts'
+import type { Crm } from '../provider.ts'
 import { dealEvents } from './events.ts'
 import { headerRefusal, signatureRefusal } from './signature.ts'
 

@@ -1,5 +1,5 @@
 import { LogLevel, WebClient } from '@slack/web-api'
-import { askedWaitMs } from '../provider.ts'
+import { askedWaitMs } from '../calls.ts'
 import { defaultWaitMs } from './errors.ts'
 
 /**

@@ -1,6 +1,7 @@
 import { WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import * as v from 'valibot'
-import { type Chat, ProviderError, type ProviderSettings, type Timeouts } from '../provider.ts'
+import type { ProviderSettings, Timeouts } from '../calls.ts'
+import { type Chat, ProviderError } from '../provider.ts'
 import type { SlackClient } from './client.ts'
 import { installedForOrganisation } from './errors.ts'
 

@@ -1,13 +1,8 @@
 import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import ky, { HTTPError } from 'ky'
 import { LRUCache } from 'lru-cache'
-import {
-  type Chat,
-  type ChatMessage,
-  oneTry,
-  type PostOutcome,
-  type Timeouts,
-} from '../provider.ts'
+import { oneTry, type Timeouts } from '../calls.ts'
+import type { Chat, ChatMessage, PostOutcome } from '../provider.ts'
 import { type SlackClient, waitMs } from './client.ts'
 import { outcomeOfError } from './errors.ts'
 

@@ -1,4 +1,5 @@
-import { type Chat, defaultTimeouts, type ProviderSettings, type Timeouts } from '../provider.ts'
+import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
+import type { Chat } from '../provider.ts'
 import { createSlackClient } from './client.ts'
 import { brokenReasons } from './errors.ts'
 import { createSlackOAuth } from './oauth.ts'

@@ -1,5 +1,5 @@
-import { UnusableFolder } from './database/lock.ts'
-import { NoRoom } from './database/room.ts'
+import { UnusableFolder } from '../database/lock.ts'
+import { NoRoom } from '../database/room.ts'
 import type { Settings } from './settings.ts'
 
 /**

@@ -89,7 +89,7 @@ export type Blocks = v.InferOutput<typeof blocks>
 const longestBlocks = 11_000
 
 /** Slack's refusal of a message: its error code, and what is wrong with the blocks. */
-export interface Refusal {
+interface Refusal {
   error: 'no_text' | 'invalid_blocks_format' | 'invalid_blocks' | 'msg_blocks_too_long'
   messages: string[]
 }

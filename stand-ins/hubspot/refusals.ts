@@ -1,23 +1,28 @@
 import { randomUUID } from 'node:crypto'
-import type { Context } from 'hono'
-import type { StandInTokens } from './tokens.ts'
+import type { Context, MiddlewareHandler } from 'hono'
+import type { StandInTokens } from '../tokens.ts'
 
 /** HubSpot's limits for one app with marketplace distribution in one account. */
 const callLimit = { calls: 110, intervalMs: 10_000, policy: 'TEN_SECONDLY_ROLLING' }
 /** HubSpot counts searches apart. */
 const searchLimit = { calls: 5, intervalMs: 1_000, policy: 'SECONDLY' }
 
+/** What the access token of a call means, or why it is not valid. */
+export function tokenOf(c: Context, tokens: StandInTokens) {
+  const [, accessToken = ''] = c.req.header('Authorization')?.match(/^Bearer (.+)$/) ?? []
+  return tokens.read(accessToken)
+}
+
 /**
- * Creates the function that returns HubSpot's refusal of a call; undefined if HubSpot accepts the call. A call counts
- * towards its limit if its token is valid and the limit is not reached, even without the needed scope.
- * @param tokenOf returns what the access token of a call means, or why it is not valid.
+ * Creates the guard of the calls that need a scope. A call counts towards its limit if its token is valid and the
+ * limit is not reached, even without the needed scope.
  */
-export function createRefusals(tokenOf: (c: Context) => ReturnType<StandInTokens['read']>) {
+export function createGuard(tokens: StandInTokens): (scope: string) => MiddlewareHandler {
   const takeCall = countCalls(callLimit)
   const takeSearch = countCalls(searchLimit)
 
-  return function refused(c: Context, scope: string): Response | undefined {
-    const token = tokenOf(c)
+  return (scope) => async (c, next) => {
+    const token = tokenOf(c, tokens)
     if (token === 'expired') {
       const message = 'The OAuth token used to make this call expired 1 second(s) ago.'
       return hubspotError(c, 401, 'EXPIRED_AUTHENTICATION', message)
@@ -35,7 +40,7 @@ export function createRefusals(tokenOf: (c: Context) => ReturnType<StandInTokens
       if (remaining === undefined) return limited(c, callLimit.policy)
     }
     // A token of an earlier version does not name its scopes.
-    if (token.scopes === undefined || token.scopes.includes(scope)) return undefined
+    if (token.scopes === undefined || token.scopes.includes(scope)) return await next()
     const message = "This app hasn't been granted all required scopes to make this call."
     const context = { requiredGranularScopes: [scope] }
     return hubspotError(c, 403, 'MISSING_SCOPES', message, { errors: [{ message, context }] })

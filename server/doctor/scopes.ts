@@ -1,30 +1,25 @@
+import { ask, fieldsOf } from '../cli/ask.ts'
+import type { Stored } from '../database/stored.ts'
 import { openSecrets } from '../people/connections.ts'
 import type { Vault } from '../people/vault.ts'
+import type { ProviderSettings } from '../providers/calls.ts'
 import { optionalScopes, requiredScopes } from '../providers/hubspot/oauth.ts'
-import type { ProviderSettings, Secrets } from '../providers/provider.ts'
+import type { Secrets } from '../providers/provider.ts'
 import { type ProviderId, providerIds, registry } from '../providers/registry.ts'
 import { botScopes } from '../providers/slack/oauth.ts'
-import type { Addresses } from '../settings.ts'
+import type { Addresses } from '../settings/settings.ts'
 import {
-  ask,
   codeOf,
   type Finding,
-  fieldsOf,
   installationRefusal,
   refusalInWords,
   right,
   warning,
   wrong,
-} from './ask.ts'
-import type { Stored } from './stored.ts'
+} from './finding.ts'
 
-/** What a provider says about a connection. */
-type Granted =
-  | { kind: 'valid'; scopes: readonly string[] }
-  | { kind: 'not valid'; code: string }
-  /** The provider lets nobody of the account use the app. */
-  | { kind: 'not allowed'; why: (account: string) => string }
-  | { kind: 'unknown' }
+/** What a provider says about a connection. Undefined if it does not say. */
+type Granted = { scopes: readonly string[] } | { refusal: (account: string) => string } | undefined
 
 interface ScopeCheck {
   required: readonly string[]
@@ -36,7 +31,7 @@ interface ScopeCheck {
 }
 
 /** Checks at the providers that the newest connections are valid and have all scopes. */
-export async function checkConnections(
+export async function checkScopes(
   { appUrl, providers }: Addresses,
   vault: Vault,
   { connections }: Stored,
@@ -51,55 +46,13 @@ export async function checkConnections(
     if (ours.length === 0) {
       findings.push(warning(`Nobody has connected ${name}. Open ${appUrl} and press Connect.`))
     }
-    let complete = 0
-    let incomplete = 0
-    let unknown = 0
+    const judged = { complete: 0, incomplete: 0, unknown: 0 }
     for (const connection of ours) {
-      const account = connection.account ?? 'an unnamed account'
-      if (connection.brokenReason !== null) {
-        const reason = codeOf(connection.brokenReason) ?? 'unknown reason'
-        findings.push(
-          warning(
-            `The connection of ${account} to ${name} is broken (${reason}). Its user must press Connect.`,
-          ),
-        )
-        continue
-      }
-      const check = scopeChecks[id]
-      // The check of the keys has already reported a secret of another key.
-      if (check === undefined || !vault.holdsKeyOf(connection.secrets)) continue
-      const granted = await check.granted(providers[id], openSecrets(vault, connection))
-      if (granted.kind === 'unknown') {
-        unknown++
-        continue
-      }
-      if (granted.kind === 'not valid') {
-        findings.push(
-          wrong(
-            `${name} no longer accepts the connection of ${account} (${granted.code}). Its user must press Disconnect, then Connect.`,
-          ),
-        )
-        continue
-      }
-      if (granted.kind === 'not allowed') {
-        findings.push(wrong(granted.why(account)))
-        continue
-      }
-      const without = (scopes: readonly string[]) =>
-        scopes.filter((scope) => !granted.scopes.includes(scope))
-      const missing = without(check.required)
-      if (missing.length > 0) {
-        findings.push(
-          wrong(
-            `The connection of ${account} to ${name} lacks ${missing.join(', ')}. ${check.remedy} Then its user must press Disconnect, then Connect.`,
-          ),
-        )
-      } else if (without(check.optional).length > 0) {
-        incomplete++
-      } else {
-        complete++
-      }
+      const result = await judge(connection)
+      if (typeof result === 'string') judged[result]++
+      else if (result !== undefined) findings.push(result)
     }
+    const { complete, incomplete, unknown } = judged
     if (complete > 0) findings.push(right(`${count(complete)} to ${name} with all scopes.`))
     if (incomplete > 0) {
       findings.push(
@@ -113,9 +66,44 @@ export async function checkConnections(
     }
   }
   return findings
+
+  /** @returns what is wrong with a connection, or how many of its scopes it has. Undefined if nothing checks it. */
+  async function judge(
+    connection: Stored['connections'][number],
+  ): Promise<Finding | 'complete' | 'incomplete' | 'unknown' | undefined> {
+    const { provider, account: named, brokenReason, secrets } = connection
+    const { name } = registry[provider]
+    const account = named ?? 'an unnamed account'
+    if (brokenReason !== null) {
+      const reason = codeOf(brokenReason) ?? 'unknown reason'
+      return warning(
+        `The connection of ${account} to ${name} is broken (${reason}). Its user must press Connect.`,
+      )
+    }
+    const check = scopeChecks[provider]
+    // The check of the keys has already reported a secret of another key.
+    if (check === undefined || !vault.holdsKeyOf(secrets)) return undefined
+    const granted = await check.granted(providers[provider], openSecrets(vault, connection))
+    if (granted === undefined) return 'unknown'
+    if ('refusal' in granted) return wrong(granted.refusal(account))
+    const without = (scopes: readonly string[]) =>
+      scopes.filter((scope) => !granted.scopes.includes(scope))
+    const missing = without(check.required)
+    if (missing.length > 0) {
+      return wrong(
+        `The connection of ${account} to ${name} lacks ${missing.join(', ')}. ${check.remedy} Then its user must press Disconnect, then Connect.`,
+      )
+    }
+    return without(check.optional).length > 0 ? 'incomplete' : 'complete'
+  }
 }
 
 const count = (number: number) => `${number} ${number === 1 ? 'connection' : 'connections'}`
+
+const ended = (id: ProviderId, code: string) => ({
+  refusal: (account: string) =>
+    `${registry[id].name} no longer accepts the connection of ${account} (${code}). Its user must press Disconnect, then Connect.`,
+})
 
 /** The doctor knows only these providers. It does not ask others. */
 const scopeChecks: Partial<Record<ProviderId, ScopeCheck>> = {
@@ -137,12 +125,10 @@ const scopeChecks: Partial<Record<ProviderId, ScopeCheck>> = {
         }),
       })
       const refusal = installationRefusal(reply)
-      if (refusal !== undefined) return { kind: 'not allowed', why: refusalInWords[refusal] }
+      if (refusal !== undefined) return { refusal: refusalInWords[refusal] }
       const { active, scopes } = fieldsOf(reply.kind === 'answer' ? reply.text : '')
-      if (active === false) return { kind: 'not valid', code: 'revoked or uninstalled' }
-      return active === true && Array.isArray(scopes)
-        ? { kind: 'valid', scopes }
-        : { kind: 'unknown' }
+      if (active === false) return ended('hubspot', 'revoked or uninstalled')
+      return active === true && Array.isArray(scopes) ? { scopes } : undefined
     },
   },
 
@@ -155,16 +141,16 @@ const scopeChecks: Partial<Record<ProviderId, ScopeCheck>> = {
         method: 'POST',
         headers: { Authorization: `Bearer ${accessToken}` },
       })
-      if (reply.kind === 'none') return { kind: 'unknown' }
+      if (reply.kind === 'none') return undefined
       const { ok, error } = fieldsOf(reply.text)
       const scopes = reply.headers.get('x-oauth-scopes')
       if (ok === true && scopes !== null) {
-        return { kind: 'valid', scopes: scopes.split(',').map((scope) => scope.trim()) }
+        return { scopes: scopes.split(',').map((scope) => scope.trim()) }
       }
       const code = codeOf(error)
       return ok === false && code !== undefined && tokenRefusals.has(code)
-        ? { kind: 'not valid', code }
-        : { kind: 'unknown' }
+        ? ended('slack', code)
+        : undefined
     },
   },
 }

@@ -1,9 +1,16 @@
 import { type Context, Hono } from 'hono'
 import * as v from 'valibot'
-import { type Change, changedAt, currentOf, type StandInDeal, type StandInDeals } from './deals.ts'
-import { standInHub, standInOwners, standInPipelines } from './hub.ts'
-import { createRefusals, hubspotError } from './hubspot-refusals.ts'
-import type { StandInTokens } from './tokens.ts'
+import {
+  type Change,
+  changedAt,
+  currentOf,
+  type HubspotAccount,
+  type StandInDeal,
+  standInHub,
+  standInOwners,
+  standInPipelines,
+} from './account.ts'
+import { createGuard, hubspotError } from './refusals.ts'
 
 const dealsScope = 'crm.objects.deals.read'
 const ownersScope = 'crm.objects.owners.read'
@@ -41,17 +48,10 @@ const searchBody = v.object({
 })
 
 /** HubSpot's API for deals, as far as Dealbell calls it. */
-export function createCrmApi({
-  deals,
-  appUrl,
-  tokenOf,
-}: {
-  deals: StandInDeals
-  appUrl: string
-  tokenOf: (c: Context) => ReturnType<StandInTokens['read']>
-}): Hono {
+export function createHubspotApi({ appUrl, tokens, deals }: HubspotAccount): Hono {
   const startedAt = Date.now()
-  const refused = createRefusals(tokenOf)
+  const guard = createGuard(tokens)
+  const readDeals = guard(dealsScope)
 
   /** HubSpot leaves out unknown properties, and returns some that nobody asked for. */
   function dealAnswer(
@@ -111,9 +111,7 @@ export function createCrmApi({
   }
 
   return new Hono()
-    .get('/crm/objects/2026-03/0-3/:id', (c) => {
-      const refusal = refused(c, dealsScope)
-      if (refusal !== undefined) return refusal
+    .get('/crm/objects/2026-03/0-3/:id', readDeals, (c) => {
       const id = c.req.param('id')
       const deal = deals.find(id)
       if (deal === undefined) {
@@ -134,9 +132,7 @@ export function createCrmApi({
         ...(Object.keys(associations).length > 0 && { associations }),
       })
     })
-    .post('/crm/objects/2026-03/0-3/batch/read', async (c) => {
-      const refusal = refused(c, dealsScope)
-      if (refusal !== undefined) return refusal
+    .post('/crm/objects/2026-03/0-3/batch/read', readDeals, async (c) => {
       const body = await readBody(c, batchBody)
       if (body === undefined) return invalidInput(c)
       const { inputs, properties, propertiesWithHistory } = body
@@ -156,9 +152,7 @@ export function createCrmApi({
           : [{ status: 'error', category: 'OBJECT_NOT_FOUND', message, context: { ids } }],
       )
     })
-    .post('/crm/associations/2026-03/0-3/:type{0-[12]}/batch/read', async (c) => {
-      const refusal = refused(c, dealsScope)
-      if (refusal !== undefined) return refusal
+    .post('/crm/associations/2026-03/0-3/:type{0-[12]}/batch/read', readDeals, async (c) => {
       const body = await readBody(c, associationsBody)
       if (body === undefined) return invalidInput(c)
       if (body.inputs.length > maxAssociationInputs) {
@@ -186,9 +180,7 @@ export function createCrmApi({
           })),
       )
     })
-    .post('/crm/objects/2026-03/0-3/search', async (c) => {
-      const refusal = refused(c, dealsScope)
-      if (refusal !== undefined) return refusal
+    .post('/crm/objects/2026-03/0-3/search', readDeals, async (c) => {
       const body = await readBody(c, searchBody)
       if (body === undefined) return invalidInput(c)
       const since = Number(body.filterGroups[0]?.filters[0]?.value ?? 0)
@@ -204,9 +196,7 @@ export function createCrmApi({
         ...(end < changed.length && { paging: { next: { after: String(end) } } }),
       })
     })
-    .get('/crm/pipelines/2026-03/deals', (c) => {
-      const refusal = refused(c, dealsScope)
-      if (refusal !== undefined) return refusal
+    .get('/crm/pipelines/2026-03/deals', readDeals, (c) => {
       const times = asTimes(startedAt, startedAt)
       return c.json({
         results: standInPipelines.map((pipeline, displayOrder) => ({
@@ -224,9 +214,7 @@ export function createCrmApi({
         })),
       })
     })
-    .get('/crm/owners/2026-03/:id{[0-9]+}', (c) => {
-      const refusal = refused(c, ownersScope)
-      if (refusal !== undefined) return refusal
+    .get('/crm/owners/2026-03/:id{[0-9]+}', guard(ownersScope), (c) => {
       const archived = c.req.query('archived') === 'true'
       const owner = standInOwners.find(
         (known) => known.id === c.req.param('id') && known.archived === archived,
@@ -236,9 +224,7 @@ export function createCrmApi({
       }
       return c.json({ ...owner, ...asTimes(startedAt, startedAt) })
     })
-    .get('/account-info/2026-03/details', (c) => {
-      const refusal = refused(c, accountScope)
-      if (refusal !== undefined) return refusal
+    .get('/account-info/2026-03/details', guard(accountScope), (c) => {
       return c.json({
         portalId: standInHub.hubId,
         accountType: 'STANDARD',

@@ -1,18 +1,12 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
-import { navigations, pathOf } from '../contract/endpoints.ts'
-import type { ProviderSettings } from '../server/providers/provider.ts'
-import { StandInCodes } from './codes.ts'
-import { createCrmApi } from './crm-api.ts'
-import { StandInDeals } from './deals.ts'
-import { createDealsPage } from './deals-page.ts'
-import { formFields } from './form.ts'
-import { standInHub } from './hub.ts'
-import { hubspotError } from './hubspot-refusals.ts'
-import { consentPage, refusalPage } from './page.ts'
-import { StandInTokens } from './tokens.ts'
-import { createStandInWebhooks } from './webhooks.ts'
+import { navigations, pathOf } from '../../contract/endpoints.ts'
+import { createConsent } from '../consent.ts'
+import { formFields } from '../page.ts'
+import { StandInCodes } from '../tokens.ts'
+import { type HubspotAccount, standInHub } from './account.ts'
+import { hubspotError, tokenOf } from './refusals.ts'
 
 const accessLifetimeS = 1800
 
@@ -27,56 +21,23 @@ const declaredScopes = [
 ]
 const declaredOptionalScopes = ['crm.objects.owners.read']
 
-interface CodeBinding {
-  clientId: string
-  redirectUri: string
+interface Allowed {
   codeChallenge: string | undefined
   scopes: string[]
 }
 
 /** HubSpot's consent page and OAuth API 2026-03, as its public specification describes them. */
-export function createStandInHubspot({
-  settings,
-  appUrl,
-  apiUrl,
-  indexLagMs,
-}: {
-  settings: ProviderSettings
-  appUrl: string
-  apiUrl: string
-  indexLagMs: number
-}): Hono {
-  const codes = new StandInCodes<CodeBinding>()
-  const tokens = new StandInTokens('hubspot-stand-in-', settings.clientSecret)
-  const deals = new StandInDeals(indexLagMs)
-  const list = `${appUrl}/sandbox/hubspot/deals`
+export function createHubspotOAuth({ settings, appUrl, list, tokens }: HubspotAccount): Hono {
+  const { clientId, clientSecret } = settings
+  const codes = new StandInCodes<Allowed>()
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, 'hubspot')}`
-
-  /** What is wrong with a consent request, in words; undefined if it is right. */
-  function refusal(request: Record<string, string>): string | undefined {
-    if (request.client_id !== settings.clientId) return 'There is no app with this client ID.'
-    if (request.redirect_uri !== redirectUri) {
-      return `The redirect URL is not registered for this app. It has ${redirectUri}.`
-    }
-    if (scopesIn(request.scope).sort().join() !== declaredScopes.toSorted().join()) {
-      return 'The scopes are not the ones that the app declares.'
-    }
-    const optional = scopesIn(request.optional_scope)
-    if (!optional.every((scope) => declaredOptionalScopes.includes(scope))) {
-      return 'The optional scopes are not ones that the app declares.'
-    }
-    if (request.code_challenge && request.code_challenge_method !== 'S256') {
-      return 'The code challenge method must be S256.'
-    }
-    return undefined
-  }
 
   /** HubSpot's answer to wrong client credentials; undefined if they are right. */
   function wrongClient(c: Context, form: Record<string, string>): Response | undefined {
-    if (form.client_id !== settings.clientId) {
+    if (form.client_id !== clientId) {
       return oauthError(c, 'invalid_client', 'BAD_CLIENT_ID', 'missing or invalid client id')
     }
-    if (form.client_secret !== settings.clientSecret) {
+    if (form.client_secret !== clientSecret) {
       const message = 'missing or invalid client secret'
       return oauthError(c, 'invalid_client', 'BAD_CLIENT_SECRET', message)
     }
@@ -97,57 +58,30 @@ export function createStandInHubspot({
     }
   }
 
-  function tokenOf(c: Context) {
-    const [, accessToken = ''] = c.req.header('Authorization')?.match(/^Bearer (.+)$/) ?? []
-    return tokens.read(accessToken)
-  }
+  const consent = createConsent({
+    path: '/oauth/authorize',
+    provider: 'HubSpot',
+    settings,
+    redirectUri,
+    problem: consentProblem,
+    page: () => ({
+      account: standInHub.domain,
+      wishes: [
+        'read deals and their stages',
+        'see which contacts and companies a deal has',
+        'read the names of deal owners',
+      ],
+      after: html`<p>Afterwards, change a deal in the
+        <a href="${list}">stand-in's deals</a>.</p>`,
+    }),
+    code: ({ code_challenge: codeChallenge, optional_scope }) =>
+      codes.issue({ codeChallenge, scopes: [...declaredScopes, ...scopesIn(optional_scope)] }),
+    whyDenied: 'The user denied the request.',
+  })
 
   return (
     new Hono()
-      .route(
-        '/',
-        createDealsPage({ deals, list, webhooks: createStandInWebhooks({ settings, apiUrl }) }),
-      )
-      .route('/', createCrmApi({ deals, appUrl, tokenOf }))
-      .get('/oauth/authorize', (c) => {
-        const request = c.req.query()
-        const reason = refusal(request)
-        if (reason !== undefined) return c.html(refusalPage('HubSpot', reason), 400)
-        return c.html(
-          consentPage({
-            provider: 'HubSpot',
-            account: standInHub.domain,
-            wishes: [
-              'read deals and their stages',
-              'see which contacts and companies a deal has',
-              'read the names of deal owners',
-            ],
-            fields: request,
-            after: html`<p>Afterwards, change a deal in the
-            <a href="${list}">stand-in's deals</a>.</p>`,
-          }),
-        )
-      })
-      .post('/oauth/authorize', async (c) => {
-        const request = await formFields(c)
-        const reason = refusal(request)
-        if (reason !== undefined) return c.html(refusalPage('HubSpot', reason), 400)
-        const back = new URL(redirectUri)
-        if (request.answer === 'allow') {
-          const code = codes.issue({
-            clientId: settings.clientId,
-            redirectUri,
-            codeChallenge: request.code_challenge,
-            scopes: [...declaredScopes, ...scopesIn(request.optional_scope)],
-          })
-          back.searchParams.set('code', code)
-        } else {
-          back.searchParams.set('error', 'access_denied')
-          back.searchParams.set('error_description', 'The user denied the request.')
-        }
-        if (request.state) back.searchParams.set('state', request.state)
-        return c.redirect(back.href, 303)
-      })
+      .route('/', consent)
       .post('/oauth/2026-03/token', async (c) => {
         const form = await formFields(c)
         const wrong = wrongClient(c, form)
@@ -168,26 +102,22 @@ export function createStandInHubspot({
           return oauthError(c, 'unsupported_grant_type', 'BAD_GRANT_TYPE', message)
         }
 
-        const binding = codes.take(form.code ?? '')
-        if (binding === undefined || binding.clientId !== form.client_id) {
+        const allowed = codes.take(form.code ?? '')
+        if (allowed === undefined) {
           const message = 'missing or unknown auth code'
           return oauthError(c, 'invalid_grant', 'BAD_AUTH_CODE', message)
         }
-        if (form.redirect_uri !== binding.redirectUri) {
+        if (form.redirect_uri !== redirectUri) {
           const message = 'missing or invalid redirect uri'
           return oauthError(c, 'invalid_grant', 'BAD_REDIRECT_URI', message)
         }
-        if (binding.codeChallenge !== undefined) {
-          const challenge = createHash('sha256')
-            .update(form.code_verifier ?? '')
-            .digest('base64url')
-          if (challenge !== binding.codeChallenge) {
-            const message = 'missing or invalid code verifier'
-            return oauthError(c, 'invalid_grant', 'BAD_CODE_VERIFIER', message)
-          }
+        const { codeChallenge, scopes } = allowed
+        const verifierHash = createHash('sha256').update(form.code_verifier ?? '')
+        if (codeChallenge !== undefined && verifierHash.digest('base64url') !== codeChallenge) {
+          const message = 'missing or invalid code verifier'
+          return oauthError(c, 'invalid_grant', 'BAD_CODE_VERIFIER', message)
         }
         const grant = randomUUID()
-        const { scopes } = binding
         const refreshToken = tokens.issue({ grant, use: 'refresh', endsAt: null, scopes })
         return c.json(tokenAnswer(grant, scopes, refreshToken))
       })
@@ -202,7 +132,7 @@ export function createStandInHubspot({
           token_use: token.use === 'access' ? 'access_token' : 'refresh_token',
           token_type: 'Bearer',
           token: form.token,
-          client_id: settings.clientId,
+          client_id: clientId,
           app_id: standInHub.appId,
           hub_id: standInHub.hubId,
           hub_domain: standInHub.domain,
@@ -216,17 +146,6 @@ export function createStandInHubspot({
           }),
         })
       })
-      // The real one also sends an e-mail to the account's administrators.
-      .delete('/appinstalls/2026-03/external-install', (c) => {
-        const token = tokenOf(c)
-        if (typeof token === 'string' || token.use !== 'access') {
-          const message = 'Authentication credentials not found.'
-          return hubspotError(c, 401, 'INVALID_AUTHENTICATION', message)
-        }
-        // The stand-in has only one account.
-        tokens.revokeAll()
-        return c.body(null, 204)
-      })
       .post('/oauth/2026-03/token/revoke', async (c) => {
         const form = await formFields(c)
         const wrong = wrongClient(c, form)
@@ -237,7 +156,33 @@ export function createStandInHubspot({
         if (typeof token !== 'string' && token.use === 'refresh') tokens.revoke(token, 'refresh')
         return c.body(null, 200)
       })
+      // The real one also sends an e-mail to the account's administrators.
+      .delete('/appinstalls/2026-03/external-install', (c) => {
+        const token = tokenOf(c, tokens)
+        if (typeof token === 'string' || token.use !== 'access') {
+          const message = 'Authentication credentials not found.'
+          return hubspotError(c, 401, 'INVALID_AUTHENTICATION', message)
+        }
+        // The stand-in has only one account.
+        tokens.revokeAll()
+        return c.body(null, 204)
+      })
   )
+}
+
+/** What is wrong with the scopes or the PKCE of a consent request. */
+function consentProblem(request: Readonly<Record<string, string>>): string | undefined {
+  if (scopesIn(request.scope).sort().join() !== declaredScopes.toSorted().join()) {
+    return 'The scopes are not the ones that the app declares.'
+  }
+  const optional = scopesIn(request.optional_scope)
+  if (!optional.every((scope) => declaredOptionalScopes.includes(scope))) {
+    return 'The optional scopes are not ones that the app declares.'
+  }
+  if (request.code_challenge && request.code_challenge_method !== 'S256') {
+    return 'The code challenge method must be S256.'
+  }
+  return undefined
 }
 
 /** The scopes in a parameter of the consent page. */

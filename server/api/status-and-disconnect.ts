@@ -15,7 +15,7 @@ import { stopSendingTo } from '../relay/send/disconnect.ts'
 const forgetMs = 3_000
 
 /** The status of a user's connection to one provider, and disconnecting it (§7). */
-export function connectionRoutes(provider: ProviderId, context: Context) {
+export function statusAndDisconnectRoutes(provider: ProviderId, context: Context) {
   const { database, providers, log } = context
   const endGrant = createEndGrant(context)
 

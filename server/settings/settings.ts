@@ -1,126 +1,8 @@
 import { isIP } from 'node:net'
 import * as v from 'valibot'
-import { isPlaceholder } from './people/vault.ts'
-import type { ProviderSettings } from './providers/provider.ts'
-import { chatIds, crmIds, type ProviderId, providerIds, registry } from './providers/registry.ts'
-
-const optionalText = v.pipe(
-  v.optional(v.string(), ''),
-  v.trim(),
-  v.transform((text) => (text === '' ? undefined : text)),
-)
-
-const optionalHttpUrl = v.pipe(
-  optionalText,
-  v.check(
-    (text) => text === undefined || isHttpUrl(text),
-    'must be an http(s) URL without user, query and fragment',
-  ),
-)
-
-const optionalBaseUrl = v.pipe(
-  optionalHttpUrl,
-  v.transform((text) => (text === undefined ? undefined : withoutSlash(text))),
-)
-
-const flag = (unset: 'true' | 'false') =>
-  v.pipe(
-    v.optional(v.string(), unset),
-    v.trim(),
-    v.picklist(['true', 'false'], "must be 'true' or 'false'"),
-    v.transform((text) => text === 'true'),
-  )
-
-const poolSizes = 'must be a whole number from 2 to 1000'
-
-const wholeEnv = v.object({
-  HOST: v.pipe(
-    optionalText,
-    v.check(
-      (text) => text === undefined || text === 'localhost' || isIP(text) !== 0,
-      'must be an IP address of this machine, or localhost',
-    ),
-  ),
-  PORT: v.pipe(
-    v.optional(v.string(), '3000'),
-    v.trim(),
-    v.regex(/^\d{1,5}$/, 'must be a port number from 0 to 65535'),
-    v.transform(Number),
-    v.maxValue(65_535, 'must be a port number from 0 to 65535'),
-  ),
-  APP_URL: v.pipe(
-    optionalHttpUrl,
-    v.check(
-      (text) => text === undefined || !URL.canParse(text) || new URL(text).pathname === '/',
-      'must have no path: the dashboard lives at the root of its origin',
-    ),
-  ),
-  API_URL: optionalBaseUrl,
-  DATA_DIR: v.pipe(
-    optionalText,
-    v.transform((text) => text ?? './data'),
-  ),
-  DATABASE_URL: v.pipe(
-    optionalText,
-    v.check(
-      (text) => text === undefined || /^postgres(ql)?:\/\//.test(text),
-      'must begin with postgres:// or postgresql://',
-    ),
-    v.check(
-      (text) => text === undefined || URL.canParse(text),
-      'must be a URL such as postgres://user:password@host:5432/name, with special characters of the password as in a URL (@ is %40)',
-    ),
-  ),
-  // With one connection, a slow statement would keep all others waiting, also those that renew leases.
-  DATABASE_POOL_SIZE: v.pipe(
-    v.optional(v.string(), '10'),
-    v.trim(),
-    v.regex(/^\d{1,4}$/, poolSizes),
-    v.transform(Number),
-    v.minValue(2, poolSizes),
-    v.maxValue(1_000, poolSizes),
-  ),
-  ENCRYPTION_KEY: v.pipe(
-    optionalText,
-    v.transform((text) => text?.split(',').map((key) => key.trim())),
-    v.check(
-      (keys) => keys === undefined || keys.every(isBase64Key),
-      'must be 32 bytes in base64 (openssl rand -base64 32), or several with commas between, the newest first',
-    ),
-    v.check(
-      (keys) =>
-        keys === undefined ||
-        !keys.every(isBase64Key) ||
-        !keys.some((key) => isPlaceholder(Buffer.from(key, 'base64'))),
-      'must be random, but all 32 bytes of a key are the same (make one with openssl rand -base64 32)',
-    ),
-    v.transform((keys) => keys?.map((key) => Buffer.from(key, 'base64'))),
-  ),
-  SERVE_DASHBOARD: flag('true'),
-  ALLOW_STAND_INS: flag('false'),
-  TRUSTED_PROXIES: v.pipe(
-    v.optional(v.string(), '0'),
-    v.trim(),
-    v.regex(/^\d{1,2}$/, 'must be a whole number from 0 to 99'),
-    v.transform(Number),
-  ),
-})
-
-/** The settings of one provider, without the prefix: HUBSPOT_CLIENT_ID is CLIENT_ID here. */
-const clientEnv = v.object({ CLIENT_ID: optionalText, CLIENT_SECRET: optionalText })
-const providerEnv = v.object({
-  CLIENT_ID: optionalText,
-  CLIENT_SECRET: v.pipe(
-    optionalText,
-    v.transform((text) => text?.split(',').map((secret) => secret.trim())),
-    v.check(
-      (secrets) => secrets === undefined || !secrets.includes(''),
-      'must be a secret, or several with commas between, the newest first',
-    ),
-  ),
-  AUTHORIZE_URL: optionalHttpUrl,
-  API_URL: optionalBaseUrl,
-})
+import type { ProviderSettings } from '../providers/calls.ts'
+import { chatIds, crmIds, type ProviderId, providerIds, registry } from '../providers/registry.ts'
+import { clientVariables, providerVariables, variables } from './variables.ts'
 
 export interface Settings {
   port: number
@@ -159,7 +41,7 @@ type Env = Readonly<Record<string, string | undefined>>
  */
 export function parseEnv(env: Env): Settings {
   const problems: string[] = []
-  const result = v.safeParse(wholeEnv, env)
+  const result = v.safeParse(variables, env)
   if (!result.success) problems.push(...inWords(result.issues))
   const ofProviders = parseProviders(env, problems)
   problems.push(...unsafeStandIns(env), ...unknownProviders(env))
@@ -199,18 +81,18 @@ function parseProviders(env: Env, problems: string[]) {
   return eachProvider((id) => {
     const prefix = `${id.toUpperCase()}_`
     const ofProvider = Object.fromEntries(
-      Object.keys(providerEnv.entries).map((name) => [name, env[prefix + name]]),
+      Object.keys(providerVariables.entries).map((name) => [name, env[prefix + name]]),
     )
-    const result = v.safeParse(providerEnv, ofProvider)
+    const result = v.safeParse(providerVariables, ofProvider)
     if (!result.success) problems.push(...inWords(result.issues, prefix))
-    const { CLIENT_ID, CLIENT_SECRET } = v.parse(clientEnv, ofProvider)
+    const { CLIENT_ID, CLIENT_SECRET } = v.parse(clientVariables, ofProvider)
     if (CLIENT_ID && !CLIENT_SECRET) {
       problems.push(`${prefix}CLIENT_SECRET is missing beside its CLIENT_ID`)
     }
     if (CLIENT_SECRET && !CLIENT_ID) {
       problems.push(`${prefix}CLIENT_ID is missing beside its CLIENT_SECRET`)
     }
-    const settings = result.success ? result.output : v.parse(providerEnv, {})
+    const settings = result.success ? result.output : v.parse(providerVariables, {})
     return (appUrl: string, local: string) => providerSettings(id, settings, { appUrl, local })
   })
 }
@@ -265,7 +147,7 @@ function unknownProviders(env: Env): string[] {
   ].flat()
 }
 
-function isLoopback(hostname: string): boolean {
+export function isLoopback(hostname: string): boolean {
   return /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)
 }
 
@@ -278,7 +160,7 @@ function localHost(host: string | undefined): string {
 /** Without a client id, the stand-in on this server plays the provider. */
 function providerSettings(
   id: ProviderId,
-  set: v.InferOutput<typeof providerEnv>,
+  set: v.InferOutput<typeof providerVariables>,
   { appUrl, local }: { appUrl: string; local: string },
 ): ProviderSettings {
   const { authorizeUrl, apiUrl, standIn } = registry[id]
@@ -305,24 +187,4 @@ function eachProvider<T>(of: (id: ProviderId) => T): Record<ProviderId, T> {
 
 function inWords(issues: readonly v.BaseIssue<unknown>[], prefix = ''): string[] {
   return issues.map((issue) => `${prefix}${v.getDotPath(issue)} ${issue.message}`)
-}
-
-function isHttpUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false
-  const url = new URL(text)
-  return (
-    ['http:', 'https:'].includes(url.protocol) &&
-    url.username === '' &&
-    url.password === '' &&
-    url.search === '' &&
-    url.hash === ''
-  )
-}
-
-function isBase64Key(text: string): boolean {
-  return /^[A-Za-z0-9+/]{43}=?$/.test(text) && Buffer.from(text, 'base64').length === 32
-}
-
-function withoutSlash(url: string): string {
-  return url.replace(/\/+$/, '')
 }

@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
-import { type Background, repeatInBackground } from './background.ts'
-import { type Database, rowsOf } from './database/open.ts'
-import type { HasRoom } from './database/room.ts'
-import { errorFields, type Log } from './log.ts'
+import { type Background, repeatInBackground } from '../background.ts'
+import { errorFields, type Log } from '../log.ts'
+import { type Database, rowsOf } from './open.ts'
+import type { HasRoom } from './room.ts'
 
 const defaultEveryMs = 5_000
 /** A checkpoint after this much log took 80 to 280 ms. */

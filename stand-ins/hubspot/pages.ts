@@ -1,11 +1,18 @@
 import { Hono } from 'hono'
 import { html } from 'hono/html'
-import { notFromAnotherSite } from '../server/http/origin.ts'
-import { formatAmount } from '../server/relay/write/amount.ts'
-import { type Change, currentOf, type StandInDeal, type StandInDeals } from './deals.ts'
-import { formFields } from './form.ts'
-import { standInHub, standInOwners, standInPipelines } from './hub.ts'
-import { standInPage } from './page.ts'
+import { notFromAnotherSite } from '../../server/http/origin.ts'
+import { formatAmount } from '../../server/relay/write/amount.ts'
+import { formFields, standInPage } from '../page.ts'
+import {
+  type Change,
+  currentOf,
+  type HubspotAccount,
+  type StandInDeal,
+  type StandInDeals,
+  standInHub,
+  standInOwners,
+  standInPipelines,
+} from './account.ts'
 import type { createStandInWebhooks } from './webhooks.ts'
 
 const maxNameLength = 200
@@ -16,16 +23,10 @@ const notice =
 const stages = standInPipelines.flatMap(({ stages }) => stages)
 
 /** The page on which a person changes the stand-in's deals. */
-export function createDealsPage({
-  deals,
-  list,
-  webhooks,
-}: {
-  deals: StandInDeals
-  /** The address of the page. */
-  list: string
-  webhooks: ReturnType<typeof createStandInWebhooks>
-}): Hono {
+export function createDealsPage(
+  { list, deals }: HubspotAccount,
+  webhooks: ReturnType<typeof createStandInWebhooks>,
+): Hono {
   function enter(deal: StandInDeal, property: Change['property'], value: string): void {
     const change = deals.enter(deal, property, value)
     if (change !== undefined) webhooks.changed(deal, change)

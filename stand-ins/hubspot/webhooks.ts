@@ -1,10 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { propertyNames } from '../server/providers/hubspot/properties.ts'
-import { hubSpotSignature } from '../server/providers/hubspot/signature.ts'
-import type { ProviderSettings } from '../server/providers/provider.ts'
-import { watchedProperties } from '../server/relay/decide/rules.ts'
-import type { Change, StandInDeal } from './deals.ts'
-import { standInHub } from './hub.ts'
+import type { ProviderSettings } from '../../server/providers/calls.ts'
+import { propertyNames } from '../../server/providers/hubspot/properties.ts'
+import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
+import { watchedProperties } from '../../server/relay/decide/rules.ts'
+import { type Change, type StandInDeal, standInHub } from './account.ts'
 
 /** Each webhook that is being sent uses two connections of this process. */
 const maxWebhooks = 10

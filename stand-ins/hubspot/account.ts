@@ -1,3 +1,76 @@
+import type { ProviderSettings } from '../../server/providers/calls.ts'
+import { forgetOldest, type StandInTokens } from '../tokens.ts'
+
+/** What the pages and the APIs of the stand-in HubSpot share. */
+export interface HubspotAccount {
+  settings: ProviderSettings
+  appUrl: string
+  /** The address of the page with the deals. */
+  list: string
+  tokens: StandInTokens
+  deals: StandInDeals
+}
+
+/** The only account of the stand-in HubSpot, and the person who is signed in to it. */
+export const standInHub = {
+  hubId: 4_200_001,
+  userId: 7_700_001,
+  domain: 'acme-stand-in.example',
+  user: 'sam@acme-stand-in.example',
+  appId: 1_000_001,
+  currency: 'EUR',
+}
+
+export const standInOwners = [
+  {
+    id: '4001',
+    type: 'PERSON',
+    firstName: 'Alex',
+    lastName: 'Rivera',
+    email: 'alex.rivera@stand-in.example',
+    userId: standInHub.userId,
+    archived: false,
+  },
+  // An owner who left has no user, and is answered only to those who ask for archived owners.
+  {
+    id: '4002',
+    type: 'PERSON',
+    firstName: 'Robin',
+    lastName: 'Chen',
+    email: 'robin.chen@stand-in.example',
+    archived: true,
+  },
+]
+
+export const standInPipelines = [
+  {
+    id: 'default',
+    label: 'Sales pipeline',
+    stages: [
+      stage('appointmentscheduled', 'Appointment scheduled', '0.2', 'false'),
+      stage('qualifiedtobuy', 'Qualified to buy', '0.4', 'false'),
+      stage('presentationscheduled', 'Presentation scheduled', '0.6', 'false'),
+      stage('contractsent', 'Contract sent', '0.9', 'false'),
+      stage('closedwon', 'Closed won', '1.0', 'true'),
+      stage('closedlost', 'Closed lost', '0.0', 'true'),
+    ],
+  },
+  // The ids of what people create are numbers. Only the metadata say which stage means won.
+  {
+    id: '81200001',
+    label: 'Renewals',
+    stages: [
+      stage('1200101', 'Renewal due', '0.5', 'false'),
+      stage('1200102', 'Not renewed', '0.0', 'true'),
+      stage('1200103', 'Renewed', '1.0', 'true'),
+    ],
+  },
+]
+
+function stage(id: string, label: string, probability: string, isClosed: string) {
+  return { id, label, metadata: { probability, isClosed } }
+}
+
 /** Anyone can create deals, so the oldest make room for new ones. */
 const maxDeals = 500
 const maxChanges = 50
@@ -118,13 +191,6 @@ export class StandInDeals {
       deal.history.splice(deal.history.indexOf(oldest), 1)
     }
     return change
-  }
-}
-
-function forgetOldest(map: Map<string, unknown>, most: number): void {
-  for (const oldest of map.keys()) {
-    if (map.size <= most) break
-    map.delete(oldest)
   }
 }
 

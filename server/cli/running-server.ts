@@ -1,0 +1,79 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import * as v from 'valibot'
+import { FolderInUse, lockFolder } from '../database/lock.ts'
+import { keyFromFolder } from '../people/vault.ts'
+import { operatorToken } from '../relay/show/operator.ts'
+import { dataDirError } from '../settings/open-errors.ts'
+import type { Settings } from '../settings/settings.ts'
+import { ask, fieldsOf } from './ask.ts'
+
+/** Runs `work` while no server can open the data folder, or `askServer` if a server holds it. */
+export async function withDataFolder<Result>(
+  settings: Settings,
+  work: () => Promise<Result>,
+  askServer: () => Promise<Result>,
+): Promise<Result> {
+  let lock: ReturnType<typeof lockFolder>
+  try {
+    lock = lockFolder(settings.dataDir)
+  } catch (error) {
+    if (error instanceof FolderInUse) return await askServer()
+    throw dataDirError(settings, error)
+  }
+  try {
+    return await work()
+  } finally {
+    lock.release()
+  }
+}
+
+/** The encryption keys, the newest first. Undefined if the server has not created its key yet. */
+export async function storedKeys(settings: Settings): Promise<Buffer[] | undefined> {
+  const { encryptionKeys, dataDir } = settings
+  if (encryptionKeys !== undefined) return encryptionKeys
+  // keyFromFolder would create it.
+  if (!existsSync(join(dataDir, 'encryption.key'))) return undefined
+  return [
+    await keyFromFolder(dataDir).catch((error: unknown) => {
+      throw dataDirError(settings, error)
+    }),
+  ]
+}
+
+/**
+ * Asks the server on this machine that holds the data folder.
+ * @throws Error that says what to do if it gives no such answer.
+ */
+export async function askServer<Answer>(
+  settings: Settings,
+  path: '/relay/status' | '/relay/replay' | '/relay/doctor',
+  shape: v.GenericSchema<unknown, Answer>,
+  options: { method?: 'POST'; timeoutS?: number } = {},
+): Promise<Answer> {
+  const origin = settings.localOriginAt(settings.port)
+  const keys = await storedKeys(settings)
+  const token = keys === undefined ? '' : operatorToken(keys)
+  const headers = { Authorization: `Bearer ${token}` }
+  const reply = await ask(origin + path, { ...options, headers })
+
+  const held = `A server uses the folder ${settings.dataDir} of DATA_DIR`
+  const remedy = 'Set PORT and HOST as for that server, or stop it.'
+  if (reply.kind === 'none') {
+    throw new Error(`${held}, but none answers at ${origin}: ${reply.why}. ${remedy}`)
+  }
+  const answer = v.safeParse(shape, fieldsOf(reply.text))
+  if (answer.success) return answer.output
+  switch (reply.status) {
+    case 401:
+      throw new Error(
+        `The server at ${origin} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR as for that server, or restart it.`,
+      )
+    case 500:
+      throw new Error(
+        `The server at ${origin} cannot read its database. Read its log, then restart it.`,
+      )
+    default:
+      throw new Error(`${held}, but another program answers at ${origin}. ${remedy}`)
+  }
+}

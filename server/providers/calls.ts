@@ -1,0 +1,53 @@
+import { longestWaitMs } from './provider.ts'
+
+/** How this server reaches a provider. */
+export interface ProviderSettings {
+  clientId: string
+  /** For calls to the provider. */
+  clientSecret: string
+  /** Secrets that the operator has replaced. The provider may still sign webhooks with them. */
+  olderSecrets?: readonly string[]
+  /** The consent page, which the browser opens. */
+  authorizeUrl: string
+  /** The base address of the API, which this server calls; without a trailing slash. */
+  apiUrl: string
+  /** True if no client id is set. The server then uses its stand-in for the provider. */
+  standIn: boolean
+}
+
+/** How long a provider may take to answer, in milliseconds. */
+export interface Timeouts {
+  callMs: number
+  /** Shorter, because the dashboard waits for it. Our connection is already deleted by then. */
+  revokeMs: number
+}
+
+export const defaultTimeouts: Timeouts = { callMs: 10_000, revokeMs: 5_000 }
+
+/**
+ * Returns the wait that Retry-After asks for, in ms, but at most `longestWaitMs`: a mistake there must not
+ * end all messages. Returns `otherwiseMs` if the header is no number of seconds.
+ */
+export function askedWaitMs(headers: Headers, otherwiseMs: number): number {
+  const seconds = Number(headers.get('Retry-After'))
+  return seconds > 0 ? Math.min(seconds * 1000, longestWaitMs) : otherwiseMs
+}
+
+/** To parse this much takes less than 50 ms. It has room for the 10,000 stages that an account may have. */
+const mostAnswerBytes = 5_000_000
+
+/** ky's options for a call to a provider: one try, `ms` milliseconds at most, and no redirects. */
+export const oneTry = (ms: number, mostBytes = mostAnswerBytes) =>
+  ({
+    retry: 0,
+    redirect: 'error',
+    // With `timeout` alone, the time would start again for the body.
+    timeout: ms,
+    totalTimeout: ms,
+    onDownloadProgress({ transferredBytes }: { transferredBytes: number }) {
+      if (transferredBytes > mostBytes) throw new AnswerTooLarge()
+    },
+  }) as const
+
+/** A provider's answer was cut off, because to parse it would block the thread. */
+export class AnswerTooLarge extends Error {}

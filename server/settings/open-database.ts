@@ -1,0 +1,24 @@
+import { join } from 'node:path'
+import { type OpenDatabase, openPglite, openPostgres } from '../database/open.ts'
+import { databaseUrlError, dataDirError } from './open-errors.ts'
+import type { Settings } from './settings.ts'
+
+/**
+ * Opens and migrates the database that the settings name.
+ * @throws Error that names the setting and the remedy.
+ */
+export async function openDatabase(
+  settings: Settings,
+  onIdleError: () => void = () => undefined,
+): Promise<OpenDatabase> {
+  const { databaseUrl, databasePoolSize, dataDir } = settings
+  const opening =
+    databaseUrl === undefined
+      ? openPglite(join(dataDir, 'pglite'))
+      : openPostgres(databaseUrl, onIdleError, databasePoolSize)
+  return await opening.catch((error: unknown) => {
+    throw databaseUrl === undefined
+      ? dataDirError(settings, error)
+      : databaseUrlError(databaseUrl, error)
+  })
+}

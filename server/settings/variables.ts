@@ -1,0 +1,124 @@
+import { isIP } from 'node:net'
+import * as v from 'valibot'
+import { isPlaceholder } from '../people/vault.ts'
+
+const optionalText = v.pipe(
+  v.optional(v.string(), ''),
+  v.trim(),
+  v.transform((text) => (text === '' ? undefined : text)),
+)
+
+const optionalHttpUrl = v.pipe(
+  optionalText,
+  v.check(
+    (text) => text === undefined || isHttpUrl(text),
+    'must be an http(s) URL without user, query and fragment',
+  ),
+)
+
+const optionalBaseUrl = v.pipe(
+  optionalHttpUrl,
+  v.transform((text) => text?.replace(/\/+$/, '')),
+)
+
+const flag = (unset: 'true' | 'false') =>
+  v.pipe(
+    v.optional(v.string(), unset),
+    v.trim(),
+    v.picklist(['true', 'false'], "must be 'true' or 'false'"),
+    v.transform((text) => text === 'true'),
+  )
+
+const wholeNumber = (unset: string, least: number, most: number, what = 'whole number') => {
+  const problem = `must be a ${what} from ${least} to ${most}`
+  return v.pipe(
+    v.optional(v.string(), unset),
+    v.trim(),
+    v.regex(/^\d{1,9}$/, problem),
+    v.transform(Number),
+    v.minValue(least, problem),
+    v.maxValue(most, problem),
+  )
+}
+
+/** What each environment variable must be. */
+export const variables = v.object({
+  HOST: v.pipe(
+    optionalText,
+    v.check(
+      (text) => text === undefined || text === 'localhost' || isIP(text) !== 0,
+      'must be an IP address of this machine, or localhost',
+    ),
+  ),
+  PORT: wholeNumber('3000', 0, 65_535, 'port number'),
+  APP_URL: v.pipe(
+    optionalHttpUrl,
+    v.check(
+      (text) => text === undefined || !URL.canParse(text) || new URL(text).pathname === '/',
+      'must have no path: the dashboard lives at the root of its origin',
+    ),
+  ),
+  API_URL: optionalBaseUrl,
+  DATA_DIR: v.pipe(
+    optionalText,
+    v.transform((text) => text ?? './data'),
+  ),
+  DATABASE_URL: v.pipe(
+    optionalText,
+    v.check(
+      (text) => text === undefined || /^postgres(ql)?:\/\//.test(text),
+      'must begin with postgres:// or postgresql://',
+    ),
+    v.check(
+      (text) => text === undefined || URL.canParse(text),
+      'must be a URL such as postgres://user:password@host:5432/name, with special characters of the password as in a URL (@ is %40)',
+    ),
+  ),
+  // With one connection, a slow statement would keep all others waiting, also those that renew leases.
+  DATABASE_POOL_SIZE: wholeNumber('10', 2, 1_000),
+  ENCRYPTION_KEY: v.pipe(
+    optionalText,
+    v.transform((text) => text?.split(',').map((key) => key.trim())),
+    v.check(
+      (keys) => keys === undefined || keys.every(isBase64Key),
+      'must be 32 bytes in base64 (openssl rand -base64 32), or several with commas between, the newest first',
+    ),
+    v.check(
+      (keys) =>
+        keys === undefined ||
+        !keys.every(isBase64Key) ||
+        !keys.some((key) => isPlaceholder(Buffer.from(key, 'base64'))),
+      'must be random, but all 32 bytes of a key are the same (make one with openssl rand -base64 32)',
+    ),
+    v.transform((keys) => keys?.map((key) => Buffer.from(key, 'base64'))),
+  ),
+  SERVE_DASHBOARD: flag('true'),
+  ALLOW_STAND_INS: flag('false'),
+  TRUSTED_PROXIES: wholeNumber('0', 0, 99),
+})
+
+/** The settings of one provider, without the prefix: HUBSPOT_CLIENT_ID is CLIENT_ID here. */
+export const clientVariables = v.object({ CLIENT_ID: optionalText, CLIENT_SECRET: optionalText })
+export const providerVariables = v.object({
+  CLIENT_ID: optionalText,
+  CLIENT_SECRET: v.pipe(
+    optionalText,
+    v.transform((text) => text?.split(',').map((secret) => secret.trim())),
+    v.check(
+      (secrets) => secrets === undefined || !secrets.includes(''),
+      'must be a secret, or several with commas between, the newest first',
+    ),
+  ),
+  AUTHORIZE_URL: optionalHttpUrl,
+  API_URL: optionalBaseUrl,
+})
+
+function isHttpUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false
+  const { protocol, username, password, search, hash } = new URL(text)
+  return /^https?:$/.test(protocol) && username + password + search + hash === ''
+}
+
+function isBase64Key(text: string): boolean {
+  return /^[A-Za-z0-9+/]{43}=?$/.test(text) && Buffer.from(text, 'base64').length === 32
+}

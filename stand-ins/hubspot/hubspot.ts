@@ -1,0 +1,33 @@
+import { Hono } from 'hono'
+import type { ProviderSettings } from '../../server/providers/calls.ts'
+import { StandInTokens } from '../tokens.ts'
+import { type HubspotAccount, StandInDeals } from './account.ts'
+import { createHubspotApi } from './api.ts'
+import { createHubspotOAuth } from './oauth.ts'
+import { createDealsPage } from './pages.ts'
+import { createStandInWebhooks } from './webhooks.ts'
+
+/** A HubSpot with one account. */
+export function createStandInHubspot({
+  settings,
+  appUrl,
+  apiUrl,
+  indexLagMs,
+}: {
+  settings: ProviderSettings
+  appUrl: string
+  apiUrl: string
+  indexLagMs: number
+}): Hono {
+  const account: HubspotAccount = {
+    settings,
+    appUrl,
+    list: `${appUrl}/sandbox/hubspot/deals`,
+    tokens: new StandInTokens('hubspot-stand-in-', settings.clientSecret),
+    deals: new StandInDeals(indexLagMs),
+  }
+  return new Hono()
+    .route('/', createDealsPage(account, createStandInWebhooks({ settings, apiUrl })))
+    .route('/', createHubspotOAuth(account))
+    .route('/', createHubspotApi(account))
+}

@@ -1,0 +1,73 @@
+import type { ProviderSettings } from '../../server/providers/calls.ts'
+import type { StandInCodes } from '../tokens.ts'
+import type { Blocks } from './blocks.ts'
+
+/** The only workspace of the stand-in Slack, and the person who is signed in to it. */
+export const standInWorkspace = {
+  teamId: 'T0STANDIN1',
+  teamName: 'Acme (stand-in)',
+  userId: 'U0STANDIN1',
+  botUserId: 'U0STANDBOT',
+  botId: 'B0STANDBOT',
+  appId: 'A0STANDIN1',
+  /** Only one has invited the bot. People can choose the others too: their webhooks work. */
+  channels: [
+    { id: 'C0SALES001', name: 'sales-floor', hasBot: true },
+    { id: 'C0DEALS001', name: 'deals', hasBot: false },
+    { id: 'C0RANDOM01', name: 'random', hasBot: false },
+  ],
+}
+
+/** What the pages and the API of the workspace share. */
+export interface SlackAccount {
+  settings: ProviderSettings
+  appUrl: string
+  /** The address of the page with the channels. */
+  list: string
+  /** Each stands for the channel that a person has chosen. */
+  codes: StandInCodes<string>
+  channels: StandInChannels
+}
+
+export interface StandInMessage {
+  at: Date
+  text: string
+  blocks: Blocks
+}
+
+/** A channel keeps so many messages, with so many characters of JSON. The oldest go first. */
+const maxMessages = 200
+const maxCharacters = 200_000
+
+/** The channels of the workspace, with their messages. They forget everything when the server stops. */
+export class StandInChannels {
+  /** The ids of archived channels. */
+  readonly archived = new Set<string>()
+  readonly #messages = new Map<string, StandInMessage[]>()
+
+  find(id: string | undefined) {
+    return standInWorkspace.channels.find((channel) => channel.id === id)
+  }
+
+  /** The channels that people can choose. Slack does not offer archived ones. */
+  open() {
+    return standInWorkspace.channels.filter(({ id }) => !this.archived.has(id))
+  }
+
+  post(id: string, text: string, blocks: Blocks): void {
+    const message = { at: new Date(), text: text.slice(0, 3_000), blocks }
+    const kept: StandInMessage[] = []
+    let characters = 0
+    for (const one of [message, ...this.messages(id)].slice(0, maxMessages)) {
+      characters += JSON.stringify(one).length
+      if (characters > maxCharacters) break
+      kept.push(one)
+    }
+    this.#messages.set(id, kept)
+  }
+
+  /** The newest first. */
+  messages(id: string): readonly StandInMessage[] {
+    return this.#messages.get(id) ?? []
+  }
+}
