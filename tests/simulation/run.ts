@@ -1,38 +1,58 @@
 import { parseArgs } from 'node:util'
+import { printTable } from './breaks.ts'
 import { SimulatedDatabase } from './database.ts'
-import { type Fault, simulate } from './simulate.ts'
+import { explain } from './explain.ts'
+import { simulate } from './simulate.ts'
+
+// npm run simulate -- --seeds 5000 --first 1 | --seed 17 | --breaks
 
 const { values } = parseArgs({
   options: {
-    seeds: { type: 'string', default: '200' },
-    seed: { type: 'string' },
+    seeds: { type: 'string' },
     first: { type: 'string', default: '1' },
+    /** Plays one seed and prints everything that happens. */
+    seed: { type: 'string' },
+    'until-failure': { type: 'boolean' },
+    breaks: { type: 'boolean' },
+    only: { type: 'string', default: '' },
   },
 })
-const database = await SimulatedDatabase.open()
-const begun = process.hrtime.bigint()
-if (values.seed !== undefined) {
-  const run = await simulate(database, Number(values.seed))
-  console.log(run.log.join('\n'))
-  console.log(run.broken.join('\n') || 'Nothing is broken.')
-} else {
-  let failures = 0
+
+if (values.breaks) await printTable({ seeds: values.seeds ?? '2000', only: values.only })
+else {
+  const database = await SimulatedDatabase.open()
+  if (values.seed === undefined) await playMany(database)
+  else {
+    const run = await simulate(database, Number(values.seed))
+    console.log(run.log.join('\n'))
+    console.log(run.broken.map(({ rule }) => rule).join('\n') || 'Nothing is broken.')
+  }
+  await database.close()
+}
+
+async function playMany(database: SimulatedDatabase): Promise<void> {
+  const begun = process.hrtime.bigint()
+  const seconds = () => Number(process.hrtime.bigint() - begun) / 1e9
   const first = Number(values.first)
-  for (let seed = first; seed < first + Number(values.seeds); seed++) {
+  const count = Number(values.seeds ?? 200)
+  let failures = 0
+  let statements = 0
+  for (let seed = first; seed < first + count; seed++) {
     const run = await simulate(database, seed)
+    statements += run.statements
     if (run.broken.length === 0) continue
     failures++
-    let faults: Fault[] = run.faults
-    for (let count = 0; count < faults.length; count++) {
-      const fewer = await simulate(database, seed, faults.slice(0, count))
-      if (fewer.broken.length > 0) faults = faults.slice(0, count)
+    if (values['until-failure']) {
+      console.log(`seed ${seed} after ${seconds().toFixed(0)} s: ${run.broken[0]?.rule}`)
+      return
     }
-    console.log(
-      `seed ${seed}: ${run.broken.slice(0, 3).join('; ')} | faults: ${faults.map(({ kind }) => kind).join(', ')}`,
-    )
+    console.log(await explain(database, run))
   }
-  const seconds = Number(process.hrtime.bigint() - begun) / 1e9
-  console.log(`${failures} of ${values.seeds} seeds fail, ${seconds.toFixed(1)} s`)
+  const each = (seconds() / count).toFixed(3)
+  console.log(
+    values['until-failure']
+      ? `not found in ${count} seeds, ${seconds().toFixed(0)} s`
+      : `${failures} of ${count} seeds fail, ${each} s and ${Math.round(statements / count)} statements each`,
+  )
+  if (failures > 0) process.exitCode = 1
 }
-await database.close()
-process.exit(0)

@@ -1,0 +1,293 @@
+import { Dice } from './time.ts'
+
+// What happens in one run, drawn from the seed before the run begins. Runs are short and crowded: few
+// channels, many users and changes in them, and faults at the moments between two steps.
+
+export const second = 1_000
+export const minute = 60 * second
+
+/** Statements after or before which a fault is dangerous. */
+export const moments = {
+  claim: (sql: string) => sql.includes('for share') && sql.includes('sending_until'),
+  record: (sql: string) => /update deliveries set state = 'sent'/.test(sql),
+  lease: (sql: string) => sql.includes('update channels') && sql.includes('skip locked'),
+  store: (sql: string) => sql.includes('insert into deal_events'),
+  move: (sql: string) => /update deliveries set channel/.test(sql),
+  any: () => true,
+} satisfies Record<string, (sql: string) => boolean>
+export type Moment = keyof typeof moments
+
+const slackHows = [
+  'is slow',
+  'loses the answer',
+  'hangs',
+  'refuses',
+  'asks for a pause',
+  'answers nonsense',
+  'answers nonsense',
+] as const
+const hubspotHows = [
+  ...slackHows,
+  'moves the account',
+  'refuses the token',
+  'answers as a proxy',
+] as const
+export type How = (typeof hubspotHows)[number]
+
+export type Fault =
+  /** A process dies or stands still, at a time or around the nth statement of a kind. */
+  | { kind: 'kill' | 'freeze'; at: number | Around; process: number; forMs: number }
+  | { kind: 'lose answer'; at: Around }
+  | { kind: 'database away'; at: number; forMs: number }
+  | { kind: 'lost answers'; at: number; forMs: number; share: number }
+  | {
+      kind: 'slack' | 'hubspot'
+      at: number
+      forMs: number
+      how: How
+      share: number
+      /** How long the provider asks us to wait. */
+      pauseS: number
+      /** A channel of Slack or a user's token of HubSpot; undefined: all. */
+      only?: string
+    }
+interface Around {
+  moment: Moment
+  nth: number
+  when: 'before' | 'after'
+}
+
+export interface PlannedUser {
+  account: number
+  /** As the relay names it: team/channel. */
+  channel: string
+  ruleIds: readonly string[]
+  tokenLastsMs: number
+}
+
+/** A deal moves to a stage. */
+export interface PlannedMove {
+  deal: number
+  account: number
+  at: number
+  to: 'next' | 'w1'
+  linked: boolean
+}
+
+/** HubSpot tells of moves, by their index. */
+export interface Webhook {
+  moves: readonly number[]
+  at: number
+  process: number
+}
+
+/** Somebody does something, or the providers' side changes for good. */
+export type Act = { at: number; process: number; user: number } & (
+  | { what: 'choose channel'; channel: string }
+  | { what: 'leave chat' | 'leave crm' | 'connect chat' | 'connect crm' | 'untick' | 'tick' }
+  | { what: 'withdraw scope' | 'uninstall' | 'revoke' | 'archive' }
+)
+
+export interface Plan {
+  seed: number
+  processes: number
+  users: readonly PlannedUser[]
+  moves: readonly PlannedMove[]
+  webhooks: readonly Webhook[]
+  acts: readonly Act[]
+  faults: readonly Fault[]
+  /** By when everything planned has begun. */
+  endMs: number
+  /** When to start a process anew, which searches for what no webhook has brought. */
+  searchMs: number | undefined
+  /** How far HubSpot's clock is ahead. */
+  aheadMs: number
+  /** A search finds a change only after this time. */
+  indexLagMs: number
+  /** HubSpot's limit of calls in ten seconds. */
+  callLimit: number
+}
+
+/** So many deals change at once that a webhook makes more rows than one transaction may have. */
+const bulk = { account: 3, users: 24, channel: 'T9/C9', deals: 100 }
+
+export function planOf(seed: number): Plan {
+  const dice = new Dice(seed * 7_919)
+  const processes = dice.oneOf([1, 2, 2, 2, 2, 3])
+  const accounts = dice.oneOf([1, 1, 2])
+  const channels = dice.oneOf<[string, ...string[]]>([
+    ['T1/C1'],
+    ['T1/C1', 'T1/C2'],
+    ['T1/C1', 'T1/C2', 'T1/C3'],
+    ['T1/C1', 'T2/C2', 'T1/C3'],
+  ])
+  const users: PlannedUser[] = Array.from({ length: dice.whole(2, 5) }, () => ({
+    account: dice.whole(1, accounts),
+    channel: dice.oneOf(channels),
+    ruleIds: dice.oneOf([
+      ['deal-stage-changed'],
+      ['deal-stage-changed'],
+      ['deal-stage-changed'],
+      ['deal-closed'],
+      ['deal-stage-changed-orphan'],
+      ['deal-stage-changed', 'deal-closed', 'deal-stage-changed-orphan'],
+    ]),
+    tokenLastsMs: dice.oneOf([25 * minute, 25 * minute, minute]),
+  }))
+
+  const eventsMs = dice.oneOf([500, 4 * second, 15 * second, 30 * second])
+  const moves: PlannedMove[] = Array.from({ length: dice.whole(3, 16) }, (_, at) => ({
+    deal: at + 1,
+    account: dice.whole(1, accounts),
+    at: dice.between(100, eventsMs),
+    to: dice.oneOf(['next', 'next', 'next', 'w1']),
+    linked: dice.chance(0.7),
+  }))
+  const isBulk = dice.chance(0.03)
+  if (isBulk) {
+    for (let n = 0; n < bulk.users; n++) {
+      const { account, channel } = bulk
+      const ruleIds = ['deal-stage-changed']
+      users.push({ account, channel, ruleIds, tokenLastsMs: 25 * minute })
+    }
+    for (let n = 0; n < bulk.deals; n++) {
+      const of = { account: bulk.account, at: 1_000, to: 'next', linked: true } as const
+      moves.push({ ...of, deal: 1_000 + n })
+    }
+  }
+
+  // Some changes are told late or never, so that a search finds them first.
+  const share = dice.oneOf([0, 0, 0.3])
+  const isLost = moves.map(() => dice.chance(share))
+  const aheadMs = dice.oneOf([
+    0,
+    0,
+    0,
+    dice.between(-4, 4) * minute,
+    dice.between(-60, 60) * minute,
+  ])
+  // HubSpot signs by its own clock, so what it sends with another time is refused.
+  const isRefused = Math.abs(aheadMs) > 4.9 * minute
+  const endMs = eventsMs + 10 * second
+  const isSearched = isRefused || isLost.includes(true)
+  const searchMs = isSearched ? endMs + dice.between(130, 170) * second : undefined
+
+  const webhooks: Webhook[] = []
+  const tell = (some: readonly number[], at: number) => {
+    webhooks.push({ moves: some, at, process: dice.whole(0, processes - 1) })
+  }
+  const mostInBatch = dice.oneOf([1, 1, 3, 100])
+  let batch: number[] = []
+  moves.forEach(({ at }, index) => {
+    if (isLost[index]) {
+      if (dice.chance(0.6)) tell([index], (searchMs ?? at) + dice.between(-1, 5) * second)
+      return
+    }
+    batch.push(index)
+    if (batch.length < mostInBatch && index < moves.length - 1) return
+    const happened = Math.max(...batch.map((each) => moves[each]?.at ?? 0))
+    const sentAt = happened + (dice.chance(0.15) ? dice.between(0, 10_000) : dice.between(20, 800))
+    tell(batch, sentAt)
+    // The same again, at once in another process or later.
+    if (dice.chance(0.25)) tell(batch, sentAt + dice.oneOf([0, 1, 20, dice.between(0, 20_000)]))
+    batch = []
+  })
+  if (batch.length > 0) tell(batch, eventsMs + 100)
+
+  const between = { dice, processes, users, channels, endMs, eventsMs }
+  const acts = drawActs(between)
+  const faults = drawFaults(between)
+  return {
+    seed,
+    processes,
+    users,
+    moves,
+    webhooks,
+    acts,
+    faults,
+    endMs,
+    searchMs,
+    aheadMs,
+    indexLagMs: dice.oneOf([0, dice.between(0, 20_000)]),
+    callLimit: dice.oneOf([100, 100, 12]),
+  }
+}
+
+interface Between {
+  dice: Dice
+  processes: number
+  users: readonly PlannedUser[]
+  channels: readonly [string, ...string[]]
+  endMs: number
+  eventsMs: number
+}
+
+function drawActs({ dice, processes, users, channels, eventsMs, endMs }: Between): Act[] {
+  const acts: Act[] = []
+  users.slice(0, 5).forEach((_, user) => {
+    const at = dice.between(0, eventsMs + 4 * second)
+    const by = { at, user, process: dice.whole(0, processes - 1) }
+    const again = { ...by, at: dice.between(at + 3 * second, endMs) }
+    const what = dice.random()
+    if (what < 0.25) {
+      const channel = dice.oneOf([...channels, 'T1/C4'] as [string, ...string[]])
+      acts.push({ ...by, what: 'choose channel', channel })
+    } else if (what < 0.35) acts.push({ ...by, what: 'leave chat' })
+    else if (what < 0.38) acts.push({ ...by, what: 'leave crm' })
+    else if (what < 0.42)
+      acts.push({ ...by, what: 'leave crm' }, { ...again, what: 'connect crm' })
+    else if (what < 0.46)
+      acts.push({ ...by, what: 'leave chat' }, { ...again, what: 'connect chat' })
+    else if (what < 0.5) acts.push({ ...by, what: 'untick' })
+    else if (what < 0.54) acts.push({ ...by, what: 'untick' }, { ...again, what: 'tick' })
+    else if (what < 0.58) acts.push({ ...by, what: 'connect crm' })
+    else if (what < 0.66) acts.push({ ...by, at: dice.oneOf([0, at]), what: 'withdraw scope' })
+    else if (what < 0.68) acts.push({ ...by, what: dice.oneOf(['uninstall', 'revoke', 'archive']) })
+  })
+  return acts.sort((a, b) => a.at - b.at)
+}
+
+function drawFaults({ dice, processes, users, channels, eventsMs, endMs }: Between): Fault[] {
+  return Array.from({ length: dice.whole(0, 5) }, (): Fault => {
+    const at = dice.between(0, eventsMs + 5 * second)
+    const process = dice.whole(0, processes - 1)
+    const around: Around = {
+      moment: dice.oneOf(['any', 'claim', 'claim', 'record', 'lease', 'lease', 'store', 'move']),
+      nth: dice.whole(1, 6),
+      when: dice.oneOf(['before', 'after']),
+    }
+    if (around.moment === 'any') around.nth = dice.whole(1, 150)
+    const what = dice.random()
+    if (what < 0.15) {
+      const forMs = dice.oneOf([200, 5 * second, 15 * second])
+      return { kind: 'kill', at: dice.oneOf<number | Around>([at, around, around]), process, forMs }
+    }
+    if (what < 0.35) {
+      const forMs = dice.oneOf([2 * second, dice.between(8_000, 14_000), dice.between(15_000, 40_000)])
+      return { kind: 'freeze', at: dice.oneOf<number | Around>([at, around, around]), process, forMs }
+    }
+    if (what < 0.47) return { kind: 'lose answer', at: around }
+    if (what < 0.53) {
+      return { kind: 'database away', at, forMs: dice.oneOf([second, 8 * second, 30 * second]) }
+    }
+    if (what < 0.59) {
+      return { kind: 'lost answers', at, forMs: dice.between(1, 15) * second, share: 0.3 }
+    }
+    const forMs = dice.between(1, 15) * second
+    const share = dice.oneOf([0.5, 1])
+    const pauseS = dice.chance(0.03) ? 9_999_999_999 : dice.oneOf([2, 8, 20])
+    if (what < 0.75) {
+      return { kind: 'slack', at, forMs, how: dice.oneOf(slackHows), share, pauseS }
+    }
+    if (what < 0.82) {
+      // One channel of Slack answers slowly or never, for longer than anything else fails.
+      const how = dice.oneOf<How>(['is slow', 'hangs'])
+      const only = dice.oneOf(channels)
+      return { kind: 'slack', at, forMs: endMs + minute, how, share: 1, pauseS, only }
+    }
+    const only = dice.chance(0.3) && { only: `-${dice.whole(1, users.length)}-` }
+    return { kind: 'hubspot', at, forMs, how: dice.oneOf(hubspotHows), share, pauseS, ...only }
+  }).sort((a, b) => startOf(a) - startOf(b))
+}
+
+const startOf = ({ at }: Fault) => (typeof at === 'number' ? at : 0)

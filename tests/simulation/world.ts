@@ -1,0 +1,292 @@
+import { dealsIn } from '../relay/hubspot-webhook.ts'
+import { createOutside, type OutsideResponse } from '../relay/outside.ts'
+import type { SimulatedDatabase } from './database.ts'
+import { type Fault, type How, type Plan, second } from './plan.ts'
+import type { Owner, Time } from './time.ts'
+
+// HubSpot and Slack, and the network before them. They know which tokens count, and what somebody has
+// uninstalled, revoked or archived. Requests take time, get lost, or meet a provider that fails.
+
+export const base = 'https://outside.test'
+/** A request needs this long at most to reach a provider, unless a fault delays it. */
+export const longestWayMs = 60
+
+/** A message that Slack has accepted. */
+export interface Post {
+  /** As the relay names it: team/channel. */
+  channel: string
+  deals: readonly number[]
+  at: number
+  owner: Owner | undefined
+  /** When its process claimed it. */
+  claimedAt: number | undefined
+  /** The process could not record it, so the README lets it come again. */
+  isExcused: boolean
+}
+
+/** A process called HubSpot's CRM. */
+export interface Call {
+  owner: Owner | undefined
+  account: string
+  isSearch: boolean
+  at: number
+}
+
+/** A provider asked a process for a pause. It is of one workspace, or of the calls to one account. */
+export interface Pause {
+  of: string
+  isSearch: boolean
+  owner: Owner | undefined
+  from: number
+  until: number
+}
+
+export type Note = (who: string, what: string) => void
+export type World = ReturnType<typeof createWorld>
+
+const longestPauseMs = 60 * 60 * second
+const ofToken = /-(\d+)-(\d+)-\d+$/
+const html = { 'Content-Type': 'text/html' }
+
+export function createWorld({
+  time,
+  database,
+  plan,
+  note,
+}: {
+  time: Time
+  database: SimulatedDatabase
+  plan: Plan
+  note: Note
+}) {
+  const { dice } = time
+  const { outside, answer: answerAs } = createOutside(base)
+  outside.hubspotAheadMs = plan.aheadMs
+  outside.callLimit = plan.callLimit
+
+  const posts: Post[] = []
+  const calls: Call[] = []
+  const pauses: Pause[] = []
+  /** When each process claimed a message for each channel. */
+  const claims = new Map<Owner, Map<string, number>>()
+  /** When tokens were granted; those of the set-up are as old as the run. */
+  const granted = new Map<string, number>()
+  /** When a workspace or an account ended all its tokens. */
+  const ended = new Map<string, number>()
+  const withdrawn = new Set<string>()
+  const archived = new Set<string>()
+  const isEnded = (of: string, token: string) =>
+    (ended.get(of) ?? 0) > (granted.get(token) ?? time.startMs)
+
+  const teamOf = (token: string) => token.split('-')[2] ?? ''
+  outside.answerPost = ({ token, channel }) => {
+    const team = teamOf(token)
+    const error = isEnded(team, token)
+      ? 'token_revoked'
+      : archived.has(`${team}/${channel}`) && 'is_archived'
+    return error ? { status: 200, body: JSON.stringify({ ok: false, error }) } : undefined
+  }
+  outside.answerRead = (path, token) => {
+    if (path.startsWith('/slack')) {
+      return isEnded(teamOf(token), token)
+        ? { status: 200, body: { ok: false, error: 'token_revoked' } }
+        : undefined
+    }
+    const [, account = '', user] = ofToken.exec(token) ?? []
+    if (isEnded(account, token)) {
+      return { status: 401, body: { status: 'error', category: 'INVALID_AUTHENTICATION' } }
+    }
+    if (withdrawn.has(`${account}-${user}`)) {
+      return { status: 403, body: { status: 'error', category: 'MISSING_SCOPES' } }
+    }
+    const recent = calls.filter((call) => call.account === account && time.now - call.at < 10_000)
+    if (recent.filter(({ isSearch }) => !isSearch).length <= plan.callLimit) return
+    return {
+      status: 429,
+      body: { status: 'error', category: 'RATE_LIMITS' },
+      headers: { 'Retry-After': '2' },
+    }
+  }
+  outside.answerRefresh = (token) => {
+    const [, account = ''] = ofToken.exec(token) ?? []
+    return isEnded(account, token)
+      ? { status: 400, body: { status: 'BAD_REFRESH_TOKEN', message: 'gone' } }
+      : undefined
+  }
+
+  function faultFor(call: ReturnType<typeof callOf>, faults: readonly Fault[]) {
+    const sinceMs = time.now - time.startMs
+    for (const fault of faults) {
+      if (fault.kind !== call.provider) continue
+      const { at, forMs, share, only } = fault
+      if (sinceMs < at || sinceMs >= at + forMs) continue
+      if (only !== undefined && only !== call.channel && !call.token.includes(only)) continue
+      if (dice.chance(share)) return fault
+    }
+    return
+  }
+
+  /** The answer of a provider to a request that has reached it. */
+  async function answerOf(request: Request, body: Buffer): Promise<Response> {
+    const { pathname, search } = new URL(request.url)
+    return await new Promise((resolve, reject) => {
+      let head: ResponseInit = {}
+      const response: OutsideResponse = {
+        writeHead(status, headers = {}) {
+          const pairs = Object.entries(headers).map(([name, value]) => [name, String(value)])
+          head = { status, headers: Object.fromEntries(pairs) }
+          return response
+        },
+        end: (text) => resolve(new Response(head.status === 204 ? null : text, head)),
+      }
+      const incoming = {
+        url: pathname + search,
+        method: request.method,
+        headers: Object.fromEntries(request.headers),
+        async *[Symbol.asyncIterator]() {
+          yield body
+        },
+      }
+      answerAs(incoming, response).catch(reject)
+    })
+  }
+
+  /** What the request has changed at the provider. */
+  async function effect(
+    call: ReturnType<typeof callOf>,
+    answer: Response,
+    owner: Owner | undefined,
+    isUnheard: boolean,
+  ): Promise<void> {
+    const { path, token } = call
+    if (/oauth.*(access|token)$/.test(path)) {
+      const { access_token, refresh_token } = await answer.clone().json()
+      if (access_token) granted.set(access_token, time.now)
+      if (refresh_token && !granted.has(refresh_token)) granted.set(refresh_token, time.now)
+    }
+    if (path.endsWith('/auth.revoke')) endTokens(teamOf(token))
+    if (path.endsWith('/external-install')) endTokens(ofToken.exec(token)?.[1] ?? '')
+    if (outside.posts.length === posts.length) return
+    const post = outside.posts.at(-1)
+    if (post === undefined) return
+    const channel = `${teamOf(post.token)}/${post.channel}`
+    const isExcused =
+      isUnheard || owner === undefined || !owner.alive || owner.frozenUntil > time.now
+    const claimedAt = owner && claims.get(owner)?.get(channel)
+    posts.push({ channel, deals: dealsIn(post), at: time.now, owner, claimedAt, isExcused })
+    note('Slack', `${channel} gets deal ${dealsIn(post).join()} from ${owner?.name}`)
+  }
+
+  const onEnded: Array<(of: string) => void> = []
+  function endTokens(of: string): void {
+    note('provider', `the tokens of ${of} end`)
+    ended.set(of, time.now)
+    for (const tell of onEnded) tell(of)
+  }
+
+  function failed(how: How, pauseS: number, path: string): Response | 'never' | undefined {
+    const pause = { 'Retry-After': String(pauseS) }
+    switch (how) {
+      case 'refuses':
+        return new Response('busy', { status: 503 })
+      case 'asks for a pause':
+        return new Response('{"ok":false,"error":"ratelimited"}', { status: 429, headers: pause })
+      case 'moves the account':
+        return path.includes('/oauth/')
+          ? undefined
+          : new Response('{}', { status: 477, headers: pause })
+      case 'answers nonsense':
+        return new Response('<html>Sorry', { headers: html })
+      case 'answers as a proxy':
+        return new Response('<html>No', { status: dice.oneOf([400, 403, 404]), headers: html })
+      case 'refuses the token':
+        return path.includes('/oauth/')
+          ? undefined
+          : Response.json({ status: 'error', category: 'EXPIRED_AUTHENTICATION' }, { status: 401 })
+      case 'hangs':
+        return 'never'
+      default:
+        return
+    }
+  }
+
+  async function request(
+    message: Request,
+    owner: Owner | undefined,
+    faults: readonly Fault[],
+  ): Promise<Response> {
+    const body = Buffer.from(await message.arrayBuffer())
+    const call = callOf(message, body.toString())
+    if (call.account !== undefined) {
+      calls.push({ owner, account: call.account, isSearch: call.isSearch, at: time.now })
+    }
+    const fault = faultFor(call, faults)
+    const isSlow = fault?.how === 'is slow'
+    await time.wait(isSlow ? dice.between(1_000, 8_000) : dice.between(5, longestWayMs), undefined)
+    let answer = fault && failed(fault.how, fault.pauseS, call.path)
+    if (answer === undefined) {
+      answer = await answerOf(message, body)
+      const isLost = fault?.how === 'loses the answer'
+      await effect(call, answer, owner, isLost || isSlow)
+      if (isLost) {
+        await time.wait(10, owner)
+        throw new TypeError('fetch failed')
+      }
+    }
+    if (answer === 'never') return await new Promise(() => {})
+    await time.wait(dice.between(5, longestWayMs), owner)
+    const askedS = Number(answer.headers.get('Retry-After'))
+    const of = call.account ?? (call.channel && teamOf(call.token))
+    if (askedS > 0 && of) {
+      const until = time.now + Math.min(askedS * second, longestPauseMs)
+      pauses.push({ of, isSearch: call.isSearch, owner, from: time.now, until })
+    }
+    return answer
+  }
+
+  return {
+    posts,
+    calls,
+    pauses,
+    claims,
+    outside,
+    withdrawn,
+    archived,
+    endTokens,
+    /** Is called when a workspace or an account ends its tokens. */
+    onEnded,
+    fetch:
+      (faults: readonly Fault[]): typeof fetch =>
+      (input, init) =>
+        new Promise((resolve, reject) => {
+          const message = new Request(input, init)
+          message.signal.addEventListener('abort', () => reject(message.signal.reason))
+          request(message, time.current(), faults).then(resolve, reject)
+        }),
+    /** A process cannot record what it has posted, for longer than its claims last. */
+    excuse(isMeant: (post: Post) => boolean): void {
+      for (const post of posts) {
+        if (post.isExcused || time.now - post.at > 60_000 || !isMeant(post)) continue
+        const recorded = database.ask(
+          `select from deliveries join deal_events on deal_events.id = event_id
+           where state = 'sent' and channel = $1 and deal_id = $2`,
+          [post.channel, String(post.deals[0])],
+        )
+        post.isExcused = recorded.length === 0
+      }
+    },
+  }
+}
+
+/** What a request is about. */
+function callOf({ url, headers }: Request, body: string) {
+  const { pathname: path } = new URL(url)
+  const provider = path.startsWith('/slack') ? ('slack' as const) : ('hubspot' as const)
+  const bearer = (headers.get('Authorization') ?? '').replace('Bearer ', '')
+  const form = path.includes('oauth') || provider === 'slack' ? new URLSearchParams(body) : undefined
+  const token = bearer || form?.get('refresh_token') || form?.get('token') || ''
+  const channel = form?.get('channel') ? `${token.split('-')[2]}/${form.get('channel')}` : undefined
+  const isCrm = path.startsWith('/hubspot/crm/') && !path.includes('/associations/')
+  const account = isCrm ? ofToken.exec(token)?.[1] : undefined
+  return { provider, path, token, channel, account, isSearch: path.endsWith('/search') }
+}
