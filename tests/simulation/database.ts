@@ -40,6 +40,7 @@ export interface Step {
 export class SimulatedDatabase {
   readonly #client: PGlite
   readonly #prepared = new Map<string, { name: string; types: number[] }>()
+  #parsers: PGlite['parsers'] | undefined
   #time: Time | undefined
   #holder: Owner | undefined
   #isHeld = false
@@ -199,6 +200,7 @@ export class SimulatedDatabase {
       this.#prepared.set(sql, known)
     }
     const { name, types } = known
+    const { rowMode = 'object' } = options ?? {}
     const values = parameters.map((value, at) => {
       if (value === null || value === undefined) return null
       const toText = this.#client.serializers[types[at] ?? 0]
@@ -209,9 +211,16 @@ export class SimulatedDatabase {
       serialize.describe({ type: 'P' }),
       serialize.execute(),
     ])
-    const [result] = parse.parseResults(messages, this.#client.parsers, options)
+    const [result] = parse.parseResults(messages, this.#parsersOf(options), { rowMode })
     if (result === undefined) throw new Error('The database gave no result.')
     return result as Result
+  }
+
+  /** Drizzle always names the same parsers. PGlite would merge them anew for each statement. */
+  #parsersOf(options: QueryOptions): PGlite['parsers'] {
+    if (options?.parsers === undefined) return this.#client.parsers
+    this.#parsers ??= { ...this.#client.parsers, ...options.parsers }
+    return this.#parsers
   }
 
   #send(parts: readonly Uint8Array[]): ReturnType<typeof messagesIn> {
@@ -248,11 +257,13 @@ export class SimulatedDatabase {
   }
 }
 
+const parser = new protocol.Parser()
+
 /** @throws the database's error, if there is one. */
 function messagesIn(answer: Uint8Array) {
   const messages: Parameters<typeof parse.parseResults>[0] = []
   let error: unknown
-  new protocol.Parser().parse(answer, (message) => {
+  parser.parse(answer, (message) => {
     if (message.name === 'error') error = message
     else messages.push(message)
   })
