@@ -157,6 +157,8 @@ export function createPeople({
   note: Note
   broke: (rule: string) => void
 }) {
+  /** What each user does last. A user does one thing after the other. */
+  const doing = new Map<User, Promise<void>>()
   let busy = 0
   /** Somebody has a connection for longer than a check of it takes (end-grant.ts). */
   const isSettled = (user: User, of: string) =>
@@ -303,11 +305,16 @@ export function createPeople({
   for (const each of plan.acts) {
     const user = users[each.user]
     if (user === undefined) continue
-    time.after(each.at, undefined, async () => {
-      note('user', `${user.name}: ${each.what}`)
+    time.after(each.at, undefined, () => {
       busy++
-      await act(each, user)
-      busy--
+      const before = doing.get(user)
+      const task = async () => {
+        await before
+        note('user', `${user.name}: ${each.what}`)
+        await act(each, user)
+        busy--
+      }
+      doing.set(user, task())
     })
   }
 

@@ -143,7 +143,7 @@ export function planOf(seed: number): Plan {
     to: dice.oneOf(['next', 'next', 'next', 'w1']),
     linked: dice.chance(0.7),
   }))
-  const isBulk = dice.chance(0.03)
+  const isBulk = dice.chance(0.02)
   if (isBulk) {
     for (let n = 0; n < bulk.users; n++) {
       const { account, channel } = bulk

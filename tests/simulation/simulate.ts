@@ -121,9 +121,10 @@ async function play({
       const calm = Math.max(calmFrom(), time.startMs + (plan.searchMs ?? 0), pausedUntil())
       end = calm + restMs
       // Long waits need no short polls.
-      processes.times.pollMs = time.now > calm + minute ? 5 * second : 500
+      const isWaiting = time.now > calmFrom() + 20 * second && time.now < calm - 12 * second
+      processes.times.pollMs = isWaiting || time.now > calm + minute ? 10 * second : 500
       if (time.now > end) break
-      if (sinceMs < plan.endMs || time.now < calm || people.isBusy() || isTelling()) continue
+      if (time.now < calm || people.isBusy() || isTelling()) continue
       const [left] = database.ask<{ count: number }>(
         `select count(*)::int as count from deliveries where state = 'pending'
          union all select count(*)::int from channels where leased_until is not null
