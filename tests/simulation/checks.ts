@@ -11,8 +11,7 @@ import { longestWayMs, type Post, type World } from './world.ts'
 export interface Move extends PlannedMove {
   /** When it happened. Undefined: it has not. */
   happenedAt?: number
-  /** When HubSpot first told of it, and when a process answered that it has stored it. */
-  toldAt?: number
+  /** When a process answered that it has stored it. */
   acknowledgedAt?: number
 }
 
@@ -146,7 +145,7 @@ function eachOnce(played: Played, rows: readonly Row[]): Broken[] {
   return broken
 }
 
-/** (2): what was stored earlier comes earlier, if it happened earlier. */
+/** (2): of two changes that were stored before a process looked, the earlier one comes first. */
 function inOrder({ world, users, moves }: Played): Broken[] {
   const broken: Broken[] = []
   for (const [channel, posts] of Map.groupBy(world.posts, (post) => post.channel)) {
@@ -158,13 +157,12 @@ function inOrder({ world, users, moves }: Played): Broken[] {
       const own = visitors.filter(({ account }) => account === earlier.account)
       if (own.some(({ hasActed }) => hasActed)) continue
       for (const later of moves) {
-        if (later.account !== earlier.account || later.toldAt === undefined) continue
+        if (later.account !== earlier.account) continue
         if ((later.happenedAt ?? 0) <= (earlier.happenedAt ?? 0)) continue
-        // It was stored before anybody knew of the later one.
-        if (earlier.acknowledgedAt > later.toldAt) continue
         if (!own.every((user) => applies(user, earlier) === applies(user, later))) continue
         const saidLater = first(later)
         if (saidLater === -1 || saidLater >= said) continue
+        if (earlier.acknowledgedAt > (posts[saidLater]?.pickedAt ?? 0)) continue
         const rule = `(2) deal ${later.deal} comes before deal ${earlier.deal} in ${channel}`
         broken.push({ rule, about: `deal ${earlier.deal}` })
       }
@@ -188,17 +186,14 @@ function atPace({ posts }: World): Broken[] {
 }
 
 /** (3): the limits of HubSpot, and the pauses that a provider asked for. */
-function pausesKept({ plan, world, processes }: Played): Broken[] {
+function pausesKept({ plan, world }: Played): Broken[] {
   const { calls, pauses, posts } = world
   const broken: Broken[] = []
-  for (const { of, isSearch, owner, from, until } of pauses) {
+  for (const { of, isSearch, owner, from, until, storedAt = until } of pauses) {
     if (of.startsWith('T')) {
-      // The pause is stored by then, if nothing fails meanwhile.
-      const known = from + 8 * second
-      if (processes.disturbances.some((each) => each.from < known && each.until > from)) continue
       const post = posts.find(
         ({ channel, claimedAt = 0 }) =>
-          channel.startsWith(`${of}/`) && claimedAt > known && claimedAt < until,
+          channel.startsWith(`${of}/`) && claimedAt > storedAt && claimedAt < until,
       )
       if (post) broken.push({ rule: `(3) ${post.channel} gets a message in a pause of ${of}` })
       continue
@@ -283,7 +278,7 @@ function nothingLeft(database: SimulatedDatabase): Broken[] {
 }
 
 /** A channel whose process has died is taken by another one after this time at most. */
-const longestStandMs = 35 * second
+const longestStandMs = 25 * second
 
 /** (6): no channel starves. Looks at what could be sent; call it every few seconds. */
 export function createStarvationCheck({ time, plan, database }: Played, isCalm: () => boolean) {

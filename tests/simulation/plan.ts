@@ -13,6 +13,8 @@ export const moments = {
   lease: (sql: string) => sql.includes('update channels') && sql.includes('skip locked'),
   store: (sql: string) => sql.includes('insert into deal_events'),
   move: (sql: string) => /update deliveries set channel/.test(sql),
+  next: (sql: string) => sql.startsWith('select') && /deliveries.*next_at/.test(sql),
+  pause: (sql: string) => sql.startsWith('update channels') && sql.includes('starts_with'),
   any: () => true,
 } satisfies Record<string, (sql: string) => boolean>
 export type Moment = keyof typeof moments
@@ -88,8 +90,13 @@ export type Act = { at: number; process: number; user: number } & (
   | { what: 'withdraw scope' | 'uninstall' | 'revoke' | 'archive' }
 )
 
+/** Some runs are about one danger that seldom comes by chance. */
+const themes = ['lost lease', 'stall', 'pause', 'leaving', 'bulk'] as const
+export type Theme = (typeof themes)[number] | 'none'
+
 export interface Plan {
   seed: number
+  theme: Theme
   processes: number
   users: readonly PlannedUser[]
   moves: readonly PlannedMove[]
@@ -113,10 +120,12 @@ const bulk = { account: 3, users: 24, channel: 'T9/C9', deals: 100 }
 
 export function planOf(seed: number): Plan {
   const dice = new Dice(seed * 7_919)
-  const processes = dice.oneOf([1, 2, 2, 2, 2, 3])
+  const theme = themeOf(dice)
+  const isOf = (some: Theme) => theme === some
+  const processes = isOf('stall') ? 2 : dice.oneOf([1, 2, 2, 2, 2, 3])
   const accounts = dice.oneOf([1, 1, 2])
   const channels = dice.oneOf<[string, ...string[]]>([
-    ['T1/C1'],
+    isOf('lost lease') ? ['T1/C1', 'T1/C2'] : ['T1/C1'],
     ['T1/C1', 'T1/C2'],
     ['T1/C1', 'T1/C2', 'T1/C3'],
     ['T1/C1', 'T2/C2', 'T1/C3'],
@@ -135,7 +144,7 @@ export function planOf(seed: number): Plan {
     tokenLastsMs: dice.oneOf([25 * minute, 25 * minute, minute]),
   }))
 
-  const eventsMs = dice.oneOf([500, 4 * second, 15 * second, 30 * second])
+  const eventsMs = dice.oneOf([500, 4 * second, 4 * second, isOf('none') ? 25 * second : second])
   const moves: PlannedMove[] = Array.from({ length: dice.whole(3, 16) }, (_, at) => ({
     deal: at + 1,
     account: dice.whole(1, accounts),
@@ -143,8 +152,7 @@ export function planOf(seed: number): Plan {
     to: dice.oneOf(['next', 'next', 'next', 'w1']),
     linked: dice.chance(0.7),
   }))
-  const isBulk = dice.chance(0.02)
-  if (isBulk) {
+  if (isOf('bulk')) {
     for (let n = 0; n < bulk.users; n++) {
       const { account, channel } = bulk
       const ruleIds = ['deal-stage-changed']
@@ -194,11 +202,12 @@ export function planOf(seed: number): Plan {
   })
   if (batch.length > 0) tell(batch, eventsMs + 100)
 
-  const between = { dice, processes, users, channels, endMs, eventsMs }
+  const between = { dice, theme, processes, users, channels, endMs, eventsMs }
   const acts = drawActs(between)
   const faults = drawFaults(between)
   return {
     seed,
+    theme,
     processes,
     users,
     moves,
@@ -213,8 +222,18 @@ export function planOf(seed: number): Plan {
   }
 }
 
+function themeOf(dice: Dice): Theme {
+  const what = dice.random()
+  if (what < 0.02) return 'bulk'
+  if (what < 0.05) return 'pause'
+  if (what < 0.12) return 'lost lease'
+  if (what < 0.19) return 'stall'
+  return what < 0.26 ? 'leaving' : 'none'
+}
+
 interface Between {
   dice: Dice
+  theme: Theme
   processes: number
   users: readonly PlannedUser[]
   channels: readonly [string, ...string[]]
@@ -222,14 +241,16 @@ interface Between {
   eventsMs: number
 }
 
-function drawActs({ dice, processes, users, channels, eventsMs, endMs }: Between): Act[] {
+function drawActs({ dice, theme, processes, users, channels, eventsMs, endMs }: Between): Act[] {
   const acts: Act[] = []
   users.slice(0, 5).forEach((_, user) => {
     const at = dice.between(0, eventsMs + 4 * second)
     const by = { at, user, process: dice.whole(0, processes - 1) }
     const again = { ...by, at: dice.between(at + 3 * second, endMs) }
     const what = dice.random()
-    if (what < 0.25) {
+    if (theme === 'lost lease' || theme === 'stall') return
+    if (theme === 'leaving') acts.push({ ...by, what: dice.oneOf(['leave chat', 'leave crm']) })
+    else if (what < 0.25) {
       const channel = dice.oneOf([...channels, 'T1/C4'] as [string, ...string[]])
       acts.push({ ...by, what: 'choose channel', channel })
     } else if (what < 0.35) acts.push({ ...by, what: 'leave chat' })
@@ -247,47 +268,73 @@ function drawActs({ dice, processes, users, channels, eventsMs, endMs }: Between
   return acts.sort((a, b) => a.at - b.at)
 }
 
-function drawFaults({ dice, processes, users, channels, eventsMs, endMs }: Between): Fault[] {
-  return Array.from({ length: dice.whole(0, 5) }, (): Fault => {
-    const at = dice.between(0, eventsMs + 5 * second)
-    const process = dice.whole(0, processes - 1)
-    const around: Around = {
-      moment: dice.oneOf(['any', 'claim', 'claim', 'record', 'lease', 'lease', 'store', 'move']),
-      nth: dice.whole(1, 6),
-      when: dice.oneOf(['before', 'after']),
+function drawFaults(between: Between): Fault[] {
+  const { dice, theme, channels, eventsMs, endMs } = between
+  const most = theme === 'none' || theme === 'leaving' ? 5 : 1
+  const faults = Array.from({ length: dice.whole(0, most) }, () => drawFault(between))
+  const atClaim = { moment: 'claim', nth: dice.whole(1, 4), when: 'after' } as const
+  const provider = { share: 1, pauseS: 20 } as const
+  switch (theme) {
+    case 'stall':
+      faults.push({ kind: 'freeze', at: atClaim, process: 0, forMs: dice.between(21_000, 40_000) })
+      break
+    case 'lost lease': {
+      // While a process works on a channel that hangs, it renews its leases.
+      const [only] = channels
+      faults.push({ kind: 'slack', at: 0, forMs: endMs + minute, how: 'hangs', only, ...provider })
+      for (const nth of [dice.whole(1, 4), dice.whole(4, 8)]) {
+        faults.push({ kind: 'lose answer', at: { moment: 'lease', nth, when: 'after' } })
+      }
+      break
     }
-    if (around.moment === 'any') around.nth = dice.whole(1, 150)
-    const what = dice.random()
-    if (what < 0.15) {
-      const forMs = dice.oneOf([200, 5 * second, 15 * second])
-      return { kind: 'kill', at: dice.oneOf<number | Around>([at, around, around]), process, forMs }
+    case 'pause': {
+      const pauseS = dice.oneOf([20, 9_999_999_999])
+      const forMs = dice.between(1, 4) * second
+      const at = dice.between(0, eventsMs)
+      faults.push({ kind: 'slack', at, forMs, how: 'asks for a pause', share: 1, pauseS })
+      break
     }
-    if (what < 0.35) {
-      const forMs = dice.oneOf([2 * second, dice.between(8_000, 14_000), dice.between(15_000, 40_000)])
-      return { kind: 'freeze', at: dice.oneOf<number | Around>([at, around, around]), process, forMs }
-    }
-    if (what < 0.47) return { kind: 'lose answer', at: around }
-    if (what < 0.53) {
-      return { kind: 'database away', at, forMs: dice.oneOf([second, 8 * second, 30 * second]) }
-    }
-    if (what < 0.59) {
-      return { kind: 'lost answers', at, forMs: dice.between(1, 15) * second, share: 0.3 }
-    }
-    const forMs = dice.between(1, 15) * second
-    const share = dice.oneOf([0.5, 1])
-    const pauseS = dice.chance(0.03) ? 9_999_999_999 : dice.oneOf([2, 8, 20])
-    if (what < 0.75) {
-      return { kind: 'slack', at, forMs, how: dice.oneOf(slackHows), share, pauseS }
-    }
-    if (what < 0.82) {
-      // One channel of Slack answers slowly or never, for longer than anything else fails.
-      const how = dice.oneOf<How>(['is slow', 'hangs'])
-      const only = dice.oneOf(channels)
-      return { kind: 'slack', at, forMs: endMs + minute, how, share: 1, pauseS, only }
-    }
-    const only = dice.chance(0.3) && { only: `-${dice.whole(1, users.length)}-` }
-    return { kind: 'hubspot', at, forMs, how: dice.oneOf(hubspotHows), share, pauseS, ...only }
-  }).sort((a, b) => startOf(a) - startOf(b))
+    default:
+  }
+  return faults.sort((a, b) => startOf(a) - startOf(b))
+}
+
+function drawFault({ dice, processes, users, channels, eventsMs, endMs }: Between): Fault {
+  const at = dice.between(0, eventsMs + 5 * second)
+  const process = dice.whole(0, processes - 1)
+  const around: Around = {
+    moment: dice.oneOf(['any', 'claim', 'claim', 'record', 'lease', 'lease', 'store', 'move']),
+    nth: dice.whole(1, 6),
+    when: dice.oneOf(['before', 'after']),
+  }
+  if (around.moment === 'any') around.nth = dice.whole(1, 150)
+  const anywhere = dice.oneOf<number | Around>([at, around, around])
+  const what = dice.random()
+  if (what < 0.15) {
+    const forMs = dice.oneOf([200, 5 * second, 15 * second])
+    return { kind: 'kill', at: anywhere, process, forMs }
+  }
+  if (what < 0.3) {
+    const forMs = dice.oneOf([2, dice.between(8, 14), dice.between(15, 40)]) * second
+    return { kind: 'freeze', at: anywhere, process, forMs }
+  }
+  if (what < 0.45) return { kind: 'lose answer', at: around }
+  if (what < 0.52) {
+    return { kind: 'database away', at, forMs: dice.oneOf([1, 8, 30]) * second }
+  }
+  const forMs = dice.between(1, 15) * second
+  if (what < 0.58) return { kind: 'lost answers', at, forMs, share: 0.3 }
+  const share = dice.oneOf([0.5, 1])
+  const pauseS = dice.oneOf([2, 8, 20])
+  if (what < 0.75) return { kind: 'slack', at, forMs, how: dice.oneOf(slackHows), share, pauseS }
+  if (what < 0.8) {
+    // One channel of Slack answers slowly or never, for longer than anything else fails.
+    const how = dice.oneOf<How>(['is slow', 'hangs'])
+    const only = dice.oneOf(channels)
+    return { kind: 'slack', at, forMs: endMs + minute, how, share: 1, pauseS, only }
+  }
+  const only = dice.chance(0.3) && { only: `-${dice.whole(1, users.length)}-` }
+  return { kind: 'hubspot', at, forMs, how: dice.oneOf(hubspotHows), share, pauseS, ...only }
 }
 
 const startOf = ({ at }: Fault) => (typeof at === 'number' ? at : 0)

@@ -156,10 +156,16 @@ export function createProcesses({
       for (const [moment, isIt] of Object.entries(moments)) {
         if (isIt(text)) seen.set(moment as Moment, (seen.get(moment as Moment) ?? 0) + 1)
       }
-      if (moments.claim(text)) {
+      for (const moment of ['next', 'claim'] as const) {
+        if (!moments[moment](text)) continue
         const channel = parameters.find((each) => /^T\d\/C\d$/.test(String(each)))
-        const own = world.claims.get(owner) ?? new Map<string, number>()
-        world.claims.set(owner, own.set(String(channel), time.now))
+        const own = world.steps.get(owner) ?? new Map<string, number>()
+        world.steps.set(owner, own.set(`${moment} ${channel}`, time.now))
+      }
+      if (moments.pause(text)) {
+        for (const pause of world.pauses) {
+          if (pause.owner === owner) pause.storedAt ??= time.now
+        }
       }
     }
     if (moments.store(text) && plan.users.length > 20) {

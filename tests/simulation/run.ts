@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util'
 import { printTable } from './breaks.ts'
 import { SimulatedDatabase } from './database.ts'
 import { explain } from './explain.ts'
+import { planOf } from './plan.ts'
 import { simulate } from './simulate.ts'
 
 // npm run simulate -- --seeds 5000 --first 1 | --seed 17 | --breaks
@@ -15,6 +16,8 @@ const { values } = parseArgs({
     'until-failure': { type: 'boolean' },
     breaks: { type: 'boolean' },
     only: { type: 'string', default: '' },
+    /** Leaves out the seeds of other themes (plan.ts). */
+    theme: { type: 'string' },
   },
 })
 
@@ -42,6 +45,7 @@ async function playMany(database: SimulatedDatabase): Promise<void> {
   let failures = 0
   let statements = 0
   for (let seed = first; seed < first + count; seed++) {
+    if (values.theme !== undefined && planOf(seed).theme !== values.theme) continue
     const run = await simulate(database, seed)
     statements += run.statements
     if (run.broken.length === 0) continue

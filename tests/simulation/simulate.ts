@@ -132,8 +132,9 @@ async function play({
       )
       if (isSearching && left?.count === 0 && isAllTold(played)) break
     }
-    if (world.posts.length > 0 && !processes.seen.has('claim')) {
-      throw new Error('The simulation no longer knows the statement that claims (plan.ts, moments).')
+    for (const moment of ['claim', 'next', 'record', 'lease', 'store'] as const) {
+      if (world.posts.length === 0 || processes.seen.has(moment)) continue
+      throw new Error(`The simulation no longer knows the statement '${moment}' (plan.ts, moments).`)
     }
     return check(played)
   } finally {
@@ -189,7 +190,6 @@ async function tell(
     stageChange(deal, { portal: account, stage: to, at: Math.floor(happenedAt + plan.aheadMs) }),
   )
   for (let tries = 0; tries < mostTries; tries++) {
-    for (const move of told) move.toldAt ??= time.now
     const index = tries === 0 ? webhook.process : time.dice.whole(0, plan.processes - 1)
     const answer = await processes.request(
       index,

@@ -18,7 +18,8 @@ export interface Post {
   deals: readonly number[]
   at: number
   owner: Owner | undefined
-  /** When its process claimed it. */
+  /** When its process looked for the next message of the channel, and when it claimed this one. */
+  pickedAt: number | undefined
   claimedAt: number | undefined
   /** The process could not record it, so the README lets it come again. */
   isExcused: boolean
@@ -39,6 +40,8 @@ export interface Pause {
   owner: Owner | undefined
   from: number
   until: number
+  /** When it was stored for all processes. */
+  storedAt?: number
 }
 
 export type Note = (who: string, what: string) => void
@@ -67,8 +70,8 @@ export function createWorld({
   const posts: Post[] = []
   const calls: Call[] = []
   const pauses: Pause[] = []
-  /** When each process claimed a message for each channel. */
-  const claims = new Map<Owner, Map<string, number>>()
+  /** When each process last did something for a channel, by 'next T1/C1' or 'claim T1/C1'. */
+  const steps = new Map<Owner, Map<string, number>>()
   /** When tokens were granted; those of the set-up are as old as the run. */
   const granted = new Map<string, number>()
   /** When a workspace or an account ended all its tokens. */
@@ -172,8 +175,16 @@ export function createWorld({
     const channel = `${teamOf(post.token)}/${post.channel}`
     const isExcused =
       isUnheard || owner === undefined || !owner.alive || owner.frozenUntil > time.now
-    const claimedAt = owner && claims.get(owner)?.get(channel)
-    posts.push({ channel, deals: dealsIn(post), at: time.now, owner, claimedAt, isExcused })
+    const own = owner && steps.get(owner)
+    posts.push({
+      channel,
+      deals: dealsIn(post),
+      at: time.now,
+      owner,
+      pickedAt: own?.get(`next ${channel}`),
+      claimedAt: own?.get(`claim ${channel}`),
+      isExcused,
+    })
     note('Slack', `${channel} gets deal ${dealsIn(post).join()} from ${owner?.name}`)
   }
 
@@ -248,7 +259,7 @@ export function createWorld({
     posts,
     calls,
     pauses,
-    claims,
+    steps,
     outside,
     withdrawn,
     archived,
