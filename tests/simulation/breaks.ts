@@ -1,11 +1,12 @@
-import { spawn } from 'node:child_process'
-import type { Theme } from './plan.ts'
+import { registerHooks } from 'node:module'
+import type { SimulatedDatabase } from './database.ts'
+import { planOf, type Theme } from './plan.ts'
 
 // Proves that the simulation finds faults: it undoes one fix at a time and plays seeds until one fails.
 // `npm run simulate -- --breaks` prints the table.
 
 /** Replaces a text that its file has exactly once. */
-export interface Break {
+interface Break {
   name: string
   file: string
   from: string
@@ -17,7 +18,7 @@ export interface Break {
 const relay = 'server/relay'
 
 /** The numbers are those of the issue 'One person's data on a page, each message once'. */
-export const breaks: readonly Break[] = [
+const breaks: readonly Break[] = [
   {
     name: '15 a refused read of stages reaches all users of the account',
     file: `${relay}/decide/deal-lookup.ts`,
@@ -173,17 +174,53 @@ export const breaks: readonly Break[] = [
   },
 ]
 
-/** Plays seeds with each break in a process of its own. */
-export async function printTable({ seeds, only }: { seeds: string; only: string }): Promise<void> {
-  for (const [index, { name, theme }] of breaks.entries()) {
+const project = new URL('../../', import.meta.url).href
+const applied = new Set<string>()
+
+/** A module whose address ends with a break's number imports the others with it, too: the whole server anew. */
+registerHooks({
+  resolve(specifier, context, nextResolve) {
+    const resolved = nextResolve(specifier, context)
+    const number = context.parentURL?.split('?break=')[1]
+    const isOurs = resolved.url.startsWith(project) && !resolved.url.includes('/node_modules/')
+    return number === undefined || !isOurs || resolved.url.includes('?')
+      ? resolved
+      : { ...resolved, url: `${resolved.url}?break=${number}` }
+  },
+  load(url, context, nextLoad) {
+    const loaded = nextLoad(url, context)
+    const [path, number] = url.split('?break=')
+    const chosen = breaks[Number(number ?? Number.NaN)]
+    if (chosen === undefined || path !== project + chosen.file) return loaded
+    const source = String(loaded.source)
+    const { name, from, to } = chosen
+    if (source.split(from).length !== 2) throw new Error(`${chosen.file} must have once: ${from}`)
+    applied.add(name)
+    return { ...loaded, source: source.replace(from, () => to) }
+  },
+})
+
+/** Plays up to `seeds` seeds with each break whose name begins with `only`, until one fails. */
+export async function printTable(
+  database: SimulatedDatabase,
+  { seeds, only }: { seeds: number; only: string },
+): Promise<void> {
+  for (const [number, { name, theme }] of breaks.entries()) {
     if (!name.startsWith(only)) continue
-    const run = spawn(
-      process.execPath,
-      ['--import', './tests/simulation/broken.ts', 'tests/simulation/run.ts', '--until-failure', '--seeds', seeds, ...(theme ? ['--theme', theme] : [])],
-      { env: { ...process.env, BREAK: String(index) }, stdio: ['ignore', 'pipe', 'inherit'] },
+    const begun = process.cpuUsage()
+    const { simulate }: typeof import('./simulate.ts') = await import(
+      `./simulate.ts?break=${number}`
     )
-    let output = ''
-    for await (const part of run.stdout) output += part
-    console.log(`| ${name} | ${output.trim().replaceAll('\n', ' ')} |`)
+    if (!applied.has(name)) throw new Error(`Nothing loads the file of '${name}'.`)
+    let found = `not found in ${seeds} seeds`
+    for (let seed = 1; seed <= seeds; seed++) {
+      if (theme !== undefined && planOf(seed).theme !== theme) continue
+      const [broken] = (await simulate(database, seed)).broken
+      if (broken === undefined) continue
+      found = `seed ${seed}: ${broken.rule}`
+      break
+    }
+    const { user, system } = process.cpuUsage(begun)
+    console.log(`| ${name} | ${found} | ${Math.round((user + system) / 1e6)} s |`)
   }
 }

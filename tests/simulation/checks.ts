@@ -1,6 +1,6 @@
 import type { SimulatedDatabase } from './database.ts'
-import { minute, type Plan, type PlannedMove, second } from './plan.ts'
 import type { User } from './people.ts'
+import { minute, type Plan, type PlannedMove, second } from './plan.ts'
 import type { Processes } from './processes.ts'
 import type { Time } from './time.ts'
 import { longestWayMs, type Post, type World } from './world.ts'
@@ -45,8 +45,7 @@ const isIn = (deal: number) => (post: Post) => post.deals.includes(deal)
 
 export function applies({ ruleIds }: User, { to, linked }: Move): boolean {
   return ruleIds.some(
-    (id) =>
-      id === 'deal-stage-changed' || (id === 'deal-closed' ? to === 'w1' : linked === false),
+    (id) => id === 'deal-stage-changed' || (id === 'deal-closed' ? to === 'w1' : linked === false),
   )
 }
 
@@ -127,7 +126,10 @@ function eachOnce(played: Played, rows: readonly Row[]): Broken[] {
         (row) => row.channel === channel && row.deal === move.deal && row.state === 'sent',
       )
       if (!isSent && some.some(({ isExcused }) => !isExcused)) {
-        broken.push({ rule: `(8) ${channel} has got ${about}, which does not count as sent`, about })
+        broken.push({
+          rule: `(8) ${channel} has got ${about}, which does not count as sent`,
+          about,
+        })
       }
     }
     // One user's messages, in all channels that nobody else ever used.
@@ -209,7 +211,10 @@ function pausesKept({ plan, world }: Played): Broken[] {
     if (call) broken.push({ rule: `(3) account ${of} is called in a pause` })
   }
   const reads = calls.filter(({ isSearch }) => !isSearch)
-  for (const some of Map.groupBy(reads, ({ owner, account }) => `${owner?.name} ${account}`).values()) {
+  for (const some of Map.groupBy(
+    reads,
+    ({ owner, account }) => `${owner?.name} ${account}`,
+  ).values()) {
     some.forEach((last, at) => {
       const first = some[at - plan.callLimit]
       // The process learns the limit from its first answers.
@@ -267,7 +272,9 @@ function nothingLeft(database: SimulatedDatabase): Broken[] {
     `select deal_id::int as deal, channel, reason, attempts from deliveries
      join deal_events on deal_events.id = event_id where state = 'pending'`,
   )
-  const leased = database.ask<{ id: string }>('select id from channels where leased_until is not null')
+  const leased = database.ask<{ id: string }>(
+    'select id from channels where leased_until is not null',
+  )
   return [
     ...pending.slice(0, 3).map(({ deal, channel, reason }) => ({
       rule: `(6) deal ${deal} stays pending in ${channel}: ${reason}`,

@@ -108,10 +108,7 @@ export class SimulatedDatabase {
     // Some statements take long: the machine is busy, or the network is.
     const travel = () => {
       const { dice } = time
-      return time.wait(
-        dice.chance(0.01) ? dice.between(100, 6_000) : dice.between(0.1, 4),
-        owner,
-      )
+      return time.wait(dice.chance(0.01) ? dice.between(100, 6_000) : dice.between(0.1, 4), owner)
     }
     const step = async (sql: string, parameters: readonly unknown[], when: Step['when']) => {
       const answer = this.onStep({ owner, sql, parameters, when })

@@ -15,7 +15,9 @@ export async function explain(database: SimulatedDatabase, failed: Run): Promise
   const isAbout = number
     ? new RegExp(`deals? (\\d+,)*${number}\\b|of (\\d+,)*${number}\\b`)
     : new RegExp(about ?? '^$')
-  const history = run.log.filter((line) => isAbout.test(line) || / (fault|user|provider): /.test(line))
+  const history = run.log.filter(
+    (line) => isAbout.test(line) || / (fault|user|provider): /.test(line),
+  )
   return [
     `Seed ${failed.seed} fails: npm run simulate -- --seed ${failed.seed}`,
     ...run.broken.slice(0, 5).map(({ rule }) => `  ${rule}`),

@@ -208,7 +208,9 @@ export function createPeople({
   /** Connects a provider. @returns whether the browser knows that it has succeeded. */
   async function authorize(user: User, index: number, provider: string, code: string) {
     const begun = await call(user, index, `/api/${provider}/auth`, { tries: 3 })
-    const state = new URL(begun?.headers.get('Location') ?? 'https://none').searchParams.get('state')
+    const state = new URL(begun?.headers.get('Location') ?? 'https://none').searchParams.get(
+      'state',
+    )
     if (state === null) return false
     const path = `/api/${provider}/callback?code=${code}&state=${state}`
     return (await call(user, index, path, { tries: 1 }))?.status === 204

@@ -170,7 +170,8 @@ export function createProcesses({
     }
     if (moments.store(text) && plan.users.length > 20) {
       if (when === 'before') rowsBefore = rows()
-      else if (rows() - rowsBefore > mostRows) broke(`one transaction adds ${rows() - rowsBefore} rows`)
+      else if (rows() - rowsBefore > mostRows)
+        broke(`one transaction adds ${rows() - rowsBefore} rows`)
     }
     if (time.now - time.startMs > plan.endMs) return
     for (const [fault, nth] of left) {

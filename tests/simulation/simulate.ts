@@ -134,7 +134,9 @@ async function play({
     }
     for (const moment of ['claim', 'next', 'record', 'lease', 'store'] as const) {
       if (world.posts.length === 0 || processes.seen.has(moment)) continue
-      throw new Error(`The simulation no longer knows the statement '${moment}' (plan.ts, moments).`)
+      throw new Error(
+        `The simulation no longer knows the statement '${moment}' (plan.ts, moments).`,
+      )
     }
     return check(played)
   } finally {

@@ -188,6 +188,8 @@ export function createWorld({
     note('Slack', `${channel} gets deal ${dealsIn(post).join()} from ${owner?.name}`)
   }
 
+  /** A request whose answer nobody can give would be collected as garbage, together with its time limit. */
+  const underWay = new Set<object>()
   const onEnded: Array<(of: string) => void> = []
   function endTokens(of: string): void {
     note('provider', `the tokens of ${of} end`)
@@ -271,8 +273,14 @@ export function createWorld({
       (input, init) =>
         new Promise((resolve, reject) => {
           const message = new Request(input, init)
-          message.signal.addEventListener('abort', () => reject(message.signal.reason))
-          request(message, time.current(), faults).then(resolve, reject)
+          const call = { input, message }
+          underWay.add(call)
+          const end = () => underWay.delete(call)
+          message.signal.addEventListener('abort', () => {
+            end()
+            reject(message.signal.reason)
+          })
+          request(message, time.current(), faults).then(resolve, reject).finally(end)
         }),
     /** A process cannot record what it has posted, for longer than its claims last. */
     excuse(isMeant: (post: Post) => boolean): void {
@@ -294,7 +302,8 @@ function callOf({ url, headers }: Request, body: string) {
   const { pathname: path } = new URL(url)
   const provider = path.startsWith('/slack') ? ('slack' as const) : ('hubspot' as const)
   const bearer = (headers.get('Authorization') ?? '').replace('Bearer ', '')
-  const form = path.includes('oauth') || provider === 'slack' ? new URLSearchParams(body) : undefined
+  const form =
+    path.includes('oauth') || provider === 'slack' ? new URLSearchParams(body) : undefined
   const token = bearer || form?.get('refresh_token') || form?.get('token') || ''
   const channel = form?.get('channel') ? `${token.split('-')[2]}/${form.get('channel')}` : undefined
   const isCrm = path.startsWith('/hubspot/crm/') && !path.includes('/associations/')
