@@ -1,9 +1,11 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are texts of the server's files.
 import { registerHooks } from 'node:module'
 import type { SimulatedDatabase } from './database.ts'
-import { planOf, type Theme } from './plan.ts'
+import type { Theme } from './faults.ts'
+import { planOf } from './plan.ts'
 
 // Proves that the simulation finds faults: it undoes one fix at a time and plays seeds until one fails.
-// `npm run simulate -- --breaks` prints the table.
+// `npm run simulate -- --breaks` prints the table. Add a line for each fix whose fault the simulation should find.
 
 /** Replaces a text that its file has exactly once. */
 interface Break {

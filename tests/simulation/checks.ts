@@ -1,8 +1,9 @@
 import type { SimulatedDatabase } from './database.ts'
-import type { User } from './people.ts'
-import { minute, type Plan, type PlannedMove, second } from './plan.ts'
+import { second } from './faults.ts'
+import type { Plan, PlannedMove } from './plan.ts'
 import type { Processes } from './processes.ts'
 import type { Time } from './time.ts'
+import type { User } from './users.ts'
 import { longestWayMs, type Post, type World } from './world.ts'
 
 // What must hold. Each check looks at what the providers saw, and compares it with what users may and must
@@ -283,44 +284,3 @@ function nothingLeft(database: SimulatedDatabase): Broken[] {
     ...leased.map(({ id }) => ({ rule: `(6) ${id} stays leased`, about: id })),
   ]
 }
-
-/** A channel whose process has died is taken by another one after this time at most. */
-const longestStandMs = 25 * second
-
-/** (6): no channel starves. Looks at what could be sent; call it every few seconds. */
-export function createStarvationCheck({ time, plan, database }: Played, isCalm: () => boolean) {
-  const since = new Map<string, { state: string; at: number }>()
-  return (faultyUntil: (channel: string) => number): Broken[] => {
-    if (!isCalm()) {
-      since.clear()
-      return []
-    }
-    const rows = database.ask<{ channel: string; state: string; free: boolean }>(
-      `select channel, bool_or(is_free and next_at <= now()) as free,
-              string_agg(first.id || ' ' || attempts || coalesce(not_before::text, ''), ',') as state
-       from (
-         select distinct on (channel, user_id) deliveries.id, channel, attempts, not_before,
-                greatest(not_before, sending_until) is null or greatest(not_before, sending_until) <= now() as is_free
-         from deliveries where state = 'pending' order by channel, user_id, occurred_at, id
-       ) as first join channels on channels.id = channel
-       group by channel order by channel`,
-    )
-    const free = new Set(rows.filter((row) => row.free).map(({ channel }) => channel))
-    for (const channel of since.keys()) if (!free.has(channel)) since.delete(channel)
-    return rows.flatMap(({ channel, state }): Broken[] => {
-      if (!free.has(channel) || time.now < faultyUntil(channel)) {
-        since.delete(channel)
-        return []
-      }
-      const known = since.get(channel)
-      if (known === undefined || known.state !== state) {
-        since.set(channel, { state, at: time.now })
-        return []
-      }
-      if (time.now - known.at < longestStandMs || time.now - time.startMs < plan.endMs) return []
-      return [{ rule: `(6) ${channel} starves`, about: channel }]
-    })
-  }
-}
-
-export const restMs = 30 * minute

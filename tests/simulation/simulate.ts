@@ -1,18 +1,13 @@
 import { signedWebhook, stageChange } from '../relay/hubspot-webhook.ts'
-import {
-  type Broken,
-  check,
-  createStarvationCheck,
-  isAllTold,
-  type Move,
-  type Played,
-  restMs,
-} from './checks.ts'
+import { type Broken, check, isAllTold, type Move, type Played } from './checks.ts'
 import type { SimulatedDatabase } from './database.ts'
-import { createPeople, createUsers } from './people.ts'
-import { type Fault, minute, type Plan, planOf, second, type Webhook } from './plan.ts'
+import { type Fault, minute, second } from './faults.ts'
+import { createPeople } from './people.ts'
+import { type Plan, planOf, type Webhook } from './plan.ts'
 import { createProcesses, type Processes } from './processes.ts'
+import { createStarvationCheck } from './starvation.ts'
 import { Time } from './time.ts'
+import { createUsers } from './users.ts'
 import { createWorld, type Note } from './world.ts'
 
 // Plays the whole server, in several processes on one database, against HubSpot and Slack. The seed decides
@@ -35,6 +30,8 @@ export interface Run {
   statements: number
 }
 
+/** When faults end, everything ends within this time. */
+const restMs = 30 * minute
 /** How often the run is looked at. */
 const lookMs = 2 * second
 /** HubSpot waits so long for an answer, and tells again up to ten times. */

@@ -1,7 +1,9 @@
 import { dealsIn } from '../relay/hubspot-webhook.ts'
 import { createOutside, type OutsideResponse } from '../relay/outside.ts'
+import { callOf, failedAnswer, ofToken, type ProviderCall } from './calls.ts'
 import type { SimulatedDatabase } from './database.ts'
-import { type Fault, type How, type Plan, second } from './plan.ts'
+import { type Fault, second } from './faults.ts'
+import type { Plan } from './plan.ts'
 import type { Owner, Time } from './time.ts'
 
 // HubSpot and Slack, and the network before them. They know which tokens count, and what somebody has
@@ -48,8 +50,6 @@ export type Note = (who: string, what: string) => void
 export type World = ReturnType<typeof createWorld>
 
 const longestPauseMs = 60 * 60 * second
-const ofToken = /-(\d+)-(\d+)-\d+$/
-const html = { 'Content-Type': 'text/html' }
 
 export function createWorld({
   time,
@@ -117,7 +117,7 @@ export function createWorld({
       : undefined
   }
 
-  function faultFor(call: ReturnType<typeof callOf>, faults: readonly Fault[]) {
+  function faultFor(call: ProviderCall, faults: readonly Fault[]) {
     const sinceMs = time.now - time.startMs
     for (const fault of faults) {
       if (fault.kind !== call.provider) continue
@@ -156,7 +156,7 @@ export function createWorld({
 
   /** What the request has changed at the provider. */
   async function effect(
-    call: ReturnType<typeof callOf>,
+    call: ProviderCall,
     answer: Response,
     owner: Owner | undefined,
     isUnheard: boolean,
@@ -197,32 +197,6 @@ export function createWorld({
     for (const tell of onEnded) tell(of)
   }
 
-  function failed(how: How, pauseS: number, path: string): Response | 'never' | undefined {
-    const pause = { 'Retry-After': String(pauseS) }
-    switch (how) {
-      case 'refuses':
-        return new Response('busy', { status: 503 })
-      case 'asks for a pause':
-        return new Response('{"ok":false,"error":"ratelimited"}', { status: 429, headers: pause })
-      case 'moves the account':
-        return path.includes('/oauth/')
-          ? undefined
-          : new Response('{}', { status: 477, headers: pause })
-      case 'answers nonsense':
-        return new Response('<html>Sorry', { headers: html })
-      case 'answers as a proxy':
-        return new Response('<html>No', { status: dice.oneOf([400, 403, 404]), headers: html })
-      case 'refuses the token':
-        return path.includes('/oauth/')
-          ? undefined
-          : Response.json({ status: 'error', category: 'EXPIRED_AUTHENTICATION' }, { status: 401 })
-      case 'hangs':
-        return 'never'
-      default:
-        return
-    }
-  }
-
   async function request(
     message: Request,
     owner: Owner | undefined,
@@ -236,7 +210,7 @@ export function createWorld({
     const fault = faultFor(call, faults)
     const isSlow = fault?.how === 'is slow'
     await time.wait(isSlow ? dice.between(1_000, 8_000) : dice.between(5, longestWayMs), undefined)
-    let answer = fault && failed(fault.how, fault.pauseS, call.path)
+    let answer = fault && failedAnswer(dice, fault, call.path)
     if (answer === undefined) {
       answer = await answerOf(message, body)
       const isLost = fault?.how === 'loses the answer'
@@ -295,18 +269,4 @@ export function createWorld({
       }
     },
   }
-}
-
-/** What a request is about. */
-function callOf({ url, headers }: Request, body: string) {
-  const { pathname: path } = new URL(url)
-  const provider = path.startsWith('/slack') ? ('slack' as const) : ('hubspot' as const)
-  const bearer = (headers.get('Authorization') ?? '').replace('Bearer ', '')
-  const form =
-    path.includes('oauth') || provider === 'slack' ? new URLSearchParams(body) : undefined
-  const token = bearer || form?.get('refresh_token') || form?.get('token') || ''
-  const channel = form?.get('channel') ? `${token.split('-')[2]}/${form.get('channel')}` : undefined
-  const isCrm = path.startsWith('/hubspot/crm/') && !path.includes('/associations/')
-  const account = isCrm ? ofToken.exec(token)?.[1] : undefined
-  return { provider, path, token, channel, account, isSearch: path.endsWith('/search') }
 }
