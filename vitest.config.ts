@@ -65,7 +65,7 @@ export default defineConfig({
           // Server and relay are one project, so that the global setup prepares databases once.
           name: 'server',
           environment: 'node',
-          include: ['tests/{build,conventions,contract,relay,server}/**/*.test.ts'],
+          include: ['tests/{build,conventions,contract,relay,server,simulation}/**/*.test.ts'],
           exclude,
           globalSetup: ['tests/database-setup.ts'],
           // These limits leave room for a busy machine, because several tests start processes.

@@ -37,17 +37,20 @@ export function stageChange(
 }
 
 /** The request by which HubSpot tells of items, signed as HubSpot signs. */
-export function signedWebhook(items: unknown): {
+export function signedWebhook(
+  items: unknown,
+  at = Date.now(),
+): {
   method: string
   headers: Record<string, string>
   body: string
 } {
   const body = typeof items === 'string' ? items : JSON.stringify(items)
-  return { method: 'POST', headers: hubSpotHeaders(Buffer.from(body)), body }
+  return { method: 'POST', headers: hubSpotHeaders(Buffer.from(body), at), body }
 }
 
-export function hubSpotHeaders(body: Uint8Array): Record<string, string> {
-  const timestamp = String(Date.now())
+export function hubSpotHeaders(body: Uint8Array, at = Date.now()): Record<string, string> {
+  const timestamp = String(Math.floor(at))
   const url = `${appUrl}/webhooks/hubspot`
   return {
     'Content-Type': 'application/json',

@@ -20,6 +20,10 @@ interface OutsideDeal {
   ownerId?: string | null
   url?: string
   history?: Array<{ value: string; timestamp: string }>
+  /** Only the tokens of this account find the deal. By default, all do. */
+  account?: string
+  /** A search does not find the deal before this time, in ms since 1970. */
+  searchableAtMs?: number
 }
 
 /** How Slack answers one call; `hang` never does. */
@@ -292,7 +296,8 @@ export function createOutside(base: string) {
         outside.refreshes.push(used)
         const special = await outside.answerRefresh(used)
         if (special !== undefined) return json(special.status, special.body)
-        return json(200, { ...hubspotToken('1', '1'), refresh_token: used })
+        const [, hub = '1', user = '1'] = introspected.exec(used) ?? []
+        return json(200, { ...hubspotToken(hub, user), refresh_token: used })
       }
       const code = form.get('code') ?? ''
       await outside.beforeExchange(code)
@@ -365,7 +370,7 @@ export function createOutside(base: string) {
     if (pathname === '/hubspot/crm/objects/2026-03/0-3/search') {
       const search: SearchRequest = JSON.parse(body)
       const isTooFar = Number(search.after) + search.limit > outside.mostFound
-      return isTooFar ? json(400, tooMany) : json(200, searchAnswer(search))
+      return isTooFar ? json(400, tooMany) : json(200, searchAnswer(search, token))
     }
     const dealId = pathname.match(/^\/hubspot\/crm\/objects\/2026-03\/0-3\/(\d+)$/)?.[1]
     if (dealId === undefined) return json(403, { status: 'error', category: 'MISSING_SCOPES' })
@@ -417,9 +422,12 @@ export function createOutside(base: string) {
   }
 
   /** Deals by the time of their last change, which is that of the newest value in their history. */
-  function searchAnswer({ filterGroups, limit, after }: SearchRequest) {
+  function searchAnswer({ filterGroups, limit, after }: SearchRequest, token: string) {
     const since = Number(filterGroups[0]?.filters[0]?.value)
+    const account = introspected.exec(token)?.[1]
     const changed = [...outside.deals]
+      .filter(([, deal]) => deal.account === undefined || deal.account === account)
+      .filter(([, { searchableAtMs = 0 }]) => searchableAtMs <= Date.now())
       .map(([id, { history = [] }]) => ({
         id,
         at: Math.max(...history.map(({ timestamp }) => Date.parse(timestamp))),

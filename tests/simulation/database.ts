@@ -1,45 +1,58 @@
-import { PGlite } from '@electric-sql/pglite'
+import { PGlite, parse, protocol } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
 import { migrate } from 'drizzle-orm/pglite/migrator'
 import type { Database } from '../../server/database/open.ts'
 import * as schema from '../../server/database/schema.ts'
 import type { Owner, Time } from './time.ts'
 
-// One database in memory for all processes of a simulation. Its SQL functions say the virtual time.
+// One database in memory for all processes of a simulation. PGlite takes its time from `Date`, so its SQL
+// says the virtual time. Each statement of a process travels to the database and back, and may fail.
 
-type Client = Pick<PGlite, 'query'>
-
-/** Functions of the product's SQL that say the time or are random: PostgreSQL finds these ones first. */
-const clock = `
+/** The order of rows may depend on ids, so they are the same in each run. PostgreSQL finds this function first. */
+const sameIds = `
   create schema sim;
   create sequence sim.ids;
-  create function sim.now() returns timestamptz language sql stable
-    as 'select to_timestamp(current_setting(''sim.begun'')::float8)';
-  create function sim.clock_timestamp() returns timestamptz language sql volatile
-    as 'select to_timestamp(current_setting(''sim.at'')::float8)';
   create function sim.gen_random_uuid() returns uuid language sql volatile
     as 'select md5(nextval(''sim.ids'')::text)::uuid';
-  set sim.at = '0'; set sim.begun = '0';
-  set search_path = public, sim, pg_catalog;`
+  set search_path = public, sim, pg_catalog;
+  set plan_cache_mode = force_generic_plan;`
+
+type QueryOptions = Parameters<PGlite['query']>[2]
+type Result = Awaited<ReturnType<PGlite['query']>>
+/** What Drizzle calls of a client. */
+interface Client {
+  query(sql: string, parameters?: unknown[], options?: QueryOptions): Promise<Result>
+}
 
 /** The error of a connection that broke. */
 function broken(): Error {
   return Object.assign(new Error('The connection to the database broke.'), { code: 'ECONNRESET' })
 }
 
+/** A statement of a process, right before it runs or right after it. */
+export interface Step {
+  owner: Owner
+  sql: string
+  parameters: readonly unknown[]
+  when: 'before' | 'after'
+}
+
 export class SimulatedDatabase {
   readonly #client: PGlite
+  readonly #prepared = new Map<string, { name: string; types: number[] }>()
+  #parsers: PGlite['parsers'] | undefined
   #time: Time | undefined
-  #clockAt = Number.NaN
   #holder: Owner | undefined
   #isHeld = false
-  #waiting: Array<{ owner: Owner | undefined; begin: () => void }> = []
+  #waiting: Array<{ owner: Owner; begin: () => void }> = []
   /** Nobody reaches the database before this time. */
   awayUntil = 0
-  /** The share of statements whose answer is lost, though they are committed. */
+  /** The share of statements whose answer is lost, although they are committed. */
   lostAnswers = 0
-  /** Is called for each statement of a process. */
-  onStatement: (owner: Owner) => void = () => {}
+  /** How many statements of processes have run. */
+  statements = 0
+  /** Is called for each statement of a process. 'lose' loses the statement or its answer. */
+  onStep: (step: Step) => 'lose' | undefined = () => undefined
 
   private constructor(client: PGlite) {
     this.#client = client
@@ -47,7 +60,7 @@ export class SimulatedDatabase {
 
   static async open(): Promise<SimulatedDatabase> {
     const client = await PGlite.create()
-    await client.exec(clock)
+    await client.exec(sameIds)
     await migrate(drizzle(client), {
       migrationsFolder: new URL('../../server/database/migrations', import.meta.url).pathname,
     })
@@ -56,20 +69,21 @@ export class SimulatedDatabase {
 
   close = () => this.#client.close()
 
-  /** Deletes everything, and takes its time from now on from `time`. */
-  async reset(time: Time): Promise<void> {
-    const { rows } = await this.#client.query<{ name: string }>(
-      `select string_agg(format('public.%I', tablename), ', ') as name from pg_tables where schemaname = 'public'`,
-    )
-    await this.#client.exec(`truncate ${rows[0]?.name} restart identity cascade;
-      alter sequence sim.ids restart`)
+  /** Deletes everything, and waits from now on in `time`. */
+  reset(time: Time): void {
     this.#time = time
-    this.#clockAt = Number.NaN
     this.#holder = undefined
     this.#isHeld = false
     this.#waiting = []
     this.awayUntil = 0
     this.lostAnswers = 0
+    this.statements = 0
+    this.onStep = () => undefined
+    const names = this.ask<{ name: string }>(
+      `select format('public.%I', tablename) as name from pg_tables where schemaname = 'public'`,
+    ).map(({ name }) => name)
+    this.ask(`truncate ${names.join()} restart identity cascade`)
+    this.ask('alter sequence sim.ids restart')
   }
 
   get time(): Time {
@@ -78,97 +92,142 @@ export class SimulatedDatabase {
   }
 
   /** Runs a statement of the simulation itself. It takes no time. */
-  async ask<Row>(query: string, parameters: unknown[] = []): Promise<Row[]> {
-    return await this.time.work(async () => {
-      await this.#setClock(true)
-      return (await this.#client.query<Row>(query, parameters)).rows
-    })
+  ask<Row>(sql: string, parameters: unknown[] = []): Row[] {
+    return this.#run(sql, parameters).rows as Row[]
+  }
+
+  /** The database for the set-up: nothing takes time or fails. */
+  direct = (): Database => {
+    const client: Client = { query: async (...statement) => this.#run(...statement) }
+    return drizzle(client as unknown as PGlite, { schema })
   }
 
   /** The database as a process sees it: each statement takes a moment, and may fail. */
   of(owner: Owner): Database {
     const { time } = this
     // Some statements take long: the machine is busy, or the network is.
-    const travel = () =>
-      time.wait(time.chance(0.01) ? time.between(100, 6_000) : time.between(0.1, 4), owner)
+    const travel = () => {
+      const { dice } = time
+      return time.wait(dice.chance(0.01) ? dice.between(100, 6_000) : dice.between(0.1, 4), owner)
+    }
+    const step = async (sql: string, parameters: readonly unknown[], when: Step['when']) => {
+      const answer = this.onStep({ owner, sql, parameters, when })
+      // A process that has died goes on nowhere.
+      if (!owner.alive) await new Promise(() => {})
+      return answer === 'lose'
+    }
     const reach = async () => {
       await travel()
       if (time.now < this.awayUntil) throw broken()
-      this.onStatement(owner)
+      await this.#enter(owner)
+    }
+    const run: Client['query'] = async (sql, parameters = [], options) => {
+      if (await step(sql, parameters, 'before')) throw broken()
+      // It may have stood still meanwhile.
+      if (owner.frozenUntil > time.now) await time.wait(0, owner)
+      this.statements++
+      return this.#run(sql, parameters, options)
+    }
+    const answered = async (isLost: boolean) => {
+      if (isLost || time.dice.chance(this.lostAnswers)) throw broken()
+      await travel()
     }
     const client = {
-      query: async (...parts: Parameters<Client['query']>) => {
+      query: async (...statement: Parameters<Client['query']>) => {
         await reach()
-        await this.#enter(owner)
-        let result: Awaited<ReturnType<Client['query']>>
+        const [sql, parameters = []] = statement
+        let result: Result
+        let isLost: boolean
         try {
-          result = await this.#run(parts, true)
+          result = await run(...statement)
+          isLost = await step(sql, parameters, 'after')
         } finally {
-          this.#leave()
+          this.#leave(owner)
         }
-        if (time.chance(this.lostAnswers)) throw broken()
-        await travel()
+        await answered(isLost)
         return result
       },
-      transaction: async <Result>(work: (tx: Client) => Promise<Result>) => {
+      transaction: async <Value>(work: (tx: Client) => Promise<Value>) => {
         await reach()
-        await this.#enter(owner)
-        let result: Result
+        let isLost = false
+        let value: Value
         try {
-          await this.#run(['begin'], true)
-          result = await work({
-            query: async (...parts: Parameters<Client['query']>) => {
-              await time.wait(time.between(0.1, 2), owner)
-              this.onStatement(owner)
-              return await this.#run(parts, false)
+          this.#run('begin')
+          value = await work({
+            query: async (...statement) => {
+              await time.wait(time.dice.between(0.1, 2), owner)
+              const result = await run(...statement)
+              const [sql, parameters = []] = statement
+              if (await step(sql, parameters, 'after')) isLost = true
+              return result
             },
-          } as Client)
-          await this.#run(['commit'], false)
+          })
+          this.#run('commit')
         } catch (error) {
-          await this.#rollBack()
+          this.#run('rollback')
           throw error
         } finally {
-          this.#leave()
+          this.#leave(owner)
         }
-        if (time.chance(this.lostAnswers)) throw broken()
-        await travel()
-        return result
+        await answered(isLost)
+        return value
       },
     }
     return drizzle(client as unknown as PGlite, { schema })
   }
 
   /** Ends what a process that has died has begun. */
-  async endOf(owner: Owner): Promise<void> {
-    if (!this.#isHeld || this.#holder !== owner) return
-    await this.#rollBack()
-    this.#leave()
+  endOf(owner: Owner): void {
+    if (this.#holder !== owner) return
+    this.#run('rollback')
+    this.#leave(owner)
   }
 
-  statements = 0
-  async #run(parts: Parameters<Client['query']>, begins: boolean) {
-    this.statements++
-    return await this.time.work(async () => {
-      await this.#setClock(begins)
-      return await this.#client.query(...parts)
+  /** Runs a statement at once. The same text is parsed and described once only. */
+  #run(sql: string, parameters: readonly unknown[] = [], options?: QueryOptions): Result {
+    const { serialize } = protocol
+    let known = this.#prepared.get(sql)
+    if (known === undefined) {
+      const name = `s${this.#prepared.size}`
+      const described = this.#send([
+        serialize.parse({ name, text: sql }),
+        serialize.describe({ type: 'S', name }),
+      ])
+      known = { name, types: parse.parseDescribeStatementResults(described) }
+      this.#prepared.set(sql, known)
+    }
+    const { name, types } = known
+    const { rowMode = 'object' } = options ?? {}
+    const values = parameters.map((value, at) => {
+      if (value === null || value === undefined) return null
+      const toText = this.#client.serializers[types[at] ?? 0]
+      return toText === undefined ? String(value) : toText(value)
     })
+    const messages = this.#send([
+      serialize.bind({ statement: name, values }),
+      serialize.describe({ type: 'P' }),
+      serialize.execute(),
+    ])
+    const [result] = parse.parseResults(messages, this.#parsersOf(options), { rowMode })
+    if (result === undefined) throw new Error('The database gave no result.')
+    return result as Result
   }
 
-  async #setClock(begins: boolean): Promise<void> {
-    const { now } = this.time
-    if (now === this.#clockAt && !begins) return
-    const names = begins ? ['sim.at', 'sim.begun'] : ['sim.at']
-    const sets = names.map((name) => `set_config('${name}', '${now / 1000}', false)`)
-    await this.#client.exec(`select ${sets.join()}`)
-    this.#clockAt = now
+  /** Drizzle always names the same parsers. PGlite would merge them anew for each statement. */
+  #parsersOf(options: QueryOptions): PGlite['parsers'] {
+    if (options?.parsers === undefined) return this.#client.parsers
+    this.#parsers ??= { ...this.#client.parsers, ...options.parsers }
+    return this.#parsers
   }
 
-  async #rollBack(): Promise<void> {
-    this.#clockAt = Number.NaN
-    await this.time.work(() => this.#client.query('rollback'))
+  #send(parts: readonly Uint8Array[]): ReturnType<typeof messagesIn> {
+    const answer = this.#client.execProtocolRawSync(
+      Buffer.concat([...parts, protocol.serialize.sync()]),
+    )
+    return messagesIn(answer)
   }
 
-  /** Statements wait while another process is in a transaction: PGlite has one connection. */
+  /** Statements wait while another one is in a transaction: PGlite has one connection. */
   #enter(owner: Owner): Promise<void> {
     return new Promise((resolve) => {
       const begin = () => {
@@ -181,15 +240,30 @@ export class SimulatedDatabase {
     })
   }
 
-  #leave(): void {
+  #leave(owner: Owner): void {
+    if (this.#holder !== owner) return
     this.#isHeld = false
     this.#holder = undefined
     for (;;) {
       const next = this.#waiting.shift()
       if (next === undefined) return
-      if (next.owner?.alive === false) continue
+      if (!next.owner.alive) continue
       next.begin()
       return
     }
   }
+}
+
+const parser = new protocol.Parser()
+
+/** @throws the database's error, if there is one. */
+function messagesIn(answer: Uint8Array) {
+  const messages: Parameters<typeof parse.parseResults>[0] = []
+  let error: unknown
+  parser.parse(answer, (message) => {
+    if (message.name === 'error') error = message
+    else messages.push(message)
+  })
+  if (error !== undefined) throw error
+  return messages
 }

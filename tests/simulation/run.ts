@@ -1,38 +1,56 @@
 import { parseArgs } from 'node:util'
 import { SimulatedDatabase } from './database.ts'
-import { type Fault, simulate } from './simulate.ts'
+import { explain } from './explain.ts'
+import { simulate } from './simulate.ts'
+
+// npm run simulate -- --seeds 5000 --first 1 | --seed 17 | --breaks
 
 const { values } = parseArgs({
   options: {
-    seeds: { type: 'string', default: '200' },
-    seed: { type: 'string' },
+    seeds: { type: 'string' },
     first: { type: 'string', default: '1' },
+    /** Plays one seed and prints everything that happens. */
+    seed: { type: 'string' },
+    /** Undoes one fix after the other, and says which seed finds it (breaks.ts). */
+    breaks: { type: 'boolean' },
+    /** The beginning of the names of some breaks. */
+    only: { type: 'string', default: '' },
   },
 })
+
 const database = await SimulatedDatabase.open()
-const begun = process.hrtime.bigint()
-if (values.seed !== undefined) {
+if (values.breaks) {
+  // Its hooks see every module that is loaded after it.
+  const { printTable } = await import('./breaks.ts')
+  await printTable(database, { seeds: Number(values.seeds ?? 2_000), only: values.only })
+} else if (values.seed === undefined) await playMany()
+else {
   const run = await simulate(database, Number(values.seed))
   console.log(run.log.join('\n'))
-  console.log(run.broken.join('\n') || 'Nothing is broken.')
-} else {
-  let failures = 0
-  const first = Number(values.first)
-  for (let seed = first; seed < first + Number(values.seeds); seed++) {
-    const run = await simulate(database, seed)
-    if (run.broken.length === 0) continue
-    failures++
-    let faults: Fault[] = run.faults
-    for (let count = 0; count < faults.length; count++) {
-      const fewer = await simulate(database, seed, faults.slice(0, count))
-      if (fewer.broken.length > 0) faults = faults.slice(0, count)
-    }
-    console.log(
-      `seed ${seed}: ${run.broken.slice(0, 3).join('; ')} | faults: ${faults.map(({ kind }) => kind).join(', ')}`,
-    )
-  }
-  const seconds = Number(process.hrtime.bigint() - begun) / 1e9
-  console.log(`${failures} of ${values.seeds} seeds fail, ${seconds.toFixed(1)} s`)
+  console.log(run.broken.map(({ rule }) => rule).join('\n') || 'Nothing is broken.')
 }
 await database.close()
-process.exit(0)
+
+async function playMany(): Promise<void> {
+  // The time of the processor: other programs may be busy, too.
+  const begun = process.cpuUsage()
+  const seconds = () => {
+    const { user, system } = process.cpuUsage(begun)
+    return (user + system) / 1e6
+  }
+  const first = Number(values.first)
+  const count = Number(values.seeds ?? 200)
+  let failures = 0
+  let statements = 0
+  for (let seed = first; seed < first + count; seed++) {
+    const run = await simulate(database, seed)
+    statements += run.statements
+    if (run.broken.length === 0) continue
+    failures++
+    console.log(await explain(database, run))
+  }
+  const each = (seconds() / count).toFixed(3)
+  const average = Math.round(statements / count)
+  console.log(`${failures} of ${count} seeds fail, ${each} s and ${average} statements each`)
+  if (failures > 0) process.exitCode = 1
+}

@@ -33,19 +33,11 @@ const real = {
 const promises = createRequire(import.meta.url)('node:timers/promises')
 const realPromises = { setTimeout: promises.setTimeout, setImmediate: promises.setImmediate }
 
-/** Virtual time, which begins at `startMs` (since 1970), and random numbers from `seed`. */
-export class Time {
-  now: number
-  readonly startMs: number
-  readonly #owners = new AsyncLocalStorage<Owner>()
-  #timers: Timer[] = []
-  #count = 0
-  #atWork = 0
+/** Random numbers from a seed, always the same ones. */
+export class Dice {
   #random: number
 
-  constructor(startMs: number, seed: number) {
-    this.now = startMs
-    this.startMs = startMs
+  constructor(seed: number) {
     this.#random = seed
   }
 
@@ -58,9 +50,26 @@ export class Time {
   }
 
   between = (least: number, most: number): number => least + this.random() * (most - least)
+  whole = (least: number, most: number): number => Math.floor(this.between(least, most + 1))
   chance = (share: number): boolean => this.random() < share
   oneOf<Item>(items: readonly [Item, ...Item[]]): Item {
     return items[Math.floor(this.random() * items.length)] ?? items[0]
+  }
+}
+
+/** Virtual time, which begins at `startMs` (since 1970), and the dice that decide what comes first. */
+export class Time {
+  now: number
+  readonly startMs: number
+  readonly dice: Dice
+  readonly #owners = new AsyncLocalStorage<Owner>()
+  #timers: Timer[] = []
+  #count = 0
+
+  constructor(startMs: number, seed: number) {
+    this.now = startMs
+    this.startMs = startMs
+    this.dice = new Dice(seed)
   }
 
   /** Runs `task` as this owner: the timers that it starts belong to the owner. */
@@ -92,16 +101,6 @@ export class Time {
   wait = (ms: number, owner: Owner | undefined): Promise<void> =>
     new Promise((resolve) => this.after(ms, owner, resolve))
 
-  /** Real work, which takes no virtual time. */
-  async work<Result>(task: () => Promise<Result>): Promise<Result> {
-    this.#atWork++
-    try {
-      return await task()
-    } finally {
-      this.#atWork--
-    }
-  }
-
   /** Lets everything happen up to a time, or until `isDone`. */
   async runUntil(at: number, isDone: () => boolean = () => false): Promise<void> {
     for (;;) {
@@ -124,11 +123,9 @@ export class Time {
     }
   }
 
+  /** Everything that needs no timer happens now. The database and the providers answer at once. */
   async #rest(): Promise<void> {
-    do {
-      for (let turn = 0; turn < 3; turn++)
-        await new Promise((resolve) => real.setImmediate(resolve))
-    } while (this.#atWork > 0)
+    await new Promise((resolve) => real.setImmediate(resolve))
   }
 
   /** Makes this the time of the whole program, until `uninstall`. */
@@ -171,7 +168,7 @@ export class Time {
       clearTimeout: clear,
       clearInterval: clear,
     })
-    Math.random = this.random
+    Math.random = this.dice.random
     performance.now = () => this.now - this.startMs
     AbortSignal.timeout = (ms) => {
       const controller = new AbortController()

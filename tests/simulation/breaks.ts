@@ -1,0 +1,228 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are texts of the server's files.
+import { registerHooks } from 'node:module'
+import type { SimulatedDatabase } from './database.ts'
+import type { Theme } from './faults.ts'
+import { planOf } from './plan.ts'
+
+// Proves that the simulation finds faults: it undoes one fix at a time and plays seeds until one fails.
+// `npm run simulate -- --breaks` prints the table. Add a line for each fix whose fault the simulation should find.
+
+/** Replaces a text that its file has exactly once. */
+interface Break {
+  name: string
+  file: string
+  from: string
+  to: string
+  /** Plays only the seeds of this theme. */
+  theme?: Theme
+}
+
+const relay = 'server/relay'
+
+/** The numbers are those of the issue 'One person's data on a page, each message once'. */
+const breaks: readonly Break[] = [
+  {
+    name: '15 a refused read of stages reaches all users of the account',
+    file: `${relay}/decide/deal-lookup.ts`,
+    from: 'if (!isOfOther) throw error',
+    to: 'throw error',
+  },
+  {
+    name: '17 a process renews leases that it does not know',
+    file: `${relay}/schedule/channels.ts`,
+    from: 'where id in ${locked(sql`leased_by = ${owner} and id = any(${sql.param([...held])}::text[])`)}',
+    to: 'where id in ${locked(sql`leased_by = ${owner} and ${held.length} > 0 and leased_until is not null`)}',
+    theme: 'lost lease',
+  },
+  {
+    name: '19 a transaction has no bound',
+    file: `${relay}/receive/inbox.ts`,
+    from: 'const maxRowsAtOnce = 2_000',
+    to: 'const maxRowsAtOnce = 1e9',
+    theme: 'bulk',
+  },
+  {
+    name: '20 a search trusts our clock',
+    file: `${relay}/search/catch-up.ts`,
+    from: 'beganMs = Math.min(beganMs, found.at.getTime())',
+    to: 'beganMs = Math.min(beganMs, Date.now())',
+  },
+  {
+    name: '21 connecting again swallows changes',
+    file: 'server/people/connections.ts',
+    from: ') then ${connections.connectedSince}',
+    to: ') then excluded.connected_since',
+  },
+  {
+    name: '22 a pause of Slack has no bound',
+    file: 'server/providers/provider.ts',
+    from: 'Math.min(seconds * 1000, longestWaitMs)',
+    to: 'seconds * 1000',
+    theme: 'pause',
+  },
+  {
+    name: '23 the age of a claim is not checked',
+    file: `${relay}/send/deliver.ts`,
+    from: 'if (!claimed.mayPost()) {',
+    to: 'if (Number.isNaN(0)) {',
+    theme: 'stall',
+  },
+  {
+    name: '23b who lost the lease changes what another one sends',
+    file: `${relay}/pick/deliveries.ts`,
+    from: 'and sending_until is not distinct from ${group[0].claimedUntil}::timestamptz',
+    to: '',
+    theme: 'stall',
+  },
+  {
+    name: '24 errors of the database count as tries',
+    file: `${relay}/send/deliver.ts`,
+    from: 'if (isDatabaseFailure(error)) throw error',
+    to: '',
+  },
+  {
+    name: 'pace: no second between two messages',
+    file: `${relay}/schedule/channels.ts`,
+    from: 'const paceMs = 1_000',
+    to: 'const paceMs = 500',
+  },
+  {
+    name: 'order: deliveries are taken as they were stored',
+    file: `${relay}/pick/deliveries.ts`,
+    from: '.orderBy(deliveries.occurredAt, deliveries.id)\n      .limit(1)',
+    to: '.orderBy(deliveries.id)\n      .limit(1)',
+  },
+  {
+    name: 'claim: it ignores the claims of others',
+    file: `${relay}/pick/deliveries.ts`,
+    from: 'const isUnclaimed = sql`(sending_until is null or sending_until <= clock_timestamp())`',
+    to: 'const isUnclaimed = sql`true`',
+    theme: 'leaving',
+  },
+  {
+    name: 'claim: a connection may have ended',
+    file: `${relay}/pick/deliveries.ts`,
+    from: 'select count(*) = 2 as yes from own',
+    to: 'select count(*) >= 0 as yes from own',
+    theme: 'leaving',
+  },
+  {
+    name: 'claim: another user of the channel has got it',
+    file: `${relay}/pick/deliveries.ts`,
+    from: 'and (select sent is null from twin)',
+    to: '',
+  },
+  {
+    name: 'record: only one try',
+    file: `${relay}/send/deliver.ts`,
+    from: 'if (isStopping()) throw error\n        await delay(times.pollMs)',
+    to: 'throw error',
+  },
+  {
+    name: 'dedup: a repeated webhook is another change',
+    file: 'server/providers/hubspot/events.ts',
+    from: 'update(JSON.stringify(parts))',
+    to: 'update(JSON.stringify(parts) + Math.random())',
+  },
+  {
+    name: 'dedup: a webhook does not look at what a search found',
+    file: `${relay}/receive/inbox.ts`,
+    from: 'unlessSearched: true }',
+    to: 'unlessSearched: false }',
+  },
+  {
+    name: 'dedup: webhook and search must name the same time',
+    file: `${relay}/receive/same-change.ts`,
+    from: 'export const toleranceMs = 60_000',
+    to: 'export const toleranceMs = 0',
+  },
+  {
+    name: 'broken: any refused refresh breaks a connection',
+    file: 'server/providers/hubspot/http.ts',
+    from: "return stage !== 'refresh' || refreshRefusals.has(reason ?? '')",
+    to: 'return true',
+  },
+  {
+    name: 'move: messages stay in the former channel',
+    file: `${relay}/send/deliver.ts`,
+    from: 'if (chosenChannel !== channel) {',
+    to: 'if (Number.isNaN(0)) {',
+  },
+  {
+    name: 'disconnect: it does not wait for the message on its way',
+    file: 'server/api/connections.ts',
+    from: 'await stopSendingTo(database, session.userId)',
+    to: '',
+    theme: 'leaving',
+  },
+  {
+    name: 'pause: a workspace is not paused',
+    file: `${relay}/schedule/channels.ts`,
+    from: 'sql`${pauseFor(forMs)}\n',
+    to: 'sql`${pauseFor(0)}\n',
+    theme: 'pause',
+  },
+  {
+    name: 'pause: an account is not paused',
+    file: 'server/providers/hubspot/http.ts',
+    from: 'if (error.retryAfterMs !== undefined) limiter.pause',
+    to: 'if (Number.isNaN(0)) limiter.pause',
+  },
+  {
+    name: 'release: a lease is never given back',
+    file: `${relay}/schedule/loop.ts`,
+    from: 'await releaseLeases(database, owner, finished)',
+    to: 'void releaseLeases',
+  },
+]
+
+const project = new URL('../../', import.meta.url).href
+const applied = new Set<string>()
+
+/** A module whose address ends with a break's number imports the others with it, too: the whole server anew. */
+registerHooks({
+  resolve(specifier, context, nextResolve) {
+    const resolved = nextResolve(specifier, context)
+    const number = context.parentURL?.split('?break=')[1]
+    const isOurs = resolved.url.startsWith(project) && !resolved.url.includes('/node_modules/')
+    return number === undefined || !isOurs || resolved.url.includes('?')
+      ? resolved
+      : { ...resolved, url: `${resolved.url}?break=${number}` }
+  },
+  load(url, context, nextLoad) {
+    const loaded = nextLoad(url, context)
+    const [path, number] = url.split('?break=')
+    const chosen = breaks[Number(number ?? Number.NaN)]
+    if (chosen === undefined || path !== project + chosen.file) return loaded
+    const source = String(loaded.source)
+    const { name, from, to } = chosen
+    if (source.split(from).length !== 2) throw new Error(`${chosen.file} must have once: ${from}`)
+    applied.add(name)
+    return { ...loaded, source: source.replace(from, () => to) }
+  },
+})
+
+/** Plays up to `seeds` seeds with each break whose name begins with `only`, until one fails. */
+export async function printTable(
+  database: SimulatedDatabase,
+  { seeds, only }: { seeds: number; only: string },
+): Promise<void> {
+  for (const [number, { name, theme }] of breaks.entries()) {
+    if (!name.startsWith(only)) continue
+    const begun = process.cpuUsage()
+    const { simulate }: typeof import('./simulate.ts') = await import(
+      `./simulate.ts?break=${number}`
+    )
+    if (!applied.has(name)) throw new Error(`Nothing loads the file of '${name}'.`)
+    let found = `not found in ${seeds} seeds`
+    for (let seed = 1; seed <= seeds; seed++) {
+      if (theme !== undefined && planOf(seed).theme !== theme) continue
+      const [broken] = (await simulate(database, seed)).broken
+      if (broken === undefined) continue
+      found = `seed ${seed}: ${broken.rule}`
+      break
+    }
+    const { user, system } = process.cpuUsage(begun)
+    console.log(`| ${name} | ${found} | ${Math.round((user + system) / 1e6)} s |`)
+  }
+}

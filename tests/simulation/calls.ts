@@ -1,0 +1,55 @@
+import type { How } from './faults.ts'
+import type { Dice } from './time.ts'
+
+// The calls of the processes to HubSpot and Slack: what each is about, and how a provider that fails answers.
+
+/** The account and the user in a token of HubSpot. */
+export const ofToken = /-(\d+)-(\d+)-\d+$/
+const html = { 'Content-Type': 'text/html' }
+
+export type ProviderCall = ReturnType<typeof callOf>
+
+/** What a request is about. */
+export function callOf({ url, headers }: Request, body: string) {
+  const { pathname: path } = new URL(url)
+  const provider = path.startsWith('/slack') ? ('slack' as const) : ('hubspot' as const)
+  const bearer = (headers.get('Authorization') ?? '').replace('Bearer ', '')
+  const form =
+    path.includes('oauth') || provider === 'slack' ? new URLSearchParams(body) : undefined
+  const token = bearer || form?.get('refresh_token') || form?.get('token') || ''
+  const channel = form?.get('channel') ? `${token.split('-')[2]}/${form.get('channel')}` : undefined
+  const isCrm = path.startsWith('/hubspot/crm/') && !path.includes('/associations/')
+  const account = isCrm ? ofToken.exec(token)?.[1] : undefined
+  return { provider, path, token, channel, account, isSearch: path.endsWith('/search') }
+}
+
+/** How a provider that fails answers. Undefined: as usual. */
+export function failedAnswer(
+  dice: Dice,
+  { how, pauseS }: { how: How; pauseS: number },
+  path: string,
+): Response | 'never' | undefined {
+  const pause = { 'Retry-After': String(pauseS) }
+  switch (how) {
+    case 'refuses':
+      return new Response('busy', { status: 503 })
+    case 'asks for a pause':
+      return new Response('{"ok":false,"error":"ratelimited"}', { status: 429, headers: pause })
+    case 'moves the account':
+      return path.includes('/oauth/')
+        ? undefined
+        : new Response('{}', { status: 477, headers: pause })
+    case 'answers nonsense':
+      return new Response('<html>Sorry', { headers: html })
+    case 'answers as a proxy':
+      return new Response('<html>No', { status: dice.oneOf([400, 403, 404]), headers: html })
+    case 'refuses the token':
+      return path.includes('/oauth/')
+        ? undefined
+        : Response.json({ status: 'error', category: 'EXPIRED_AUTHENTICATION' }, { status: 401 })
+    case 'hangs':
+      return 'never'
+    default:
+      return
+  }
+}

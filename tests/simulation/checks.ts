@@ -1,0 +1,286 @@
+import type { SimulatedDatabase } from './database.ts'
+import { second } from './faults.ts'
+import type { Plan, PlannedMove } from './plan.ts'
+import type { Processes } from './processes.ts'
+import type { Time } from './time.ts'
+import type { User } from './users.ts'
+import { longestWayMs, type Post, type World } from './world.ts'
+
+// What must hold. Each check looks at what the providers saw, and compares it with what users may and must
+// be told. The number is that of the list in tests/simulation/simulate.ts.
+
+export interface Move extends PlannedMove {
+  /** When it happened. Undefined: it has not. */
+  happenedAt?: number
+  /** When a process answered that it has stored it. */
+  acknowledgedAt?: number
+}
+
+export interface Played {
+  time: Time
+  plan: Plan
+  database: SimulatedDatabase
+  world: World
+  processes: Processes
+  users: readonly User[]
+  moves: readonly Move[]
+}
+
+/** Something that is broken, and the deal or the channel that its history is about. */
+export interface Broken {
+  rule: string
+  about?: string
+}
+
+interface Row {
+  user_id: string
+  deal: number
+  channel: string
+  state: string
+  reason: string | null
+  attempts: number
+}
+
+/** A place in a log: the post's, and the deal's in it. */
+const isIn = (deal: number) => (post: Post) => post.deals.includes(deal)
+
+export function applies({ ruleIds }: User, { to, linked }: Move): boolean {
+  return ruleIds.some(
+    (id) => id === 'deal-stage-changed' || (id === 'deal-closed' ? to === 'w1' : linked === false),
+  )
+}
+
+/** Whether the user must be told of the move, if the run has ended. */
+function mustBeTold(plan: Plan, user: User, move: Move): boolean {
+  const { safeSince } = user
+  if (user.account !== move.account || safeSince === undefined || !applies(user, move)) return false
+  if (move.happenedAt === undefined || move.happenedAt <= safeSince) return false
+  // The user has connected during the run. HubSpot's clock tells the time in whole seconds only.
+  if (user.hasActed && move.happenedAt < safeSince + 5 * second && safeSince > 0) {
+    if (safeSince !== user.routes[0]?.from) return false
+  }
+  return move.acknowledgedAt !== undefined || plan.searchMs !== undefined
+}
+
+/** Those of accounts with few users. No user of the others gets a message. */
+const rowsOf = (database: SimulatedDatabase) =>
+  database.ask<Row>(
+    `select user_id, deal_id::int as deal, channel, state, reason, attempts
+     from deliveries join deal_events on deal_events.id = event_id where account_id < '3'`,
+  )
+
+/** Whether everything that must be told has been told, so that the run may end. */
+export function isAllTold({ plan, database, users, moves }: Played): boolean {
+  const told = new Set(
+    rowsOf(database)
+      .filter(({ state, reason }) => state === 'sent' || reason === 'said_in_channel')
+      .map(({ user_id, deal }) => `${user_id} ${deal}`),
+  )
+  return users.every((user) =>
+    moves.every((move) => !mustBeTold(plan, user, move) || told.has(`${user.id} ${move.deal}`)),
+  )
+}
+
+export function check(played: Played): Broken[] {
+  const { database, world } = played
+  const rows = rowsOf(database)
+  return [
+    ...eachOnce(played, rows),
+    ...inOrder(played),
+    ...atPace(world),
+    ...pausesKept(played),
+    ...onlyWanted(played),
+    ...brokenForOwnReason(played),
+    ...nothingLeft(database),
+  ]
+}
+
+/** (1), (7), (8): each change reaches each user once, and the activity says what the chat got. */
+function eachOnce(played: Played, rows: readonly Row[]): Broken[] {
+  const { plan, world } = played
+  const users = played.users.filter(({ account }) => account < 3)
+  const moves = played.moves.filter(({ account }) => account < 3)
+  const broken: Broken[] = []
+  const { posts } = world
+  const postsOf = (channel: string, deal: number) =>
+    posts.filter((post) => post.channel === channel && isIn(deal)(post))
+  for (const move of moves) {
+    const about = `deal ${move.deal}`
+    for (const user of users) {
+      const row = rows.find((each) => each.user_id === user.id && each.deal === move.deal)
+      const isTold = row?.state === 'sent' || row?.reason === 'said_in_channel'
+      if (isTold && row !== undefined && postsOf(row.channel, move.deal).length === 0) {
+        broken.push({ rule: `(8) ${about} counts as sent to ${row.channel}`, about })
+      }
+      if (mustBeTold(plan, user, move) && !isTold) {
+        const state = row ? `${row.state}, ${row.reason}` : 'not stored'
+        broken.push({ rule: `(1) user ${user.name} never hears of ${about}: ${state}`, about })
+      }
+    }
+    const channels = new Set(posts.filter(isIn(move.deal)).map(({ channel }) => channel))
+    for (const channel of channels) {
+      const some = postsOf(channel, move.deal)
+      if (some.slice(0, -1).some(({ isExcused }) => !isExcused)) {
+        broken.push({ rule: `(1) ${channel} gets ${about} ${some.length} times`, about })
+      }
+      const isSent = rows.some(
+        (row) => row.channel === channel && row.deal === move.deal && row.state === 'sent',
+      )
+      if (!isSent && some.some(({ isExcused }) => !isExcused)) {
+        broken.push({
+          rule: `(8) ${channel} has got ${about}, which does not count as sent`,
+          about,
+        })
+      }
+    }
+    // One user's messages, in all channels that nobody else ever used.
+    for (const user of users) {
+      const own = new Set(user.routes.map(({ channel }) => channel))
+      const isAlone = users.every(
+        (other) => other === user || other.routes.every(({ channel }) => !own.has(channel)),
+      )
+      const some = posts.filter((post) => own.has(post.channel) && isIn(move.deal)(post))
+      if (isAlone && some.slice(0, -1).some(({ isExcused }) => !isExcused)) {
+        broken.push({ rule: `(1) user ${user.name} hears of ${about} ${some.length} times`, about })
+      }
+    }
+  }
+  return broken
+}
+
+/** (2): of two changes that were stored before a process looked, the earlier one comes first. */
+function inOrder({ world, users, moves }: Played): Broken[] {
+  const broken: Broken[] = []
+  for (const [channel, posts] of Map.groupBy(world.posts, (post) => post.channel)) {
+    const visitors = users.filter(({ routes }) => routes.some((route) => route.channel === channel))
+    const first = (move: Move) => posts.findIndex(isIn(move.deal))
+    for (const earlier of moves) {
+      const said = first(earlier)
+      if (said === -1 || earlier.acknowledgedAt === undefined) continue
+      const own = visitors.filter(({ account }) => account === earlier.account)
+      if (own.some(({ hasActed }) => hasActed)) continue
+      for (const later of moves) {
+        if (later.account !== earlier.account) continue
+        if ((later.happenedAt ?? 0) <= (earlier.happenedAt ?? 0)) continue
+        if (!own.every((user) => applies(user, earlier) === applies(user, later))) continue
+        const saidLater = first(later)
+        if (saidLater === -1 || saidLater >= said) continue
+        if (earlier.acknowledgedAt > (posts[saidLater]?.pickedAt ?? 0)) continue
+        const rule = `(2) deal ${later.deal} comes before deal ${earlier.deal} in ${channel}`
+        broken.push({ rule, about: `deal ${earlier.deal}` })
+      }
+    }
+  }
+  return broken
+}
+
+/** (3): a message a second in a channel. */
+function atPace({ posts }: World): Broken[] {
+  return [...Map.groupBy(posts, ({ channel }) => channel)].flatMap(([channel, some]) =>
+    some.slice(1).flatMap((post, index): Broken[] => {
+      const before = some[index]
+      if (before === undefined || before.isExcused || post.isExcused) return []
+      const gapMs = Math.round(post.at - before.at)
+      if (gapMs >= 1_000 - longestWayMs - 10) return []
+      const rule = `(3) ${channel} gets two messages within ${gapMs} ms`
+      return [{ rule, about: `deal ${post.deals[0]}` }]
+    }),
+  )
+}
+
+/** (3): the limits of HubSpot, and the pauses that a provider asked for. */
+function pausesKept({ plan, world }: Played): Broken[] {
+  const { calls, pauses, posts } = world
+  const broken: Broken[] = []
+  for (const { of, isSearch, owner, from, until, storedAt = until } of pauses) {
+    if (of.startsWith('T')) {
+      const post = posts.find(
+        ({ channel, claimedAt = 0 }) =>
+          channel.startsWith(`${of}/`) && claimedAt > storedAt && claimedAt < until,
+      )
+      if (post) broken.push({ rule: `(3) ${post.channel} gets a message in a pause of ${of}` })
+      continue
+    }
+    const call = calls.find(
+      (each) =>
+        each.account === of &&
+        each.owner === owner &&
+        each.isSearch === isSearch &&
+        each.at > from + 1 &&
+        each.at < until - 1,
+    )
+    if (call) broken.push({ rule: `(3) account ${of} is called in a pause` })
+  }
+  const reads = calls.filter(({ isSearch }) => !isSearch)
+  for (const some of Map.groupBy(
+    reads,
+    ({ owner, account }) => `${owner?.name} ${account}`,
+  ).values()) {
+    some.forEach((last, at) => {
+      const first = some[at - plan.callLimit]
+      // The process learns the limit from its first answers.
+      const isLearnt = first !== undefined && first.at > (some[0]?.at ?? 0) + 500
+      if (isLearnt && first.owner === last.owner && last.at - first.at < 9_900) {
+        broken.push({ rule: `(3) account ${last.account} gets more than ${plan.callLimit} calls` })
+      }
+    })
+  }
+  return broken.slice(0, 3)
+}
+
+/** (4): no message for somebody who has left, to a former channel, or by a rule that was not ticked. */
+function onlyWanted({ world, users, moves }: Played): Broken[] {
+  return world.posts.flatMap((post) =>
+    post.deals.flatMap((deal): Broken[] => {
+      const move = moves.find((each) => each.deal === deal)
+      const happenedAt = move?.happenedAt ?? 0
+      const isWanted = (user: User) =>
+        move !== undefined &&
+        user.account === move.account &&
+        applies(user, move) &&
+        user.ticked.some(({ from, until = Number.POSITIVE_INFINITY }) => {
+          return from <= post.at && until >= happenedAt
+        }) &&
+        user.routes.some(
+          ({ channel, from, until = Number.POSITIVE_INFINITY, isStrict = false }) =>
+            channel === post.channel &&
+            from <= post.at &&
+            until >= (isStrict ? post.at : (post.claimedAt ?? post.at)),
+        )
+      if (users.some(isWanted)) return []
+      const rule = `(4) nobody wants deal ${deal} in ${post.channel} any more`
+      return [{ rule, about: `deal ${deal}` }]
+    }),
+  )
+}
+
+/** (5): a connection is broken only for its own reason. */
+function brokenForOwnReason({ database, users }: Played): Broken[] {
+  return database
+    .ask<{ user_id: string; broken_reason: string }>(
+      'select user_id, broken_reason from connections where broken_since is not null',
+    )
+    .flatMap(({ user_id, broken_reason: reason }): Broken[] => {
+      const user = users.find(({ id }) => id === user_id)
+      if (user?.reasons.has(reason)) return []
+      return [{ rule: `(5) a connection of user ${user?.name} is broken: ${reason}` }]
+    })
+}
+
+/** (6): everything has ended, and nothing stays claimed or leased. */
+function nothingLeft(database: SimulatedDatabase): Broken[] {
+  const pending = database.ask<Row>(
+    `select deal_id::int as deal, channel, reason, attempts from deliveries
+     join deal_events on deal_events.id = event_id where state = 'pending'`,
+  )
+  const leased = database.ask<{ id: string }>(
+    'select id from channels where leased_until is not null',
+  )
+  return [
+    ...pending.slice(0, 3).map(({ deal, channel, reason }) => ({
+      rule: `(6) deal ${deal} stays pending in ${channel}: ${reason}`,
+      about: `deal ${deal}`,
+    })),
+    ...leased.map(({ id }) => ({ rule: `(6) ${id} stays leased`, about: id })),
+  ]
+}

@@ -1,0 +1,155 @@
+import type { Dice } from './time.ts'
+
+// What fails in a run: processes, their database, and the providers. A fault strikes at a time, or around a
+// statement at which it is dangerous. Nothing here depends on what happens during the run.
+
+export const second = 1_000
+export const minute = 60 * second
+
+/** Statements after or before which a fault is dangerous. */
+export const moments = {
+  claim: (sql: string) => sql.includes('for share') && sql.includes('sending_until'),
+  record: (sql: string) => /update deliveries set state = 'sent'/.test(sql),
+  lease: (sql: string) => sql.includes('update channels') && sql.includes('skip locked'),
+  store: (sql: string) => sql.includes('insert into deal_events'),
+  move: (sql: string) => /update deliveries set channel/.test(sql),
+  next: (sql: string) => sql.startsWith('select') && /deliveries.*next_at/.test(sql),
+  pause: (sql: string) => sql.startsWith('update channels') && sql.includes('starts_with'),
+  any: () => true,
+} satisfies Record<string, (sql: string) => boolean>
+export type Moment = keyof typeof moments
+
+const slackHows = [
+  'is slow',
+  'loses the answer',
+  'hangs',
+  'refuses',
+  'asks for a pause',
+  'answers nonsense',
+  'answers nonsense',
+] as const
+const hubspotHows = [
+  ...slackHows,
+  'moves the account',
+  'refuses the token',
+  'answers as a proxy',
+] as const
+export type How = (typeof hubspotHows)[number]
+
+export type Fault =
+  /** A process dies or stands still, at a time or around the nth statement of a kind. */
+  | { kind: 'kill' | 'freeze'; at: number | Around; process: number; forMs: number }
+  | { kind: 'lose answer'; at: Around }
+  | { kind: 'database away'; at: number; forMs: number }
+  | { kind: 'lost answers'; at: number; forMs: number; share: number }
+  | {
+      kind: 'slack' | 'hubspot'
+      at: number
+      forMs: number
+      how: How
+      share: number
+      /** How long the provider asks us to wait. */
+      pauseS: number
+      /** A channel of Slack or a user's token of HubSpot; undefined: all. */
+      only?: string
+    }
+interface Around {
+  moment: Moment
+  nth: number
+  when: 'before' | 'after'
+}
+
+/** Some runs are about one danger that seldom comes by chance. */
+const themes = ['lost lease', 'stall', 'pause', 'leaving', 'bulk'] as const
+export type Theme = (typeof themes)[number] | 'none'
+
+export function themeOf(dice: Dice): Theme {
+  const what = dice.random()
+  if (what < 0.02) return 'bulk'
+  if (what < 0.05) return 'pause'
+  if (what < 0.12) return 'lost lease'
+  if (what < 0.19) return 'stall'
+  return what < 0.26 ? 'leaving' : 'none'
+}
+
+/** What the parts of a plan are drawn from. */
+export interface Between {
+  dice: Dice
+  theme: Theme
+  processes: number
+  users: readonly object[]
+  channels: readonly [string, ...string[]]
+  endMs: number
+  eventsMs: number
+}
+
+export function drawFaults(between: Between): Fault[] {
+  const { dice, theme, channels, eventsMs, endMs } = between
+  const most = theme === 'none' || theme === 'leaving' ? 5 : 1
+  const faults = Array.from({ length: dice.whole(0, most) }, () => drawFault(between))
+  const atClaim = { moment: 'claim', nth: dice.whole(1, 4), when: 'after' } as const
+  const provider = { share: 1, pauseS: 20 } as const
+  switch (theme) {
+    case 'stall':
+      faults.push({ kind: 'freeze', at: atClaim, process: 0, forMs: dice.between(21_000, 40_000) })
+      break
+    case 'lost lease': {
+      // While a process works on a channel that hangs, it renews its leases.
+      const [only] = channels
+      faults.push({ kind: 'slack', at: 0, forMs: endMs + minute, how: 'hangs', only, ...provider })
+      for (const nth of [dice.whole(1, 4), dice.whole(4, 8)]) {
+        faults.push({ kind: 'lose answer', at: { moment: 'lease', nth, when: 'after' } })
+      }
+      break
+    }
+    case 'pause': {
+      const pauseS = dice.oneOf([20, 9_999_999_999])
+      const forMs = dice.between(1, 4) * second
+      const at = dice.between(0, eventsMs)
+      faults.push({ kind: 'slack', at, forMs, how: 'asks for a pause', share: 1, pauseS })
+      break
+    }
+    default:
+  }
+  return faults.sort((a, b) => startOf(a) - startOf(b))
+}
+
+function drawFault({ dice, processes, users, channels, eventsMs, endMs }: Between): Fault {
+  const at = dice.between(0, eventsMs + 5 * second)
+  const process = dice.whole(0, processes - 1)
+  const around: Around = {
+    moment: dice.oneOf(['any', 'claim', 'claim', 'record', 'lease', 'lease', 'store', 'move']),
+    nth: dice.whole(1, 6),
+    when: dice.oneOf(['before', 'after']),
+  }
+  if (around.moment === 'any') around.nth = dice.whole(1, 150)
+  const anywhere = dice.oneOf<number | Around>([at, around, around])
+  const what = dice.random()
+  if (what < 0.15) {
+    const forMs = dice.oneOf([200, 5 * second, 15 * second])
+    return { kind: 'kill', at: anywhere, process, forMs }
+  }
+  if (what < 0.3) {
+    const forMs = dice.oneOf([2, dice.between(8, 14), dice.between(15, 40)]) * second
+    return { kind: 'freeze', at: anywhere, process, forMs }
+  }
+  if (what < 0.45) return { kind: 'lose answer', at: around }
+  if (what < 0.52) {
+    return { kind: 'database away', at, forMs: dice.oneOf([1, 8, 30]) * second }
+  }
+  const forMs = dice.between(1, 15) * second
+  if (what < 0.58) return { kind: 'lost answers', at, forMs, share: 0.3 }
+  const share = dice.oneOf([0.5, 1])
+  const pauseS = dice.oneOf([2, 8, 20])
+  if (what < 0.75) return { kind: 'slack', at, forMs, how: dice.oneOf(slackHows), share, pauseS }
+  if (what < 0.8) {
+    // One channel of Slack answers slowly or never, for longer than anything else fails.
+    const how = dice.oneOf<How>(['is slow', 'hangs'])
+    const only = dice.oneOf(channels)
+    return { kind: 'slack', at, forMs: endMs + minute, how, share: 1, pauseS, only }
+  }
+  const only = dice.chance(0.3) && { only: `-${dice.whole(1, users.length)}-` }
+  return { kind: 'hubspot', at, forMs, how: dice.oneOf(hubspotHows), share, pauseS, ...only }
+}
+
+const startOf = ({ at }: Fault) => (typeof at === 'number' ? at : 0)

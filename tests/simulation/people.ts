@@ -1,0 +1,193 @@
+import { appUrl } from '../relay/hubspot-webhook.ts'
+import { second } from './faults.ts'
+import type { Act, Plan } from './plan.ts'
+import type { Processes } from './processes.ts'
+import type { Time } from './time.ts'
+import { type User, unsafe } from './users.ts'
+import type { Note, World } from './world.ts'
+
+// What the users do during the run, each with a browser: they connect, choose channels, tick rules and leave.
+// It also notes from when on each of them may, must and must not be told.
+
+export function createPeople({
+  time,
+  plan,
+  world,
+  processes,
+  users,
+  note,
+  broke,
+}: {
+  time: Time
+  plan: Plan
+  world: World
+  processes: Processes
+  users: readonly User[]
+  note: Note
+  broke: (rule: string) => void
+}) {
+  /** What each user does last. A user does one thing after the other. */
+  const doing = new Map<User, Promise<void>>()
+  let busy = 0
+  /** Somebody has a connection for longer than a check of it takes (end-grant.ts). */
+  const isSettled = (user: User, of: string) =>
+    user.routes.some(
+      ({ channel, from, until }) =>
+        (channel.startsWith(`${of}/`) || String(user.account) === of) &&
+        until === undefined &&
+        time.now - from > 20 * second,
+    )
+  let isByProvider = false
+  world.onEnded.push((of) => {
+    for (const user of users) {
+      const isTeam = user.routes.some(({ channel }) => channel.startsWith(`${of}/`))
+      if (!isTeam && String(user.account) !== of) continue
+      if (!isByProvider && user.safeSince !== undefined && isSettled(user, of)) {
+        broke(`the tokens of ${of} are ended while user ${user.name} uses them`)
+      }
+      unsafe(user, isTeam ? 'token_revoked' : 'BAD_REFRESH_TOKEN')
+    }
+  })
+
+  /** A call of the user's browser. Without an answer, it tries again. */
+  async function call(
+    user: User,
+    index: number,
+    path: string,
+    { tries = 8, ...init }: RequestInit & { tries?: number } = {},
+  ): Promise<Response | undefined> {
+    for (let n = 0; n < tries; n++) {
+      const answer = await processes.request((index + n) % plan.processes, path, {
+        ...init,
+        headers: {
+          Cookie: `__Host-dealbell=${user.cookie}`,
+          Origin: appUrl,
+          'Sec-Fetch-Site': 'same-origin',
+          ...init.headers,
+        },
+      })
+      const cookie = /__Host-dealbell=([^;]+)/.exec(answer?.headers.get('Set-Cookie') ?? '')?.[1]
+      if (cookie !== undefined) user.cookie = cookie
+      if (answer !== undefined && answer.status < 500) return answer
+      await time.wait(2 * second, undefined)
+    }
+    return
+  }
+
+  /** Connects a provider. @returns whether the browser knows that it has succeeded. */
+  async function authorize(user: User, index: number, provider: string, code: string) {
+    const begun = await call(user, index, `/api/${provider}/auth`, { tries: 3 })
+    const state = new URL(begun?.headers.get('Location') ?? 'https://none').searchParams.get(
+      'state',
+    )
+    if (state === null) return false
+    const path = `/api/${provider}/callback?code=${code}&state=${state}`
+    return (await call(user, index, path, { tries: 1 }))?.status === 204
+  }
+
+  function restored(user: User): void {
+    const { chat, crm, rules } = user.has
+    if (chat && crm && rules && user.reasons.size === 0) user.safeSince = time.now
+  }
+
+  async function choose(user: User, process: number, channel: string): Promise<void> {
+    const former = user.routes.filter(({ until }) => until === undefined)
+    user.routes.push({ channel, from: time.now })
+    if (world.archived.has(channel)) unsafe(user, 'is_archived')
+    if (!(await authorize(user, process, 'slack', channel.replace('/', ':')))) return
+    for (const route of former) route.until ??= time.now
+    note('user', `${user.name} has chosen ${channel}`)
+    if (user.has.chat) return
+    user.has.chat = true
+    restored(user)
+  }
+
+  async function leave(user: User, process: number, provider: 'slack' | 'hubspot'): Promise<void> {
+    unsafe(user)
+    user.has[provider === 'slack' ? 'chat' : 'crm'] = false
+    const init = { method: 'DELETE', tries: 20 }
+    if ((await call(user, process, `/api/${provider}/disconnect`, init))?.status !== 204) return
+    note('user', `${user.name} has left ${provider}`)
+    for (const route of user.routes) {
+      route.until = Math.min(route.until ?? time.now, time.now)
+      route.isStrict = true
+    }
+  }
+
+  async function tick(user: User, process: number, isTicked: boolean): Promise<void> {
+    if (isTicked) user.ticked.push({ from: time.now })
+    else unsafe(user)
+    user.has.rules = isTicked
+    const init = {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ rules: isTicked ? user.ruleIds : [] }),
+    }
+    if ((await call(user, process, '/api/rules', init))?.status !== 204) return
+    note('user', `${user.name} has ${isTicked ? '' : 'un'}ticked the rules`)
+    if (isTicked) restored(user)
+    else for (const period of user.ticked) period.until ??= time.now
+  }
+
+  async function act(each: Act, user: User): Promise<void> {
+    const { process } = each
+    const current = user.routes.at(-1)?.channel ?? user.channel
+    user.hasActed = true
+    switch (each.what) {
+      case 'choose channel':
+        return await choose(user, process, each.channel)
+      case 'connect chat':
+        return await choose(user, process, current)
+      case 'leave chat':
+        return await leave(user, process, 'slack')
+      case 'leave crm':
+        return await leave(user, process, 'hubspot')
+      case 'connect crm': {
+        const was = user.has.crm
+        if (!was) user.routes.push({ channel: current, from: time.now })
+        const code = user.name.replace('-', ':')
+        if (!(await authorize(user, process, 'hubspot', code)) || was) return
+        user.has.crm = true
+        return restored(user)
+      }
+      case 'untick':
+        return await tick(user, process, false)
+      case 'tick':
+        return await tick(user, process, true)
+      case 'withdraw scope':
+        unsafe(user, 'MISSING_SCOPES')
+        world.withdrawn.add(user.name)
+        return
+      case 'archive':
+        world.archived.add(current)
+        for (const other of users) {
+          if (other.routes.some(({ channel }) => channel === current)) unsafe(other, 'is_archived')
+        }
+        return
+      default:
+        isByProvider = true
+        world.endTokens(
+          each.what === 'revoke' ? (current.split('/')[0] ?? '') : String(user.account),
+        )
+        isByProvider = false
+    }
+  }
+
+  for (const each of plan.acts) {
+    const user = users[each.user]
+    if (user === undefined) continue
+    time.after(each.at, undefined, () => {
+      busy++
+      const before = doing.get(user)
+      const task = async () => {
+        await before
+        note('user', `${user.name}: ${each.what}`)
+        await act(each, user)
+        busy--
+      }
+      doing.set(user, task())
+    })
+  }
+
+  return { isBusy: () => busy > 0 }
+}

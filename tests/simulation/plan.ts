@@ -1,0 +1,198 @@
+import {
+  type Between,
+  drawFaults,
+  type Fault,
+  minute,
+  second,
+  type Theme,
+  themeOf,
+} from './faults.ts'
+import { Dice } from './time.ts'
+
+// What happens in one run, drawn from the seed before the run begins. Runs are short and crowded: few
+// channels, many users and changes in them, and faults at the moments between two steps.
+
+export interface PlannedUser {
+  account: number
+  /** As the relay names it: team/channel. */
+  channel: string
+  ruleIds: readonly string[]
+  tokenLastsMs: number
+}
+
+/** A deal moves to a stage. */
+export interface PlannedMove {
+  deal: number
+  account: number
+  at: number
+  to: 'next' | 'w1'
+  linked: boolean
+}
+
+/** HubSpot tells of moves, by their index. */
+export interface Webhook {
+  moves: readonly number[]
+  at: number
+  process: number
+}
+
+/** Somebody does something, or the providers' side changes for good. */
+export type Act = { at: number; process: number; user: number } & (
+  | { what: 'choose channel'; channel: string }
+  | { what: 'leave chat' | 'leave crm' | 'connect chat' | 'connect crm' | 'untick' | 'tick' }
+  | { what: 'withdraw scope' | 'uninstall' | 'revoke' | 'archive' }
+)
+
+export interface Plan {
+  seed: number
+  theme: Theme
+  processes: number
+  users: readonly PlannedUser[]
+  moves: readonly PlannedMove[]
+  webhooks: readonly Webhook[]
+  acts: readonly Act[]
+  faults: readonly Fault[]
+  /** By when everything planned has begun. */
+  endMs: number
+  /** When to start a process anew, which searches for what no webhook has brought. */
+  searchMs: number | undefined
+  /** How far HubSpot's clock is ahead. */
+  aheadMs: number
+  /** A search finds a change only after this time. */
+  indexLagMs: number
+  /** HubSpot's limit of calls in ten seconds. */
+  callLimit: number
+}
+
+/** So many deals change at once that a webhook makes more rows than one transaction may have. */
+const bulk = { account: 3, users: 24, channel: 'T9/C9', deals: 100 }
+
+export function planOf(seed: number): Plan {
+  const dice = new Dice(seed * 7_919)
+  const theme = themeOf(dice)
+  const isOf = (some: Theme) => theme === some
+  const processes = isOf('stall') ? 2 : dice.oneOf([1, 2, 2, 2, 2, 3])
+  const accounts = dice.oneOf([1, 1, 2])
+  const channels = dice.oneOf<[string, ...string[]]>([
+    isOf('lost lease') ? ['T1/C1', 'T1/C2'] : ['T1/C1'],
+    ['T1/C1', 'T1/C2'],
+    ['T1/C1', 'T1/C2', 'T1/C3'],
+    ['T1/C1', 'T2/C2', 'T1/C3'],
+  ])
+  const users: PlannedUser[] = Array.from({ length: dice.whole(2, 5) }, () => ({
+    account: dice.whole(1, accounts),
+    channel: dice.oneOf(channels),
+    ruleIds: dice.oneOf([
+      ['deal-stage-changed'],
+      ['deal-stage-changed'],
+      ['deal-stage-changed'],
+      ['deal-closed'],
+      ['deal-stage-changed-orphan'],
+      ['deal-stage-changed', 'deal-closed', 'deal-stage-changed-orphan'],
+    ]),
+    tokenLastsMs: dice.oneOf([25 * minute, 25 * minute, minute]),
+  }))
+
+  const eventsMs = dice.oneOf([500, 4 * second, 4 * second, isOf('none') ? 25 * second : second])
+  const moves: PlannedMove[] = Array.from({ length: dice.whole(3, 16) }, (_, at) => ({
+    deal: at + 1,
+    account: dice.whole(1, accounts),
+    at: dice.between(100, eventsMs),
+    to: dice.oneOf(['next', 'next', 'next', 'w1']),
+    linked: dice.chance(0.7),
+  }))
+  if (isOf('bulk')) {
+    for (let n = 0; n < bulk.users; n++) {
+      const { account, channel } = bulk
+      const ruleIds = ['deal-stage-changed']
+      users.push({ account, channel, ruleIds, tokenLastsMs: 25 * minute })
+    }
+    for (let n = 0; n < bulk.deals; n++) {
+      const of = { account: bulk.account, at: 1_000, to: 'next', linked: true } as const
+      moves.push({ ...of, deal: 1_000 + n })
+    }
+  }
+
+  // Some changes are told late or never, so that a search finds them first.
+  const share = dice.oneOf([0, 0, 0.3])
+  const isLost = moves.map(() => dice.chance(share))
+  const aheadMs = dice.oneOf([
+    0,
+    0,
+    0,
+    dice.between(-4, 4) * minute,
+    dice.between(-60, 60) * minute,
+  ])
+  // HubSpot signs by its own clock, so what it sends with another time is refused.
+  const isRefused = Math.abs(aheadMs) > 4.9 * minute
+  const endMs = eventsMs + 10 * second
+  const isSearched = isRefused || isLost.includes(true)
+  const searchMs = isSearched ? endMs + dice.between(130, 170) * second : undefined
+
+  const webhooks: Webhook[] = []
+  const tell = (some: readonly number[], at: number) => {
+    webhooks.push({ moves: some, at, process: dice.whole(0, processes - 1) })
+  }
+  const mostInBatch = dice.oneOf([1, 1, 3, 100])
+  let batch: number[] = []
+  moves.forEach(({ at }, index) => {
+    if (isLost[index]) {
+      if (dice.chance(0.6)) tell([index], (searchMs ?? at) + dice.between(-1, 5) * second)
+      return
+    }
+    batch.push(index)
+    if (batch.length < mostInBatch && index < moves.length - 1) return
+    const happened = Math.max(...batch.map((each) => moves[each]?.at ?? 0))
+    const sentAt = happened + (dice.chance(0.15) ? dice.between(0, 10_000) : dice.between(20, 800))
+    tell(batch, sentAt)
+    // The same again, at once in another process or later.
+    if (dice.chance(0.25)) tell(batch, sentAt + dice.oneOf([0, 1, 20, dice.between(0, 20_000)]))
+    batch = []
+  })
+  if (batch.length > 0) tell(batch, eventsMs + 100)
+
+  const between = { dice, theme, processes, users, channels, endMs, eventsMs }
+  const acts = drawActs(between)
+  const faults = drawFaults(between)
+  return {
+    seed,
+    theme,
+    processes,
+    users,
+    moves,
+    webhooks,
+    acts,
+    faults,
+    endMs,
+    searchMs,
+    aheadMs,
+    indexLagMs: dice.oneOf([0, dice.between(0, 20_000)]),
+    callLimit: dice.oneOf([100, 100, 12]),
+  }
+}
+
+function drawActs({ dice, theme, processes, users, channels, eventsMs, endMs }: Between): Act[] {
+  const acts: Act[] = []
+  users.slice(0, 5).forEach((_, user) => {
+    const at = dice.between(0, eventsMs + 4 * second)
+    const by = { at, user, process: dice.whole(0, processes - 1) }
+    const again = { ...by, at: dice.between(at + 3 * second, endMs) }
+    const what = dice.random()
+    if (theme === 'lost lease' || theme === 'stall') return
+    if (theme === 'leaving') acts.push({ ...by, what: dice.oneOf(['leave chat', 'leave crm']) })
+    else if (what < 0.25) {
+      const channel = dice.oneOf([...channels, 'T1/C4'] as [string, ...string[]])
+      acts.push({ ...by, what: 'choose channel', channel })
+    } else if (what < 0.35) acts.push({ ...by, what: 'leave chat' })
+    else if (what < 0.38) acts.push({ ...by, what: 'leave crm' })
+    else if (what < 0.42) acts.push({ ...by, what: 'leave crm' }, { ...again, what: 'connect crm' })
+    else if (what < 0.46)
+      acts.push({ ...by, what: 'leave chat' }, { ...again, what: 'connect chat' })
+    else if (what < 0.5) acts.push({ ...by, what: 'untick' })
+    else if (what < 0.54) acts.push({ ...by, what: 'untick' }, { ...again, what: 'tick' })
+    else if (what < 0.58) acts.push({ ...by, what: 'connect crm' })
+    else if (what < 0.66) acts.push({ ...by, at: dice.oneOf([0, at]), what: 'withdraw scope' })
+    else if (what < 0.68) acts.push({ ...by, what: dice.oneOf(['uninstall', 'revoke', 'archive']) })
+  })
+  return acts.sort((a, b) => a.at - b.at)
+}

@@ -1,0 +1,230 @@
+import { createBackend } from '../../server/backend.ts'
+import { relayTimes } from '../../server/relay/times.ts'
+import { parseEnv } from '../../server/settings/settings.ts'
+import { appUrl, clientSecret } from '../relay/hubspot-webhook.ts'
+import type { SimulatedDatabase, Step } from './database.ts'
+import { type Fault, type Moment, moments } from './faults.ts'
+import type { Plan } from './plan.ts'
+import type { Owner, Time } from './time.ts'
+import { base, type Note, type World } from './world.ts'
+
+// The processes of the server, and what happens to them and to their database: they die and start again,
+// they stand still, statements or their answers get lost.
+
+export const key = Buffer.alloc(32, 7)
+const addresses = parseEnv({
+  HUBSPOT_CLIENT_ID: 'hubspot-client',
+  HUBSPOT_CLIENT_SECRET: clientSecret,
+  HUBSPOT_API_URL: `${base}/hubspot`,
+  SLACK_CLIENT_ID: 'slack-client',
+  SLACK_CLIENT_SECRET: 'slack-client-secret',
+  SLACK_API_URL: `${base}/slack/api`,
+  APP_URL: appUrl,
+}).addressesAt(1)
+const longestAnswerMs = 10_000
+/** The most rows of one transaction that stores events (inbox.ts), and those of one more event. */
+const mostRows = 2_030
+
+interface Process {
+  owner: Owner
+  backend: ReturnType<typeof createBackend>
+}
+
+/** A time in which a fault disturbed processes or database. */
+interface Disturbance {
+  from: number
+  until: number
+}
+
+const words = new Map<string, string>()
+/** A statement without quotes and line breaks. */
+function plain(sql: string): string {
+  let text = words.get(sql)
+  if (text === undefined) {
+    text = sql.replaceAll('"', '').replace(/\s+/g, ' ')
+    words.set(sql, text)
+  }
+  return text
+}
+
+export function createProcesses({
+  time,
+  database,
+  plan,
+  world,
+  faults,
+  note,
+  broke,
+}: {
+  time: Time
+  database: SimulatedDatabase
+  plan: Plan
+  world: World
+  faults: readonly Fault[]
+  note: Note
+  broke: (rule: string) => void
+}) {
+  const processes: Process[] = []
+  const disturbances: Disturbance[] = []
+  const times = { ...relayTimes, pollMs: 500 }
+  /** How often each kind of moment has come. */
+  const seen = new Map<Moment, number>()
+
+  function start(index: number): void {
+    const owner: Owner = { name: `process ${index}`, alive: true, frozenUntil: 0 }
+    time.as(owner, () => {
+      const backend = createBackend({
+        database: database.of(owner),
+        encryptionKeys: [key],
+        addresses,
+        dashboard: undefined,
+        alone: false,
+        log(event, fields) {
+          note(owner.name, `${event} ${JSON.stringify(fields ?? {})}`)
+          if (event === 'delivery failed') broke(`${owner.name} meets an error: ${event}`)
+        },
+        times,
+      })
+      processes[index] = { owner, backend }
+      void backend.relay.start()
+      backend.catchUp.start()
+    })
+  }
+
+  function disturb(forMs: number): void {
+    disturbances.push({ from: time.now, until: time.now + forMs })
+  }
+
+  function kill(index: number, downMs: number): void {
+    const owner = processes[index]?.owner
+    if (owner === undefined || !owner.alive) return
+    note('fault', `${owner.name} dies`)
+    world.excuse((post) => post.owner === owner)
+    owner.alive = false
+    database.endOf(owner)
+    disturb(downMs)
+    time.after(downMs, undefined, () => {
+      start(index)
+      note('fault', `${owner.name} starts again`)
+    })
+  }
+
+  function freeze(index: number, forMs: number): void {
+    const owner = processes[index]?.owner
+    if (owner === undefined || !owner.alive) return
+    note('fault', `${owner.name} stands still for ${forMs} ms`)
+    world.excuse((post) => post.owner === owner)
+    owner.frozenUntil = Math.max(owner.frozenUntil, time.now + forMs)
+    disturb(forMs)
+  }
+
+  const left = new Map<Fault, number>()
+  for (const fault of faults) {
+    if (typeof fault.at !== 'number') {
+      left.set(fault, fault.at.nth)
+      continue
+    }
+    time.after(fault.at, undefined, () => {
+      if (fault.kind === 'kill') kill(fault.process, fault.forMs)
+      else if (fault.kind === 'freeze') freeze(fault.process, fault.forMs)
+      else {
+        note('fault', JSON.stringify(fault))
+        if ('forMs' in fault && !('only' in fault)) disturb(fault.forMs)
+        if (fault.kind === 'database away') {
+          database.awayUntil = time.now + fault.forMs
+          time.after(fault.forMs, undefined, () => {
+            // Nobody could record it while the claim lasted.
+            world.excuse(({ at }) => time.now - at > 8_000)
+          })
+        }
+        if (fault.kind === 'lost answers') {
+          database.lostAnswers = fault.share
+          time.after(fault.forMs, undefined, () => {
+            database.lostAnswers = 0
+          })
+        }
+      }
+    })
+  }
+
+  let rowsBefore = 0
+  const rows = () =>
+    database.ask<{ count: number }>('select count(*)::int as count from deliveries')[0]?.count ?? 0
+
+  database.onStep = ({ owner, sql, parameters, when }: Step) => {
+    const text = plain(sql)
+    if (when === 'after') {
+      for (const [moment, isIt] of Object.entries(moments)) {
+        if (isIt(text)) seen.set(moment as Moment, (seen.get(moment as Moment) ?? 0) + 1)
+      }
+      for (const moment of ['next', 'claim'] as const) {
+        if (!moments[moment](text)) continue
+        const channel = parameters.find((each) => /^T\d\/C\d$/.test(String(each)))
+        const own = world.steps.get(owner) ?? new Map<string, number>()
+        world.steps.set(owner, own.set(`${moment} ${channel}`, time.now))
+      }
+      if (moments.pause(text)) {
+        for (const pause of world.pauses) {
+          if (pause.owner === owner) pause.storedAt ??= time.now
+        }
+      }
+    }
+    if (moments.store(text) && plan.users.length > 20) {
+      if (when === 'before') rowsBefore = rows()
+      else if (rows() - rowsBefore > mostRows)
+        broke(`one transaction adds ${rows() - rowsBefore} rows`)
+    }
+    if (time.now - time.startMs > plan.endMs) return
+    for (const [fault, nth] of left) {
+      if (typeof fault.at === 'number' || fault.at.when !== when) continue
+      if (!moments[fault.at.moment](text)) continue
+      left.set(fault, nth - 1)
+      if (nth !== 1) continue
+      note('fault', `${when} a statement '${fault.at.moment}' of ${owner.name}: ${fault.kind}`)
+      const index = processes.findIndex((each) => each.owner === owner)
+      if (fault.kind === 'kill') kill(index, fault.forMs)
+      if (fault.kind === 'freeze') freeze(index, fault.forMs)
+      if (fault.kind === 'lose answer') {
+        disturb(0)
+        return 'lose'
+      }
+    }
+    return
+  }
+
+  /** Makes a request to a process. @returns undefined if no answer comes. */
+  function request(
+    index: number,
+    path: string,
+    init: RequestInit,
+    withinMs = longestAnswerMs,
+  ): Promise<Response | undefined> {
+    const way = () => time.dice.between(1, 40)
+    return new Promise((resolve) => {
+      time.after(withinMs, undefined, () => resolve(undefined))
+      time.after(way(), undefined, () => {
+        const process = processes[index]
+        if (process === undefined || !process.owner.alive) return resolve(undefined)
+        const { owner, backend } = process
+        time.after(0, owner, async () => {
+          const answer = await backend.app.request(path, init)
+          time.after(way(), owner, () => resolve(answer))
+        })
+      })
+    })
+  }
+
+  return {
+    times,
+    disturbances,
+    seen,
+    start,
+    kill,
+    request,
+    end() {
+      for (const { owner } of processes) owner.alive = false
+    },
+  }
+}
+
+export type Processes = ReturnType<typeof createProcesses>

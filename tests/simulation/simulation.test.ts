@@ -1,0 +1,41 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { SimulatedDatabase } from './database.ts'
+import { explain } from './explain.ts'
+import { simulate } from './simulate.ts'
+
+// `npm run simulate` plays more seeds, and `npm run simulate -- --seed N` shows one.
+
+const fixedSeeds = 200
+/** Only `npm run test:all` plays new seeds. */
+const newSeeds = process.env.TEST_ALL === '1' ? 1_500 : 0
+/** Seeds that have failed once. */
+const examples: readonly number[] = []
+
+let database: SimulatedDatabase
+beforeAll(async () => {
+  database = await SimulatedDatabase.open()
+})
+afterAll(() => database.close())
+
+async function play(seeds: readonly number[]): Promise<void> {
+  for (const seed of seeds) {
+    const run = await simulate(database, seed)
+    if (run.broken.length > 0) expect.fail(await explain(database, run))
+  }
+}
+const from = (first: number, count: number) => Array.from({ length: count }, (_, at) => first + at)
+
+test('fixed seeds, and those that have failed once', { timeout: 300_000 }, async () => {
+  await play([...examples, ...from(1, fixedSeeds)])
+})
+
+test.runIf(newSeeds > 0)('new seeds', { timeout: 1_800_000 }, async () => {
+  await play(from(Math.floor(Math.random() * 1e9), newSeeds))
+})
+
+test('a seed repeats exactly', { timeout: 60_000 }, async () => {
+  for (const seed of from(1, 10)) {
+    const [once, again] = [await simulate(database, seed), await simulate(database, seed)]
+    expect(again.log).toEqual(once.log)
+  }
+})

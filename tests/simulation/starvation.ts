@@ -1,0 +1,43 @@
+import type { Broken, Played } from './checks.ts'
+import { second } from './faults.ts'
+
+// No channel starves: while nothing fails, what could be sent is sent soon.
+
+/** A channel whose process has died is taken by another one after this time at most. */
+const longestStandMs = 25 * second
+
+/** (6): no channel starves. Looks at what could be sent; call it every few seconds. */
+export function createStarvationCheck({ time, plan, database }: Played, isCalm: () => boolean) {
+  const since = new Map<string, { state: string; at: number }>()
+  return (faultyUntil: (channel: string) => number): Broken[] => {
+    if (!isCalm()) {
+      since.clear()
+      return []
+    }
+    const rows = database.ask<{ channel: string; state: string; free: boolean }>(
+      `select channel, bool_or(is_free and next_at <= now()) as free,
+              string_agg(first.id || ' ' || attempts || coalesce(not_before::text, ''), ',') as state
+       from (
+         select distinct on (channel, user_id) deliveries.id, channel, attempts, not_before,
+                greatest(not_before, sending_until) is null or greatest(not_before, sending_until) <= now() as is_free
+         from deliveries where state = 'pending' order by channel, user_id, occurred_at, id
+       ) as first join channels on channels.id = channel
+       group by channel order by channel`,
+    )
+    const free = new Set(rows.filter((row) => row.free).map(({ channel }) => channel))
+    for (const channel of since.keys()) if (!free.has(channel)) since.delete(channel)
+    return rows.flatMap(({ channel, state }): Broken[] => {
+      if (!free.has(channel) || time.now < faultyUntil(channel)) {
+        since.delete(channel)
+        return []
+      }
+      const known = since.get(channel)
+      if (known === undefined || known.state !== state) {
+        since.set(channel, { state, at: time.now })
+        return []
+      }
+      if (time.now - known.at < longestStandMs || time.now - time.startMs < plan.endMs) return []
+      return [{ rule: `(6) ${channel} starves`, about: channel }]
+    })
+  }
+}

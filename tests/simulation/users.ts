@@ -1,0 +1,140 @@
+import type { Database } from '../../server/database/open.ts'
+import { storeConnection } from '../../server/people/connections.ts'
+import { sha256 } from '../../server/people/session.ts'
+import { createVault } from '../../server/people/vault.ts'
+import type { SimulatedDatabase } from './database.ts'
+import { minute } from './faults.ts'
+import type { Plan, PlannedUser } from './plan.ts'
+import { key } from './processes.ts'
+import type { Time } from './time.ts'
+
+// The users as they are when the run begins, and what is known of each: where messages may go, which rules
+// are ticked, and whether anything may prevent a message.
+
+/** How long a user's messages may go to a channel. */
+interface Route {
+  channel: string
+  from: number
+  /** The answer that ended it. Undefined: it has not ended, or nobody knows. */
+  until?: number
+  /** After a disconnect, nothing at all may come. Another message may just be on its way to a former channel. */
+  isStrict?: boolean
+}
+
+export interface User extends PlannedUser {
+  id: string
+  /** The account and the user's number there, as in tokens. */
+  name: string
+  cookie: string
+  routes: Route[]
+  /** The times in which the rules may be ticked. */
+  ticked: Array<{ from: number; until?: number }>
+  /** Every change since this time must be told. Undefined: something may prevent that. */
+  safeSince: number | undefined
+  /** What the user has, as far as a browser knows. */
+  has: { chat: boolean; crm: boolean; rules: boolean }
+  /** The user or a provider has changed something in this run. */
+  hasActed: boolean
+  /** Why a connection may be marked as broken. */
+  reasons: Set<string>
+}
+
+/** Stores the users as they are when the run begins. */
+export async function createUsers(
+  database: SimulatedDatabase,
+  time: Time,
+  plan: Plan,
+): Promise<User[]> {
+  const direct = database.direct()
+  const at = new Date(time.now - 10 * minute)
+  const users: User[] = []
+  for (const [index, planned] of plan.users.entries()) {
+    const number = index + 1
+    const name = `${planned.account}-${number}`
+    const cookie = `cookie-${number}`
+    const [row] = database.ask<{ id: string }>(
+      `with made as (
+         insert into users (crm, crm_account_id, crm_user_id) values ('hubspot', $1, $2) returning id
+       ), rule as (
+         insert into rules (user_id, rule_ids, saved_at) select id, $3::jsonb, now() from made
+       ), session as (
+         insert into sessions (token_hash, user_id, created_at, expires_at)
+         select $4, id, now(), now() + interval '1 day' from made
+       ) select id from made`,
+      [String(planned.account), String(number), planned.ruleIds, sha256(cookie)],
+    )
+    if (row === undefined) throw new Error('No user was made.')
+    const { id } = row
+    await connect(direct, { ...planned, id, name }, time.now, at)
+    users.push({
+      ...planned,
+      id,
+      name,
+      cookie,
+      routes: [{ channel: planned.channel, from: time.now }],
+      ticked: [{ from: time.now }],
+      safeSince: time.now,
+      has: { chat: true, crm: true, rules: true },
+      hasActed: false,
+      reasons: new Set(),
+    })
+  }
+  // Of the many users of an account, none gets a message. That would need too many statements.
+  database.ask(
+    `update connections set broken_reason = 'token_revoked', broken_since = now() where account_id = 'T9'`,
+  )
+  for (const user of users.filter(({ account }) => account > 2)) unsafe(user, 'token_revoked')
+  return users
+}
+
+async function connect(
+  database: Database,
+  user: Pick<User, 'id' | 'name' | 'account' | 'channel' | 'tokenLastsMs'>,
+  now: number,
+  at: Date,
+): Promise<void> {
+  const vault = createVault([key])
+  const unnamed = { accountUserId: null, channelId: null, channelName: null, standIn: false }
+  const { id: userId, name } = user
+  await storeConnection(
+    database,
+    vault,
+    { userId, provider: 'hubspot' },
+    {
+      ...unnamed,
+      secrets: {
+        accessToken: `hubspot-access-secret-${name}-0`,
+        refreshToken: `hubspot-refresh-secret-${name}-0`,
+      },
+      accessExpiresAt: new Date(now + user.tokenLastsMs),
+      accountId: String(user.account),
+      accountName: 'acme.example',
+      grantId: `${user.account}:${userId}`,
+    },
+    at,
+  )
+  const [team = '', channel = ''] = user.channel.split('/')
+  await storeConnection(
+    database,
+    vault,
+    { userId, provider: 'slack' },
+    {
+      ...unnamed,
+      secrets: { accessToken: `xoxb-secret-${team}-0` },
+      accessExpiresAt: null,
+      accountId: team,
+      accountName: `Workspace ${team}`,
+      grantId: team,
+      channelId: channel,
+      channelName: `#${channel}`,
+    },
+    at,
+  )
+}
+
+/** Something may prevent this user's messages from now on. */
+export function unsafe(user: User, reason?: string): void {
+  user.safeSince = undefined
+  user.hasActed = true
+  if (reason !== undefined) user.reasons.add(reason)
+}

@@ -1,0 +1,272 @@
+import { dealsIn } from '../relay/hubspot-webhook.ts'
+import { createOutside, type OutsideResponse } from '../relay/outside.ts'
+import { callOf, failedAnswer, ofToken, type ProviderCall } from './calls.ts'
+import type { SimulatedDatabase } from './database.ts'
+import { type Fault, second } from './faults.ts'
+import type { Plan } from './plan.ts'
+import type { Owner, Time } from './time.ts'
+
+// HubSpot and Slack, and the network before them. They know which tokens count, and what somebody has
+// uninstalled, revoked or archived. Requests take time, get lost, or meet a provider that fails.
+
+export const base = 'https://outside.test'
+/** A request needs this long at most to reach a provider, unless a fault delays it. */
+export const longestWayMs = 60
+
+/** A message that Slack has accepted. */
+export interface Post {
+  /** As the relay names it: team/channel. */
+  channel: string
+  deals: readonly number[]
+  at: number
+  owner: Owner | undefined
+  /** When its process looked for the next message of the channel, and when it claimed this one. */
+  pickedAt: number | undefined
+  claimedAt: number | undefined
+  /** The process could not record it, so the README lets it come again. */
+  isExcused: boolean
+}
+
+/** A process called HubSpot's CRM. */
+export interface Call {
+  owner: Owner | undefined
+  account: string
+  isSearch: boolean
+  at: number
+}
+
+/** A provider asked a process for a pause. It is of one workspace, or of the calls to one account. */
+export interface Pause {
+  of: string
+  isSearch: boolean
+  owner: Owner | undefined
+  from: number
+  until: number
+  /** When it was stored for all processes. */
+  storedAt?: number
+}
+
+export type Note = (who: string, what: string) => void
+export type World = ReturnType<typeof createWorld>
+
+const longestPauseMs = 60 * 60 * second
+
+export function createWorld({
+  time,
+  database,
+  plan,
+  note,
+}: {
+  time: Time
+  database: SimulatedDatabase
+  plan: Plan
+  note: Note
+}) {
+  const { dice } = time
+  const { outside, answer: answerAs } = createOutside(base)
+  outside.hubspotAheadMs = plan.aheadMs
+  outside.callLimit = plan.callLimit
+
+  const posts: Post[] = []
+  const calls: Call[] = []
+  const pauses: Pause[] = []
+  /** When each process last did something for a channel, by 'next T1/C1' or 'claim T1/C1'. */
+  const steps = new Map<Owner, Map<string, number>>()
+  /** When tokens were granted; those of the set-up are as old as the run. */
+  const granted = new Map<string, number>()
+  /** When a workspace or an account ended all its tokens. */
+  const ended = new Map<string, number>()
+  const withdrawn = new Set<string>()
+  const archived = new Set<string>()
+  const isEnded = (of: string, token: string) =>
+    (ended.get(of) ?? 0) > (granted.get(token) ?? time.startMs)
+
+  const teamOf = (token: string) => token.split('-')[2] ?? ''
+  outside.answerPost = ({ token, channel }) => {
+    const team = teamOf(token)
+    const error = isEnded(team, token)
+      ? 'token_revoked'
+      : archived.has(`${team}/${channel}`) && 'is_archived'
+    return error ? { status: 200, body: JSON.stringify({ ok: false, error }) } : undefined
+  }
+  outside.answerRead = (path, token) => {
+    if (path.startsWith('/slack')) {
+      return isEnded(teamOf(token), token)
+        ? { status: 200, body: { ok: false, error: 'token_revoked' } }
+        : undefined
+    }
+    const [, account = '', user] = ofToken.exec(token) ?? []
+    if (isEnded(account, token)) {
+      return { status: 401, body: { status: 'error', category: 'INVALID_AUTHENTICATION' } }
+    }
+    if (withdrawn.has(`${account}-${user}`)) {
+      return { status: 403, body: { status: 'error', category: 'MISSING_SCOPES' } }
+    }
+    const recent = calls.filter((call) => call.account === account && time.now - call.at < 10_000)
+    if (recent.filter(({ isSearch }) => !isSearch).length <= plan.callLimit) return
+    return {
+      status: 429,
+      body: { status: 'error', category: 'RATE_LIMITS' },
+      headers: { 'Retry-After': '2' },
+    }
+  }
+  outside.answerRefresh = (token) => {
+    const [, account = ''] = ofToken.exec(token) ?? []
+    return isEnded(account, token)
+      ? { status: 400, body: { status: 'BAD_REFRESH_TOKEN', message: 'gone' } }
+      : undefined
+  }
+
+  function faultFor(call: ProviderCall, faults: readonly Fault[]) {
+    const sinceMs = time.now - time.startMs
+    for (const fault of faults) {
+      if (fault.kind !== call.provider) continue
+      const { at, forMs, share, only } = fault
+      if (sinceMs < at || sinceMs >= at + forMs) continue
+      if (only !== undefined && only !== call.channel && !call.token.includes(only)) continue
+      if (dice.chance(share)) return fault
+    }
+    return
+  }
+
+  /** The answer of a provider to a request that has reached it. */
+  async function answerOf(request: Request, body: Buffer): Promise<Response> {
+    const { pathname, search } = new URL(request.url)
+    return await new Promise((resolve, reject) => {
+      let head: ResponseInit = {}
+      const response: OutsideResponse = {
+        writeHead(status, headers = {}) {
+          const pairs = Object.entries(headers).map(([name, value]) => [name, String(value)])
+          head = { status, headers: Object.fromEntries(pairs) }
+          return response
+        },
+        end: (text) => resolve(new Response(head.status === 204 ? null : text, head)),
+      }
+      const incoming = {
+        url: pathname + search,
+        method: request.method,
+        headers: Object.fromEntries(request.headers),
+        async *[Symbol.asyncIterator]() {
+          yield body
+        },
+      }
+      answerAs(incoming, response).catch(reject)
+    })
+  }
+
+  /** What the request has changed at the provider. */
+  async function effect(
+    call: ProviderCall,
+    answer: Response,
+    owner: Owner | undefined,
+    isUnheard: boolean,
+  ): Promise<void> {
+    const { path, token } = call
+    if (/oauth.*(access|token)$/.test(path)) {
+      const { access_token, refresh_token } = await answer.clone().json()
+      if (access_token) granted.set(access_token, time.now)
+      if (refresh_token && !granted.has(refresh_token)) granted.set(refresh_token, time.now)
+    }
+    if (path.endsWith('/auth.revoke')) endTokens(teamOf(token))
+    if (path.endsWith('/external-install')) endTokens(ofToken.exec(token)?.[1] ?? '')
+    if (outside.posts.length === posts.length) return
+    const post = outside.posts.at(-1)
+    if (post === undefined) return
+    const channel = `${teamOf(post.token)}/${post.channel}`
+    const isExcused =
+      isUnheard || owner === undefined || !owner.alive || owner.frozenUntil > time.now
+    const own = owner && steps.get(owner)
+    posts.push({
+      channel,
+      deals: dealsIn(post),
+      at: time.now,
+      owner,
+      pickedAt: own?.get(`next ${channel}`),
+      claimedAt: own?.get(`claim ${channel}`),
+      isExcused,
+    })
+    note('Slack', `${channel} gets deal ${dealsIn(post).join()} from ${owner?.name}`)
+  }
+
+  /** A request whose answer nobody can give would be collected as garbage, together with its time limit. */
+  const underWay = new Set<object>()
+  const onEnded: Array<(of: string) => void> = []
+  function endTokens(of: string): void {
+    note('provider', `the tokens of ${of} end`)
+    ended.set(of, time.now)
+    for (const tell of onEnded) tell(of)
+  }
+
+  async function request(
+    message: Request,
+    owner: Owner | undefined,
+    faults: readonly Fault[],
+  ): Promise<Response> {
+    const body = Buffer.from(await message.arrayBuffer())
+    const call = callOf(message, body.toString())
+    if (call.account !== undefined) {
+      calls.push({ owner, account: call.account, isSearch: call.isSearch, at: time.now })
+    }
+    const fault = faultFor(call, faults)
+    const isSlow = fault?.how === 'is slow'
+    await time.wait(isSlow ? dice.between(1_000, 8_000) : dice.between(5, longestWayMs), undefined)
+    let answer = fault && failedAnswer(dice, fault, call.path)
+    if (answer === undefined) {
+      answer = await answerOf(message, body)
+      const isLost = fault?.how === 'loses the answer'
+      await effect(call, answer, owner, isLost || isSlow)
+      if (isLost) {
+        await time.wait(10, owner)
+        throw new TypeError('fetch failed')
+      }
+    }
+    if (answer === 'never') return await new Promise(() => {})
+    await time.wait(dice.between(5, longestWayMs), owner)
+    const askedS = Number(answer.headers.get('Retry-After'))
+    const of = call.account ?? (call.channel && teamOf(call.token))
+    if (askedS > 0 && of) {
+      const until = time.now + Math.min(askedS * second, longestPauseMs)
+      pauses.push({ of, isSearch: call.isSearch, owner, from: time.now, until })
+    }
+    return answer
+  }
+
+  return {
+    posts,
+    calls,
+    pauses,
+    steps,
+    outside,
+    withdrawn,
+    archived,
+    endTokens,
+    /** Is called when a workspace or an account ends its tokens. */
+    onEnded,
+    fetch:
+      (faults: readonly Fault[]): typeof fetch =>
+      (input, init) =>
+        new Promise((resolve, reject) => {
+          const message = new Request(input, init)
+          const call = { input, message }
+          underWay.add(call)
+          const end = () => underWay.delete(call)
+          message.signal.addEventListener('abort', () => {
+            end()
+            reject(message.signal.reason)
+          })
+          request(message, time.current(), faults).then(resolve, reject).finally(end)
+        }),
+    /** A process cannot record what it has posted, for longer than its claims last. */
+    excuse(isMeant: (post: Post) => boolean): void {
+      for (const post of posts) {
+        if (post.isExcused || time.now - post.at > 60_000 || !isMeant(post)) continue
+        const recorded = database.ask(
+          `select from deliveries join deal_events on deal_events.id = event_id
+           where state = 'sent' and channel = $1 and deal_id = $2`,
+          [post.channel, String(post.deals[0])],
+        )
+        post.isExcused = recorded.length === 0
+      }
+    },
+  }
+}
