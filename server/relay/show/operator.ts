@@ -4,6 +4,7 @@ import * as v from 'valibot'
 import { batchRows, inBatches } from '../../database/batches.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { testProperty } from '../../database/schema.ts'
+import { stateWithoutIndex } from '../pick/delivery.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { refusedWebhookCounts } from '../search/refused-webhooks.ts'
 import { pendingAgain } from './list.ts'
@@ -80,7 +81,7 @@ async function revive(database: Database, ids: readonly string[]): Promise<numbe
           set ${pendingAgain}
           where id = any(array(
             select id from deliveries
-            where id = any(${sql.param([...ids])}::bigint[]) and state || '' = 'dead'
+            where id = any(${sql.param([...ids])}::bigint[]) and ${stateWithoutIndex} = 'dead'
             order by id for update
           ))
           returning channel`,
