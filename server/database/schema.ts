@@ -234,7 +234,6 @@ export const deliveries = pgTable(
     index('deliveries_counted')
       .on(table.userId, table.ruleId, table.state, table.occurredAt)
       .where(sql`state in ('sent', 'dead')`),
-    index('deliveries_dead').on(table.id).where(sql`state = 'dead'`),
   ],
 )
 
