@@ -35,6 +35,8 @@ export interface Step {
   sql: string
   parameters: readonly unknown[]
   when: 'before' | 'after'
+  /** How many rows it has returned. */
+  rows?: number
 }
 
 export class SimulatedDatabase {
@@ -110,8 +112,15 @@ export class SimulatedDatabase {
       const { dice } = time
       return time.wait(dice.chance(0.01) ? dice.between(100, 6_000) : dice.between(0.1, 4), owner)
     }
-    const step = async (sql: string, parameters: readonly unknown[], when: Step['when']) => {
-      const answer = this.onStep({ owner, sql, parameters, when })
+    const step = async (sql: string, parameters: readonly unknown[], result?: Result) => {
+      const when = result === undefined ? 'before' : 'after'
+      const answer = this.onStep({
+        owner,
+        sql,
+        parameters,
+        when,
+        ...(result && { rows: result.rows.length }),
+      })
       // A process that has died goes on nowhere.
       if (!owner.alive) await new Promise(() => {})
       return answer === 'lose'
@@ -122,7 +131,7 @@ export class SimulatedDatabase {
       await this.#enter(owner)
     }
     const run: Client['query'] = async (sql, parameters = [], options) => {
-      if (await step(sql, parameters, 'before')) throw broken()
+      if (await step(sql, parameters)) throw broken()
       // It may have stood still meanwhile.
       if (owner.frozenUntil > time.now) await time.wait(0, owner)
       this.statements++
@@ -140,7 +149,7 @@ export class SimulatedDatabase {
         let isLost: boolean
         try {
           result = await run(...statement)
-          isLost = await step(sql, parameters, 'after')
+          isLost = await step(sql, parameters, result)
         } finally {
           this.#leave(owner)
         }
@@ -158,7 +167,7 @@ export class SimulatedDatabase {
               await time.wait(time.dice.between(0.1, 2), owner)
               const result = await run(...statement)
               const [sql, parameters = []] = statement
-              if (await step(sql, parameters, 'after')) isLost = true
+              if (await step(sql, parameters, result)) isLost = true
               return result
             },
           })

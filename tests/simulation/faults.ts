@@ -97,7 +97,7 @@ export function drawFaults(between: Between): Fault[] {
       // While a process works on a channel that hangs, it renews its leases.
       const [only] = channels
       faults.push({ kind: 'slack', at: 0, forMs: endMs + minute, how: 'hangs', only, ...provider })
-      for (const nth of [dice.whole(1, 4), dice.whole(4, 8)]) {
+      for (const nth of [2, dice.whole(3, 6)]) {
         faults.push({ kind: 'lose answer', at: { moment: 'lease', nth, when: 'after' } })
       }
       break

@@ -65,7 +65,7 @@ export interface Plan {
 }
 
 /** So many deals change at once that a webhook makes more rows than one transaction may have. */
-const bulk = { account: 3, users: 24, channel: 'T9/C9', deals: 100 }
+const bulk = { account: 3, users: 30, channel: 'T9/C9', deals: 100 }
 
 export function planOf(seed: number): Plan {
   const dice = new Dice(seed * 7_919)
@@ -133,7 +133,7 @@ export function planOf(seed: number): Plan {
   const tell = (some: readonly number[], at: number) => {
     webhooks.push({ moves: some, at, process: dice.whole(0, processes - 1) })
   }
-  const mostInBatch = dice.oneOf([1, 1, 3, 100])
+  const mostInBatch = isOf('bulk') ? 100 : dice.oneOf([1, 1, 3, 100])
   let batch: number[] = []
   moves.forEach(({ at }, index) => {
     if (isLost[index]) {

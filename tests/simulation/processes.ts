@@ -151,17 +151,15 @@ export function createProcesses({
   const rows = () =>
     database.ask<{ count: number }>('select count(*)::int as count from deliveries')[0]?.count ?? 0
 
-  database.onStep = ({ owner, sql, parameters, when }: Step) => {
+  database.onStep = ({ owner, sql, parameters, when, rows: found }: Step) => {
     const text = plain(sql)
     if (when === 'after') {
       for (const [moment, isIt] of Object.entries(moments)) {
         if (isIt(text)) seen.set(moment as Moment, (seen.get(moment as Moment) ?? 0) + 1)
       }
       for (const moment of ['next', 'claim'] as const) {
-        if (!moments[moment](text)) continue
         const channel = parameters.find((each) => /^T\d\/C\d$/.test(String(each)))
-        const own = world.steps.get(owner) ?? new Map<string, number>()
-        world.steps.set(owner, own.set(`${moment} ${channel}`, time.now))
+        if (moments[moment](text)) world.step(owner, moment, String(channel))
       }
       if (moments.pause(text)) {
         for (const pause of world.pauses) {
@@ -178,6 +176,8 @@ export function createProcesses({
     for (const [fault, nth] of left) {
       if (typeof fault.at === 'number' || fault.at.when !== when) continue
       if (!moments[fault.at.moment](text)) continue
+      // Most looks for channels that are due find none.
+      if (fault.at.moment === 'lease' && found === 0) continue
       left.set(fault, nth - 1)
       if (nth !== 1) continue
       note('fault', `${when} a statement '${fault.at.moment}' of ${owner.name}: ${fault.kind}`)

@@ -21,7 +21,7 @@ export interface Post {
   at: number
   owner: Owner | undefined
   /** When its process looked for the next message of the channel, and when it claimed this one. */
-  pickedAt: number | undefined
+  pickedAt: number
   claimedAt: number | undefined
   /** The process could not record it, so the README lets it come again. */
   isExcused: boolean
@@ -72,6 +72,11 @@ export function createWorld({
   const pauses: Pause[] = []
   /** When each process last did something for a channel, by 'next T1/C1' or 'claim T1/C1'. */
   const steps = new Map<Owner, Map<string, number>>()
+  /**
+   * The claims in each channel without a message. If its process never goes on, another one repeats exactly
+   * what was claimed, as it was when that process looked.
+   */
+  const openClaims = new Map<string, { owner: Owner; pickedAt: number }>()
   /** When tokens were granted; those of the set-up are as old as the run. */
   const granted = new Map<string, number>()
   /** When a workspace or an account ended all its tokens. */
@@ -176,12 +181,14 @@ export function createWorld({
     const isExcused =
       isUnheard || owner === undefined || !owner.alive || owner.frozenUntil > time.now
     const own = owner && steps.get(owner)
+    const open = openClaims.get(channel)
+    openClaims.delete(channel)
     posts.push({
       channel,
       deals: dealsIn(post),
       at: time.now,
       owner,
-      pickedAt: own?.get(`next ${channel}`),
+      pickedAt: Math.min(own?.get(`next ${channel}`) ?? 0, open?.pickedAt ?? time.now),
       claimedAt: own?.get(`claim ${channel}`),
       isExcused,
     })
@@ -235,7 +242,6 @@ export function createWorld({
     posts,
     calls,
     pauses,
-    steps,
     outside,
     withdrawn,
     archived,
@@ -256,6 +262,16 @@ export function createWorld({
           })
           request(message, time.current(), faults).then(resolve, reject).finally(end)
         }),
+    /** A process looks for the next message of a channel, or claims it. */
+    step(owner: Owner, moment: 'next' | 'claim', channel: string): void {
+      const own = steps.get(owner) ?? new Map<string, number>()
+      steps.set(owner, own.set(`${moment} ${channel}`, time.now))
+      const isOwn = openClaims.get(channel)?.owner === owner
+      if (moment === 'next' && isOwn) openClaims.delete(channel)
+      if (moment === 'claim' && !openClaims.has(channel)) {
+        openClaims.set(channel, { owner, pickedAt: own.get(`next ${channel}`) ?? time.now })
+      }
+    },
     /** A process cannot record what it has posted, for longer than its claims last. */
     excuse(isMeant: (post: Post) => boolean): void {
       for (const post of posts) {
