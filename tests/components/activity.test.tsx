@@ -5,7 +5,7 @@ import type { ActivityItem, Summary } from '../../contract/activity.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { hostileStrings } from '../hostile-strings.ts'
 import { server } from '../msw/server.ts'
-import { lookAgain, renderApp, startBackend } from '../render.tsx'
+import { hold, lookAgain, renderApp, startBackend, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const path = '*/api/notifications/activity'
@@ -268,24 +268,17 @@ describe('the filter', () => {
   })
 })
 
-describe('an empty list', () => {
-  test('says what to do', async () => {
-    open([])
-    expect(await screen.findByText('Move a deal in HubSpot, or send a test message.')).toBeVisible()
-    expect(screen.getByRole('link', { name: 'Go to the dashboard' })).toHaveAttribute('href', '/')
-    expect(screen.queryByText(/older/)).not.toBeInTheDocument()
-  })
-
-  test('does not speak of test messages if the backend sends none', async () => {
-    open([], ['activity'])
-    expect(await screen.findByText('Move a deal in HubSpot.')).toBeVisible()
-  })
-
-  test('has other words with a filter', async () => {
-    open([item('1')], ['activity'], '/activity?state=failed')
-    expect(await screen.findByText('No message has failed.')).toBeVisible()
-    expect(screen.queryByText(/Move a deal/)).not.toBeInTheDocument()
-  })
+test.each([
+  ['', ['activity', 'test-message'], 'Move a deal in HubSpot, or send a test message.'],
+  ['', ['activity'], 'Move a deal in HubSpot.'],
+  ['?state=failed', ['activity'], 'No message has failed.'],
+])('an empty list at %j with %j reads %j', async (query, features, words) => {
+  open(query === '' ? [] : [item('1')], features, `/activity${query}`)
+  expect(await screen.findByText(words)).toBeVisible()
+  expect(screen.queryAllByText(/Move a deal/)).toHaveLength(query === '' ? 1 : 0)
+  expect(screen.queryByText(/older/)).not.toBeInTheDocument()
+  const link = screen.queryByRole('link', { name: 'Go to the dashboard' })
+  if (query === '') expect(link).toHaveAttribute('href', '/')
 })
 
 describe('Load older', () => {
@@ -313,11 +306,10 @@ describe('Load older', () => {
   test('a double click loads one page', async () => {
     const { user, listCalls } = open(many(80))
     const button = await screen.findByRole('button', { name: 'Load older' })
-    const answer = Promise.withResolvers<void>()
-    server.use(http.get(path, () => answer.promise, { once: true }))
+    const answer = hold('get', path)
     await user.dblClick(button)
     expect(button).toHaveTextContent('Loading…')
-    answer.resolve()
+    answer()
     await waitFor(() => expect(names()).toHaveLength(50))
     await settle()
     expect(listCalls()).toHaveLength(2)
@@ -326,7 +318,7 @@ describe('Load older', () => {
   test('a failure says so, keeps what is shown, and another press tries again', async () => {
     const { user } = open(many(30))
     const button = await screen.findByRole('button', { name: 'Load older' })
-    server.use(http.get(path, () => new HttpResponse(null, { status: 403 }), { once: true }))
+    server.use(http.get(path, withStatus(403), { once: true }))
     await user.click(button)
     const failure = await screen.findByText(
       '❌ Failed to load older messages. The server answered with an error (403).',
@@ -342,21 +334,24 @@ describe('Load older', () => {
 })
 
 describe('a load that fails', () => {
-  test('says so and can be tried again', async () => {
-    startBackend({ features: ['activity'], activity: { items: [item('1')] } })
-    const refused = () => new HttpResponse(null, { status: 403 })
-    server.use(http.get(path, refused, { once: true }))
+  const oneSent = { daily: [{ date: '2026-11-20', sent: 1, failed: 0 }] }
+
+  test.each([
+    [path, 'The messages could not be loaded', 'Deal 1'],
+    ['*/summary', 'The chart could not be loaded', '1 sent'],
+  ])('says so and can be tried again: %s', async (failing, words, shown) => {
+    startBackend({ features: ['activity'], activity: { items: [item('1')], summary: oneSent } })
+    server.use(http.get(failing, withStatus(403), { once: true }))
     const { user } = renderApp('/activity')
-    const title = await screen.findByText('The messages could not be loaded')
+    const title = await screen.findByText(words)
     expect(title.closest('[role=alert]')).toHaveTextContent(
       'The server answered with an error (403).',
     )
     takeLog()
-    await user.click(
-      screen.getByRole('button', { name: 'Try again: The messages could not be loaded' }),
-    )
-    await row('Deal 1')
+    await user.click(screen.getByRole('button', { name: `Try again: ${words}` }))
+    expect(await screen.findByText(shown)).toBeVisible()
     expect(title).not.toBeInTheDocument()
+    if (failing !== path) return
     // The button had the focus and is gone. The next Tab goes to the list.
     await user.tab()
     expect(screen.getByRole('link', { name: 'Deal 1' })).toHaveFocus()
@@ -644,13 +639,12 @@ describe('Send again', () => {
     stopClock()
     const { calls } = open(failed())
     await settle()
-    const answer = Promise.withResolvers<void>()
-    server.use(http.post(`${path}/:id/retry`, () => answer.promise.then(() => undefined)))
+    const answer = hold('post', `${path}/:id/retry`)
     fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
     fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 3' }))
     await settle()
     expect(calls('POST')).toEqual(['POST /api/notifications/activity/2/retry'])
-    answer.resolve()
+    answer()
     await settle()
     expect(calls('POST')).toHaveLength(2)
     expect(screen.getAllByText('Waiting to be sent')).toHaveLength(2)
@@ -660,18 +654,10 @@ describe('Send again', () => {
     stopClock()
     const { items } = open(failed())
     await settle()
-    const answer = Promise.withResolvers<void>()
     const old = items.map((each) => ({ ...each }))
-    server.use(
-      http.get(
-        path,
-        async () => {
-          await answer.promise
-          return HttpResponse.json({ items: old, next: null })
-        },
-        { once: true },
-      ),
-    )
+    const answer = Promise.withResolvers<void>()
+    const stale = () => answer.promise.then(() => HttpResponse.json({ items: old, next: null }))
+    server.use(http.get(path, stale, { once: true }))
     await pass(5000)
     fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
     await settle()
@@ -689,9 +675,7 @@ describe('Send again', () => {
   ])('says beside the message why it failed: %s', async (status, words) => {
     const { user, calls } = open(failed())
     server.use(
-      http.post(`${path}/:id/retry`, () =>
-        status === 0 ? HttpResponse.error() : new HttpResponse(null, { status }),
-      ),
+      http.post(`${path}/:id/retry`, status === 0 ? HttpResponse.error : withStatus(status)),
     )
     const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
     await user.click(button)
@@ -715,13 +699,12 @@ describe('Send again', () => {
 
   test('a double click makes one call', async () => {
     const { user, calls } = open(failed())
-    const answer = Promise.withResolvers<void>()
-    server.use(http.post(`${path}/:id/retry`, () => answer.promise, { once: true }))
+    const answer = hold('post', `${path}/:id/retry`)
     const button = await screen.findByRole('button', { name: 'Send again: Deal 2' })
     await user.dblClick(button)
     expect(button).toHaveTextContent('Sending…')
     expect(button).toHaveAttribute('aria-disabled', 'true')
-    answer.resolve()
+    answer()
     await within(rowNow('Deal 2')).findByText('Waiting to be sent')
     expect(calls('POST')).toHaveLength(1)
   })
@@ -730,7 +713,7 @@ describe('Send again', () => {
 describe('the chart', () => {
   const daily = (sent: number[], failed: number[]) =>
     sent.map((count, n) => ({
-      date: new Date(Date.UTC(2026, 10, 17 + n)).toISOString().slice(0, 10),
+      date: new Date(Date.UTC(2026, 10, 18 + n)).toISOString().slice(0, 10),
       sent: count,
       failed: failed[n] ?? 0,
     }))
@@ -754,8 +737,8 @@ describe('the chart', () => {
     expect(rows).toHaveLength(15)
     const texts = rows.map((row) => [...row.children].map((cell) => cell.textContent))
     expect(texts[0]).toEqual(['Day', 'Sent', 'Failed'])
-    expect(texts[1]).toEqual(['Tuesday, November 17', '10,000', '0'])
-    expect(texts[14]).toEqual(['Monday, November 30', '3', '1'])
+    expect(texts[1]).toEqual(['Wednesday, November 18', '10,000', '0'])
+    expect(texts[14]).toEqual(['Tuesday, December 1', '3', '1'])
     for (const svg of document.querySelectorAll('main svg')) {
       expect(svg).toHaveAttribute('aria-hidden', 'true')
     }
@@ -778,8 +761,9 @@ describe('the chart', () => {
     for (const bar of bars) expect(Math.round(Number(bar.getAttribute('height')))).toBe(barHeight)
     // Days without messages have their labels too, and the first and a new month its name.
     const labels = [...(svg?.querySelectorAll('text') ?? [])].map((text) => text.textContent)
-    expect(labels.slice(1, 4)).toEqual(['17', 'Nov', '18'])
-    expect(labels).toHaveLength(1 + 14 + 1)
+    expect(labels.slice(1, 4)).toEqual(['18', 'Nov', '19'])
+    expect(labels.slice(-3)).toEqual(['30', '1', 'Dec'])
+    expect(labels).toHaveLength(1 + 14 + 2)
   })
 
   test('shows one failed message beside 10,000 sent ones, above them', async () => {
@@ -792,51 +776,21 @@ describe('the chart', () => {
     expect(document.querySelector('[style]')).toBeNull()
   })
 
-  test('names a new month', async () => {
-    openChart({
-      daily: [
-        { date: '2026-11-30', sent: 1, failed: 0 },
-        { date: '2026-12-01', sent: 0, failed: 0 },
-      ],
-    })
-    expect(await screen.findByText('Dec')).toBeInTheDocument()
-  })
-
-  test('says when it cannot be loaded, and can be tried again', async () => {
-    startBackend({ features: ['activity'] })
-    server.use(http.get('*/summary', () => new HttpResponse(null, { status: 403 }), { once: true }))
-    const { user } = renderApp('/activity')
-    await screen.findByText('The chart could not be loaded')
-    takeLog()
-    await user.click(
-      screen.getByRole('button', { name: 'Try again: The chart could not be loaded' }),
-    )
-    expect(await screen.findByText('0 sent')).toBeVisible()
-    expect(screen.queryByText(/could not/)).not.toBeInTheDocument()
-  })
-
   test('keeps the words of its failure, and the focus, while it tries again', async () => {
     stopClock()
     startBackend({ features: ['activity'] })
-    const refused = () => new HttpResponse(null, { status: 403 })
-    server.use(http.get('*/summary', refused))
+    server.use(http.get('*/summary', withStatus(403)))
     renderApp('/activity')
     await settle()
     const alert = screen.getByText('The chart could not be loaded').closest('[role=alert]')
     const again = screen.getByRole('button', { name: 'Try again: The chart could not be loaded' })
     again.focus()
-    const answer = Promise.withResolvers<void>()
-    server.use(
-      http.get('*/summary', async () => {
-        await answer.promise
-        return refused()
-      }),
-    )
+    const answer = hold('get', '*/summary', withStatus(403))
     const changes = new MutationObserver(() => {})
     changes.observe(document.body, { subtree: true, childList: true, characterData: true })
     await pass(15_000)
     expect(again).toHaveFocus()
-    answer.resolve()
+    answer()
     await settle()
     expect(again).toHaveFocus()
     // A screen reader announces an alert again if anything in it changes.
@@ -849,7 +803,7 @@ describe('the chart', () => {
     stopClock()
     openChart({ daily: daily(fourteen(1), []) })
     await settle()
-    server.use(http.get('*/summary', () => new HttpResponse(null, { status: 403 })))
+    server.use(http.get('*/summary', withStatus(403)))
     await pass(15_000)
     expect(screen.getByText('The chart could not be refreshed')).toBeVisible()
     expect(screen.getByText('14 sent')).toBeVisible()
