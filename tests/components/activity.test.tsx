@@ -52,6 +52,14 @@ function open(
   return { ...backend, ...app, listCalls, items: backend.state.activity.items }
 }
 
+/** Opens it with a stopped clock, and lets the first answers arrive. */
+async function openStopped(...args: Parameters<typeof open>) {
+  stopClock()
+  const app = open(...args)
+  await settle()
+  return app
+}
+
 const rowNow = (name: string) => {
   const found = screen.getByText(name).closest('li')
   if (found === null) throw new Error(`${name} is in no row`)
@@ -358,9 +366,7 @@ describe('a load that fails', () => {
   })
 
   test('says so while refreshing, keeps what is shown, and goes on by itself', async () => {
-    stopClock()
-    const { items } = open([item('1')])
-    await settle()
+    const { items } = await openStopped([item('1')])
     server.use(http.get(path, () => HttpResponse.error()))
     await pass(5000)
     // Query tries once more.
@@ -380,7 +386,6 @@ describe('a load that fails', () => {
 describe('a refresh', () => {
   /** Loads all messages of the backend, 25 at a time. */
   async function loadAll() {
-    await settle()
     for (;;) {
       const button = screen.queryByText('Load older')
       if (button === null) return
@@ -390,8 +395,7 @@ describe('a refresh', () => {
   }
 
   test('shows new messages, and one that was found late in its place, with one call', async () => {
-    stopClock()
-    const { items, listCalls } = open(many(60))
+    const { items, listCalls } = await openStopped(many(60))
     await loadAll()
     expect(names()).toHaveLength(60)
     listCalls()
@@ -407,8 +411,7 @@ describe('a refresh', () => {
   })
 
   test('finds a message below the last one, which Load older then shows', async () => {
-    stopClock()
-    const { items } = open(many(30))
+    const { items } = await openStopped(many(30))
     await loadAll()
     items.push(item('late', { at: '2026-11-19T12:00:00Z' }))
     await pass(5000)
@@ -420,8 +423,7 @@ describe('a refresh', () => {
   })
 
   test('goes through a list of more than 100 messages, a part each time', async () => {
-    stopClock()
-    const { items, listCalls } = open(many(210))
+    const { items, listCalls } = await openStopped(many(210))
     await loadAll()
     listCalls()
     items.splice(205, 0, item('late', { at: '2026-11-20T08:35:30Z' }))
@@ -438,9 +440,7 @@ describe('a refresh', () => {
   })
 
   test('happens only while the page is visible, and at once when it is visible again', async () => {
-    stopClock()
-    const { items, listCalls } = open([item('1')])
-    await settle()
+    const { items, listCalls } = await openStopped([item('1')])
     listCalls()
     const visibility = vi.spyOn(document, 'visibilityState', 'get').mockReturnValue('hidden')
     lookAgain()
@@ -476,9 +476,7 @@ describe('a refresh', () => {
   })
 
   test('starts again if so many messages are new that a gap would remain', async () => {
-    stopClock()
-    const { items, listCalls } = open(many(30))
-    await settle()
+    const { items, listCalls } = await openStopped(many(30))
     listCalls()
     const later = (count: number, at: string) =>
       Array.from({ length: count }, (_, n) =>
@@ -500,8 +498,7 @@ describe('a refresh', () => {
   })
 
   test('starts again when 200 messages have come since, so that the list has an end', async () => {
-    stopClock()
-    const { items } = open(many(30))
+    const { items } = await openStopped(many(30))
     await loadAll()
     const arrive = async (hour: number, count: number) => {
       const at = Date.parse(`2026-11-20T${hour}:00:00Z`)
@@ -526,8 +523,7 @@ describe('a refresh', () => {
   })
 
   test('asks by id for messages that may have changed and are no longer listed', async () => {
-    stopClock()
-    const { items, listCalls } = open(
+    const { items, listCalls } = await openStopped(
       many(60).map((each, n) => (n % 2 === 0 ? { ...each, state: 'failed' } : each)),
       ['activity'],
       '/activity?state=failed',
@@ -550,8 +546,7 @@ describe('a refresh', () => {
   })
 
   test('asks for at most 100 ids, and for the others in the next turn', async () => {
-    stopClock()
-    const { items, requests } = open(
+    const { items, requests } = await openStopped(
       many(130, { state: 'waiting' }),
       ['activity'],
       '/activity?state=waiting',
@@ -572,9 +567,7 @@ test.each([
   ['nobody', []],
   ['another user', [item('9', { deal: { name: 'Deal of another', url: 'https://crm.test/9' } })]],
 ])('if %s is signed in meanwhile, the old messages disappear', async (_who, theirs) => {
-  stopClock()
-  const { items } = open([item('1'), item('2', { state: 'failed' })])
-  await settle()
+  const { items } = await openStopped([item('1'), item('2', { state: 'failed' })])
   expect(names()).toEqual(['Deal 1', 'Deal 2'])
   items.splice(0, items.length, ...theirs)
   await pass(5000)
@@ -594,15 +587,9 @@ describe('Send again', () => {
     }),
     item('3', { state: 'failed', reason: 'Slack did not answer' }),
   ]
-  const press = (user: ReturnType<typeof open>['user'], name: string) =>
-    screen
-      .findByRole('button', { name: `Send again: ${name}` })
-      .then((button) => user.click(button))
 
   test('is for failed messages alone; the message waits, and then shows what became of it', async () => {
-    stopClock()
-    const { calls, items } = open(failed())
-    await settle()
+    const { calls, items } = await openStopped(failed())
     expect(screen.getAllByRole('button', { name: /^Send again/ })).toHaveLength(2)
     const button = screen.getByRole('button', { name: 'Send again: Deal 2' })
     button.focus()
@@ -622,9 +609,7 @@ describe('Send again', () => {
   })
 
   test('keeps the message in a list of failed ones, with its new state', async () => {
-    stopClock()
-    const { items } = open(failed(), ['activity'], '/activity?state=failed')
-    await settle()
+    const { items } = await openStopped(failed(), ['activity'], '/activity?state=failed')
     fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
     await settle()
     expect(rowNow('Deal 2')).toHaveTextContent('Waiting to be sent')
@@ -636,9 +621,7 @@ describe('Send again', () => {
   })
 
   test('of one message waits for that of another', async () => {
-    stopClock()
-    const { calls } = open(failed())
-    await settle()
+    const { calls } = await openStopped(failed())
     const answer = hold('post', `${path}/:id/retry`)
     fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
     fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 3' }))
@@ -651,9 +634,7 @@ describe('Send again', () => {
   })
 
   test('an answer to an earlier refresh does not show it as failed again', async () => {
-    stopClock()
-    const { items } = open(failed())
-    await settle()
+    const { items } = await openStopped(failed())
     const old = items.map((each) => ({ ...each }))
     const answer = Promise.withResolvers<void>()
     const stale = () => answer.promise.then(() => HttpResponse.json({ items: old, next: null }))
@@ -692,7 +673,7 @@ describe('Send again', () => {
     const { user, items } = open(failed())
     await row('Deal 3')
     Object.assign(items[2] ?? {}, { state: 'sent' })
-    await press(user, 'Deal 3')
+    await user.click(screen.getByRole('button', { name: 'Send again: Deal 3' }))
     await waitFor(() => expect(rowNow('Deal 3')).toHaveTextContent('Sent to #sales-floor'))
     takeLog()
   })

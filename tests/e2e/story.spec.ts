@@ -1,6 +1,6 @@
 import type { Page } from '@playwright/test'
 import { expect } from '@playwright/test'
-import { test } from './server.ts'
+import { connect, test } from './server.ts'
 
 const service = (page: Page, name: string) => page.getByRole('listitem').filter({ hasText: name })
 
@@ -85,9 +85,7 @@ test('a person who denies sees a message and can connect again', { tag: '@all' }
   await page.getByRole('button', { name: 'Deny' }).click()
   await expect(page.getByText('HubSpot connection failed: Missing HubSpot code')).toBeVisible()
   await expect(page).toHaveURL('/connect/hubspot')
-  await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
-  await page.getByRole('button', { name: 'Allow' }).click()
-  await expect(page.getByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
+  await connect(page, 'HubSpot')
 
   await page.getByRole('button', { name: 'Connect Slack', exact: true }).click()
   await page.getByRole('button', { name: 'Deny' }).click()
