@@ -121,13 +121,6 @@ sharedTest(
   },
 )
 
-sharedTest('support opens in a new tab', async ({ person, front }) => {
-  await person.open('/')
-  await person.click({ role: 'link', name: 'Contact Support' })
-  await expect.poll(() => front.requests).toContain('GET /sandbox/contact-form')
-  await person.isAt('/')
-})
-
 sharedTest('Back and reload show the screens that the address names', async ({ person }) => {
   await person.open('/')
   await person.see(stageRule)

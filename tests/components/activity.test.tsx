@@ -4,27 +4,12 @@ import { describe, expect, test, vi } from 'vitest'
 import type { ActivityItem, Summary } from '../../contract/activity.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { hostileStrings } from '../hostile-strings.ts'
+import { sentItem as item } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
 import { hold, lookAgain, renderApp, startBackend, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const path = '*/api/notifications/activity'
-
-/** One message that was sent. Its deal changed on 20 November 2026 at noon UTC. */
-const item = (id: string, more: Partial<ActivityItem> = {}): ActivityItem => ({
-  id,
-  at: '2026-11-20T12:00:00.000Z',
-  state: 'sent',
-  rule: 'deal-closed',
-  deal: { name: `Deal ${id}`, url: `https://app.hubspot.com/contacts/1/record/0-3/${id}` },
-  from: 'Contract sent',
-  to: 'Closed won',
-  channel: '#sales-floor',
-  reason: null,
-  tries: 1,
-  nextTryAt: null,
-  ...more,
-})
 
 /** `count` messages, a minute apart, the newest first. */
 const many = (count: number, more: Partial<ActivityItem> = {}) =>

@@ -1,4 +1,4 @@
-import { fireEvent, screen, waitFor, within } from '@testing-library/react'
+import { screen, waitFor, within } from '@testing-library/react'
 import { delay, HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
@@ -9,7 +9,6 @@ import {
   lookAgain,
   recordTexts,
   renderApp,
-  setOnline,
   startBackend,
   withStatus,
 } from '../render.tsx'
@@ -204,16 +203,6 @@ describe('a connection status', () => {
     expect(calls('GET /api/slack/status')).toHaveLength(2)
     expect(await stageBox()).toBeChecked()
   })
-
-  test('is fetched again when the network is back', async () => {
-    const { state } = startBackend()
-    renderApp('/')
-    await button('Connect Slack')
-    setOnline(false)
-    state.connected.add('slack')
-    setOnline(true)
-    expect(await button('Disconnect Slack')).toBeVisible()
-  })
 })
 
 test.each([
@@ -295,42 +284,6 @@ describe('Disconnect', () => {
     expect(assign).not.toHaveBeenCalled()
     connect.dispatchEvent(new MouseEvent('click', { bubbles: true, detail: 1 }))
     expect(assign).toHaveBeenCalledOnce()
-  })
-
-  test('of one service waits for that of the other', async () => {
-    const { calls } = startBackend({ connected: both() })
-    const answer = hold('delete', '*/api/slack/disconnect')
-    const { user } = renderApp('/')
-    await user.click(await button('Disconnect Slack'))
-    const other = await button('Disconnect HubSpot')
-    await user.click(other)
-    expect(other).toHaveAttribute('aria-disabled', 'true')
-    await settle()
-    expect(calls('DELETE')).toEqual(['DELETE /api/slack/disconnect'])
-    answer()
-    expect(await button('Connect HubSpot')).toBeVisible()
-    expect(await button('Connect Slack')).toBeVisible()
-    expect(calls('DELETE')).toHaveLength(2)
-  })
-
-  test('that gets no answer loads the status again, because the server may have disconnected', async () => {
-    stopClock()
-    const { state } = startBackend({ connected: both() })
-    server.use(
-      http.delete('*/api/slack/disconnect', () => {
-        state.connected.delete('slack')
-        return delay('infinite')
-      }),
-    )
-    renderApp('/')
-    await settle()
-    fireEvent.click(screen.getByRole('button', { name: 'Disconnect Slack' }))
-    await settle()
-    await pass(9990)
-    expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
-    await pass(10)
-    expect(screen.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
-    expect(takeLog()).toEqual(['Disconnecting Slack failed: The server took too long to answer'])
   })
 
   test('is not undone by a status that was requested earlier and answered later', async () => {

@@ -310,26 +310,6 @@ function hearAsOtherTab(): unknown[] {
   return heard
 }
 
-test.each([['ann'], [null]])(
-  'a save that is stored after everything was forgotten for %s shows, and the next one keeps it',
-  async (person) => {
-    const { state } = startWithAnn(person)
-    const release = hold('post', rulesPath)
-    const { user } = renderApp('/')
-    await tickAndSave(user)
-    // The callback of another tab had no answer.
-    await hearFromOtherTab(null)
-    expect(await box(stage, false)).toBeVisible()
-    release()
-    expect(await box(stage, true)).toBeVisible()
-    await button('Save')
-    await user.click(await box(orphan))
-    await user.click(await button('Save'))
-    expect(await screen.findByText(saved)).toBeVisible()
-    expect(state.rules).toEqual(['deal-closed', 'deal-stage-changed', 'deal-stage-changed-orphan'])
-  },
-)
-
 test('a save that waits for a disconnect is refused without a call', async () => {
   const { calls } = startWithAnn()
   const release = hold('delete', '*/disconnect')

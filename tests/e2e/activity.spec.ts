@@ -1,6 +1,7 @@
 import { expect, type Page } from '@playwright/test'
 import { HttpResponse, http, type RequestHandler } from 'msw'
 import type { ActivityItem } from '../../contract/activity.ts'
+import { sentItem } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
 import { sharedTest, test } from './server.ts'
 import { showState } from './show-state.ts'
@@ -10,20 +11,8 @@ import { showState } from './show-state.ts'
 const minuteMs = 60_000
 const refreshMs = 5000
 
-const message = (id: string, at: number, more: Partial<ActivityItem> = {}): ActivityItem => ({
-  id,
-  at: new Date(at).toISOString(),
-  state: 'sent',
-  rule: 'deal-stage-changed',
-  deal: { name: `Deal ${id}`, url: `https://crm.example/deals/${id}` },
-  from: 'Qualified',
-  to: 'Proposal',
-  channel: '#sales-floor',
-  reason: null,
-  tries: 1,
-  nextTryAt: null,
-  ...more,
-})
+const message = (id: string, at: number, more: Partial<ActivityItem> = {}) =>
+  sentItem(id, { at: new Date(at).toISOString(), ...more })
 
 const many = (count: number, more: Partial<ActivityItem> = {}) =>
   Array.from({ length: count }, (_, n) => message(`${n + 1}`, Date.now() - n * minuteMs, more))

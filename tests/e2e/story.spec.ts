@@ -1,6 +1,6 @@
 import type { Page } from '@playwright/test'
 import { expect } from '@playwright/test'
-import { connect, test } from './server.ts'
+import { test } from './server.ts'
 
 const service = (page: Page, name: string) => page.getByRole('listitem').filter({ hasText: name })
 
@@ -75,20 +75,4 @@ test('the whole story works by keyboard', { tag: '@all' }, async ({ page }) => {
   await page.keyboard.press('Enter')
   await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
   await expect(page.getByRole('button', { name: 'Save' })).toBeFocused()
-})
-
-test('a person who denies sees a message and can connect again', { tag: '@all' }, async ({
-  page,
-}) => {
-  await page.goto('/')
-  await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
-  await page.getByRole('button', { name: 'Deny' }).click()
-  await expect(page.getByText('HubSpot connection failed: Missing HubSpot code')).toBeVisible()
-  await expect(page).toHaveURL('/connect/hubspot')
-  await connect(page, 'HubSpot')
-
-  await page.getByRole('button', { name: 'Connect Slack', exact: true }).click()
-  await page.getByRole('button', { name: 'Deny' }).click()
-  await expect(page.getByText('Slack connection failed: Missing Slack code')).toBeVisible()
-  await expect(page).toHaveURL('/')
 })

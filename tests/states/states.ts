@@ -1,6 +1,6 @@
 import { HttpResponse, http, type RequestHandler } from 'msw'
 import type { ActivityItem } from '../../contract/activity.ts'
-import type { ActivityBackend } from '../msw/activity.ts'
+import { type ActivityBackend, sentItem } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
 
 /** What a user does to reach the state: the label of a button or a checkbox. */
@@ -77,20 +77,15 @@ const message = (
   hoursAgo: number,
   deal: string | null,
   more: Partial<ActivityItem>,
-): ActivityItem => ({
-  id,
-  at: new Date(Date.now() - hoursAgo * hourMs).toISOString(),
-  state: 'sent',
-  rule: 'deal-stage-changed',
-  deal: { name: deal, url: `https://app.hubspot.com/contacts/1/record/0-3/${id}` },
-  from: 'Qualified to buy',
-  to: 'Presentation scheduled',
-  channel: '#sales-floor',
-  reason: null,
-  tries: 1,
-  nextTryAt: null,
-  ...more,
-})
+): ActivityItem => {
+  const item = sentItem(id, {
+    rule: 'deal-stage-changed',
+    from: 'Qualified to buy',
+    to: 'Presentation scheduled',
+  })
+  const at = new Date(Date.now() - hoursAgo * hourMs).toISOString()
+  return { ...item, at, deal: { name: deal, url: item.deal?.url ?? '' }, ...more }
+}
 
 const messagesInEveryState: readonly ActivityItem[] = [
   message('next', 0.02, 'Umbrella rollout', { state: 'waiting', tries: 0 }),
