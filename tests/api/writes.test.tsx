@@ -151,6 +151,29 @@ describe('a save', () => {
     takeLog()
   })
 
+  test.each([
+    [true, ['deal-closed', 'deal-stage-changed']],
+    [false, ['deal-stage-changed']],
+  ])(
+    'loads rules that are unknown first, and keeps what is stored if that works: %j',
+    async (works, stored) => {
+      const { state } = startBackend({ connected: both(), rules: ['deal-closed'] })
+      server.use(http.get(rulesPath, withStatus(403), { once: works }))
+      const { result } = renderAppHook(() => ({
+        rules: useRules(),
+        selection: useRuleSelection(),
+        save: useSaveRules(),
+      }))
+      await waitFor(() => expect(result.current.rules.isError).toBe(true))
+      await act(async () => result.current.selection.toggle('deal-stage-changed'))
+      await act(async () => result.current.save.mutate(result.current.selection.selected))
+      await waitFor(() => expect(result.current.save.isSuccess).toBe(true))
+      expect(state.rules).toEqual(stored)
+      expect(result.current.selection).toMatchObject({ selected: stored, isUnsaved: false })
+      takeLog()
+    },
+  )
+
   test('runs once at a time, also across components', async () => {
     const { result, calls } = await opened()
     await act(async () => {
