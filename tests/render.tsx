@@ -2,6 +2,7 @@ import { type QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { createMemoryHistory, type RouterHistory, RouterProvider } from '@tanstack/react-router'
 import { act, render, renderHook } from '@testing-library/react'
 import userEvent from '@testing-library/user-event'
+import { HttpResponse, http } from 'msw'
 import { StrictMode } from 'react'
 import { onTestFinished, vi } from 'vitest'
 import { personHeader } from '../contract/endpoints.ts'
@@ -23,6 +24,30 @@ export function startBackend(initial?: Parameters<typeof createBackend>[0]) {
       .map(({ method, target }) => `${method} ${target}`)
       .filter((line) => line.startsWith(start))
   return { ...backend, requests, calls }
+}
+
+export const both = () => new Set(['hubspot', 'slack'])
+
+/** Answers with this status and nothing else. */
+export const withStatus = (status: number) => () => new HttpResponse(null, { status })
+
+/**
+ * Holds the answer of a call until the returned function is called: with this status, or else `answer`, or else the
+ * backend's own.
+ */
+export function hold(
+  method: 'get' | 'post' | 'delete' | 'all',
+  path: string,
+  answer: () => Response | undefined = () => undefined,
+) {
+  const held = Promise.withResolvers<number | undefined>()
+  server.use(
+    http[method](path, async () => {
+      const status = await held.promise
+      return status === undefined ? answer() : withStatus(status)()
+    }),
+  )
+  return (status?: number) => held.resolve(status)
 }
 
 function recordRequests(): RecordedRequest[] {

@@ -13,14 +13,11 @@ const routes: Array<{ path: string; calls: string[]; shows: Query; lastFile?: st
     lastFile: '/assets/summary-',
   },
   { path: '/contact', calls: [], shows: { role: 'heading', name: 'Contact Support' } },
-  { path: '/connect/hubspot', calls: [], shows: { role: 'heading', name: 'Connect HubSpot' } },
-  { path: '/hubspot/callback', calls: [], shows: { text: 'Missing HubSpot code' } },
   {
     path: '/slack/callback?code=refused',
     calls: ['/api/slack/callback'],
     shows: { text: 'Slack connection failed' },
   },
-  { path: '/no/such/page', calls: [], shows: { text: 'Something went wrong.' } },
 ]
 
 for (const { path, calls, shows, lastFile } of routes) {

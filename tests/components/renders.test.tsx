@@ -1,8 +1,8 @@
 import { screen } from '@testing-library/react'
 import { expect, test, vi } from 'vitest'
-import type { ActivityItem } from '../../contract/activity.ts'
 import { pass, settle, stopClock } from '../clock.ts'
-import { renderApp, startBackend } from '../render.tsx'
+import { sentItem } from '../msw/activity.ts'
+import { both, renderApp, startBackend } from '../render.tsx'
 
 // Each render of a component creates its elements anew, so their types tell what was rendered.
 const created = vi.hoisted((): unknown[] => [])
@@ -23,7 +23,7 @@ test.each([
   ['of section 7', undefined],
   ['that offers more', ['activity', 'preview', 'test-message']],
 ])('with a backend %s, a tick renders its own row and nothing else', async (_what, features) => {
-  startBackend({ connected: new Set(['hubspot', 'slack']), rules: ['deal-closed'], features })
+  startBackend({ connected: both(), rules: ['deal-closed'], features })
   const { user } = renderApp('/')
   const box = await screen.findByRole('checkbox', { name: 'Notify me when a deal stage changes' })
   if (features) await screen.findByText('Would have sent 31 messages in the last 7 days')
@@ -45,19 +45,8 @@ test.each([
 
 test('a new message renders its own row of the activity and no other', async () => {
   stopClock()
-  const message = (n: number): ActivityItem => ({
-    id: `${n}`,
-    at: new Date(Date.now() + n).toISOString(),
-    state: 'failed',
-    rule: null,
-    deal: { name: `Deal ${n}`, url: 'https://crm.example/1' },
-    from: null,
-    to: null,
-    channel: null,
-    reason: null,
-    tries: 1,
-    nextTryAt: null,
-  })
+  const message = (n: number) =>
+    sentItem(`${n}`, { at: new Date(Date.now() + n).toISOString(), state: 'failed' })
   const items = Array.from({ length: 20 }, (_, n) => message(20 - n))
   startBackend({ features: ['activity'], activity: { items } })
   renderApp('/activity')

@@ -112,25 +112,6 @@ test('after ten seconds without an answer, the message may still arrive', async 
   expect(takeLog()).toHaveLength(1)
 })
 
-test('a double click sends one message, and the button keeps the focus', async () => {
-  const { calls } = start()
-  const answer = Promise.withResolvers<void>()
-  server.use(
-    http.post('*/test', async () => {
-      await answer.promise
-    }),
-  )
-  const { user } = renderApp('/')
-  const button = await sendButton()
-  await user.dblClick(button)
-  expect(await screen.findByText('Sending…')).toHaveAttribute('role', 'status')
-  expect(button).toHaveAttribute('aria-disabled', 'true')
-  answer.resolve()
-  await screen.findByText('Sent to #sales-floor.')
-  expect(button).toHaveFocus()
-  expect(sends(calls)).toHaveLength(1)
-})
-
 test('the summary is loaded again after a test message, also after a refusal', async () => {
   const { calls, state } = start()
   const { user } = renderApp('/')

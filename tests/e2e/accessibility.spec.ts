@@ -1,7 +1,7 @@
 import { AxeBuilder } from '@axe-core/playwright'
 import { expect, type Locator, type Page } from '@playwright/test'
 import { states } from '../states/states.ts'
-import { sharedTest, test } from './server.ts'
+import { connect, sharedTest, test } from './server.ts'
 import { showState } from './show-state.ts'
 
 // A trace of these many steps would cost more than the steps.
@@ -18,8 +18,6 @@ const axe = (page: Page) =>
 const looks = [
   { width: 1280, colorScheme: 'light' },
   { width: 320, colorScheme: 'dark' },
-  { width: 1280, colorScheme: 'dark' },
-  { width: 320, colorScheme: 'light' },
 ] as const
 
 async function expectNoFinding(
@@ -123,7 +121,16 @@ async function controls(page: Page): Promise<string[]> {
   )
 }
 
-// Two tests, one for each worker. `npm test` gives each state one look, `npm run test:all` all four.
+async function expectWideTextToFit(page: Page, where: string) {
+  await page.evaluate(raiseTextSpacing)
+  for (const width of [320, 1280]) {
+    await page.setViewportSize({ width, height: 800 })
+    expect(await spillingTexts(page), `wide text, ${where}, ${width} px`).toEqual([])
+    expect(await sideways(page), `wide text, ${where}, ${width} px`).toBe(0)
+  }
+}
+
+// Two tests, one for each worker. `npm test` gives each state one look, `npm run test:all` both, and wide text.
 for (const part of [0, 1]) {
   sharedTest(
     `axe finds nothing in any state, and no name occurs twice: part ${part + 1}`,
@@ -140,25 +147,14 @@ for (const part of [0, 1]) {
           const own = looks.filter(
             (_look, index) => index === Math.floor(number / 2) % looks.length,
           )
-          await expectNoFinding(page, state.name, process.env.TEST_ALL === '1' ? looks : own)
+          const isAll = process.env.TEST_ALL === '1'
+          await expectNoFinding(page, state.name, isAll ? looks : own)
+          if (isAll) await expectWideTextToFit(page, state.name)
         })
       }
     },
   )
 }
-
-sharedTest('wide text fits in every state', { tag: '@all' }, async ({ page }) => {
-  test.setTimeout(300_000)
-  for (const state of states) {
-    await showState(page, state)
-    await page.evaluate(raiseTextSpacing)
-    for (const width of [320, 1280]) {
-      await page.setViewportSize({ width, height: 800 })
-      expect(await spillingTexts(page), `${state.name}, ${width} px`).toEqual([])
-      expect(await sideways(page), `${state.name}, ${width} px`).toBe(0)
-    }
-  }
-})
 
 test('axe finds nothing on the pages of the stand-ins', { tag: '@all' }, async ({ page }) => {
   test.setTimeout(300_000)
@@ -228,18 +224,12 @@ test.describe('at 200 %', { tag: '@all' }, () => {
         await expectEveryStopInSight(page)
       }
       await page.goto('/')
-      for (const name of ['HubSpot', 'Slack']) {
-        await page.getByRole('button', { name: `Connect ${name}`, exact: true }).click()
-        await page.getByRole('button', { name: 'Allow' }).click()
-        await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
-      }
+      await connect(page, 'HubSpot', 'Slack')
       await expectToFit()
       await page.getByLabel('Notify me when a deal stage changes').check()
       await page.getByRole('button', { name: 'Save' }).click()
       await expect(page.getByText('✅ Rules saved successfully!')).toBeInViewport({ ratio: 1 })
       await expectToFit()
-      const picture = spacing === '' ? '200-percent' : '200-percent-spaced'
-      await page.screenshot({ path: `test-results/screens/${picture}.png` })
     })
   }
 })
@@ -316,7 +306,6 @@ sharedTest(
     const comingSoon = page.getByText('Notify me when an invoice is paid')
     const { color, grey } = await colours(comingSoon)
     expect(color).toBe(grey)
-    await page.screenshot({ path: 'test-results/screens/forced-colors.png', fullPage: true })
     const { violations } = await axe(page).disableRules('color-contrast').analyze()
     expect(violations).toEqual([])
   },

@@ -1,6 +1,7 @@
 import { expect, type Page } from '@playwright/test'
 import { HttpResponse, http, type RequestHandler } from 'msw'
 import type { ActivityItem } from '../../contract/activity.ts'
+import { sentItem } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
 import { sharedTest, test } from './server.ts'
 import { showState } from './show-state.ts'
@@ -10,20 +11,8 @@ import { showState } from './show-state.ts'
 const minuteMs = 60_000
 const refreshMs = 5000
 
-const message = (id: string, at: number, more: Partial<ActivityItem> = {}): ActivityItem => ({
-  id,
-  at: new Date(at).toISOString(),
-  state: 'sent',
-  rule: 'deal-stage-changed',
-  deal: { name: `Deal ${id}`, url: `https://crm.example/deals/${id}` },
-  from: 'Qualified',
-  to: 'Proposal',
-  channel: '#sales-floor',
-  reason: null,
-  tries: 1,
-  nextTryAt: null,
-  ...more,
-})
+const message = (id: string, at: number, more: Partial<ActivityItem> = {}) =>
+  sentItem(id, { at: new Date(at).toISOString(), ...more })
 
 const many = (count: number, more: Partial<ActivityItem> = {}) =>
   Array.from({ length: count }, (_, n) => message(`${n + 1}`, Date.now() - n * minuteMs, more))
@@ -128,39 +117,38 @@ sharedTest(
   },
 )
 
-for (const width of [320, 640, 1280]) {
-  for (const mode of ['a mouse', 'touch'] as const) {
-    test.describe(`${width} px, by ${mode}`, () => {
-      test.use({ viewport: { width, height: 800 }, hasTouch: mode === 'touch' })
+for (const [width, hasTouch] of [
+  [320, true],
+  [640, true],
+  [1280, false],
+] as const) {
+  test.describe(`${width} px, ${hasTouch ? 'by touch' : 'with a mouse'}`, () => {
+    test.use({ viewport: { width, height: 800 }, hasTouch })
 
-      sharedTest('nothing moves while the page loads', { tag: '@all' }, async ({ page }) => {
-        let answer = () => {}
-        const held = new Promise<undefined>((resolve) => {
-          answer = () => resolve(undefined)
-        })
-        await open(
-          page,
-          many(25),
-          http.get('*/api/notifications/:call', () => held),
+    sharedTest('nothing moves while the page loads', { tag: '@all' }, async ({ page }) => {
+      const { promise, resolve: answer } = Promise.withResolvers<undefined>()
+      await open(
+        page,
+        many(25),
+        http.get('*/api/notifications/:call', () => promise),
+      )
+      await expect(page.getByText('Loading messages…')).toBeVisible()
+      await expect(page.getByText('Loading the chart…')).toBeVisible()
+      const places = () =>
+        page.evaluate(() =>
+          ['h1', 'h2:last-of-type', '.activity-list h2', 'nav'].map(
+            (name) => document.querySelector(name)?.getBoundingClientRect().top,
+          ),
         )
-        await expect(page.getByText('Loading messages…')).toBeVisible()
-        await expect(page.getByText('Loading the chart…')).toBeVisible()
-        const places = () =>
-          page.evaluate(() =>
-            ['h1', 'h2:last-of-type', '.activity-list h2', 'nav'].map(
-              (name) => document.querySelector(name)?.getBoundingClientRect().top,
-            ),
-          )
-        const before = await places()
-        await expect(page.getByRole('contentinfo')).not.toBeInViewport()
-        answer()
-        await expect(page.getByText('Deal 1', { exact: true })).toBeVisible()
-        await expect(page.getByText('Show as a table')).toBeVisible()
-        expect(await places()).toEqual(before)
-        await expect(page.getByRole('contentinfo')).not.toBeInViewport()
-      })
+      const before = await places()
+      await expect(page.getByRole('contentinfo')).not.toBeInViewport()
+      answer(undefined)
+      await expect(page.getByText('Deal 1', { exact: true })).toBeVisible()
+      await expect(page.getByText('Show as a table')).toBeVisible()
+      expect(await places()).toEqual(before)
+      await expect(page.getByRole('contentinfo')).not.toBeInViewport()
     })
-  }
+  })
 }
 
 sharedTest('long words fit at every width', { tag: '@all' }, async ({ page }) => {

@@ -1,6 +1,6 @@
 import { expect, type Page } from '@playwright/test'
 import { StandInTokens } from '../../stand-ins/tokens.ts'
-import { test } from './server.ts'
+import { connect, test } from './server.ts'
 
 test('a person sees whether notifications work, from the first preview to a message sent again', async ({
   page,
@@ -12,8 +12,7 @@ test('a person sees whether notifications work, from the first preview to a mess
   await move(hubspot, 'Globex pilot', 'Closed won')
   await untilSearchFindsAChange(hubspot)
   await page.goto('/')
-  await connect(page, 'HubSpot')
-  await connect(page, 'Slack')
+  await connect(page, 'HubSpot', 'Slack')
 
   // What each rule would have sent, before any rule is saved.
   const closed = page.getByLabel('Notify me when a deal is signed or closed')
@@ -64,7 +63,10 @@ test('a person sees whether notifications work, from the first preview to a mess
 
   await page.getByRole('link', { name: 'Dealbell' }).click()
   await expect(page.getByText(/1 message has failed since/)).toBeVisible()
-  await connect(page, 'Slack', '#deals')
+  await page.getByRole('button', { name: 'Connect Slack', exact: true }).click()
+  await page.getByRole('combobox').selectOption({ label: '#deals' })
+  await page.getByRole('button', { name: 'Allow' }).click()
+  await expect(page.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   await expect(closed).toHaveAccessibleDescription(/^Sent once in 14 days/)
 
   await page.getByRole('link', { name: 'Activity' }).click()
@@ -75,13 +77,6 @@ test('a person sees whether notifications work, from the first preview to a mess
     'Initech expansion was lost',
   )
 })
-
-async function connect(page: Page, name: string, channel?: string) {
-  await page.getByRole('button', { name: `Connect ${name}`, exact: true }).click()
-  if (channel !== undefined) await page.getByRole('combobox').selectOption({ label: channel })
-  await page.getByRole('button', { name: 'Allow' }).click()
-  await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
-}
 
 async function move(page: Page, deal: string, stage: string) {
   await page.getByLabel(`Stage of ${deal}`).selectOption(stage)

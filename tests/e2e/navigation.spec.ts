@@ -1,4 +1,3 @@
-import type { Page } from '@playwright/test'
 import { expect } from '@playwright/test'
 import { sharedTest, test } from './server.ts'
 
@@ -36,43 +35,6 @@ test('the code is used once, leaves the address at once, and Back does not find 
 })
 
 sharedTest(
-  'a refused code never appears in the message, and the page leads on to connect again',
-  async ({ page }) => {
-    const logs: string[] = []
-    page.on('console', (message) => logs.push(message.text()))
-    await page.goto('/hubspot/callback?code=SECRET-CODE&state=SECRET-STATE')
-    await expect(page.getByRole('alert')).toHaveText(
-      'HubSpot connection failed: The server answered with an error (400)',
-    )
-    expect(await page.content()).not.toContain('SECRET')
-    await expect(page).toHaveURL('/connect/hubspot')
-    expect(logs.filter((line) => line.includes('SECRET'))).toEqual([])
-  },
-)
-
-sharedTest(
-  'a service connected in another tab shows here at once, and the ticks stay',
-  async ({ page, context }) => {
-    const button = (tab: Page, name: string) => tab.getByRole('button', { name, exact: true })
-    // Both tabs show the same person from here on.
-    await page.goto('/')
-    await button(page, 'Connect Slack').click()
-    await button(page, 'Allow').click()
-    await button(page, 'Disconnect Slack').click()
-    await expect(button(page, 'Connect Slack')).toBeVisible()
-    await page.getByLabel('Notify me when a deal stage changes').check()
-
-    const other = await context.newPage()
-    await other.goto('/')
-    await button(other, 'Connect Slack').click()
-    await button(other, 'Allow').click()
-    await expect(button(other, 'Disconnect Slack')).toBeVisible()
-    await expect(button(page, 'Disconnect Slack')).toBeVisible()
-    await expect(page.getByLabel('Notify me when a deal stage changes')).toBeChecked()
-  },
-)
-
-sharedTest(
   'support opens in its own tab without an opener, and its form works in its frame',
   async ({ page, context }) => {
     await page.goto('/')
@@ -96,10 +58,3 @@ sharedTest(
     await expect(form.getByText(/thank/i)).toBeVisible()
   },
 )
-
-sharedTest('an unknown address offers the way back', async ({ page }) => {
-  await page.goto('/no/such/page')
-  await expect(page.getByText('Something went wrong. Please try again later.')).toBeVisible()
-  await page.getByRole('link', { name: 'Back to the dashboard' }).click()
-  await expect(page.getByRole('heading', { name: 'Connections' })).toBeVisible()
-})

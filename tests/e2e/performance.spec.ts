@@ -1,19 +1,12 @@
-import { spawnSync } from 'node:child_process'
-import { mkdtemp, rm } from 'node:fs/promises'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { serve } from '@hono/node-server'
+import { getRequestListener } from '@hono/node-server'
 import type { Page } from '@playwright/test'
 import { expect } from '@playwright/test'
 import { Hono } from 'hono'
 import { cors } from 'hono/cors'
-import { safetyHeaders } from '../../server/http/safety-headers.ts'
-import { readBuiltPage } from '../../server/page/build.ts'
-import { serveDashboard } from '../../server/page/serve.ts'
 import { holdTime } from '../states/states.ts'
 import { dashboardCalls } from './dashboard-calls.ts'
 import { sharedTest as test } from './server.ts'
+import { serve, serveBuild } from './site.ts'
 
 /** An answer in JSON, or a refusal, which the page does not retry. */
 type Answer = object | 'fails'
@@ -380,30 +373,38 @@ test('what goes beyond section 7 loads last, and only for a backend that offers 
   ).toEqual(['Insights', 'preview', 'summary', 'summary'])
 })
 
-for (const address of [
-  '/contact',
-  '/hubspot/callback',
-  '/slack/callback',
-  '/connect/hubspot',
-  '/no/such/page',
-]) {
-  test(`${address} loads no script of the dashboard and makes none of its calls`, {
-    tag: '@all',
-  }, async ({ page }) => {
-    let dashboardScript = ''
-    page.on('response', async (response) => {
-      const text = response.url().endsWith('.js') ? await response.text() : ''
-      if (text.includes('Loading dashboard...')) dashboardScript = response.url()
-    })
-    const { asked, complaints, paths } = await visit(page, address)
-    await expect(page.getByText('Need Help?')).toBeVisible()
-    expect(complaints.filter((text) => !/^Connecting \w+ failed: Missing/.test(text))).toEqual([])
-    expect(dashboardScript).toBe('')
-    expect(paths.filter((path) => path.startsWith('/api/'))).toEqual([])
-    expect(paths.filter((path) => path === '/health')).toHaveLength(1)
-    expect(new Set(asked.map(({ origin }) => origin)).size).toBe(1)
-  })
-}
+test('the other addresses load no script of the dashboard and make none of its calls', {
+  tag: '@all',
+}, async ({ context }) => {
+  const addresses = [
+    '/contact',
+    '/hubspot/callback',
+    '/slack/callback',
+    '/connect/hubspot',
+    '/no/such/page',
+  ]
+  // Each waits for Chromium's report, so they wait together.
+  await Promise.all(
+    addresses.map(async (address) => {
+      const page = await context.newPage()
+      let dashboardScript = ''
+      page.on('response', async (response) => {
+        const text = response.url().endsWith('.js') ? await response.text() : ''
+        if (text.includes('Loading dashboard...')) dashboardScript = response.url()
+      })
+      const { asked, complaints, paths } = await visit(page, address)
+      await expect(page.getByText('Need Help?'), address).toBeVisible()
+      const own = complaints.filter((text) => !/^Connecting \w+ failed: Missing/.test(text))
+      expect(own, address).toEqual([])
+      expect(dashboardScript, address).toBe('')
+      expect(
+        paths.filter((path) => /^\/(api\/|health)/.test(path)),
+        address,
+      ).toEqual(['/health'])
+      expect(new Set(asked.map(({ origin }) => origin)).size, address).toBe(1)
+    }),
+  )
+})
 
 /** Lists the calls that leave the page from here on. */
 function listCalls(page: Page): string[] {
@@ -479,35 +480,23 @@ test('calls that fail before the app starts are repeated as other failed calls a
 test('a backend on another origin gets each call once, with cookies and without a preflight', {
   tag: '@all',
 }, async ({ page, context }) => {
-  const folder = await mkdtemp(join(tmpdir(), 'dealbell-other-origin-'))
   const calls: string[] = []
   let pageOrigin = ''
-  const backend = await listen(
-    new Hono()
-      .use(cors({ origin: () => pageOrigin, credentials: true }))
-      .use((c, next) => {
-        calls.push(`${c.req.method} ${c.req.path} ${c.req.header('Cookie')}`)
-        return next()
-      })
-      .get('/v1/health', (c) => c.json({ status: 'ok' }))
-      .get('/v1/api/notifications/rules', (c) => c.json({ rules: [] }))
-      .get('/v1/api/:provider/status', (c) => c.json({ connected: true })),
-  )
-  const settings = {
+  const app = new Hono()
+    .use(cors({ origin: () => pageOrigin, credentials: true }))
+    .use((c, next) => {
+      calls.push(`${c.req.method} ${c.req.path} ${c.req.header('Cookie')}`)
+      return next()
+    })
+    .get('/v1/health', (c) => c.json({ status: 'ok' }))
+    .get('/v1/api/notifications/rules', (c) => c.json({ rules: [] }))
+    .get('/v1/api/:provider/status', (c) => c.json({ connected: true }))
+  const backend = await serve(getRequestListener(app.fetch))
+  const dashboard = await serveBuild({
     VITE_API_URL: `${backend.url}/v1`,
     VITE_CRM_NAME: 'Pipedrive',
     VITE_CHAT_NAME: 'Teams',
-  }
-  const build = spawnSync('npx', ['vite', 'build', '--outDir', folder, '--emptyOutDir'], {
-    env: { ...process.env, NODE_ENV: 'production', ...settings },
-    encoding: 'utf8',
   })
-  expect(build.status, build.stderr).toBe(0)
-  const dashboard = await listen(
-    new Hono()
-      .use(safetyHeaders({ https: false }))
-      .all('*', serveDashboard(await readBuiltPage(folder))),
-  )
   pageOrigin = dashboard.url
 
   await context.addCookies([{ name: 'session', value: '1', url: backend.url }])
@@ -522,13 +511,4 @@ test('a backend on another origin gets each call once, with cookies and without 
   ])
   backend.close()
   dashboard.close()
-  await rm(folder, { recursive: true })
 })
-
-/** Starts a small site for the test. */
-async function listen(app: Hono) {
-  const { promise, resolve } = Promise.withResolvers<AddressInfo>()
-  const server = serve({ fetch: app.fetch, port: 0 }, resolve)
-  const { port } = await promise
-  return { url: `http://localhost:${port}`, close: () => server.close() }
-}

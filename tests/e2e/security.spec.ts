@@ -1,35 +1,9 @@
-import { spawnSync } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer, type RequestListener } from 'node:http'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { getRequestListener } from '@hono/node-server'
 import { type BrowserContext, expect, type Page } from '@playwright/test'
-import { Hono } from 'hono'
-import { safetyHeaders } from '../../server/http/safety-headers.ts'
-import { readBuiltPage } from '../../server/page/build.ts'
-import { serveDashboard } from '../../server/page/serve.ts'
-import { sharedTest, test } from './server.ts'
+import { connect, sharedTest, test } from './server.ts'
+import { serve, serveBuild } from './site.ts'
 
 /** Leaves a test to `npm run test:all`. */
 const inAllOnly = { tag: '@all' } as const
-
-/** Starts a small site for the test. */
-async function serve(listener: RequestListener) {
-  const server = createServer(listener)
-  server.listen(0)
-  await once(server, 'listening')
-  const address = server.address()
-  const port = typeof address === 'object' && address !== null ? address.port : 0
-  return {
-    port,
-    close() {
-      server.closeAllConnections()
-      server.close()
-    },
-  }
-}
 
 /** Waits until the browser has reported all these violations, and removes them from the list. */
 async function expectViolations(violations: string[], ...expected: (string | RegExp)[]) {
@@ -276,7 +250,6 @@ test.describe('a file that was changed on its way', () => {
 
 test.describe('a contact form that turned hostile', () => {
   test.describe.configure({ mode: 'serial' })
-  let folder: string
   let form: Awaited<ReturnType<typeof serve>>
   let dashboard: Awaited<ReturnType<typeof serve>>
   let dashboardUrl: string
@@ -292,23 +265,12 @@ test.describe('a contact form that turned hostile', () => {
       )
     })
     formUrl = `http://127.0.0.1:${form.port}/form`
-    folder = await mkdtemp(join(tmpdir(), 'dealbell-hostile-'))
-    const build = spawnSync('npx', ['vite', 'build', '--outDir', folder, '--emptyOutDir'], {
-      env: { ...process.env, NODE_ENV: 'production', VITE_CONTACT_FORM_URL: formUrl },
-      encoding: 'utf8',
-    })
-    expect(build.status, build.stderr).toBe(0)
-    const app = new Hono()
-      .use(safetyHeaders({ https: false }))
-      .get('/health', (c) => c.json({ status: 'ok' }))
-      .all('*', serveDashboard(await readBuiltPage(folder)))
-    dashboard = await serve(getRequestListener(app.fetch))
-    dashboardUrl = `http://localhost:${dashboard.port}`
+    dashboard = await serveBuild({ VITE_CONTACT_FORM_URL: formUrl })
+    dashboardUrl = dashboard.url
   })
-  sharedTest.afterAll(async () => {
+  sharedTest.afterAll(() => {
     form.close()
     dashboard.close()
-    await rm(folder, { recursive: true })
   })
 
   sharedTest(
@@ -425,11 +387,7 @@ test.describe('another site', () => {
   /** Connects both services, saves a rule, and returns the session's cookies. */
   async function signIn(page: Page, context: BrowserContext) {
     await page.goto('/')
-    for (const service of ['HubSpot', 'Slack']) {
-      await page.getByRole('button', { name: `Connect ${service}`, exact: true }).click()
-      await page.getByRole('button', { name: 'Allow' }).click()
-      await expect(page.getByRole('button', { name: `Disconnect ${service}` })).toBeVisible()
-    }
+    await connect(page, 'HubSpot', 'Slack')
     const answers = await page.evaluate(async () => {
       const saved = await fetch('/api/notifications/rules', {
         method: 'POST',

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { cp, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test as base, expect } from '@playwright/test'
+import { test as base, expect, type Page } from '@playwright/test'
 
 /** A real server process with its own data folder. */
 export class Dealbell {
@@ -45,12 +45,12 @@ export class Dealbell {
     this.url = await listening
   }
 
-  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+  async stop(): Promise<void> {
     const child = this.#process
     this.#process = undefined
     if (!child || child.exitCode !== null || child.signalCode !== null) return
     const ended = once(child, 'exit')
-    child.kill(signal)
+    child.kill('SIGTERM')
     await ended
   }
 }
@@ -111,6 +111,15 @@ export const test = base.extend<
 export const sharedTest = test.extend({
   server: async ({ sharedServer }, use) => await use(sharedServer),
 })
+
+/** Connects services on the stand-ins' consent pages. */
+export async function connect(page: Page, ...services: string[]): Promise<void> {
+  for (const name of services) {
+    await page.getByRole('button', { name: `Connect ${name}`, exact: true }).click()
+    await page.getByRole('button', { name: 'Allow' }).click()
+    await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
+  }
+}
 
 /** Runs a server with an empty database while `use` runs. @param env adds settings. */
 export async function withServer(

@@ -76,21 +76,3 @@ test('the whole story works by keyboard', { tag: '@all' }, async ({ page }) => {
   await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
   await expect(page.getByRole('button', { name: 'Save' })).toBeFocused()
 })
-
-test('a person who denies sees a message and can connect again', { tag: '@all' }, async ({
-  page,
-}) => {
-  await page.goto('/')
-  await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
-  await page.getByRole('button', { name: 'Deny' }).click()
-  await expect(page.getByText('HubSpot connection failed: Missing HubSpot code')).toBeVisible()
-  await expect(page).toHaveURL('/connect/hubspot')
-  await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
-  await page.getByRole('button', { name: 'Allow' }).click()
-  await expect(page.getByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
-
-  await page.getByRole('button', { name: 'Connect Slack', exact: true }).click()
-  await page.getByRole('button', { name: 'Deny' }).click()
-  await expect(page.getByText('Slack connection failed: Missing Slack code')).toBeVisible()
-  await expect(page).toHaveURL('/')
-})

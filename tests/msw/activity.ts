@@ -18,6 +18,22 @@ export interface ActivityBackend {
   test: TestAnswer | { status: 409 | 429 | 502; code: string; message: string }
 }
 
+/** A message that was sent at noon UTC on 20 November 2026. */
+export const sentItem = (id: string, more: Partial<ActivityItem> = {}): ActivityItem => ({
+  id,
+  at: '2026-11-20T12:00:00.000Z',
+  state: 'sent',
+  rule: 'deal-closed',
+  deal: { name: `Deal ${id}`, url: `https://app.hubspot.com/contacts/1/record/0-3/${id}` },
+  from: 'Contract sent',
+  to: 'Closed won',
+  channel: '#sales-floor',
+  reason: null,
+  tries: 1,
+  nextTryAt: null,
+  ...more,
+})
+
 export function createActivityBackend(initial: Partial<ActivityBackend> = {}): ActivityBackend {
   return {
     items: [],

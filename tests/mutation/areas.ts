@@ -67,7 +67,7 @@ export const areas: Readonly<Record<string, Area>> = {
   },
   api: {
     mutate: ['src/api/*.ts'],
-    tests: ['tests/api/*.test.tsx', 'tests/components/other-origin.test.tsx'],
+    tests: ['tests/api/*.test.tsx', 'tests/components/{other-settings,test-message}.test.tsx'],
     project: 'dashboard',
   },
 }

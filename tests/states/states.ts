@@ -1,6 +1,6 @@
 import { HttpResponse, http, type RequestHandler } from 'msw'
 import type { ActivityItem } from '../../contract/activity.ts'
-import type { ActivityBackend } from '../msw/activity.ts'
+import { type ActivityBackend, sentItem } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
 
 /** What a user does to reach the state: the label of a button or a checkbox. */
@@ -62,6 +62,7 @@ const summary = '*/api/notifications/summary'
 const preview = '*/api/notifications/preview'
 const test = '*/api/notifications/test'
 
+const json = (path: string, body: object) => http.get(path, () => HttpResponse.json(body))
 const silence = () => new Promise<never>(() => {})
 const fault = () => new HttpResponse(null, { status: 500 })
 // Answers once, then never again.
@@ -76,20 +77,15 @@ const message = (
   hoursAgo: number,
   deal: string | null,
   more: Partial<ActivityItem>,
-): ActivityItem => ({
-  id,
-  at: new Date(Date.now() - hoursAgo * hourMs).toISOString(),
-  state: 'sent',
-  rule: 'deal-stage-changed',
-  deal: { name: deal, url: `https://app.hubspot.com/contacts/1/record/0-3/${id}` },
-  from: 'Qualified to buy',
-  to: 'Presentation scheduled',
-  channel: '#sales-floor',
-  reason: null,
-  tries: 1,
-  nextTryAt: null,
-  ...more,
-})
+): ActivityItem => {
+  const item = sentItem(id, {
+    rule: 'deal-stage-changed',
+    from: 'Qualified to buy',
+    to: 'Presentation scheduled',
+  })
+  const at = new Date(Date.now() - hoursAgo * hourMs).toISOString()
+  return { ...item, at, deal: { name: deal, url: item.deal?.url ?? '' }, ...more }
+}
 
 const messagesInEveryState: readonly ActivityItem[] = [
   message('next', 0.02, 'Umbrella rollout', { state: 'waiting', tries: 0 }),
@@ -144,97 +140,80 @@ function twoWeeks() {
   }))
 }
 
-export const states: readonly State[] = [
+const dashboard: readonly Omit<State, 'address'>[] = [
   {
     name: 'Health is being checked',
-    address: '/',
     backend: backend({}, http.get(health, silence)),
     shows: 'Loading…',
   },
   {
     name: 'Service Unavailable',
-    address: '/',
     backend: backend({}, http.get(health, fault)),
     shows: 'Backend service is unavailable.',
   },
   {
     name: 'Service Unavailable, trying again',
-    address: '/',
     backend: () => backend({}, http.get(health, thenSilence(fault)))(),
     steps: [{ press: 'Try again' }],
     shows: 'Trying…',
   },
   {
     name: 'The dashboard is loading',
-    address: '/',
     backend: backend({}, http.get(status, silence)),
     shows: 'Loading dashboard...',
   },
   {
     name: 'The rules are loading',
-    address: '/',
     backend: backend({}, http.get(rules, silence)),
     shows: 'Loading rules…',
   },
   {
     name: 'First visit: nothing connected, no rules',
-    address: '/',
     backend: backend({ connected: [] }),
     shows: 'No notification rules defined',
   },
   {
     name: 'One service connected',
-    address: '/',
     backend: backend({ connected: ['hubspot'], ...two }),
     shows: 'Connections required',
   },
   {
     name: 'Connections with their names, and one that broke',
-    address: '/',
     backend: backend(
       two,
-      http.get('*/api/hubspot/status', () =>
-        HttpResponse.json({
-          connected: false,
-          reason: 'HubSpot no longer accepts the connection.',
-          since: '2026-01-02T03:04:05.000Z',
-        }),
-      ),
-      http.get('*/api/slack/status', () =>
-        HttpResponse.json({
-          connected: true,
-          account: 'A workspace with quite a long name',
-          channel: '#sales-north-and-south',
-        }),
-      ),
+      json('*/api/hubspot/status', {
+        connected: false,
+        reason: 'HubSpot no longer accepts the connection.',
+        since: '2026-01-02T03:04:05.000Z',
+      }),
+      json('*/api/slack/status', {
+        connected: true,
+        account: 'A workspace with quite a long name',
+        channel: '#sales-north-and-south',
+      }),
     ),
     shows: 'Needs to be connected again: HubSpot no longer accepts the connection.',
   },
   {
     name: 'Messages about deals of the former account still go out',
-    address: '/',
     backend: backend(
       two,
-      http.get('*/api/hubspot/status', () =>
-        HttpResponse.json({
-          connected: true,
-          account: 'europe.acme.example',
-          formerAccount: 'acme.example',
-        }),
-      ),
+      json('*/api/hubspot/status', {
+        connected: true,
+        account: 'europe.acme.example',
+        formerAccount: 'acme.example',
+      }),
     ),
     shows:
       'Messages about deals of acme.example still go to Slack. To stop them, connect acme.example again and disconnect it.',
   },
   {
     name: 'Statuses and rules cannot be loaded',
-    address: '/',
     backend: backend({}, http.get(status, fault), http.get(rules, fault)),
     shows: 'No notification rules defined',
   },
   {
     name: 'Both connected, two rules',
-    address: '/',
     backend: backend(two),
     shows: [
       { role: 'button', name: 'Disconnect HubSpot' },
@@ -245,70 +224,60 @@ export const states: readonly State[] = [
   },
   {
     name: 'Unsaved changes',
-    address: '/',
     backend: backend(two),
     steps: [{ tick: orphan }],
     shows: 'Unsaved changes',
   },
   {
     name: 'Saving',
-    address: '/',
     backend: backend({}, http.post(rules, silence)),
     steps: [{ tick: stage }, { press: 'Save' }],
     shows: 'Saving…',
   },
   {
     name: 'Saved',
-    address: '/',
     backend: backend(two),
     steps: [{ tick: orphan }, { press: 'Save' }],
     shows: '✅ Rules saved successfully!',
   },
   {
     name: 'Save failed',
-    address: '/',
     backend: backend({}, http.post(rules, fault)),
     steps: [{ tick: stage }, { press: 'Save' }],
     shows: '❌ Failed to save rules, try again.',
   },
   {
     name: 'Save refused: a service is not connected',
-    address: '/',
     backend: backend({ connected: ['hubspot'] }),
     steps: [{ tick: stage }, { press: 'Save' }],
     shows: '❌ Please connect both HubSpot and Slack before saving rules.',
   },
   {
     name: 'Disconnecting',
-    address: '/',
     backend: backend(two, http.delete('*/api/:provider/disconnect', silence)),
     steps: [{ press: 'Disconnect Slack' }],
     shows: { role: 'button', name: 'Disconnect Slack', disabled: true },
   },
   {
     name: 'Signing out',
-    address: '/',
     backend: backend(sessions, http.delete(session, silence)),
     steps: [{ press: 'Sign out of this browser' }],
     shows: { role: 'button', name: 'Sign out of this browser', disabled: true },
   },
   {
     name: 'Signed out of all other browsers',
-    address: '/',
     backend: backend(sessions),
     steps: [{ press: 'Sign out of all other browsers' }],
     shows: 'Signed out of all other browsers.',
   },
   {
     name: 'Sign out failed',
-    address: '/',
     backend: backend(sessions, http.delete(session, fault)),
     steps: [{ press: 'Sign out of this browser' }],
     shows: '❌ Failed to sign out, try again.',
   },
   {
     name: 'What each rule has sent or would have sent',
-    address: '/',
     backend: () =>
       backend({
         ...beyond,
@@ -329,7 +298,6 @@ export const states: readonly State[] = [
   },
   {
     name: 'An example of a message',
-    address: '/',
     backend: backend({
       ...beyond,
       activity: {
@@ -350,13 +318,11 @@ export const states: readonly State[] = [
   },
   {
     name: 'Summary and preview are loading',
-    address: '/',
     backend: backend({ ...beyond, ...two }, http.get(summary, silence), http.get(preview, silence)),
     shows: ['Counting…', 'Looking at the last 7 days…'],
   },
   {
     name: 'Summary and preview cannot be loaded',
-    address: '/',
     backend: backend({ ...beyond, ...two }, http.get(summary, fault), http.get(preview, fault)),
     shows: [
       'The number of sent messages could not be loaded.',
@@ -365,32 +331,26 @@ export const states: readonly State[] = [
   },
   {
     name: 'A broken connection holds up messages',
-    address: '/',
     backend: backend(
       { ...beyond, ...two, activity: { summary: { waiting: 2, failedSinceBroken: 3 } } },
-      http.get('*/api/slack/status', () =>
-        HttpResponse.json({ connected: false, reason: 'The channel is archived.' }),
-      ),
+      json('*/api/slack/status', { connected: false, reason: 'The channel is archived.' }),
     ),
     shows: '2 messages are waiting. 3 have failed since.',
   },
   {
     name: 'Sending a test message',
-    address: '/',
     backend: backend({ ...beyond, ...two }, http.post(test, silence)),
     steps: [{ press: 'Send a test message' }],
     shows: 'Sending…',
   },
   {
     name: 'A test message was sent',
-    address: '/',
     backend: backend({ ...beyond, ...two }),
     steps: [{ press: 'Send a test message' }],
     shows: 'Sent to #sales-floor.',
   },
   {
     name: 'A test message waits',
-    address: '/',
     backend: backend({
       ...beyond,
       ...two,
@@ -408,7 +368,6 @@ export const states: readonly State[] = [
   },
   {
     name: 'A test message was refused',
-    address: '/',
     backend: backend({
       ...beyond,
       ...two,
@@ -423,6 +382,10 @@ export const states: readonly State[] = [
     steps: [{ press: 'Send a test message' }],
     shows: 'Slack says that the channel is archived.',
   },
+]
+
+export const states: readonly State[] = [
+  ...dashboard.map((state) => ({ ...state, address: '/' })),
   ...(['HubSpot', 'Slack'] as const).flatMap((name): State[] => {
     const address = `/${name.toLowerCase()}/callback`
     return [

@@ -1,0 +1,28 @@
+import { screen } from '@testing-library/react'
+import { hold, type renderApp, withStatus } from '../render.tsx'
+
+// What the stories find and say on the dashboard.
+
+export const saved = '✅ Rules saved successfully!'
+export const failed = '❌ Failed to save rules, try again.'
+export const refused = '❌ Please connect both HubSpot and Slack before saving rules.'
+
+/** Which of these messages show. */
+export const messages = () =>
+  [saved, failed, refused].filter((text) => screen.queryByText(text) !== null)
+
+export const box = (name: string | RegExp) => screen.findByRole('checkbox', { name })
+export const stageBox = () => box('Notify me when a deal stage changes')
+export const closedBox = () => box(/signed or closed/)
+export const button = (name: string) => screen.findByRole('button', { name })
+export const saveButton = () => screen.getByRole('button', { name: 'Save' })
+
+export const rulesPath = '*/api/notifications/rules'
+
+export async function tickAndSave(user: ReturnType<typeof renderApp>['user']): Promise<void> {
+  await user.click(await stageBox())
+  await user.click(saveButton())
+}
+
+/** Holds the answer of a save until the returned function is called. The backend stores nothing. */
+export const holdSaving = () => hold('post', rulesPath, withStatus(204))

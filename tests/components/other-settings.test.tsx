@@ -1,0 +1,131 @@
+import { fireEvent, screen } from '@testing-library/react'
+import { http } from 'msw'
+import { beforeEach, expect, test, vi } from 'vitest'
+import { pass, settle, stopClock } from '../clock.ts'
+import { server } from '../msw/server.ts'
+import { hold, renderApp, startBackend, withStatus } from '../render.tsx'
+import { takeLog } from '../setup.ts'
+import { button, saved, stageBox } from './dashboard.ts'
+
+// Must run before the imports, which read the settings.
+vi.hoisted(() => {
+  vi.stubEnv('VITE_API_URL', 'https://api.example.test/dealbell/')
+  vi.stubEnv('VITE_CRM_NAME', 'Pipedrive')
+  vi.stubEnv('VITE_CHAT_NAME', 'Teams')
+  vi.stubEnv('VITE_CONTACT_FORM_URL', 'https://forms.example.test/f/1?embed=1')
+})
+
+const providers = ['pipedrive', 'teams']
+const api = 'https://api.example.test/dealbell'
+let assign = vi.fn()
+beforeEach(() => {
+  assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
+})
+
+const expectNoOtherName = () => {
+  expect(document.title + document.documentElement.outerHTML).not.toMatch(/hubspot|slack/i)
+}
+
+test('every call goes to the other origin, with credentials and the paths of the services', async () => {
+  startBackend({ providers, connected: new Set(['teams']), codes: new Set(['abc']) })
+  const fetched = vi.spyOn(globalThis, 'fetch')
+  const answer = hold('get', '*/api/pipedrive/callback')
+  const { user } = renderApp('/pipedrive/callback?code=abc')
+  expect(await screen.findByText('Handling Pipedrive OAuth Callback...')).toBeVisible()
+  answer()
+  await user.click(await stageBox())
+  await user.click(await button('Save'))
+  await screen.findByText(saved)
+  for (const name of ['Teams', 'Pipedrive']) {
+    await user.click(await button(`Disconnect ${name}`))
+    await button(`Connect ${name}`)
+  }
+  expectNoOtherName()
+
+  const sent = fetched.mock.calls.map(([input]) => input as Request)
+  expect(sent.map(({ method, url }) => `${method} ${url}`).sort()).toEqual([
+    `DELETE ${api}/api/pipedrive/disconnect`,
+    `DELETE ${api}/api/teams/disconnect`,
+    `GET ${api}/api/notifications/rules`,
+    `GET ${api}/api/pipedrive/callback?code=abc`,
+    `GET ${api}/api/pipedrive/status`,
+    `GET ${api}/api/teams/status`,
+    `GET ${api}/health`,
+    `POST ${api}/api/notifications/rules`,
+  ])
+  for (const { credentials } of sent) expect(credentials).toBe('include')
+})
+
+test('the dashboard names and connects the services of the settings', async () => {
+  startBackend({ providers })
+  const { user } = renderApp('/')
+  expect(await screen.findByText(/connect both Pipedrive and Teams/)).toBeVisible()
+  await user.click(await button('Save'))
+  expect(
+    screen.getByText('❌ Please connect both Pipedrive and Teams before saving rules.'),
+  ).toBeVisible()
+  await user.click(await button('Connect Pipedrive'))
+  await user.click(await button('Connect Teams'))
+  expect(assign.mock.calls).toEqual([[`${api}/api/pipedrive/auth`], [`${api}/api/teams/auth`]])
+  expectNoOtherName()
+})
+
+test.each([
+  ['pipedrive', 'Pipedrive', '/connect/pipedrive'],
+  ['teams', 'Teams', '/'],
+])('/%s/callback without a code misses the %s code and leads to %s', async (id, name, onward) => {
+  stopClock()
+  startBackend({ providers })
+  const { history } = renderApp(`/${id}/callback`)
+  await settle()
+  expect(screen.getByRole('alert').textContent).toBe(
+    `${name} connection failed: Missing ${name} code`,
+  )
+  expectNoOtherName()
+  await pass(3000)
+  expect(history.location.pathname).toBe(onward)
+  takeLog()
+})
+
+test('failures are logged with the names of the settings', async () => {
+  startBackend({ providers, connected: new Set(providers) })
+  server.use(
+    http.get('*/status', withStatus(403), { once: true }),
+    http.delete('*/disconnect', withStatus(403)),
+  )
+  renderApp('/')
+  fireEvent.click(await button('Disconnect Teams'))
+  await settle()
+  expect(takeLog()).toEqual([
+    expect.stringContaining('the Pipedrive connection status'),
+    expect.stringContaining('Disconnecting Teams'),
+  ])
+})
+
+test.each(['/hubspot/callback?code=abc', '/slack/callback?code=abc', '/connect/hubspot'])(
+  '%s is an unknown address',
+  async (address) => {
+    const { calls } = startBackend({ providers })
+    renderApp(address)
+    expect(await screen.findByRole('alert')).toHaveTextContent('Something went wrong.')
+    await settle()
+    expect(calls()).toEqual(['GET /dealbell/health'])
+  },
+)
+
+test('a contact form of another origin keeps its origin, which it needs to work', async () => {
+  startBackend()
+  renderApp('/contact')
+  const form = await screen.findByTitle('Contact form')
+  const address = 'https://forms.example.test/f/1?embed=1'
+  expect(form).toHaveAttribute('src', address)
+  expect(form.getAttribute('sandbox')?.split(' ').toSorted()).toEqual([
+    'allow-forms',
+    'allow-same-origin',
+    'allow-scripts',
+  ])
+  expect(screen.getByRole('link', { name: /open the contact form/ })).toHaveAttribute(
+    'href',
+    address,
+  )
+})
