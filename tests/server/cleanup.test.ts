@@ -13,7 +13,6 @@ import {
   users,
 } from '../../server/database/schema.ts'
 import { deleteUnused } from '../../server/people/cleanup.ts'
-import { sha256 } from '../../server/people/session.ts'
 import { deleteOld } from '../../server/relay/clean/upkeep.ts'
 import { databaseKinds, newPostgresDatabase, openTestDatabase } from '../database.ts'
 import { openOutside } from '../relay/outside.ts'
@@ -43,11 +42,10 @@ async function browserWith(what: 'rules' | 'HubSpot' | 'Slack' | 'nothing', now:
   else if (what === 'Slack') await browser.connect('slack')
   else if (what === 'nothing') await browser.send('/api/slack/auth')
   else await browser.keep(['deal-closed'])
-  const tokenHash = sha256(browser.cookie?.split('=')[1] ?? '')
   const [row] = await harness.database
     .select()
     .from(sessions)
-    .where(eq(sessions.tokenHash, tokenHash))
+    .where(eq(sessions.tokenHash, browser.tokenHash()))
   if (row === undefined) throw new Error('There is no session.')
   return row
 }
@@ -140,7 +138,7 @@ describe('the clean-up in the background', () => {
       throw new Error('The database is gone.')
     })
     const { log } = startHere({ firstMs: 1, everyMs: 1, afterErrorMs: 1 })
-    await vi.waitFor(() => expect(log.mock.calls.length).toBeGreaterThanOrEqual(3))
+    await vi.waitFor(() => expect(log.mock.calls.length).toBeGreaterThanOrEqual(3), 20_000)
     expect(log.mock.calls[0]).toEqual([
       'clean-up failed',
       expect.objectContaining({ error: 'Error' }),
@@ -158,14 +156,6 @@ describe('the clean-up in the background', () => {
       },
     ])
     expect(log.mock.calls[2]?.[0]).toBe('cleaned up')
-  })
-
-  test('does not begin before its time, and a stop does not wait for that', async () => {
-    await browserWith('nothing', start)
-    const { log, cleanup } = startHere({ firstMs: never, everyMs: 1, afterErrorMs: 1 })
-    await cleanup.stop()
-    expect(await sessionsLeft()).toHaveLength(1)
-    expect(log).not.toHaveBeenCalled()
   })
 
   test('ends at a stop after the batch under way', async () => {

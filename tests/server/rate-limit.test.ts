@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
 import { Hono } from 'hono'
@@ -10,7 +9,7 @@ import {
   createRateLimits,
   rateLimits,
 } from '../../server/http/rate-limit.ts'
-import { fromAddress, type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+import { fromAddress, type Harness, listen, openBrowser, openHarness, refusal } from './harness.ts'
 
 /** More than any limit of calls from one address. `npm run test:all` sends the flood of the report. */
 const flood = process.env.TEST_ALL === '1' ? 10_000 : 1_200
@@ -277,13 +276,11 @@ describe('the client’s address', () => {
     const { times } = rateLimits.newSessionsOfAddress
     for (const trustedProxies of [0, 1]) {
       app = appWith({ trustedProxies })
-      const server = createServer(getRequestListener(app.fetch)).listen(0, '127.0.0.1')
+      const server = createServer(getRequestListener(app.fetch))
       onTestFinished(() => void server.close())
-      await once(server, 'listening')
-      const bound = server.address()
-      if (bound === null || typeof bound === 'string') throw new Error('The server has no port.')
+      const port = await listen(server)
       const statuses = await send(times + 10, (n) =>
-        fetch(`http://127.0.0.1:${bound.port}/api/slack/auth`, {
+        fetch(`http://127.0.0.1:${port}/api/slack/auth`, {
           redirect: 'manual',
           headers: { 'X-Forwarded-For': `10.1.0.${n}` },
         }),
