@@ -1,5 +1,5 @@
 import { eq } from 'drizzle-orm'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import {
   authorizations,
   connections,
@@ -13,20 +13,10 @@ import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
 import { standInHub } from '../../stand-ins/hub.ts'
 import { standInWorkspace } from '../../stand-ins/slack.ts'
-import {
-  appUrl,
-  type Harness,
-  openBrowser,
-  openHarness,
-  refusal,
-  storeDelivery,
-} from './harness.ts'
+import { appUrl, openBrowser, openHarness, refusal, storeDelivery } from './harness.ts'
 
-let harness: Harness
+const harness = await openHarness()
 let browser: ReturnType<typeof openBrowser>
-beforeAll(async () => {
-  harness = await openHarness()
-})
 afterAll(() => harness.close())
 beforeEach(() => {
   browser = openBrowser(harness)

@@ -1,5 +1,5 @@
 import { eq, sql } from 'drizzle-orm'
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { startCleanup } from '../../server/cleanup.ts'
 import { batchRows } from '../../server/database/batches.ts'
 import { openPostgres, rowsOf } from '../../server/database/open.ts'
@@ -24,10 +24,7 @@ const start = new Date('2026-11-20T12:00:00Z')
 const at = (days: number, ms = 0) => new Date(start.getTime() + days * dayMs + ms)
 const never = 2 ** 31 - 1
 
-let harness: Harness
-beforeAll(async () => {
-  harness = await openHarness()
-})
+const harness = await openHarness()
 afterAll(() => harness.close())
 beforeEach(async () => {
   await harness.database.delete(users)

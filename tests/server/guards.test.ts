@@ -1,14 +1,11 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { authorizations, connections, rules, sessions } from '../../server/database/schema.ts'
-import { appUrl, type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+import { appUrl, openBrowser, openHarness, refusal } from './harness.ts'
 
 // Which address has which guard. same-site.test.ts says whom each guard refuses.
 
-let harness: Harness
+const harness = await openHarness()
 let browser: ReturnType<typeof openBrowser>
-beforeAll(async () => {
-  harness = await openHarness()
-})
 afterAll(() => harness.close())
 beforeEach(() => {
   browser = openBrowser(harness)

@@ -1,13 +1,10 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { ruleCatalogue } from '../../contract/rules.ts'
 import { connections, rules, users } from '../../server/database/schema.ts'
-import { type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+import { openBrowser, openHarness, refusal } from './harness.ts'
 
-let harness: Harness
+const harness = await openHarness()
 let browser: ReturnType<typeof openBrowser>
-beforeAll(async () => {
-  harness = await openHarness()
-})
 afterAll(() => harness.close())
 beforeEach(async () => {
   await harness.database.delete(users)

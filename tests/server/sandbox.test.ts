@@ -1,17 +1,14 @@
 import { createHash, createHmac } from 'node:crypto'
 import type { Hono } from 'hono'
 import * as v from 'valibot'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { parseEnv } from '../../server/settings.ts'
 import { standInHub } from '../../stand-ins/hub.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { StandInTokens } from '../../stand-ins/tokens.ts'
-import { appUrl, type Harness, openHarness } from './harness.ts'
+import { appUrl, openHarness } from './harness.ts'
 
-let harness: Harness
-beforeAll(async () => {
-  harness = await openHarness()
-})
+const harness = await openHarness()
 afterAll(() => harness.close())
 
 const scope =

@@ -1,18 +1,15 @@
 import { createHmac } from 'node:crypto'
 import { eq } from 'drizzle-orm'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { connections, deliveries, rules, sessions, users } from '../../server/database/schema.ts'
 import { createSessionTokens } from '../../server/people/session-token.ts'
-import { type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+import { openBrowser, openHarness, refusal } from './harness.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const start = new Date('2026-11-20T12:00:00Z')
 
-let harness: Harness
+const harness = await openHarness()
 let browser: ReturnType<typeof openBrowser>
-beforeAll(async () => {
-  harness = await openHarness()
-})
 afterAll(() => harness.close())
 beforeEach(async () => {
   await harness.database.delete(users)

@@ -1,14 +1,11 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { authorizations, sessions, users } from '../../server/database/schema.ts'
 import { sha256 } from '../../server/people/session.ts'
-import { type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+import { openBrowser, openHarness, refusal } from './harness.ts'
 
-let harness: Harness
+const harness = await openHarness()
 let browser: ReturnType<typeof openBrowser>
 const start = new Date('2026-11-20T12:00:00Z')
-beforeAll(async () => {
-  harness = await openHarness()
-})
 afterAll(() => harness.close())
 beforeEach(async () => {
   await harness.database.delete(users)
