@@ -5,7 +5,7 @@ import { type Activity, activityAnswer, retryPath, summaryAnswer } from '../../c
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { channels, deliveries, users } from '../../server/database/schema.ts'
 import { createProviders } from '../../server/providers/create.ts'
-import { deleteOld, forgetDealsOfDisconnected } from '../../server/relay/clean/upkeep.ts'
+import { forgetDealsOfDisconnected } from '../../server/relay/clean/upkeep.ts'
 import { reasonInWords } from '../../server/relay/show/reasons.ts'
 import { parseEnv } from '../../server/settings.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
@@ -257,18 +257,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await forgetDealsOfDisconnected(open.database)).toBe(0)
     expect((await activity()).items).toMatchObject([{ deal: { name: 'Acme' }, to: 'Won' }])
     expect((await signIn(gone).activity()).items).toMatchObject([{ deal: { name: null } }])
-  })
-
-  test('after 30 days an item is deleted, also that of a test message', async () => {
-    const userId = await newUser()
-    const receivedAt = new Date(Date.now() - 31 * 86_400_000)
-    for (const property of ['stage', 'test'] as const) {
-      await store(open, userId, { property, receivedAt, dealName: 'Acme' })
-    }
-    const kept = await store(open, userId)
-    await deleteOld(open.database)
-    const { activity } = signIn(userId)
-    expect((await activity()).items).toMatchObject([{ id: kept }])
   })
 
   test('pages have each item once and in order, whatever arrives or changes meanwhile', async () => {

@@ -135,15 +135,6 @@ test('what is refused is counted by its reason, and logged once', async () => {
   })
 })
 
-test('the dashboard at its own origin connects through this address, and comes back to itself', async () => {
-  const begun = await fetch(`${apiUrl}/api/hubspot/auth`, { redirect: 'manual' })
-  const consent = new URL(begun.headers.get('Location') ?? '')
-  expect(consent.searchParams.get('redirect_uri')).toBe(`${appUrl}/hubspot/callback`)
-  const status = await fetch(`${apiUrl}/api/hubspot/status`, { headers: { Origin: appUrl } })
-  expect(status.headers.get('Access-Control-Allow-Origin')).toBe(appUrl)
-  expect(await status.json()).toEqual({ connected: false })
-})
-
 test('the stand-in HubSpot signs its webhooks for this address', async () => {
   const addresses = parseEnv({ APP_URL: appUrl, API_URL: apiUrl }).addressesAt(1)
   const called: Request[] = []

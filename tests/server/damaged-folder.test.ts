@@ -135,30 +135,30 @@ test('each file and folder of the database that is missing, empty or cut off sto
   const all = readdirSync(join(folder, 'pglite'), { recursive: true, encoding: 'utf8' })
   const names = all.filter((name) => !isCache.test(name))
   expect(names.length).toBeGreaterThan(900)
-  for (const name of names) {
-    for (const how of damagesOf(join(folder, 'pglite', name))) {
-      const path = join(folder, 'pglite', name)
-      // Keep the original. A start that is refused has changed nothing else.
-      renameSync(path, aside)
-      if (how !== 'missing') {
-        cpSync(aside, path)
-        damage(path, how)
-      }
-      const found = await open(folder)
-      if (typeof found === 'string') {
-        refused++
-        rmSync(path, { force: true })
-        renameSync(aside, path)
-      } else {
-        if (found !== people) wrong.push(`${name} ${how}: ${found} rows`)
-        rmSync(aside, { recursive: true })
-        folder = copyOf(closed)
-      }
+  for (const [at, name] of names.entries()) {
+    const path = join(folder, 'pglite', name)
+    // In turn: sizes and names alone decide about most of them.
+    const possible = damagesOf(path)
+    const how = possible[at % possible.length] ?? 'missing'
+    // Keep the original. A start that is refused has changed nothing else.
+    renameSync(path, aside)
+    if (how !== 'missing') {
+      cpSync(aside, path)
+      damage(path, how)
+    }
+    const found = await open(folder)
+    if (typeof found === 'string') {
+      refused++
+      rmSync(path, { force: true })
+      renameSync(aside, path)
+    } else {
+      if (found !== people) wrong.push(`${name} ${how}: ${found} rows`)
+      rmSync(aside, { recursive: true })
+      folder = copyOf(closed)
     }
   }
   expect(wrong).toEqual([])
-  // Most are refused by their size alone.
-  expect(refused).toBeGreaterThan(1_500)
+  expect(refused).toBeGreaterThan(500)
 })
 
 describe('after a kill, the database checks itself', () => {
