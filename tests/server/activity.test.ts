@@ -163,7 +163,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     slackAnswers({ retryAfterS: 40 })
     await backend.tell([stageChange(1, { portal })])
     const isPaused = () => backend.lines.some((line) => line.includes('"waitMs":40000'))
-    await vi.waitFor(() => expect(isPaused()).toBe(true))
+    await vi.waitFor(() => expect(isPaused()).toBe(true), 10_000)
     await backend.tell([stageChange(2, { portal })])
 
     const { items } = await activity('?state=waiting')

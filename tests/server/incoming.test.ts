@@ -71,6 +71,7 @@ describe('the address of the operator', () => {
     [401, ['Host: [::1]:3000']],
     [404, [host, 'X-Forwarded-For: 203.0.113.9']],
     [404, [host, 'Forwarded: for=203.0.113.9']],
+    [404, [host, 'X-Forwarded-Host: dealbell.example']],
     [404, [host, 'X-Real-IP: 203.0.113.9']],
     [404, [host, 'Via: 1.1 proxy']],
     // A proxy without headers passes on the public name.
