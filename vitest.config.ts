@@ -1,11 +1,7 @@
 import { defineConfig } from 'vitest/config'
 
 // These tests start processes and builds, and take minutes. `npm test` runs them.
-const slow = [
-  'tests/build/build.test.ts',
-  'tests/build/devtools.test.ts',
-  'tests/server/build.test.ts',
-]
+const slow = ['tests/build/build.test.ts', 'tests/server/build.test.ts']
 // These tests take longer, need programs that npm ci does not install, or use new random values at
 // each run. Only `npm run test:all` runs them.
 const testAllOnly = [

@@ -1,20 +1,17 @@
-import { randomUUID } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { type SQL, sql } from 'drizzle-orm'
-import { type Database, openPglite, openPostgres, rowsOf } from '../../server/database/open.ts'
-import { channels, connections, sessions, users } from '../../server/database/schema.ts'
-import { sealSecrets } from '../../server/people/connections.ts'
+import { type Database, rowsOf } from '../../server/database/open.ts'
+import { channels, sessions } from '../../server/database/schema.ts'
 import { sha256 } from '../../server/people/session.ts'
 import { createSessionTokens } from '../../server/people/session-token.ts'
-import { createVault } from '../../server/people/vault.ts'
 import { createProviders } from '../../server/providers/create.ts'
 import { readActivity, readPosition } from '../../server/relay/show/list.ts'
 import { readSummary } from '../../server/relay/show/summary.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { appUrl } from '../relay/hubspot-webhook.ts'
 import type { Outside } from '../relay/outside.ts'
-import { type ServerOptions, type ServerProcess, serverKey, startServer } from '../relay/process.ts'
+import { type ServerProcess, serverKey, startServer } from '../relay/process.ts'
+import { openTarget, seedUsers, type Target } from './seed.ts'
 
 const stored = 1_000_000
 /** One user has 50,000 of the deliveries, more than one a minute. The others share the rest. */
@@ -43,13 +40,10 @@ interface Person {
  */
 export async function measureActivity(
   outside: Outside,
-  database: ServerOptions['database'],
+  database: Target,
   plans: string | undefined,
 ): Promise<Measured[]> {
-  const open =
-    'url' in database
-      ? await openPostgres(database.url, () => undefined)
-      : await openPglite(join(database.folder, 'pglite'))
+  const open = await openTarget(database)
   const people = await seed(open.database, 'url' in database)
   if (plans !== undefined) await writePlans(open.database, people, plans)
   const measurements: Array<{ name: string; path: string; cookie: string }> = []
@@ -116,44 +110,19 @@ async function signIn(database: Database, userId: string): Promise<string> {
  * The last day comes after the vacuum, as at the worst time of a day.
  */
 async function seed(database: Database, keepsStatistics: boolean): Promise<[Person, Person]> {
-  const ids = Array.from({ length: smallUsers + 1 }, () => randomUUID())
-  const now = new Date()
-  const vault = createVault([serverKey])
-  // The clean-up deletes users without an identity, and would do so during the measurements.
-  await database.insert(users).values(
-    ids.map((id, n) => ({
-      id,
-      crm: 'hubspot' as const,
-      crmAccountId: String(n),
-      crmUserId: '1',
-    })),
-  )
-  await database.insert(connections).values(
-    ids.flatMap((userId, n) =>
-      (['hubspot', 'slack'] as const).map((provider) => ({
-        userId,
-        provider,
-        secrets: sealSecrets(vault, { userId, provider }, { accessToken: 'access' }),
-        accountId: `${n}`,
-        grantId: `${n}`,
-        connectedAt: now,
-        ...(provider === 'slack' && {
-          channelId: 'C',
-          channelName: '#sales',
-          brokenReason: 'is_archived',
-          brokenSince: new Date(now.getTime() - 86_400_000),
-        }),
-      })),
-    ),
-  )
-  await database.insert(channels).values(ids.map((_, n) => ({ id: `${n}/C`, name: '#sales' })))
+  const brokenSince = new Date(Date.now() - 86_400_000)
+  const broken = { channelName: '#sales', brokenReason: 'is_archived', brokenSince }
+  const ids = await seedUsers(database, smallUsers + 1, broken)
+  await database
+    .insert(channels)
+    .values(ids.map((_, n) => ({ id: `T${n + 1}/C${n + 1}`, name: '#sales' })))
 
   const store = async (first: number, last: number) => {
     await database.execute(
       sql`with made as (
             insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at, received_at)
             select n::text, 'hubspot',
-                   case when n % 20 = 0 then 0 else 1 + n % ${smallUsers}::int end::text,
+                   case when n % 20 = 0 then 1 else 2 + n % ${smallUsers}::int end::text,
                    n::text, 'stage', 'next', at, at
             from generate_series(${first}::int, ${last}::int) as n
             cross join lateral (select now() - make_interval(secs =>
@@ -162,7 +131,7 @@ async function seed(database: Database, keepsStatistics: boolean): Promise<[Pers
           )
           insert into deliveries (event_id, user_id, channel, state, occurred_at, attempts, reason,
             finished_at, rule_id, deal_name, from_label, to_label)
-          select id, (${sql.param(ids)}::uuid[])[account_id::int + 1], account_id || '/C', state, at, 1,
+          select id, (${sql.param(ids)}::uuid[])[account_id::int], 'T' || account_id || '/C' || account_id, state, at, 1,
                  case state when 'dead' then 'is_archived' when 'ignored' then 'no_rule' end,
                  case when state <> 'pending' then at + interval '2 seconds' end,
                  case when state <> 'ignored' then

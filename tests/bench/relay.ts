@@ -5,16 +5,13 @@ import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
-import { openPglite, openPostgres } from '../../server/database/open.ts'
-import { connections, rules, users } from '../../server/database/schema.ts'
-import { sealSecrets } from '../../server/people/connections.ts'
-import { createVault } from '../../server/people/vault.ts'
 import { runBulk } from '../relay/bulk.ts'
 import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
 import { type Outside, openOutside } from '../relay/outside.ts'
 import { startPostgres } from '../relay/postgres.ts'
-import { type ServerOptions, type ServerProcess, serverKey, startServer } from '../relay/process.ts'
+import { type ServerProcess, startServer } from '../relay/process.ts'
 import { measureActivity } from './activity.ts'
+import { openTarget, seedUsers, type Target } from './seed.ts'
 
 // Measures the relay on this machine. docs/performance.md explains the table.
 const quick = process.argv.includes('--quick')
@@ -36,18 +33,16 @@ console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`)
 const postgres = await startPostgres()
 for (const kind of kinds) {
   for (const accounts of onlyBulk || onlyActivity ? [] : [1, 100, 10_000]) {
-    await measure(kind, accounts)
+    await onDatabase(kind, (database) => measure(kind, accounts, database))
   }
-  if (!onlyActivity) await measureBulk(kind)
-  if (!onlyBulk) await measureStored(kind)
+  if (!onlyActivity) await onDatabase(kind, (database) => measureBulk(kind, database))
+  if (!onlyBulk) await onDatabase(kind, (database) => measureStored(kind, database))
 }
 await postgres.stop()
 console.table(rows)
 
-async function measure(kind: string, accounts: number): Promise<void> {
+async function measure(kind: string, accounts: number, database: Target): Promise<void> {
   const outside = await openOutside()
-  const folder = await mkdtemp(join(tmpdir(), 'dealbell-bench-'))
-  const database = kind === 'PGlite' ? { folder } : { url: await newDatabase() }
   await seed(database, accounts)
   const server = await startServer({ outside, database })
   try {
@@ -82,38 +77,29 @@ async function measure(kind: string, accounts: number): Promise<void> {
   } finally {
     await server.kill()
     await outside.close()
-    await rm(folder, { recursive: true, force: true })
   }
 }
 
 /** 2,000 deals of one account change within ten seconds: tests/relay/bulk.ts. */
-async function measureBulk(kind: string): Promise<void> {
-  const folder = await mkdtemp(join(tmpdir(), 'dealbell-bench-'))
-  try {
-    const database = kind === 'PGlite' ? { folder } : { url: await newDatabase() }
-    const { calls, refused, channels, otherMs } = await runBulk(database)
-    const doneAfterS = Math.max(...channels.map(({ doneAfterMs }) => doneAfterMs)) / 1000
-    const messages = Math.max(...channels.map(({ messages: { length } }) => length))
-    const note = [
-      `${calls} calls to HubSpot, ${refused} refused`,
-      `at most ${messages} messages in a channel`,
-      `the last after ${doneAfterS.toFixed(1)} s`,
-    ].join('; ')
-    row(kind, 2, '2,000 deals at once: an event of another account → message', otherMs, note)
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
+async function measureBulk(kind: string, database: Target): Promise<void> {
+  const { calls, refused, channels, otherMs } = await runBulk(database)
+  const doneAfterS = Math.max(...channels.map(({ doneAfterMs }) => doneAfterMs)) / 1000
+  const messages = Math.max(...channels.map(({ messages: { length } }) => length))
+  const note = [
+    `${calls} calls to HubSpot, ${refused} refused`,
+    `at most ${messages} messages in a channel`,
+    `the last after ${doneAfterS.toFixed(1)} s`,
+  ].join('; ')
+  row(kind, 2, '2,000 deals at once: an event of another account → message', otherMs, note)
 }
 
 /** The calls of the activity page with a million stored deliveries: activity.ts. */
-async function measureStored(kind: string): Promise<void> {
+async function measureStored(kind: string, database: Target): Promise<void> {
   const outside = await openOutside()
-  const folder = await mkdtemp(join(tmpdir(), 'dealbell-bench-'))
   const limitMs = kind === 'PGlite' ? 50 : 20
   const plans = process.argv.find((argument) => argument.startsWith('--plans='))?.slice(8)
+  const prefix = plans && `${plans}-${kind.toLowerCase()}`
   try {
-    const database = kind === 'PGlite' ? { folder } : { url: await newDatabase() }
-    const prefix = plans && `${plans}-${kind.toLowerCase()}`
     for (const one of await measureActivity(outside, database, prefix)) {
       const { measured, times } = one
       const healthMs = percentile(one.healthTimes, 0.99)
@@ -126,7 +112,6 @@ async function measureStored(kind: string): Promise<void> {
     }
   } finally {
     await outside.close()
-    await rm(folder, { recursive: true, force: true })
   }
 }
 
@@ -193,7 +178,7 @@ async function acknowledgements(server: ServerProcess, outside: Outside, account
   return { times, perSecond }
 }
 
-async function drain(kind: string, seeded: ServerOptions['database']): Promise<void> {
+async function drain(kind: string, seeded: Target): Promise<void> {
   const outside = await openOutside()
   const database =
     'url' in seeded ? { url: await newDatabase() } : { folder: `${seeded.folder}/drain` }
@@ -218,59 +203,20 @@ async function drain(kind: string, seeded: ServerOptions['database']): Promise<v
   await outside.close()
 }
 
-async function seed(database: ServerOptions['database'], accounts: number): Promise<void> {
-  const open =
-    'url' in database
-      ? await openPostgres(database.url, () => undefined)
-      : await openPglite(join(database.folder, 'pglite'))
-  const vault = createVault([serverKey])
-  const now = new Date()
-  for (let first = 0; first < accounts; first += 1_000) {
-    const some = Array.from({ length: Math.min(1_000, accounts - first) }, (_, n) => ({
-      id: randomUUID(),
-      n: first + n + 1,
-    }))
-    // The clean-up deletes users without an identity, and would do so during the measurements.
-    await open.database.insert(users).values(
-      some.map(({ id, n }) => ({
-        id,
-        crm: 'hubspot' as const,
-        crmAccountId: String(n),
-        crmUserId: '1',
-      })),
-    )
-    await open.database
-      .insert(rules)
-      .values(some.map(({ id }) => ({ userId: id, ruleIds: ['deal-stage-changed'], savedAt: now })))
-    await open.database.insert(connections).values(
-      some.flatMap(({ id, n }) => [
-        {
-          userId: id,
-          provider: 'hubspot' as const,
-          secrets: sealSecrets(
-            vault,
-            { userId: id, provider: 'hubspot' },
-            { accessToken: `t${n}`, refreshToken: `r${n}` },
-          ),
-          accessExpiresAt: new Date(Date.now() + 3_600_000),
-          accountId: String(n),
-          grantId: String(n),
-          connectedAt: now,
-        },
-        {
-          userId: id,
-          provider: 'slack' as const,
-          secrets: sealSecrets(vault, { userId: id, provider: 'slack' }, { accessToken: `s${n}` }),
-          // Slack limits the messages of a workspace, too.
-          accountId: `T${n}`,
-          grantId: `s${n}`,
-          channelId: `C${n}`,
-          connectedAt: now,
-        },
-      ]),
-    )
-  }
+async function seed(database: Target, accounts: number): Promise<void> {
+  const open = await openTarget(database)
+  await seedUsers(open.database, accounts)
   await open.close()
+}
+
+/** Runs `work` on a new database of this kind. */
+async function onDatabase(kind: string, work: (database: Target) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'dealbell-bench-'))
+  try {
+    await work(kind === 'PGlite' ? { folder } : { url: await newDatabase() })
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
 }
 
 async function newDatabase(): Promise<string> {

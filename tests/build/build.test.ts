@@ -11,11 +11,21 @@ import { buildPage } from './build-page.ts'
 let folder: string
 let dist: string
 let files: string[]
+/** The modules that the build contains. */
+const modules: string[] = []
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'dealbell-build-'))
   dist = join(folder, 'dist')
-  await buildPage(dist)
+  const listModules: Plugin = {
+    name: 'test:modules',
+    generateBundle(_options, bundle) {
+      for (const file of Object.values(bundle)) {
+        if (file.type === 'chunk') modules.push(...file.moduleIds)
+      }
+    },
+  }
+  await buildPage(dist, [listModules])
   files = await readdir(dist, { recursive: true })
 }, 60_000)
 afterAll(() => rm(folder, { recursive: true }))
@@ -107,6 +117,12 @@ test('what goes beyond section 7 is a script of its own, which the dashboard its
   }
   const texts = await Promise.all(scripts.map((file) => read(file)))
   expect(new Set(texts.join('').match(only))).toEqual(new Set(['Would have sent', 'iso_timestamp']))
+})
+
+test('the build contains nothing of the panels that npm run dev shows', async () => {
+  expect(modules.some((id) => id.endsWith('/src/main.tsx'))).toBe(true)
+  expect(modules.filter((id) => id.includes('devtools'))).toEqual([])
+  expect(await readPage()).not.toContain('devtools')
 })
 
 test('every script tells Chromium to compile it as a whole', async () => {

@@ -14,7 +14,6 @@ import { safetyHeaders } from '../../server/http/safety-headers.ts'
 import { readBuiltPage } from '../../server/page/build.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
 import { buildPage } from './build-page.ts'
-import { observatory } from './observatory.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 let folder: string
@@ -357,100 +356,5 @@ http {
       backend.listen(port, '127.0.0.1')
       await once(backend, 'listening')
     }
-  })
-
-  test('gets A+ at the HTTP Observatory', async () => {
-    const answer = await get('/')
-    const plain = await get('/', { Host: 'redirect.example.com' }, false)
-    const result = observatory({
-      headers: answer.headers,
-      html: answer.body,
-      http: plain.headers.get('Location')?.startsWith('https:')
-        ? 'redirects to https'
-        : 'is served',
-      preflight: new Headers(),
-    })
-    expect(result).toMatchObject({ grade: 'A+', score: 145 })
-  })
-})
-
-describe('by the rules of the HTTP Observatory', () => {
-  const ours = async () => {
-    const answer = await own.request('https://dealbell.example/')
-    const preflight = await own.request('https://dealbell.example/', {
-      method: 'OPTIONS',
-      headers: { Origin: 'https://evil.example', 'Access-Control-Request-Method': 'GET' },
-    })
-    return {
-      headers: answer.headers,
-      html: await answer.text(),
-      // The proxy that terminates TLS redirects (docs/connecting.md).
-      http: 'redirects to https' as const,
-      preflight: preflight.headers,
-    }
-  }
-
-  test('our server gets A+ behind a proxy that redirects http', async () => {
-    expect(observatory(await ours())).toEqual({
-      grade: 'A+',
-      score: 145,
-      points: {
-        'Content-Security-Policy': 10,
-        Cookies: 0,
-        CORS: 0,
-        Redirection: 0,
-        'Referrer-Policy': 5,
-        'Strict-Transport-Security': 0,
-        'Subresource Integrity': 5,
-        'X-Content-Type-Options': 0,
-        'X-Frame-Options': 5,
-        'Cross-Origin-Resource-Policy': 10,
-        'Cross-Origin-Opener-Policy': 10,
-        'Cross-Origin-Embedder-Policy': 0,
-      },
-    })
-  })
-
-  test('a site without any header gets the points of the published rules', () => {
-    const nothing = new Headers()
-    const site = { headers: nothing, html: '<script src="/a.js"></script>', preflight: nothing }
-    expect(observatory({ ...site, http: 'is served' })).toMatchObject({ score: 10, grade: 'F' })
-    expect(observatory({ ...site, http: 'redirects to https' })).toMatchObject({
-      score: 30,
-      grade: 'D',
-    })
-  })
-
-  test.each([
-    ['Content-Security-Policy', "default-src 'self'; frame-ancestors 'none'", 140],
-    ['Content-Security-Policy', "default-src 'none'; frame-ancestors 'none'", 140],
-    [
-      'Content-Security-Policy',
-      "default-src 'none'; frame-ancestors 'none'; form-action https://forms.example.com",
-      140,
-    ],
-    ['Content-Security-Policy', "default-src 'none'", 80],
-    ['Content-Security-Policy', "default-src 'none'; script-src 'self' 'unsafe-inline'", 60],
-    ['Content-Security-Policy', "default-src 'none'; frame-src http://forms.example.com", 60],
-    ['Strict-Transport-Security', 'max-age=100', 135],
-    ['Strict-Transport-Security', '', 80],
-    ['Referrer-Policy', 'unsafe-url', 135],
-    ['X-Content-Type-Options', 'none', 140],
-    ['Cross-Origin-Opener-Policy', 'unsafe-none', 135],
-    ['Cross-Origin-Resource-Policy', 'nonsense', 130],
-    ['Set-Cookie', 'dealbell_session=1; HttpOnly; SameSite=Strict', 135],
-    ['Set-Cookie', '__Host-dealbell=1; Secure; HttpOnly; SameSite=Strict', 150],
-  ])('%s: %s changes the score', async (name, value, score) => {
-    const site = await ours()
-    const headers = new Headers(site.headers)
-    headers.set(name, value)
-    expect(observatory({ ...site, headers }).score).toBe(score)
-  })
-
-  test('a proxy that also serves http costs our server its A+', async () => {
-    expect(observatory({ ...(await ours()), http: 'is served' })).toMatchObject({
-      score: 80,
-      grade: 'B+',
-    })
   })
 })

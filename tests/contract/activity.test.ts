@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { getResponse } from 'msw'
 import * as v from 'valibot'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import {
   type Activity,
   type ActivityItem,
@@ -13,18 +13,13 @@ import {
   type Summary,
   summaryAnswer,
 } from '../../contract/activity.ts'
-import { dealEvents, deliveries, sessions } from '../../server/database/schema.ts'
-import { sha256 } from '../../server/people/session.ts'
 import { createBackend } from '../msw/handlers.ts'
-import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
+import { openBrowser, openHarness, storeDelivery } from '../server/harness.ts'
 
 // What useActivity, useRetry and useSummary rely on, with the server and with the handlers of the
 // dashboard's tests.
 
-let harness: Harness
-beforeAll(async () => {
-  harness = await openHarness()
-})
+const harness = await openHarness()
 afterAll(() => harness.close())
 
 interface Backend {
@@ -39,26 +34,16 @@ const backends: Record<string, () => Promise<Backend>> = {
   async server() {
     const browser = openBrowser(harness)
     await browser.connect('slack')
-    const token = browser.cookie?.split('=')[1] ?? ''
-    const all = await harness.database.select().from(sessions)
-    const userId = all.find(({ tokenHash }) => tokenHash === sha256(token))?.userId ?? ''
+    const userId = await browser.userId()
     return {
       call: (path, method = 'GET') => browser.call(path, { method }),
       async add(minutesAgo, state = 'sent') {
         const occurredAt = new Date(harness.clock.now.getTime() - minutesAgo * 60_000)
-        const deal = { crm: 'hubspot', accountId: '1', dealId: '1', value: 'next' } as const
-        const [event] = await harness.database
-          .insert(dealEvents)
-          .values({ key: randomUUID(), ...deal, property: 'stage', occurredAt })
-          .returning()
-        await harness.database.insert(deliveries).values({
-          eventId: event?.id ?? 0,
-          userId,
-          channel: 'T/C',
+        await storeDelivery(harness.database, userId, {
           state: stored[state],
           occurredAt,
           ...(state === 'failed' && { reason: 'no_channel' }),
-          ...(state !== 'waiting' && { finishedAt: occurredAt }),
+          ...(state === 'waiting' && { finishedAt: null }),
         })
       },
     }

@@ -1,17 +1,14 @@
 import { getResponse } from 'msw'
 import * as v from 'valibot'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, describe, expect, test } from 'vitest'
 import { activityEndpoints, errorBody } from '../../contract/activity.ts'
 import { endpoints, extraEndpoints, features, healthAnswer } from '../../contract/endpoints.ts'
 import { createBackend } from '../msw/handlers.ts'
-import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
+import { openBrowser, openHarness } from '../server/harness.ts'
 
 // The server and the handlers of the dashboard's tests answer every call of contract/.
 
-let harness: Harness
-beforeAll(async () => {
-  harness = await openHarness()
-})
+const harness = await openHarness()
 afterAll(() => harness.close())
 
 const { handlers } = createBackend({ features: [...features] })

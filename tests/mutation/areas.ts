@@ -62,7 +62,7 @@ export const areas: Readonly<Record<string, Area>> = {
   },
   'same-site': {
     mutate: ['server/http/origin.ts'],
-    tests: ['tests/server/same-site.test.ts'],
+    tests: ['tests/server/same-site.test.ts', 'tests/server/incoming.test.ts'],
     project: 'server',
   },
   api: {

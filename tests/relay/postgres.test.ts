@@ -11,7 +11,7 @@ const root = resolve(import.meta.dirname, '../..')
 /** Starts and stops PostgreSQL in a process of its own. @returns its exit code and output. */
 async function startAndStop(folder: string, code: string, env = process.env) {
   const command = `
-    import { startPostgres } from './tests/relay/postgres.ts'
+    import { startPostgres } from './postgres.ts'
     const { stop } = await startPostgres()
     await stop()
     ${code}

@@ -1,65 +1,26 @@
-import { randomUUID } from 'node:crypto'
 import { and, eq, sql } from 'drizzle-orm'
 import * as v from 'valibot'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Activity, activityAnswer, retryPath, summaryAnswer } from '../../contract/activity.ts'
 import { forgetDealsOfDisconnected } from '../../server/clean/deal-names.ts'
-import { deleteOld } from '../../server/clean/deliveries.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
-import { channels, dealEvents, deliveries, sessions, users } from '../../server/database/schema.ts'
-import { sha256 } from '../../server/people/session.ts'
+import { channels, deliveries, users } from '../../server/database/schema.ts'
 import { createProviders } from '../../server/providers/create.ts'
 import { reasonInWords } from '../../server/relay/show/reasons.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from '../relay/backend.ts'
-import { appUrl, stageChange } from '../relay/hubspot-webhook.ts'
+import { stageChange } from '../relay/hubspot-webhook.ts'
 import { type Outside, openOutside } from '../relay/outside.ts'
-import { type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+import { type Harness, openBrowser, openHarness, refusal, storeDelivery } from './harness.ts'
 
 const providers = createProviders(
   parseEnv({ APP_URL: 'http://localhost' }).addressesAt(1).providers,
 )
 
-type Stored = Partial<typeof deliveries.$inferInsert> & {
-  property?: 'stage' | 'test'
-  receivedAt?: Date
-}
-
-/** Stores an event and its delivery, as the relay would leave them. @returns the delivery's id. */
-async function store(
-  { database }: Pick<OpenDatabase, 'database'>,
-  userId: string,
-  { property = 'stage', receivedAt = new Date(), ...delivery }: Stored = {},
-): Promise<string> {
-  const occurredAt = delivery.occurredAt ?? new Date()
-  const [event] = await database
-    .insert(dealEvents)
-    .values({
-      key: randomUUID(),
-      crm: 'hubspot',
-      accountId: '7',
-      dealId: '1',
-      property,
-      value: 'next',
-      occurredAt,
-      receivedAt,
-    })
-    .returning()
-  const [stored] = await database
-    .insert(deliveries)
-    .values({
-      eventId: event?.id ?? 0,
-      userId,
-      channel: 'T/C',
-      state: 'sent',
-      finishedAt: occurredAt,
-      ...delivery,
-      occurredAt,
-    })
-    .returning()
-  return String(stored?.id)
-}
+type Stored = Parameters<typeof storeDelivery>[2]
+const store = ({ database }: Pick<OpenDatabase, 'database'>, userId: string, stored?: Stored) =>
+  storeDelivery(database, userId, stored)
 
 describe.each(databaseKinds)('on %s', (kind) => {
   let open: OpenDatabase
@@ -87,20 +48,9 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await outside.close()
   })
 
-  /** The calls of a signed-in browser. */
-  async function signIn(userId: string) {
-    const token = randomUUID()
-    const ends = { createdAt: new Date(), expiresAt: new Date(Date.now() + 1e12) }
-    await open.database.insert(sessions).values({ tokenHash: sha256(token), userId, ...ends })
-    const call = (path: string, method = 'GET') =>
-      backend.app.request(path, {
-        method,
-        headers: {
-          Cookie: `__Host-dealbell=${token}`,
-          Origin: appUrl,
-          'Sec-Fetch-Site': 'same-origin',
-        },
-      })
+  /** The calls of a user's dashboard. */
+  function signIn(userId: string) {
+    const call = (path: string, method = 'GET') => backend.call(userId, path, { method })
     return {
       call,
       async activity(query = ''): Promise<Activity> {
@@ -117,7 +67,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
   async function connected() {
     const userId = await backend.connect({ portal, channel })
-    return { userId, ...(await signIn(userId)) }
+    return { userId, ...signIn(userId) }
   }
 
   async function newUser(): Promise<string> {
@@ -213,7 +163,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     slackAnswers({ retryAfterS: 40 })
     await backend.tell([stageChange(1, { portal })])
     const isPaused = () => backend.lines.some((line) => line.includes('"waitMs":40000'))
-    await vi.waitFor(() => expect(isPaused()).toBe(true))
+    await vi.waitFor(() => expect(isPaused()).toBe(true), 10_000)
     await backend.tell([stageChange(2, { portal })])
 
     const { items } = await activity('?state=waiting')
@@ -306,24 +256,12 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await forgetDealsOfDisconnected(open.database)).toBe(1)
     expect(await forgetDealsOfDisconnected(open.database)).toBe(0)
     expect((await activity()).items).toMatchObject([{ deal: { name: 'Acme' }, to: 'Won' }])
-    expect((await (await signIn(gone)).activity()).items).toMatchObject([{ deal: { name: null } }])
-  })
-
-  test('after 30 days an item is deleted, also that of a test message', async () => {
-    const userId = await newUser()
-    const receivedAt = new Date(Date.now() - 31 * 86_400_000)
-    for (const property of ['stage', 'test'] as const) {
-      await store(open, userId, { property, receivedAt, dealName: 'Acme' })
-    }
-    const kept = await store(open, userId)
-    await deleteOld(open.database)
-    const { activity } = await signIn(userId)
-    expect((await activity()).items).toMatchObject([{ id: kept }])
+    expect((await signIn(gone).activity()).items).toMatchObject([{ deal: { name: null } }])
   })
 
   test('pages have each item once and in order, whatever arrives or changes meanwhile', async () => {
     const userId = await newUser()
-    const { activity } = await signIn(userId)
+    const { activity } = signIn(userId)
     const start = Date.now() - 1_000_000
     const states = ['sent', 'pending', 'dead', 'ignored'] as const
     const expected: Array<{ id: string; state: string }> = []
@@ -366,7 +304,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
   test('a test message has no deal and no rule, and counts on its day', async () => {
     const userId = await newUser()
-    const { activity, summary } = await signIn(userId)
+    const { activity, summary } = signIn(userId)
     await store(open, userId, { property: 'test' })
     await store(open, userId, { property: 'test', state: 'dead', reason: 'is_archived' })
     expect((await activity()).items).toMatchObject([
@@ -393,8 +331,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const failed = { state: 'dead', dealName: 'Secret', occurredAt: new Date(1e12) } as const
     const ids = [await store(open, other, failed), await store(open, other, failed)]
     const own = await store(open, mine, { occurredAt: new Date(9e11) })
-    const me = await signIn(mine)
-    const { next } = await (await signIn(other)).activity('?limit=1')
+    const me = signIn(mine)
+    const { next } = await signIn(other).activity('?limit=1')
     // Another user's cursor is only a position.
     expect((await me.activity(`?before=${next}`)).items).toMatchObject([{ id: own }])
     // Other parameters do not apply to ids.
@@ -445,13 +383,10 @@ describe('a day', () => {
     const browser = openBrowser(harness)
     harness.clock.now = new Date(now)
     await browser.keep([])
-    const [user] = await harness.database
-      .select()
-      .from(sessions)
-      .where(eq(sessions.tokenHash, sha256(browser.cookie?.split('=')[1] ?? '')))
+    const userId = await browser.userId()
     const start = Date.parse(starts)
     for (const ms of [start - 1, start, start + 1]) {
-      await store(harness, user?.userId ?? '', { occurredAt: new Date(ms) })
+      await store(harness, userId, { occurredAt: new Date(ms) })
     }
     const query = `days=3&zone=${encodeURIComponent(zone)}`
     const answer = await browser.call(`/api/notifications/summary?${query}`)
@@ -487,28 +422,20 @@ describe('a day', () => {
   test.each([
     'summary?days=0',
     'summary?days=31',
-    'summary?days=1e1',
     'summary?days=',
-    'summary?zone=',
     'summary?zone=Mars/Olympus',
     "summary?zone='; drop table users; --",
     'activity?limit=0',
     'activity?limit=101',
-    'activity?limit=-5',
     'activity?limit=25 or 1=1',
     'activity?state=dead',
-    'activity?state=',
     "activity?state=sent' or '1'='1",
-    'activity?before=',
-    'activity?before=1',
     'activity?before=1.2.3',
     `activity?before=${'9'.repeat(17)}.1`,
     `activity?before=1.${'9'.repeat(19)}`,
     "activity?before=1.1'--",
-    'activity?ids=',
     'activity?ids=1,',
     'activity?ids=-1',
-    'activity?ids=1,x',
     'activity?ids=1) or (1=1',
     'activity?ids=१',
     `activity?ids=${'9'.repeat(19)}`,

@@ -1,6 +1,4 @@
-import { once } from 'node:events'
-import { request as callServer, createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { request as callServer, createServer, type RequestListener, type Server } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { createBackend } from '../../server/backend.ts'
@@ -10,34 +8,30 @@ import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { openTestDatabase } from '../database.ts'
+import { listen } from './harness.ts'
 
 // The dashboard is at another origin than the backend. The backend is behind a proxy, which removes a
 // prefix and gives the request another host.
 const appUrl = 'http://bell.localhost'
 const prefix = '/dealbell'
-const closers: Array<() => Promise<void>> = []
+const servers: Server[] = []
 const logged: string[] = []
 let open: OpenDatabase
 let apiUrl: string
 let backend: ReturnType<typeof createBackend>
 
-async function listen(listener: RequestListener): Promise<number> {
-  const server = createServer(listener).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  closers.push(async () => {
-    server.closeAllConnections()
-    server.close()
-    await once(server, 'close')
-  })
-  return (server.address() as AddressInfo).port
+function serve(listener: RequestListener): Promise<number> {
+  const server = createServer(listener)
+  servers.push(server)
+  return listen(server)
 }
 
 beforeAll(async () => {
   open = await openTestDatabase('PGlite')
-  const port = await listen(
+  const port = await serve(
     getRequestListener((request, env) => backend.app.fetch(request, { ...env })),
   )
-  const proxyPort = await listen((request, response) => {
+  const proxyPort = await serve((request, response) => {
     const path = request.url?.startsWith(`${prefix}/`) ? request.url.slice(prefix.length) : '/none'
     const forwarded = callServer(
       {
@@ -77,7 +71,10 @@ beforeAll(async () => {
   })
 })
 afterAll(async () => {
-  for (const close of closers.reverse()) await close()
+  for (const server of servers) {
+    server.closeAllConnections()
+    server.close()
+  }
   await open.close()
 })
 
@@ -136,15 +133,6 @@ test('what is refused is counted by its reason, and logged once', async () => {
     refused: expect.objectContaining({ time: expect.any(Number) }),
     since: before.since,
   })
-})
-
-test('the dashboard at its own origin connects through this address, and comes back to itself', async () => {
-  const begun = await fetch(`${apiUrl}/api/hubspot/auth`, { redirect: 'manual' })
-  const consent = new URL(begun.headers.get('Location') ?? '')
-  expect(consent.searchParams.get('redirect_uri')).toBe(`${appUrl}/hubspot/callback`)
-  const status = await fetch(`${apiUrl}/api/hubspot/status`, { headers: { Origin: appUrl } })
-  expect(status.headers.get('Access-Control-Allow-Origin')).toBe(appUrl)
-  expect(await status.json()).toEqual({ connected: false })
 })
 
 test('the stand-in HubSpot signs its webhooks for this address', async () => {

@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { repeatInBackground } from '../../server/background.ts'
 
 const never = new Promise<never>(() => {})
@@ -33,28 +33,4 @@ test('a stop waits for the step under way, and its error is not reported', async
   await background.stop()
   expect(ended).toBe(true)
   expect(errors).toEqual([])
-})
-
-test('an error does not end the repetition', async () => {
-  const { promise: repeated, resolve } = Promise.withResolvers<void>()
-  const errors: unknown[] = []
-  let steps = 0
-  const background = repeatInBackground(
-    async () => {
-      steps++
-      if (steps === 1) throw new Error('The database is gone.')
-      resolve()
-      return 1_000_000
-    },
-    {
-      firstMs: 0,
-      onError(error) {
-        errors.push(error)
-        return 0
-      },
-    },
-  )
-  onTestFinished(() => background.stop())
-  await repeated
-  expect(errors).toEqual([new Error('The database is gone.')])
 })

@@ -1,11 +1,9 @@
-import { randomUUID } from 'node:crypto'
 import { desc, eq } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
-import { connections, sessions, users } from '../../server/database/schema.ts'
+import { connections, users } from '../../server/database/schema.ts'
 import { type Checks, createChecks } from '../../server/people/checks.ts'
 import { openSecrets } from '../../server/people/connections.ts'
-import { sha256 } from '../../server/people/session.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from '../relay/backend.ts'
@@ -79,13 +77,8 @@ async function allChecked(): Promise<number[]> {
 }
 
 /** What the dashboard shows this user. */
-async function shown(userId: string, provider: ProviderId): Promise<unknown> {
-  const token = randomUUID()
-  const times = { createdAt: new Date(), expiresAt: new Date(Date.now() + hour) }
-  await open.database.insert(sessions).values({ tokenHash: sha256(token), userId, ...times })
-  const headers = { Cookie: `__Host-dealbell=${token}`, 'Sec-Fetch-Site': 'same-origin' }
-  return (await backend.app.request(`/api/${provider}/status`, { headers })).json()
-}
+const shown = async (userId: string, provider: ProviderId): Promise<unknown> =>
+  (await backend.call(userId, `/api/${provider}/status`)).json()
 
 test('the dashboard shows within a day that an app was removed, without any event', async () => {
   const userId = await connectUser(ago(25 * hour))

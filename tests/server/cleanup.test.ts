@@ -1,5 +1,5 @@
 import { eq, sql } from 'drizzle-orm'
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { startCleanup } from '../../server/clean/clean.ts'
 import { deleteOld } from '../../server/clean/deliveries.ts'
 import { deleteUnused } from '../../server/clean/people.ts'
@@ -14,7 +14,6 @@ import {
   sessions,
   users,
 } from '../../server/database/schema.ts'
-import { sha256 } from '../../server/people/session.ts'
 import { databaseKinds, newPostgresDatabase, openTestDatabase } from '../database.ts'
 import { openOutside } from '../relay/outside.ts'
 import { startServer } from '../relay/process.ts'
@@ -25,10 +24,7 @@ const start = new Date('2026-11-20T12:00:00Z')
 const at = (days: number, ms = 0) => new Date(start.getTime() + days * dayMs + ms)
 const never = 2 ** 31 - 1
 
-let harness: Harness
-beforeAll(async () => {
-  harness = await openHarness()
-})
+const harness = await openHarness()
 afterAll(() => harness.close())
 beforeEach(async () => {
   await harness.database.delete(users)
@@ -43,11 +39,10 @@ async function browserWith(what: 'rules' | 'HubSpot' | 'Slack' | 'nothing', now:
   else if (what === 'Slack') await browser.connect('slack')
   else if (what === 'nothing') await browser.send('/api/slack/auth')
   else await browser.keep(['deal-closed'])
-  const tokenHash = sha256(browser.cookie?.split('=')[1] ?? '')
   const [row] = await harness.database
     .select()
     .from(sessions)
-    .where(eq(sessions.tokenHash, tokenHash))
+    .where(eq(sessions.tokenHash, browser.tokenHash()))
   if (row === undefined) throw new Error('There is no session.')
   return row
 }
@@ -140,7 +135,7 @@ describe('the clean-up in the background', () => {
       throw new Error('The database is gone.')
     })
     const { log } = startHere({ firstMs: 1, everyMs: 1, afterErrorMs: 1 })
-    await vi.waitFor(() => expect(log.mock.calls.length).toBeGreaterThanOrEqual(3))
+    await vi.waitFor(() => expect(log.mock.calls.length).toBeGreaterThanOrEqual(3), 20_000)
     expect(log.mock.calls[0]).toEqual([
       'clean-up failed',
       expect.objectContaining({ error: 'Error' }),
@@ -158,14 +153,6 @@ describe('the clean-up in the background', () => {
       },
     ])
     expect(log.mock.calls[2]?.[0]).toBe('cleaned up')
-  })
-
-  test('does not begin before its time, and a stop does not wait for that', async () => {
-    await browserWith('nothing', start)
-    const { log, cleanup } = startHere({ firstMs: never, everyMs: 1, afterErrorMs: 1 })
-    await cleanup.stop()
-    expect(await sessionsLeft()).toHaveLength(1)
-    expect(log).not.toHaveBeenCalled()
   })
 
   test('ends at a stop after the batch under way', async () => {

@@ -1,18 +1,18 @@
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
-import { type AddressInfo, connect, type Socket } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import { afterEach, expect, test } from 'vitest'
 import { answerUnreadable } from '../../server/http/safety-headers.ts'
 import { connectionLimit, guardConnections } from '../../server/http/socket-limits.ts'
-import { type Harness, openBrowser, openHarness } from './harness.ts'
+import { type Harness, listen, openBrowser, openHarness } from './harness.ts'
 
 const closers: Array<() => void | Promise<void>> = []
 afterEach(async () => {
   for (const close of closers.splice(0)) await close()
 })
 
-async function listen(
+async function serve(
   listener: RequestListener,
   { most = 100, answerWithinMs = 60_000, requestTimeout = 60_000 } = {},
 ) {
@@ -25,13 +25,11 @@ async function listen(
   const guard = guardConnections(server, { most, answerWithinMs })
   answerUnreadable(server, { https: false })
   server.on('request', listener)
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const port = await listen(server)
   closers.push(() => {
     server.closeAllConnections()
     server.close()
   })
-  const { port } = server.address() as AddressInfo
 
   /** A client that never closes its side, and reads only if told to. */
   async function open(text = '', { reads = true, from = '127.0.0.1' } = {}) {
@@ -77,7 +75,7 @@ test.each([
   ['too long headers', `GET / HTTP/1.1\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, '431'],
 ])('%s is refused and then cut, although the client does not close', async (_, text, status) => {
   const never: RequestListener = () => undefined
-  const { open, count } = await listen(never, { requestTimeout: 200 })
+  const { open, count } = await serve(never, { requestTimeout: 200 })
   const client = await open(text)
   await expect.poll(() => client.received, { timeout: 5_000 }).toContain(`HTTP/1.1 ${status}`)
   await expect.poll(count, { timeout: 5_000 }).toBe(0)
@@ -89,7 +87,7 @@ test('a client that does not read its answer is cut, also if it sometimes reads'
     answers++
     response.end(Buffer.alloc(50_000_000))
   }
-  const { open, count } = await listen(large, { answerWithinMs: 500 })
+  const { open, count } = await serve(large, { answerWithinMs: 500 })
   await open(health, { reads: false })
   const { socket: trickles } = await open(health, { reads: false })
   const timer = setInterval(() => trickles.read(), 10)
@@ -105,7 +103,7 @@ test('a malformed request after valid ones is refused after their answers', asyn
     waiting.push(() => response.end(`answer to ${request.url}`))
     if (waiting.length === 3) start()
   }
-  const { open, count } = await listen(later)
+  const { open, count } = await serve(later)
   const valid = [1, 2, 3].map((n) => `GET /${n} HTTP/1.1\r\nHost: x\r\n\r\n`).join('')
   const client = await open(`${valid}nonsense\r\n\r\n`)
   await started
@@ -128,7 +126,7 @@ test('a malformed request after an answer that is being sent adds nothing to it'
     response.writeHead(200, { 'Content-Length': 100 })
     response.write('half')
   }
-  const { open, count } = await listen(begun, { answerWithinMs: 200 })
+  const { open, count } = await serve(begun, { answerWithinMs: 200 })
   const client = await open(health)
   await expect.poll(() => client.received).toContain('half')
   client.socket.write('nonsense\r\n\r\n')
@@ -137,7 +135,7 @@ test('a malformed request after an answer that is being sent adds nothing to it'
 })
 
 test('a full server takes a new client in place of one that it waits for', async () => {
-  const { open, count } = await listen(answerAll, { most: 3 })
+  const { open, count } = await serve(answerAll, { most: 3 })
   for (let n = 0; n < 10; n++) await open(n % 2 === 0 ? '' : unfinished)
   const client = await open(health)
   await expect.poll(() => client.received).toMatch(/200 OK[\s\S]*fine/)
@@ -147,7 +145,7 @@ test('a full server takes a new client in place of one that it waits for', async
 test('a full server cuts no client that waits for it', async () => {
   const running: Array<() => void> = []
   const hold: RequestListener = (_request, response) => running.push(() => response.end('fine'))
-  const { open, count } = await listen(hold, { most: 3 })
+  const { open, count } = await serve(hold, { most: 3 })
   const clients = await Promise.all([health, health, health].map((text) => open(text)))
   await expect.poll(() => running).toHaveLength(3)
   const { socket } = await open(health)
@@ -163,7 +161,7 @@ test.skipIf(process.platform === 'darwin')(
   async () => {
     const running: Array<() => void> = []
     const hold: RequestListener = (_request, response) => running.push(() => response.end('fine'))
-    const { open, count } = await listen(hold, { most: 5 })
+    const { open, count } = await serve(hold, { most: 5 })
     const flood = '127.0.0.2'
     const silent = await open()
     const first = await open(health, { from: flood })
@@ -199,7 +197,7 @@ test('a stop lets running requests end and waits for no other client', async () 
     if (request.url === '/slow') finish = () => response.end('finished')
     else response.end('fine')
   }
-  const { guard, open, count } = await listen(listener)
+  const { guard, open, count } = await serve(listener)
   const slow = await open('GET /slow HTTP/1.1\r\nHost: x\r\n\r\n')
   await open()
   await open('GET / HTTP/1.1\r\n')
@@ -219,7 +217,7 @@ test('a stop cuts what does not end in time', async () => {
     requests++
     if (request.method === 'GET') response.end(Buffer.alloc(50_000_000))
   }
-  const { guard, open, count } = await listen(large)
+  const { guard, open, count } = await serve(large)
   await open(health, { reads: false })
   await open(unfinished)
   await expect.poll(() => requests).toBe(2)
@@ -230,7 +228,7 @@ test('a stop cuts what does not end in time', async () => {
 test('a body that is refused unread ends its connection, and its sender can read why', async () => {
   const harness: Harness = await openHarness()
   closers.push(() => harness.close())
-  const { open } = await listen(getRequestListener(harness.app.fetch))
+  const { open } = await serve(getRequestListener(harness.app.fetch))
   const body = 'x'.repeat(20 * 2 ** 20)
   const client = await open(
     `POST /sandbox/contact-form HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n`,
@@ -256,7 +254,7 @@ test('calls that arrive at once keep no new client from connecting', async () =>
   await browser.connect('hubspot')
   const order: string[] = []
   const app = getRequestListener(harness.app.fetch)
-  const { open, server } = await listen((request, response) => {
+  const { open, server } = await serve((request, response) => {
     response.on('finish', () => order.push('answer'))
     return app(request, response)
   })

@@ -1,10 +1,11 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { appendFile, cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises'
-import { type AddressInfo, createServer, type Server } from 'node:net'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { freePort } from '../relay/postgres.ts'
 
 vi.setConfig({ testTimeout: 120_000 })
 const started = { timeout: 60_000, interval: 50 }
@@ -66,19 +67,13 @@ async function runDev({ port, devPort }: { port: number; devPort: number }) {
   }
 }
 
-async function listen(port = 0): Promise<Server> {
-  const socket = createServer().listen(port)
-  await once(socket, 'listening')
-  return socket
-}
+const freePorts = async () => ({ port: await freePort(), devPort: await freePort() })
 
-const portOf = (socket: Server) => (socket.address() as AddressInfo).port
-
-async function freePorts() {
-  const sockets = [await listen(), await listen()] as const
-  const [port, devPort] = [portOf(sockets[0]), portOf(sockets[1])]
-  for (const socket of sockets) await new Promise((closed) => socket.close(closed))
-  return { port, devPort }
+async function expectBothEnd({ port, devPort }: { port: number; devPort: number }) {
+  await vi.waitFor(async () => {
+    expect(await isClosed(port)).toBe(true)
+    expect(await isClosed(devPort)).toBe(true)
+  }, started)
 }
 
 const health = (port: number | string) => fetch(`http://localhost:${port}/health`)
@@ -88,7 +83,7 @@ const isClosed = (port: number) =>
     () => true,
   )
 
-test('PORT in .env reaches the server and the proxy, and a call that comes early waits', async () => {
+test('PORT in .env reaches the server and the proxy, a call that comes early waits, and both end with SIGTERM', async () => {
   const { port, devPort } = await freePorts()
   const dev = await runDev({ port, devPort })
   // Until Vite listens, the connection fails. The first answer must be the server's.
@@ -98,6 +93,8 @@ test('PORT in .env reaches the server and the proxy, and a call that comes early
   await dev.said(/(The dashboard is at http:\/\/localhost:\d+)/)
   expect(dev.output()).toContain(`The dashboard is at http://localhost:${devPort}.`)
   expect(dev.output()).toContain(`The server listens on http://localhost:${port}\n`)
+  dev.child.kill('SIGTERM')
+  await expectBothEnd({ port, devPort })
 })
 
 test('PORT=0 takes a free port; a server that crashes says so, and starts after the next change', async () => {
@@ -125,7 +122,8 @@ test.each(['the server', 'the dashboard'])(
     const ports = await freePorts()
     const [port, setting] =
       which === 'the server' ? [ports.port, 'PORT'] : [ports.devPort, 'DEV_PORT']
-    const socket = await listen(port)
+    const socket = createServer().listen(port)
+    await once(socket, 'listening')
     const dev = await runDev(ports)
     await once(dev.child, 'close')
     expect(dev.child.exitCode).toBe(1)
@@ -133,24 +131,17 @@ test.each(['the server', 'the dashboard'])(
       `Port ${port} is taken. Set ${setting} to another one, or to 0 for a free one.\n`,
     )
     await new Promise((closed) => socket.close(closed))
-    expect(await isClosed(ports.port)).toBe(true)
-    expect(await isClosed(ports.devPort)).toBe(true)
+    await expectBothEnd(ports)
   },
 )
 
-test.each(['SIGTERM', 'SIGKILL', 'SIGHUP'] as const)(
-  'both end when npm gets %s',
-  async (signal) => {
-    const ports = await freePorts()
-    const dev = await runDev(ports)
-    await dev.said(/(The dashboard is at)/)
-    dev.child.kill(signal)
-    await vi.waitFor(async () => {
-      expect(await isClosed(ports.port)).toBe(true)
-      expect(await isClosed(ports.devPort)).toBe(true)
-    }, started)
-  },
-)
+test.each(['SIGKILL', 'SIGHUP'] as const)('both end when npm gets %s', async (signal) => {
+  const ports = await freePorts()
+  const dev = await runDev(ports)
+  await dev.said(/(The dashboard is at)/)
+  dev.child.kill(signal)
+  await expectBothEnd(ports)
+})
 
 test.runIf(process.platform === 'linux')(
   'the server ends when the process beside it is killed',

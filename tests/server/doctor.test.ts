@@ -1,11 +1,8 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { getRequestListener } from '@hono/node-server'
 import { Hono } from 'hono'
@@ -17,34 +14,22 @@ import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { newDataFolder, newPostgresDatabase } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
+import { listen } from './harness.ts'
+import { connect, launch, type Program, startServer } from './program.ts'
 
-const root = resolve(import.meta.dirname, '../..')
-const certificate = join(root, 'tests/build/localhost.pem')
+const certificate = join(import.meta.dirname, '../build/localhost.pem')
 
 const secrets = /stand-in-\w+-secret|xoxb-|hubspot-stand-in-|hunter2/
 
 /** Runs `npm run doctor`. Its output never contains a secret. */
 async function doctor(env: Record<string, string>, ...words: string[]) {
-  const child = spawn(process.execPath, ['server/doctor/doctor.ts', ...words], {
-    cwd: root,
-    env: { PATH: process.env.PATH, NODE_EXTRA_CA_CERTS: certificate, NO_COLOR: '1', ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
+  const program = launch(['server/doctor/doctor.ts', ...words], {
+    ...{ NODE_EXTRA_CA_CERTS: certificate, NO_COLOR: '1' },
+    ...env,
   })
-  let output = ''
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.on('data', (chunk) => {
-      output += chunk
-    })
-  }
-  await once(child, 'close')
-  expect(output).not.toMatch(secrets)
-  return { code: child.exitCode, output, lines: output.trimEnd().split('\n') }
-}
-
-async function listen(server: Server): Promise<number> {
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return (server.address() as AddressInfo).port
+  const code = await program.exited
+  expect(program.output).not.toMatch(secrets)
+  return { code, output: program.output, lines: program.output.trimEnd().split('\n') }
 }
 
 describe('npm run doctor', () => {
@@ -56,7 +41,7 @@ describe('npm run doctor', () => {
 
   let proxy: Server
   let providers: Server
-  let child: ChildProcess
+  let server: Program
   let serverUrl: string
   let dataDir: string
   let env: Record<string, string>
@@ -113,13 +98,14 @@ describe('npm run doctor', () => {
       SLACK_API_URL: slack.apiUrl,
       SLACK_AUTHORIZE_URL: `http://127.0.0.1:${bound}/sandbox/slack/oauth/v2/authorize`,
     }
-    child = await startServer()
+    server = startServer(env)
+    await server.listens()
   })
   afterAll(async () => {
-    await stopServer()
-    for (const server of [proxy, providers]) {
-      server.closeAllConnections()
-      server.close()
+    await server.kill()
+    for (const each of [proxy, providers]) {
+      each.closeAllConnections()
+      each.close()
     }
     await rm(dataDir, { recursive: true, force: true })
   })
@@ -127,51 +113,6 @@ describe('npm run doctor', () => {
     front = {}
     provider = {}
   })
-
-  async function startServer(): Promise<ChildProcess> {
-    const started = spawn(process.execPath, ['server/main.ts'], {
-      cwd: root,
-      env: { PATH: process.env.PATH, ...env },
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    })
-    const ready = await Promise.race([
-      once(started, 'message').then(() => true),
-      once(started, 'exit').then(() => false),
-    ])
-    if (!ready) throw new Error('The server did not start.')
-    return started
-  }
-
-  async function stopServer(): Promise<void> {
-    if (child.exitCode !== null) return
-    child.kill('SIGTERM')
-    await once(child, 'exit')
-  }
-
-  /** Connects as a browser does. */
-  async function connect(id: 'hubspot' | 'slack', cookie = ''): Promise<string> {
-    const begun = await fetch(`${serverUrl}/api/${id}/auth`, {
-      redirect: 'manual',
-      headers: { Cookie: cookie },
-    })
-    const session = begun.headers.getSetCookie()[0]?.split(';')[0] ?? cookie
-    const consent = new URL(begun.headers.get('Location') ?? '')
-    const back = await fetch(consent.origin + consent.pathname, {
-      method: 'POST',
-      body: new URLSearchParams({
-        ...Object.fromEntries(consent.searchParams),
-        answer: 'allow',
-        channel: 'C0DEALS001',
-      }),
-      redirect: 'manual',
-    })
-    const { search } = new URL(back.headers.get('Location') ?? '')
-    const done = await fetch(`${serverUrl}/api/${id}/callback${search}`, {
-      headers: { Cookie: session },
-    })
-    expect(done.status).toBe(204)
-    return done.headers.getSetCookie()[0]?.split(';')[0] ?? session
-  }
 
   test('says who must connect, as long as nobody has', async () => {
     const { code, lines } = await doctor(env)
@@ -185,7 +126,7 @@ describe('npm run doctor', () => {
   })
 
   test('says what is right, a line each', async () => {
-    await connect('slack', await connect('hubspot'))
+    await connect(serverUrl, 'slack', await connect(serverUrl, 'hubspot'))
     const { code, lines } = await doctor(env)
     const { APP_URL } = env
     expect(lines).toEqual([
@@ -372,7 +313,8 @@ describe('npm run doctor', () => {
   })
 
   test('reads the database itself when no server runs: wrong key, no key, no right to write', async () => {
-    await stopServer()
+    server.child.kill('SIGTERM')
+    await server.exited
     const folder = { dataDir: join(dataDir, 'pglite') }
     let client = await PGlite.create(folder)
     await client.exec(

@@ -24,6 +24,8 @@ describe('settings', () => {
       providers: { hubspot, slack },
     } = settings.addressesAt(3000)
     expect([appUrl, apiUrl]).toEqual(['http://localhost:3000', 'http://localhost:3000'])
+    // Port 0 follows the port that was given.
+    expect(parseEnv({ PORT: '0' }).addressesAt(4567).appUrl).toBe('http://localhost:4567')
     expect(hubspot).toMatchObject({
       standIn: true,
       authorizeUrl: 'http://localhost:3000/sandbox/hubspot/oauth/authorize',
@@ -42,12 +44,6 @@ describe('settings', () => {
     expect(settings.addressesAt(1).providers.hubspot.standIn).toBe(true)
   })
 
-  test('port 0 follows the port that was given', () => {
-    const { appUrl, providers } = parseEnv({ PORT: '0' }).addressesAt(4567)
-    expect(appUrl).toBe('http://localhost:4567')
-    expect(providers.hubspot.apiUrl).toBe('http://127.0.0.1:4567/sandbox/hubspot')
-  })
-
   test('the consent page is where people are, the calls go straight to the server', () => {
     const settings = parseEnv({
       APP_URL: 'https://dealbell.example/',
@@ -63,22 +59,24 @@ describe('settings', () => {
     expect(slack.apiUrl).toBe('http://127.0.0.1:8080/sandbox/slack/api')
   })
 
-  test('a client id leads to the real provider', () => {
+  test('a client id leads to the real provider, and a secret may list older ones for webhooks', () => {
     const { hubspot, slack } = parseEnv({
       HUBSPOT_CLIENT_ID: 'id',
-      HUBSPOT_CLIENT_SECRET: 'secret',
+      HUBSPOT_CLIENT_SECRET: 'new, old,older',
       SLACK_CLIENT_ID: 'id',
       SLACK_CLIENT_SECRET: 'secret',
     }).addressesAt(3000).providers
     expect(hubspot).toEqual({
       clientId: 'id',
-      clientSecret: 'secret',
-      olderSecrets: [],
+      clientSecret: 'new',
+      olderSecrets: ['old', 'older'],
       authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
       apiUrl: 'https://api.hubapi.com',
       standIn: false,
     })
     expect(slack).toMatchObject({
+      clientSecret: 'secret',
+      olderSecrets: [],
       authorizeUrl: 'https://slack.com/oauth/v2/authorize',
       apiUrl: 'https://slack.com/api',
       standIn: false,
@@ -109,17 +107,6 @@ describe('settings', () => {
     expect(providers.slack.authorizeUrl).toMatch(/^https:\/\/bell\.example\//)
   })
 
-  test('a client secret may list older ones, which are only for webhooks', () => {
-    const { hubspot, slack } = parseEnv({
-      HUBSPOT_CLIENT_ID: 'id',
-      HUBSPOT_CLIENT_SECRET: 'new, old,older',
-      SLACK_CLIENT_ID: 'id',
-      SLACK_CLIENT_SECRET: 'secret',
-    }).addressesAt(3000).providers
-    expect(hubspot).toMatchObject({ clientSecret: 'new', olderSecrets: ['old', 'older'] })
-    expect(slack).toMatchObject({ clientSecret: 'secret', olderSecrets: [] })
-  })
-
   test.each([
     [undefined, '127.0.0.1'],
     ['0.0.0.0', '127.0.0.1'],
@@ -135,16 +122,13 @@ describe('settings', () => {
     expect(slack.apiUrl).toBe(`http://${name}:8080/sandbox/slack/api`)
   })
 
-  test('TRUSTED_PROXIES is a number', () => {
-    expect(parseEnv({ TRUSTED_PROXIES: ' 2 ' }).trustedProxies).toBe(2)
-  })
-
-  test('DATABASE_POOL_SIZE is a number', () => {
-    expect(parseEnv({ DATABASE_POOL_SIZE: ' 25 ' }).databasePoolSize).toBe(25)
-  })
-
-  test('keys are listed newest first', () => {
-    const { encryptionKeys } = parseEnv({ ENCRYPTION_KEY: `${key}, ${otherKey}` })
+  test('numbers and keys may stand between spaces, the newest key first', () => {
+    const { trustedProxies, databasePoolSize, encryptionKeys } = parseEnv({
+      TRUSTED_PROXIES: ' 2 ',
+      DATABASE_POOL_SIZE: ' 25 ',
+      ENCRYPTION_KEY: `${key}, ${otherKey}`,
+    })
+    expect([trustedProxies, databasePoolSize]).toEqual([2, 25])
     expect(encryptionKeys?.map((one) => one.toString('base64'))).toEqual([key, otherKey])
   })
 

@@ -1,4 +1,3 @@
-import { execFile } from 'node:child_process'
 import { cp, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
@@ -11,6 +10,7 @@ import { appUrl, stageChange } from '../relay/hubspot-webhook.ts'
 import { openOutside } from '../relay/outside.ts'
 import { connectAccount, drained, startServer } from '../relay/process.ts'
 import { canMount, mountSmallDisk } from '../small-disk.ts'
+import { outputOf } from './program.ts'
 
 vi.setConfig({ testTimeout: 120_000 })
 
@@ -43,25 +43,6 @@ async function openServer(data: string) {
       return { status: answer.status, text: await answer.text() }
     },
   }
-}
-
-/** Runs a program of the server to its end. */
-function run(file: string, data: string): Promise<{ said: string; exitCode: unknown }> {
-  const { promise, resolve } = Promise.withResolvers<{ said: string; exitCode: unknown }>()
-  execFile(
-    process.execPath,
-    file.endsWith('.ts') ? [file] : ['--input-type=module-typescript', '--eval', file],
-    {
-      env: { PATH: process.env.PATH, PORT: '0', SERVE_DASHBOARD: 'false', DATA_DIR: data },
-      timeout: 60_000,
-      killSignal: 'SIGKILL',
-    },
-    (error, stdout, stderr) => {
-      const exitCode = error === null ? 0 : (error.signal ?? error.code)
-      resolve({ said: stdout + stderr, exitCode })
-    },
-  )
-  return promise
 }
 
 describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount one)', () => {
@@ -135,10 +116,9 @@ describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount 
     expect(performance.now() - stoppedAt).toBeLessThan(10_000)
 
     disk.leave(50.5)
-    expect(await run('server/main.ts', disk.data)).toEqual({
-      said: `DATA_DIR is ${disk.data}, but its disk has 50 MiB free, and Dealbell needs 128 MiB. Make room on the disk, or set DATA_DIR to a folder on another disk.\n`,
-      exitCode: 1,
-    })
+    expect(await outputOf(['server/main.ts'], { DATA_DIR: disk.data })).toBe(
+      `DATA_DIR is ${disk.data}, but its disk has 50 MiB free, and Dealbell needs 128 MiB. Make room on the disk, or set DATA_DIR to a folder on another disk.\nexit 1`,
+    )
     disk.makeRoom()
     server = await openServer(disk.data)
     expect(await drained(server, 30_000)).toMatchObject({ sent: 3 })
@@ -149,9 +129,8 @@ describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount 
     const fresh = join(disk.folder, 'fresh')
     for (const freeMiB of [100, 1, 0]) {
       disk.leave(freeMiB)
-      const { said, exitCode } = await run('server/main.ts', fresh)
-      expect(said).toMatch(/^DATA_DIR is .* disk .* Make room on the disk, .*\n$/)
-      expect(exitCode).toBe(1)
+      const said = await outputOf(['server/main.ts'], { DATA_DIR: fresh })
+      expect(said).toMatch(/^DATA_DIR is .* disk .* Make room on the disk, .*\nexit 1$/)
     }
     const files = await readdir(fresh)
     expect(files.filter((file) => /pglite|key\./.test(file))).toEqual([])
@@ -171,9 +150,8 @@ describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount 
           select pg_logical_emit_message(false, 'fill', repeat('x', 1000000)) from generate_series(1, 200)\`)
       }`
     disk.leave(130)
-    const { said, exitCode } = await run(script, disk.data)
-    expect(said).toContain('stopped: the database could not write its log')
-    expect(exitCode).toBe(1)
+    const said = await outputOf(['--input-type=module-typescript', '--eval', script])
+    expect(said).toMatch(/stopped: the database could not write its log[\s\S]*exit 1$/)
     disk.makeRoom()
     const { database, close } = await openPglite(join(disk.data, 'pglite'))
     const [row] = await rowsOf(database, sql`select count(*)::int as users from users`)

@@ -1,14 +1,17 @@
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
+import type { AddressInfo, Server } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import { eq } from 'drizzle-orm'
 import type { Hono } from 'hono'
 import { Hono as HonoApp } from 'hono'
+import * as v from 'valibot'
 import { createApp } from '../../server/app.ts'
 import { createBackend } from '../../server/backend.ts'
 import type { Context } from '../../server/context.ts'
 import type { Database } from '../../server/database/open.ts'
-import { rules, sessions } from '../../server/database/schema.ts'
+import { dealEvents, deliveries, rules, sessions } from '../../server/database/schema.ts'
 import type { Dashboard } from '../../server/page/serve.ts'
 import { createSessions, sha256 } from '../../server/people/session.ts'
 import { createSessionTokens } from '../../server/people/session-token.ts'
@@ -18,6 +21,13 @@ import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { openTestDatabase } from '../database.ts'
 
 export const appUrl = 'http://localhost:3000'
+
+/** Listens on a free port of this machine. @returns the port. */
+export async function listen(server: Server): Promise<number> {
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
 
 /** What a call to a provider is answered with, in place of the stand-in's answer. */
 type Fault = (request: Request) => Response | Promise<Response> | undefined
@@ -44,13 +54,8 @@ export async function openHarness(overrides: { database?: Database; indexLagMs?:
   )
   // A test may keep this thread busy for longer than an idle connection stays open by default.
   outside.keepAliveTimeout = 60_000
-  outside.listen(0, '127.0.0.1')
-  await once(outside, 'listening')
-  const bound = outside.address()
-  if (bound === null || typeof bound === 'string') throw new Error('The stand-in has no port.')
-
   const encryptionKeys = [Buffer.alloc(32, 7)]
-  const addresses = parseEnv({ APP_URL: appUrl }).addressesAt(bound.port)
+  const addresses = parseEnv({ APP_URL: appUrl }).addressesAt(await listen(outside))
   const { indexLagMs } = overrides
   sandbox = createSandbox(addresses, indexLagMs === undefined ? undefined : { indexLagMs })
   const backend = createBackend({
@@ -85,6 +90,13 @@ export async function openHarness(overrides: { database?: Database; indexLagMs?:
   return {
     app: appWith({}),
     appWith,
+    /** A database that fails at each use. */
+    failingDatabase: (message: string) =>
+      new Proxy(database, {
+        get() {
+          throw new Error(message)
+        },
+      }),
     addresses,
     database,
     vault: backend.vault,
@@ -161,10 +173,25 @@ export function openBrowser({
     return new URL(back.headers.get('Location') ?? '').searchParams
   }
 
+  const tokenHash = () => sha256(cookie?.split('=')[1] ?? '')
+
+  /** The user of the session. */
+  async function userId(): Promise<string> {
+    if (database === undefined) throw new Error('This browser does not know the database.')
+    const [session] = await database
+      .select({ userId: sessions.userId })
+      .from(sessions)
+      .where(eq(sessions.tokenHash, tokenHash()))
+    if (session === undefined) throw new Error('The browser has no session.')
+    return session.userId
+  }
+
   return {
     send,
     call,
     authorize,
+    tokenHash,
+    userId,
     get cookie() {
       return cookie
     },
@@ -187,17 +214,10 @@ export function openBrowser({
      * without a session gets one.
      */
     async keep(ruleIds: string[]): Promise<void> {
-      if (database === undefined) throw new Error('This browser does not know the database.')
       if (cookie === undefined) await send('/api/slack/auth')
-      const tokenHash = sha256(cookie?.split('=')[1] ?? '')
-      const [session] = await database
-        .select({ userId: sessions.userId })
-        .from(sessions)
-        .where(eq(sessions.tokenHash, tokenHash))
-      if (session === undefined) throw new Error('The browser has no session.')
       await database
-        .insert(rules)
-        .values({ userId: session.userId, ruleIds, savedAt: new Date() })
+        ?.insert(rules)
+        .values({ userId: await userId(), ruleIds, savedAt: new Date() })
         .onConflictDoUpdate({ target: rules.userId, set: { ruleIds } })
     },
     disconnect: (provider: ProviderId) => call(`/api/${provider}/disconnect`, { method: 'DELETE' }),
@@ -210,18 +230,38 @@ export function openBrowser({
   }
 }
 
+/** Stores a change of a deal and a user's delivery of it, as the relay leaves them. @returns the delivery's id. */
+export async function storeDelivery(
+  database: Database,
+  userId: string,
+  {
+    property = 'stage',
+    receivedAt = new Date(),
+    ...delivery
+  }: Partial<typeof deliveries.$inferInsert> & {
+    property?: 'stage' | 'test'
+    receivedAt?: Date
+  } = {},
+): Promise<string> {
+  const occurredAt = delivery.occurredAt ?? new Date()
+  const deal = { crm: 'hubspot', accountId: '7', dealId: '1', value: 'next' } as const
+  const [event] = await database
+    .insert(dealEvents)
+    .values({ key: randomUUID(), ...deal, property, occurredAt, receivedAt })
+    .returning()
+  const sent = { channel: 'T/C', state: 'sent', finishedAt: occurredAt } as const
+  const [stored] = await database
+    .insert(deliveries)
+    .values({ eventId: event?.id ?? 0, userId, ...sent, ...delivery, occurredAt })
+    .returning()
+  return String(stored?.id)
+}
+
+const errorAnswer = v.strictObject({
+  error: v.strictObject({ code: v.string(), message: v.string() }),
+})
+
 /** The status and the code of an error answer; fails when it has another shape. */
 export async function refusal(answer: Response): Promise<string> {
-  const body: unknown = await answer.json()
-  const error =
-    typeof body === 'object' && body !== null && 'error' in body ? body.error : undefined
-  if (
-    typeof error !== 'object' ||
-    error === null ||
-    Object.keys(error).sort().join() !== 'code,message' ||
-    !('code' in error)
-  ) {
-    throw new Error(`Not an error answer: ${JSON.stringify(body)}`)
-  }
-  return `${answer.status} ${error.code}`
+  return `${answer.status} ${v.parse(errorAnswer, await answer.json()).error.code}`
 }

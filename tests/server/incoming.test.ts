@@ -1,21 +1,20 @@
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
+import { createServer } from 'node:http'
 import { connect } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { type Harness, openHarness } from './harness.ts'
+import { answerUnreadable } from '../../server/http/safety-headers.ts'
+import { type Harness, listen, openHarness } from './harness.ts'
 
 // What can be seen only on a real connection.
 let harness: Harness
-let server: Server
 let port: number
+const server = createServer()
 beforeAll(async () => {
   harness = await openHarness()
-  server = createServer(getRequestListener(harness.app.fetch))
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const bound = server.address()
-  port = typeof bound === 'object' && bound !== null ? bound.port : 0
+  const errorHandler = answerUnreadable(server, { https: false })
+  server.on('request', getRequestListener(harness.app.fetch, { errorHandler }))
+  port = await listen(server)
 })
 afterAll(async () => {
   server.closeAllConnections()
@@ -35,44 +34,50 @@ async function send(...lines: string[]): Promise<string> {
   return answer
 }
 
-test('two hosts are refused, with the headers of every answer', async () => {
-  const host = `Host: localhost:${port}`
-  for (const other of ['Host: evil.example', 'HOST: evil.example', host]) {
-    const answer = await send('GET /health HTTP/1.1', host, other)
-    expect(answer).toMatch(/^HTTP\/1\.1 400 /)
-    expect(answer).toMatch(/^x-content-type-options: nosniff\r$/im)
-    expect(answer).toMatch(/^content-security-policy: .*default-src 'none'/im)
-    expect(answer).toContain('The request names two hosts.')
-  }
-  expect(await send('GET /health HTTP/1.1', host)).toMatch(/^HTTP\/1\.1 200 /)
+const health = 'GET /health HTTP/1.1'
+const host = 'Host: localhost:3000'
+
+test.each([
+  [200, 'one host', [health, host]],
+  [400, 'another host besides', [health, host, 'Host: evil.example']],
+  [400, 'another host in another case of letters', [health, host, 'HOST: evil.example']],
+  [400, 'the same host twice', [health, host, host]],
+  [400, 'no host', ['GET /health HTTP/1.0']],
+  [400, 'a host that is none', [health, 'Host: a b']],
+  [400, 'an address that is none', ['GET /\\evil HTTP/1.1', host]],
+  [400, 'no HTTP', ['nonsense']],
+  [431, 'headers without an end', [health, host, `X: ${'x'.repeat(20_000)}`]],
+  [200, 'an unknown expectation', [health, host, 'Expect: a-miracle']],
+  [405, 'an unknown method', ['PROPFIND /health HTTP/1.1', host]],
+  [405, 'TRACE', ['TRACE /health HTTP/1.1', host]],
+])('%i answers %s, with the safety headers', async (status, _, lines) => {
+  const answer = await send(...lines)
+  expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
+  expect(answer).toMatch(/^x-content-type-options: nosniff\r$/im)
+  expect(answer).toMatch(/^content-security-policy: .*default-src 'none'/im)
+  if (lines.length > 2 && status === 400) expect(answer).toContain('The request names two hosts.')
 })
 
 describe('the address of the operator', () => {
-  const host = 'Host: 127.0.0.1:3000'
   const ask = async (...lines: string[]) => {
     const answer = await send('GET /relay/status HTTP/1.1', ...lines)
     return Number(answer.match(/^HTTP\/1\.1 (\d+) /)?.[1])
   }
 
-  test.each([host, 'Host: localhost:3000', 'Host: [::1]:3000'])(
-    'is known on this machine: %s',
-    async (own) => {
-      // The token is missing.
-      expect(await ask(own)).toBe(401)
-    },
-  )
-
+  // Where it is known, the token is missing.
   test.each([
-    'X-Forwarded-For: 203.0.113.9',
-    'Forwarded: for=203.0.113.9',
-    'X-Real-IP: 203.0.113.9',
-    'Via: 1.1 proxy',
-  ])('is unknown behind a proxy: %s', async (header) => {
-    expect(await ask(host, header)).toBe(404)
-  })
-
-  test('is unknown by the public name, which a proxy without headers passes on', async () => {
-    expect(await ask('Host: dealbell.example')).toBe(404)
+    [401, ['Host: 127.0.0.1:3000']],
+    [401, [host]],
+    [401, ['Host: [::1]:3000']],
+    [404, [host, 'X-Forwarded-For: 203.0.113.9']],
+    [404, [host, 'Forwarded: for=203.0.113.9']],
+    [404, [host, 'X-Forwarded-Host: dealbell.example']],
+    [404, [host, 'X-Real-IP: 203.0.113.9']],
+    [404, [host, 'Via: 1.1 proxy']],
+    // A proxy without headers passes on the public name.
+    [404, ['Host: dealbell.example']],
+  ])('is known only on this machine: %i for %j', async (status, headers) => {
+    expect(await ask(...headers)).toBe(status)
   })
 
   test.each([
@@ -109,6 +114,6 @@ test('a client that goes away in the middle of its body is not logged as a failu
   socket.destroy()
   await vi.waitFor(() => expect(handled).toHaveBeenCalled())
   // Another request is answered after whatever the first one caused.
-  expect(await send('GET /health HTTP/1.1', 'Host: localhost')).toMatch(/ 200 /)
+  expect(await send(health, host)).toMatch(/ 200 /)
   expect(harness.logged).toEqual([])
 })

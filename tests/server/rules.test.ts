@@ -1,13 +1,10 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { ruleCatalogue } from '../../contract/rules.ts'
 import { connections, rules, users } from '../../server/database/schema.ts'
-import { type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+import { openBrowser, openHarness, refusal } from './harness.ts'
 
-let harness: Harness
+const harness = await openHarness()
 let browser: ReturnType<typeof openBrowser>
-beforeAll(async () => {
-  harness = await openHarness()
-})
 afterAll(() => harness.close())
 beforeEach(async () => {
   await harness.database.delete(users)
@@ -24,29 +21,6 @@ const post = (body: BodyInit, headers: Record<string, string> = {}) =>
   })
 
 describe('rules', () => {
-  test('are empty for a new browser, which gets no session by asking', async () => {
-    const answer = await openBrowser(harness).call('/api/notifications/rules')
-    expect(await answer.json()).toEqual({ rules: [] })
-    expect(answer.headers.getSetCookie()).toEqual([])
-  })
-
-  test('are kept in their order, each once', async () => {
-    const saved = await browser.save(['deal-closed', 'deal-stage-changed', 'deal-closed'])
-    expect(saved.status).toBe(204)
-    expect(await browser.rules()).toEqual({ rules: ['deal-closed', 'deal-stage-changed'] })
-  })
-
-  test('are replaced as a whole, by none too', async () => {
-    await browser.save(['deal-closed'])
-    expect((await browser.save([])).status).toBe(204)
-    expect(await browser.rules()).toEqual({ rules: [] })
-  })
-
-  test('are each user’s own', async () => {
-    await browser.save(['deal-closed'])
-    expect(await openBrowser(harness).rules()).toEqual({ rules: [] })
-  })
-
   test('keep an id that is stored already, though it is not offered', async () => {
     await browser.keep(['deal-closed', 'from-a-newer-version', 'invoice-paid'])
     const kept = ['from-a-newer-version', 'invoice-paid']
@@ -57,13 +31,14 @@ describe('rules', () => {
     expect(await refusal(await browser.save(kept))).toBe('400 unknown_rule')
   })
 
-  test.each(
-    ruleCatalogue
-      .filter((category) => !category.available)
-      .flatMap((category) => category.rules.map((rule) => rule.id)),
-  )('cannot take %s, which is coming soon', async (id) => {
+  test('cannot take what is coming soon', async () => {
+    const comingSoon = ruleCatalogue.filter(({ available }) => !available)
+    const ids = comingSoon.flatMap((category) => category.rules.map(({ id }) => id))
+    expect(ids).not.toEqual([])
     await browser.save(['deal-closed'])
-    expect(await refusal(await browser.save(['deal-closed', id]))).toBe('400 unknown_rule')
+    for (const id of ids) {
+      expect(await refusal(await browser.save(['deal-closed', id])), id).toBe('400 unknown_rule')
+    }
     expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
   })
 })
@@ -77,18 +52,18 @@ describe('a body that is not right changes nothing', () => {
   test.each([
     ['an unknown id', '{"rules":["no-such-rule"]}', '400 unknown_rule'],
     ['a name from Object.prototype', '{"rules":["__proto__"]}', '400 unknown_rule'],
-    ['rules that are no array', '{"rules":"deal-closed"}', '400 invalid_body'],
-    ['rules that are null', '{"rules":null}', '400 invalid_body'],
-    ['rules that are an object', '{"rules":{"0":"deal-closed"}}', '400 invalid_body'],
-    ['an id that is no string', '{"rules":["deal-closed",1]}', '400 invalid_body'],
+    // tests/contract/answers.test.ts has more of what is no list of texts.
+    ['rules that are no array', '{"rules":{"0":"deal-closed"}}', '400 invalid_body'],
     ['an id that is an array', '{"rules":[["deal-closed"]]}', '400 invalid_body'],
-    ['no rules', '{}', '400 invalid_body'],
-    ['an array', '["deal-closed"]', '400 invalid_body'],
     ['null', 'null', '400 invalid_body'],
     ['broken JSON', '{"rules":[', '400 invalid_json'],
     ['nothing', '', '400 invalid_json'],
-  ])('%s', async (_name, body, expected) => {
-    expect(await refusal(await post(body))).toBe(expected)
+    ['a text', '{"rules":[]}', '415 not_json', 'text/plain'],
+    ['a form', '{"rules":[]}', '415 not_json', 'multipart/form-data; boundary=x'],
+    ['a type like that of JSON', '{"rules":[]}', '415 not_json', 'application/jsonp'],
+    ['no type', '{"rules":[]}', '415 not_json', ''],
+  ])('%s', async (_name, body, expected, type = 'application/json') => {
+    expect(await refusal(await post(body, { 'Content-Type': type }))).toBe(expected)
     await unchanged()
   })
 
@@ -124,19 +99,6 @@ describe('a body that is not right changes nothing', () => {
     await unchanged()
   })
 
-  test.each([
-    'text/plain',
-    'application/x-www-form-urlencoded',
-    'multipart/form-data; boundary=x',
-    'application/jsonp',
-    'text/json',
-    '',
-  ])('the content type %j', async (type) => {
-    const answer = await post('{"rules":[]}', { 'Content-Type': type })
-    expect(await refusal(answer)).toBe('415 not_json')
-    await unchanged()
-  })
-
   test('JSON may name its charset', async () => {
     const answer = await post('{"rules":[]}', { 'Content-Type': 'application/json; charset=utf-8' })
     expect(answer.status).toBe(204)
@@ -154,13 +116,6 @@ describe('without both connections, a save is refused and changes nothing', () =
     expect(await harness.database.$count(users)).toBe(before)
     expect(await harness.database.$count(rules)).toBe(0)
     if (connected.length === 0) expect(other.cookie).toBeUndefined()
-  })
-
-  test('after one was disconnected', async () => {
-    await browser.save(['deal-closed'])
-    await browser.disconnect('slack')
-    expect(await refusal(await browser.save([]))).toBe('409 not_connected')
-    expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
   })
 
   test('a connection that has just broken counts, so that the choice is not lost', async () => {

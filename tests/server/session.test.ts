@@ -1,17 +1,15 @@
+import { createHmac } from 'node:crypto'
 import { eq } from 'drizzle-orm'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { connections, deliveries, rules, sessions, users } from '../../server/database/schema.ts'
-import { sha256 } from '../../server/people/session.ts'
-import { type Harness, openBrowser, openHarness, refusal } from './harness.ts'
+import { createSessionTokens } from '../../server/people/session-token.ts'
+import { openBrowser, openHarness, refusal } from './harness.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const start = new Date('2026-11-20T12:00:00Z')
 
-let harness: Harness
+const harness = await openHarness()
 let browser: ReturnType<typeof openBrowser>
-beforeAll(async () => {
-  harness = await openHarness()
-})
 afterAll(() => harness.close())
 beforeEach(async () => {
   await harness.database.delete(users)
@@ -20,11 +18,10 @@ beforeEach(async () => {
 })
 
 const at = (days: number, ms = 0) => new Date(start.getTime() + days * dayMs + ms)
-const rowOf = async (cookie: string | undefined) => {
-  const tokenHash = sha256(cookie?.split('=')[1] ?? '')
-  return (
-    await harness.database.select().from(sessions).where(eq(sessions.tokenHash, tokenHash))
-  )[0]
+/** When the session of a browser ends, as it is stored. */
+const endOf = async (one: ReturnType<typeof openBrowser>) => {
+  const found = harness.database.select().from(sessions)
+  return (await found.where(eq(sessions.tokenHash, one.tokenHash())))[0]?.expiresAt
 }
 /** What a read at that time sets, if anything. */
 async function cookieSetAt(now: Date): Promise<string | undefined> {
@@ -36,11 +33,46 @@ describe('a session', () => {
   beforeEach(async () => {
     const answer = await browser.send('/api/slack/auth')
     await browser.keep(['deal-closed'])
-    expect(answer.headers.getSetCookie()[0]).toContain('Max-Age=15552000')
+    expect(answer.headers.getSetCookie()[0]).toMatch(
+      /^dealbell=[\w-]{43}; Max-Age=15552000; Path=\/; HttpOnly; SameSite=Strict$/,
+    )
+  })
+
+  test('is bound to its host and to https where the dashboard is on https', async () => {
+    const app = harness.appWith({ appUrl: 'https://dealbell.example' })
+    const [cookie = ''] = (await app.request('/api/slack/auth')).headers.getSetCookie()
+    expect(cookie).toMatch(/^__Host-dealbell=[\w-]{43}; .*Path=\/.*; Secure/)
+    expect(cookie).not.toMatch(/Domain/)
+    // A cookie without the prefix could come from another host of the domain.
+    const planted = { Cookie: cookie.replace('__Host-', '').split(';')[0] ?? '' }
+    const again = await app.request('/api/slack/auth', { headers: planted })
+    expect(again.headers.getSetCookie()).toHaveLength(1)
+  })
+
+  test('stands in the database only as a hash, which opens nothing', async () => {
+    const token = browser.cookie?.split('=')[1] ?? ''
+    const rows = JSON.stringify(await harness.database.select().from(sessions))
+    expect(rows).toContain(browser.tokenHash())
+    expect(rows).not.toContain(token)
+    const thief = openBrowser(harness)
+    thief.cookie = `dealbell=${browser.tokenHash()}`
+    expect(await thief.rules()).toEqual({ rules: [] })
+  })
+
+  test('is not made by the calls that a new browser makes at once', async () => {
+    const paths = [
+      '/health',
+      '/api/hubspot/status',
+      '/api/slack/status',
+      '/api/notifications/rules',
+    ]
+    const answers = await Promise.all(paths.map((path) => openBrowser(harness).call(path)))
+    expect(answers.flatMap((answer) => answer.headers.getSetCookie())).toEqual([])
+    expect(answers.map((answer) => answer.status)).toEqual([200, 200, 200, 200])
   })
 
   test('ends 180 days after it began, to the millisecond', async () => {
-    expect((await rowOf(browser.cookie))?.expiresAt).toEqual(at(180))
+    expect(await endOf(browser)).toEqual(at(180))
     harness.clock.now = at(180)
     expect(await browser.rules()).toEqual({ rules: [] })
     harness.clock.now = at(180, -1)
@@ -49,26 +81,36 @@ describe('a session', () => {
 
   test('is left alone for the half of its time', async () => {
     expect(await cookieSetAt(at(90))).toBeUndefined()
-    expect((await rowOf(browser.cookie))?.expiresAt).toEqual(at(180))
+    expect(await endOf(browser)).toEqual(at(180))
   })
 
-  test('is made longer after that, the same one and as well guarded', async () => {
+  test('is made longer after that, the same one and as well guarded, and no other', async () => {
     const before = browser.cookie
+    const other = openBrowser(harness)
+    await other.keep([])
     const cookie = await cookieSetAt(at(90, 1))
     expect(cookie?.split(';')[0]).toBe(before)
     for (const part of ['Max-Age=15552000', 'Path=/', 'HttpOnly', 'SameSite=Strict']) {
       expect(cookie?.split('; ')).toContain(part)
     }
-    expect((await rowOf(browser.cookie))?.expiresAt).toEqual(at(270, 1))
+    expect(await endOf(browser)).toEqual(at(270, 1))
+    expect(await endOf(other)).toEqual(at(180))
     // And not again the next moment.
     expect(await cookieSetAt(at(90, 2))).toBeUndefined()
   })
 
-  test('is made longer without any other being touched', async () => {
-    const other = openBrowser(harness)
-    await other.keep([])
-    await cookieSetAt(at(100))
-    expect((await rowOf(other.cookie))?.expiresAt).toEqual(at(180))
+  test('ends after a year, however often it is used', async () => {
+    let cookie = ''
+    for (let days = 0; days < 365; days += 5) {
+      harness.clock.now = at(days)
+      const answer = await browser.call('/api/notifications/rules')
+      expect(await answer.json()).toEqual({ rules: ['deal-closed'] })
+      cookie = answer.headers.getSetCookie()[0] ?? cookie
+    }
+    // It was extended last at 190 days. The browser forgets the cookie when the session ends.
+    expect(cookie).toContain(`Max-Age=${(365 - 190) * 24 * 60 * 60};`)
+    harness.clock.now = at(365)
+    expect(await browser.rules()).toEqual({ rules: [] })
   })
 
   test('is the browser’s own: another makes another', async () => {
@@ -97,14 +139,6 @@ describe('the person of a session', () => {
       headers: { 'Content-Type': 'application/json', 'Dealbell-Person': person ?? '' },
       ...(method === 'POST' && { body: '{"rules":[]}' }),
     })
-  const writes = [
-    ['POST', '/api/notifications/rules'],
-    ['DELETE', '/api/slack/disconnect'],
-    ['DELETE', '/api/hubspot/disconnect'],
-    ['DELETE', '/api/session?others=true'],
-    ['POST', '/api/notifications/test'],
-    ['POST', '/api/notifications/activity/1/retry'],
-  ] as const
 
   async function signIn() {
     for (const provider of ['hubspot', 'slack'] as const) await browser.connect(provider)
@@ -136,27 +170,32 @@ describe('the person of a session', () => {
 
     const other = openBrowser(harness)
     await other.send('/api/slack/auth')
-    const before = await read(other)
-    expect(before).not.toBe(unnamed)
+    expect(await read(other)).not.toBe(unnamed)
     const callback = await other.call(`/api/hubspot/callback?${await other.authorize('hubspot')}`)
     expect(callback.headers.get('Dealbell-Person')).toBe(unnamed)
-    const [user] = await harness.database.select().from(users)
-    expect(user?.id).not.toContain(unnamed)
+    expect(await browser.userId()).not.toContain(unnamed)
   })
 
-  test.each(writes)(
-    'differs from the shown person: the server refuses %s %s',
-    async (method, path) => {
-      await signIn()
-      const [own, before] = [await read(browser), await all()]
-      for (const person of ['nobody', '0123456789abcdef']) {
-        const answer = await write(path, method, person)
-        expect(answer.headers.get('Dealbell-Person')).toBe(own)
-        expect(await refusal(answer)).toBe('409 another_person')
-      }
-      expect(await all()).toBe(before)
-    },
-  )
+  test.each([
+    ['POST', '/api/notifications/rules'],
+    ['DELETE', '/api/slack/disconnect'],
+    ['DELETE', '/api/hubspot/disconnect'],
+    ['DELETE', '/api/session?others=true'],
+    ['POST', '/api/notifications/test'],
+    ['POST', '/api/notifications/activity/1/retry'],
+  ])('differs from the shown person: the server refuses %s %s', async (method, path) => {
+    await signIn()
+    const [own, before] = [await read(browser), await all()]
+    const expectRefused = async (shown: string | null, person: string | null) => {
+      const answer = await write(path, method, shown)
+      expect(answer.headers.get('Dealbell-Person')).toBe(person)
+      expect(await refusal(answer)).toBe('409 another_person')
+    }
+    for (const shown of ['nobody', '0123456789abcdef']) await expectRefused(shown, own)
+    browser.cookie = 'dealbell=ended'
+    await expectRefused(own, 'nobody')
+    expect(await all()).toBe(before)
+  })
 
   test('is the shown person: the server accepts the change', async () => {
     await signIn()
@@ -164,19 +203,6 @@ describe('the person of a session', () => {
     expect((await write('/api/notifications/rules', 'POST', own)).status).toBe(204)
     expect((await write('/api/slack/disconnect', 'DELETE', own)).status).toBe(204)
   })
-
-  test.each(writes)(
-    'is nobody after the session has ended: the server refuses %s %s',
-    async (method, path) => {
-      await signIn()
-      const [own, before] = [await read(browser), await all()]
-      browser.cookie = 'dealbell=ended'
-      const answer = await write(path, method, own)
-      expect(answer.headers.get('Dealbell-Person')).toBe('nobody')
-      expect(await refusal(answer)).toBe('409 another_person')
-      expect(await all()).toBe(before)
-    },
-  )
 
   test('can sign out after the session has ended, but not with the name of another person', async () => {
     await signIn()
@@ -187,5 +213,42 @@ describe('the person of a session', () => {
     expect(answer.status).toBe(204)
     expect(answer.headers.get('Dealbell-Person')).toBe('nobody')
     expect((await write('/api/session', 'DELETE', own)).status).toBe(204)
+  })
+})
+
+describe('a token', () => {
+  const key = Buffer.alloc(32, 1)
+  const tokens = createSessionTokens([key])
+
+  test.each(['new', 'connected'] as const)(
+    'of the kind %s is known, also after a change of the key, and no invented one',
+    (kind) => {
+      const token = tokens.issue(kind)
+      expect(token).toMatch(/^[\w-]{43}$/)
+      expect(tokens.issue(kind)).not.toBe(token)
+      expect(tokens.kindOf(token)).toBe(kind)
+      expect(createSessionTokens([Buffer.alloc(32, 2), key]).kindOf(token)).toBe(kind)
+
+      // The last character has bits that do not count.
+      const padding = { A: 'B', Q: 'R', g: 'h', w: 'x' }[token.at(-1) ?? ''] ?? 'B'
+      for (const other of [
+        '',
+        'A'.repeat(43),
+        `${token[0] === 'A' ? 'B' : 'A'}${token.slice(1)}`,
+        `${token}!`,
+        `${token}=`,
+        token.slice(0, -1) + padding,
+        createSessionTokens([Buffer.alloc(32, 2)]).issue(kind),
+      ]) {
+        expect(tokens.kindOf(other), other).toBeUndefined()
+      }
+    },
+  )
+
+  test('from before there were two kinds counts as one of a person', () => {
+    const tagKey = createHmac('sha256', key).update('dealbell session token').digest()
+    const random = Buffer.alloc(24, 5)
+    const tag = createHmac('sha256', tagKey).update(random).digest().subarray(0, 8)
+    expect(tokens.kindOf(Buffer.concat([random, tag]).toString('base64url'))).toBe('connected')
   })
 })

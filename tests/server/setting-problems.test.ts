@@ -1,5 +1,3 @@
-import { execFile } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
 import { createServer, type Server } from 'node:net'
@@ -7,8 +5,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { lockFolder } from '../../server/database/lock.ts'
+import { openPostgres } from '../../server/database/open.ts'
 import { databaseUrlError, dataDirError, listenError } from '../../server/settings/open-errors.ts'
 import { newDataFolder } from '../database.ts'
+import { freePort } from '../relay/postgres.ts'
+import { listen } from './harness.ts'
+import { outputOf } from './program.ts'
 
 let folder: string
 beforeAll(async () => {
@@ -17,181 +19,144 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true }))
 
-/** Runs a program of the server to its end; returns all that it prints. */
-function output(
-  program: 'main' | 'cli/relay status',
-  env: Record<string, string>,
-): Promise<string> {
+/** All that a program of the server prints until it ends. */
+function output(program: 'main' | 'cli/relay status', env: Record<string, string>) {
   const [file = '', ...args] = program.split(' ')
-  const { promise, resolve } = Promise.withResolvers<string>()
-  execFile(
-    process.execPath,
-    [`server/${file}.ts`, ...args],
-    {
-      env: {
-        PATH: process.env.PATH,
-        PORT: '0',
-        SERVE_DASHBOARD: 'false',
-        DATA_DIR: join(folder, 'data'),
-        ...env,
-      },
-    },
-    (error, stdout, stderr) => resolve(`${stdout}${stderr}exit ${error?.code ?? 0}`),
-  )
-  return promise
+  return outputOf([`server/${file}.ts`, ...args], { DATA_DIR: join(folder, 'data'), ...env })
 }
 
-/** Listens on a free port until the test ends. @returns the port. */
-async function listen(server: Server): Promise<number> {
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  onTestFinished(() => {
-    server.close()
-  })
-  const bound = server.address()
-  if (bound === null || typeof bound === 'string') throw new Error('There is no port.')
-  return bound.port
+/** Listens until the test ends. @returns the port. */
+async function listenHere(server: Server): Promise<number> {
+  onTestFinished(() => void server.close())
+  return await listen(server)
 }
 
-/** A port on which nothing listens. */
-async function freePort(): Promise<number> {
-  const server = createServer()
-  const port = await listen(server)
-  server.close()
-  await once(server, 'close')
-  return port
-}
-
-/** A PostgreSQL that answers every connection with an error (PostgreSQL, protocol, ErrorResponse). */
-const refusingPostgres = (code: string, message: string) =>
-  createServer((socket) => {
-    socket.on('error', () => undefined)
-    socket.once('data', () => {
-      const fields = Buffer.from(`SFATAL\0VFATAL\0C${code}\0M${message}\0\0`)
-      const head = Buffer.from([0x45, 0, 0, 0, fields.length + 4])
-      socket.end(Buffer.concat([head, fields]))
-    })
-  })
+/** An error as Node, PostgreSQL and SQLite throw it. */
+const errorWith = (codes: object, message = 'it failed') => Object.assign(new Error(message), codes)
 
 describe('DATABASE_URL', () => {
   const password = 'hunter2'
-  const urlAt = (host: string, port: number) => `postgres://ann:${password}@${host}:${port}/sales`
+  const urlAt = (at: string) => `postgres://ann:${password}@${at}/sales`
 
   test.each(['main', 'cli/relay status'] as const)(
     'without a PostgreSQL behind it (%s)',
     async (program) => {
-      const port = await freePort()
-      const said = await output(program, { DATABASE_URL: urlAt('127.0.0.1', port) })
-      expect(said).toBe(
-        `DATABASE_URL: no PostgreSQL listens at 127.0.0.1:${port}. Start it, or correct the host and the port.\nexit 1`,
+      const at = `127.0.0.1:${await freePort()}`
+      expect(await output(program, { DATABASE_URL: urlAt(at) })).toBe(
+        `DATABASE_URL: no PostgreSQL listens at ${at}. Start it, or correct the host and the port.\nexit 1`,
       )
     },
   )
 
-  test('with an unknown host', async () => {
-    const said = await output('main', { DATABASE_URL: urlAt('no-such-host.invalid', 5432) })
-    expect(said).toBe(
-      'DATABASE_URL: the host no-such-host.invalid is unknown. Correct it, or check the name service.\nexit 1',
-    )
-  })
+  /** A PostgreSQL that answers every connection with an error (PostgreSQL, protocol, ErrorResponse). */
+  const refusingPostgres = (code: string, message: string) =>
+    createServer((socket) => {
+      socket.on('error', () => undefined)
+      socket.once('data', () => {
+        const fields = Buffer.from(`SFATAL\0VFATAL\0C${code}\0M${message}\0\0`)
+        const head = Buffer.from([0x45, 0, 0, 0, fields.length + 4])
+        socket.end(Buffer.concat([head, fields]))
+      })
+    })
 
-  test.each([
+  test.each<[string, Server, (at: string) => string]>([
     [
-      '28P01',
-      'password authentication failed for user "ann"',
-      (at: string) =>
+      'refuses the user',
+      refusingPostgres('28P01', 'password authentication failed for user "ann"'),
+      (at) =>
         `PostgreSQL at ${at} refuses the user or the password. Correct them, and write special characters as in a URL (@ is %40).`,
     ],
     [
-      '3D000',
-      'database "sales" does not exist',
-      (at: string) =>
-        `PostgreSQL at ${at} has no database named sales. Create it, or correct the name.`,
+      'has no such database',
+      refusingPostgres('3D000', 'database "sales" does not exist'),
+      (at) => `PostgreSQL at ${at} has no database named sales. Create it, or correct the name.`,
     ],
     [
-      '53300',
-      'sorry, too many clients already',
-      (at: string) =>
+      'has too many clients',
+      refusingPostgres('53300', 'sorry, too many clients already'),
+      (at) =>
         `the database at ${at} could not be opened: sorry, too many clients already. Check that PostgreSQL runs there and accepts connections.`,
     ],
-  ])('that PostgreSQL refuses with %s', async (code, message, problem) => {
-    const port = await listen(refusingPostgres(code, message))
-    const said = await output('main', { DATABASE_URL: urlAt('127.0.0.1', port) })
-    expect(said).toBe(`DATABASE_URL: ${problem(`127.0.0.1:${port}`)}\nexit 1`)
+    [
+      'is another program',
+      createHttpServer(),
+      (at) => `the database at ${at} could not be opened: `,
+    ],
+  ])('whose server %s', async (_, server, problem) => {
+    const at = `127.0.0.1:${await listenHere(server)}`
+    const cause = await openPostgres(urlAt(at), () => undefined).catch((error: unknown) => error)
+    const { message } = databaseUrlError(urlAt(at), cause)
+    expect(message).toContain(`DATABASE_URL: ${problem(at)}`)
+    expect(message).not.toContain(password)
   })
 
-  test('of a user who may not create tables', () => {
-    const cause = Object.assign(new Error('permission denied'), { code: '42501' })
-    const failure = new Error('Failed query', { cause })
-    expect(databaseUrlError(urlAt('db', 5432), failure).message).toBe(
-      'DATABASE_URL: its user may not create tables in the database sales at db:5432. Make the user the owner of the database.',
-    )
-  })
-
-  test('that leads to another program', async () => {
-    const port = await listen(createHttpServer())
-    const said = await output('main', { DATABASE_URL: urlAt('127.0.0.1', port) })
-    expect(said).toMatch(
-      new RegExp(
-        `^DATABASE_URL: the database at 127.0.0.1:${port} could not be opened: .*\nexit 1$`,
-      ),
-    )
-    expect(said).not.toContain(password)
-  })
-
-  test('that is no URL', async () => {
-    const said = await output('main', { DATABASE_URL: `postgres://ann:${password}#@db/sales` })
-    expect(said).toMatch(/- DATABASE_URL must be a URL such as .*\nexit 1$/)
-    expect(said).not.toContain(password)
+  test.each([
+    ['ENOTFOUND', 'the host db is unknown. Correct it, or check the name service.'],
+    [
+      '42501',
+      'its user may not create tables in the database sales at db:5432. Make the user the owner of the database.',
+    ],
+  ])('that fails with %s', (code, problem) => {
+    const failure = new Error('Failed query', { cause: errorWith({ code }) })
+    expect(databaseUrlError(urlAt('db'), failure).message).toBe(`DATABASE_URL: ${problem}`)
   })
 })
 
 describe('DATA_DIR', () => {
   test.each(['file', 'file/below'])('that is %s', async (path) => {
     const dataDir = join(folder, path)
-    const problem = `DATA_DIR is ${dataDir}, but a file has that path or a part of it. Set DATA_DIR to a folder.\nexit 1`
-    expect(await output('main', { DATA_DIR: dataDir })).toBe(problem)
-    // With PostgreSQL, the folder holds only the key.
-    const env = { DATA_DIR: dataDir, DATABASE_URL: 'postgres://localhost' }
-    expect(await output('main', env)).toBe(problem)
+    expect(await output('main', { DATA_DIR: dataDir })).toBe(
+      `DATA_DIR is ${dataDir}, but a file has that path or a part of it. Set DATA_DIR to a folder.\nexit 1`,
+    )
   })
 
   test.each([{ code: 'EACCES' }, { code: 'EROFS' }, { errcode: 14 }, { errcode: 8 }])(
     'that this process may not write to: %j',
     (codes) => {
-      const cause = Object.assign(new Error('unable to open'), codes)
-      expect(dataDirError({ dataDir: './data' }, cause).message).toBe(
+      expect(dataDirError({ dataDir: './data' }, errorWith(codes)).message).toBe(
         'DATA_DIR is ./data, but this process may not write to it. Give its user the right to do so, or set DATA_DIR to another folder.',
       )
     },
   )
+})
 
-  test('whose key is no key', async () => {
-    const dataDir = await mkdtemp(join(folder, 'key-'))
-    await writeFile(join(dataDir, 'encryption.key'), 'short')
-    expect(await output('main', { DATA_DIR: dataDir })).toBe(
-      `DATA_DIR is ${dataDir}, but it could not be opened: ${join(dataDir, 'encryption.key')} does not hold 32 bytes in base64. Repair it, or set DATA_DIR to another folder.\nexit 1`,
-    )
+test('every wrong setting is listed', async () => {
+  const said = await output('main', {
+    PORT: 'http',
+    APP_URL: 'nowhere',
+    HUBSPOT_CLIENT_ID: 'id',
+    DATABASE_URL: 'postgres://ann:hunter2#@db/sales',
   })
+  for (const name of ['PORT', 'APP_URL', 'HUBSPOT_CLIENT_SECRET', 'DATABASE_URL']) {
+    expect(said).toContain(`- ${name} `)
+  }
+  expect(said).toMatch(/\nexit 1$/)
+  expect(said).not.toMatch(/hunter2|\n {4}at /)
 })
 
 describe('PORT and HOST', () => {
-  test('of an address that this machine does not have', async () => {
-    // Reserved for documentation (RFC 5737).
+  test('of a port that is taken', async () => {
+    const port = await listenHere(createServer())
     const dataDir = await newDataFolder()
     onTestFinished(() => rm(dataDir, { recursive: true }))
-    const said = await output('main', { DATA_DIR: dataDir, HOST: '192.0.2.1' })
+    const said = await output('main', { DATA_DIR: dataDir, PORT: `${port}`, HOST: '127.0.0.1' })
     expect(said).toBe(
-      'HOST is 192.0.2.1, but this machine does not have that address. Correct HOST, or remove it to listen on all addresses.\nexit 1',
+      `Port ${port} is taken. Set PORT to another one, or to 0 for a free one.\nexit 1`,
     )
   })
 
-  test('of a port that this process may not open', () => {
-    const cause = Object.assign(new Error('listen EACCES'), { code: 'EACCES' })
-    expect(listenError({ port: 80, host: undefined }, cause)).toHaveProperty(
-      'message',
+  test.each([
+    [
+      'EADDRNOTAVAIL',
+      'HOST is 192.0.2.1, but this machine does not have that address. Correct HOST, or remove it to listen on all addresses.',
+    ],
+    [
+      'EACCES',
       'PORT is 80, but this process may not listen on it: ports below 1024 need more rights. Set PORT to 1024 or higher, and put a proxy in front (docs/hosting.md).',
-    )
+    ],
+  ])('that fail with %s', (code, problem) => {
+    const failure = listenError({ port: 80, host: '192.0.2.1' }, errorWith({ code }))
+    expect(failure).toHaveProperty('message', problem)
   })
 })
 
@@ -203,45 +168,37 @@ describe('npm run relay', () => {
     )
   })
 
-  /** A data folder that a server holds, here this process. */
-  async function heldFolder(): Promise<string> {
+  const asForThatServer = 'Set PORT and HOST as for that server, or stop it.'
+  test.each<[string, number | undefined, (held: string, at: string) => string]>([
+    [
+      'where nothing answers',
+      undefined,
+      (held, at) =>
+        `A server uses the folder ${held} of DATA_DIR, but none answers at ${at}. ${asForThatServer}`,
+    ],
+    [
+      'where another program answers',
+      200,
+      (held, at) =>
+        `A server uses the folder ${held} of DATA_DIR, but another program answers at ${at}. ${asForThatServer}`,
+    ],
+    [
+      'where a server with another key answers',
+      401,
+      (_, at) =>
+        `The server at ${at} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR as for that server.`,
+    ],
+  ])('with a PORT %s', async (_, status, problem) => {
+    // This process holds the folder.
     const held = await newDataFolder()
     const lock = lockFolder(held)
     onTestFinished(async () => {
       lock.release()
       await rm(held, { recursive: true })
     })
-    return held
-  }
-
-  test('with a PORT where nothing answers', async () => {
-    const held = await heldFolder()
-    const port = await freePort()
-    expect(await output('cli/relay status', { DATA_DIR: held, PORT: String(port) })).toBe(
-      `A server uses the folder ${held} of DATA_DIR, but none answers at http://127.0.0.1:${port}: no program listens at 127.0.0.1:${port}. Set PORT and HOST as for that server, or stop it.\nexit 1`,
-    )
-  })
-
-  test.each([
-    [404, 'Not found'],
-    [200, '<!doctype html>'],
-  ])('with a PORT where another program answers: %i %s', async (status, body) => {
-    const held = await heldFolder()
-    const port = await listen(
-      createHttpServer((_request, response) => response.writeHead(status).end(body)),
-    )
-    expect(await output('cli/relay status', { DATA_DIR: held, PORT: String(port) })).toBe(
-      `A server uses the folder ${held} of DATA_DIR, but another program answers at http://127.0.0.1:${port}. Set PORT and HOST as for that server, or stop it.\nexit 1`,
-    )
-  })
-
-  test('with a PORT where a server with another key answers', async () => {
-    const held = await heldFolder()
-    const port = await listen(
-      createHttpServer((_request, response) => response.writeHead(401).end()),
-    )
-    expect(await output('cli/relay status', { DATA_DIR: held, PORT: String(port) })).toBe(
-      `The server at http://127.0.0.1:${port} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR as for that server, or restart it.\nexit 1`,
-    )
+    const answer = createHttpServer((_request, response) => response.writeHead(status ?? 200).end())
+    const port = status === undefined ? await freePort() : await listenHere(answer)
+    const said = await output('command status', { DATA_DIR: held, PORT: `${port}` })
+    expect(said).toBe(`${problem(held, `http://127.0.0.1:${port}`)}\nexit 1`)
   })
 })

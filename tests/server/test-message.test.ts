@@ -116,6 +116,7 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
       .where(eq(channels.id, `T1/${channel}`))
     expect(row?.name).toBe(`#${channel}`)
   })
+
   test.each([
     ['is_archived', 'Slack says that the channel is archived.'],
     ['token_revoked', 'Slack says that the access was revoked.'],
@@ -166,14 +167,6 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
       const words = 'HubSpot is not connected. Slack is not connected.'
       expect(answer.status).toBe(409)
       expect(await answer.json()).toEqual({ error: { code: 'not_connected', message: words } })
-    })
-
-    test('by a page of another site', async () => {
-      const headers = { Origin: 'https://evil.example', 'Sec-Fetch-Site': 'cross-site' }
-      expect(await sendTest(userId, { headers })).toMatchObject({
-        status: 403,
-        body: { error: { code: 'cross_site' } },
-      })
     })
   })
 

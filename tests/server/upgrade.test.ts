@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
 import { migrate } from 'drizzle-orm/pglite/migrator'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { openPglite } from '../../server/database/open.ts'
 import {
   channels,
@@ -17,11 +17,9 @@ import {
 const migrations = join(import.meta.dirname, '../../server/database/migrations')
 
 test('a database of the version with a queue keeps its users, and its pending deliveries are due', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'dealbell-upgrade-'))
-  try {
-    const old = await PGlite.create({ dataDir: join(folder, 'pglite') })
-    await migrate(drizzle(old), { migrationsFolder: await firstMigrations(3, folder) })
-    await old.exec(`
+  const { database } = await upgraded(
+    3,
+    `
       create schema pgboss;
       create table pgboss.job (id int);
       insert into users (id, hubspot_hub_id, hubspot_user_id)
@@ -34,66 +32,65 @@ test('a database of the version with a queue keeps its users, and its pending de
                case key when 'k1' then 'T/pending' else 'T/sent' end,
                case key when 'k1' then 'pending' else 'sent' end, now()
         from deal_events;
-      insert into channels (id) values ('T/sent');`)
-    await old.close()
-
-    const { database, close } = await openPglite(join(folder, 'pglite'))
-    expect(
-      await database
-        .select({ crm: users.crm, account: users.crmAccountId, user: users.crmUserId })
-        .from(users)
-        .orderBy(users.id),
-    ).toEqual([
-      { crm: 'hubspot', account: '7', user: '8' },
-      { crm: null, account: null, user: null },
-    ])
-    expect(await database.select().from(dealEvents).orderBy(dealEvents.id)).toMatchObject([
-      { crm: 'hubspot', accountId: '7', property: 'stage', value: 'won' },
-      { crm: 'hubspot', accountId: '7', property: 'stage', value: 'lost' },
-    ])
-    expect(await database.select().from(channels).orderBy(channels.id)).toMatchObject([
-      { id: 'T/pending', dueAt: expect.any(Date), leasedUntil: null },
-      { id: 'T/sent', dueAt: null, leasedUntil: null },
-    ])
-    await close()
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
+      insert into channels (id) values ('T/sent');`,
+  )
+  expect(
+    await database
+      .select({ crm: users.crm, account: users.crmAccountId, user: users.crmUserId })
+      .from(users)
+      .orderBy(users.id),
+  ).toEqual([
+    { crm: 'hubspot', account: '7', user: '8' },
+    { crm: null, account: null, user: null },
+  ])
+  expect(await database.select().from(dealEvents).orderBy(dealEvents.id)).toMatchObject([
+    { crm: 'hubspot', accountId: '7', property: 'stage', value: 'won' },
+    { crm: 'hubspot', accountId: '7', property: 'stage', value: 'lost' },
+  ])
+  expect(await database.select().from(channels).orderBy(channels.id)).toMatchObject([
+    { id: 'T/pending', dueAt: expect.any(Date), leasedUntil: null },
+    { id: 'T/sent', dueAt: null, leasedUntil: null },
+  ])
 })
 
 test('after the upgrade from a version without searches and checks, both go on from now', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'dealbell-upgrade-'))
-  try {
-    const old = await PGlite.create({ dataDir: join(folder, 'pglite') })
-    await migrate(drizzle(old), { migrationsFolder: await firstMigrations(5, folder) })
-    await old.exec(`
+  const { database, began } = await upgraded(
+    5,
+    `
       insert into users (id) select gen_random_uuid() from generate_series(1, 100);
       insert into connections (user_id, provider, secrets, account_id, grant_id, connected_at)
         select id, provider, 's', case provider when 'hubspot' then '7' else 'T' end, 'g', '2026-01-01'
         from users cross join unnest(array['hubspot', 'slack']) as provider;
       insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
-        values ('k1', 'hubspot', '7', '1', 'stage', 'won', now());`)
-    await old.close()
-
-    const began = Date.now()
-    const { database, close } = await openPglite(join(folder, 'pglite'))
-    const [account, ...others] = await database.select().from(crmAccounts)
-    expect(others).toEqual([])
-    expect(account).toMatchObject({ crm: 'hubspot', accountId: '7' })
-    // An hour earlier, because the time was of the server's clock.
-    expect(account?.searchedUntil.getTime()).toBeGreaterThanOrEqual(began - 3_600_000)
-    expect(await database.select().from(dealEvents)).toMatchObject([{ foundBy: 'webhook' }])
-    // The checks do not all come at once.
-    const hours = (await database.select().from(connections)).map(({ checkedAt }) =>
-      Math.floor((Date.now() - checkedAt.getTime()) / 3_600_000),
-    )
-    expect(new Set(hours).size).toBeGreaterThan(12)
-    expect(Math.max(...hours)).toBeLessThan(24)
-    await close()
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
+        values ('k1', 'hubspot', '7', '1', 'stage', 'won', now());`,
+  )
+  const [account, ...others] = await database.select().from(crmAccounts)
+  expect(others).toEqual([])
+  expect(account).toMatchObject({ crm: 'hubspot', accountId: '7' })
+  // An hour earlier, because the time was of the server's clock.
+  expect(account?.searchedUntil.getTime()).toBeGreaterThanOrEqual(began - 3_600_000)
+  expect(await database.select().from(dealEvents)).toMatchObject([{ foundBy: 'webhook' }])
+  // The checks do not all come at once.
+  const hours = (await database.select().from(connections)).map(({ checkedAt }) =>
+    Math.floor((Date.now() - checkedAt.getTime()) / 3_600_000),
+  )
+  expect(new Set(hours).size).toBeGreaterThan(12)
+  expect(Math.max(...hours)).toBeLessThan(24)
 })
+
+/** Fills a database of the version with these first migrations, and opens it with the current version. */
+async function upgraded(count: number, statements: string) {
+  const folder = await mkdtemp(join(tmpdir(), 'dealbell-upgrade-'))
+  onTestFinished(() => rm(folder, { recursive: true, force: true }))
+  const old = await PGlite.create({ dataDir: join(folder, 'pglite') })
+  await migrate(drizzle(old), { migrationsFolder: await firstMigrations(count, folder) })
+  await old.exec(statements)
+  await old.close()
+  const began = Date.now()
+  const { database, close } = await openPglite(join(folder, 'pglite'))
+  onTestFinished(close)
+  return { database, began }
+}
 
 /** A copy of the migrations that ends after the first ones. */
 async function firstMigrations(count: number, folder: string): Promise<string> {

@@ -1,11 +1,8 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, expect, test } from 'vitest'
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
-import { appUrl, type Harness, openHarness, refusal } from './harness.ts'
+import { appUrl, openHarness, refusal } from './harness.ts'
 
-let harness: Harness
-beforeAll(async () => {
-  harness = await openHarness()
-})
+const harness = await openHarness()
 afterAll(() => harness.close())
 
 /** A body that begins and never ends, and whether anyone asked for it. */

@@ -1,0 +1,189 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { pagePolicy } from '../../contract/page-headers.ts'
+import { readDashboard } from '../../server/page/serve.ts'
+import { type Harness, openHarness, refusal } from './harness.ts'
+
+let folder: string
+let harness: Harness
+let app: Harness['app']
+const page = `<!doctype html>${'<p>Dealbell</p>'.repeat(200)}`
+const script = 'console.log("again"); '.repeat(200)
+const scriptPath = '/assets/main-abc.js'
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'dealbell-dist-'))
+  const dist = join(folder, 'dist')
+  await mkdir(join(dist, 'assets'), { recursive: true })
+  for (const [path, text] of Object.entries({ 'index.html': page, [scriptPath]: script })) {
+    await writeFile(join(dist, path), text)
+    await writeFile(join(dist, `${path}.br`), brotliCompressSync(text))
+    await writeFile(join(dist, `${path}.gz`), gzipSync(text))
+  }
+  await writeFile(join(dist, 'favicon.svg'), '<svg/>')
+  for (const internal of ['.build.json', '_headers', '_redirects', 'nginx-headers.conf']) {
+    await writeFile(join(dist, internal), 'hidden')
+  }
+  await writeFile(join(folder, 'outside.txt'), 'OUTSIDE')
+  harness = await openHarness()
+  const origins = { apiUrl: '', contactFormUrl: '/sandbox/contact-form' }
+  const dashboard = await readDashboard(dist, (path) => pagePolicy(origins, path))
+  app = harness.appWith({ dashboard })
+})
+afterAll(async () => {
+  await harness.close()
+  await rm(folder, { recursive: true })
+})
+
+async function get(path: string, accepted?: string, headers: Record<string, string> = {}) {
+  const answer = await app.request(path, {
+    headers: { ...headers, ...(accepted !== undefined && { 'Accept-Encoding': accepted }) },
+  })
+  const header = (name: string) => answer.headers.get(name)
+  const body = Buffer.from(await answer.arrayBuffer())
+  const coding = header('Content-Encoding')
+  const text =
+    coding === 'br' ? brotliDecompressSync(body) : coding === 'gzip' ? gunzipSync(body) : body
+  return { status: answer.status, header, coding, length: body.length, text: String(text) }
+}
+
+describe('the page', () => {
+  test.each([
+    '/',
+    '/index.html',
+    '/contact',
+    '/hubspot/callback?code=1&state=2',
+    '/connect/hubspot',
+    '/no/such/page',
+    '/healthy',
+    '/apiary',
+    '/index.html.gz',
+  ])('answers at %s, compressed, and must be revalidated', async (path) => {
+    const { status, header, coding, text } = await get(path, 'br')
+    expect([status, coding, text]).toEqual([200, 'br', page])
+    expect(header('Content-Type')).toBe('text/html; charset=utf-8')
+    expect(header('Cache-Control')).toBe('no-cache')
+    expect(header('Set-Cookie')).toBeNull()
+  })
+
+  test.each(['http://127.0.0.1:3000', 'http://[::1]:3000'])(
+    'redirects from %s to the origin that the providers redirect to',
+    async (origin) => {
+      const { status, header } = await get(`${origin}/contact?a=1`)
+      expect([status, header('Location')]).toEqual([302, 'http://localhost:3000/contact?a=1'])
+    },
+  )
+
+  test.each(['POST', 'PUT', 'DELETE'])('refuses %s', async (method) => {
+    const answer = await app.request('/contact', { method })
+    expect(await refusal(answer)).toBe('405 method_not_allowed')
+    expect(answer.headers.get('Allow')).toBe('GET, HEAD')
+  })
+
+  test.each([
+    '/api',
+    '/api/x',
+    '/health/x',
+    '/relay',
+    '/relay/callback',
+    '/sandbox',
+    '/sandbox/x',
+    '/webhooks/x',
+    // An older build may have had this file.
+    '/assets/main-old.js',
+    `${scriptPath}.br`,
+  ])('is not the answer to a path of the backend or of a file: %s', async (path) => {
+    expect(await refusal(await app.request(path))).toBe('404 not_found')
+  })
+})
+
+describe('a file', () => {
+  test.each([
+    ['gzip, deflate, br, zstd', 'br'],
+    ['gzip, deflate', 'gzip'],
+    ['BR', 'br'],
+    ['br;q=0.1, gzip;q=1', 'br'],
+    ['br;q=0, gzip', 'gzip'],
+    ['br; q=0.0, gzip ; q=0', null],
+    ['*', 'br'],
+    ['br;q=0, *', 'gzip'],
+    ['*;q=0', null],
+    ['identity', null],
+    ['deflate, zstd', null],
+    ['gzip;q=nonsense', null],
+    ['', null],
+    [undefined, null],
+  ])('has for Accept-Encoding %j the coding %j, for ever', async (accepted, coding) => {
+    const got = await get(scriptPath, accepted)
+    expect([got.status, got.coding, got.text]).toEqual([200, coding, script])
+    expect(got.header('Content-Length')).toBe(String(got.length))
+    expect(got.header('Content-Type')).toBe('text/javascript; charset=utf-8')
+    // Its name contains a hash.
+    expect(got.header('Cache-Control')).toBe('public, max-age=31536000, immutable')
+    // Without Vary, a cache would serve one client's coding to another.
+    expect(got.header('Vary')).toBe('Accept-Encoding')
+  })
+
+  test('without compressed copies is sent uncompressed', async () => {
+    const { coding, header, text } = await get('/favicon.svg', 'br, gzip')
+    expect([coding, header('Vary'), text]).toEqual([null, null, '<svg/>'])
+  })
+
+  test('has another ETag for each coding, and a client that knows it gets 304', async () => {
+    const tags: string[] = []
+    for (const path of [scriptPath, '/']) {
+      for (const accepted of ['br', 'gzip', '']) {
+        const etag = (await get(path, accepted)).header('ETag') ?? ''
+        expect(etag).toMatch(/^"[\w-]+"$/)
+        expect(tags).not.toContain(etag)
+        for (const known of [etag, `W/${etag}`, `"other", ${etag}`]) {
+          const answer = await get(path, accepted, { 'If-None-Match': known })
+          expect([answer.status, answer.text]).toEqual([304, ''])
+          expect([answer.header('ETag'), answer.header('Vary')]).toEqual([etag, 'Accept-Encoding'])
+        }
+        for (const known of tags) {
+          const answer = await get(path, accepted, { 'If-None-Match': known })
+          expect(answer.status).toBe(200)
+        }
+        tags.push(etag)
+      }
+    }
+  })
+
+  test.each([scriptPath, '/'])('answers HEAD like GET without the body: %s', async (path) => {
+    const accepted = { 'Accept-Encoding': 'br' }
+    const got = await app.request(path, { headers: accepted })
+    const head = await app.request(path, { method: 'HEAD', headers: accepted })
+    expect([head.status, await head.text()]).toEqual([200, ''])
+    expect(Object.fromEntries(head.headers)).toEqual(Object.fromEntries(got.headers))
+  })
+
+  test.each([
+    '/../outside.txt',
+    '/..%2foutside.txt',
+    '/%2e%2e/outside.txt',
+    '/assets/../../outside.txt',
+    '/assets/..%2f..%2foutside.txt',
+    '/assets/..%5c..%5coutside.txt',
+    '/....//outside.txt',
+    '//etc/passwd',
+    '/outside.txt%00.js',
+    '/.build.json',
+    '/%2ebuild.json',
+    '/_headers',
+    '/_redirects',
+    '/nginx-headers.conf',
+  ])('that is internal or outside the build is not sent: %s', async (path) => {
+    const text = await (await app.request(`http://localhost:3000${path}`)).text()
+    expect(text).not.toMatch(/OUTSIDE|hidden|root:/)
+  })
+})
+
+test('a folder without index.html is an error', async () => {
+  await expect(readDashboard(join(folder, 'dist', 'assets'), () => '')).rejects.toThrow(
+    'index.html',
+  )
+})
