@@ -1,8 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { eq, sql } from 'drizzle-orm'
-import { afterEach, describe, expect, test, vi } from 'vitest'
-import type { OpenDatabase } from '../../server/database/open.ts'
-import { deliveries } from '../../server/database/schema.ts'
+import { sql } from 'drizzle-orm'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import {
   leaseDue,
   pauseWorkspace,
@@ -10,113 +8,21 @@ import {
   renewLeases,
 } from '../../server/relay/schedule/channels.ts'
 import { databaseKinds } from '../database.ts'
-import { type Backend, startBackend } from './backend.ts'
+import { startBackend } from './backend.ts'
 import { stageChange } from './hubspot-webhook.ts'
-import { intercepted } from './intercepted.ts'
-import {
-  answerPosts,
-  backend,
-  calls,
-  connect,
-  open,
-  outside,
-  portal,
-  posts,
-  shareBackend,
-  tell,
-} from './shared.ts'
+import { backend, connect, open, outside, portal, posts, shareBackend, tell } from './shared.ts'
 
 const key = randomBytes(32)
 
-// Each process is a backend of its own, on one database. The shared one only takes what HubSpot tells.
+// Each process is a backend of its own, on one database. The shared one sends no message.
 describe.each(databaseKinds)('on %s', (kind) => {
   shareBackend(kind, { working: false, key })
-
-  let processes: Backend[] = []
-  afterEach(async () => {
-    await Promise.all(processes.map((each) => each.stop()))
-    processes = []
-  })
-
-  async function startProcess(database: OpenDatabase = open): Promise<Backend> {
-    const started = await startBackend(database, outside, { alone: false, key })
-    processes.push(started)
-    return started
-  }
-
-  /** Time passes, for the database and for all processes. */
-  async function pass(seconds: number): Promise<void> {
-    const before = performance.now.bind(performance)
-    vi.spyOn(performance, 'now').mockImplementation(() => before() + seconds * 1000)
-    const interval = sql`make_interval(secs => ${seconds})`
-    await open.database.execute(
-      sql`update channels set leased_until = leased_until - ${interval}, next_at = next_at - ${interval}`,
-    )
-    await open.database.execute(
-      sql`update deliveries set sending_until = sending_until - ${interval}`,
-    )
-  }
-
-  test('a process that stalls before it posts does not send what another process has sent', async () => {
-    const stall = Promise.withResolvers<void>()
-    const claimed = Promise.withResolvers<void>()
-    let isStalled = false
-    const stalled = await startProcess(
-      intercepted(open, async (statement) => {
-        if (statement.includes('claimed_until')) {
-          isStalled = true
-          claimed.resolve()
-        }
-        if (isStalled) await stall.promise
-      }),
-    )
-    const userId = await connect()
-    await tell([1])
-    await claimed.promise
-    await pass(25)
-    const other = await startProcess()
-    await other.settled()
-    expect(calls()).toHaveLength(1)
-    stall.resolve()
-    await stalled.stop()
-    expect(calls()).toHaveLength(1)
-    expect(await other.outcomes(userId)).toEqual([['sent', null]])
-  })
-
-  test.each([
-    ['ends', { status: 404, body: { status: 'error', category: 'OBJECT_NOT_FOUND' } }],
-    ['puts off', { status: 502 }],
-    ['puts off at the wish of HubSpot', { status: 429, headers: { 'Retry-After': '1' } }],
-  ])('a process that lost its lease %s nothing that another one is posting', async (_, answer) => {
-    const read = Promise.withResolvers<typeof answer>()
-    const post = Promise.withResolvers<undefined>()
-    let reads = 0
-    outside.answerRead = (path) =>
-      path.includes('0-3/1?') && ++reads === 1 ? read.promise : undefined
-    answerPosts(() => post.promise)
-    const slow = await startProcess()
-    const userId = await connect()
-    await tell([1])
-    await vi.waitFor(() => expect(reads).toBe(1), 5_000)
-    await pass(25)
-    const other = await startProcess()
-    await vi.waitFor(() => expect(calls()).toHaveLength(1), 5_000)
-    const stored = async () =>
-      await open.database.select().from(deliveries).where(eq(deliveries.userId, userId))
-    const before = await stored()
-    read.resolve(answer)
-    await slow.stop()
-    expect(await stored()).toEqual(before)
-    post.resolve(undefined)
-    await other.settled()
-    expect(await other.outcomes(userId)).toEqual([['sent', null]])
-    expect(calls()).toHaveLength(1)
-  })
 
   test('two processes that need an access token at once refresh it once', async () => {
     const refresh = Promise.withResolvers<undefined>()
     outside.answerRefresh = () => refresh.promise
-    const process = await startProcess()
+    const process = await startBackend(open, outside, { alone: false, key })
+    onTestFinished(() => process.stop())
     const userId = await connect({ accessEndsInMs: 0 })
     await tell([1])
     const refreshes = () => outside.refreshes.filter((token) => token.endsWith(`-${portal}`))

@@ -99,16 +99,6 @@ test('the limit is the one in HubSpot’s headers', async () => {
   expect(await room('fresh', '2')).toBe(90)
 })
 
-test('when HubSpot asks for a wait, no call of that account is made, and each of another is', async () => {
-  limiter.pause('1', 3_600_000)
-  limiter.pause('1', 10_000)
-  await clock.advance(60_000)
-  await expect(limiter.enter(access('fresh'))).rejects.toMatchObject({ retryAfterMs: 3_540_000 })
-  expect(await room('fresh', '2')).toBe(90)
-  await clock.advance(3_540_000)
-  expect(await room('fresh')).toBe(90)
-})
-
 test('searches have a limit of four a second', async () => {
   limiter = createCallLimiter(searchLimit, clock)
   const made: number[] = []

@@ -384,7 +384,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
         { status: 477, headers: wait },
         // Neither says anything of the connection.
         { status: 400, body: { status: 'error', category: 'VALIDATION_ERROR' } },
-        { status: 423 },
       ]
       outside.answerRead = (path) => (path.includes('0-3/1?') ? answers.shift() : undefined)
       await tell([1])
@@ -418,27 +417,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(await backend.outcomes(unlucky)).toEqual([['pending', 'internal_error']])
       expect(backend.lines.join('\n')).toContain('"delivery failed"')
       await backend.disconnect(unlucky, 'slack')
-    })
-
-    test('a message that Slack accepted is not sent again when this cannot be recorded', async () => {
-      const userId = await connect()
-      const refuse = `refuse_${portal}`
-      await backend.database.execute(
-        sql.raw(`create function ${refuse}() returns trigger language plpgsql
-                 as 'begin raise exception ''not now''; end'`),
-      )
-      await backend.database.execute(
-        sql.raw(`create trigger ${refuse} before update on deliveries for each row
-                 when (new.state = 'sent') execute function ${refuse}()`),
-      )
-      await tell([1])
-      const notNoted = () =>
-        backend.lines.filter((line) => line.includes('"delivery not noted"')).length
-      await vi.waitFor(() => expect(notNoted()).toBeGreaterThan(2), 10_000)
-      await backend.database.execute(sql.raw(`drop function ${refuse} cascade`))
-      await backend.settled()
-      expect(posts().map(dealIn)).toEqual([1])
-      expect(await backend.outcomes(userId)).toEqual([['sent', null]])
     })
 
     test('while a channel must wait, HubSpot is not read for it', async () => {

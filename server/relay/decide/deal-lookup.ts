@@ -14,8 +14,8 @@ const stagesFreshMs = 5 * 60_000
 const mostMissing = 1_000
 const ownersFreshMs = 60 * 60_000
 /** Beyond these, the caches forget what was not needed for the longest time. */
-const mostAccounts = 1_000
-const mostOwners = 10_000
+export const mostAccounts = 1_000
+export const mostOwners = 10_000
 
 /**
  * A CRM may leave out the oldest values of a long history. HubSpot does not document how many it keeps. We
