@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { databaseKinds, newDatabase } from '../database.ts'
 import { dealIn, dealsIn, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside } from './outside.ts'
@@ -9,6 +9,9 @@ import {
   type ServerProcess,
   startServer,
 } from './process.ts'
+
+// Each test starts two processes.
+vi.setConfig({ testTimeout: 120_000 })
 
 /** Where the server is killed. At the first three, HubSpot has no answer yet. */
 const points = [

@@ -31,6 +31,7 @@ import {
   storedChannel,
   team,
   tell,
+  tellBeforeDelay,
 } from './shared.ts'
 
 describe.each(databaseKinds)('on %s', (kind) => {
@@ -148,14 +149,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         looked.add(id)
         return undefined
       }
-      // The relay begins when all is stored, so the delay has not ended before the first read.
-      const id = `${team}/${channel}`
-      await backend.database.insert(channels).values({ id, nextAt: new Date(Date.now() + 1e7) })
-      await tell([91, 92])
-      await backend.database.update(dealEvents).set({ receivedAt: new Date(Date.now() + 2_000) })
-      const now = { nextAt: new Date(), dueAt: new Date() }
-      await backend.database.update(channels).set(now).where(eq(channels.id, id))
-      backend.relay.ring()
+      await tellBeforeDelay([91, 92], ['91', '92'])
       await backend.settled()
       expect(posts().map(dealIn)).toEqual([92])
       expect(posts()[0]?.blocks).toContain('without a contact or company')

@@ -1,7 +1,7 @@
-import { eq } from 'drizzle-orm'
+import { and, eq, inArray } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
-import { channels, connections, crmAccounts } from '../../server/database/schema.ts'
+import { channels, connections, crmAccounts, dealEvents } from '../../server/database/schema.ts'
 import { createInbox } from '../../server/relay/receive/inbox.ts'
 import { type CatchUp, createCatchUp } from '../../server/relay/search/catch-up.ts'
 import { type DatabaseKind, openTestDatabase } from '../database.ts'
@@ -62,6 +62,27 @@ export const connect = (more: Partial<Account> = {}) =>
 /** HubSpot tells of these deals of this test's account in one webhook, in the order of their changes. */
 export const tell = (deals: readonly number[], stage?: string) =>
   backend.tell(changes(deals, stage))
+
+/**
+ * As `tell`, but the relay begins when all is stored, and these deals were received in two seconds. So it surely
+ * looks at them before the delay ends in which the CRM may add contacts.
+ */
+export async function tellBeforeDelay(deals: readonly number[], waiting: string[]): Promise<void> {
+  const id = `${team}/${channel}`
+  const later = new Date(Date.now() + 3_600_000)
+  await backend.database.insert(channels).values({ id, nextAt: later })
+  await tell(deals)
+  await backend.database
+    .update(dealEvents)
+    .set({ receivedAt: new Date(Date.now() + 2_000) })
+    .where(and(eq(dealEvents.accountId, String(portal)), inArray(dealEvents.dealId, waiting)))
+  const now = new Date()
+  await backend.database
+    .update(channels)
+    .set({ nextAt: now, dueAt: now })
+    .where(eq(channels.id, id))
+  backend.relay.ring()
+}
 
 export function changes(deals: readonly number[], stage = 'next') {
   const at = Date.now() - 10_000
