@@ -5,12 +5,12 @@ import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
-import { runBulk } from '../relay/bulk.ts'
 import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
 import { type Outside, openOutside } from '../relay/outside.ts'
 import { startPostgres } from '../relay/postgres.ts'
 import { type ServerProcess, startServer } from '../relay/process.ts'
 import { measureActivity } from './activity.ts'
+import { runBulk } from './bulk.ts'
 import { openTarget, seedUsers, type Target } from './seed.ts'
 
 // Measures the relay on this machine. docs/performance.md explains the table.
@@ -80,7 +80,7 @@ async function measure(kind: string, accounts: number, database: Target): Promis
   }
 }
 
-/** 2,000 deals of one account change within ten seconds: tests/relay/bulk.ts. */
+/** 2,000 deals of one account change within ten seconds: bulk.ts. */
 async function measureBulk(kind: string, database: Target): Promise<void> {
   const { calls, refused, channels, otherMs } = await runBulk(database)
   const doneAfterS = Math.max(...channels.map(({ doneAfterMs }) => doneAfterMs)) / 1000

@@ -11,7 +11,7 @@ import { parseEnv } from '../../server/settings/settings.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
 
-interface Account {
+export interface Account {
   portal: number
   channel: string
   team?: string

@@ -1,6 +1,6 @@
+import { randomBytes } from 'node:crypto'
 import { eq, gt, sql } from 'drizzle-orm'
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import type { OpenDatabase } from '../../server/database/open.ts'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import {
   connections,
   crmAccounts,
@@ -9,88 +9,67 @@ import {
   rules,
 } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
-import { createInbox } from '../../server/relay/receive/inbox.ts'
-import { type CatchUp, createCatchUp } from '../../server/relay/search/schedule.ts'
-import { databaseKinds, openTestDatabase } from '../database.ts'
-import { type Backend, startBackend } from './backend.ts'
+import { databaseKinds } from '../database.ts'
+import { startBackend } from './backend.ts'
 import { shownIn, stageChange } from './hubspot-webhook.ts'
-import { type Outside, openOutside } from './outside.ts'
+import {
+  backend,
+  channel,
+  connect,
+  connectedSince,
+  open,
+  openInbox,
+  outside,
+  portal,
+  posts,
+  searchedUntil,
+  shareBackend,
+  startSearch,
+  team,
+} from './shared.ts'
 
-const portal = 456
-const channel = 'C1'
 const second = 1_000
 const minute = 60 * second
 const hour = 60 * minute
 /** Rounded, so that a time is the same in a webhook, in HubSpot's answers and in the database. */
 const ago = (ms: number) => Math.floor(Date.now() / second) * second - ms
-
-const times = {
-  pollMs: 20,
-  pauseMs: 0,
-  everyMs: hour,
-  soonMs: 0,
-  soonAgainMs: 0,
-  retryMs: 5,
-  afterErrorMs: 20,
-}
 const soon = { timeout: 20_000, interval: 20 }
+const key = randomBytes(32)
 
 describe.each(databaseKinds)('on %s', (kind) => {
-  let open: OpenDatabase
-  let outside: Outside
-  let backend: Backend
-  let catchUps: CatchUp[]
+  shareBackend(kind, { working: false, key })
 
-  async function begin({ working = true } = {}): Promise<void> {
-    backend = await startBackend(open, outside, { working })
-  }
-  beforeEach(async () => {
-    open = await openTestDatabase(kind)
-    outside = await openOutside()
-    catchUps = []
-  })
+  let running: Array<{ stop(): Promise<void> }> = []
   afterEach(async () => {
-    await Promise.all(catchUps.map((catchUp) => catchUp.stop()))
-    await backend.stop()
-    await open.close()
-    await outside.close()
+    await Promise.all(running.map((each) => each.stop()))
+    running = []
+    outside.hubspotAheadMs = 0
+    outside.mostFound = 10_000
+    await open.database.execute(sql`truncate users, deal_events, crm_accounts, channels cascade`)
   })
 
-  const inboxOf = ({ database, providers, relay }: Backend) =>
-    createInbox(database, providers, relay.wake)
+  /** Another process sends what is stored. */
+  async function startSending(): Promise<void> {
+    running.push(await startBackend(open, outside, { alone: false, key }))
+  }
 
-  /** Starts the search, as a process does after its start. */
-  function startCatchUp(changes: Partial<typeof times> = {}): CatchUp {
-    const { database, vault, providers } = backend
-    const log = (event: string, fields?: object) => {
-      backend.lines.push(JSON.stringify({ event, ...fields }))
-    }
-    const inbox = inboxOf(backend)
-    const catchUp = createCatchUp(
-      { database, vault, providers, inbox, log },
-      { ...times, ...changes },
-    )
-    catchUps.push(catchUp)
-    catchUp.start()
-    return catchUp
+  function search(times?: Parameters<typeof startSearch>[0]) {
+    const started = startSearch(times)
+    running.push(started)
+    return started
   }
 
   /** A user who has been connected for four days. The account was searched at `searchedMs`. */
   async function connectUser({
     searchedMs = ago(2 * hour),
-    account = portal,
-    to = channel,
+    ...more
+  }: {
+    searchedMs?: number
+    portal?: number
   } = {}): Promise<string> {
-    const userId = await backend.connect({ portal: account, channel: to })
-    await backend.database
-      .update(connections)
-      .set({ connectedSince: new Date(ago(96 * hour)) })
-      .where(eq(connections.userId, userId))
-    const times = { searchedUntil: new Date(searchedMs), searchAt: new Date(0) }
-    await backend.database
-      .insert(crmAccounts)
-      .values({ crm: 'hubspot', accountId: String(account), ...times })
-      .onConflictDoNothing()
+    const userId = await connect(more)
+    await connectedSince(userId, ago(96 * hour))
+    await searchedUntil(searchedMs, more.portal)
     return userId
   }
 
@@ -138,8 +117,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
   /** What Slack's channel says of each deal, sorted: 'deal: stage'. */
   const said = () =>
-    outside.posts
-      .filter((post) => post.channel === channel)
+    posts()
       .flatMap(({ blocks }) => [
         ...shownIn(blocks)
           .join('\n')
@@ -153,57 +131,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       ({ dealId, value, foundBy }) => `${dealId} ${value} ${foundBy}`,
     )
 
-  test('each change is delivered once, whether webhooks are lost, doubled, late or out of order', async () => {
-    await begin()
-    await connectUser()
-    // Lost for an hour.
-    const lost = [1, 2, 3].map((deal) => move(deal, ['next', ago(70 * minute - deal * second)]))
-    // Partly lost: HubSpot's webhook about the second change of three has arrived, a bit off.
-    const [first, , third] = move(
-      4,
-      ['next', ago(60 * minute)],
-      ['w1', ago(50 * minute)],
-      ['l1', ago(40 * minute)],
-    )
-    const middle = stageChange(4, { portal, stage: 'w1', at: ago(50 * minute) + 2_500 })
-    const [arrived] = move(5, ['w1', ago(30 * minute)])
-    // Out of order and doubled.
-    expect(await backend.tell([arrived, middle, arrived])).toBe(204)
-    expect(await backend.tell([middle])).toBe(204)
-
-    startCatchUp()
-    await searched()
-    await backend.settled()
-    const all = [
-      '1: Proposal sent',
-      '2: Proposal sent',
-      '3: Proposal sent',
-      '4: Gone',
-      '4: Proposal sent',
-      '4: Signed',
-      '5: Signed',
-    ]
-    expect(said()).toEqual(all)
-    // Those that came late say so.
-    expect(outside.posts.filter(({ blocks }) => blocks.includes('late: from')).length).toBe(
-      outside.posts.length,
-    )
-
-    // HubSpot repeats the lost webhooks, twice and with slightly different times. Then another search.
-    const again = [...lost.flat(), first, third].map((item) => ({
-      ...item,
-      occurredAt: (item?.occurredAt ?? 0) + 1_200,
-    }))
-    expect(await backend.tell(again.toReversed())).toBe(204)
-    expect(await backend.tell(again)).toBe(204)
-    await searched()
-    await backend.settled()
-    expect(said()).toEqual(all)
-    expect(await backend.database.$count(dealEvents)).toBe(7)
-  })
-
   test('of several changes to one stage within a minute, only the missing ones are found', async () => {
-    await begin({ working: false })
     await connectUser()
     const at = ago(20 * minute)
     const [won, , wonAgain] = move(
@@ -213,7 +141,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       ['w1', at + 20 * second],
     )
     await backend.tell([wonAgain])
-    startCatchUp()
+    search()
     await searched()
     expect(await stored()).toEqual(['1 w1 webhook', '1 w1 search', '1 next search'])
     // The webhooks come now. A new change to the same stage is a change of its own.
@@ -228,7 +156,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   test('the changes of deals that were merged after their webhooks are not announced again', async () => {
-    await begin()
+    await startSending()
     await connectUser()
     // A bulk edit: all have the same value and time. The last deal's webhook is lost.
     const edited = [1, 2, 3, 4].map((deal) => move(deal, ['w1', ago(50 * minute)]))
@@ -237,7 +165,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await backend.settled()
     merge([1, 2], 11)
     merge([4, 5], 12)
-    startCatchUp()
+    search()
     await searched()
     await backend.settled()
     const all = ['12: Proposal sent', '12: Signed', '1: Signed', '2: Signed', '3: Signed']
@@ -251,12 +179,12 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   test('a webhook that comes after its deal was merged and searched is not announced again', async () => {
-    await begin()
+    await startSending()
     await connectUser()
     const won = move(1, ['w1', ago(50 * minute)])
     const late = [...won, ...move(2, ['l1', ago(40 * minute)])]
     merge([1, 2], 11)
-    startCatchUp()
+    search()
     await searched()
     await backend.settled()
     const all = ['11: Gone', '11: Signed']
@@ -275,9 +203,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   test('a webhook and a search that store the same change at once store it once', async () => {
-    await begin({ working: false })
     await connectUser()
-    const inbox = inboxOf(backend)
+    const inbox = openInbox()
     const deals = Array.from({ length: 30 }, (_, n) => n + 1)
     const at = ago(20 * minute)
     await Promise.all(
@@ -301,31 +228,26 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   test('a history that names a change of the same millisecond twice stores it once, and ends', async () => {
-    await begin({ working: false })
     await connectUser()
     const of = { accountId: String(portal), dealId: '1', property: 'stage' } as const
     const occurredAt = new Date(ago(20 * minute))
     const change = (value: string) => ({ ...of, key: value, value, occurredAt })
     const history = [change('won'), change('lost'), change('won')]
-    expect(await inboxOf(backend).storeMissed('hubspot', history, 0)).toBe(2)
-    expect(await inboxOf(backend).storeMissed('hubspot', history, 0)).toBe(0)
+    expect(await openInbox().storeMissed('hubspot', history, 0)).toBe(2)
+    expect(await openInbox().storeMissed('hubspot', history, 0)).toBe(0)
     expect(await stored()).toEqual(['1 lost search', '1 won search'])
   })
 
   test('a young change is left to its webhook, and nobody gets a change from before the connection', async () => {
-    await begin({ working: false })
     await connectUser()
-    const newcomer = await backend.connect({ portal, channel: 'C2' })
+    const newcomer = await connect()
     // Was connected for long, but to another account.
-    const mover = await backend.connect({ portal: 999, channel: 'C3' })
-    await backend.database
-      .update(connections)
-      .set({ connectedSince: new Date(ago(96 * hour)) })
-      .where(eq(connections.userId, mover))
-    await backend.connectAgain(mover, { portal, channel: 'C3' })
+    const mover = await connect({ portal: 999 })
+    await connectedSince(mover, ago(96 * hour))
+    await backend.connectAgain(mover, { portal, team, channel })
     move(1, ['next', ago(minute)])
     move(2, ['next', ago(5 * minute)])
-    startCatchUp()
+    search()
     await searched()
     expect(await stored()).toEqual(['2 next search'])
     expect(await backend.outcomes(newcomer)).toEqual([])
@@ -333,36 +255,12 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await backend.database.$count(deliveries)).toBe(1)
   })
 
-  test('choosing another channel during an outage loses no change', async () => {
-    await begin({ working: false })
-    const chooser = await connectUser()
-    const other = await connectUser({ to: 'C2' })
-    await backend.connectAgain(chooser, { portal, channel: 'C3' })
-    const [late] = move(1, ['next', ago(hour)])
-    startCatchUp()
-    await searched()
-    const deliveriesTo = async (userId: string) =>
-      (await backend.database.select().from(deliveries).where(eq(deliveries.userId, userId))).map(
-        (delivery) => delivery.channel,
-      )
-    expect(await deliveriesTo(chooser)).toEqual(['T1/C3'])
-    expect(await deliveriesTo(other)).toEqual(['T1/C2'])
-    // The webhook comes after all, for somebody who was not connected when the deal changed, too.
-    const newcomer = await backend.connect({ portal, channel: 'C4' })
-    await backend.tell([late])
-    await backend.tell([late])
-    expect(await deliveriesTo(newcomer)).toEqual(['T1/C4'])
-    expect(await stored()).toEqual(['1 next webhook'])
-    expect(await backend.database.$count(deliveries)).toBe(3)
-  })
-
   test('only the last three days count, and no more than the ticked rules need is read', async () => {
-    await begin({ working: false })
     const userId = await connectUser({ searchedMs: ago(90 * hour) })
     move(1, ['next', ago(73 * hour)])
     move(2, ['next', ago(71 * hour)])
     await backend.database.update(rules).set({ ruleIds: [] }).where(eq(rules.userId, userId))
-    const catchUp = startCatchUp()
+    const catchUp = search()
     // Without an answer of HubSpot, a search counts only until an hour ago: our clock may be ahead.
     await searched(ago(hour))
     expect((await account()).searchedUntil.getTime()).toBeLessThanOrEqual(Date.now() - hour)
@@ -371,13 +269,12 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
     await backend.database.update(rules).set({ ruleIds: ['deal-closed'] })
     await backend.database.update(crmAccounts).set({ searchedUntil: new Date(ago(90 * hour)) })
-    startCatchUp()
+    search()
     await searched()
     expect(await stored()).toEqual(['2 next search'])
   })
 
   test('a search in many pages finds everything, also after it failed in the middle', async () => {
-    await begin({ working: false })
     await connectUser({ searchedMs: ago(4 * hour) })
     // Two pages, then more deals with the same time than a page has.
     for (let deal = 1; deal <= 250; deal++) move(deal, ['next', ago(3 * hour - deal * 5 * second)])
@@ -397,7 +294,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     }
 
     const before = await account()
-    const catchUp = startCatchUp()
+    const catchUp = search()
     await vi.waitFor(() => {
       expect(backend.lines.join()).toContain('search for missed changes failed')
     }, soon)
@@ -407,14 +304,13 @@ describe.each(databaseKinds)('on %s', (kind) => {
     // Another process goes on.
     await catchUp.stop()
     failing = false
-    startCatchUp()
+    search()
     await searched()
     const expected = Array.from({ length: 501 }, (_, n) => `${n + 1} next search`)
     expect((await stored()).toSorted()).toEqual([...expected, '501 w1 search'].toSorted())
   })
 
   test('waits as HubSpot asks, and uses the next connection if a token is refused', async () => {
-    await begin({ working: false })
     const first = await connectUser({ searchedMs: ago(2 * hour) })
     await connectUser()
     await backend.database
@@ -426,7 +322,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     let limited = 1
     outside.answerRead = () =>
       limited-- > 0 ? { status: 429, headers: { 'Retry-After': '1' } } : undefined
-    startCatchUp()
+    search()
     await searched()
     expect(await stored()).toEqual(['1 next search'])
     // It waited, and did not begin anew.
@@ -437,61 +333,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
     })
   })
 
-  test.each([-25, -10, 25])(
-    'each change is found if HubSpot’s clock is %i minutes from ours',
-    async (aheadMinutes) => {
-      await begin({ working: false })
-      outside.hubspotAheadMs = aheadMinutes * minute
-      const hubspotNow = ago(0) + outside.hubspotAheadMs
-      // Connected twenty minutes ago, by our clock.
-      const userId = await backend.connect({ portal, channel })
-      await backend.database
-        .update(connections)
-        .set({ connectedSince: new Date(ago(20 * minute)) })
-        .where(eq(connections.userId, userId))
-      move(1, ['next', hubspotNow - 21 * minute])
-      move(2, ['next', hubspotNow - 18 * minute])
-      move(3, ['next', hubspotNow - 3 * minute])
-      // Its webhook is still on the way.
-      move(4, ['next', hubspotNow - minute])
-      startCatchUp()
-      await searched()
-      expect((await stored()).toSorted()).toEqual(['2 next search', '3 next search'])
-      expect(await backend.outcomes(userId)).toHaveLength(2)
-
-      // Three minutes later.
-      outside.hubspotAheadMs += 3 * minute
-      await searched()
-      expect((await stored()).toSorted()).toEqual([2, 3, 4].map((deal) => `${deal} next search`))
-    },
-  )
-
-  test('two processes search each account once, and find each change once', async () => {
-    await begin({ working: false })
-    for (let n = 1; n <= 8; n++) await connectUser({ account: n, to: `C${n}` })
-    move(1, ['next', ago(20 * minute)])
-    // Every account has this deal. A search holds its account until both processes search.
-    const searching = new Set<string>()
-    const { promise: both, resolve } = Promise.withResolvers<undefined>()
-    outside.answerRead = (path, token) => {
-      if (path.endsWith('/search')) searching.add(token)
-      if (searching.size > 3) resolve(undefined)
-      return both
-    }
-    startCatchUp()
-    startCatchUp()
-    await vi.waitFor(async () => {
-      expect(await backend.database.$count(deliveries)).toBe(8)
-    }, soon)
-    expect(outside.reads.filter((path) => path.endsWith('/search'))).toHaveLength(8)
-  })
-
   test('new accounts are added, and searched soon after refused webhooks, but not after each', async () => {
-    await begin({ working: false })
-    await backend.connect({ portal, channel })
+    await connect()
     // Nobody was connected then.
     move(1, ['next', ago(5 * minute)])
-    const catchUp = startCatchUp({ soonMs: 3 * minute, soonAgainMs: 15 * minute })
+    const catchUp = search({ soonMs: 3 * minute, soonAgainMs: 15 * minute })
     await searched()
     expect(outside.reads).not.toEqual([])
     expect(await stored()).toEqual([])

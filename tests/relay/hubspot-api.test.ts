@@ -1,65 +1,51 @@
-import { once } from 'node:events'
-import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { IncomingHttpHeaders } from 'node:http'
+import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import type { Crm } from '../../server/providers/provider.ts'
+import { listen } from './listen.ts'
 
 interface Answer {
   status?: number
   headers?: Record<string, string>
   body?: object
+  hangs?: boolean
 }
 
 const notFound: Answer = { status: 404, body: { status: 'error', category: 'OBJECT_NOT_FOUND' } }
 
 // What HubSpot's documents of 2026-03 say about calls and answers.
-let server: Server
-let apiUrl: string
+let server: Awaited<ReturnType<typeof listen>>
 let hubspot: Crm
 /** The answers, by the end of the path. All other paths are an unknown object. */
 let answers: Readonly<Record<string, Answer>>
 let calls: Array<{ call: string; headers: IncomingHttpHeaders; body: string }>
 
 beforeAll(async () => {
-  server = createServer(async (request, response) => {
+  server = await listen(async (request, response) => {
     const url = request.url ?? ''
-    let body = ''
-    for await (const chunk of request) body += chunk
-    calls.push({
-      call: `${request.method} ${decodeURIComponent(url)}`,
-      headers: request.headers,
-      body,
-    })
+    const call = `${request.method} ${decodeURIComponent(url)}`
+    calls.push({ call, headers: request.headers, body: await text(request) })
     const [path = ''] = url.split('?')
     const [, answer = notFound] = Object.entries(answers).find(([end]) => path.endsWith(end)) ?? []
-    response.writeHead(answer.status ?? 200, {
-      'Content-Type': 'application/json',
-      ...answer.headers,
-    })
-    response.end(answer.body && JSON.stringify(answer.body))
+    const { status = 200, headers, body, hangs } = answer
+    if (hangs) return
+    response.writeHead(status, { 'Content-Type': 'application/json', ...headers })
+    response.end(body && JSON.stringify(body))
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
 })
 beforeEach(() => {
   answers = {}
   calls = []
-  const { port } = server.address() as AddressInfo
-  apiUrl = `http://127.0.0.1:${port}`
   hubspot = createHubspot({
     clientId: 'id',
     clientSecret: 'secret',
-    apiUrl,
+    apiUrl: server.url,
     authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
     standIn: false,
   })
 })
-afterAll(async () => {
-  server.closeAllConnections()
-  server.close()
-  await once(server, 'close')
-})
+afterAll(() => server.close())
 
 const access = { accountId: '1', accessToken: 'a', urgency: 'fresh' } as const
 const time = '2026-03-01T12:00:00.000Z'
@@ -102,45 +88,45 @@ describe('HubSpot is called for', () => {
       { value: 'b', at: new Date(time) },
     ],
   }
-  test.each([
-    ['https://app-na2.hubspot.com/contacts/1/record/0-3/1', undefined],
-    [
-      'https://app-eu1.hubspot.com/contacts/1/deal/1?a=b|c',
-      'https://app-eu1.hubspot.com/contacts/1/deal/1?a=b%7Cc',
-    ],
-    ['http://app-na2.hubspot.com/contacts/1/record/0-3/1', usualUrl],
-    ['https://app-na2.hubspot.com.evil.example/', usualUrl],
-    ['https://app.hubspot.com@evil.example/', usualUrl],
-    ['https://evil@app.hubspot.com/', usualUrl],
-    ['https://app.hubspot.com:8443/', usualUrl],
-    ['https://pages.hubspot.com/', usualUrl],
-    ['http://127.0.0.1/contacts/1/record/0-3/1', usualUrl],
-    ['javascript:alert(1)', usualUrl],
-    [`https://app.hubspot.com/${'a'.repeat(2_000)}`, usualUrl],
-    ['1', usualUrl],
-    [null, usualUrl],
-  ])(
-    'the page of a deal, if it is an address of HubSpot (%#)',
-    async (url, taken: string | null = url) => {
-      answers = { '/0-3/1': { body: { ...deal, url } } }
-      const fields = { history: 'stage', links: false } as const
-      expect((await hubspot.deal(access, '1', fields))?.url).toBe(taken)
-    },
-  )
+  const withHistory = { history: 'stage', links: false } as const
+  const urlOf = async (crm: Crm, url: unknown) => {
+    answers = { '/0-3/1': { body: { ...deal, url } } }
+    return (await crm.deal(access, '1', withHistory))?.url
+  }
 
-  test('the page of a deal of a stand-in, which is on its own address', async () => {
-    const settings = { clientId: 'id', clientSecret: 'secret', apiUrl }
+  test.each([
+    'http://app-na2.hubspot.com/contacts/1/record/0-3/1',
+    'https://app-na2.hubspot.com.evil.example/',
+    'https://app.hubspot.com@evil.example/',
+    'https://evil@app.hubspot.com/',
+    'https://app.hubspot.com:8443/',
+    'https://pages.hubspot.com/',
+    'http://127.0.0.1/contacts/1/record/0-3/1',
+    'javascript:alert(1)',
+    `https://app.hubspot.com/${'a'.repeat(2_000)}`,
+    '1',
+    null,
+  ])('the page of a deal, whose address is not HubSpot’s (%#)', async (url) => {
+    expect(await urlOf(hubspot, url)).toBe(usualUrl)
+  })
+
+  test('the page of a deal, at an address of HubSpot or of the stand-in', async () => {
+    const named = 'https://app-na2.hubspot.com/contacts/1/record/0-3/1'
+    expect(await urlOf(hubspot, named)).toBe(named)
+    const old = 'https://app-eu1.hubspot.com/contacts/1/deal/1?a=b'
+    expect(await urlOf(hubspot, `${old}|c`)).toBe(`${old}%7Cc`)
+
     const origin = 'http://127.0.0.1:4100'
-    const authorizeUrl = `${origin}/sandbox/hubspot/oauth/authorize`
-    const standIn = createHubspot({ ...settings, authorizeUrl, standIn: true })
-    const fields = { history: 'stage', links: false } as const
-    for (const [url, taken] of [
-      [`${origin}/deals/1`, `${origin}/deals/1`],
-      [`${origin}1/deals/1`, `${origin}/sandbox/hubspot/contacts/1/record/0-3/1`],
-    ]) {
-      answers = { '/0-3/1': { body: { ...deal, url } } }
-      expect((await standIn.deal(access, '1', fields))?.url).toBe(taken)
-    }
+    const standIn = createHubspot({
+      clientId: 'id',
+      clientSecret: 'secret',
+      apiUrl: server.url,
+      authorizeUrl: `${origin}/sandbox/hubspot/oauth/authorize`,
+      standIn: true,
+    })
+    expect(await urlOf(standIn, `${origin}/deals/1`)).toBe(`${origin}/deals/1`)
+    const usual = `${origin}/sandbox/hubspot/contacts/1/record/0-3/1`
+    expect(await urlOf(standIn, `${origin}1/deals/1`)).toBe(usual)
   })
 
   const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_id']
@@ -184,45 +170,49 @@ describe('HubSpot is called for', () => {
   })
 
   test('the currency of the account, once in some hours, for amounts without one', async () => {
-    const withAmount = (amount: string | null, code: string | null) => ({
-      body: { ...deal, properties: { amount, deal_currency_code: code } },
-    })
-    const currency = async (answer: Answer, token = 'a') => {
-      answers = { ...answers, '/0-3/1': answer }
-      const fields = { history: 'stage', links: false } as const
-      return (await hubspot.deal({ ...access, accessToken: token }, '1', fields))?.currency
+    const currency = async (amount: string | null, code: string | null = null, token = 'a') => {
+      const properties = { amount, deal_currency_code: code }
+      answers = { ...answers, '/0-3/1': { body: { ...deal, properties } } }
+      return (await hubspot.deal({ ...access, accessToken: token }, '1', withHistory))?.currency
     }
     const accountReads = () => calls.filter(({ call }) => call.includes('/account-info/')).length
+    const accountIn = (companyCurrency: string) => ({ body: { portalId: 1, companyCurrency } })
     vi.useFakeTimers({ toFake: ['performance'] })
     onTestFinished(() => {
       vi.useRealTimers()
     })
     answers = { '/details': { status: 403, body: { category: 'MISSING_SCOPES' } } }
-    expect(await currency(withAmount('5', 'USD'))).toBe('USD')
-    expect(await currency(withAmount(null, null))).toBeNull()
+    expect(await currency('5', 'USD')).toBe('USD')
+    expect(await currency(null)).toBeNull()
     expect(accountReads()).toBe(0)
-    expect(await currency(withAmount('5', null))).toBeNull()
-    expect(await currency(withAmount('5', ''))).toBeNull()
-    expect(accountReads()).toBe(1)
     // The token of another user may do, but each one is tried once.
-    for (const token of ['c', 'a', 'c']) {
-      expect(await currency(withAmount('5', null), token)).toBeNull()
-    }
+    for (const token of ['a', 'c', 'a', 'c']) expect(await currency('5', '', token)).toBeNull()
     expect(accountReads()).toBe(2)
-    answers = { '/details': { body: { portalId: 1, companyCurrency: 'GBP' } } }
-    expect(await currency(withAmount('5', null), 'b')).toBe('GBP')
-    expect(await currency(withAmount('5', null))).toBe('GBP')
+    answers = { '/details': accountIn('GBP') }
+    expect(await currency('5', null, 'b')).toBe('GBP')
+    expect(await currency('5')).toBe('GBP')
     expect(calls.map(({ call }) => call)).toContain('GET /account-info/2026-03/details')
     expect(accountReads()).toBe(3)
-    answers = { '/details': { body: { portalId: 1, companyCurrency: 'JPY' } } }
+    answers = { '/details': accountIn('JPY') }
     vi.advanceTimersByTime(6 * 60 * 60_000)
-    expect(await currency(withAmount('5', null))).toBe('JPY')
+    expect(await currency('5')).toBe('JPY')
     // After a failure, the last known one remains.
     vi.advanceTimersByTime(6 * 60 * 60_000)
     answers = { '/details': { status: 500 } }
-    expect(await currency(withAmount('5', null))).toBe('JPY')
-    expect(await currency(withAmount('5', null), 'b')).toBe('JPY')
+    expect(await currency('5')).toBe('JPY')
+    expect(await currency('5', null, 'b')).toBe('JPY')
     expect(accountReads()).toBe(5)
+  })
+
+  test('the currency of an account that does not answer: the deal is read without it', async () => {
+    answers = {
+      '/details': { hangs: true },
+      '/0-3/1': { body: { ...deal, properties: { amount: '5' } } },
+    }
+    const startedAt = performance.now()
+    expect((await hubspot.deal(access, '1', withHistory))?.currency).toBeNull()
+    // The call itself ends only after ten seconds.
+    expect(performance.now() - startedAt).toBeLessThan(9_000)
   })
 
   test('many deals, of which some do not exist', async () => {
@@ -352,7 +342,7 @@ describe('HubSpot is called for', () => {
 test.each([302, 307])(
   'a redirect (%i), which could lead into the network, is not followed',
   async (status) => {
-    const redirect = { status, headers: { Location: `${apiUrl}/inner` } }
+    const redirect = { status, headers: { Location: `${server.url}/inner` } }
     answers = { '/token': redirect, '/deals': redirect, '/1': redirect, '/inner': { body: {} } }
     const unreachable = { kind: 'unreachable' }
     const exchange = hubspot.exchange({ code: 'c', redirectUri: 'r', codeVerifier: 'v' })
@@ -383,12 +373,24 @@ describe('to connect,', () => {
       secrets: { accessToken: 'a', refreshToken: 'r', mayReadOwners: true },
     })
     const client = { client_id: 'id', client_secret: 'secret' }
+    const made = calls
+    // An account may have no domain.
+    for (const domain of [{}, { hub_domain: null }]) {
+      answers = {
+        ...answers,
+        '/introspect': { body: { active: true, hub_id: 5, user_id: 6, ...domain } },
+      }
+      const unnamed = await hubspot.exchange({ code: 'c', redirectUri, codeVerifier: 'v' })
+      expect(unnamed).toMatchObject({ accountId: '5', accountName: null })
+    }
     expect(
-      calls.map(({ call, headers, body }) => [
-        call,
-        headers.accept,
-        Object.fromEntries(new URLSearchParams(body)),
-      ]),
+      made
+        .slice(0, 2)
+        .map(({ call, headers, body }) => [
+          call,
+          headers.accept,
+          Object.fromEntries(new URLSearchParams(body)),
+        ]),
     ).toEqual([
       [
         'POST /oauth/2026-03/token',
@@ -407,15 +409,6 @@ describe('to connect,', () => {
         { ...client, token: 'a', token_type_hint: 'access_token' },
       ],
     ])
-  })
-
-  test.each([{}, { hub_domain: null }])('an account may have no domain: %j', async (domain) => {
-    answers = {
-      '/token': { body: tokens },
-      '/introspect': { body: { active: true, hub_id: 5, user_id: 6, ...domain } },
-    }
-    const grant = await hubspot.exchange({ code: 'c', redirectUri, codeVerifier: 'v' })
-    expect(grant).toMatchObject({ accountId: '5', accountName: null, accountUserId: '6' })
   })
 
   test('the page asks for owners as an option, and writes a space as %20', () => {

@@ -24,38 +24,42 @@ const deal: DealInMessage = {
 const message = (change: Change, ruleId: AvailableRuleId, about = deal) =>
   messageFor({ deal: about, ownerId: null, headline: dealRules[ruleId].headline(change), ruleId })
 
-test('a won deal: its name as a link, both stages, the amount and the rule', () => {
-  const { text, blocks } = message(stageMove(next, won), 'deal-closed')
+test('a won deal: its name as a link, both stages, the amount, the owner and the rule', () => {
+  const { text, blocks } = message(stageMove(next, won), 'deal-closed', {
+    ...deal,
+    ownerName: 'Ada Byron',
+  })
   expect(text).toBe('🎉 Acme renewal was won (€12,500.50)')
   expect(shownIn(blocks)).toEqual([
-    '🎉 <https://app.hubspot.com/contacts/456/record/0-3/123|Acme renewal> was won\nProposal → *Hurra*  ·  €12,500.50',
+    '🎉 <https://app.hubspot.com/contacts/456/record/0-3/123|Acme renewal> was won\nProposal → *Hurra*  ·  €12,500.50  ·  Owner: Ada Byron',
     'Notify me when a deal is signed or closed (won/lost)',
   ])
 })
 
-test('a lost deal and an open deal', () => {
-  expect(message(stageMove(won, lost), 'deal-closed').text).toContain('Acme renewal was lost')
-  expect(message(stageMove(undefined, next), 'deal-stage-changed').text).toContain(
+test.each([
+  ['a lost deal', stageMove(won, lost), 'deal-closed', 'Acme renewal was lost'],
+  [
+    'an open deal',
+    stageMove(undefined, next),
+    'deal-stage-changed',
     'Acme renewal moved to Proposal',
-  )
-})
-
-test('the deal’s owner is in the message when the name is known', () => {
-  const move = stageMove(open, won)
-  const named = message(move, 'deal-closed', { ...deal, ownerName: 'Ada Byron' })
-  expect(shownIn(named.blocks)[0]).toMatch(/· {2}Owner: Ada Byron$/)
-  expect(JSON.stringify(message(move, 'deal-closed'))).not.toContain('Owner')
+  ],
+  [
+    'a deal without links',
+    stageMove(open, next, { linked: false }),
+    'deal-stage-changed-orphan',
+    'No contact or company on this deal',
+  ],
+] as const)('%s says so, and names no owner that is not known', (_, change, ruleId, said) => {
+  const shown = JSON.stringify(message(change, ruleId))
+  expect(shown).toContain(said)
+  expect(shown).not.toContain('Owner')
 })
 
 test('a change of the amount does not say the new amount twice', () => {
   const headline = { sign: '💰', happened: 'has a new amount', from: '€1', to: '€12,500.50' }
   const entry = { deal, ownerId: null, headline, ruleId: 'deal-closed' as const }
   expect(JSON.stringify(messageFor(entry).blocks).match(/12,500\.50/g)).toHaveLength(1)
-})
-
-test('a deal without links says so', () => {
-  const orphan = message(stageMove(open, next, { linked: false }), 'deal-stage-changed-orphan')
-  expect(JSON.stringify(orphan)).toContain('No contact or company on this deal')
 })
 
 /** A message and a digest in which all text of the CRM is `nasty`. */

@@ -1,7 +1,6 @@
-import { once } from 'node:events'
-import { createServer, type IncomingMessage } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import { readBlocks } from '../../stand-ins/slack/blocks.ts'
-import { dealsIn } from './hubspot-webhook.ts'
+import { listen } from './listen.ts'
 
 /** A call to chat.postMessage, when it arrived. */
 interface Post {
@@ -89,22 +88,6 @@ export interface Outside {
   close(): Promise<void>
 }
 
-/**
- * The repeats that no kill explains: only one that comes after Slack's yes and before our note of it
- * may make a message be said again. Times are of `performance.now()`.
- */
-export function unexplainedRepeats(posts: readonly Post[], kills: readonly number[]): Post[] {
-  const said = posts.flatMap((post) => dealsIn(post).map((deal) => ({ deal, post })))
-  const copiesOf = Map.groupBy(said, ({ deal, post }) => `${post.channel} ${deal}`)
-  const repeats = [...copiesOf.values()].flatMap((copies) =>
-    copies.slice(1).filter(({ post }, before) => {
-      const first = copies[before]?.post.atMs ?? 0
-      return !kills.some((kill) => first - 50 < kill && kill < first + 1_000 && kill < post.atMs)
-    }),
-  )
-  return [...new Set(repeats.map(({ post }) => post))]
-}
-
 interface SearchRequest {
   filterGroups: Array<{ filters: Array<{ value: string }> }>
   limit: number
@@ -136,23 +119,14 @@ export interface OutsideResponse {
 /** Opens the outside world at an address of this machine. */
 export async function openOutside(): Promise<Outside> {
   let answer: ReturnType<typeof createOutside>['answer'] | undefined
-  const server = createServer((request, response) => {
+  const { url, close } = await listen((request, response) => {
     answer?.(request, response).catch((error) => {
       response.writeHead(500).end(String(error))
     })
   })
-  server.keepAliveTimeout = 60_000
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  if (address === null || typeof address === 'string') throw new Error('No port was given.')
-  const world = createOutside(`http://127.0.0.1:${address.port}`)
+  const world = createOutside(url)
   answer = world.answer
-  world.outside.close = async () => {
-    server.closeAllConnections()
-    server.close()
-    await once(server, 'close')
-  }
+  world.outside.close = close
   return world.outside
 }
 

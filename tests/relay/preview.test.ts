@@ -1,21 +1,26 @@
-import { randomUUID } from 'node:crypto'
 import { and, eq, sql } from 'drizzle-orm'
-import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import type { Preview } from '../../contract/activity.ts'
-import type { Database, OpenDatabase } from '../../server/database/open.ts'
-import { connections, deliveries, sessions } from '../../server/database/schema.ts'
+import { connections, deliveries } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
-import { sha256 } from '../../server/people/session.ts'
 import {
   createPreview,
   type PreviewLimits,
   previewLimits,
 } from '../../server/relay/show/preview.ts'
-import { openTestDatabase } from '../database.ts'
 import { openBrowser, openHarness, refusal } from '../server/harness.ts'
-import { type Backend, startBackend } from './backend.ts'
 import { stageChange } from './hubspot-webhook.ts'
-import { type Outside, openOutside } from './outside.ts'
+import {
+  backend,
+  channel,
+  connect,
+  nextAccount,
+  outside,
+  portal,
+  posts,
+  shareBackend,
+  team,
+} from './shared.ts'
 
 const path = '/api/notifications/preview'
 const second = 1_000
@@ -26,31 +31,7 @@ const day = 24 * hour
 const ago = (ms: number) => Math.floor(Date.now() / second) * second - ms
 const soon = { timeout: 20_000, interval: 20 }
 
-let open: OpenDatabase
-let outside: Outside
-let backend: Backend
-/** Each test has its own account, which has its own limit of calls. */
-let portal = 1_000
-
-beforeAll(async () => {
-  open = await openTestDatabase('PGlite')
-  outside = await openOutside()
-  backend = await startBackend(open, outside)
-})
-afterEach(() => {
-  portal++
-  outside.deals.clear()
-  outside.missing.clear()
-  outside.reads.length = 0
-  outside.callLimit = undefined
-  outside.answerRead = () => undefined
-  outside.answerRefresh = () => undefined
-})
-afterAll(async () => {
-  await backend.stop()
-  await open.close()
-  await outside.close()
-})
+shareBackend()
 
 function previewWith(limits: Partial<PreviewLimits> = {}, now?: () => number) {
   const log = (event: string, fields?: object) => {
@@ -59,9 +40,6 @@ function previewWith(limits: Partial<PreviewLimits> = {}, now?: () => number) {
   // Most tests wait for the whole answer.
   return createPreview({ ...backend, log }, { ...previewLimits, answerMs: minute, ...limits }, now)
 }
-
-const connect = (more: { ruleIds?: string[]; channel?: string } = {}) =>
-  backend.connect({ portal, channel: `C${portal}`, team: `T${portal}`, ...more })
 
 /** In HubSpot, the deal has had these stages, the oldest first. Returns the webhooks about them. */
 function deal(
@@ -96,18 +74,12 @@ function hold(isHeld: (path: string) => boolean) {
 const searches = () => outside.reads.filter((read) => read.endsWith('/search'))
 const isBatch = (read: string) => read.endsWith('/0-3/batch/read')
 
-/** What the dashboard of this user gets. */
-async function call(userId: string): Promise<Response> {
-  const token = randomUUID()
-  const ends = { createdAt: new Date(), expiresAt: new Date(Date.now() + 1e12) }
-  await backend.database.insert(sessions).values({ tokenHash: sha256(token), userId, ...ends })
-  return await backend.app.request(path, { headers: { Cookie: `__Host-dealbell=${token}` } })
-}
+const connectAgain = (userId: string) => backend.connectAgain(userId, { portal, team, channel })
 
 test('each rule counts what the relay sends for the same changes if only this rule is ticked', async () => {
   const ids = ['deal-stage-changed', 'deal-closed', 'deal-stage-changed-orphan']
   const users = await Promise.all(
-    ids.map((id, n) => connect({ ruleIds: [id], channel: `C${portal}-${n}` })),
+    ids.map((id, n) => connect({ ruleIds: [id], channel: `${channel}-${n}` })),
   )
   const manyTimes = Array.from({ length: 19 }, (_, n): [string, number] => [
     n % 2 ? 'start' : 'next',
@@ -175,7 +147,7 @@ test('each rule counts what the relay sends for the same changes if only this ru
     complete: true,
   })
   // The last of three messages, none of which is a digest.
-  const posted = outside.posts.findLast(({ channel }) => channel === `C${portal}-2`)
+  const posted = outside.posts.findLast((post) => post.channel === `${channel}-2`)
   expect(posted?.text).toBe('🎉 Tom &amp; &lt;Jerry&gt; was won (€12,000)')
 })
 
@@ -242,7 +214,7 @@ test('a preview is read once in ten minutes for each connection', async () => {
   expect(searches()).toHaveLength(4)
 
   // Whoever connects again may have chosen another account.
-  await backend.connectAgain(userId, { portal, channel: 'C1' })
+  await connectAgain(userId)
   outside.deals.clear()
   expect(await preview(userId, 7)).toEqual({
     days: 7,
@@ -269,6 +241,7 @@ test('at most 1,000 deals and some of their changes are read', async () => {
 })
 
 test('an answer that takes too long has what is counted so far, and the reading goes on', async () => {
+  expect(previewLimits.answerMs).toBe(800)
   const userId = await connect()
   for (let id = 1; id <= 60; id++) moved(id, [['next', ago(2 * day - id * minute)]])
   const preview = previewWith({ answerMs: 20 })
@@ -310,7 +283,7 @@ test('a preview leaves most of HubSpot’s limit to messages, which come meanwhi
     expect(outside.reads.filter(isCounted).length).toBeGreaterThanOrEqual(8)
   }, soon)
   await backend.tell(moved(501, [['next', Date.now()]]))
-  await outside.accepted((posts) => posts.some(({ channel }) => channel === `C${portal}`))
+  await outside.accepted(() => posts().length > 0)
   // The message has read its deal and the stages.
   expect(outside.reads.filter(isCounted).length).toBeLessThanOrEqual(10)
   expect(await preview(userId, 7)).toMatchObject({ complete: false })
@@ -318,66 +291,53 @@ test('a preview leaves most of HubSpot’s limit to messages, which come meanwhi
   await backend.disconnect(userId, 'hubspot')
 })
 
-test('HubSpot is called for only some accounts at the same time', async () => {
+test('HubSpot is called for only some accounts at the same time, and only some previews are kept', async () => {
   const users: string[] = []
-  for (let n = 0; n < 4; n++, portal++) users.push(await connect())
+  for (let n = 0; n < 3; n++, nextAccount()) users.push(await connect())
   const { held, release } = hold(() => true)
-  const preview = previewWith({ accountsAtOnce: 2 })
+  const preview = previewWith({ accountsAtOnce: 2, mostKept: 2 })
   const answers = users.map((userId) => preview(userId, 7))
   await vi.waitFor(() => expect(held).toHaveLength(2), soon)
   release()
   for (const answer of await Promise.all(answers)) expect(answer).toMatchObject({ complete: true })
+  outside.reads.length = 0
+  await preview(users[2] ?? '', 7)
+  expect(searches()).toHaveLength(0)
+  await preview(users[0] ?? '', 7)
+  expect(searches()).toHaveLength(1)
 })
 
-test('only some previews are kept', async () => {
-  const users = [await connect(), await connect(), await connect()] as const
-  const preview = previewWith({ mostKept: 2 })
-  for (const userId of users) await preview(userId, 7)
-  await preview(users[2], 7)
-  expect(searches()).toHaveLength(3)
-  await preview(users[0], 7)
-  expect(searches()).toHaveLength(4)
-})
-
-test('of many calls of a user at the same time, two wait, and the others get at once what is known', async () => {
-  const userId = await connect()
-  portal++
-  const other = await connect()
-  moved(1, [['next', ago(day)]])
-  const { release } = hold((read) => read.endsWith('/search'))
-  const preview = previewWith()
-  const answers: Array<Preview | undefined> = []
-  const calls = Array.from({ length: 50 }, async () => answers.push(await preview(userId, 7)))
-  await vi.waitFor(() => expect(answers).toHaveLength(48), soon)
-  for (const answer of answers) expect(answer).toMatchObject({ complete: false, rules: {} })
-
-  // The calls of another user wait for themselves.
-  const answerToOther = preview(other, 7)
-  release()
-  await Promise.all(calls)
-  for (const answer of [...answers.slice(48), await answerToOther]) {
-    expect(answer).toMatchObject({ complete: true, rules: { 'deal-stage-changed': 1 } })
-  }
-})
-
-test('only some calls of all users together wait', async () => {
-  const users = [await connect(), await connect(), await connect()]
-  const { release } = hold((read) => read.endsWith('/search'))
-  const preview = previewWith({ waiting: 2 })
-  const answers: Array<Preview | undefined> = []
-  const calls = users.map(async (userId) => answers.push(await preview(userId, 7)))
-  await vi.waitFor(() => expect(answers).toHaveLength(1), soon)
-  expect(answers).toMatchObject([{ complete: false }])
-  release()
-  await Promise.all(calls)
-  expect(answers.slice(1)).toMatchObject([{ complete: true }, { complete: true }])
-})
+test.each([
+  ['of a user', 48, 1, {}],
+  ['of all users together', 1, 3, { waiting: 2 }],
+])(
+  'of many calls %s at the same time, two wait, and the others get at once what is known',
+  async (_, notWaiting, each, limits) => {
+    const users: string[] = []
+    for (let n = 0; n < each; n++) users.push(await connect())
+    moved(1, [['next', ago(day)]])
+    const { release } = hold((read) => read.endsWith('/search'))
+    const preview = previewWith(limits)
+    const answers: Array<Preview | undefined> = []
+    const count = notWaiting + 2
+    const calls = Array.from({ length: count }, async (_, n) =>
+      answers.push(await preview(users[n % each] ?? '', 7)),
+    )
+    await vi.waitFor(() => expect(answers).toHaveLength(notWaiting), soon)
+    for (const answer of answers) expect(answer).toMatchObject({ complete: false, rules: {} })
+    release()
+    await Promise.all(calls)
+    for (const answer of answers.slice(notWaiting)) {
+      expect(answer).toMatchObject({ complete: true, rules: { 'deal-stage-changed': 1 } })
+    }
+  },
+)
 
 test('users who ask for every number of days, and many users of one account, hold up nobody else', async () => {
   const users: string[] = []
   for (let n = 0; n < 12; n++) users.push(await connect())
   const busy = `-${portal}`
-  portal++
+  nextAccount()
   const third = await connect()
   moved(1, [['next', ago(day)]])
   const { promise, resolve } = Promise.withResolvers<undefined>()
@@ -403,65 +363,44 @@ test('users who ask for every number of days, and many users of one account, hol
   expect(searched).toBe(users.length)
 })
 
-test('the first answer about 1,000 changed deals comes soon, with what is known', async () => {
-  const userId = await connect()
-  for (let id = 1; id <= 1_000; id++) moved(id, [['next', ago(6 * day - id * minute)]])
-  let batches = 0
-  const { promise, resolve } = Promise.withResolvers<undefined>()
-  outside.answerRead = (read) => (isBatch(read) && ++batches > 1 ? promise : undefined)
-  const preview = createPreview({ ...backend, log: () => undefined })
-  const startedAt = performance.now()
-  const rules = { 'deal-stage-changed': expect.any(Number) }
-  const first = await preview(userId, 7)
-  // It takes 0.8 s. The rest is for a busy machine.
-  expect(performance.now() - startedAt).toBeLessThan(4_000)
-  expect(first).toMatchObject({ complete: false })
-  await vi.waitFor(async () => {
-    expect(await preview(userId, 7)).toMatchObject({ complete: false, rules })
-  }, soon)
-  resolve(undefined)
-  await vi.waitFor(async () => {
-    const rules = { 'deal-stage-changed': 1_000 }
-    expect(await preview(userId, 7)).toMatchObject({ complete: true, rules })
-  }, soon)
-})
-
-test('an error of HubSpot is said in words, breaks no connection, and is repeated without a call', async () => {
-  const userId = await connect()
-  /** Asks until the read has ended, as the dashboard does. */
-  const said = () =>
-    vi.waitFor(async () => {
-      const answer = await call(userId)
-      expect(answer.status).not.toBe(200)
-      return [answer.status, await answer.json()]
-    }, soon)
-  const error = (code: string, message: string) => [502, { error: { code, message } }]
-
-  outside.answerRead = () => ({
-    status: 403,
-    body: { status: 'error', category: 'MISSING_SCOPES' },
-  })
-  const refused = error('read_refused', 'HubSpot refuses to say what changed (MISSING_SCOPES).')
-  expect(await said()).toEqual(refused)
-  expect(await said()).toEqual(refused)
-  expect(outside.reads).toHaveLength(1)
-  const status = await connectionStatus(backend, { userId, provider: 'hubspot' })
-  expect(status.connected).toBe(true)
-
-  await backend.connectAgain(userId, { portal, channel: 'C1' })
-  outside.answerRead = () => ({ status: 500, body: { message: 'token hubspot-access-secret' } })
-  expect(await said()).toEqual(error('provider_unavailable', 'HubSpot does not answer.'))
-
-  await backend.connectAgain(userId, { portal, channel: 'C1' })
-  outside.answerRead = () => ({ status: 429, headers: { 'Retry-After': '60' } })
-  expect(await said()).toEqual(error('provider_unavailable', 'HubSpot asks for a pause.'))
-  const own = await backend.database
-    .select({ id: connections.id })
-    .from(connections)
-    .where(and(eq(connections.userId, userId), eq(connections.provider, 'hubspot')))
-  const failed = backend.lines.filter((line) => line.includes('"preview failed"'))
-  expect(failed.filter((line) => line.includes(`"${own[0]?.id}"`))).toHaveLength(3)
-})
+test.each([
+  [
+    { status: 403, body: { status: 'error', category: 'MISSING_SCOPES' } },
+    'read_refused',
+    'HubSpot refuses to say what changed (MISSING_SCOPES).',
+  ],
+  [
+    { status: 500, body: { message: 'token hubspot-access-secret' } },
+    'provider_unavailable',
+    'HubSpot does not answer.',
+  ],
+  [
+    { status: 429, headers: { 'Retry-After': '60' } },
+    'provider_unavailable',
+    'HubSpot asks for a pause.',
+  ],
+])(
+  'an error of HubSpot is said in words, breaks no connection, and is repeated without a call (%#)',
+  async (error, code, words) => {
+    const userId = await connect()
+    outside.answerRead = () => error
+    /** Asks until the read has ended, as the dashboard does. */
+    const said = () =>
+      vi.waitFor(async () => {
+        const answer = await backend.call(userId, path)
+        expect(answer.status).not.toBe(200)
+        return [answer.status, await answer.json()]
+      }, soon)
+    expect(await said()).toEqual([502, { error: { code, message: words } }])
+    const { length } = outside.reads
+    expect(await said()).toEqual([502, { error: { code, message: words } }])
+    expect(outside.reads).toHaveLength(length)
+    const status = await connectionStatus(backend, { userId, provider: 'hubspot' })
+    expect(status.connected).toBe(true)
+    const failed = backend.lines.filter((line) => line.includes('"preview failed"'))
+    expect(failed.at(-1)).toContain('connection')
+  },
+)
 
 test('a failed preview is read again after some seconds', async () => {
   const userId = await connect()
@@ -479,9 +418,9 @@ test('a failed preview is read again after some seconds', async () => {
 })
 
 test('a refused refresh breaks the connection, as it does in the relay', async () => {
-  const userId = await backend.connect({ portal, channel: 'C1', accessEndsInMs: 0 })
+  const userId = await connect({ accessEndsInMs: 0 })
   outside.answerRefresh = () => ({ status: 400, body: { status: 'BAD_REFRESH_TOKEN' } })
-  expect(await refusal(await call(userId))).toBe('409 not_connected')
+  expect(await refusal(await backend.call(userId, path))).toBe('409 not_connected')
   expect(await connectionStatus(backend, { userId, provider: 'hubspot' })).toMatchObject({
     connected: false,
     reason: expect.stringContaining('BAD_REFRESH_TOKEN'),
@@ -492,7 +431,7 @@ test('when the user disconnects, the reading stops', async () => {
   const userId = await connect()
   moved(1, [['next', ago(day)]])
   const { held, release } = hold(isBatch)
-  const answer = call(userId)
+  const answer = backend.call(userId, path)
   await vi.waitFor(() => expect(held).toHaveLength(1), soon)
   await backend.disconnect(userId, 'hubspot')
   release()
@@ -500,36 +439,14 @@ test('when the user disconnects, the reading stops', async () => {
   expect(outside.reads.at(-1)).toSatisfy(isBatch)
 
   // A user who connects again may have chosen another account.
-  await backend.connectAgain(userId, { portal, channel: 'C1' })
+  await connectAgain(userId)
   const again = hold(isBatch)
   const preview = previewWith()
   const old = preview(userId, 7)
   await vi.waitFor(() => expect(again.held).toHaveLength(1), soon)
-  await backend.connectAgain(userId, { portal, channel: 'C1' })
+  await connectAgain(userId)
   again.release()
   expect(await old).toBeUndefined()
   expect(outside.reads.at(-1)).toSatisfy(isBatch)
   expect(await preview(userId, 7)).toMatchObject({ complete: true })
-})
-
-test('a process that stops during a read is silent', async () => {
-  const userId = await connect()
-  let isClosed = false
-  const select = vi.fn(() => {
-    if (isClosed) throw new Error('The database is closed.')
-    return backend.database.select()
-  })
-  const database: Database = Object.create(backend.database, { select: { value: select } })
-  const log = vi.fn()
-  const preview = createPreview({ ...backend, database, log }, { ...previewLimits, answerMs: 20 })
-  moved(1, [['next', ago(day)]])
-  const { held, release } = hold(isBatch)
-  await preview(userId, 7)
-  await vi.waitFor(() => expect(held).toHaveLength(1), soon)
-  isClosed = true
-  select.mockClear()
-  release()
-  await vi.waitFor(() => expect(select).toHaveBeenCalled(), soon)
-  await expect(preview(userId, 7)).rejects.toThrow('closed')
-  expect(log).not.toHaveBeenCalled()
 })

@@ -125,7 +125,7 @@ function openSession(session: { cookie: string }) {
 }
 
 /** Connects one service by the calls that the dashboard makes. */
-export async function connectProvider(
+async function connectProvider(
   { url }: { url: string },
   session: { cookie: string },
   provider: 'hubspot' | 'slack',

@@ -1,10 +1,10 @@
-import { once } from 'node:events'
-import { createServer, type Server, type ServerResponse } from 'node:http'
+import type { ServerResponse } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
+import { listen } from './listen.ts'
 
 interface Answer {
   status?: number
@@ -17,8 +17,7 @@ interface Answer {
 /** The answer to each path, by the end of the path. */
 type Answers = Readonly<Record<string, Answer>>
 
-let server: Server
-let base: string
+let server: Awaited<ReturnType<typeof listen>>
 // A bound on the headers plus one on the body would take until 3.4 s.
 const timeouts = { ...defaultTimeouts, callMs: 2_000 }
 const lateHeadersMs = 1_400
@@ -33,30 +32,21 @@ async function send(response: ServerResponse, { status = 200, headers, body, sta
 }
 
 beforeAll(async () => {
-  server = createServer((request, response) => {
+  server = await listen((request, response) => {
     const [path = ''] = (request.url ?? '').split('?')
     const answers = answersOf.get(path.split('/')[1] ?? '') ?? {}
     const [, answer] = Object.entries(answers).find(([end]) => path.endsWith(end)) ?? []
     send(response, answer ?? { status: 404 })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  if (address === null || typeof address === 'string') throw new Error('No port was given.')
-  base = `http://127.0.0.1:${address.port}`
 })
-afterAll(async () => {
-  server.closeAllConnections()
-  server.close()
-  await once(server, 'close')
-})
+afterAll(() => server.close())
 
 const access = { accountId: '1', accessToken: 'a', urgency: 'fresh' } as const
 
 function outside(answers: Answers) {
   const name = `t${answersOf.size}`
   answersOf.set(name, answers)
-  const url = `${base}/${name}`
+  const url = `${server.url}/${name}`
   const settings = {
     clientId: 'id',
     clientSecret: 'secret',
@@ -64,26 +54,17 @@ function outside(answers: Answers) {
     authorizeUrl: url,
     standIn: false,
   }
-  const message = { text: 'Deal 1', blocks: [] }
+  const hubspot = createHubspot(settings, timeouts)
+  const slack = createSlack(settings, timeouts)
+  const secrets = { accessToken: 'a', incomingWebhookUrl: `${url}/webhook` }
   return {
-    refresh: (): Promise<unknown> =>
-      createHubspot(settings, timeouts).refresh({ accessToken: 'a', refreshToken: 'r' }),
-    read: (): Promise<unknown> =>
-      createHubspot(settings, timeouts).deal(access, '1', { history: 'stage', links: true }),
-    readBatch: (): Promise<unknown> =>
-      createHubspot(settings, timeouts).deals(access, ['1'], 'stage'),
-    readLinks: (): Promise<unknown> => createHubspot(settings, timeouts).linked(access, ['1']),
-    search: (): Promise<unknown> =>
-      createHubspot(settings, timeouts).changedDeals(access, new Date()),
-    readStages: (): Promise<unknown> => createHubspot(settings, timeouts).stages(access),
-    post: (): Promise<unknown> =>
-      createSlack(settings, timeouts).post(
-        { accessToken: 'a', incomingWebhookUrl: `${url}/webhook` },
-        'C1',
-        message,
-      ),
-    postWithoutWebhook: (): Promise<unknown> =>
-      createSlack(settings, timeouts).post({ accessToken: 'a' }, 'C1', message),
+    refresh: (): Promise<unknown> => hubspot.refresh({ accessToken: 'a', refreshToken: 'r' }),
+    read: (): Promise<unknown> => hubspot.deal(access, '1', { history: 'stage', links: true }),
+    readBatch: (): Promise<unknown> => hubspot.deals(access, ['1'], 'stage'),
+    readLinks: (): Promise<unknown> => hubspot.linked(access, ['1']),
+    search: (): Promise<unknown> => hubspot.changedDeals(access, new Date()),
+    readStages: (): Promise<unknown> => hubspot.stages(access),
+    post: (): Promise<unknown> => slack.post(secrets, 'C1', { text: 'Deal 1', blocks: [] }),
   }
 }
 
@@ -102,10 +83,11 @@ const batch = (category: string) => ({
 
 test('a deal is missing from a batch only if HubSpot says that it does not exist', async () => {
   expect(await outside(batch('OBJECT_NOT_FOUND')).readBatch()).toEqual(new Map())
-  await expect(outside(batch('INTERNAL_ERROR')).readBatch()).rejects.toMatchObject({
-    kind: 'unreachable',
-    reason: 'batch_incomplete',
-  })
+  const unnamed = { '/read': json({ results: [], numErrors: 1 }, 207) }
+  const incomplete = { kind: 'unreachable', reason: 'batch_incomplete' }
+  await expect(outside(batch('INTERNAL_ERROR')).readBatch()).rejects.toMatchObject(incomplete)
+  await expect(outside(unnamed).readBatch()).rejects.toMatchObject(incomplete)
+  await expect(outside(unnamed).readLinks()).rejects.toMatchObject(incomplete)
 })
 
 test('something is missing only if HubSpot says so: a 404 may be a page of a proxy', async () => {
@@ -121,13 +103,6 @@ test('something is missing only if HubSpot says so: a 404 may be a page of a pro
     for (const call of [crm.read, crm.readBatch, crm.readLinks, crm.search, crm.readStages]) {
       await expect(call()).rejects.toMatchObject(failure)
     }
-  }
-})
-
-test('a batch that does not name all its errors is not complete', async () => {
-  const answer = { '/read': json({ results: [], numErrors: 1 }, 207) }
-  for (const call of [outside(answer).readBatch, outside(answer).readLinks]) {
-    await expect(call()).rejects.toMatchObject({ kind: 'unreachable', reason: 'batch_incomplete' })
   }
 })
 
@@ -196,51 +171,6 @@ describe('HubSpot refuses', () => {
   })
 })
 
-describe('Slack refuses', () => {
-  const post = (error: string) =>
-    outside({ 'chat.postMessage': json({ ok: false, error }) }).postWithoutWebhook()
-
-  test.each([
-    'invalid_auth',
-    'token_revoked',
-    'token_expired',
-    'account_inactive',
-    'not_authed',
-    'missing_scope',
-    'no_service',
-    'invalid_token',
-    'channel_not_found',
-    'not_in_channel',
-    'channel_is_archived',
-    'is_archived',
-    'no_permission',
-    'team_access_not_granted',
-    'enterprise_is_restricted',
-    'ekm_access_denied',
-    'restricted_action',
-    'restricted_action_read_only_channel',
-    'action_prohibited',
-    'posting_to_general_channel_denied',
-    'team_disabled',
-  ])('the connection: %s', async (reason) => {
-    expect(await post(reason)).toEqual({ kind: 'refused', reason, connectionBroken: true })
-  })
-
-  test.each(['invalid_blocks', 'msg_too_long', 'no_text', 'invalid_arguments'])(
-    'this message alone: %s',
-    async (reason) => {
-      expect(await post(reason)).toEqual({ kind: 'refused', reason, connectionBroken: false })
-    },
-  )
-
-  test.each(['internal_error', 'fatal_error', 'request_timeout', 'service_unavailable'])(
-    'nothing for good: %s is tried again',
-    async (reason) => {
-      expect(await post(reason)).toEqual({ kind: 'failed', reason })
-    },
-  )
-})
-
 describe('what Slack does not say itself may pass', () => {
   test.each([
     [page, 'nonsense'],
@@ -267,26 +197,4 @@ describe('what Slack does not say itself may pass', () => {
     const answers = { 'chat.postMessage': notInChannel, '/webhook': answer }
     expect(await outside(answers).post()).toEqual({ kind: 'failed', reason })
   })
-})
-
-test.each([
-  ['action_prohibited', 403, true],
-  ['no_active_hooks', 404, true],
-  ['invalid_payload', 400, false],
-])('%s by the second way is a refusal', async (word, status, connectionBroken) => {
-  const answers = { 'chat.postMessage': notInChannel, '/webhook': { status, body: word } }
-  const refused = { kind: 'refused', reason: word, connectionBroken }
-  expect(await outside(answers).post()).toEqual(refused)
-})
-
-test.each([
-  ['7', 7_000],
-  [undefined, 30_000],
-  ['0', 30_000],
-  ['soon', 30_000],
-])('429 with Retry-After %s is a wait, by either way', async (value, ms) => {
-  const limited: Answer = { status: 429, ...(value && { headers: { 'Retry-After': value } }) }
-  expect(await outside({ 'chat.postMessage': limited }).post()).toEqual({ kind: 'wait', ms })
-  const second = { 'chat.postMessage': notInChannel, '/webhook': limited }
-  expect(await outside(second).post()).toEqual({ kind: 'wait', ms })
 })

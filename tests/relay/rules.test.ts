@@ -20,56 +20,45 @@ const final = { mayLookAgain: false }
 const first = { mayLookAgain: true }
 const send = (ruleId: string) => ({ kind: 'send', ruleId, headline: expect.anything() })
 const nothing = { kind: 'nothing' }
+const lookAgain = { kind: 'look again' }
 
-describe('the rule under which a change is sent', () => {
-  test("is 'a stage changes' for any two stages", () => {
-    for (const to of [next, won, lost]) {
-      const decision = decide(stageMove(open, to), only('deal-stage-changed'), first)
-      expect(decision).toEqual(send('deal-stage-changed'))
-    }
-  })
+const orphan = { linked: false }
+const closed = 'deal-closed'
+const changed = 'deal-stage-changed'
+const unlinked = 'deal-stage-changed-orphan'
 
-  test("is 'closed' for a deal that is won or lost, even one that was created closed", () => {
-    for (const from of [open, won, undefined, null]) {
-      const decision = decide(stageMove(from, lost), only('deal-closed'), first)
-      expect(decision).toEqual(send('deal-closed'))
-    }
-    expect(decide(stageMove(won, open), only('deal-closed'), first)).toEqual(nothing)
-  })
+test.each([
+  ['any two stages', stageMove(open, next), only(changed), first, send(changed)],
+  ['any two stages, also closed ones', stageMove(open, lost), only(changed), first, send(changed)],
+  ['an unknown old stage', stageMove(undefined, next), all, final, send(changed)],
+  ['a deal that is won', stageMove(open, won), only(closed), first, send(closed)],
+  ['a deal that is lost after all', stageMove(won, lost), only(closed), first, send(closed)],
+  ['a deal that was created closed', stageMove(null, lost), only(closed), first, send(closed)],
+  ['a deal that is opened again', stageMove(won, open), only(closed), first, nothing],
+  ['no link at the first read', stageMove(open, next, orphan), only(unlinked), first, lookAgain],
+  [
+    'no link at the last read',
+    stageMove(open, next, orphan),
+    only(unlinked),
+    final,
+    send(unlinked),
+  ],
+  ['a link', stageMove(open, next), only(unlinked), final, nothing],
+  // Of several rules, the one with the highest rank.
+  ['closed without a link', stageMove(open, won, orphan), all, first, send(closed)],
+  ['moved without a link', stageMove(open, next, orphan), all, final, send(unlinked)],
+  ['moved with a link', stageMove(open, next), all, final, send(changed)],
+  ['the same stage', stageMove(open, open), all, final, nothing],
+  ['a new deal', stageMove(null, next, orphan), all, final, nothing],
+  ['no ticked rule', stageMove(open, won), new Set<string>(), final, nothing],
+  ['another property', { ...stageMove(open, won), property: 'owner' }, all, final, nothing],
+] as const)('what is sent for %s', (_, change, ticked, look, decision) => {
+  expect(decide(change, ticked, look)).toEqual(decision)
+})
 
-  test("is 'without a contact or company' only after the deal was read a second time", () => {
-    const orphan = stageMove(open, next, { linked: false })
-    const ticked = only('deal-stage-changed-orphan')
-    expect(decide(orphan, ticked, first)).toEqual({ kind: 'look again' })
-    expect(decide(orphan, ticked, final)).toEqual(send('deal-stage-changed-orphan'))
-    expect(decide(stageMove(open, next), ticked, final)).toEqual(nothing)
-  })
-
-  test('is the one with the highest rank of those that apply', () => {
-    const orphan = { linked: false }
-    expect(decide(stageMove(open, won, orphan), all, first)).toEqual(send('deal-closed'))
-    expect(decide(stageMove(open, next, orphan), all, final)).toEqual(
-      send('deal-stage-changed-orphan'),
-    )
-    expect(decide(stageMove(open, next), all, final)).toEqual(send('deal-stage-changed'))
-    const ranks = Object.values(dealRules).map(({ property, rank }) => `${property} ${rank}`)
-    expect(new Set(ranks).size).toBe(ranks.length)
-  })
-
-  test('does not exist for a move to the same stage, a new deal or an empty selection', () => {
-    expect(decide(stageMove(open, open), all, final)).toEqual(nothing)
-    expect(decide(stageMove(null, next, { linked: false }), all, final)).toEqual(nothing)
-    expect(decide(stageMove(open, won), new Set(), final)).toEqual(nothing)
-  })
-
-  test('does not depend on the old stage being known', () => {
-    expect(decide(stageMove(undefined, next), all, final)).toEqual(send('deal-stage-changed'))
-  })
-
-  test('is never one about another property', () => {
-    const change = { ...stageMove(open, won), property: 'owner' as const }
-    expect(decide(change, all, final)).toEqual(nothing)
-  })
+test('no two rules of a property have the same rank', () => {
+  const ranks = Object.values(dealRules).map(({ property, rank }) => `${property} ${rank}`)
+  expect(new Set(ranks).size).toBe(ranks.length)
 })
 
 describe('what must be read for a decision', () => {

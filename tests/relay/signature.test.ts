@@ -108,22 +108,14 @@ const altered: Array<[string, Partial<SignedRequest>]> = [
   ['the signature twice', { signature: `${signature},${signature}` }],
 ]
 
-test('there are at least 30 altered requests', () => {
-  expect(altered.length).toBeGreaterThanOrEqual(30)
-})
-
 test.each(altered)('refused: %s', (_, part) => {
   expect(isSignedByHubSpot(secret, { ...vector, ...part }, now)).toBe(false)
-})
-
-test('refused: another secret', () => {
-  expect(isSignedByHubSpot(`${secret}!`, vector, now)).toBe(false)
 })
 
 test('each of several secrets may have signed, and no other', () => {
   expect(signatureRefusal(['new', secret], vector, now)).toBeUndefined()
   expect(signatureRefusal([secret, 'old'], vector, now)).toBeUndefined()
-  expect(signatureRefusal(['new', 'old'], vector, now)).toBe('signature')
+  expect(signatureRefusal([`${secret}!`, 'old'], vector, now)).toBe('signature')
 })
 
 test.each([
@@ -149,12 +141,15 @@ describe('the timestamp', () => {
       now,
     )
 
-  test.each([0, 299_999, -299_999, 300_000, -300_000])('%i ms away is accepted', (offset) => {
-    expect(at(String(now + offset))).toBe(true)
-  })
-
-  test.each([300_001, -300_001, 86_400_000, -86_400_000])('%i ms away is refused', (offset) => {
-    expect(at(String(now + offset))).toBe(false)
+  test.each([
+    [0, true],
+    [300_000, true],
+    [-300_000, true],
+    [300_001, false],
+    [-300_001, false],
+    [86_400_000, false],
+  ])('that is %i ms away is accepted: %j', (offset, isAccepted) => {
+    expect(at(String(now + offset))).toBe(isAccepted)
   })
 
   test.each([

@@ -1,5 +1,3 @@
-import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { defaultTimeouts } from '../../server/providers/calls.ts'
@@ -7,8 +5,9 @@ import { longestWaitMs } from '../../server/providers/provider.ts'
 import { createSlackClient } from '../../server/providers/slack/client.ts'
 import { createSlackPost } from '../../server/providers/slack/post.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
+import { listen } from './listen.ts'
 
-let server: Server
+let server: Awaited<ReturnType<typeof listen>>
 let url: string
 /** The last part of each call's path, such as `chat.postMessage`. */
 let calls: string[]
@@ -26,7 +25,7 @@ interface TextAnswer {
 const isText = (answer: object): answer is TextAnswer => 'text' in answer
 
 beforeAll(async () => {
-  server = createServer(async (request, response) => {
+  server = await listen(async (request, response) => {
     const name = (request.url ?? '').split('/').at(-1) ?? ''
     calls.push(name)
     lastBody = await text(request)
@@ -36,17 +35,9 @@ beforeAll(async () => {
     }
     response.writeHead(200, { 'Content-Type': 'application/json' }).end(JSON.stringify(answer))
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  if (address === null || typeof address === 'string') throw new Error('No port was given.')
-  url = `http://127.0.0.1:${address.port}`
+  url = server.url
 })
-afterAll(async () => {
-  server.closeAllConnections()
-  server.close()
-  await once(server, 'close')
-})
+afterAll(() => server.close())
 beforeEach(() => {
   calls = []
   answers = {}
@@ -170,20 +161,25 @@ const documented = {
   ],
 }
 
-describe.each(Object.entries(documented))('a user %s', (what, lines) => {
-  test.each(lines.join(' ').split(' '))('after %s', async (reason) => {
-    answers['chat.postMessage'] = refusal(reason)
-    const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
-    const outcome = await post({ accessToken: 'x' }, 'C1', message)
-    expect(outcome).toMatchObject(
-      {
-        'must connect again': { kind: 'refused', reason, connectionBroken: true },
-        'loses this message': { kind: 'refused', reason, connectionBroken: false },
-        'waits for Slack': { kind: 'wait' },
-        'is tried again': { kind: 'failed', reason },
-      }[what] ?? {},
-    )
-  })
+const outcomes = {
+  'must connect again': { kind: 'refused', connectionBroken: true },
+  'loses this message': { kind: 'refused', connectionBroken: false },
+  'waits for Slack': { kind: 'wait' },
+  'is tried again': { kind: 'failed' },
+}
+
+test.each(
+  Object.entries(outcomes).flatMap(([what, outcome]) =>
+    documented[what as keyof typeof documented]
+      .join(' ')
+      .split(' ')
+      .map((reason) => ({ what, reason, outcome })),
+  ),
+)('a user $what after $reason', async ({ reason, outcome }) => {
+  answers['chat.postMessage'] = refusal(reason)
+  const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
+  const given = outcome.kind === 'wait' ? outcome : { ...outcome, reason }
+  expect(await post({ accessToken: 'x' }, 'C1', message)).toMatchObject(given)
 })
 
 test.each([
@@ -196,40 +192,28 @@ test.each([
   expect(await post({ accessToken: 'x' }, 'C1', message)).toEqual({ kind: 'wait', ms })
 })
 
-describe.each([
+test.each([
   ['120', 120_000],
   ['3601', longestWaitMs],
-  ['9999999999', longestWaitMs],
   ['9'.repeat(400), longestWaitMs],
   ['0', 30_000],
   ['-5', 30_000],
   ['soon', 30_000],
   // Slack promises seconds. A number at the start of something else is none.
   ['2026-11-22T12:00:00Z', 30_000],
-  ['Sun, 22 Nov 2026 12:00:00 GMT', 30_000],
   [undefined, 30_000],
-])('a pause with Retry-After %s', (retryAfter, ms) => {
+])('a pause with Retry-After %s lasts %i ms, by either way', async (retryAfter, ms) => {
   const limited = {
     status: 429,
     text: '',
     headers: { ...(retryAfter !== undefined && { 'Retry-After': retryAfter }) },
   }
-  const post = () =>
-    createSlackPost(createSlackClient(url), defaultTimeouts).post(
-      { accessToken: 'x', incomingWebhookUrl: `${url}/C1` },
-      'C1',
-      message,
-    )
-
-  test(`lasts ${ms} ms for the bot`, async () => {
-    answers['chat.postMessage'] = limited
-    expect(await post()).toEqual({ kind: 'wait', ms })
-  })
-
-  test(`lasts ${ms} ms for the webhook`, async () => {
-    answers = { 'chat.postMessage': refusal('not_in_channel'), C1: limited }
-    expect(await post()).toEqual({ kind: 'wait', ms })
-  })
+  const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
+  const secrets = { accessToken: 'x', incomingWebhookUrl: `${url}/C1` }
+  answers = { 'chat.postMessage': limited, C1: limited }
+  expect(await post(secrets, 'C1', message)).toEqual({ kind: 'wait', ms })
+  answers['chat.postMessage'] = refusal('not_in_channel')
+  expect(await post(secrets, 'C1', message)).toEqual({ kind: 'wait', ms })
 })
 
 describe('connecting', () => {
@@ -255,11 +239,9 @@ describe('connecting', () => {
     await expect(exchange()).rejects.toMatchObject({ kind: 'refused', reason })
     expect(open().brokenReasons[reason]).toContain('for the whole organisation')
     expect(calls).toEqual(['oauth.v2.access', 'auth.revoke'])
-  })
-
-  test('an organisation is refused in the same words if its token cannot be revoked', async () => {
-    answers = { 'oauth.v2.access': { ok: true, access_token: 'xoxb-org', team: null } }
-    await expect(exchange()).rejects.toMatchObject({ reason: 'installed_for_organisation' })
+    // It is refused in the same words if its token cannot be revoked.
+    answers['auth.revoke'] = refusal('fatal_error')
+    await expect(exchange()).rejects.toMatchObject({ reason })
   })
 
   const granted = (webhook: string) => ({

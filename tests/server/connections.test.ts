@@ -261,11 +261,11 @@ test('calls that arrive at once keep no new client from connecting', async () =>
   const client = await open()
   server.on('connection', () => order.push('connection'))
   const call = `GET /api/hubspot/status HTTP/1.1\r\nHost: localhost\r\nCookie: ${browser.cookie}\r\n\r\n`
-  client.socket.write(call.repeat(100))
+  client.socket.write(call.repeat(40))
   const others = await Promise.all(Array.from({ length: 10 }, () => open(health)))
-  await expect.poll(() => client.received.match(/200 OK/g)).toHaveLength(100)
-  for (const other of others) await expect.poll(() => other.received).toContain('200 OK')
-  expect(order.lastIndexOf('connection')).toBeLessThan(order.indexOf('answer') + 50)
+  for (const { socket } of others) await once(socket, 'data')
+  await expect.poll(() => client.received.match(/200 OK/g), { timeout: 30_000 }).toHaveLength(40)
+  expect(order.lastIndexOf('connection')).toBeLessThan(order.indexOf('answer') + 20)
 })
 
 test('connections leave files for the database and the providers', () => {

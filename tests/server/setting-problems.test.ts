@@ -198,7 +198,7 @@ describe('npm run relay', () => {
     })
     const answer = createHttpServer((_request, response) => response.writeHead(status ?? 200).end())
     const port = status === undefined ? await freePort() : await listenHere(answer)
-    const said = await output('command status', { DATA_DIR: held, PORT: `${port}` })
+    const said = await output('cli/relay status', { DATA_DIR: held, PORT: `${port}` })
     expect(said).toBe(`${problem(held, `http://127.0.0.1:${port}`)}\nexit 1`)
   })
 })

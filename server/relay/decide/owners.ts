@@ -4,7 +4,7 @@ import { type Crm, type CrmAccess, ProviderError } from '../../providers/provide
 const ownersFreshMs = 60 * 60_000
 /** Beyond these, the caches forget what was not needed for the longest time. */
 const mostAccounts = 1_000
-export const mostOwners = 10_000
+const mostOwners = 10_000
 
 /**
  * Caches the names of deal owners for an hour. If the account does not let the app read owners, their

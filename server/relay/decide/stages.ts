@@ -5,7 +5,7 @@ const stagesFreshMs = 5 * 60_000
 /** More deleted stages than an account's events can name within minutes. */
 const mostMissing = 1_000
 /** Beyond these, the cache forgets the account that was not needed for the longest time. */
-export const mostAccounts = 1_000
+const mostAccounts = 1_000
 
 interface AccountStages {
   stages: ReadonlyMap<string, Stage>

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { dealsIn, stageChange } from './hubspot-webhook.ts'
-import { openOutside } from './outside.ts'
-import { connectAccount, type ServerOptions, startServer } from './process.ts'
+import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
+import { openOutside } from '../relay/outside.ts'
+import { connectAccount, type ServerOptions, startServer } from '../relay/process.ts'
 
 const deals = 2_000
 const webhooks = deals / 100

@@ -1,3 +1,0 @@
-import { chaosTest } from './chaos.ts'
-
-chaosTest('PGlite', 1)

@@ -1,3 +1,0 @@
-import { chaosTest } from './chaos.ts'
-
-chaosTest('PostgreSQL', 2)

@@ -1,3 +1,0 @@
-import { crashTests } from './crash.ts'
-
-crashTests('PGlite')

@@ -1,0 +1,166 @@
+import { and, eq, inArray } from 'drizzle-orm'
+import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest'
+import type { OpenDatabase } from '../../server/database/open.ts'
+import { channels, connections, crmAccounts, dealEvents } from '../../server/database/schema.ts'
+import { createInbox } from '../../server/relay/receive/inbox.ts'
+import { type CatchUp, createCatchUp } from '../../server/relay/search/schedule.ts'
+import { type DatabaseKind, openTestDatabase } from '../database.ts'
+import { type Account, type Backend, startBackend } from './backend.ts'
+import { stageChange } from './hubspot-webhook.ts'
+import { type Outside, openOutside, usualStages } from './outside.ts'
+
+// What the tests of a file share: one database, one outside world and one backend.
+export let open: OpenDatabase
+export let outside: Outside
+export let backend: Backend
+// Each test has an account, a workspace and a channel of its own.
+export let portal = 1000
+export let team = ''
+export let channel = ''
+
+/** Starts a backend for the tests of a file or of a `describe`. */
+export function shareBackend(
+  kind: DatabaseKind = 'PGlite',
+  options: Parameters<typeof startBackend>[2] = {},
+): void {
+  beforeAll(async () => {
+    open = await openTestDatabase(kind)
+    outside = await openOutside()
+    backend = await startBackend(open, outside, options)
+  })
+  beforeEach(nextAccount)
+  afterEach(() => {
+    outside.answerPost = () => undefined
+    outside.answerRead = () => undefined
+    outside.answerRefresh = () => undefined
+    outside.stages = usualStages
+    outside.callLimit = undefined
+    outside.deals.clear()
+    outside.missing.clear()
+    outside.merged.clear()
+    outside.reads.length = 0
+    backend.lines.length = 0
+  })
+  afterAll(async () => {
+    await backend.stop()
+    await open.close()
+    await outside.close()
+  })
+}
+
+/** From now on, the test is about another account, workspace and channel. */
+export function nextAccount(): void {
+  portal += 1
+  team = `T${portal}`
+  channel = `C${portal}`
+}
+
+/** Another user of this test's account. Without a channel of its own, the user shares this test's channel. */
+export const connect = (more: Partial<Account> = {}) =>
+  backend.connect({ portal, team, channel, ...more })
+
+/** HubSpot tells of these deals of this test's account in one webhook, in the order of their changes. */
+export const tell = (deals: readonly number[], stage?: string) =>
+  backend.tell(changes(deals, stage))
+
+/**
+ * As `tell`, but the relay begins when all is stored, and these deals were received in two seconds. So it surely
+ * looks at them before the delay ends in which the CRM may add contacts.
+ */
+export async function tellBeforeDelay(deals: readonly number[], waiting: string[]): Promise<void> {
+  const id = `${team}/${channel}`
+  const later = new Date(Date.now() + 3_600_000)
+  await backend.database.insert(channels).values({ id, nextAt: later })
+  await tell(deals)
+  await backend.database
+    .update(dealEvents)
+    .set({ receivedAt: new Date(Date.now() + 2_000) })
+    .where(and(eq(dealEvents.accountId, String(portal)), inArray(dealEvents.dealId, waiting)))
+  const now = new Date()
+  await backend.database
+    .update(channels)
+    .set({ nextAt: now, dueAt: now })
+    .where(eq(channels.id, id))
+  backend.relay.wake()
+}
+
+export function changes(deals: readonly number[], stage = 'next') {
+  const at = Date.now() - 10_000
+  return deals.map((deal, n) => stageChange(deal, { portal, stage, at: at + n }))
+}
+
+export const posts = () => outside.posts.filter((post) => post.channel === channel)
+export const calls = () => outside.calls.filter((call) => call.channel === channel)
+
+/** Slack's answers to the messages for this test's channel. */
+export function answerPosts(answer: Outside['answerPost']): void {
+  const own = channel
+  outside.answerPost = (call) => (call.channel === own ? answer(call) : undefined)
+}
+
+export const refusePosts = (error: string) =>
+  answerPosts(() => ({ status: 200, body: JSON.stringify({ ok: false, error }) }))
+
+/** Slack answers only at `accept()`. `calling` resolves when the message has arrived. */
+export function holdPost(): { calling: Promise<void>; accept: () => void } {
+  const { promise: calling, resolve: started } = Promise.withResolvers<void>()
+  const { promise: accepted, resolve } = Promise.withResolvers<undefined>()
+  answerPosts(() => {
+    started()
+    return accepted
+  })
+  return { calling, accept: () => resolve(undefined) }
+}
+
+/** Nothing is due in this test's channel, and no process works on it. */
+export async function isIdle(): Promise<boolean> {
+  const row = await storedChannel()
+  return row?.dueAt === null && row.leasedUntil === null
+}
+
+export async function storedChannel(id = `${team}/${channel}`) {
+  const [row] = await backend.database.select().from(channels).where(eq(channels.id, id))
+  return row
+}
+
+const searchTimes = {
+  pollMs: 20,
+  pauseMs: 0,
+  everyMs: 60 * 60_000,
+  soonMs: 0,
+  soonAgainMs: 0,
+  retryMs: 5,
+  afterErrorMs: 20,
+}
+
+export const openInbox = () => createInbox(backend.database, backend.providers, backend.relay.wake)
+
+/** Starts the search for missed changes, as a process does after its start. */
+export function startSearch(times: Partial<typeof searchTimes> = {}): CatchUp {
+  const log = (event: string, fields?: object) => {
+    backend.lines.push(JSON.stringify({ event, ...fields }))
+  }
+  const search = createCatchUp(
+    { ...backend, inbox: openInbox(), log },
+    { ...searchTimes, ...times },
+  )
+  search.start()
+  return search
+}
+
+/** As if the user had connected HubSpot at that time. */
+export async function connectedSince(userId: string, atMs: number): Promise<void> {
+  await backend.database
+    .update(connections)
+    .set({ connectedSince: new Date(atMs) })
+    .where(eq(connections.userId, userId))
+}
+
+/** The account is searched now. The last search was complete until that time. */
+export async function searchedUntil(atMs: number, account = portal): Promise<void> {
+  const times = { searchedUntil: new Date(atMs), searchAt: new Date(0) }
+  await backend.database
+    .insert(crmAccounts)
+    .values({ crm: 'hubspot', accountId: String(account), ...times })
+    .onConflictDoUpdate({ target: [crmAccounts.crm, crmAccounts.accountId], set: times })
+}
