@@ -11,7 +11,7 @@ import { makeDueFrom } from '../schedule/channels.ts'
 export type CrmEvent = DealEvent & { crm: CrmId }
 
 /** A user who gets the changes of an account. */
-export interface Target {
+interface Target {
   crm: string
   account: string
   user: string
