@@ -44,7 +44,7 @@ interface Row {
 /** A place in a log: the post's, and the deal's in it. */
 const isIn = (deal: number) => (post: Post) => post.deals.includes(deal)
 
-export function applies({ ruleIds }: User, { to, linked }: Move): boolean {
+function applies({ ruleIds }: User, { to, linked }: Move): boolean {
   return ruleIds.some(
     (id) => id === 'deal-stage-changed' || (id === 'deal-closed' ? to === 'w1' : linked === false),
   )

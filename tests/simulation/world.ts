@@ -28,7 +28,7 @@ export interface Post {
 }
 
 /** A process called HubSpot's CRM. */
-export interface Call {
+interface Call {
   owner: Owner | undefined
   account: string
   isSearch: boolean
@@ -36,7 +36,7 @@ export interface Call {
 }
 
 /** A provider asked a process for a pause. It is of one workspace, or of the calls to one account. */
-export interface Pause {
+interface Pause {
   of: string
   isSearch: boolean
   owner: Owner | undefined
