@@ -66,7 +66,7 @@ export function createProcesses({
 }) {
   const processes: Process[] = []
   const disturbances: Disturbance[] = []
-  const times = { ...relayTimes, pollMs: 500 }
+  const times = { ...relayTimes, pollMs: 1_000 }
   /** How often each kind of moment has come. */
   const seen = new Map<Moment, number>()
 
