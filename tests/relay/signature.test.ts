@@ -121,6 +121,8 @@ test('each of several secrets may have signed, and no other', () => {
 test.each([
   ['missing', { signature: undefined }],
   ['missing', { signature: 'short' }],
+  ['missing', { signature: `x${signature}` }],
+  ['missing', { signature: `${signature}x` }],
   ['missing', { timestamp: undefined }],
   ['missing', { timestamp: 'soon' }],
   ['time', { timestamp: String(now - 300_001) }],
