@@ -7,7 +7,7 @@ import { simulate } from './simulate.ts'
 
 const fixedSeeds = 200
 /** Only `npm run test:all` plays new seeds. */
-const newSeeds = process.env.TEST_ALL === '1' ? 1_500 : 0
+const newSeeds = process.env.TEST_ALL === '1' ? 1_000 : 0
 /** Seeds that have failed once. */
 const examples: readonly number[] = []
 
