@@ -265,7 +265,8 @@ test('calls that arrive at once keep no new client from connecting', async () =>
   const others = await Promise.all(Array.from({ length: 10 }, () => open(health)))
   for (const { socket } of others) await once(socket, 'data')
   await expect.poll(() => client.received.match(/200 OK/g), { timeout: 30_000 }).toHaveLength(40)
-  expect(order.lastIndexOf('connection')).toBeLessThan(order.indexOf('answer') + 20)
+  const before = order.slice(0, order.lastIndexOf('connection'))
+  expect(before.filter((each) => each === 'answer').length).toBeLessThan(30)
 })
 
 test('connections leave files for the database and the providers', () => {

@@ -174,7 +174,7 @@ describe('npm run relay', () => {
       'where nothing answers',
       undefined,
       (held, at) =>
-        `A server uses the folder ${held} of DATA_DIR, but none answers at ${at}. ${asForThatServer}`,
+        `A server uses the folder ${held} of DATA_DIR, but none answers at ${at}: no program listens at ${new URL(at).host}. ${asForThatServer}`,
     ],
     [
       'where another program answers',
@@ -186,7 +186,7 @@ describe('npm run relay', () => {
       'where a server with another key answers',
       401,
       (_, at) =>
-        `The server at ${at} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR as for that server.`,
+        `The server at ${at} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR as for that server, or restart it.`,
     ],
   ])('with a PORT %s', async (_, status, problem) => {
     // This process holds the folder.
