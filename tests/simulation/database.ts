@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { PGlite, parse, protocol } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
 import { migrate } from 'drizzle-orm/pglite/migrator'
@@ -64,7 +65,7 @@ export class SimulatedDatabase {
     const client = await PGlite.create()
     await client.exec(sameIds)
     await migrate(drizzle(client), {
-      migrationsFolder: new URL('../../server/database/migrations', import.meta.url).pathname,
+      migrationsFolder: join(import.meta.dirname, '../../server/database/migrations'),
     })
     return new SimulatedDatabase(client)
   }

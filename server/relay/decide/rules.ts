@@ -110,31 +110,44 @@ export function mayNeedLinks(possible: readonly RuleEntry[]): boolean {
 /** Whether the decision depends on the deal's contacts and companies, which `change` does not have. */
 export function needsLinks(change: Change, ticked: ReadonlySet<string>): boolean {
   const unlinked = { ...change, deal: { ...change.deal, linked: false } }
-  return decide(unlinked, ticked, { mayLookAgain: true }).kind === 'look again'
+  return ruleFor(unlinked, ticked, { mayLookAgain: true }).kind === 'look again'
 }
 
-export type Decision =
-  | { kind: 'send'; ruleId: AvailableRuleId; headline: Headline }
+type RuleChoice =
+  | { kind: 'send'; ruleId: AvailableRuleId }
   /** The CRM may still add a contact or a company to the deal. */
   | { kind: 'look again' }
   /** No ticked rule applies. */
   | { kind: 'nothing' }
 
-/** Decides under which ticked rule to send a change: the highest rank of those that apply. Reads nothing. */
+export type Decision =
+  | { kind: 'send'; ruleId: AvailableRuleId; headline: Headline }
+  | Exclude<RuleChoice, { kind: 'send' }>
+
+/** Decides under which ticked rule to send a change, and what the message says first. Reads nothing. */
 export function decide(
   change: Change,
   ticked: ReadonlySet<string>,
-  { mayLookAgain }: { mayLookAgain: boolean },
+  options: { mayLookAgain: boolean },
 ): Decision {
+  const choice = ruleFor(change, ticked, options)
+  if (choice.kind !== 'send') return choice
+  return { ...choice, headline: dealRules[choice.ruleId].headline(change) }
+}
+
+/** Chooses the ticked rule for a change: the highest rank of those that apply. */
+export function ruleFor(
+  change: Change,
+  ticked: ReadonlySet<string>,
+  { mayLookAgain }: { mayLookAgain: boolean },
+): RuleChoice {
   if (change.from === change.to) return { kind: 'nothing' }
   const { property, to, stage } = change
   const possible = possibleRules(property, to, ticked, stage)
   const highest = possible.find(([, rule]) => rule.applies(change))
   if (highest === undefined) return { kind: 'nothing' }
   const [ruleId, rule] = highest
-  return rule.readsLinks && mayLookAgain
-    ? { kind: 'look again' }
-    : { kind: 'send', ruleId, headline: rule.headline(change) }
+  return rule.readsLinks && mayLookAgain ? { kind: 'look again' } : { kind: 'send', ruleId }
 }
 
 // The type of Object.entries does not keep the names of the keys.

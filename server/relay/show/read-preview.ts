@@ -7,7 +7,7 @@ import type { Vault } from '../../people/vault.ts'
 import type { CrmAccess, CrmDeal, Providers } from '../../providers/provider.ts'
 import { type CrmId, crmIds, type DealProperty } from '../../providers/registry.ts'
 import { formerValue } from '../decide/former-value.ts'
-import { type Change, dealRules, decide, needsLinks, watchedProperties } from '../decide/rules.ts'
+import { type Change, dealRules, needsLinks, ruleFor, watchedProperties } from '../decide/rules.ts'
 import { createStageCache, stageFinder } from '../decide/stages.ts'
 import {
   createBreaks,
@@ -173,7 +173,7 @@ export function createPreviewReader(
 function countIn(preview: Preview) {
   const newest = new Map<AvailableRuleId, number>()
   return function count({ ruleId, ticked }: SingleRule, { change, atMs }: PastChange): void {
-    if (decide(change, ticked, { mayLookAgain: false }).kind !== 'send') return
+    if (ruleFor(change, ticked, { mayLookAgain: false }).kind !== 'send') return
     preview.rules[ruleId] = (preview.rules[ruleId] ?? 0) + 1
     if (atMs <= (newest.get(ruleId) ?? 0)) return
     newest.set(ruleId, atMs)
