@@ -1,7 +1,7 @@
 // What is deleted, and when. This folder is neither in people/ nor in relay/, because it deletes rows of both. It
 // needs only the tables. Soon after the start and then daily, it deletes what nobody needs any more:
 // - people.ts: authorizations and sessions that have expired, sessions that still hold nothing after a day, and users
-//   whom nobody can be any more.
+//   without identity and without session: nobody can sign in as them.
 // - deliveries.ts: events and their deliveries after 30 days, unless a delivery is pending; channels in which nothing
 //   happens; accounts that nobody has connected.
 // - deal-names.ts: names of deals, after the user has disconnected the CRM. The disconnect itself deletes them; the

@@ -84,7 +84,7 @@ async function deleteSessions(
 }
 
 /**
- * Deletes users whom nobody can be any more: they have no session, and no identity by which a browser
+ * Deletes users as whom nobody can sign in: they have no session, and no identity by which a browser
  * could find them again. Their connections, rules and deliveries go along.
  */
 async function deleteUsers(database: Database, signal: AbortSignal | undefined): Promise<number> {

@@ -14,8 +14,8 @@ export function tokenOf(c: Context, tokens: StandInTokens) {
 }
 
 /**
- * Creates the guard of the calls that need a scope. A call counts towards its limit if its token is valid and the
- * limit is not reached, even without the needed scope.
+ * Creates the guard of the calls that need a scope. Each call with a valid token counts, until the limit is reached. A
+ * missing scope changes nothing.
  */
 export function createGuard(tokens: StandInTokens): (scope: string) => MiddlewareHandler {
   const takeCall = countCalls(callLimit)

@@ -1,7 +1,7 @@
 import type { Dice } from './time.ts'
 
-// What fails in a run: processes, their database, and the providers. A fault strikes at a time, or around a
-// statement at which it is dangerous. Nothing here depends on what happens during the run.
+// What fails in a run: processes, their database, and the providers. A fault strikes at a time, or right before or
+// after a statement where a fault does the most harm. Nothing here depends on what happens during the run.
 
 export const second = 1_000
 export const minute = 60 * second

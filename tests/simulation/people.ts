@@ -7,7 +7,7 @@ import { type User, unsafe } from './users.ts'
 import type { Note, World } from './world.ts'
 
 // What the users do during the run, each with a browser: they connect, choose channels, tick rules and leave.
-// It also notes from when on each of them may, must and must not be told.
+// For each user, it also notes since when a message is allowed, since when it is required, and since when forbidden.
 
 export function createPeople({
   time,

@@ -22,7 +22,7 @@ const addresses = parseEnv({
   APP_URL: appUrl,
 }).addressesAt(1)
 const longestAnswerMs = 10_000
-/** The most rows of one transaction that stores events (inbox.ts), and those of one more event. */
+/** The most rows of one transaction that stores events (`maxRowsAtOnce` in store.ts), and those of one more event. */
 const mostRows = 2_030
 
 interface Process {

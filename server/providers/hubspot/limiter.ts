@@ -26,8 +26,8 @@ export const searchLimit: Limit = {
   shares: { fresh: 1, backlog: 1, spare: 1 },
 }
 /**
- * A call that would have to wait longer is not made. The relay tries again later. The work on a delivery
- * makes up to five calls, and a stopping server waits for it for eight seconds.
+ * A call that would have to wait longer is not made. The relay tries again later. A message about one event needs up to
+ * seven calls (docs/server/hubspot.md lists them), and a stopping server waits for this work for 9.5 seconds.
  */
 const longestQueueMs = 1_500
 /** If other processes used so many calls that only this share of the limit is left, calls wait. */

@@ -1,6 +1,8 @@
-// `decide/` gets a delivery. It returns the change of the deal (this file), and then the decision (rules.ts): the rule
-// under which to send it and the headline, or that no rule applies, or to read the deal again later. Only the first
-// step calls the CRM. It reads nothing that the decision does not need, and a read serves all users and all tries.
+// `decide/` gets a delivery. First it reads the change of the deal from the CRM (this file). It reads nothing that the
+// decision does not need, and a read serves all users and all tries. Then it decides (rules.ts), and calls nothing:
+// - `send`: the rule under which to send the change, and the headline
+// - `look again`: the CRM may still add a contact or a company, so read the deal again later
+// - `nothing`: no ticked rule applies
 
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
 import { type Crm, ProviderError, type Providers, type Urgency } from '../../providers/provider.ts'

@@ -15,8 +15,8 @@ import {
   usersOf,
 } from './store.ts'
 
-// Webhooks and a search may report the same change, with different keys and slightly different times. Whichever
-// comes second finds the event of the first.
+// Webhooks and a search may report the same change, with different keys and slightly different times. The later report
+// finds the event that the earlier report stored.
 
 /** The most changes from a search that are stored at once. To find those that are known also blocks the thread. */
 const mostCompared = 300

@@ -29,8 +29,8 @@ export type Executor = Pick<Database, 'execute'>
 export const maxRowsAtOnce = 2_000
 
 /**
- * Transactions that store webhooks share this advisory lock, and one that stores missed changes holds it
- * exclusively. Otherwise neither would see that the other one stores the same change.
+ * An advisory lock. A transaction that stores webhooks shares it with others of its kind. A transaction that stores
+ * missed changes takes it alone. Otherwise neither would see that the other one stores the same change.
  */
 const storeLock = 7_325_214
 

@@ -3,7 +3,13 @@ import { LRUCache } from 'lru-cache'
 import { lockedChannels } from './channels.ts'
 
 // When a channel may get its next message. `channels.next_at` holds the pause of each channel, for all processes.
-// Each process also has a pace for each workspace.
+// Each process also has a pace for each workspace. A message waits for both:
+// - `channelFreeAt` (pick/) is the end of the pause when the delivery was read, on the clock of this process.
+// - `turnMs` (send/ready.ts) is the wait for the channel's turn in its workspace, if the channel has asked for a turn.
+// - `shortWaitMs` (send/ready.ts) is the longest wait during which the process keeps the channel. For a longer one, it
+//   releases the channel.
+// - `wait_ms` (send/claim.ts) is what was left of the pause at the claim, on the clock of the database. The pause may
+//   have grown meanwhile.
 
 /** Slack accepts one message a second in a channel. */
 const channelPaceMs = 1_000

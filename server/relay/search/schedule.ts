@@ -1,6 +1,6 @@
-// The search for changes that no webhook has brought, for example because the server was away. It gets the connected
-// accounts (`crm_accounts`), and gives what it finds to the inbox, which leaves out what is known. It searches each
-// account after a start and then every hour, back to the start of the last complete search, for up to three days. The
+// The search for changes that no webhook has brought, for example because the server was away. It searches after a
+// start, then every hour. A search goes back to the start of the last complete one, at most three days. It gets the
+// connected accounts (`crm_accounts`), and gives what it finds to the inbox, which leaves out what is known. The
 // processes share the accounts: only one searches an account at a time.
 
 import { sql } from 'drizzle-orm'

@@ -43,8 +43,8 @@ export interface SearchDependencies {
 }
 
 /**
- * Creates the function that stores the changes of an account since its last search that no webhook has brought. Only
- * a complete search counts: a deal that it did not read may also have older changes than those that it read.
+ * Creates the function that stores an account's changes since the last search, except those that a webhook brought.
+ * Only a complete search counts: a deal that it did not read may also have older changes than those that it read.
  * @returns a function that returns the start of the search by the CRM's clock, or by ours if no rule needs a search.
  */
 export function createSearch(

@@ -11,8 +11,8 @@ import { firstUnclaimed, idsOf, isPendingIn, setShown, shownItems } from './grou
 // The statements that record what became of deliveries.
 
 /**
- * The rule of each delivery. If this try does not know it: the stored rule. A claim does not store it: the rule is in
- * an index, and a change of an indexed column makes PostgreSQL write to all indexes of the table.
+ * The rule of each delivery. If this try knows no rule, the stored rule stays. A claim does not store it: the rule
+ * is in an index, and a change of an indexed column makes PostgreSQL write to all indexes of the table.
  */
 const ruleOf = (group: Group) => sql`coalesce(
   (${sql.param(group.map(({ shown }) => shown?.ruleId ?? null))}::text[])[

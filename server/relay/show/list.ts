@@ -1,6 +1,7 @@
-// What users and the operator see of the deliveries. This folder only reads what the stages have stored, and calls no
-// service, except for the preview. Who sends a failed delivery again makes it pending and its channel due, and the
-// stages do the rest. This file has a user's list, summary.ts the counts, reasons.ts the words.
+// What users and the operator see of the deliveries. Most functions only read what the stages have stored. To send a
+// failed delivery again, `sendAgain` (this file) and `replayDead` (operator.ts) make it pending and its channel due.
+// `storeTestMessage` (test-message.ts) stores a new delivery. The stages do the rest. Only the preview calls a service.
+// This file has a user's list, summary.ts the counts, reasons.ts the words.
 //
 // PGlite keeps no statistics. So each query is written so that only one index fits: `deliveries_activity` for the
 // list, `deliveries_counted` for the counts.
