@@ -21,7 +21,7 @@ import {
   writesFromDashboardOnly,
 } from './http/origin.ts'
 import { safetyHeaders } from './http/safety-headers.ts'
-import { oneInEachTurn } from './http/turns.ts'
+import { inShortTurns } from './http/turns.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
 import { providerIds } from './providers/registry.ts'
 
@@ -49,7 +49,7 @@ export function createApp(
     }),
   )
   app.use('/api/*', writesFromDashboardOnly(appUrl))
-  app.use('/api/*', oneInEachTurn())
+  app.use('/api/*', inShortTurns())
   app.use('/api/*', writesForShownPersonOnly(context))
 
   app.use(async (c, next) => {

@@ -12,8 +12,8 @@ interface Server {
   /** From the launch until the server listens. */
   startMs: number
   /**
-   * The physical memory of the process after a collection of its garbage, without that of PostgreSQL. V8 collects
-   * late, and the later the busier the machine is, so memory with garbage says nothing about the server.
+   * The memory that the process uses after a collection of its garbage. V8 collects late, and the later the busier the
+   * machine is, so memory with garbage says nothing about the server.
    */
   memoryMb(): Promise<number>
   /** How long the main thread has waited until now because other processes used all processors. */
@@ -69,12 +69,11 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
     url,
     startMs,
     async memoryMb() {
-      await collectGarbage(inspectorUrl)
       if (child.exitCode !== null || child.signalCode !== null) {
-        throw new Error(`The server ended by itself:\n${output}`)
+        throw new Error(`The server ended by itself:
+${output}`)
       }
-      const status = readFileSync(`/proc/${child.pid}/status`, 'utf8')
-      return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1024
+      return await usedMemoryMb(inspectorUrl)
     },
     waitedMs() {
       const file = `/proc/${child.pid}/schedstat`
@@ -110,14 +109,24 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
   }
 }
 
-/** Asks a process for a full collection by the Chrome DevTools Protocol. Ends without one if the process has ended. */
-async function collectGarbage(inspectorUrl: string): Promise<void> {
+/** Collects the garbage of a process and reads what is left, by the Chrome DevTools Protocol. */
+async function usedMemoryMb(inspectorUrl: string): Promise<number> {
   const socket = new WebSocket(inspectorUrl)
-  await new Promise<void>((resolve) => {
-    socket.onopen = () => socket.send('{"id":1,"method":"HeapProfiler.collectGarbage"}')
-    socket.onmessage = () => resolve()
-    socket.onerror = () => resolve()
-    socket.onclose = () => resolve()
-  })
+  const answer = (id: number, method: string, params = {}) =>
+    new Promise<{ result: { value?: number } }>((resolve, reject) => {
+      socket.onerror = socket.onclose = () => reject(new Error('The server ended.'))
+      socket.onmessage = ({ data }) => {
+        const message = JSON.parse(data)
+        if (message.id === id) resolve(message.result)
+      }
+      socket.send(JSON.stringify({ id, method, params }))
+    })
+  await once(socket, 'open')
+  await answer(1, 'HeapProfiler.collectGarbage')
+  // `external` includes the memory of PGlite.
+  const expression = 'process.memoryUsage().heapUsed + process.memoryUsage().external'
+  const { result } = await answer(2, 'Runtime.evaluate', { expression, returnByValue: true })
+  socket.onclose = null
   socket.close()
+  return (result.value ?? Number.NaN) / 1024 / 1024
 }

@@ -32,8 +32,10 @@ export function createPeople({
   /** Somebody has a connection for longer than a check of it takes (end-grant.ts). */
   const isSettled = (user: User, of: string) =>
     user.routes.some(
-      ({ channel, from, until }) =>
-        (channel.startsWith(`${of}/`) || String(user.account) === of) &&
+      ({ channel, from, until }, index) =>
+        // Whoever is about to choose a channel of another workspace leaves this one.
+        ((channel.startsWith(`${of}/`) && index === user.routes.length - 1) ||
+          String(user.account) === of) &&
         until === undefined &&
         time.now - from > 20 * second,
     )
