@@ -133,12 +133,9 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
     await working
     // While the attack goes on, and after the user's work: a collection makes the server slow for a while.
     const memoryAfter = await server.memoryMb()
-    const waited = (server.waitedMs() - waitedBefore) / (seconds * 10)
-    if (waited > 20) {
-      console.log(
-        `The server waited ${Math.round(waited)} % of the time for a processor, so the times say little.`,
-      )
-    }
+    // Other processes, such as the attackers and the user's browser, take a share of the processors.
+    const waited = (server.waitedMs() - waitedBefore) / (seconds * 1000)
+    console.log(`The server waited ${Math.round(waited * 100)} % of the time for a processor.`)
     const halfClosedNow = server.halfClosed()
     const kept = [...(halfClosed ?? [])].filter((inode) => halfClosedNow.has(inode)).length
     for (const flood of floods) flood.stop()
@@ -163,7 +160,8 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
       const { callMs, failures, rounds } = user
       const p99 = percentile(callMs, 0.99)
       const calls = `${callMs.length} calls in ${rounds} rounds (before the attack ${quiet})`
-      checkBelow(database, `p99 of the user's ${calls}`, p99, maxCallMs, 'ms')
+      // Whoever gets a part of the time needs so much longer.
+      checkBelow(database, `p99 of the user's ${calls}`, p99, maxCallMs / (1 - waited), 'ms')
       for (const failure of failures) console.log(failure)
       const what = failures.length === 0 ? 'none' : `${failures.length}, see above`
       check(database, "failures in the user's work", what, 'none', failures.length === 0)
