@@ -3,11 +3,11 @@ import { eq } from 'drizzle-orm'
 import { createBackend } from '../../server/backend.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { deliveries, rules, sessions, users } from '../../server/database/schema.ts'
-import { storeConnection } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
+import { storeAccounts } from './accounts.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
 
@@ -73,42 +73,21 @@ export async function startBackend(
       accessToken = `hubspot-access-secret-${portal}`,
     }: Account,
   ): Promise<void> {
-    const unnamed = { accountUserId: null, channelId: null, channelName: null, standIn: false }
-    await storeConnection(
+    const webhookUrl = `${outside.slackUrl}/services/secret-${team}/${channel}`
+    await storeAccounts(
       database,
       vault,
-      { userId, provider: 'hubspot' },
+      userId,
       {
-        ...unnamed,
-        secrets: {
-          accessToken,
-          refreshToken: `hubspot-refresh-secret-${portal}`,
-        },
+        portal,
         accessExpiresAt: new Date(Date.now() + accessEndsInMs),
-        accountId: String(portal),
-        accountName: 'acme.example',
-        grantId: `${portal}:${userId}`,
-      },
-      new Date(),
-    )
-    await storeConnection(
-      database,
-      vault,
-      { userId, provider: 'slack' },
-      {
-        ...unnamed,
-        secrets: {
+        hubspot: { accessToken, refreshToken: `hubspot-refresh-secret-${portal}` },
+        team,
+        channel,
+        slack: {
           accessToken: `xoxb-secret-${team}`,
-          ...(webhook && {
-            incomingWebhookUrl: `${outside.slackUrl}/services/secret-${team}/${channel}`,
-          }),
+          ...(webhook && { incomingWebhookUrl: webhookUrl }),
         },
-        accessExpiresAt: null,
-        accountId: team,
-        accountName: `Workspace ${team}`,
-        grantId: team,
-        channelId: channel,
-        channelName: `#${channel}`,
       },
       new Date(),
     )

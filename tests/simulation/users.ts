@@ -1,7 +1,7 @@
 import type { Database } from '../../server/database/open.ts'
-import { storeConnection } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
 import { createVault } from '../../server/people/vault.ts'
+import { storeAccounts } from '../relay/accounts.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { minute } from './faults.ts'
 import type { Plan, PlannedUser } from './plan.ts'
@@ -93,40 +93,22 @@ async function connect(
   now: number,
   at: Date,
 ): Promise<void> {
-  const vault = createVault([key])
-  const unnamed = { accountUserId: null, channelId: null, channelName: null, standIn: false }
-  const { id: userId, name } = user
-  await storeConnection(
+  const { id, name, account: portal, tokenLastsMs } = user
+  const [team = '', channel = ''] = user.channel.split('/')
+  await storeAccounts(
     database,
-    vault,
-    { userId, provider: 'hubspot' },
+    createVault([key]),
+    id,
     {
-      ...unnamed,
-      secrets: {
+      portal,
+      accessExpiresAt: new Date(now + tokenLastsMs),
+      hubspot: {
         accessToken: `hubspot-access-secret-${name}-0`,
         refreshToken: `hubspot-refresh-secret-${name}-0`,
       },
-      accessExpiresAt: new Date(now + user.tokenLastsMs),
-      accountId: String(user.account),
-      accountName: 'acme.example',
-      grantId: `${user.account}:${userId}`,
-    },
-    at,
-  )
-  const [team = '', channel = ''] = user.channel.split('/')
-  await storeConnection(
-    database,
-    vault,
-    { userId, provider: 'slack' },
-    {
-      ...unnamed,
-      secrets: { accessToken: `xoxb-secret-${team}-0` },
-      accessExpiresAt: null,
-      accountId: team,
-      accountName: `Workspace ${team}`,
-      grantId: team,
-      channelId: channel,
-      channelName: `#${channel}`,
+      team,
+      channel,
+      slack: { accessToken: `xoxb-secret-${team}-0` },
     },
     at,
   )
