@@ -10,7 +10,7 @@ type ChatConnection = Connection & { provider: ChatId }
 
 /**
  * Where a user's messages go: from the CRM to the chat that the user connected last, and there to the channel. A
- * broken connection counts. Only this file says so.
+ * broken connection counts. Whoever asks for the route of a message asks this file.
  *
  * It is no database view, because a view does not know which providers are configured.
  */

@@ -35,8 +35,8 @@ if (!Number.isFinite(seconds) || seconds < 1 || chosen.length === 0) {
 const maxCallMs = 500
 const maxGrowthMb = 150
 /**
- * Until the attackers have opened their 2,000 connections, a call that needs a new connection waits for seconds, ten at worst: Node
- * accepts one in a turn of its event loop. The user works after this time.
+ * Until the attackers have opened their 2,000 connections, a new connection may wait for ten seconds: Node accepts one
+ * in a turn of its event loop. The user works after this time.
  */
 const settleMs = 15_000
 const maxStopMs = 10_000

@@ -70,8 +70,7 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
     startMs,
     async memoryMb() {
       if (child.exitCode !== null || child.signalCode !== null) {
-        throw new Error(`The server ended by itself:
-${output}`)
+        throw new Error(`The server ended by itself:\n${output}`)
       }
       return await usedMemoryMb(inspectorUrl)
     },

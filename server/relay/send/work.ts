@@ -7,9 +7,9 @@
 //   ChatMessage   about one change, or a digest                                                  write/
 //   Outcome       what the channel needs next                                                    send/send.ts
 //
-// Nothing is read from the CRM for a delivery that must wait or that nobody gets (ready.ts). Each delivery ends as sent,
-// ignored or dead, or it stays pending until its next try. The chat gets each event once, except if its answer is lost,
-// or if its answer is not recorded before the claim ends.
+// Nothing is read from the CRM for a delivery that must wait or that nobody gets (ready.ts). Each delivery ends as
+// sent, ignored or dead, or it stays pending until its next try. The chat gets each event once, except if its answer
+// is lost, or is not recorded before the claim ends.
 
 import type { Database } from '../../database/open.ts'
 import type { Log } from '../../log.ts'

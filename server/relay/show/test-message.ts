@@ -7,8 +7,9 @@ import { makeDue } from '../schedule/channels.ts'
 import { isPaused, nextTryAt } from './list.ts'
 
 /**
- * Stores a test message as an event with a delivery, so that it takes the path of every other message. Its event has no
- * deal. A delivery without an event would need a second form of each query that joins the two, and a clean-up of its own.
+ * Stores a test message as an event with a delivery, so that it takes the path of every other message. Its event has
+ * no deal. A delivery without an event would need a second form of each query that joins the two, and a clean-up of its
+ * own.
  * @returns the id of the delivery.
  */
 export async function storeTestMessage(
