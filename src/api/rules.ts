@@ -25,7 +25,7 @@ export const rulesQuery = queryOptions({
   queryFn: async ({ client }) => {
     const begun = currentTurn()
     const answer = await loadRules()
-    if (begun === currentTurn()) keepTicks(client, answer.rules)
+    if (begun === currentTurn()) keepTicks(client, answer.rules, isSaving(client))
     return answer
   },
   // The dashboard loads the rules once, when it opens (§4). Until they are known, it tries again.
@@ -65,10 +65,7 @@ export function useRuleSelection() {
         draftQuery.queryKey,
         selected.includes(id) ? selected.filter((other) => other !== id) : [...selected, id],
       )
-      // During a save, the server's rules are unknown. So keep the draft.
-      if (queryClient.isMutating({ mutationKey: saveKey }) === 0) {
-        dropSavedDraft(queryClient)
-      }
+      if (!isSaving(queryClient)) dropSavedDraft(queryClient)
     },
     [queryClient],
   )
@@ -83,6 +80,11 @@ export function useRuleSelection() {
 }
 
 const saveKey = ['save', 'rules'] as const
+
+/** During a save, what the server holds is unknown. So no draft equals it. */
+function isSaving(queryClient: QueryClient): boolean {
+  return queryClient.isMutating({ mutationKey: saveKey }) > 0
+}
 
 /**
  * Saves a selection. `data` is what was sent: the rules were loaded first if they were unknown. It is null if
@@ -128,19 +130,25 @@ async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Pr
   const answer = await loadRules().catch((error) => logFailure(rulesQuery.meta, error))
   assertSamePerson(begun)
   if (answer) {
-    keepTicks(queryClient, answer.rules)
+    keepTicks(queryClient, answer.rules, false)
     queryClient.setQueryData(rulesQuery.queryKey, answer)
   }
   return union(savedRules(queryClient), selected)
 }
 
-/** Adds the ticks that were made while the rules were unknown to the rules that are now known. */
-function keepTicks(queryClient: QueryClient, rules: RuleIds): void {
+/**
+ * Adds the ticks that were made while the rules were unknown to the rules that are now known.
+ * @param keepsAll keeps the draft even if it equals these rules
+ */
+function keepTicks(queryClient: QueryClient, rules: RuleIds, keepsAll: boolean): void {
   const isFirst = queryClient.getQueryData(rulesQuery.queryKey) === undefined
   const draft = queryClient.getQueryData(draftQuery.queryKey)
   if (!draft) return
   const ticked = isFirst ? union(rules, draft) : draft
-  queryClient.setQueryData(draftQuery.queryKey, sameRules(ticked, rules) ? null : ticked)
+  queryClient.setQueryData(
+    draftQuery.queryKey,
+    !keepsAll && sameRules(ticked, rules) ? null : ticked,
+  )
 }
 
 function union(a: RuleIds, b: RuleIds): RuleIds {

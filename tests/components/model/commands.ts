@@ -273,7 +273,7 @@ export const steps = [
   kind('reload', fc.constant(reload)),
 ]
 
-/** Runs that failed once, with their seeds: the order of two answers decided whether a refusal still showed. */
+/** Runs that failed once, with their seeds. In the first three, the order of two answers decided whether a refusal still showed. */
 export const regressions: { name: string; beginning: Beginning; commands: Command[] }[] = [
   {
     name: 'a save refused while offline, then both connections change (2142705871)',
@@ -311,6 +311,18 @@ export const regressions: { name: string; beginning: Beginning; commands: Comman
       comeBack(5000),
       save(1),
       online,
+    ],
+  },
+  {
+    name: 'ticks that equal rules which load during a save are kept until it ends (102674359)',
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
+    commands: [
+      beginSave,
+      offline,
+      becomeAnother({ connected: [], stored: ['deal-closed'] }),
+      toggle(rules.findIndex(({ id }) => id === 'deal-closed')),
+      online,
+      endSave,
     ],
   },
 ]
