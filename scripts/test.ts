@@ -59,8 +59,10 @@ if (chromium !== undefined) {
   runPart('Browser', playwright, 'test', reporters, ...projects)
 }
 if (runsAll) runPart('Every browser', playwright, 'test', reporters, '--project=every-browser-*')
-// Last and alone, because it measures times.
-if (runsAll && canAttack) runPart('Attack', 'tests/attack/attack.ts')
+// Last and alone, because it needs all processors.
+if (runsAll && canAttack) {
+  runPart('Attack', 'tests/attack/attack.ts', '--seconds', '40', '--any-time')
+}
 
 console.log()
 for (const failure of failures) console.log(failure)

@@ -23,12 +23,19 @@ if (process.platform !== 'linux') {
   throw new Error('npm run attack needs Linux: it reads /proc and attacks from 127.0.0.2 and on.')
 }
 const { values: options } = parseArgs({
-  options: { seconds: { type: 'string', default: '60' }, database: { type: 'string' } },
+  options: {
+    seconds: { type: 'string', default: '60' },
+    database: { type: 'string' },
+    // Shows times without judging them: on a machine that others use, they say nothing about the server.
+    'any-time': { type: 'boolean', default: false },
+  },
 })
 const seconds = Number(options.seconds)
 const chosen = databases.filter((each) => each === (options.database ?? each))
 if (!Number.isFinite(seconds) || seconds < 1 || chosen.length === 0) {
-  throw new Error('Usage: npm run attack -- [--seconds 60] [--database PGlite|PostgreSQL]')
+  throw new Error(
+    'Usage: npm run attack -- [--seconds 60] [--database PGlite|PostgreSQL] [--any-time]',
+  )
 }
 
 // What is promised.
@@ -49,7 +56,7 @@ interface Check {
   check: string
   measured: string
   limit: string
-  result: 'passed' | 'FAILED'
+  result: 'passed' | 'FAILED' | 'not judged'
 }
 const checks: Check[] = []
 const traffic: Array<Record<string, string | number>> = []
@@ -88,7 +95,8 @@ if (chosen.includes('PGlite')) await fullDisk()
 console.table(traffic)
 console.table(checks)
 const failed = checks.filter(({ result }) => result === 'FAILED').length
-console.log(`${checks.length - failed} passed, ${failed} failed`)
+const passed = checks.filter(({ result }) => result === 'passed').length
+console.log(`${passed} passed, ${failed} failed, ${checks.length - passed - failed} not judged`)
 if (executablePath === undefined) console.log(noUser)
 process.exit(failed > 0 ? 1 : 0)
 
@@ -152,14 +160,14 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
     check(database, 'every attack reaches the server', reached ? 'yes' : 'no', 'yes', reached)
 
     if (user) {
-      const { callMs, failures, rounds } = user
+      const { callMs, failures, late, rounds } = user
       const p99 = percentile(callMs, 0.99)
       const calls = `${callMs.length} calls in ${rounds} rounds (before the attack ${quiet})`
       // Whoever gets a part of the time needs so much longer.
-      checkBelow(database, `p99 of the user's ${calls}`, p99, maxCallMs / (1 - waited), 'ms')
-      for (const failure of failures) console.log(failure)
-      const what = failures.length === 0 ? 'none' : `${failures.length}, see above`
-      check(database, "failures in the user's work", what, 'none', failures.length === 0)
+      checkTime(database, `p99 of the user's ${calls}`, p99, maxCallMs / (1 - waited))
+      for (const failure of [...failures, ...late]) console.log(failure)
+      checkBelow(database, "failures in the user's work", failures.length, 1, 'failures')
+      checkTime(database, "steps of the user's work that took over 10 s", late.length, 1, 'steps')
     }
     checkBelow(database, 'growth of memory', memoryAfter - memoryBefore, maxGrowthMb, 'MB')
     check(database, 'ended connections still open after 10 s', `${kept}`, '0', kept === 0)
@@ -175,7 +183,7 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
   }
   const maxStartMs = Math.max(firstStartMs * 1.5, firstStartMs + 1_000)
   const nextStartMs = await timeStart(folder, databaseUrl)
-  checkBelow(database, 'start a day later', nextStartMs, maxStartMs, 'ms')
+  checkTime(database, 'start a day later', nextStartMs, maxStartMs)
 }
 
 async function fullDisk(): Promise<void> {
@@ -188,7 +196,7 @@ async function fullDisk(): Promise<void> {
   } else {
     const { answers, healthWithoutRoom, healthWithRoom } = found
     check('PGlite', 'calls that store, on a full disk', answers, '503: 500', answers === '503: 500')
-    checkBelow('PGlite', 'slowest /health meanwhile', found.slowestHealthMs, maxCallMs, 'ms')
+    checkTime('PGlite', 'slowest /health meanwhile', found.slowestHealthMs, maxCallMs)
     const health = `${healthWithoutRoom}, then ${healthWithRoom}`
     const isRight = health === '503, then 200'
     check('PGlite', '/health without room, then with room', health, '503, then 200', isRight)
@@ -250,6 +258,16 @@ async function countAndAge(folder: string, databaseUrl?: string) {
   } finally {
     await close()
   }
+}
+
+/** `any-time` shows this without judging it. */
+function checkTime(
+  ...args: [Database, name: string, measured: number, limit: number, unit?: string]
+) {
+  const [database, name, measured, limit, unit = 'ms'] = args
+  checkBelow(database, name, measured, limit, unit)
+  const last = checks.at(-1)
+  if (options['any-time'] && last) last.result = 'not judged'
 }
 
 function check(

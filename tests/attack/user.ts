@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { stripVTControlCharacters } from 'node:util'
-import { chromium, type Request } from '@playwright/test'
+import { chromium, errors, type Request } from '@playwright/test'
 
 /** Somebody who works with the dashboard in Chromium. */
 interface User {
@@ -8,6 +8,8 @@ interface User {
   callMs: number[]
   /** What went wrong, each in one line. */
   failures: string[]
+  /** Which steps took too long, each in one line. */
+  late: string[]
   rounds: number
   /** Works until `end`, a time of `performance.now()`, and at least one round. */
   work(end: number): Promise<void>
@@ -58,7 +60,9 @@ export async function openUser(url: string, executablePath: string): Promise<Use
     if (!isCall(request)) return
     // If the wait was short, the page was left before the answer came.
     if (reason === 'net::ERR_ABORTED' && waitedMs < longWaitMs) return
-    user.failures.push(`${nameOf(request)}: ${reason} after ${Math.round(waitedMs)} ms`)
+    const failure = `${nameOf(request)}: ${reason} after ${Math.round(waitedMs)} ms`
+    // The page itself ends a call that takes too long.
+    ;(reason === 'net::ERR_ABORTED' ? user.late : user.failures).push(failure)
   })
 
   /** Where a step has failed: the page, its text, and the requests without an answer. */
@@ -114,6 +118,7 @@ export async function openUser(url: string, executablePath: string): Promise<Use
   const user: User = {
     callMs: [],
     failures: [],
+    late: [],
     rounds: 0,
     async work(end) {
       do {
@@ -122,7 +127,8 @@ export async function openUser(url: string, executablePath: string): Promise<Use
           user.rounds++
         } catch (error) {
           const message = error instanceof Error ? error.message : String(error)
-          user.failures.push(inOneLine(`${message} ${await whereItFailed()}`))
+          const failure = inOneLine(`${message} ${await whereItFailed()}`)
+          ;(error instanceof errors.TimeoutError ? user.late : user.failures).push(failure)
         }
       } while (performance.now() < end && !page.isClosed())
     },
