@@ -325,4 +325,9 @@ export const regressions: { name: string; beginning: Beginning; commands: Comman
       endSave,
     ],
   },
+  {
+    name: 'a disconnect that fails while another screen shows (105344939)',
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
+    commands: [beginSave, disconnect('HubSpot', 1), offline, leave(false), endSave, comeBack(0)],
+  },
 ]

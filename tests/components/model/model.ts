@@ -138,9 +138,7 @@ export class Model {
       this.loadRules('once')
       return
     }
-    for (const [provider, seen] of this.seen) {
-      this.seen.set(provider, { ...seen, at: Number.NEGATIVE_INFINITY })
-    }
+    for (const provider of this.seen.keys()) this.forgetAge(provider)
   }
 
   askStatus(provider: Provider, retry: Retry): void {
@@ -148,10 +146,14 @@ export class Model {
     if (this.ask('status', path, `Loading the ${provider} connection status`, retry)) {
       this.see(provider, this.connected.has(provider))
     } else {
-      // The page keeps what it shows, and fetches it when the dashboard opens the next time.
-      const seen = this.seen.get(provider)
-      if (seen) this.seen.set(provider, { ...seen, at: Number.NEGATIVE_INFINITY })
+      this.forgetAge(provider)
     }
+  }
+
+  /** The page keeps what it shows, and fetches it when the dashboard opens the next time. */
+  forgetAge(provider: Provider): void {
+    const seen = this.seen.get(provider)
+    if (seen) this.seen.set(provider, { ...seen, at: Number.NEGATIVE_INFINITY })
   }
 
   see(provider: Provider, connected: boolean): void {
@@ -189,6 +191,7 @@ export class Model {
       this.log.push(`Disconnecting ${provider}`)
       // The server may have disconnected all the same.
       if (this.screen === 'dashboard') this.askStatus(provider, 'once')
+      else this.forgetAge(provider)
       this.forgetSuccess()
       return
     }
