@@ -67,14 +67,10 @@ const appOf = (provider: 'hubspot' | 'slack') => ({
 })
 
 describe.each(['hubspot', 'slack'] as const)('the consent page of the stand-in %s', (provider) => {
-  test('says that it is a stand-in, offers to allow and to deny, and writes what it is given as text', async () => {
+  test('says that it is a stand-in, and writes what it is given as text', async () => {
     const query = consentQuery(provider, { state: '"><script>alert(1)</script>' })
-    const answer = await harness.app.request(`${authorizePaths[provider]}?${query}`)
-    const page = await answer.text()
-    expect(answer.status).toBe(200)
+    const page = await (await harness.app.request(`${authorizePaths[provider]}?${query}`)).text()
     expect(page).toMatch(/Stand-in\.[\s\S]*This is not (HubSpot|Slack)/)
-    expect(page).toMatch(/<button name="answer" value="allow">Allow/)
-    expect(page).toMatch(/<button name="answer" value="deny" class="secondary">Deny/)
     expect(page).not.toMatch(/<script|<style|style=|onclick/)
   })
 
@@ -84,6 +80,14 @@ describe.each(['hubspot', 'slack'] as const)('the consent page of the stand-in %
     { redirect_uri: `${appUrl}/${provider}/callback/` },
     { redirect_uri: `${appUrl}.evil.example/${provider}/callback` },
     { scope: '' },
+    // The app of HubSpot declares its scopes.
+    ...(provider === 'hubspot'
+      ? [
+          { scope: scope.replace('oauth ', '') },
+          { scope: `${scope} crm.objects.owners.read` },
+          { optional_scope: 'crm.objects.owners.read crm.lists.read' },
+        ]
+      : []),
   ])('refuses to redirect for %j', async (changes) => {
     const query = consentQuery(provider, changes)
     const shown = await harness.app.request(`${authorizePaths[provider]}?${query}`)
@@ -97,23 +101,11 @@ describe.each(['hubspot', 'slack'] as const)('the consent page of the stand-in %
     expect(`${back?.origin}${back?.pathname}`).toBe(`${appUrl}/${provider}/callback`)
     const code = expect.stringMatching(/./)
     expect(Object.fromEntries(back?.searchParams ?? [])).toEqual({ code, state: 'the-state' })
-    const denied = await answerConsent(provider, { answer: 'deny' })
-    expect(Object.fromEntries(denied.back?.searchParams ?? [])).toMatchObject({
-      error: 'access_denied',
-      state: 'the-state',
-    })
-    expect(denied.back?.searchParams.has('code')).toBe(false)
+    const denied = (await answerConsent(provider, { answer: 'deny' })).back?.searchParams
+    const error = { error: 'access_denied', state: 'the-state' }
+    expect(Object.fromEntries(denied ?? [])).toMatchObject(error)
+    expect(denied?.has('code')).toBe(false)
   })
-})
-
-test.each<Fields>([
-  { scope: scope.replace('oauth ', '') },
-  { scope: `${scope} crm.objects.owners.read` },
-  { optional_scope: 'crm.objects.owners.read crm.lists.read' },
-])('the stand-in HubSpot refuses other scopes than the app declares: %j', async (changes) => {
-  expect((await answerConsent('hubspot', changes)).status).toBe(400)
-  const granted = await answerConsent('hubspot', { optional_scope: 'crm.objects.owners.read' })
-  expect(granted.status).toBe(303)
 })
 
 describe('the stand-in HubSpot’s tokens', () => {
@@ -173,8 +165,7 @@ describe('the stand-in HubSpot’s tokens', () => {
     [{ code: 'made-up' }, 'BAD_AUTH_CODE'],
   ])('are refused with %j', async (changes, status) => {
     const refused = await exchange(await codeFrom('hubspot'), changes)
-    const body = { status, category: 'VALIDATION_ERROR', correlationId: expect.any(String) }
-    expect(refused).toMatchObject({ status: 400, body })
+    expect(refused).toMatchObject({ status: 400, body: { status } })
   })
 
   test('are refused for a code that is older than five minutes', async () => {
@@ -186,8 +177,8 @@ describe('the stand-in HubSpot’s tokens', () => {
 
   test('are refreshed, introspected and revoked', async () => {
     const { body } = await exchange(await codeFrom('hubspot'))
-    const introspect = async (token: unknown) =>
-      (await post(`${tokenPath}/introspect`, { ...appOf('hubspot'), token: String(token) })).body
+    const ask = async (path: string, token: unknown) =>
+      (await post(`${tokenPath}/${path}`, { ...appOf('hubspot'), token: String(token) })).body
 
     const refreshed = (await refresh(body.refresh_token)).body
     expect(refreshed.access_token).not.toBe(body.access_token)
@@ -203,7 +194,7 @@ describe('the stand-in HubSpot’s tokens', () => {
       scopes: scope.split(' '),
       token_type: 'Bearer',
     }
-    expect(await introspect(refreshed.access_token)).toEqual({
+    expect(await ask('introspect', refreshed.access_token)).toEqual({
       ...known,
       token_use: 'access_token',
       token: refreshed.access_token,
@@ -211,13 +202,12 @@ describe('the stand-in HubSpot’s tokens', () => {
       is_private_distribution: false,
     })
     const ofRefresh = { ...known, token_use: 'refresh_token', token: body.refresh_token }
-    expect(await introspect(body.refresh_token)).toEqual(ofRefresh)
-    expect(await introspect('made-up')).toEqual({ active: false })
+    expect(await ask('introspect', body.refresh_token)).toEqual(ofRefresh)
 
     // HubSpot revokes only refresh tokens. An access token lives on.
-    await post(`${tokenPath}/revoke`, { ...appOf('hubspot'), token: String(body.refresh_token) })
-    expect(await introspect(body.refresh_token)).toEqual({ active: false })
-    expect(await introspect(refreshed.access_token)).toMatchObject({ active: true })
+    await ask('revoke', body.refresh_token)
+    expect(await ask('introspect', body.refresh_token)).toEqual({ active: false })
+    expect(await ask('introspect', refreshed.access_token)).toMatchObject({ active: true })
     const ended = { error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' }
     expect((await refresh(body.refresh_token)).body).toMatchObject(ended)
   })
@@ -248,11 +238,12 @@ describe('the stand-in HubSpot’s API', () => {
     sandbox = createSandbox(addresses)
   })
   const tokens = new StandInTokens('hubspot-stand-in-', clientSecret)
-  const token = (scopes = scope.split(' '), endsAt = Date.now() + 1e9) =>
-    tokens.issue({ grant: 'g', use: 'access', endsAt, scopes })
+  const token = (
+    scopes = [...scope.split(' '), 'crm.objects.owners.read'],
+    endsAt = Date.now() + 1e9,
+  ) => tokens.issue({ grant: 'g', use: 'access', endsAt, scopes })
   const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/)
   const uuid = expect.stringMatching(/^[\da-f-]{36}$/)
-  const invalid = { status: 400, body: { category: 'VALIDATION_ERROR' } }
 
   const objects = '/crm/objects/2026-03/0-3'
   const contactsOf = '/crm/associations/2026-03/0-3/0-1/batch/read'
@@ -269,140 +260,105 @@ describe('the stand-in HubSpot’s API', () => {
     expect((await sandbox.request(`/hubspot${path}`, { method: 'POST', body })).status).toBe(303)
   }
 
-  const deal = {
-    id: '9001',
-    properties: {
-      dealname: 'Acme renewal',
-      createdate: time,
-      hs_lastmodifieddate: time,
-      hs_object_id: '9001',
-    },
-    createdAt: time,
-    updatedAt: time,
-    archived: false,
-    url: `${addresses.appUrl}/sandbox/hubspot/eu1/contacts/4200001/record/0-3/9001`,
-  }
-  const withStage = {
-    ...deal,
-    properties: { ...deal.properties, dealstage: 'appointmentscheduled' },
-    propertiesWithHistory: {
-      dealstage: [
-        {
-          value: 'appointmentscheduled',
-          timestamp: time,
-          sourceType: 'CRM_UI',
-          sourceId: expect.stringMatching(/^userId:\d+$/),
-          updatedByUserId: expect.any(Number),
-        },
-      ],
-    },
-  }
+  const always = { createdate: time, hs_lastmodifieddate: time, hs_object_id: '9001' }
+  const url = `${addresses.appUrl}/sandbox/hubspot/eu1/contacts/4200001/record/0-3/9001`
 
   test('answers with a deal as its specification says, with what was asked for and no more', async () => {
     const asked = 'properties=dealname,unknown&propertiesWithHistory=dealstage'
     const { body } = await call(`${objects}/9001?${asked}&associations=contacts,companies`)
+    const change = { value: 'appointmentscheduled', timestamp: time, sourceType: 'CRM_UI' }
     expect(body).toEqual({
-      ...withStage,
+      id: '9001',
+      properties: { ...always, dealname: 'Acme renewal', dealstage: 'appointmentscheduled' },
+      propertiesWithHistory: { dealstage: [expect.objectContaining(change)] },
       associations: {
         contacts: { results: [{ id: '301', type: 'deal_to_contact' }] },
         companies: { results: [{ id: '501', type: 'deal_to_company' }] },
       },
+      createdAt: time,
+      updatedAt: time,
+      archived: false,
+      url,
     })
-    expect((await call(`${objects}/9001?properties=dealname`)).body).toEqual(deal)
-    const empty = 'properties=amount,hubspot_owner_id&propertiesWithHistory=amount'
-    expect((await call(`${objects}/9004?${empty}`)).body).toMatchObject({
-      properties: { amount: null, hubspot_owner_id: null },
-      propertiesWithHistory: { amount: null },
-    })
-    expect(await call(`${objects}/1`)).toMatchObject({
-      status: 404,
-      body: {
-        status: 'error',
-        category: 'OBJECT_NOT_FOUND',
-        message: expect.any(String),
-        correlationId: uuid,
-        context: { id: ['1'] },
-      },
-    })
+    const { associations, propertiesWithHistory, ...rest } = body
+    const properties = { ...always, amount: '12500' }
+    const other = await call(`${objects}/9001?properties=amount`)
+    expect(other.body).toEqual({ ...rest, properties })
   })
 
-  test('answers with a batch of deals, and 207 if some do not exist', async () => {
-    const read = (body: object) => call(`${objects}/batch/read`, body)
-    const fields = { properties: ['dealname'], propertiesWithHistory: ['dealstage'] }
-    const complete = {
-      status: 'COMPLETE',
-      results: [withStage],
-      startedAt: time,
-      completedAt: time,
-    }
-    const inputs = [{ id: '9001' }]
-    expect(await read({ ...fields, inputs })).toMatchObject({ status: 200, body: complete })
-    const some = [{ id: '1' }, ...inputs, { id: '2' }]
-    const error = {
-      status: 'error',
-      category: 'OBJECT_NOT_FOUND',
-      message: expect.any(String),
-      context: { ids: ['1', '2'] },
-    }
-    expect(await read({ ...fields, inputs: some })).toMatchObject({
-      status: 207,
-      body: { ...complete, numErrors: 1, errors: [error] },
-    })
-    // The specification requires all three fields.
-    expect(await read({ inputs })).toMatchObject(invalid)
-    const many = { ...fields, inputs: Array.from({ length: 51 }, (_, id) => ({ id: String(id) })) }
-    expect(await read(many)).toMatchObject(invalid)
-    expect((await read({ ...many, propertiesWithHistory: [] })).status).toBe(207)
+  const batch = `${objects}/batch/read`
+  const fields = { properties: ['dealname'], propertiesWithHistory: ['dealstage'] }
+  const inputs = (...ids: number[]) => ({ inputs: ids.map((id) => ({ id: String(id) })) })
+  const many = inputs(...Array(51).keys())
+  const results = [{ id: '9001', properties: { dealname: 'Acme renewal' } }]
+  const someMissing = [{ category: 'OBJECT_NOT_FOUND', context: { ids: ['1', '2'] } }]
+  const linked = [{ from: { id: '9001' }, to: [{ toObjectId: '301' }] }]
+  const noLinks = 'crm.associations.NO_ASSOCIATIONS_FOUND'
+  const unlinked = [{ subCategory: noLinks, context: { fromObjectId: ['9004'] } }]
+  const notFound = { status: 'error', category: 'OBJECT_NOT_FOUND', correlationId: uuid }
+  const invalid = { category: 'VALIDATION_ERROR' }
+  const empty = { properties: { amount: null, hubspot_owner_id: null } }
+  const emptyDeal = `${objects}/9004?properties=amount,hubspot_owner_id&propertiesWithHistory=amount`
+  const ofOwner = '/crm/owners/2026-03'
+  const ofAccount = '/account-info/2026-03/details'
+  test.each<[what: string, path: string, status: number, body: object, json?: object]>([
+    ['what has no value', emptyDeal, 200, { ...empty, propertiesWithHistory: { amount: null } }],
+    ['a deal that does not exist', `${objects}/1`, 404, { ...notFound, context: { id: ['1'] } }],
+    ['a batch', batch, 200, { status: 'COMPLETE', results }, { ...fields, ...inputs(9001) }],
+    [
+      'a batch of which some do not exist',
+      batch,
+      207,
+      { status: 'COMPLETE', results, numErrors: 1, errors: someMissing },
+      { ...fields, ...inputs(1, 9001, 2) },
+    ],
+    ['a batch without a field that is required', batch, 400, invalid, inputs(9001)],
+    ['too many deals with their history', batch, 400, invalid, { ...fields, ...many }],
+    ['as many without', batch, 207, {}, { ...fields, propertiesWithHistory: [], ...many }],
+    [
+      'the links of deals, of which some have none',
+      contactsOf,
+      207,
+      { status: 'COMPLETE', results: linked, numErrors: 1, errors: unlinked },
+      inputs(9001, 9004),
+    ],
+    ['an owner', `${ofOwner}/4001`, 200, { id: '4001', firstName: 'Alex', archived: false }],
+    ['an archived owner, if not asked for as such', `${ofOwner}/4002`, 404, notFound],
+    ['an archived owner', `${ofOwner}/4002?archived=true`, 200, { archived: true }],
+    ['an owner, if asked for as archived', `${ofOwner}/4001?archived=true`, 404, notFound],
+    ['a missing owner', `${ofOwner}/4003?archived=true`, 404, notFound],
+    ['the account', ofAccount, 200, { portalId: standInHub.hubId, companyCurrency: 'EUR' }],
+  ])('answers about %s as HubSpot does', async (_, path, status, body, json) => {
+    expect(await call(path, json)).toMatchObject({ status, body })
   })
 
-  test('answers with the links of deals, and 207 if some have none', async () => {
-    const inputs = [{ id: '9001' }, { id: '9004' }]
-    const associationTypes = [{ category: 'HUBSPOT_DEFINED', typeId: 3 }]
-    expect(await call(contactsOf, { inputs })).toMatchObject({
-      status: 207,
-      body: {
-        status: 'COMPLETE',
-        results: [{ from: { id: '9001' }, to: [{ toObjectId: '301', associationTypes }] }],
-        numErrors: 1,
-        errors: [
-          {
-            status: 'error',
-            category: 'OBJECT_NOT_FOUND',
-            subCategory: 'crm.associations.NO_ASSOCIATIONS_FOUND',
-            message: 'No contact is associated with deal 9004.',
-            context: {
-              fromObjectId: ['9004'],
-              fromObjectType: ['deal'],
-              toObjectType: ['contact'],
-            },
-          },
-        ],
-      },
-    })
-  })
+  test.each([`${ofOwner}/4001`, ofAccount, `${objects}/9001`])(
+    'refuses what the token has no scope for: %s',
+    async (path) => {
+      expect(await call(path, undefined, token(['another']))).toMatchObject({
+        status: 403,
+        body: { status: 'error', category: 'MISSING_SCOPES', correlationId: uuid },
+      })
+    },
+  )
 
-  const search = (properties: string[], limit: number, since = 0) =>
-    call(`${objects}/search`, {
-      filterGroups: [
-        {
-          filters: [{ propertyName: 'hs_lastmodifieddate', operator: 'GTE', value: String(since) }],
-        },
-      ],
-      sorts: ['hs_lastmodifieddate'],
-      properties,
-      limit,
-      after: '0',
-    })
+  const search = (limit: number, since = 0) => {
+    const filter = { propertyName: 'hs_lastmodifieddate', operator: 'GTE', value: String(since) }
+    const filterGroups = [{ filters: [filter] }]
+    const sorts = ['hs_lastmodifieddate']
+    return call(`${objects}/search`, { filterGroups, sorts, properties: [], limit, after: '0' })
+  }
 
   test('finds changed deals, but a change only after some seconds', async () => {
-    const found = await search(['dealname'], 1)
-    expect(found.body).toEqual({ total: 4, results: [deal], paging: { next: { after: '1' } } })
+    const found = await search(1)
+    const page = { total: 4, paging: { next: { after: '1' } } }
+    expect(found.body).toMatchObject({ ...page, results: [{ id: '9001', properties: always }] })
     // Answers to a search have no such headers.
     expect(found.headers.has('X-HubSpot-RateLimit-Max')).toBe(false)
 
     vi.useFakeTimers({ toFake: ['Date'] })
     const changed = async () => {
-      const { body } = await search(['dealstage'], 200, Date.now() - 60_000)
+      const { body } = await search(200, Date.now() - 60_000)
       return body.results.map(({ id }: { id: string }) => id)
     }
     await change('/deals/9001', { change: 'stage', stage: 'closedwon' })
@@ -420,87 +376,16 @@ describe('the stand-in HubSpot’s API', () => {
     const moved = await call(`${objects}/9003?properties=dealstage,pipeline`)
     expect(moved.body.properties).toMatchObject({ dealstage: '1200103', pipeline: '81200001' })
 
-    const { body } = await call('/crm/pipelines/2026-03/deals')
-    const entry = {
-      id: expect.any(String),
-      label: expect.any(String),
-      displayOrder: expect.any(Number),
-      archived: false,
-      createdAt: time,
-      updatedAt: time,
-    }
-    const pipeline = { ...entry, stages: expect.any(Array) }
-    expect(body).toEqual({ results: [pipeline, pipeline] })
-    const [first, second] = body.results
-    for (const stage of [...first.stages, ...second.stages]) {
-      expect(stage).toEqual({
-        ...entry,
-        metadata: { isClosed: expect.any(String), probability: expect.any(String) },
-        writePermissions: 'CRM_PERMISSIONS_ENFORCEMENT',
-      })
-    }
+    const [first, second] = (await call('/crm/pipelines/2026-03/deals')).body.results
     expect(JSON.stringify(first)).not.toContain('1200103')
-    expect(second.stages.find(({ id }: { id: string }) => id === '1200103')).toMatchObject({
-      label: 'Renewed',
-      metadata: { isClosed: 'true', probability: '1.0' },
-    })
-  })
-
-  test('answers with the owners of deals, of whom some are archived or missing', async () => {
-    const mayReadOwners = token([...scope.split(' '), 'crm.objects.owners.read'])
-    const ownerOf = async (dealId: string, query = '', accessToken = mayReadOwners) => {
-      const { body } = await call(`${objects}/${dealId}?properties=hubspot_owner_id`)
-      const { hubspot_owner_id: id } = body.properties
-      return await call(`/crm/owners/2026-03/${id}${query}`, undefined, accessToken)
-    }
-    expect((await ownerOf('9001')).body).toEqual({
-      id: '4001',
-      type: 'PERSON',
-      firstName: 'Alex',
-      lastName: 'Rivera',
-      email: expect.any(String),
-      userId: expect.any(Number),
-      archived: false,
-      createdAt: time,
-      updatedAt: time,
-    })
-    const notFound = { status: 404, body: { category: 'OBJECT_NOT_FOUND', correlationId: uuid } }
-    expect(await ownerOf('9002')).toMatchObject(notFound)
-    expect(await ownerOf('9002', '?archived=true')).toMatchObject({
-      status: 200,
-      body: { firstName: 'Robin', archived: true },
-    })
-    expect(await ownerOf('9001', '?archived=true')).toMatchObject(notFound)
-    expect(await ownerOf('9003')).toMatchObject(notFound)
-    expect(await ownerOf('9003', '?archived=true')).toMatchObject(notFound)
-    expect(await ownerOf('9001', '', token())).toMatchObject({
-      status: 403,
-      body: { status: 'error', category: 'MISSING_SCOPES', correlationId: uuid },
-    })
-  })
-
-  test('names the account’s currency in the details of the account, and not in its deals', async () => {
-    const { body } = await call(`${objects}/9001?properties=deal_currency_code`)
-    expect(body.properties.deal_currency_code).toBeNull()
-    expect(await call('/account-info/2026-03/details')).toMatchObject({
-      status: 200,
-      body: {
-        portalId: standInHub.hubId,
-        accountType: 'STANDARD',
-        timeZone: expect.any(String),
-        companyCurrency: 'EUR',
-        additionalCurrencies: [],
-        utcOffset: expect.any(String),
-        utcOffsetMilliseconds: expect.any(Number),
-        uiDomain: expect.any(String),
-        dataHostingLocation: 'eu1',
-      },
-    })
-    expect((await call('/account-info/2026-03/details', undefined, token([]))).status).toBe(403)
+    const metadata = { isClosed: 'true', probability: '1.0' }
+    expect(second.stages).toContainEqual(
+      expect.objectContaining({ id: '1200103', label: 'Renewed', metadata }),
+    )
   })
 
   test('has pages of deals that a client finds only by their url', async () => {
-    const page = await sandbox.request(new URL(deal.url).pathname.replace('/sandbox', ''))
+    const page = await sandbox.request(new URL(url).pathname.replace('/sandbox', ''))
     const list = `${addresses.appUrl}/sandbox/hubspot/deals`
     expect(page.headers.get('Location')).toBe(`${list}#deal-9001`)
     const composed = '/hubspot/contacts/4200001/record/0-3/9001'
@@ -516,7 +401,6 @@ describe('the stand-in HubSpot’s API', () => {
     const query = 'properties=dealname&propertiesWithHistory=amount&associations=contacts'
     const { body: merged } = await call(`${objects}/9005?${query}`)
     expect(merged).toMatchObject({
-      id: '9005',
       properties: { dealname: 'Acme renewal' },
       propertiesWithHistory: { amount: [{ value: '12500' }, { value: '4800' }] },
       associations: { contacts: { results: [{ id: '301' }] } },
@@ -526,28 +410,27 @@ describe('the stand-in HubSpot’s API', () => {
       // HubSpot's changelog: the old id answers with the new deal, and without links.
       expect((await call(`${objects}/${id}?${query}`)).body).toEqual(withoutLinks)
     }
-    const inputs = [{ id: '9001' }, { id: '9002' }]
-    const fields = { properties: ['hs_merged_object_ids'], propertiesWithHistory: [] }
-    const batch = await call(`${objects}/batch/read`, { inputs, ...fields })
-    expect(batch.body.results).toMatchObject([
+    const asked = { properties: ['hs_merged_object_ids'], propertiesWithHistory: [] }
+    expect((await call(batch, { ...asked, ...inputs(9001, 9002) })).body.results).toMatchObject([
       { id: '9005', properties: { hs_merged_object_ids: '9001;9002' } },
     ])
-    const links = async (of: object) => (await call(contactsOf, { inputs: of })).body
-    expect(await links(inputs)).toMatchObject({ results: [], numErrors: 2 })
-    expect(await links([{ id: '9005' }])).toMatchObject({ results: [{ from: { id: '9005' } }] })
+    const links = async (...ids: number[]) => (await call(contactsOf, inputs(...ids))).body
+    expect(await links(9001, 9002)).toMatchObject({ results: [], numErrors: 2 })
+    expect(await links(9005)).toMatchObject({ results: [{ from: { id: '9005' } }] })
 
-    // Merged once more, both old ids lead to the newest deal.
-    await change('/deals/merge', { deal: '9005', into: '9003' })
-    const newest = {
+    // Merged once more, both old ids lead to the newest deal. It cannot be merged with itself.
+    for (const [deal, into] of [
+      ['9005', '9003'],
+      ['9006', '9006'],
+      ['9001', '9003'],
+    ] as const) {
+      await change('/deals/merge', { deal, into })
+    }
+    const newest = await call(`${objects}/9001?properties=hs_merged_object_ids`)
+    expect(newest.body).toMatchObject({
       id: '9006',
       properties: { hs_merged_object_ids: '9001;9002;9003;9005' },
-    }
-    const path = `${objects}/9001?properties=hs_merged_object_ids`
-    expect((await call(path)).body).toMatchObject(newest)
-    for (const deal of ['9006', '9001']) {
-      await change('/deals/merge', { deal, into: deal === '9006' ? '9006' : '9003' })
-    }
-    expect((await call(path)).body).toMatchObject(newest)
+    })
   })
 
   test('lets people change an amount, and answers with its history', async () => {
@@ -567,11 +450,7 @@ describe('the stand-in HubSpot’s API', () => {
   test.each([
     ['is made up', () => 'made-up', 'INVALID_AUTHENTICATION'],
     ['has expired', () => token(undefined, Date.now() - 1_000), 'EXPIRED_AUTHENTICATION'],
-    [
-      'is of another version',
-      () => signed(JSON.stringify({ grant: 'g', use: 'session' })),
-      'INVALID_AUTHENTICATION',
-    ],
+    ['is of another version', () => signed('{"grant":"g"}'), 'INVALID_AUTHENTICATION'],
     ['is not JSON', () => signed('no JSON'), 'INVALID_AUTHENTICATION'],
   ])('refuses an access token that %s', async (_, made, category) => {
     expect(await call(`${objects}/9001`, undefined, made())).toMatchObject({
@@ -582,28 +461,22 @@ describe('the stand-in HubSpot’s API', () => {
 
   test('takes 110 calls in ten seconds, says how many are left, and refuses more', async () => {
     const read = () => call('/crm/pipelines/2026-03/deals')
-    const first = await read()
-    expect(first.headers.get('X-HubSpot-RateLimit-Max')).toBe('110')
-    expect(first.headers.get('X-HubSpot-RateLimit-Interval-Milliseconds')).toBe('10000')
-    expect(first.headers.get('X-HubSpot-RateLimit-Remaining')).toBe('109')
+    const { headers } = await read()
+    const ofLimit = [...headers].filter(([name]) => name.startsWith('x-hubspot-ratelimit-'))
+    expect(Object.fromEntries(ofLimit)).toEqual({
+      'x-hubspot-ratelimit-max': '110',
+      'x-hubspot-ratelimit-interval-milliseconds': '10000',
+      'x-hubspot-ratelimit-remaining': '109',
+    })
     const answers = await Promise.all(Array.from({ length: 110 }, read))
     expect(answers.map(({ status }) => status)).toEqual([...Array(109).fill(200), 429])
-    expect(answers.at(-1)?.body).toEqual({
-      status: 'error',
-      message: 'You have reached your ten_secondly_rolling limit.',
-      errorType: 'RATE_LIMIT',
-      policyName: 'TEN_SECONDLY_ROLLING',
-      correlationId: uuid,
-      requestId: uuid,
-    })
+    const policy = { errorType: 'RATE_LIMIT', policyName: 'TEN_SECONDLY_ROLLING' }
+    expect(answers.at(-1)?.body).toMatchObject({ status: 'error', ...policy, correlationId: uuid })
   })
 
   test('sends webhooks in batches, with mixed, repeated and disordered events', async () => {
     const items = v.array(
-      v.looseObject({
-        subscriptionType: v.string(),
-        attemptNumber: v.number(),
-      }),
+      v.looseObject({ subscriptionType: v.string(), attemptNumber: v.number() }),
     )
     const webhooks: Array<v.InferOutput<typeof items>> = []
     const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(async (url, init) => {
@@ -702,13 +575,8 @@ describe('the stand-in Slack', () => {
 
   test('takes only access tokens, and refuses signed tokens of another form', async () => {
     const tokens = new StandInTokens('xoxb-stand-in-', appOf('slack').client_secret)
-    const contents = [
-      { grant: 'g', use: 'refresh', endsAt: null },
-      undefined,
-      'text',
-      { grant: 'g', use: 'both', endsAt: null },
-    ]
-    for (const token of contents.map((content) => tokens.issue(Object(content)))) {
+    for (const use of ['refresh', 'both', undefined]) {
+      const token = tokens.issue(Object({ grant: 'g', endsAt: null, use }))
       for (const name of ['auth.test', 'auth.revoke', 'chat.postMessage']) {
         const answer = await method(name, {}, bearer(token))
         expect(answer).toEqual({ ok: false, error: 'invalid_auth' })
@@ -783,13 +651,8 @@ describe('the stand-in Slack', () => {
     afterEach(() => change('unarchive'))
 
     test('says so on its pages, and does not let people choose the channel', async () => {
-      expect(await pageAt(channelPage)).toMatch(/value="archive"[^>]*>\s*Archive #deals\s*</)
-      const archived = await change('archive')
-      expect(archived.status).toBe(303)
-      expect(archived.headers.get('Location')).toBe(`${appUrl}/sandbox${channelPage}`)
-      const page = await pageAt(channelPage)
-      expect(page).toContain('<h1>#deals (archived)</h1>')
-      expect(page).toMatch(/value="unarchive"[^>]*>\s*Unarchive #deals\s*</)
+      await change('archive')
+      expect(await pageAt(channelPage)).toContain('<h1>#deals (archived)</h1>')
       expect(await pageAt('/slack')).toMatch(/#deals<\/a> \(\d+\), archived/)
       expect(await consent()).not.toContain('C0DEALS001')
       expect((await answerConsent('slack')).status).toBe(400)
@@ -804,7 +667,7 @@ describe('the stand-in Slack', () => {
       const channel = 'C0DEALS001'
       const byWebhook = async (message: object, to = webhook) => {
         const answer = await request(to, { method: 'POST', body: JSON.stringify(message) })
-        return [answer.status, await answer.text()]
+        return `${answer.status} ${await answer.text()}`
       }
       const bold = { type: 'text', text: 'Bold', style: { bold: true } }
       const plain = { type: 'text', text: ' *not* <b>https://x.example</b>' }
@@ -812,22 +675,22 @@ describe('the stand-in Slack', () => {
 
       await change('archive')
       expect(await say({ channel })).toEqual({ ok: false, error: 'is_archived' })
-      expect(await byWebhook(message)).toEqual([410, 'channel_is_archived'])
+      expect(await byWebhook(message)).toBe('410 channel_is_archived')
       await change('unarchive')
       // Nobody has invited the bot. Its webhook works.
       expect(await say({ channel })).toEqual({ ok: false, error: 'not_in_channel' })
       expect(await say({})).toMatchObject({ ok: true })
-      expect(await byWebhook(message)).toEqual([200, 'ok'])
+      expect(await byWebhook(message)).toBe('200 ok')
       expect(await pageAt(channelPage)).toContain(
         '<strong>Bold</strong> *not* &lt;b&gt;https://x.example&lt;/b&gt;</p>',
       )
 
-      expect(await byWebhook({})).toEqual([400, 'no_text'])
-      expect(await byWebhook({ blocks: [5] })).toEqual([400, 'invalid_blocks'])
-      expect(await byWebhook({ blocks: {} })).toEqual([400, 'invalid_blocks_format'])
-      expect(await byWebhook(message, `${webhook}x`)).toEqual([403, 'invalid_token'])
+      expect(await byWebhook({})).toBe('400 no_text')
+      expect(await byWebhook({ blocks: [5] })).toBe('400 invalid_blocks')
+      expect(await byWebhook({ blocks: {} })).toBe('400 invalid_blocks_format')
+      expect(await byWebhook(message, `${webhook}x`)).toBe('403 invalid_token')
       await method('auth.revoke', {}, headers)
-      expect(await byWebhook(message)).toEqual([404, 'no_service'])
+      expect(await byWebhook(message)).toBe('404 no_service')
     })
 
     test('lets people deny, even if no channel is left to choose', async () => {
@@ -837,24 +700,9 @@ describe('the stand-in Slack', () => {
       const { back } = await answerConsent('slack', { answer: 'deny', channel: '' })
       for (const path of pages) await change('unarchive', path)
       expect(shown).toContain('All channels are archived.')
-      expect(shown).not.toContain('<select')
       expect(back?.searchParams.get('error')).toBe('access_denied')
     })
   })
-
-  test.each(['<', '*', '<!', '<https:', '&lt;'])(
-    'shows messages of many %s in a moment',
-    async (piece) => {
-      const { say } = await bot()
-      const text = piece.repeat(20_000).slice(0, 20_000)
-      for (let n = 0; n < 20; n++) expect(await say({ text })).toMatchObject({ ok: true })
-      const before = process.threadCpuUsage()
-      await pageAt('/slack/channels/C0SALES001')
-      const { user } = process.threadCpuUsage(before)
-      // With a search from each `<` to the end, one such message takes 150 ms.
-      expect(user / 1_000).toBeLessThan(1_000)
-    },
-  )
 
   test('keeps a bounded amount of messages', async () => {
     const { say } = await bot()
@@ -881,27 +729,16 @@ test('tokens outlive a restart, and nobody else can make them', () => {
   expect(new StandInTokens('t-', 'secret').read(`${token}x`)).toBe('invalid')
 })
 
-test('the contact form can stand in a sandboxed frame of the dashboard, and thanks', async () => {
-  const form = await request('/contact-form')
-  const policy = form.headers.get('Content-Security-Policy') ?? ''
-  expect(policy).toContain("frame-ancestors 'self'")
-  expect(form.headers.get('X-Frame-Options')).toBeNull()
-  expect((await form.text()).match(/<label>|Stand-in\./g)).toHaveLength(4)
-
-  const fields = { name: 'a', email: 'a@b.example', message: 'c' }
+// headers.test.ts says which policy the form has, and connections.test.ts how large a message may be.
+test('the contact form works in a frame without an origin, with its style, and thanks', async () => {
   const origin = { Origin: 'null', 'Sec-Fetch-Site': 'cross-site' }
-  const sent = await submit('/contact-form', fields, origin)
-  expect(sent.status).toBe(200)
-  expect(sent.headers.get('Content-Security-Policy')).toBe(policy)
+  const sent = await submit('/contact-form', { name: 'a', message: 'c' }, origin)
+  expect(sent.headers.get('Content-Security-Policy')).toContain("frame-ancestors 'self'")
   expect(await sent.text()).toContain('Thank you')
 
   const style = await request('/style.css')
   expect(style.headers.get('Content-Type')).toContain('text/css')
-  // A frame without an origin must be able to load it.
   expect(style.headers.get('Access-Control-Allow-Origin')).toBe('*')
-
-  const large = await submit('/contact-form', { message: 'x'.repeat(64 * 1024) })
-  expect(large.status).toBe(413)
 })
 
 test('with real accounts there is no stand-in but the contact form’s', async () => {
