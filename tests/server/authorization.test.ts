@@ -380,6 +380,7 @@ describe('disconnecting', () => {
     harness.calls.length = 0
     await colleague.disconnect('hubspot')
     await eventually(() => expect(harness.calls).toEqual([uninstall]))
+    await eventually(() => expect(harness.logged.join()).toContain('app uninstalled'))
   })
 
   test('uninstalls with a new access token if the last one has expired', async () => {
