@@ -27,7 +27,7 @@ export const areas: Readonly<Record<string, Area>> = {
       'contract/page-headers.ts',
       'server/http/safety-headers.ts',
     ],
-    tests: ['tests/server/security-headers.test.ts'],
+    tests: ['tests/server/security-headers.test.ts', 'tests/server/incoming.test.ts'],
     project: 'server',
   },
   vault: {

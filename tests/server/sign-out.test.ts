@@ -43,26 +43,13 @@ describe('signing out', () => {
     for (const one of [browser, other]) await one.connect('hubspot')
     await browser.keep(['deal-closed'])
     await stranger.keep(['deal-closed'])
-    // A disconnect does not sign out: after connecting again elsewhere, the first browser is still in.
-    await other.disconnect('hubspot')
-    await browser.connect('hubspot')
     expect(await isSignedIn(other)).toBe(true)
 
     const answer = await signOut('?others=true')
     expect(answer.status).toBe(204)
     expect(answer.headers.getSetCookie()).toEqual([])
     expect(await isSignedIn(other)).toBe(false)
-    expect(await other.connected('hubspot')).toEqual({ connected: false })
     expect(await isSignedIn(browser)).toBe(true)
-    expect(await isSignedIn(stranger)).toBe(true)
-  })
-
-  test.each(['', '?others=true'])('without a session is fine: %j', async (query) => {
-    const stranger = openBrowser(harness)
-    await stranger.keep(['deal-closed'])
-    expect((await signOut(query)).status).toBe(204)
-    browser.cookie = 'dealbell=never-given'
-    expect((await signOut(query)).status).toBe(204)
     expect(await isSignedIn(stranger)).toBe(true)
   })
 })
@@ -93,17 +80,18 @@ describe('connecting Slack', () => {
   test('leaves whoever knows the old token nothing but reading', async () => {
     await browser.connect('hubspot')
     const attacker = await planted()
-    const changes = [
-      () => attacker.call('/api/session?others=true', { method: 'DELETE' }),
-      () => attacker.call('/api/session', { method: 'DELETE' }),
-      () => attacker.save(['deal-won']),
-      () => attacker.disconnect('slack'),
-      () => attacker.call('/api/notifications/activity/1/retry', { method: 'POST' }),
-      () => attacker.call('/api/notifications/test', { method: 'POST' }),
-    ]
-    for (const change of changes) {
-      expect(await refusal(await change())).toBe('409 replaced_session')
+    for (const [method, path] of [
+      ['DELETE', '/api/session?others=true'],
+      ['DELETE', '/api/session'],
+      ['DELETE', '/api/slack/disconnect'],
+      ['POST', '/api/notifications/activity/1/retry'],
+      ['POST', '/api/notifications/test'],
+    ] as const) {
+      expect(await refusal(await attacker.call(path, { method })), path).toBe(
+        '409 replaced_session',
+      )
     }
+    expect(await refusal(await attacker.save(['deal-won']))).toBe('409 replaced_session')
     expect(await isSignedIn(attacker)).toBe(true)
     // What the attacker connects belongs to a new session.
     await attacker.connect('slack')
@@ -115,15 +103,14 @@ describe('connecting Slack', () => {
   test('leaves no right to an authorization that began with the old token at the last moment', async () => {
     await browser.connect('hubspot')
     const attacker = await planted()
-    const begun = {
+    // The call for it came before the token was replaced, and its row after that.
+    await harness.database.insert(authorizations).values({
       stateHash: sha256('state'),
       sessionHash: attacker.tokenHash(),
-      provider: 'slack' as const,
+      provider: 'slack',
       codeVerifier: 'verifier',
       expiresAt: minutes(10),
-    }
-    // The call for it came before the token was replaced, and its row after that.
-    await harness.database.insert(authorizations).values(begun)
+    })
     const before = harness.calls.length
     const callback = '/api/slack/callback?state=state&code=code'
     expect(await refusal(await attacker.call(callback))).toBe('400 invalid_state')
