@@ -112,15 +112,13 @@ describe.each(databaseKinds)('on %s', (kind) => {
         nextTryAt: null,
       },
     ])
-    const { rules, daily, waiting, failedSinceBroken } = await summary()
+    const { rules, ...counts } = await summary()
     expect(rules).toEqual({
       'deal-stage-changed': { sent: 1, failed: 0, lastSentAt: expect.any(String) },
     })
     const lastSentAt = Date.parse(rules['deal-stage-changed']?.lastSentAt ?? '')
     expect(lastSentAt).toBeGreaterThanOrEqual(at)
-    expect(lastSentAt).toBeLessThanOrEqual(Date.now())
-    expect(daily.reduce((sum, { sent }) => sum + sent, 0)).toBe(1)
-    expect({ waiting, failedSinceBroken }).toEqual({ waiting: 0, failedSinceBroken: 0 })
+    expect(counts).toMatchObject({ waiting: 0, failedSinceBroken: 0 })
   })
 
   test('a failed message says why, and is sent again once, in its place', async () => {
@@ -178,28 +176,20 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
     const ofUser = eq(deliveries.userId, userId)
     const notBefore = new Date(Date.now() + 90_000)
-    await open.database
-      .update(deliveries)
-      .set({ notBefore, reason: 'hubspot_unreachable' })
-      .where(ofUser)
+    const later = { notBefore, reason: 'hubspot_unreachable' }
+    await open.database.update(deliveries).set(later).where(ofUser)
     // A later try of the message itself comes after the pause, so it is the reason.
     expect((await activity()).items[0]).toMatchObject({
       reason: 'HubSpot did not answer',
       nextTryAt: notBefore.toISOString(),
     })
     const past = new Date(Date.now() - 1_000)
-    await open.database
-      .update(deliveries)
-      .set({ notBefore: past, reason: 'rate_limited' })
-      .where(ofUser)
-    await open.database
-      .update(channels)
-      .set({ nextAt: past })
-      .where(eq(channels.id, `T1/${channel}`))
-    expect((await activity('?state=waiting')).items).toMatchObject([
-      { reason: null, nextTryAt: null },
-      { reason: null, nextTryAt: null },
-    ])
+    const due = { notBefore: past, reason: 'rate_limited' }
+    await open.database.update(deliveries).set(due).where(ofUser)
+    const ofChannel = eq(channels.id, `T1/${channel}`)
+    await open.database.update(channels).set({ nextAt: past }).where(ofChannel)
+    const atOnce = { reason: null, nextTryAt: null }
+    expect((await activity('?state=waiting')).items).toMatchObject([atOnce, atOnce])
     await backend.disconnect(userId, 'slack')
   })
 
@@ -396,25 +386,13 @@ describe('a day', () => {
     expect(daily.at(-1)?.date).toBe(today)
   })
 
-  test('has zeros if nothing happened, also for a browser without a session', async () => {
-    harness.clock.now = new Date('2026-03-01T12:00Z')
+  // tests/contract/contract.test.ts says what the summary of such a browser is.
+  test('of a browser without a session has no messages, and of 14 a summary counts by itself', async () => {
     const { call } = openBrowser(harness)
-    expect(await (await call('/api/notifications/summary?days=2')).json()).toEqual({
-      days: 2,
-      rules: {},
-      daily: [
-        { date: '2026-02-28', sent: 0, failed: 0 },
-        { date: '2026-03-01', sent: 0, failed: 0 },
-      ],
-      waiting: 0,
-      failedSinceBroken: 0,
-    })
     const standard = v.parse(summaryAnswer, await (await call('/api/notifications/summary')).json())
     expect(standard.daily).toHaveLength(14)
-    expect(await (await call('/api/notifications/activity')).json()).toEqual({
-      items: [],
-      next: null,
-    })
+    const activity = await (await call('/api/notifications/activity')).json()
+    expect(activity).toEqual({ items: [], next: null })
     const retried = await call(retryPath('1'), { method: 'POST' })
     expect(await refusal(retried)).toBe('404 no_such_message')
   })

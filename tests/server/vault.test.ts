@@ -36,21 +36,16 @@ describe('a sealed value', () => {
     expect(vault.isNewest(sealed)).toBe(true)
   })
 
-  test('differs each time and shows nothing of the text', () => {
+  test('differs each time, and shows nothing of the text and of the key', () => {
     const sealed = vault.seal('token', row)
     expect(vault.seal('token', row)).not.toBe(sealed)
-    expect(Buffer.from(sealed.split('.').at(-1) ?? '', 'base64url').toString()).not.toBe('token')
-  })
-
-  test('names its key without holding it', () => {
-    const [version, keyId] = vault.seal('token', row).split('.')
+    const [version, keyId, , , text = ''] = sealed.split('.')
+    expect(Buffer.from(text, 'base64url').toString()).not.toBe('token')
     expect(version).toBe('v1')
     expect(keyId).toMatch(/^[0-9a-f]{12}$/)
-    expect(keyId).not.toBe(createVault([oldKey]).seal('token', row).split('.')[1])
     expect(newKey.toString('hex')).not.toContain(keyId)
     // Nor a hash that someone could look the key up by.
-    const plainHash = createHash('sha256').update(newKey).digest('hex')
-    expect(plainHash).not.toContain(keyId)
+    expect(createHash('sha256').update(newKey).digest('hex')).not.toContain(keyId)
   })
 
   test('does not open in another row', () => {
@@ -62,11 +57,8 @@ describe('a sealed value', () => {
   test('does not open when a part of it was altered', () => {
     const parts = vault.seal('token', row).split('.')
     for (const [index, part] of parts.entries()) {
-      for (const altered of [
-        `${part.startsWith('A') ? 'B' : 'A'}${part.slice(1)}`,
-        part.slice(0, -2),
-        '',
-      ]) {
+      const other = `${part.startsWith('A') ? 'B' : 'A'}${part.slice(1)}`
+      for (const altered of [other, part.slice(0, -2), '']) {
         const sealed = parts.with(index, altered).join('.')
         expect(() => vault.open(sealed, row), sealed).toThrow(VaultError)
       }
@@ -75,7 +67,6 @@ describe('a sealed value', () => {
     expect(() => vault.open(parts.with(4, 'AAAA').join('.'), row)).toThrow(/was altered/)
     expect(() => vault.open(parts.with(1, '0'.repeat(12)).join('.'), row)).toThrow(/No key here/)
     for (const text of ['', 'token', parts.with(0, 'v2').join('.')]) {
-      expect(() => vault.open(text, row)).toThrow(VaultError)
       expect(() => vault.open(text, row)).toThrow(/not a sealed value/)
     }
     expect(vault.holdsKeyOf('token')).toBe(false)
@@ -87,14 +78,10 @@ describe('a sealed value', () => {
     expect(() => vault.open([version, keyId, iv, cut, text].join('.'), row)).toThrow(VaultError)
   })
 
-  test('does not open with another key', () => {
+  test('opens only with its key, also if that is an older one; the newest seals', () => {
     const sealed = createVault([oldKey]).seal('token', row)
     expect(() => vault.open(sealed, row)).toThrow(VaultError)
     expect(vault.holdsKeyOf(sealed)).toBe(false)
-  })
-
-  test('opens with an older key that is still listed, and the newest one seals', () => {
-    const sealed = createVault([oldKey]).seal('token', row)
     const rotated = createVault([newKey, oldKey])
     expect(rotated.open(sealed, row)).toBe('token')
     expect(vault.open(rotated.seal('token', row), row)).toBe('token')
@@ -165,7 +152,6 @@ describe('the key in the data folder', () => {
   test('is not replaced when it is broken', async () => {
     const path = join(folder, 'encryption.key')
     await writeFile(path, 'too short')
-    await expect(keyFromFolder(folder)).rejects.toThrow(VaultError)
     await expect(keyFromFolder(folder)).rejects.toThrow(/encryption\.key does not hold 32 bytes/)
     expect(await readFile(path, 'utf8')).toBe('too short')
   })
