@@ -1,17 +1,27 @@
 import { and, eq, sql } from 'drizzle-orm'
 import * as v from 'valibot'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { type Activity, activityAnswer, retryPath, summaryAnswer } from '../../contract/activity.ts'
 import { forgetDealsOfDisconnected } from '../../server/clean/deal-names.ts'
-import type { OpenDatabase } from '../../server/database/open.ts'
 import { channels, deliveries, users } from '../../server/database/schema.ts'
 import { createProviders } from '../../server/providers/create.ts'
 import { reasonInWords } from '../../server/relay/show/reasons.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
-import { databaseKinds, openTestDatabase } from '../database.ts'
-import { type Backend, startBackend } from '../relay/backend.ts'
+import { databaseKinds } from '../database.ts'
 import { stageChange } from '../relay/hubspot-webhook.ts'
-import { type Outside, openOutside } from '../relay/outside.ts'
+import {
+  answerPosts,
+  backend,
+  channel,
+  connect,
+  open,
+  outside,
+  portal,
+  posts,
+  refusePosts,
+  shareBackend,
+  team,
+} from '../relay/shared.ts'
 import { type Harness, openBrowser, openHarness, refusal, storeDelivery } from './harness.ts'
 
 const providers = createProviders(
@@ -19,34 +29,11 @@ const providers = createProviders(
 )
 
 type Stored = Parameters<typeof storeDelivery>[2]
-const store = ({ database }: Pick<OpenDatabase, 'database'>, userId: string, stored?: Stored) =>
+const store = ({ database }: Pick<Harness, 'database'>, userId: string, stored?: Stored) =>
   storeDelivery(database, userId, stored)
 
 describe.each(databaseKinds)('on %s', (kind) => {
-  let open: OpenDatabase
-  let outside: Outside
-  let backend: Backend
-  // Each test has an account and a channel of its own.
-  let portal = 5000
-  let channel = ''
-
-  beforeAll(async () => {
-    open = await openTestDatabase(kind)
-    outside = await openOutside()
-    backend = await startBackend(open, outside)
-  })
-  beforeEach(() => {
-    portal += 1
-    channel = `C${portal}`
-  })
-  afterEach(() => {
-    outside.answerPost = () => undefined
-  })
-  afterAll(async () => {
-    await backend.stop()
-    await open.close()
-    await outside.close()
-  })
+  shareBackend(kind)
 
   /** The calls of a user's dashboard. */
   function signIn(userId: string) {
@@ -66,7 +53,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   }
 
   async function connected() {
-    const userId = await backend.connect({ portal, channel })
+    const userId = await connect()
     return { userId, ...signIn(userId) }
   }
 
@@ -75,22 +62,12 @@ describe.each(databaseKinds)('on %s', (kind) => {
     return user?.id ?? ''
   }
 
-  function slackAnswers(answer: { error: string } | { retryAfterS: number }): void {
-    outside.answerPost = (call) => {
-      if (call.channel !== channel) return undefined
-      return 'error' in answer
-        ? { status: 200, body: JSON.stringify({ ok: false, error: answer.error }) }
-        : { status: 429, headers: { 'Retry-After': String(answer.retryAfterS) } }
-    }
-  }
-
   test('a moved deal is listed with what its message said, and counted', async () => {
-    const { activity, summary } = await connected()
+    const { userId, activity, summary } = await connected()
     outside.deals.set('1', { name: 'Acme\nrenewal' })
     const at = Date.now() - 1_000
     await backend.tell([stageChange(1, { portal, at })])
     await backend.settled()
-    outside.deals.clear()
 
     const { items, next } = await activity()
     expect(next).toBeNull()
@@ -119,6 +96,9 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const lastSentAt = Date.parse(rules['deal-stage-changed']?.lastSentAt ?? '')
     expect(lastSentAt).toBeGreaterThanOrEqual(at)
     expect(counts).toMatchObject({ waiting: 0, failedSinceBroken: 0 })
+    // The message stays where it was sent.
+    await backend.connectAgain(userId, { portal, team, channel: `${channel}x` })
+    expect((await activity()).items).toEqual(items)
   })
 
   test('a failed message says why, and is sent again once, in its place', async () => {
@@ -126,7 +106,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     // Failed before the connection broke, so not because of it.
     const earlier = { occurredAt: new Date(Date.now() - 60_000) }
     await store(open, userId, { ...earlier, state: 'dead', reason: 'invalid_blocks' })
-    slackAnswers({ error: 'is_archived' })
+    refusePosts('is_archived')
     await backend.tell([stageChange(1, { portal }), stageChange(2, { portal, at: Date.now() + 1 })])
     await backend.settled()
     const before = await activity()
@@ -141,7 +121,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     })
 
     outside.answerPost = () => undefined
-    await backend.connectAgain(userId, { portal, channel })
+    await backend.connectAgain(userId, { portal, team, channel })
     const id = before.items[1]?.id ?? ''
     expect((await Promise.all([retry(id), retry(id)])).sort()).toEqual([202, 409])
     await backend.settled()
@@ -149,7 +129,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(after.items.map((item) => item.id)).toEqual(before.items.map((item) => item.id))
     expect(after.items[1]).toMatchObject({ state: 'sent', reason: null, tries: 1 })
     expect(await retry(id)).toBe(409)
-    expect(outside.posts.filter((post) => post.channel === channel)).toHaveLength(1)
+    expect(posts()).toHaveLength(1)
     expect(await summary()).toMatchObject({
       rules: { 'deal-stage-changed': { sent: 1, failed: 0 } },
       failedSinceBroken: 0,
@@ -158,7 +138,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
   test('a pause of the channel is why all of its messages wait, until it ends', async () => {
     const { userId, activity, summary } = await connected()
-    slackAnswers({ retryAfterS: 40 })
+    answerPosts(() => ({ status: 429, headers: { 'Retry-After': '40' } }))
     await backend.tell([stageChange(1, { portal })])
     const isPaused = () => backend.lines.some((line) => line.includes('"waitMs":40000'))
     await vi.waitFor(() => expect(isPaused()).toBe(true), 10_000)
@@ -186,7 +166,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const past = new Date(Date.now() - 1_000)
     const due = { notBefore: past, reason: 'rate_limited' }
     await open.database.update(deliveries).set(due).where(ofUser)
-    const ofChannel = eq(channels.id, `T1/${channel}`)
+    const ofChannel = eq(channels.id, `${team}/${channel}`)
     await open.database.update(channels).set({ nextAt: past }).where(ofChannel)
     const atOnce = { reason: null, nextTryAt: null }
     expect((await activity('?state=waiting')).items).toMatchObject([atOnce, atOnce])
@@ -229,7 +209,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const id = await store(open, userId, {
       state: 'dead',
       reason: 'disconnected',
-      channel: `T1/${channel}`,
+      channel: `${team}/${channel}`,
     })
     const shown = (await activity('?state=failed')).items.find((each) => each.id === id)
     expect(shown?.reason).toBe('a service was disconnected')
@@ -308,11 +288,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
   test('a channel is named after its last message, or else by the connection', async () => {
     const { userId, activity } = await connected()
-    await store(open, userId, { channel: `T1/${channel}` })
-    await store(open, userId, { channel: 'T1/unknown' })
+    await store(open, userId, { channel: `${team}/${channel}` })
+    await store(open, userId, { channel: `${team}/unknown` })
     const names = async () => (await activity()).items.map((item) => item.channel)
     expect(await names()).toEqual([null, `#${channel}`])
-    await open.database.insert(channels).values({ id: `T1/${channel}`, name: '#renamed' })
+    await open.database.insert(channels).values({ id: `${team}/${channel}`, name: '#renamed' })
     expect(await names()).toEqual([null, '#renamed'])
   })
 

@@ -1,89 +1,46 @@
-import { request as callServer, createServer, type RequestListener, type Server } from 'node:http'
-import { getRequestListener } from '@hono/node-server'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, expect, test, vi } from 'vitest'
 import { createBackend } from '../../server/backend.ts'
-import type { OpenDatabase } from '../../server/database/open.ts'
 import { logToStderr } from '../../server/log.ts'
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { openTestDatabase } from '../database.ts'
-import { listen } from './harness.ts'
 
-// The dashboard is at another origin than the backend. The backend is behind a proxy, which removes a
-// prefix and gives the request another host.
+// The dashboard is at another origin than the backend.
 const appUrl = 'http://bell.localhost'
-const prefix = '/dealbell'
-const servers: Server[] = []
+const apiUrl = 'http://localhost:4000/dealbell'
 const logged: string[] = []
-let open: OpenDatabase
-let apiUrl: string
-let backend: ReturnType<typeof createBackend>
-
-function serve(listener: RequestListener): Promise<number> {
-  const server = createServer(listener)
-  servers.push(server)
-  return listen(server)
-}
-
-beforeAll(async () => {
-  open = await openTestDatabase('PGlite')
-  const port = await serve(
-    getRequestListener((request, env) => backend.app.fetch(request, { ...env })),
-  )
-  const proxyPort = await serve((request, response) => {
-    const path = request.url?.startsWith(`${prefix}/`) ? request.url.slice(prefix.length) : '/none'
-    const forwarded = callServer(
-      {
-        port,
-        host: '127.0.0.1',
-        path,
-        method: request.method,
-        headers: { ...request.headers, host: 'internal.invalid' },
-      },
-      (answer) => {
-        response.writeHead(answer.statusCode ?? 502, answer.headers)
-        answer.pipe(response)
-      },
-    )
-    request.pipe(forwarded)
-  })
-  apiUrl = `http://localhost:${proxyPort}${prefix}`
-  const { addressesAt } = parseEnv({
+const open = await openTestDatabase('PGlite')
+afterAll(() => open.close())
+const backend = createBackend({
+  database: open.database,
+  encryptionKeys: [Buffer.alloc(32, 7)],
+  addresses: parseEnv({
     APP_URL: appUrl,
     API_URL: `${apiUrl}/`,
     HUBSPOT_CLIENT_ID: 'id',
     HUBSPOT_CLIENT_SECRET: 'new-secret,old-secret',
     ALLOW_STAND_INS: 'true',
-  })
-  backend = createBackend({
-    database: open.database,
-    encryptionKeys: [Buffer.alloc(32, 7)],
-    addresses: addressesAt(port),
-    dashboard: undefined,
-    alone: true,
-    log(event, fields) {
-      const write = vi.spyOn(process.stderr, 'write')
-      write.mockImplementation((line) => logged.push(String(line)) > 0)
-      logToStderr(event, fields)
-      write.mockRestore()
-    },
-  })
-})
-afterAll(async () => {
-  for (const server of servers) {
-    server.closeAllConnections()
-    server.close()
-  }
-  await open.close()
+  }).addressesAt(1),
+  dashboard: undefined,
+  alone: true,
+  log(event, fields) {
+    const write = vi.spyOn(process.stderr, 'write')
+    write.mockImplementation((line) => logged.push(String(line)) > 0)
+    logToStderr(event, fields)
+    write.mockRestore()
+  },
 })
 
-/** HubSpot calls the backend through the proxy. It signs the address that it calls. */
+/**
+ * HubSpot signs the address that it calls. The proxy there removes a prefix and gives the request another
+ * host.
+ */
 async function sendWebhook({ url = `${apiUrl}/webhooks/hubspot`, secret = 'new-secret' }) {
   const timestamp = String(Date.now())
   const body = Buffer.from('[]')
   const signature = hubSpotSignature(secret, { method: 'POST', url, body, timestamp })
-  const answer = await fetch(`${apiUrl}/webhooks/hubspot`, {
+  const answer = await backend.app.request('http://internal.invalid/webhooks/hubspot', {
     method: 'POST',
     headers: { 'X-HubSpot-Request-Timestamp': timestamp, 'X-HubSpot-Signature-v3': signature },
     body,
@@ -95,7 +52,7 @@ test('a webhook is signed for the address that HubSpot calls, behind a proxy too
   expect(await sendWebhook({})).toBe(204)
   for (const url of [
     `${appUrl}/webhooks/hubspot`,
-    apiUrl.replace(prefix, '/webhooks/hubspot'),
+    'http://localhost:4000/webhooks/hubspot',
     `${apiUrl}/webhooks/hubspot/`,
     'http://internal.invalid/webhooks/hubspot',
   ]) {

@@ -379,13 +379,13 @@ test('npm run doctor without settings says that stand-ins are in use, and create
   await rm(folder, { recursive: true })
 })
 
-test('npm run doctor lists wrong settings, and explains its use', async () => {
-  const settings = await doctor({ PORT: 'http' })
-  expect(settings.output).toContain('- PORT must be a port number')
-  expect(settings.code).toBe(1)
-  const usage = await doctor({}, 'manifests', 'x', '--distribution', 'public')
-  expect(usage.output).toContain('Usage: npm run doctor')
-  expect(usage.code).toBe(2)
+test.each([
+  ['lists wrong settings', { PORT: 'http' }, [], '- PORT must be a port number', 1],
+  ['explains its use', {}, ['manifests', 'x', '--distribution', 'public'], 'Usage: npm run', 2],
+] as const)('npm run doctor %s', async (_, env, words, text, expected) => {
+  const { output, code } = await doctor(env, ...words)
+  expect(output).toContain(text)
+  expect(code).toBe(expected)
 })
 
 describe('npm run doctor -- manifests', () => {

@@ -1,35 +1,31 @@
 import { and, eq } from 'drizzle-orm'
 import * as v from 'valibot'
-import {
-  afterAll,
-  afterEach,
-  beforeAll,
-  beforeEach,
-  describe,
-  expect,
-  onTestFinished,
-  test,
-  vi,
-} from 'vitest'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { testAnswer } from '../../contract/activity.ts'
-import type { OpenDatabase } from '../../server/database/open.ts'
 import { connections, dealEvents, deliveries, rules } from '../../server/database/schema.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
-import { type Backend, startBackend } from '../relay/backend.ts'
+import { startBackend } from '../relay/backend.ts'
 import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
-import { type Outside, openOutside } from '../relay/outside.ts'
+import {
+  answerPosts,
+  backend,
+  calls,
+  channel,
+  connect,
+  open,
+  outside,
+  portal,
+  posts,
+  refusePosts,
+  shareBackend,
+  team,
+} from '../relay/shared.ts'
 
 const path = '/api/notifications/test'
 
 describe.each(databaseKinds)('a test message on %s', (kind) => {
-  let open: OpenDatabase
-  let outside: Outside
-  let backend: Backend
-  // Each test has a user, an account and a channel of its own.
   let userId = ''
-  let portal = 1000
-  let channel = ''
   let clock = Date.now()
   /** How often a call has looked at the clock, as it does each time before it waits on. */
   let looks = 0
@@ -37,29 +33,10 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
     looks += 1
     return new Date(clock)
   }
-
-  beforeAll(async () => {
-    open = await openTestDatabase(kind)
-    outside = await openOutside()
-    backend = await startBackend(open, outside, { now })
-  })
+  shareBackend(kind, { now })
   beforeEach(async () => {
-    portal += 1
-    channel = `C${portal}`
-    userId = await backend.connect({ portal, channel })
+    userId = await connect()
   })
-  afterEach(() => {
-    outside.answerPost = () => undefined
-    outside.answerRead = () => undefined
-    outside.missing.clear()
-  })
-  afterAll(async () => {
-    await backend.stop()
-    await open.close()
-    await outside.close()
-  })
-
-  const posts = (name = channel) => outside.posts.filter((post) => post.channel === name)
 
   async function sendTest(user = userId, init: RequestInit = {}) {
     const answer = await backend.call(user, path, { method: 'POST', ...init })
@@ -70,14 +47,6 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
     status,
     body: { error: { code, message } },
   })
-
-  /** Slack refuses each message to this test's channel. */
-  function refusePosts(error: string): void {
-    outside.answerPost = (call) =>
-      call.channel === channel
-        ? { status: 200, body: JSON.stringify({ ok: false, error }) }
-        : undefined
-  }
 
   const deliveriesOf = (user: string) =>
     backend.database
@@ -139,7 +108,7 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
       await slackIs({ brokenReason: 'is_archived', brokenSince: new Date() })
       const words = 'Slack says that the channel is archived. Connect Slack again.'
       expect(await sendTest()).toMatchObject(refused(409, 'not_connected', words))
-      await backend.connectAgain(userId, { portal, channel })
+      await backend.connectAgain(userId, { portal, team, channel })
       expect((await sendTest()).status).toBe(200)
       await backend.database.delete(deliveries).where(eq(deliveries.userId, userId))
     })
@@ -164,13 +133,12 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
     // A second click is no attack that an operator must know of.
     expect(backend.lines.join()).not.toContain('rate limit reached')
 
-    const other = await backend.connect({ portal, channel: `${channel}x` })
+    const other = await connect({ channel: `${channel}x` })
     expect((await sendTest(other)).status).toBe(200)
   })
 
   test('that waits is answered after eight seconds, with the reason and the next try', async () => {
-    outside.answerPost = (call) =>
-      call.channel === channel ? { status: 429, headers: { 'Retry-After': '60' } } : undefined
+    answerPosts(() => ({ status: 429, headers: { 'Retry-After': '60' } }))
     const startedAt = Date.now()
     const answer = sendTest()
     await vi.waitFor(async () => {
@@ -202,7 +170,7 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
     expect(waitsMs).toBeLessThan(90_000)
 
     // The same is true of a message that is not even tried during the pause.
-    const other = await backend.connect({ portal, channel })
+    const other = await connect()
     let second: unknown
     sendTest(other).then((answer) => {
       second = answer.body
@@ -211,13 +179,13 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
       clock += 4_000
       expect(second).toEqual({ ...body, nextTryAt: expect.any(String) })
     }, 10_000)
-    expect(outside.calls.filter((call) => call.channel === channel)).toHaveLength(1)
+    expect(calls()).toHaveLength(1)
     await backend.disconnect(other, 'slack')
     await backend.disconnect(userId, 'slack')
   })
 
   test('that a disconnect ends is answered as not sent', async () => {
-    outside.answerPost = (call) => (call.channel === channel ? { status: 500 } : undefined)
+    answerPosts(() => ({ status: 500 }))
     const answer = sendTest()
     await vi.waitFor(async () => expect(await deliveriesOf(userId)).toHaveLength(1))
     await backend.disconnect(userId, 'slack')
@@ -283,14 +251,13 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
   })
 
   test('follows the user to another channel and another account, and the answer names the channel', async () => {
-    outside.answerPost = (call) => (call.channel === channel ? { status: 500 } : undefined)
+    answerPosts(() => ({ status: 500 }))
     const answer = sendTest()
-    await vi.waitFor(() =>
-      expect(outside.calls.some((call) => call.channel === channel)).toBe(true),
-    )
-    await backend.connectAgain(userId, { portal: portal + 500_000, channel: `${channel}x` })
-    expect((await answer).body).toEqual({ state: 'sent', channel: `#${channel}x` })
-    expect(posts(`${channel}x`)).toHaveLength(1)
+    await vi.waitFor(() => expect(calls()).not.toEqual([]))
+    const other = { portal: portal + 500_000, team, channel: `${channel}x` }
+    await backend.connectAgain(userId, other)
+    expect((await answer).body).toEqual({ state: 'sent', channel: `#${other.channel}` })
+    expect(outside.posts.filter((post) => post.channel === other.channel)).toHaveLength(1)
   })
 })
 

@@ -186,14 +186,6 @@ describe('a start', () => {
     await storeConnection(opened.database, sealer, owner, { ...grant, standIn: false }, new Date())
   }
 
-  test('is refused with a key that does not open what is stored', async () => {
-    const { database } = opened
-    await checkKeys(database, vault)
-    await connect(createVault([oldKey]))
-    await expect(checkKeys(database, vault)).rejects.toThrow(/ENCRYPTION_KEY does not open 1 of 1/)
-    await checkKeys(database, createVault([newKey, oldKey]))
-  })
-
   test('on a shared database is refused with a key of its own, though nothing is stored', async () => {
     const { database } = opened
     await checkSharedKey(database, createVault([oldKey]))
@@ -224,7 +216,9 @@ describe('a start', () => {
         }
       }
     }
-    await expect(start(oldKey)).rejects.toThrow(/ENCRYPTION_KEY/)
+    const count = await database.$count(connections)
+    const refusal = `ENCRYPTION_KEY does not open ${count} of ${count}`
+    await expect(start(oldKey)).rejects.toThrow(refusal)
     await expect(checkSharedKey(database, createVault([oldKey]))).rejects.toThrow(/ENCRYPTION_KEY/)
   })
 })
