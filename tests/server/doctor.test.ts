@@ -15,7 +15,7 @@ import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { newDataFolder, newPostgresDatabase } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
 import { listen } from './harness.ts'
-import { connect, launch, type Program, startServer } from './program.ts'
+import { connect, launch, startServer } from './program.ts'
 
 const certificate = join(import.meta.dirname, '../build/localhost.pem')
 
@@ -32,90 +32,77 @@ async function doctor(env: Record<string, string>, ...words: string[]) {
   return { code, output: program.output, lines: program.output.trimEnd().split('\n') }
 }
 
+/** What the proxy in front of the server does; undefined passes a request on. */
+let front: { page?: () => Response; webhook?: (target: string) => Response | string } = {}
+/** How HubSpot and Slack differ from the stand-ins. */
+let provider: { answer?: (path: string) => Response | undefined; date?: Date } = {}
+afterEach(() => {
+  front = {}
+  provider = {}
+})
+
+const dataDir = await newDataFolder()
+/** No program listens at it. */
+const closedPort = await freePort()
+const PORT = String(await freePort())
+const serverUrl = `http://127.0.0.1:${PORT}`
+
+const pem = await readFile(certificate)
+const passOn = getRequestListener(async (request) => {
+  const { pathname } = new URL(request.url)
+  if (!/^\/(api|webhooks)\//.test(pathname)) {
+    const page = '<!doctype html><div id="root"></div>'
+    const html = { headers: { 'Content-Type': 'text/html' } }
+    return front.page?.() ?? new Response(page, html)
+  }
+  const changed = front.webhook?.(serverUrl + pathname) ?? serverUrl + pathname
+  if (typeof changed !== 'string') return changed
+  const { method, headers } = request
+  return await fetch(changed, { method, headers, body: await request.arrayBuffer() })
+})
+const proxy = createTlsServer({ key: pem, cert: pem }, passOn) as unknown as Server
+const APP_URL = `https://localhost:${await listen(proxy)}`
+
+let sandbox = new Hono()
+const providers = createServer(
+  getRequestListener(async (request) => {
+    const changed = provider.answer?.(new URL(request.url).pathname)
+    const answer = changed ?? (await new Hono().route('/sandbox', sandbox).fetch(request))
+    if (provider.date !== undefined) answer.headers.set('Date', provider.date.toUTCString())
+    return answer
+  }),
+)
+const bound = await listen(providers)
+const addresses = parseEnv({ APP_URL, ALLOW_STAND_INS: 'true' }).addressesAt(bound)
+sandbox = createSandbox(addresses)
+const { hubspot, slack } = addresses.providers
+const env = {
+  PORT,
+  APP_URL,
+  SERVE_DASHBOARD: 'false',
+  DATA_DIR: dataDir,
+  HUBSPOT_CLIENT_ID: hubspot.clientId,
+  HUBSPOT_CLIENT_SECRET: hubspot.clientSecret,
+  HUBSPOT_API_URL: hubspot.apiUrl,
+  HUBSPOT_AUTHORIZE_URL: `http://127.0.0.1:${bound}/sandbox/hubspot/oauth/authorize`,
+  SLACK_CLIENT_ID: slack.clientId,
+  SLACK_CLIENT_SECRET: slack.clientSecret,
+  SLACK_API_URL: slack.apiUrl,
+  SLACK_AUTHORIZE_URL: `http://127.0.0.1:${bound}/sandbox/slack/oauth/v2/authorize`,
+}
+const server = startServer(env)
+await server.listens()
+afterAll(async () => {
+  await server.kill()
+  for (const each of [proxy, providers]) {
+    each.closeAllConnections()
+    each.close()
+  }
+  await rm(dataDir, { recursive: true, force: true })
+})
+
 describe('npm run doctor', () => {
-  const page = '<!doctype html><div id="root"></div>'
-  /** What the proxy in front of the server does; undefined passes a request on. */
-  let front: { page?: () => Response; webhook?: (target: string) => Response | string }
-  /** How HubSpot and Slack differ from the stand-ins. */
-  let provider: { answer?: (path: string) => Response | undefined; date?: Date }
-
-  let proxy: Server
-  let providers: Server
-  let server: Program
-  let serverUrl: string
-  let dataDir: string
-  let env: Record<string, string>
-  /** No program listens at it. */
-  let closedPort: number
-
-  beforeAll(async () => {
-    front = {}
-    provider = {}
-    dataDir = await newDataFolder()
-    const port = await freePort()
-    closedPort = await freePort()
-    serverUrl = `http://127.0.0.1:${port}`
-
-    const pem = await readFile(certificate)
-    const passOn = getRequestListener(async (request) => {
-      const { pathname } = new URL(request.url)
-      if (!/^\/(api|webhooks)\//.test(pathname)) {
-        const html = { headers: { 'Content-Type': 'text/html' } }
-        return front.page?.() ?? new Response(page, html)
-      }
-      const changed = front.webhook?.(serverUrl + pathname) ?? serverUrl + pathname
-      if (typeof changed !== 'string') return changed
-      const { method, headers } = request
-      return await fetch(changed, { method, headers, body: await request.arrayBuffer() })
-    })
-    proxy = createTlsServer({ key: pem, cert: pem }, passOn) as unknown as Server
-    const appUrl = `https://localhost:${await listen(proxy)}`
-
-    let sandbox = new Hono()
-    providers = createServer(
-      getRequestListener(async (request) => {
-        const changed = provider.answer?.(new URL(request.url).pathname)
-        const answer = changed ?? (await new Hono().route('/sandbox', sandbox).fetch(request))
-        if (provider.date !== undefined) answer.headers.set('Date', provider.date.toUTCString())
-        return answer
-      }),
-    )
-    const bound = await listen(providers)
-    const addresses = parseEnv({ APP_URL: appUrl, ALLOW_STAND_INS: 'true' }).addressesAt(bound)
-    sandbox = createSandbox(addresses)
-    const { hubspot, slack } = addresses.providers
-    env = {
-      PORT: String(port),
-      APP_URL: appUrl,
-      SERVE_DASHBOARD: 'false',
-      DATA_DIR: dataDir,
-      HUBSPOT_CLIENT_ID: hubspot.clientId,
-      HUBSPOT_CLIENT_SECRET: hubspot.clientSecret,
-      HUBSPOT_API_URL: hubspot.apiUrl,
-      HUBSPOT_AUTHORIZE_URL: `http://127.0.0.1:${bound}/sandbox/hubspot/oauth/authorize`,
-      SLACK_CLIENT_ID: slack.clientId,
-      SLACK_CLIENT_SECRET: slack.clientSecret,
-      SLACK_API_URL: slack.apiUrl,
-      SLACK_AUTHORIZE_URL: `http://127.0.0.1:${bound}/sandbox/slack/oauth/v2/authorize`,
-    }
-    server = startServer(env)
-    await server.listens()
-  })
-  afterAll(async () => {
-    await server.kill()
-    for (const each of [proxy, providers]) {
-      each.closeAllConnections()
-      each.close()
-    }
-    await rm(dataDir, { recursive: true, force: true })
-  })
-  afterEach(() => {
-    front = {}
-    provider = {}
-  })
-
   test('says who must connect, and then what is right, a line each', async () => {
-    const { APP_URL } = env
     const before = await doctor(env)
     for (const name of ['HubSpot', 'Slack']) {
       const text = `! Nobody has connected ${name}. Open ${APP_URL} and press Connect.`
@@ -174,8 +161,8 @@ describe('npm run doctor', () => {
       says: [
         '✗ HubSpot does not know the client id (BAD_CLIENT_ID). Copy HUBSPOT_CLIENT_ID from',
         '✗ Slack does not know the client id (invalid_client_id). Copy SLACK_CLIENT_ID from',
-        `✗ APP_URL is ${env.APP_URL}, but it redirects to https://www.bell.example, so the redirect URLs lead to another origin. Set APP_URL to https://www.bell.example`,
-        `✗ Webhooks do not arrive: ${env.APP_URL}/webhooks/hubspot redirects (308), and HubSpot does not follow. Set API_URL`,
+        `✗ APP_URL is ${APP_URL}, but it redirects to https://www.bell.example, so the redirect URLs lead to another origin. Set APP_URL to https://www.bell.example`,
+        `✗ Webhooks do not arrive: ${APP_URL}/webhooks/hubspot redirects (308), and HubSpot does not follow. Set API_URL`,
         `✗ A server uses the folder ${dataDir} of DATA_DIR, but none answers at http://127.0.0.1:${closedPort}: no program listens at 127.0.0.1:${closedPort}. Set PORT and HOST`,
       ],
     }),
@@ -191,8 +178,8 @@ describe('npm run doctor', () => {
         '✗ HubSpot refuses the client secret (BAD_CLIENT_SECRET). Copy HUBSPOT_CLIENT_SECRET from',
         '✗ Slack refuses the client secret (bad_client_secret). Copy SLACK_CLIENT_SECRET from',
         "✗ The clock of this machine is 6 minutes behind HubSpot's. Set it, and keep it right with NTP.",
-        `✗ ${env.APP_URL}/hubspot/callback answers 200, but not with the dashboard. The host must answer this address with the dashboard's index.html`,
-        `✗ Dealbell answers at ${env.APP_URL}/webhooks/hubspot, but refuses the signature. Restart the server if HUBSPOT_CLIENT_SECRET`,
+        `✗ ${APP_URL}/hubspot/callback answers 200, but not with the dashboard. The host must answer this address with the dashboard's index.html`,
+        `✗ Dealbell answers at ${APP_URL}/webhooks/hubspot, but refuses the signature. Restart the server if HUBSPOT_CLIENT_SECRET`,
         `✗ The server at ${serverUrl} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR`,
       ],
     }),
@@ -203,7 +190,7 @@ describe('npm run doctor', () => {
       says: [
         `✗ HubSpot does not answer at http://127.0.0.1:${closedPort}: no program listens at 127.0.0.1:${closedPort}. Let this machine make https calls`,
         '! Slack answers 503, which says nothing about client id and secret. Try again later.',
-        `✗ Dealbell answers at ${env.APP_URL}/webhooks/hubspot, but with 404: the proxy changes the path.`,
+        `✗ Dealbell answers at ${APP_URL}/webhooks/hubspot, but with 404: the proxy changes the path.`,
         '! HubSpot did not tell the scopes of 1 connection. Try later.',
       ],
     }),
@@ -222,7 +209,7 @@ describe('npm run doctor', () => {
         '✗ The connection of acme-stand-in.example to HubSpot lacks crm.objects.contacts.read, crm.objects.companies.read, crm.schemas.deals.read. Write the app with them (npm run doctor -- manifests)',
         '✗ The connection of Acme (stand-in) to Slack lacks chat:write. Add them to the app under OAuth & Permissions.',
         "! The clock of this machine is 2 minutes ahead of HubSpot's.",
-        `✗ Webhooks do not arrive: at ${env.APP_URL}/webhooks/hubspot, another program answers 403.`,
+        `✗ Webhooks do not arrive: at ${APP_URL}/webhooks/hubspot, another program answers 403.`,
       ],
     }),
     'an unsigned policy, and an account that has not approved the app': () => ({
@@ -248,7 +235,7 @@ describe('npm run doctor', () => {
       says: [
         '✗ HubSpot no longer accepts the connection of acme-stand-in.example (revoked or uninstalled). Its user must',
         '✗ Slack no longer accepts the connection of Acme (stand-in) (account_inactive). Its user must',
-        `✗ Webhooks do not arrive: ${env.APP_URL}/webhooks/hubspot answers 502. If the proxy answers so, start the server behind it.`,
+        `✗ Webhooks do not arrive: ${APP_URL}/webhooks/hubspot answers 502. If the proxy answers so, start the server behind it.`,
       ],
     }),
     'plain http, and a PostgreSQL that does not run': () => ({
@@ -264,7 +251,7 @@ describe('npm run doctor', () => {
     }),
     'no TLS, and a file in place of the data folder': () => ({
       env: {
-        APP_URL: `https://localhost:${new URL(env.HUBSPOT_API_URL ?? '').port}`,
+        APP_URL: `https://localhost:${bound}`,
         DATA_DIR: join(certificate, 'data'),
       },
       says: [
@@ -279,7 +266,7 @@ describe('npm run doctor', () => {
         introspect: () => Response.json({ active: true, scopes: requiredScopes }),
       }),
       says: [
-        `✗ The dashboard does not answer at APP_URL (${env.APP_URL}): its certificate is not`,
+        `✗ The dashboard does not answer at APP_URL (${APP_URL}): its certificate is not`,
         '✓ 1 connection to HubSpot with all required scopes, but not crm.objects.owners.read. It is optional.',
       ],
     }),
