@@ -153,11 +153,8 @@ export function openBrowser({
     return send(path, { ...init, headers })
   }
 
-  /** Begins an authorization and answers the stand-in's consent page; returns the way back. */
-  async function authorize(
-    provider: ProviderId,
-    answer: 'allow' | 'deny' = 'allow',
-  ): Promise<URLSearchParams> {
+  /** Begins an authorization and consents at the stand-in; returns the way back. */
+  async function authorize(provider: ProviderId): Promise<URLSearchParams> {
     const begun = await send(`/api/${provider}/auth`, {
       headers: { 'Sec-Fetch-Site': 'same-origin', 'Sec-Fetch-Mode': 'navigate' },
     })
@@ -166,7 +163,7 @@ export function openBrowser({
     const channel = page.match(/<option value="([^"]+)"/)?.[1]
     const form = new URLSearchParams({
       ...Object.fromEntries(consent.searchParams),
-      answer,
+      answer: 'allow',
       ...(channel !== undefined && { channel }),
     })
     const back = await app.request(consent.pathname, { method: 'POST', body: form })

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
 import type { Hono } from 'hono'
-import * as v from 'valibot'
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { standInHub } from '../../stand-ins/hubspot/account.ts'
@@ -45,8 +44,7 @@ const submit = (path: string, form: Fields, headers: Fields = {}) =>
 async function post(path: string, form: Fields, headers: Fields = {}) {
   const answer = await submit(path, form, headers)
   const text = await answer.text()
-  const body: Record<string, unknown> = text === '' ? {} : JSON.parse(text)
-  return { status: answer.status, body }
+  return { status: answer.status, body: JSON.parse(text || '{}') }
 }
 
 async function answerConsent(provider: 'hubspot' | 'slack', changes: Fields = {}) {
@@ -298,16 +296,6 @@ describe('the stand-in HubSpot’s API', () => {
     expect(await call(path, json)).toMatchObject({ status, body })
   })
 
-  test.each([`${ofOwner}/4001`, ofAccount, `${objects}/9001`])(
-    'refuses what the token has no scope for: %s',
-    async (path) => {
-      expect(await call(path, undefined, token(['another']))).toMatchObject({
-        status: 403,
-        body: { status: 'error', category: 'MISSING_SCOPES', correlationId: uuid },
-      })
-    },
-  )
-
   const search = (limit: number, since = 0) => {
     const filter = { propertyName: 'hs_lastmodifieddate', operator: 'GTE', value: String(since) }
     const filterGroups = [{ filters: [filter] }]
@@ -403,16 +391,19 @@ describe('the stand-in HubSpot’s API', () => {
     expect(body.propertiesWithHistory.amount).toMatchObject([{ value: '5000' }, { value: '4800' }])
   })
 
-  const another = () => tokens.issue(Object({ grant: 'g', use: 'session', endsAt: null }))
+  const oneDeal = `${objects}/9001`
+  const ofVersion = () => tokens.issue(Object({ grant: 'g', use: 'session', endsAt: null }))
+  const ofScope = () => token(['another'])
   test.each([
-    ['is made up', () => 'made-up', 'INVALID_AUTHENTICATION'],
-    ['has expired', () => token(undefined, Date.now() - 1_000), 'EXPIRED_AUTHENTICATION'],
-    ['is of another version', another, 'INVALID_AUTHENTICATION'],
-  ])('refuses an access token that %s', async (_, made, category) => {
-    expect(await call(`${objects}/9001`, undefined, made())).toMatchObject({
-      status: 401,
-      body: { status: 'error', category, correlationId: uuid },
-    })
+    ['is made up', oneDeal, () => 'made-up', 401, 'INVALID_AUTHENTICATION'],
+    ['is of another version', oneDeal, ofVersion, 401, 'INVALID_AUTHENTICATION'],
+    ['has expired', oneDeal, () => token([], Date.now() - 1_000), 401, 'EXPIRED_AUTHENTICATION'],
+    ['has not the scope of deals', oneDeal, ofScope, 403, 'MISSING_SCOPES'],
+    ['has not the scope of owners', `${ofOwner}/4001`, ofScope, 403, 'MISSING_SCOPES'],
+    ['has not the scope of the account', ofAccount, ofScope, 403, 'MISSING_SCOPES'],
+  ] as const)('refuses an access token that %s', async (_, path, made, status, category) => {
+    const body = { status: 'error', category, correlationId: uuid }
+    expect(await call(path, undefined, made())).toMatchObject({ status, body })
   })
 
   test('takes 110 calls in ten seconds, says how many are left, and refuses more', async () => {
@@ -431,14 +422,11 @@ describe('the stand-in HubSpot’s API', () => {
   })
 
   test('sends webhooks in batches, with mixed, repeated and disordered events', async () => {
-    const items = v.array(
-      v.looseObject({ subscriptionType: v.string(), attemptNumber: v.number() }),
-    )
-    const webhooks: Array<v.InferOutput<typeof items>> = []
+    const webhooks: Array<Array<Record<string, unknown>>> = []
     const fetched = vi.spyOn(globalThis, 'fetch').mockImplementation(async (url, init) => {
       // The sandboxes of other tests still repeat webhooks to other ports.
       if (new Request(url).url === 'http://127.0.0.1:2/webhooks/hubspot') {
-        webhooks.push(v.parse(items, await new Request(url, init).json()))
+        webhooks.push(await new Request(url, init).json())
       }
       return new Response(null, { status: 204 })
     })
@@ -483,8 +471,8 @@ describe('the stand-in Slack', () => {
     const headers = bearer(body.access_token)
     const say = (form: Fields) =>
       method('chat.postMessage', { channel: 'C0SALES001', text: 'x', ...form }, headers)
-    const { url } = v.parse(v.object({ url: v.string() }), body.incoming_webhook)
-    return { headers, say, webhook: new URL(url).pathname.replace('/sandbox', '') }
+    const { pathname } = new URL(body.incoming_webhook.url)
+    return { headers, say, webhook: pathname.replace('/sandbox', '') }
   }
 
   test('knows a token until it is revoked', async () => {

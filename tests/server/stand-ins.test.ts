@@ -1,15 +1,16 @@
 import { eq } from 'drizzle-orm'
 import { Hono } from 'hono'
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Backend, createBackend } from '../../server/backend.ts'
 import { connections, deliveries, users } from '../../server/database/schema.ts'
 import type { DealEvent } from '../../server/providers/provider.ts'
 import { standInHub } from '../../stand-ins/hubspot/account.ts'
-import { type Harness, openBrowser, openHarness } from './harness.ts'
+import { openBrowser, openHarness } from './harness.ts'
 
 // The same server, first with stand-ins and then with the real providers. Their calls arrive at the
 // harness, which lists them.
-let harness: Harness
+const harness = await openHarness()
+afterAll(() => harness.close())
 let browser: ReturnType<typeof openBrowser>
 let real: Backend
 /** The same browser, after the server was started again with the real providers. */
@@ -18,13 +19,11 @@ let later: ReturnType<typeof openBrowser>
 function backendWith(standIn: boolean): Backend {
   const { providers, ...addresses } = harness.addresses
   const { hubspot, slack } = providers
+  const of = { hubspot: { ...hubspot, standIn }, slack: { ...slack, standIn } }
   return createBackend({
     database: harness.database,
     encryptionKeys: [Buffer.alloc(32, 7)],
-    addresses: {
-      ...addresses,
-      providers: { hubspot: { ...hubspot, standIn }, slack: { ...slack, standIn } },
-    },
+    addresses: { ...addresses, providers: of },
     dashboard: undefined,
     alone: true,
     log: () => {},
@@ -33,10 +32,6 @@ function backendWith(standIn: boolean): Backend {
   })
 }
 
-beforeAll(async () => {
-  harness = await openHarness()
-})
-afterAll(() => harness.close())
 beforeEach(async () => {
   await harness.database.delete(users)
   browser = openBrowser(harness)
