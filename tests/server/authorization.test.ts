@@ -237,12 +237,9 @@ describe('what is kept of a connection', () => {
   test('HubSpot: account and a label; the tokens sealed', async () => {
     await browser.connect('hubspot')
     const row = await rowOf(browser)
-    expect(row).toMatchObject({
-      provider: 'hubspot',
-      accountId: String(standInHub.hubId),
-      accountName: standInHub.domain,
-      channelId: null,
-    })
+    const { hubId, domain } = standInHub
+    const account = { accountId: String(hubId), accountName: domain, channelId: null }
+    expect(row).toMatchObject({ provider: 'hubspot', ...account })
     const lifetimeMs = (row.accessExpiresAt?.getTime() ?? 0) - Date.now()
     expect(lifetimeMs).toBeGreaterThan(1_700_000)
     expect(lifetimeMs).toBeLessThanOrEqual(1_800_000)
@@ -254,14 +251,10 @@ describe('what is kept of a connection', () => {
   test('Slack: workspace and channel; the token and the webhook’s address sealed', async () => {
     await browser.connect('slack')
     const row = await rowOf(browser)
-    expect(row).toMatchObject({
-      provider: 'slack',
-      accountId: standInWorkspace.teamId,
-      accountName: standInWorkspace.teamName,
-      accessExpiresAt: null,
-      channelId: 'C0SALES001',
-      channelName: '#sales-floor',
-    })
+    const { teamId, teamName } = standInWorkspace
+    const account = { accountId: teamId, accountName: teamName, accessExpiresAt: null }
+    const channel = { channelId: 'C0SALES001', channelName: '#sales-floor' }
+    expect(row).toMatchObject({ provider: 'slack', ...account, ...channel })
     const secrets = openSecrets(harness.vault, row)
     expect(secrets.accessToken).toMatch(/^xoxb-stand-in-/)
     expect(secrets.incomingWebhookUrl).toContain('/services/')

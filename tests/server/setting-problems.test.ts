@@ -34,10 +34,10 @@ async function listenHere(server: Server): Promise<number> {
 /** An error as Node, PostgreSQL and SQLite throw it. */
 const errorWith = (codes: object, message = 'it failed') => Object.assign(new Error(message), codes)
 
-describe('DATABASE_URL', () => {
-  const password = 'hunter2'
-  const urlAt = (at: string) => `postgres://ann:${password}@${at}/sales`
+const password = 'hunter2'
+const urlAt = (at: string) => `postgres://ann:${password}@${at}/sales`
 
+describe('DATABASE_URL', () => {
   test.each(['main', 'cli/relay status'] as const)(
     'without a PostgreSQL behind it (%s)',
     async (program) => {
@@ -89,35 +89,55 @@ describe('DATABASE_URL', () => {
     expect(message).toContain(`DATABASE_URL: ${problem(at)}`)
     expect(message).not.toContain(password)
   })
-
-  test.each([
-    ['ENOTFOUND', 'the host db is unknown. Correct it, or check the name service.'],
-    [
-      '42501',
-      'its user may not create tables in the database sales at db:5432. Make the user the owner of the database.',
-    ],
-  ])('that fails with %s', (code, problem) => {
-    const failure = new Error('Failed query', { cause: errorWith({ code }) })
-    expect(databaseUrlError(urlAt('db'), failure).message).toBe(`DATABASE_URL: ${problem}`)
-  })
 })
 
-describe('DATA_DIR', () => {
-  test.each(['file', 'file/below'])('that is %s', async (path) => {
-    const dataDir = join(folder, path)
-    expect(await output('main', { DATA_DIR: dataDir })).toBe(
-      `DATA_DIR is ${dataDir}, but a file has that path or a part of it. Set DATA_DIR to a folder.\nexit 1`,
-    )
-  })
-
-  test.each([{ code: 'EACCES' }, { code: 'EROFS' }, { errcode: 14 }, { errcode: 8 }])(
-    'that this process may not write to: %j',
-    (codes) => {
-      expect(dataDirError({ dataDir: './data' }, errorWith(codes)).message).toBe(
-        'DATA_DIR is ./data, but this process may not write to it. Give its user the right to do so, or set DATA_DIR to another folder.',
-      )
-    },
+test.each(['file', 'file/below'])('DATA_DIR that is %s', async (path) => {
+  const dataDir = join(folder, path)
+  expect(await output('main', { DATA_DIR: dataDir })).toBe(
+    `DATA_DIR is ${dataDir}, but a file has that path or a part of it. Set DATA_DIR to a folder.\nexit 1`,
   )
+})
+
+test('a PORT that is taken', async () => {
+  const port = await listenHere(createServer())
+  const dataDir = await newDataFolder()
+  onTestFinished(() => rm(dataDir, { recursive: true }))
+  const said = await output('main', { DATA_DIR: dataDir, PORT: `${port}`, HOST: '127.0.0.1' })
+  expect(said).toBe(
+    `Port ${port} is taken. Set PORT to another one, or to 0 for a free one.\nexit 1`,
+  )
+})
+
+const ofQuery = (code: string) =>
+  databaseUrlError(urlAt('db'), new Error('Failed query', { cause: errorWith({ code }) }))
+const ofFolder = (codes: object) => dataDirError({ dataDir: './data' }, errorWith(codes))
+const ofAddress = (code: string) =>
+  listenError({ port: 80, host: '192.0.2.1' }, errorWith({ code }))
+const mayNotWrite =
+  'DATA_DIR is ./data, but this process may not write to it. Give its user the right to do so, or set DATA_DIR to another folder.'
+test.each([
+  [
+    'DATABASE_URL: the host db is unknown. Correct it, or check the name service.',
+    ofQuery('ENOTFOUND'),
+  ],
+  [
+    'DATABASE_URL: its user may not create tables in the database sales at db:5432. Make the user the owner of the database.',
+    ofQuery('42501'),
+  ],
+  [mayNotWrite, ofFolder({ code: 'EACCES' })],
+  [mayNotWrite, ofFolder({ code: 'EROFS' })],
+  [mayNotWrite, ofFolder({ errcode: 14 })],
+  [mayNotWrite, ofFolder({ errcode: 8 })],
+  [
+    'HOST is 192.0.2.1, but this machine does not have that address. Correct HOST, or remove it to listen on all addresses.',
+    ofAddress('EADDRNOTAVAIL'),
+  ],
+  [
+    'PORT is 80, but this process may not listen on it: ports below 1024 need more rights. Set PORT to 1024 or higher, and put a proxy in front (docs/hosting.md).',
+    ofAddress('EACCES'),
+  ],
+])('%s', (words, error) => {
+  expect(error).toHaveProperty('message', words)
 })
 
 test('every wrong setting is listed', async () => {
@@ -134,32 +154,6 @@ test('every wrong setting is listed', async () => {
   )
   expect(said).toMatch(/\nexit 1$/)
   expect(said).not.toMatch(/hunter2|\n {4}at /)
-})
-
-describe('PORT and HOST', () => {
-  test('of a port that is taken', async () => {
-    const port = await listenHere(createServer())
-    const dataDir = await newDataFolder()
-    onTestFinished(() => rm(dataDir, { recursive: true }))
-    const said = await output('main', { DATA_DIR: dataDir, PORT: `${port}`, HOST: '127.0.0.1' })
-    expect(said).toBe(
-      `Port ${port} is taken. Set PORT to another one, or to 0 for a free one.\nexit 1`,
-    )
-  })
-
-  test.each([
-    [
-      'EADDRNOTAVAIL',
-      'HOST is 192.0.2.1, but this machine does not have that address. Correct HOST, or remove it to listen on all addresses.',
-    ],
-    [
-      'EACCES',
-      'PORT is 80, but this process may not listen on it: ports below 1024 need more rights. Set PORT to 1024 or higher, and put a proxy in front (docs/hosting.md).',
-    ],
-  ])('that fail with %s', (code, problem) => {
-    const failure = listenError({ port: 80, host: '192.0.2.1' }, errorWith({ code }))
-    expect(failure).toHaveProperty('message', problem)
-  })
 })
 
 describe('npm run relay', () => {
