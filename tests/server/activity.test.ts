@@ -303,10 +303,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
     const unknown = [
       ...ids,
-      '0',
       '-1',
-      '1.5',
-      '9'.repeat(18),
       '9'.repeat(400),
       `${ids[0]} or 1=1`,
       "1';drop table deliveries;--",

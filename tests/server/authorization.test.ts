@@ -13,7 +13,7 @@ import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
 import { standInHub } from '../../stand-ins/hubspot/account.ts'
 import { standInWorkspace } from '../../stand-ins/slack/account.ts'
-import { appUrl, openBrowser, openHarness, refusal, storeDelivery } from './harness.ts'
+import { appUrl, hold, openBrowser, openHarness, refusal, storeDelivery } from './harness.ts'
 
 const harness = await openHarness()
 let browser: ReturnType<typeof openBrowser>
@@ -381,20 +381,16 @@ describe('disconnecting', () => {
   test('leaves the app installed if the account is connected again in the meantime', async () => {
     await browser.connect('hubspot')
     await harness.database.update(connections).set({ accessExpiresAt: new Date() })
-    const refreshing = Promise.withResolvers<void>()
-    const connected = Promise.withResolvers<void>()
+    const refresh = hold()
     harness.faults.current = async (request) => {
       const form = new URLSearchParams(await request.clone().text())
-      if (form.get('grant_type') === 'refresh_token') {
-        refreshing.resolve()
-        await connected.promise
-      }
+      if (form.get('grant_type') === 'refresh_token') await refresh.wait()
       return harness.standIn(request)
     }
     await browser.disconnect('hubspot')
-    await refreshing.promise
+    await refresh.reached
     await browser.connect('hubspot')
-    connected.resolve()
+    refresh.release()
     harness.calls.length = 0
     await eventually(() => expect(harness.logged.join()).toContain('app still used'))
     expect(harness.calls).not.toContain(uninstall)
@@ -448,7 +444,6 @@ describe('disconnecting', () => {
 })
 
 describe('Slack’s token, which all users of a workspace share', () => {
-  const revoke = 'POST /sandbox/slack/api/auth.revoke'
   const broken = expect.objectContaining({
     connected: false,
     reason: 'Slack says that the access was revoked (token_revoked).',
@@ -458,7 +453,7 @@ describe('Slack’s token, which all users of a workspace share', () => {
   /** Slack gives this token from now on. It answers after `beforeAnswer`. */
   function slackOf(
     { accessToken, team = 'T1' }: { accessToken: string; team?: string },
-    beforeAnswer: { exchange?: () => Promise<void>; revoke?: () => Promise<void> } = {},
+    beforeAnswer: { exchange?: () => Promise<unknown>; revoke?: () => Promise<unknown> } = {},
   ) {
     harness.faults.current = async (request) => {
       const bearer = request.headers.get('Authorization')?.replace('Bearer ', '') ?? ''
@@ -489,11 +484,11 @@ describe('Slack’s token, which all users of a workspace share', () => {
   test('ends when its last user connects another workspace, and nobody waits for that', async () => {
     slackOf({ accessToken: 'first', team: 'T1' })
     await browser.connect('slack')
-    const answer = Promise.withResolvers<void>()
-    slackOf({ accessToken: 'second', team: 'T2' }, { revoke: () => answer.promise })
+    const revoke = hold()
+    slackOf({ accessToken: 'second', team: 'T2' }, { revoke: revoke.wait })
     await browser.connect('slack')
-    await vi.waitFor(() => expect(harness.calls).toContain(revoke), 20_000)
-    answer.resolve()
+    await revoke.reached
+    revoke.release()
     await vi.waitFor(() => expect(revoked).toEqual(['first']), 20_000)
     expect(await browser.connected('slack')).toMatchObject({ connected: true, account: 'T2' })
   })
@@ -528,20 +523,15 @@ describe('Slack’s token, which all users of a workspace share', () => {
   })
 
   test('breaks visibly when it is revoked after a colleague has got it', async () => {
-    const revoking = Promise.withResolvers<void>()
-    const connected = Promise.withResolvers<void>()
-    const revoke = () => {
-      revoking.resolve()
-      return connected.promise
-    }
-    slackOf({ accessToken: 'shared' }, { revoke })
+    const revoke = hold()
+    slackOf({ accessToken: 'shared' }, { revoke: revoke.wait })
     await browser.connect('slack')
     const disconnected = browser.disconnect('slack')
-    await revoking.promise
+    await revoke.reached
     const colleague = openBrowser(harness)
     await colleague.connect('slack')
     expect(await colleague.connected('slack')).toMatchObject({ connected: true })
-    connected.resolve()
+    revoke.release()
     expect((await disconnected).status).toBe(204)
     expect(await colleague.connected('slack')).toEqual(broken)
   })
@@ -549,19 +539,14 @@ describe('Slack’s token, which all users of a workspace share', () => {
   test('breaks visibly when it is revoked while Slack’s answer with it is on its way', async () => {
     slackOf({ accessToken: 'shared' })
     await browser.connect('slack')
-    const issued = Promise.withResolvers<void>()
-    const ended = Promise.withResolvers<void>()
-    const exchange = () => {
-      issued.resolve()
-      return ended.promise
-    }
-    slackOf({ accessToken: 'shared' }, { exchange })
+    const exchange = hold()
+    slackOf({ accessToken: 'shared' }, { exchange: exchange.wait })
     const colleague = openBrowser(harness)
     const connecting = colleague.connect('slack')
-    await issued.promise
+    await exchange.reached
     await browser.disconnect('slack')
     expect(revoked).toEqual(['shared'])
-    ended.resolve()
+    exchange.release()
     await connecting
     expect(await colleague.connected('slack')).toEqual(broken)
   })

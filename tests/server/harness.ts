@@ -29,6 +29,20 @@ export async function listen(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
+/** Holds a call: `reached` resolves when it waits, and `release` lets it go on. */
+export function hold() {
+  const reached = Promise.withResolvers<void>()
+  const released = Promise.withResolvers<undefined>()
+  return {
+    reached: reached.promise,
+    release: () => released.resolve(undefined),
+    wait() {
+      reached.resolve()
+      return released.promise
+    },
+  }
+}
+
 /** What a call to a provider is answered with, in place of the stand-in's answer. */
 type Fault = (request: Request) => Response | Promise<Response> | undefined
 

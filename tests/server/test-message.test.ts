@@ -21,6 +21,7 @@ import {
   shareBackend,
   team,
 } from '../relay/shared.ts'
+import { hold } from './harness.ts'
 
 const path = '/api/notifications/test'
 
@@ -220,23 +221,19 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
   })
 
   test('comes after what waits already, and takes no part in digests before and after it', async () => {
-    const { promise: reading, resolve: started } = Promise.withResolvers<void>()
-    const { promise: mayRead, resolve: read } = Promise.withResolvers<undefined>()
-    outside.answerRead = () => {
-      started()
-      return mayRead
-    }
+    const read = hold()
+    outside.answerRead = read.wait
     // No message is about a deal that is gone. So all that follows waits together.
     outside.missing.add('1')
     const tell = (deals: readonly number[], at: number) =>
       backend.tell(deals.map((deal) => stageChange(deal, { portal, at: at + deal })))
     await tell([1], Date.now() - 10_000)
-    await reading
+    await read.reached
     await tell(range(2, 6), Date.now() - 10_000)
     const answer = sendTest()
     await vi.waitFor(async () => expect(await deliveriesOf(userId)).toHaveLength(8))
     await tell(range(8, 6), Date.now() + 1_000)
-    read(undefined)
+    read.release()
     expect((await answer).status).toBe(200)
     await backend.settled()
     expect(posts().map(({ text }) => text)).toEqual([

@@ -3,12 +3,12 @@ import { chmod, link, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'no
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import type { OpenDatabase } from '../../server/database/open.ts'
 import { connections, keyCheck, users } from '../../server/database/schema.ts'
-import { openSecrets, storeConnection } from '../../server/people/connections.ts'
+import { openSecrets } from '../../server/people/connections.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from '../../server/people/keys.ts'
 import { createVault, keyFromFolder, type Vault, VaultError } from '../../server/people/vault.ts'
 import { openTestDatabase } from '../database.ts'
+import { storeAccounts } from '../relay/accounts.ts'
 
 // A file system without links (some network folders) cannot be had here otherwise.
 vi.mock(import('node:fs/promises'), async (importOriginal) => {
@@ -157,37 +157,31 @@ describe('the key in the data folder', () => {
   })
 })
 
-describe('a start', () => {
-  let opened: OpenDatabase
-  beforeAll(async () => {
-    opened = await openTestDatabase('PGlite')
-  })
-  beforeEach(async () => {
-    await opened.database.delete(users)
-    await opened.database.delete(keyCheck)
-  })
-  afterAll(() => opened.close())
+const { database, close } = await openTestDatabase('PGlite')
+afterAll(close)
 
-  /** A user's connection, as a process with this vault stores it. */
+describe('a start', () => {
+  beforeEach(async () => {
+    await database.delete(users)
+    await database.delete(keyCheck)
+  })
+
+  /** A user's connections, as a process with this vault stores them. */
   async function connect(sealer: Vault): Promise<void> {
-    const [user] = await opened.database.insert(users).values({}).returning({ id: users.id })
-    if (user === undefined) throw new Error('There is no user.')
-    const grant = {
-      secrets: { accessToken: 'token' },
-      accessExpiresAt: null,
-      accountId: '1',
-      accountName: null,
-      accountUserId: null,
-      grantId: '1',
-      channelId: null,
-      channelName: null,
-    }
-    const owner = { userId: user.id, provider: 'hubspot' } as const
-    await storeConnection(opened.database, sealer, owner, { ...grant, standIn: false }, new Date())
+    const [user] = await database.insert(users).values({}).returning()
+    const secrets = { accessToken: 'token' }
+    const accounts = { portal: 1, hubspot: secrets, team: 'T1', channel: 'C1', slack: secrets }
+    const now = new Date()
+    await storeAccounts(
+      database,
+      sealer,
+      user?.id ?? '',
+      { ...accounts, accessExpiresAt: now },
+      now,
+    )
   }
 
   test('on a shared database is refused with a key of its own, though nothing is stored', async () => {
-    const { database } = opened
     await checkSharedKey(database, createVault([oldKey]))
     await checkSharedKey(database, createVault([oldKey]))
     await expect(checkSharedKey(database, vault)).rejects.toThrow(/ENCRYPTION_KEY is not the one/)
@@ -196,7 +190,6 @@ describe('a start', () => {
   })
 
   test('after the other of two processes takes a new key over in three rounds, as documented', async () => {
-    const { database } = opened
     async function start(...keys: Buffer[]): Promise<Vault> {
       const started = createVault(keys)
       await checkKeys(database, started)
