@@ -385,14 +385,14 @@ describe('the stand-in HubSpot’s API', () => {
   const oneDeal = `${objects}/9001`
   const ofVersion = () => tokens.issue(Object({ grant: 'g', use: 'session', endsAt: null }))
   const ofScope = () => token(['another'])
-  test.each([
+  test.each<[string, path: string, () => string, status: number, category: string]>([
     ['is made up', oneDeal, () => 'made-up', 401, 'INVALID_AUTHENTICATION'],
     ['is of another version', oneDeal, ofVersion, 401, 'INVALID_AUTHENTICATION'],
     ['has expired', oneDeal, () => token([], Date.now() - 1_000), 401, 'EXPIRED_AUTHENTICATION'],
     ['has not the scope of deals', oneDeal, ofScope, 403, 'MISSING_SCOPES'],
     ['has not the scope of owners', `${ofOwner}/4001`, ofScope, 403, 'MISSING_SCOPES'],
     ['has not the scope of the account', ofAccount, ofScope, 403, 'MISSING_SCOPES'],
-  ] as const)('refuses an access token that %s', async (_, path, made, status, category) => {
+  ])('refuses an access token that %s', async (_, path, made, status, category) => {
     const body = { status: 'error', category, correlationId: uuid }
     expect(await call(path, undefined, made())).toMatchObject({ status, body })
   })
