@@ -446,12 +446,11 @@ describe('npm run doctor -- manifests', () => {
     const kept = join(mine, 'kept')
     await writeFile(kept, 'mine')
     // Somebody else may write to the folder, and has prepared it.
-    const traps: Array<[link: string, target: string]> = [
+    for (const [link, target] of [
       ['hsproject.json', join(mine, 'new')],
       ['slack-manifest.json', kept],
       ['src', mine],
-    ]
-    for (const [link, target] of traps) {
+    ] as const) {
       const path = join(shared, link)
       await symlink(target, path)
       for (const force of [[], ['--force']]) {
