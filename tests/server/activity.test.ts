@@ -22,18 +22,16 @@ import {
   shareBackend,
   team,
 } from '../relay/shared.ts'
-import { type Harness, openBrowser, openHarness, refusal, storeDelivery } from './harness.ts'
+import { openBrowser, openHarness, refusal, storeDelivery } from './harness.ts'
 
 const providers = createProviders(
   parseEnv({ APP_URL: 'http://localhost' }).addressesAt(1).providers,
 )
 
-type Stored = Parameters<typeof storeDelivery>[2]
-const store = ({ database }: Pick<Harness, 'database'>, userId: string, stored?: Stored) =>
-  storeDelivery(database, userId, stored)
-
 describe.each(databaseKinds)('on %s', (kind) => {
   shareBackend(kind)
+  const store = (userId: string, stored?: Parameters<typeof storeDelivery>[2]) =>
+    storeDelivery(open.database, userId, stored)
 
   /** The calls of a user's dashboard. */
   function signIn(userId: string) {
@@ -105,7 +103,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const { userId, activity, summary, retry } = await connected()
     // Failed before the connection broke, so not because of it.
     const earlier = { occurredAt: new Date(Date.now() - 60_000) }
-    await store(open, userId, { ...earlier, state: 'dead', reason: 'invalid_blocks' })
+    await store(userId, { ...earlier, state: 'dead', reason: 'invalid_blocks' })
     refusePosts('is_archived')
     await backend.tell([stageChange(1, { portal }), stageChange(2, { portal, at: Date.now() + 1 })])
     await backend.settled()
@@ -179,7 +177,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await backend.tell([stageChange(1, { portal })])
     await backend.settled()
     // More than a batch, in several states.
-    await store(open, userId, { occurredAt: new Date(Date.now() - 60_000), state: 'dead' })
+    await store(userId, { occurredAt: new Date(Date.now() - 60_000), state: 'dead' })
     await open.database.execute(
       sql`with event as (
             insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
@@ -206,7 +204,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(item).toMatchObject({ state: 'sent', from: null, to: null, deal: { name: null } })
 
     // What a disconnect ended is sent again only if the user asks for it.
-    const id = await store(open, userId, {
+    const id = await store(userId, {
       state: 'dead',
       reason: 'disconnected',
       channel: `${team}/${channel}`,
@@ -222,7 +220,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   test('the clean-up deletes what a disconnect left, and only that', async () => {
     const { userId, activity } = await connected()
     const gone = await newUser()
-    for (const id of [userId, gone]) await store(open, id, { dealName: 'Acme', toLabel: 'Won' })
+    for (const id of [userId, gone]) await store(id, { dealName: 'Acme', toLabel: 'Won' })
     expect(await forgetDealsOfDisconnected(open.database)).toBe(1)
     expect(await forgetDealsOfDisconnected(open.database)).toBe(0)
     expect((await activity()).items).toMatchObject([{ deal: { name: 'Acme' }, to: 'Won' }])
@@ -239,7 +237,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       // Five deals change at the same time.
       const occurredAt = new Date(start - Math.floor(n / 5) * 1_000)
       const state = states[n % 4] ?? 'sent'
-      newestFirst.unshift(await store(open, userId, { occurredAt, state }))
+      newestFirst.unshift(await store(userId, { occurredAt, state }))
     }
 
     async function readAll(query: string) {
@@ -249,7 +247,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         ids.push(...items.map(({ id }) => id))
         if (next === null) return ids
         before = `&before=${next}`
-        await store(open, userId)
+        await store(userId)
         const sent = sql`case state when 'ignored' then state else 'sent' end`
         const ofUser = eq(deliveries.userId, userId)
         await open.database.update(deliveries).set({ state: sent }).where(ofUser)
@@ -265,8 +263,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
   test('a test message has no deal and no rule, and counts on its day', async () => {
     const userId = await newUser()
     const { activity, summary } = signIn(userId)
-    await store(open, userId, { property: 'test' })
-    await store(open, userId, { property: 'test', state: 'dead', reason: 'is_archived' })
+    await store(userId, { property: 'test' })
+    await store(userId, { property: 'test', state: 'dead', reason: 'is_archived' })
     expect((await activity()).items).toMatchObject([
       { state: 'failed', deal: null, rule: null },
       { state: 'sent', deal: null, rule: null },
@@ -278,8 +276,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
   test('a channel is named after its last message, or else by the connection', async () => {
     const { userId, activity } = await connected()
-    await store(open, userId, { channel: `${team}/${channel}` })
-    await store(open, userId, { channel: `${team}/unknown` })
+    await store(userId, { channel: `${team}/${channel}` })
+    await store(userId, { channel: `${team}/unknown` })
     const names = async () => (await activity()).items.map((item) => item.channel)
     expect(await names()).toEqual([null, `#${channel}`])
     await open.database.insert(channels).values({ id: `${team}/${channel}`, name: '#renamed' })
@@ -289,8 +287,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
   test('nobody sees or sends what belongs to somebody else', async () => {
     const [mine, other] = [await newUser(), await newUser()]
     const failed = { state: 'dead', dealName: 'Secret', occurredAt: new Date(1e12) } as const
-    const ids = [await store(open, other, failed), await store(open, other, failed)]
-    const own = await store(open, mine, { occurredAt: new Date(9e11) })
+    const ids = [await store(other, failed), await store(other, failed)]
+    const own = await store(mine, { occurredAt: new Date(9e11) })
     const me = signIn(mine)
     const { next } = await signIn(other).activity('?limit=1')
     // Another user's cursor is only a position.
@@ -340,7 +338,7 @@ describe('a day', () => {
     const userId = await browser.userId()
     const start = Date.parse(starts)
     for (const ms of [start - 1, start, start + 1]) {
-      await store(harness, userId, { occurredAt: new Date(ms) })
+      await storeDelivery(harness.database, userId, { occurredAt: new Date(ms) })
     }
     const query = `days=3&zone=${encodeURIComponent(zone)}`
     const answer = await browser.call(`/api/notifications/summary?${query}`)

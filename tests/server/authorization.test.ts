@@ -318,18 +318,6 @@ describe('disconnecting', () => {
   /** The call that ends the access of the last user of an account. */
   const ended = { hubspot: uninstall, slack: revoke.slack }
 
-  /** Signs another person in to the same HubSpot account. */
-  async function connectColleague() {
-    const colleague = openBrowser(harness)
-    harness.faults.current = (request) =>
-      request.url.endsWith('/introspect')
-        ? Response.json({ hub_id: standInHub.hubId, user_id: 8, hub_domain: standInHub.domain })
-        : undefined
-    await colleague.connect('hubspot')
-    harness.faults.current = undefined
-    return colleague
-  }
-
   /** The app is uninstalled in the background. */
   const eventually = (check: () => void) => vi.waitFor(check, 20_000)
 
@@ -352,7 +340,13 @@ describe('disconnecting', () => {
 
   test('HubSpot leaves the app installed while a colleague uses it, and uninstalls it with the last one', async () => {
     await browser.connect('hubspot')
-    const colleague = await connectColleague()
+    const colleague = openBrowser(harness)
+    harness.faults.current = (request) =>
+      request.url.endsWith('/introspect')
+        ? Response.json({ hub_id: standInHub.hubId, user_id: 8, hub_domain: standInHub.domain })
+        : undefined
+    await colleague.connect('hubspot')
+    harness.faults.current = undefined
     harness.calls.length = 0
     await browser.disconnect('hubspot')
     expect(harness.calls).toEqual([revoke.hubspot])
