@@ -145,6 +145,9 @@ describe('the person of a session', () => {
       '/api/notifications/summary',
     ]
     for (const path of paths) expect(await read(browser, path), path).toBe(unnamed)
+    const other = openBrowser(harness)
+    await other.send('/api/slack/auth')
+    expect(await read(other)).not.toBe(unnamed)
   })
 
   test.each([

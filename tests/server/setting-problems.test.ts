@@ -38,15 +38,13 @@ const password = 'hunter2'
 const urlAt = (at: string) => `postgres://ann:${password}@${at}/sales`
 
 describe('DATABASE_URL', () => {
-  test.each(['main', 'cli/relay status'] as const)(
-    'without a PostgreSQL behind it (%s)',
-    async (program) => {
-      const at = `127.0.0.1:${await freePort()}`
-      expect(await output(program, { DATABASE_URL: urlAt(at) })).toBe(
-        `DATABASE_URL: no PostgreSQL listens at ${at}. Start it, or correct the host and the port.\nexit 1`,
-      )
-    },
-  )
+  // doctor.test.ts says what the programs beside the server say.
+  test('without a PostgreSQL behind it', async () => {
+    const at = `127.0.0.1:${await freePort()}`
+    expect(await output('main', { DATABASE_URL: urlAt(at) })).toBe(
+      `DATABASE_URL: no PostgreSQL listens at ${at}. Start it, or correct the host and the port.\nexit 1`,
+    )
+  })
 
   /** A PostgreSQL that answers every connection with an error (PostgreSQL, protocol, ErrorResponse). */
   const refusingPostgres = (code: string, message: string) =>
