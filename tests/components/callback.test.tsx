@@ -135,8 +135,9 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
       const everything = [...texts, ...log, ...printed, document.title, history.location.href]
       expect(everything.join('\n')).not.toContain('SECRET')
       expect(document.documentElement.outerHTML).not.toContain('SECRET')
-      const error = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })[0]?.state
-      expect(String((error?.error as Error | undefined)?.stack)).not.toContain('SECRET')
+      const [query] = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })
+      const error = query?.state.error as Error
+      expect(`${error.stack} ${error.cause} ${JSON.stringify(error)}`).not.toContain('SECRET')
     },
   )
 
@@ -151,7 +152,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     renderApp(`/${id}/callback?code=${secret}`)
     const message = await screen.findByRole('alert')
     expect(message.textContent).toBe(`${name} connection failed: ${name} OAuth failed unexpectedly`)
-    expect(takeLog().join()).not.toContain(secret)
+    expect(takeLog()).toEqual([`Connecting ${name} failed: unknown reason`])
   })
 
   test.each([
@@ -261,26 +262,17 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
 
 test.each([
   '12345678901234567890',
-  '00123',
   '1e5',
   'null',
-  'undefined',
-  'true',
   '"quoted"',
-  '"',
-  '[1]',
   '{"a":1}',
   'a%2Bb%2F%3D%3D',
-  'a+b',
-  '%22x%22',
   '%2525',
   '%26code%3Dother',
   '%23hash',
   'é€🔔',
   '%0A%09',
   '__proto__',
-  'a=b',
-  'a/b?c',
   '..%2F..%2F',
   '%3Cscript%3E',
   'x'.repeat(2000),
