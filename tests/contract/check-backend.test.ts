@@ -320,10 +320,8 @@ describe('an answer', () => {
 test('each check names a sentence of the specification', async () => {
   const specification = await readFile(join(root, 'docs/specification.md'), 'utf8')
   for (const { specification: cited } of createChecks(names)) {
-    const [section, sentence] = cited
-    const text = specification
-      .split(/^## /m)
-      .find((part) => part.startsWith(`${section.slice(1)}.`))
+    const [, section, sentence] = cited.match(/^§(\d) (.+)$/) ?? []
+    const text = specification.split(/^## /m).find((part) => part.startsWith(`${section}.`))
     expect(text).toContain(sentence)
   }
 })
