@@ -370,7 +370,7 @@ describe('a refresh', () => {
     }
   }
 
-  /** `count` new messages, the newest first, of which the last came a moment before this time. */
+  /** `count` messages that are a millisecond apart, the newest first, at this time. */
   const later = (count: number, time: string) =>
     Array.from({ length: count }, (_, n) =>
       item(`${time}-${n}`, {
