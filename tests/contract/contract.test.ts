@@ -54,7 +54,8 @@ const mswAnswer = async (
   handlers: ReturnType<typeof createBackend>['handlers'],
   request: Request,
 ): Promise<Response> =>
-  (await getResponse(handlers, request)) ?? new Response(null, { status: 404 })
+  (await getResponse(handlers, request)) ??
+  Response.json({ error: { code: 'not_found', message: 'No handler.' } }, { status: 404 })
 
 // HubSpot's stand-in has one user. Each test begins without them.
 beforeEach(async () => {
