@@ -1,7 +1,6 @@
-import { createBrowserHistory } from '@tanstack/react-router'
 import { act, screen, waitFor } from '@testing-library/react'
-import { delay, HttpResponse, http } from 'msw'
-import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { HttpResponse, http } from 'msw'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import {
@@ -9,7 +8,6 @@ import {
   lookAgain,
   recordTexts,
   renderApp,
-  renderAppWith,
   setOnline,
   startBackend,
   withStatus,
@@ -33,6 +31,7 @@ beforeEach(() => {
   }
 })
 
+// tests/e2e/navigation.spec.ts: the code leaves the address at once, and Back does not find it.
 describe.each(services)('the return from $name', ({ id, name, onward }) => {
   const working = `Handling ${name} OAuth Callback...`
 
@@ -232,31 +231,6 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     expect(await screen.findByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
     expect(history.location.pathname).toBe('/')
     expect(calls().filter(isCallback)).toHaveLength(1)
-  })
-
-  test('removes the code from the address and the history at once', async () => {
-    startBackend()
-    server.use(http.get(`*/api/${id}/callback`, () => delay('infinite')))
-    window.history.replaceState(null, '', '/contact')
-    window.history.pushState(null, '', `/${id}/callback?code=${secret}&state=SECRET-state`)
-    const history = createBrowserHistory()
-    onTestFinished(() => history.destroy())
-    const length = window.history.length
-    renderAppWith(history)
-    await screen.findByText(working)
-    await waitFor(() => expect(window.location.search).toBe(''))
-    expect(window.location.pathname).toBe(`/${id}/callback`)
-    expect(window.history.length).toBe(length)
-    expect(JSON.stringify(window.history.state)).not.toContain('SECRET')
-    expect(document.documentElement.outerHTML).not.toContain('SECRET')
-    expect(screen.getByText(working)).toBeVisible()
-    // Back and Forward find no code.
-    act(() => window.history.back())
-    await screen.findByRole('heading', { name: 'Contact Support' })
-    act(() => window.history.forward())
-    await screen.findByRole('heading', { name: `Connecting ${name}` })
-    expect(window.location.href).not.toContain('SECRET')
-    takeLog()
   })
 })
 
