@@ -180,8 +180,8 @@ function print({ check, result, finding }: Outcome, secrets: ReadonlySet<string>
       )
     }
   }
-  const [section, sentence] = check.specification
-  console.log(`    ${section.padEnd(10)}${sentence}`)
+  const [section = ''] = check.specification.split(' ', 1)
+  console.log(`    ${section.padEnd(9)}${check.specification.slice(section.length)}`)
 }
 
 const shownHeader = /^(content-type|location|allow|access-control-.*)$/

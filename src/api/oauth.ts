@@ -22,9 +22,8 @@ const oauthCallbackQuery = (provider: Provider, { code, state, error }: Authoriz
       if (!code || error !== undefined) throw new Error(`Missing ${provider.name} code`)
       // The dashboard may be on screen, because the user did not wait.
       await changePerson(() =>
-        call('GET', pathOf(endpoints.callback, provider.id), {
-          searchParams: { code, ...(state !== undefined && { state }) },
-        }),
+        // ky leaves out a state that is undefined.
+        call('GET', pathOf(endpoints.callback, provider.id), { searchParams: { code, state } }),
       )
       // A query must not return undefined.
       return true

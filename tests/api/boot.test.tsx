@@ -69,18 +69,6 @@ test('a health check that failed before the app started is repeated by a new cal
   expect(calls()).toEqual(['GET /health', 'GET /health'])
 })
 
-test('a status that failed is retried by a new call', async () => {
-  const { calls } = startBackend({ connected: new Set(['hubspot', 'slack']) })
-  server.use(
-    http.get('*/api/slack/status', () => new HttpResponse(null, { status: 500 }), { once: true }),
-  )
-  await boot(...dashboardCalls)
-  renderApp('/')
-  expect(await screen.findByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
-  expect(calls('GET /api/slack/status')).toHaveLength(2)
-  expect(calls()).toHaveLength(5)
-})
-
 test.each([
   ['of a browser extension', 'chrome-extension://abc/inject.js', ''],
   ['of an analytics service', 'https://analytics.example/module.js', 'module'],

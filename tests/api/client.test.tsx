@@ -1,54 +1,17 @@
-import { HttpResponse, http } from 'msw'
-import { describe, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { healthAnswer } from '../../contract/endpoints.ts'
 import { call, getJson } from '../../src/api/client.ts'
-import { authorizeUrl } from '../../src/api/connections.ts'
-import { ApiError } from '../../src/api/errors.ts'
 import { createQueryClient } from '../../src/api/query-client.ts'
-import { config } from '../../src/config.ts'
 import { settle } from '../clock.ts'
-import { server } from '../msw/server.ts'
-import { startBackend, withStatus } from '../render.tsx'
+import { startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
-describe('the error of a call', () => {
-  const notUnderstood = 'The server sent an answer that could not be understood'
-  test.each([
-    [() => HttpResponse.html('<p>Hi</p>'), 'format', notUnderstood],
-    [() => HttpResponse.json({ no: 1 }), 'format', notUnderstood],
-    [withStatus(409), 'status', 'The server answered with an error (409)'],
-    [() => HttpResponse.error(), 'network', 'The server could not be reached'],
-  ])('%#: %s', async (answer, kind, message) => {
-    server.use(http.get('*/health', answer))
-    const error = await getJson('health', healthAnswer).catch((error: unknown) => error)
-    expect(error).toBeInstanceOf(ApiError)
-    expect(error).toMatchObject({ name: 'ApiError', kind, message })
-  })
-
-  test('has neither the address nor the answer in it', async () => {
-    startBackend()
-    server.use(http.get('*', () => HttpResponse.json({ secret: 'SECRET' }, { status: 418 })))
-    const searchParams = { code: 'SECRET' }
-    const error: unknown = await call('GET', 'api/hubspot/callback', { searchParams }).catch(
-      (reason: unknown) => reason,
-    )
-    expect((error as ApiError).message).toBe('The server answered with an error (418)')
-    expect(JSON.stringify({ ...(error as ApiError) })).not.toContain('SECRET')
-    expect((error as ApiError).cause).toBeUndefined()
-  })
-
-  test('is not changed if it is no Error', async () => {
-    vi.spyOn(globalThis, 'fetch').mockRejectedValue('not an error')
-    await expect(call('GET', 'api/x')).rejects.toBe('not an error')
-  })
-
-  test('that is no Error is logged in one line, too', async () => {
-    const queryFn = () => Promise.reject('no error object')
-    await createQueryClient()
-      .query({ queryKey: ['x'], queryFn })
-      .catch(() => {})
-    expect(takeLog()).toEqual(['A call failed: unknown reason'])
-  })
+test('a failure that is no Error is not changed, and is logged in one line', async () => {
+  const queryFn = () => call('GET', 'api/x')
+  vi.spyOn(globalThis, 'fetch').mockRejectedValue('not an error')
+  const failing = createQueryClient().query({ queryKey: ['x'], queryFn })
+  await expect(failing).rejects.toBe('not an error')
+  expect(takeLog()).toEqual(['A call failed: unknown reason'])
 })
 
 test.each([200, 500])(
@@ -78,6 +41,5 @@ test('a call goes to the backend’s root from every address', async () => {
   expect(await getJson('health', healthAnswer)).toEqual({ status: 'ok' })
   await call('DELETE', 'api/slack/disconnect')
   expect(calls()).toEqual(['GET /health', 'DELETE /api/slack/disconnect'])
-  expect(authorizeUrl(config.crm)).toBe('/api/hubspot/auth')
   window.history.replaceState(null, '', '/')
 })

@@ -1,7 +1,6 @@
-import { createBrowserHistory } from '@tanstack/react-router'
 import { act, screen, waitFor } from '@testing-library/react'
-import { delay, HttpResponse, http } from 'msw'
-import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { HttpResponse, http } from 'msw'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import {
@@ -9,7 +8,6 @@ import {
   lookAgain,
   recordTexts,
   renderApp,
-  renderAppWith,
   setOnline,
   startBackend,
   withStatus,
@@ -33,6 +31,7 @@ beforeEach(() => {
   }
 })
 
+// tests/e2e/navigation.spec.ts: the code leaves the address at once, and Back does not find it.
 describe.each(services)('the return from $name', ({ id, name, onward }) => {
   const working = `Handling ${name} OAuth Callback...`
 
@@ -135,8 +134,9 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
       const everything = [...texts, ...log, ...printed, document.title, history.location.href]
       expect(everything.join('\n')).not.toContain('SECRET')
       expect(document.documentElement.outerHTML).not.toContain('SECRET')
-      const error = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })[0]?.state
-      expect(String((error?.error as Error | undefined)?.stack)).not.toContain('SECRET')
+      const [query] = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })
+      const error = query?.state.error as Error
+      expect(`${error.stack} ${error.cause} ${JSON.stringify(error)}`).not.toContain('SECRET')
     },
   )
 
@@ -151,7 +151,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     renderApp(`/${id}/callback?code=${secret}`)
     const message = await screen.findByRole('alert')
     expect(message.textContent).toBe(`${name} connection failed: ${name} OAuth failed unexpectedly`)
-    expect(takeLog().join()).not.toContain(secret)
+    expect(takeLog()).toEqual([`Connecting ${name} failed: unknown reason`])
   })
 
   test.each([
@@ -232,55 +232,21 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     expect(history.location.pathname).toBe('/')
     expect(calls().filter(isCallback)).toHaveLength(1)
   })
-
-  test('removes the code from the address and the history at once', async () => {
-    startBackend()
-    server.use(http.get(`*/api/${id}/callback`, () => delay('infinite')))
-    window.history.replaceState(null, '', '/contact')
-    window.history.pushState(null, '', `/${id}/callback?code=${secret}&state=SECRET-state`)
-    const history = createBrowserHistory()
-    onTestFinished(() => history.destroy())
-    const length = window.history.length
-    renderAppWith(history)
-    await screen.findByText(working)
-    await waitFor(() => expect(window.location.search).toBe(''))
-    expect(window.location.pathname).toBe(`/${id}/callback`)
-    expect(window.history.length).toBe(length)
-    expect(JSON.stringify(window.history.state)).not.toContain('SECRET')
-    expect(document.documentElement.outerHTML).not.toContain('SECRET')
-    expect(screen.getByText(working)).toBeVisible()
-    // Back and Forward find no code.
-    act(() => window.history.back())
-    await screen.findByRole('heading', { name: 'Contact Support' })
-    act(() => window.history.forward())
-    await screen.findByRole('heading', { name: `Connecting ${name}` })
-    expect(window.location.href).not.toContain('SECRET')
-    takeLog()
-  })
 })
 
 test.each([
   '12345678901234567890',
-  '00123',
   '1e5',
   'null',
-  'undefined',
-  'true',
   '"quoted"',
-  '"',
-  '[1]',
   '{"a":1}',
   'a%2Bb%2F%3D%3D',
-  'a+b',
-  '%22x%22',
   '%2525',
   '%26code%3Dother',
   '%23hash',
   'é€🔔',
   '%0A%09',
   '__proto__',
-  'a=b',
-  'a/b?c',
   '..%2F..%2F',
   '%3Cscript%3E',
   'x'.repeat(2000),

@@ -63,17 +63,3 @@ test('the row of the CRM says that a former account still sends, also after a di
   await screen.findByRole('button', { name: 'Connect HubSpot' })
   expect((await row('HubSpot')).getByText(notice)).toBeVisible()
 })
-
-test.each([
-  ['none of the extra fields', {}],
-  [
-    'extra fields of another kind',
-    { account: 5, channel: null, reason: ['x'], since: {}, formerAccount: {} },
-  ],
-])('a backend with %s looks as the specification says', async (_, extra) => {
-  answerStatus('hubspot', { connected: true, ...extra })
-  answerStatus('slack', { connected: false, ...extra })
-  renderApp('/')
-  expect((await row('HubSpot')).getByText('Connected')).toBeVisible()
-  expect((await row('Slack')).getByText('Not connected')).toBeVisible()
-})

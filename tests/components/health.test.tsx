@@ -46,17 +46,6 @@ describe('before the first health answer', () => {
     expect(calls('GET /health')).toHaveLength(1)
     expect(calls().filter((line) => line.includes('callback'))).toEqual([])
   })
-
-  test('the app replaces Loading… when the answer arrives', async () => {
-    startBackend()
-    const answer = hold('get', '*/health')
-    renderApp('/')
-    expect(await screen.findByText('Loading…')).toBeVisible()
-    answer()
-    expect(await screen.findByRole('heading', { name: 'Connections' })).toBeVisible()
-    expect(screen.queryByText('Loading…')).not.toBeInTheDocument()
-    expect(screen.getByRole('contentinfo')).toBeVisible()
-  })
 })
 
 describe('a backend that is not healthy', () => {

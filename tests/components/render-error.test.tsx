@@ -41,11 +41,3 @@ test.each(['a card', 'the frame around every screen'])(
     expect(takeLog().join()).toContain('SECRET reason')
   },
 )
-
-test('without an error, the generic text does not appear', async () => {
-  broken.part = ''
-  startBackend()
-  renderApp('/')
-  expect(await screen.findByRole('region', { name: 'Notification Rules' })).toBeVisible()
-  expect(screen.queryByRole('alert')).not.toBeInTheDocument()
-})

@@ -1,5 +1,5 @@
 import { createBrowserHistory } from '@tanstack/react-router'
-import { act, fireEvent, screen, waitFor } from '@testing-library/react'
+import { act, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
@@ -28,7 +28,8 @@ import {
   tickAndSave,
 } from './dashboard.ts'
 
-// The model (tests/components/model) has the rest: what is sent, what stays ticked and what asks, in any order.
+// The model (tests/components/model) has the rest: what is sent, how often, which message shows, what stays ticked and
+// when the page asks before it is left, in any order.
 
 /** A body that starts and never ends. */
 const endlessBody = () =>
@@ -37,8 +38,6 @@ const endlessBody = () =>
       controller.enqueue(new TextEncoder().encode('{'))
     },
   })
-
-type User = ReturnType<typeof renderApp>['user']
 
 describe('without both connections', () => {
   test.each([[[]], [['hubspot']], [['slack']]])(
@@ -57,23 +56,6 @@ describe('without both connections', () => {
       expect(calls('POST')).toEqual([])
     },
   )
-
-  test('the message disappears when the selection changes or both are connected, and does not come back', async () => {
-    const { state } = startBackend({ connected: new Set(['hubspot']) })
-    const { user } = renderApp('/')
-    const box = await stageBox()
-    await user.click(saveButton())
-    await user.click(box)
-    expect(messages()).toEqual([])
-
-    await user.click(saveButton())
-    expect(messages()).toEqual([refused])
-    state.connected.add('slack')
-    lookAgain()
-    await user.click(await button('Disconnect Slack'))
-    await button('Connect Slack')
-    expect(messages()).toEqual([])
-  })
 
   test.each([[['hubspot', 'slack']], [['slack', 'hubspot']]])(
     'the message stays when one connection replaces the other: answers from %j',
@@ -94,21 +76,6 @@ describe('without both connections', () => {
       expect(messages()).toEqual([refused])
     },
   )
-})
-
-test('the success disappears when a connection ends, and does not come back with it', async () => {
-  const { state } = startBackend({ connected: both() })
-  const { user } = renderApp('/')
-  await tickAndSave(user)
-  await screen.findByText(saved)
-  state.connected.delete('slack')
-  lookAgain()
-  await button('Connect Slack')
-  expect(messages()).toEqual([])
-  state.connected.add('slack')
-  lookAgain()
-  await button('Disconnect Slack')
-  expect(messages()).toEqual([])
 })
 
 describe('saving', () => {
@@ -173,56 +140,6 @@ describe('saving', () => {
     expect(await screen.findByText(saved)).toBeVisible()
     expect(await stageBox()).toBeChecked()
   })
-
-  test.each<[string, (form: HTMLFormElement, user: User) => unknown]>([
-    [
-      'Enter in a checkbox and a click',
-      async (_form, user) => {
-        await user.keyboard('{Enter}')
-        await user.click(await button('Saving…'))
-      },
-    ],
-    [
-      'two submits in one task',
-      (form) =>
-        act(() => {
-          form.requestSubmit()
-          form.requestSubmit()
-        }),
-    ],
-    [
-      'a submit while saving',
-      async (form, user) => {
-        await user.click(saveButton())
-        fireEvent.submit(form)
-      },
-    ],
-  ])('sends one POST for %s', async (_name, press) => {
-    const { calls } = startBackend({ connected: both() })
-    const answer = holdSaving()
-    const { user } = renderApp('/')
-    await user.click(await stageBox())
-    await press(saveButton().closest('form') as HTMLFormElement, user)
-    await settle()
-    answer()
-    expect(await screen.findByText(saved)).toBeVisible()
-    expect(calls('POST')).toHaveLength(1)
-    expect(await stageBox()).toBeChecked()
-  })
-})
-
-test('a save in progress shows as such after leaving and coming back, and then shows no message', async () => {
-  startBackend({ connected: both() })
-  const answer = holdSaving()
-  const { user, router } = renderApp('/')
-  await stageBox()
-  await user.click(saveButton())
-  await act(() => router.navigate({ to: '/contact' }))
-  await user.click(await screen.findByRole('link', { name: 'Dealbell' }))
-  expect(await button('Saving…')).toBeDisabled()
-  answer()
-  expect(await button('Save')).toBeEnabled()
-  expect(messages()).toEqual([])
 })
 
 describe('a save that fails', () => {
@@ -256,171 +173,26 @@ describe('a save that fails', () => {
       expect(await stageBox()).toBeChecked()
     },
   )
-
-  test('can be repeated, and the success replaces the message', async () => {
-    const { state } = startBackend({ connected: both() })
-    server.use(http.post(rulesPath, () => HttpResponse.error(), { once: true }))
-    const { user } = renderApp('/')
-    await tickAndSave(user)
-    await screen.findByText(failed)
-    await user.click(saveButton())
-    await screen.findByText(saved)
-    expect(messages()).toEqual([saved])
-    expect(state.rules).toEqual(['deal-stage-changed'])
-    takeLog()
-  })
 })
 
-test.each([
-  [1, 204, []],
-  [1, 500, [failed]],
-  [2, 204, [saved]],
-])(
-  'after %i ticks during a save that is answered with %i, the ticks stay and the page claims only what is true',
-  async (ticks, status, expected) => {
-    const { requests } = startBackend({ connected: both() })
-    const answer = holdSaving()
-    const { user } = renderApp('/')
-    await tickAndSave(user)
-    for (let tick = 0; tick < ticks; tick++) await user.click(await closedBox())
-    answer(status)
-    await button('Save')
-    expect(messages()).toEqual(expected)
-    expect(await closedBox()).toHaveProperty('checked', ticks === 1)
-    expect(await stageBox()).toBeChecked()
-    expect(requests.at(-1)?.body).toBe('{"rules":["deal-stage-changed"]}')
-    takeLog()
-  },
-)
-
-describe('unsaved ticks', () => {
-  /** Renders the app on the browser's history. Only that one handles unloading. */
-  function renderInBrowser() {
-    window.history.replaceState(null, '', '/contact')
-    window.history.pushState(null, '', '/')
-    const history = createBrowserHistory()
-    onTestFinished(() => history.destroy())
-    return renderAppWith(history)
-  }
-
-  const unload = () => {
-    const event = new Event('beforeunload', { cancelable: true })
-    window.dispatchEvent(event)
-    return event.defaultPrevented ? 'asked' : 'left'
-  }
-
-  test('make the browser ask before it leaves the page, until they are undone or saved', async () => {
-    startBackend({ connected: both() })
-    const { user } = renderInBrowser()
-    const box = await stageBox()
-    expect(unload()).toBe('left')
-    await user.click(box)
-    expect(unload()).toBe('asked')
-    await user.click(box)
-    expect(unload()).toBe('left')
-    await tickAndSave(user)
-    await screen.findByText(saved)
-    expect(unload()).toBe('left')
-  })
-
-  test('make the browser ask during a save and after it failed', async () => {
-    startBackend({ connected: both() })
-    const answer = holdSaving()
-    const { user } = renderInBrowser()
-    await tickAndSave(user)
-    expect(unload()).toBe('asked')
-    // During the save, what the server holds is unknown, so even the old selection counts as unsaved.
-    await user.click(await stageBox())
-    expect(unload()).toBe('asked')
-    answer(500)
-    await screen.findByText(failed)
-    expect(unload()).toBe('left')
-    await user.click(await stageBox())
-    expect(unload()).toBe('asked')
-    takeLog()
-  })
-
-  test('make the browser ask when Connect leaves the page', async () => {
-    startBackend()
-    // Dispatch beforeunload as a browser does before it leaves.
-    const went: string[] = []
-    vi.spyOn(window.location, 'assign').mockImplementation((address) => {
-      went.push(`${unload()} ${address}`)
-    })
-    const { user } = renderInBrowser()
-    await user.click(await stageBox())
-    await user.click(await button('Connect HubSpot'))
-    expect(went).toEqual(['asked /api/hubspot/auth'])
-  })
-
-  test.each<[string, (app: ReturnType<typeof renderApp>) => void]>([
-    ['another screen opens', ({ router }) => void router.navigate({ to: '/contact' })],
-    ['the user goes back', () => act(() => window.history.back())],
-  ])('make the page ask before %s, and staying keeps them', async (_name, leave) => {
-    startBackend()
-    const confirm = vi.spyOn(window, 'confirm').mockReturnValue(false)
-    const app = renderInBrowser()
-    await app.user.click(await stageBox())
-    leave(app)
-    await waitFor(() => expect(confirm).toHaveBeenCalledOnce())
-    expect(confirm.mock.calls[0]?.[0]).toMatch(/not saved/)
-    await settle()
-    expect(app.router.state.location.pathname).toBe('/')
-    expect(await stageBox()).toBeChecked()
-    // The dashboard itself is no other screen.
-    await app.user.click(screen.getByRole('link', { name: 'Dealbell' }))
-    await settle()
-    expect(confirm).toHaveBeenCalledOnce()
-    expect(await stageBox()).toBeChecked()
-  })
-
-  test('are discarded when the user leaves all the same', async () => {
-    startBackend({ rules: ['deal-closed'] })
-    const confirm = vi.spyOn(window, 'confirm').mockReturnValue(true)
-    const { user, router } = renderApp('/')
-    await user.click(await stageBox())
-    void router.navigate({ to: '/contact' })
-    expect(await screen.findByRole('heading', { name: 'Contact Support' })).toBeVisible()
-    await user.click(screen.getByRole('link', { name: 'Dealbell' }))
-    expect(await stageBox()).not.toBeChecked()
-    expect(await closedBox()).toBeChecked()
-    expect(confirm).toHaveBeenCalledOnce()
-  })
-
-  test('that are being saved do not make the page ask, and are still there if the save fails', async () => {
-    startBackend({ connected: both() })
-    for (const status of [204, 500]) {
-      const answer = holdSaving()
-      // An unexpected question fails the test.
-      const { user, router, unmount } = renderApp('/')
-      await tickAndSave(user)
-      void router.navigate({ to: '/contact' })
-      await screen.findByRole('heading', { name: 'Contact Support' })
-      answer(status)
-      await settle()
-      await user.click(screen.getByRole('link', { name: 'Dealbell' }))
-      expect(await stageBox()).toBeChecked()
-      const unsaved = screen.queryByText('Unsaved changes')
-      expect(unsaved === null).toBe(status === 204)
-      unmount()
-      takeLog()
-    }
-  })
-
-  test('made during a save make the page ask', async () => {
-    startBackend({ connected: both() })
-    const answer = holdSaving()
-    const confirm = vi.spyOn(window, 'confirm').mockReturnValue(true)
-    const { user, router } = renderApp('/')
-    await tickAndSave(user)
-    await user.click(await closedBox())
-    void router.navigate({ to: '/contact' })
-    await screen.findByRole('heading', { name: 'Contact Support' })
-    expect(confirm).toHaveBeenCalledOnce()
-    answer()
-    await settle()
-    await user.click(screen.getByRole('link', { name: 'Dealbell' }))
-    expect(await stageBox()).toBeChecked()
-    expect(await closedBox()).not.toBeChecked()
-  })
+test('unsaved ticks make the page ask before the user goes back, and staying keeps them', async () => {
+  startBackend()
+  const confirm = vi.spyOn(window, 'confirm').mockReturnValue(false)
+  window.history.replaceState(null, '', '/contact')
+  window.history.pushState(null, '', '/')
+  const history = createBrowserHistory()
+  onTestFinished(() => history.destroy())
+  const { user, router } = renderAppWith(history)
+  await user.click(await stageBox())
+  act(() => window.history.back())
+  await waitFor(() => expect(confirm).toHaveBeenCalledOnce())
+  expect(confirm.mock.calls[0]?.[0]).toMatch(/not saved/)
+  await settle()
+  expect(router.state.location.pathname).toBe('/')
+  expect(await stageBox()).toBeChecked()
+  // The dashboard itself is no other screen.
+  await user.click(screen.getByRole('link', { name: 'Dealbell' }))
+  await settle()
+  expect(confirm).toHaveBeenCalledOnce()
+  expect(await stageBox()).toBeChecked()
 })

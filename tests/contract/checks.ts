@@ -23,8 +23,8 @@ import {
 
 export interface Check {
   name: string
-  /** A section of the specification, and a sentence of it as it stands there. */
-  specification: readonly [section: string, sentence: string]
+  /** A section of the specification, and a sentence of it as it stands there: '§7 A sentence.' */
+  specification: string
   needs?: 'origin' | 'write'
   /** @throws Finding if the check does not pass. */
   run(backend: Client): Promise<void>
@@ -60,10 +60,8 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
   const checks: Check[] = [
     {
       name: 'GET /health answers a status',
-      specification: [
-        '§7',
-        'GET /health | none | field status. Any failure means the service is unavailable.',
-      ],
+      specification:
+        '§7 GET /health | none | field status. Any failure means the service is unavailable.',
       async run({ call }) {
         const answered = await call(endpoints.health.path)
         const json = readJson(answered)
@@ -75,7 +73,7 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
 
     ...each(({ id, name }, role) => ({
       name: `GET /api/${id}/status says whether ${name} is connected`,
-      specification: ['§7', `GET /api/{${role}}/status | none | connected`],
+      specification: `§7 GET /api/{${role}}/status | none | connected`,
       async run({ call }) {
         const answered = await call(pathOf(endpoints.status, id))
         const json = readJson(answered)
@@ -90,10 +88,8 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
 
     {
       name: 'GET /api/notifications/rules answers the rules',
-      specification: [
-        '§7',
-        'GET /api/notifications/rules | none | rules, an array of rule id strings. A non-array is treated as empty.',
-      ],
+      specification:
+        '§7 GET /api/notifications/rules | none | rules, an array of rule id strings. A non-array is treated as empty.',
       async run({ call }) {
         const answered = await call(endpoints.rules.path)
         const json = readJson(answered)
@@ -113,10 +109,8 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
 
     ...each(({ id, name }) => ({
       name: `GET /api/${id}/auth redirects to ${name}`,
-      specification: [
-        '§7',
-        'The browser navigates (not a background request) to /api/{crm}/auth and /api/{chat}/auth on the backend to start each authorization flow.',
-      ],
+      specification:
+        '§7 The browser navigates (not a background request) to /api/{crm}/auth and /api/{chat}/auth on the backend to start each authorization flow.',
       async run({ call, target }) {
         const answered = await call(pathOf(navigations.authorize, id), { navigates: true })
         const { status, headers } = answered.answer
@@ -147,7 +141,7 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
 
     ...each(({ id }) => ({
       name: `GET /api/${id}/callback without a code is an error`,
-      specification: ['§5', 'Authorization callbacks require a code query parameter.'],
+      specification: '§5 Authorization callbacks require a code query parameter.',
       async run({ call }) {
         const answered = await call(pathOf(endpoints.callback, id))
         if (answered.answer.ok) {
@@ -164,10 +158,8 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
 
     {
       name: 'an unknown address below /api is an error',
-      specification: [
-        '§7',
-        'Response: not shown. The answer is not read; only success or failure matters.',
-      ],
+      specification:
+        '§7 Response: not shown. The answer is not read; only success or failure matters.',
       async run({ call }) {
         const answered = await call('/api/notifications/no-such-call')
         if (answered.answer.ok) {
@@ -181,7 +173,7 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
 
     {
       name: `${page} may read the answers`,
-      specification: ['§7', 'All calls go to the backend service and carry credentials.'],
+      specification: '§7 All calls go to the backend service and carry credentials.',
       needs: 'origin',
       async run({ call, target: { url } }) {
         const { protocol, hostname } = new URL(url)
@@ -207,10 +199,8 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
     },
     {
       name: `${page} may send DELETE`,
-      specification: [
-        '§7',
-        'DELETE /api/{crm}/disconnect | no body | Response: not shown. It is not read.',
-      ],
+      specification:
+        '§7 DELETE /api/{crm}/disconnect | no body | Response: not shown. It is not read.',
       needs: 'origin',
       async run(backend) {
         for (const { id } of [crm, chat]) {
@@ -227,7 +217,7 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
     },
     {
       name: `${page} may send rules as JSON`,
-      specification: ['§7', 'POST /api/notifications/rules | body {rules: [rule ids]}'],
+      specification: '§7 POST /api/notifications/rules | body {rules: [rule ids]}',
       needs: 'origin',
       async run(backend) {
         const answered = await preflight(backend, endpoints.saveRules.path, {
@@ -243,7 +233,7 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
     },
     {
       name: 'no other origin may read the answers',
-      specification: ['§6', 'Requests carry cookies and credentials, so access is by session.'],
+      specification: '§6 Requests carry cookies and credentials, so access is by session.',
       needs: 'origin',
       async run({ call }) {
         const stranger = 'https://another-site.invalid'
@@ -259,10 +249,7 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
 
     {
       name: 'POST /api/notifications/rules keeps what is saved',
-      specification: [
-        '§3',
-        'Notification rules: a list of rule identifier strings, stored per user',
-      ],
+      specification: '§3 Notification rules: a list of rule identifier strings, stored per user',
       needs: 'write',
       run: (backend) =>
         withOldRules(backend, async (old, kept) => {
@@ -274,7 +261,7 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
     },
     {
       name: 'a rule that the backend does not know is kept or refused',
-      specification: ['§7', 'only success or failure matters.'],
+      specification: '§7 only success or failure matters.',
       needs: 'write',
       run: (backend) =>
         withOldRules(backend, async (old, kept) => {
@@ -294,7 +281,7 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
     },
     {
       name: 'an empty selection may be saved',
-      specification: ['§5', 'An empty selection may be saved.'],
+      specification: '§5 An empty selection may be saved.',
       needs: 'write',
       run: (backend) =>
         withOldRules(backend, async (old, kept) => {
@@ -310,7 +297,7 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
 
     {
       name: 'the browser sends the cookies with every call, and scripts cannot read them',
-      specification: ['§6', 'Requests carry cookies and credentials, so access is by session.'],
+      specification: '§6 Requests carry cookies and credentials, so access is by session.',
       async run({ call, exchanges, pageOrigin, target }) {
         // A new browser: a backend may set its cookie only then.
         await call(pathOf(navigations.authorize, crm.id), { navigates: true, withoutSession: true })

@@ -1,12 +1,30 @@
+import { randomUUID } from 'node:crypto'
 import { getResponse } from 'msw'
 import * as v from 'valibot'
 import { afterAll, beforeEach, describe, expect, test } from 'vitest'
-import { previewAnswer, summaryAnswer } from '../../contract/activity.ts'
-import { connectionStatusAnswer, features, rulesAnswer } from '../../contract/endpoints.ts'
+import {
+  type Activity,
+  type ActivityState,
+  activityAnswer,
+  activityEndpoints,
+  errorBody,
+  previewAnswer,
+  retryPath,
+  summaryAnswer,
+} from '../../contract/activity.ts'
+import {
+  connectionStatusAnswer,
+  endpoints,
+  extraEndpoints,
+  features,
+  healthAnswer,
+  rulesAnswer,
+} from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { users } from '../../server/database/schema.ts'
+import { sentItem } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
-import { appUrl, openBrowser, openHarness } from '../server/harness.ts'
+import { appUrl, openBrowser, openHarness, storeDelivery } from '../server/harness.ts'
 import { createChecks, runCheck } from './checks.ts'
 import { openClient, type Target } from './client.ts'
 
@@ -25,6 +43,8 @@ interface Backend {
   call(path: string, init?: RequestInit): Promise<Response>
   /** Consents at the provider; returns the query with which the browser comes back. */
   authorize(provider: (typeof providers)[number]): Promise<URLSearchParams>
+  /** Adds a message for a change so many minutes ago, in this state. */
+  add(minutesAgo: number, state?: ActivityState): Promise<void>
 }
 
 const harness = await openHarness()
@@ -34,7 +54,8 @@ const mswAnswer = async (
   handlers: ReturnType<typeof createBackend>['handlers'],
   request: Request,
 ): Promise<Response> =>
-  (await getResponse(handlers, request)) ?? new Response(null, { status: 404 })
+  (await getResponse(handlers, request)) ??
+  Response.json({ error: { code: 'not_found', message: 'No handler.' } }, { status: 404 })
 
 // HubSpot's stand-in has one user. Each test begins without them.
 beforeEach(async () => {
@@ -84,24 +105,72 @@ describe.each(Object.entries(dashboardAt))('the dashboard with %s', (name, open)
   })
 })
 
+const stored = { sent: 'sent', waiting: 'pending', failed: 'dead', skipped: 'ignored' } as const
+
+/** By the place to which a new call must be added. */
 const backends: Record<string, () => Backend> = {
-  server: () => openBrowser(harness),
-  msw: () => {
-    const { handlers, state } = createBackend({ features: [...features] })
+  'server/api/ and server/app.ts'() {
+    const browser = openBrowser(harness)
+    return {
+      ...browser,
+      async add(minutesAgo, state = 'sent') {
+        const occurredAt = new Date(harness.clock.now.getTime() - minutesAgo * 60_000)
+        await storeDelivery(harness.database, await browser.userId(), {
+          state: stored[state],
+          occurredAt,
+          ...(state === 'failed' && { reason: 'no_channel' }),
+          ...(state === 'waiting' && { finishedAt: null }),
+        })
+      },
+    }
+  },
+  'tests/msw/'() {
+    const { handlers, state: backend } = createBackend({ features: [...features] })
     let codes = 0
     return {
       call: (path, init) => mswAnswer(handlers, new Request(`http://localhost${path}`, init)),
       async authorize() {
         codes += 1
         const code = `code-${codes}`
-        state.codes.add(code)
+        backend.codes.add(code)
         return new URLSearchParams({ code })
+      },
+      async add(minutesAgo, state = 'sent') {
+        const at = new Date(Date.now() - minutesAgo * 60_000).toISOString()
+        const reason = state === 'failed' ? 'the channel is archived' : null
+        const { items } = backend.activity
+        items.push(sentItem(randomUUID(), { at, state, reason }))
+        items.sort((a, b) => Date.parse(b.at) - Date.parse(a.at))
       },
     }
   },
 }
 
-describe.each(Object.entries(backends))('%s', (_name, open) => {
+describe.each(Object.entries(backends))('%s', (place, open) => {
+  test.each(Object.values({ ...endpoints, ...extraEndpoints, ...activityEndpoints }))(
+    'answers $method $path',
+    async ({ method, path }) => {
+      // A call may be one of the CRM alone, or of the chat alone.
+      const asked = new Set(providers.map((id) => path.replace(':provider', id)))
+      const isAnswered = [...asked].map(async (one) => {
+        const answer = await open().call(one.replace(':id', '1'), { method })
+        const body = answer.status === 404 ? v.parse(errorBody, await answer.json()) : undefined
+        // A call about one item answers 404 with a code of its own: this user has no such item.
+        return answer.status !== 405 && body?.error.code !== 'not_found'
+      })
+      const named = [...asked].join(' or ')
+      expect(
+        await Promise.all(isAnswered),
+        `Nothing answers ${method} ${named}: add it in ${place}.`,
+      ).toContain(true)
+    },
+  )
+
+  test('lists every feature', async () => {
+    const health = await answered(healthAnswer, open().call(endpoints.health.path))
+    expect(health.features).toEqual(features)
+  })
+
   async function answered<Schema extends v.GenericSchema>(
     schema: Schema,
     pending: Promise<Response>,
@@ -223,14 +292,96 @@ describe.each(Object.entries(backends))('%s', (_name, open) => {
     }
   })
 
-  test('says that a user without messages has sent none', async () => {
-    const pending = open().call('/api/notifications/summary?days=14')
-    const { days, rules, daily, ...rest } = await answered(summaryAnswer, pending)
+  const list = ({ call }: Backend, query = '') =>
+    answered(activityAnswer, call(`${activityEndpoints.activity.path}${query}`))
+  const summary = ({ call }: Backend) =>
+    answered(summaryAnswer, call(`${activityEndpoints.summary.path}?days=14&zone=UTC`))
+  const statesOf = ({ items }: Activity) => items.map(({ state }) => state)
+
+  test('lists no message before anything happens, and counts none', async () => {
+    const backend = open()
+    expect(await list(backend)).toEqual({ items: [], next: null })
+    const { days, rules, daily, ...rest } = await summary(backend)
     expect(days).toBe(14)
     expect(Object.values(rules).filter(({ sent, failed }) => sent + failed > 0)).toEqual([])
     expect(daily.map(({ sent, failed }) => sent + failed)).toEqual(Array(14).fill(0))
     expect(daily.map(({ date }) => date)).toEqual(daily.map(({ date }) => date).toSorted())
     expect(rest).toEqual({ waiting: 0, failedSinceBroken: 0 })
+  })
+
+  test('lists pages, the newest first, which stay stable while new messages arrive', async () => {
+    const backend = await openConnected()
+    for (let minutesAgo = 1; minutesAgo <= 5; minutesAgo += 1) await backend.add(minutesAgo)
+    const all = await list(backend)
+    expect(all.items).toHaveLength(5)
+    expect(all.next).toBeNull()
+    const times = all.items.map(({ at }) => Date.parse(at))
+    expect(times).toEqual(times.toSorted((a, b) => b - a))
+
+    const first = await list(backend, '?limit=2')
+    expect(first.items).toEqual(all.items.slice(0, 2))
+    await backend.add(0)
+    const second = await list(backend, `?limit=2&before=${encodeURIComponent(first.next ?? '')}`)
+    expect(second.items).toEqual(all.items.slice(2, 4))
+    const third = await list(backend, `?limit=100&before=${encodeURIComponent(second.next ?? '')}`)
+    expect(third).toEqual({ items: all.items.slice(4), next: null })
+    expect((await list(backend, '?limit=1')).items).not.toEqual(first.items.slice(0, 1))
+  })
+
+  test('lists one state, and its `next` is a position in every list', async () => {
+    const backend = await openConnected()
+    for (const state of ['sent', 'failed', 'waiting', 'failed', 'skipped', 'sent'] as const) {
+      await backend.add((await list(backend)).items.length, state)
+    }
+    for (const state of ['sent', 'waiting', 'failed', 'skipped'] as const) {
+      expect(new Set(statesOf(await list(backend, `?state=${state}`)))).toEqual(new Set([state]))
+    }
+    const failed = await list(backend, '?limit=1&state=failed')
+    const query = `?limit=100&before=${encodeURIComponent(failed.next ?? '')}`
+    expect(statesOf(await list(backend, `${query}&state=failed`))).toEqual(['failed'])
+    expect(statesOf(await list(backend, query))).toEqual(['waiting', 'failed', 'skipped', 'sent'])
+    expect(await summary(backend)).toMatchObject({ waiting: 1 })
+  })
+
+  test('answers messages by id, the newest first, in any state and no others', async () => {
+    const backend = await openConnected()
+    for (const state of ['sent', 'failed', 'waiting', 'skipped'] as const) {
+      await backend.add((await list(backend)).items.length, state)
+    }
+    const { items } = await list(backend)
+    const [newest, , third] = items
+    const ids = encodeURIComponent([third?.id, '999999', newest?.id].join())
+    expect(await list(backend, `?ids=${ids}`)).toEqual({ items: [newest, third], next: null })
+    expect((await list(backend, '?ids=999999')).items).toEqual([])
+  })
+
+  test('counts each day', async () => {
+    const backend = await openConnected()
+    await backend.add(1)
+    await backend.add(2, 'failed')
+    const { daily } = await summary(backend)
+    expect(daily).toHaveLength(14)
+    expect(daily.at(-1)).toMatchObject({ sent: 1, failed: 1 })
+    expect(daily.slice(0, -1).every(({ sent, failed }) => sent + failed === 0)).toBe(true)
+  })
+
+  test('sends a failed message again, once, and no other', async () => {
+    const backend = await openConnected()
+    await backend.add(2)
+    await backend.add(1, 'failed')
+    const { items } = await list(backend)
+    expect(items[0]).toMatchObject({ state: 'failed', reason: expect.stringMatching(/[^.]$/) })
+    const retry = async (id: string) => {
+      const answer = await backend.call(retryPath(id), { method: activityEndpoints.retry.method })
+      if (answer.status !== 202) v.parse(errorBody, await answer.json())
+      return answer.status
+    }
+    expect(await retry(items[0]?.id ?? '')).toBe(202)
+    expect(statesOf(await list(backend))).toEqual(['waiting', 'sent'])
+    expect(await retry(items[0]?.id ?? '')).toBe(409)
+    expect(await retry(items[1]?.id ?? '')).toBe(409)
+    for (const id of ['999999', 'x', '<b>/../']) expect(await retry(id)).toBe(404)
+    expect(statesOf(await list(backend))).toEqual(['waiting', 'sent'])
   })
 
   test('previews every rule as soon as the CRM is connected', async () => {

@@ -273,6 +273,8 @@ export const steps = [
   kind('reload', fc.constant(reload)),
 ]
 
+const indexOf = (id: string) => rules.findIndex((rule) => rule.id === id)
+
 /** Runs that failed once, with their seeds. In the first three, the order of two answers decided whether a refusal still showed. */
 export const regressions: { name: string; beginning: Beginning; commands: Command[] }[] = [
   {
@@ -320,7 +322,7 @@ export const regressions: { name: string; beginning: Beginning; commands: Comman
       beginSave,
       offline,
       becomeAnother({ connected: [], stored: ['deal-closed'] }),
-      toggle(rules.findIndex(({ id }) => id === 'deal-closed')),
+      toggle(indexOf('deal-closed')),
       online,
       endSave,
     ],
@@ -329,5 +331,21 @@ export const regressions: { name: string; beginning: Beginning; commands: Comman
     name: 'a disconnect that fails while another screen shows (105344939)',
     beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
     commands: [beginSave, disconnect('HubSpot', 1), offline, leave(false), endSave, comeBack(0)],
+  },
+]
+
+/** Stories that the few runs of `npm test` meet too rarely. */
+export const rare: typeof regressions = [
+  {
+    name: 'ticks that were made while the rules were unknown are added to them',
+    beginning: { connected: ['HubSpot', 'Slack'], stored: ['deal-closed', 'a-rule-of-tomorrow'] },
+    commands: [
+      fail('rules', '404'),
+      reload,
+      toggle(indexOf('deal-stage-changed')),
+      fail('rules', undefined),
+      focus,
+      save(1),
+    ],
   },
 ]

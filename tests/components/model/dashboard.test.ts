@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { newSeed } from '../../seed.ts'
-import { beginnings, regressions, steps, taken } from './commands.ts'
+import { beginnings, rare, regressions, steps, taken } from './commands.ts'
 import { Model } from './model.ts'
 import { Page } from './page.ts'
 
@@ -39,7 +39,7 @@ async function begin(beginning: Beginning) {
   return { model, real }
 }
 
-test.each(regressions)('once failed: $name', async ({ beginning, commands }) => {
+test.each([...regressions, ...rare])('$name', async ({ beginning, commands }) => {
   await fc.asyncModelRun(() => begin(beginning), commands)
 })
 
