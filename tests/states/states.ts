@@ -493,6 +493,13 @@ export const states: readonly State[] = [
   },
 ]
 
+/** @throws if no state has this name. */
+export function stateOf(name: string): State {
+  const state = states.find((state) => state.name === name)
+  if (state === undefined) throw new Error(`There is no state '${name}'`)
+  return state
+}
+
 /**
  * Runs in a page before the app and drops all timers of 3 s and more. So a call without an answer never
  * times out, and a failed authorization does not lead on (§9).
