@@ -54,11 +54,12 @@ runPart(
 )
 const playwright = 'node_modules/@playwright/test/cli.js'
 const reporters = '--reporter=list,junit'
-if (chromium !== undefined) {
-  const projects = ['--project=chromium', ...(runsAll ? ['--project=alone'] : [])]
-  runPart('Browser', playwright, 'test', reporters, ...projects)
-}
-if (runsAll) runPart('Every browser', playwright, 'test', reporters, '--project=every-browser-*')
+const projects = [
+  ...(chromium === undefined ? [] : ['chromium']),
+  ...(runsAll ? ['every-browser-*'] : []),
+  ...(chromium !== undefined && runsAll ? ['alone'] : []),
+].map((project) => `--project=${project}`)
+if (projects.length > 0) runPart('Browser', playwright, 'test', reporters, ...projects)
 // Last and alone, because it needs all processors.
 if (runsAll && canAttack) {
   runPart('Attack', 'tests/attack/attack.ts', '--seconds', '40', '--any-time')
