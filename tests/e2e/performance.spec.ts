@@ -58,7 +58,6 @@ const loadedStates: State[] = [
     'Statuses and rules cannot be loaded',
     'Both connected, two rules',
     'What each rule has sent or would have sent',
-    'Summary and preview cannot be loaded',
     'A broken connection holds up messages',
   ].map(stateOf),
   {
