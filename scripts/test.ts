@@ -62,7 +62,7 @@ const projects = [
 if (projects.length > 0) runPart('Browser', playwright, 'test', reporters, ...projects)
 // Last and alone, because it needs all processors.
 if (runsAll && canAttack) {
-  runPart('Attack', 'tests/attack/attack.ts', '--seconds', '40', '--any-time')
+  runPart('Attack', 'tests/attack/attack.ts', '--seconds', '30', '--any-time')
 }
 
 console.log()

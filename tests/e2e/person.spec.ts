@@ -33,12 +33,9 @@ async function openDeaf(context: BrowserContext): Promise<Page> {
   return page
 }
 
-test('a person who signs in and out in one tab is the person of the other tab at once', async ({
-  page,
-  context,
-  browser,
-  server,
-}) => {
+test('a person who signs in and out in one tab is the person of the other tab at once', {
+  tag: '@all',
+}, async ({ page, context, browser, server }) => {
   const ann = await setUpAnn(browser, server)
   // Somebody who has only connected Slack so far.
   await page.goto('/')

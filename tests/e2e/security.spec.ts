@@ -360,133 +360,131 @@ test.describe('another site', () => {
 
   // Another port of localhost is the same site, so it gets the Strict cookie. tests/browsers attacks
   // from 127.0.0.1, which is another site.
-  test('changes nothing: by link, image, form, fetch or frame', async ({
-    page,
-    context,
-    browser,
-    server,
-    violations,
-  }) => {
-    await page.goto('/')
-    await connect(page, 'HubSpot', 'Slack')
-    await page.getByLabel('Notify me when a deal is signed or closed').check()
-    await page.getByRole('button', { name: 'Save' }).click()
-    await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
-    const cookies = await context.cookies()
-    const target = server.url
-    const before = await stateOf(page, target)
-    expect(before).toMatchObject([
-      { connected: true },
-      { connected: true },
-      { rules: ['deal-closed'] },
-    ])
+  test(
+    'changes nothing: by link, image, form, fetch or frame',
+    inAllOnly,
+    async ({ page, context, browser, server, violations }) => {
+      await page.goto('/')
+      await connect(page, 'HubSpot', 'Slack')
+      await page.getByLabel('Notify me when a deal is signed or closed').check()
+      await page.getByRole('button', { name: 'Save' }).click()
+      await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+      const cookies = await context.cookies()
+      const target = server.url
+      const before = await stateOf(page, target)
+      expect(before).toMatchObject([
+        { connected: true },
+        { connected: true },
+        { rules: ['deal-closed'] },
+      ])
 
-    // The attacker connects an account of his own, and keeps the code for the victim.
-    const attacker = await browser.newContext()
-    const own = await attacker.newPage()
-    let grant = ''
-    await own.route('**/hubspot/callback?*', async (route) => {
-      grant = new URL(route.request().url()).search
-      await route.abort()
-    })
-    await own.goto(target)
-    await own.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
-    await own.getByRole('button', { name: 'Allow' }).click()
-    await expect.poll(() => grant).toContain('code=')
-    await attacker.close()
+      // The attacker connects an account of his own, and keeps the code for the victim.
+      const attacker = await browser.newContext()
+      const own = await attacker.newPage()
+      let grant = ''
+      await own.route('**/hubspot/callback?*', async (route) => {
+        grant = new URL(route.request().url()).search
+        await route.abort()
+      })
+      await own.goto(target)
+      await own.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
+      await own.getByRole('button', { name: 'Allow' }).click()
+      await expect.poll(() => grant).toContain('code=')
+      await attacker.close()
 
-    const site = await serve((_request, response) => {
-      response.setHeader('Content-Type', 'text/html')
-      response.end(`<!doctype html><title>Win a prize</title>
+      const site = await serve((_request, response) => {
+        response.setHeader('Content-Type', 'text/html')
+        response.end(`<!doctype html><title>Win a prize</title>
           <a href="${target}/api/hubspot/callback${grant}">call</a>
           <a href="${target}/hubspot/callback${grant}">page</a>
           <form id="rules" method="post" enctype="text/plain" action="${target}/api/notifications/rules">
             <input name='{"rules":[],"x":"' value='"}'></form>
           <form id="disconnect" method="post" action="${target}/api/slack/disconnect"></form>`)
-    })
-    const attack = `http://localhost:${site.port}/`
+      })
+      const attack = `http://localhost:${site.port}/`
 
-    // Without a click: images, frames and calls of every kind.
-    const taken: string[] = []
-    page.on('response', (response) => {
-      const { origin, pathname } = new URL(response.url())
-      if (pathname.startsWith('/api/') && origin === target && response.ok()) {
-        taken.push(`${response.request().method()} ${pathname}`)
-      }
-    })
-    await page.goto(attack)
-    await page.evaluate(
-      async ([target, grant]) => {
-        const gone: Promise<unknown>[] = []
-        const load = (element: HTMLImageElement | HTMLIFrameElement, src: string) => {
-          const { promise, resolve } = Promise.withResolvers()
-          element.onload = resolve
-          element.onerror = resolve
-          element.src = target + src
-          document.body.append(element)
-          gone.push(promise)
+      // Without a click: images, frames and calls of every kind.
+      const taken: string[] = []
+      page.on('response', (response) => {
+        const { origin, pathname } = new URL(response.url())
+        if (pathname.startsWith('/api/') && origin === target && response.ok()) {
+          taken.push(`${response.request().method()} ${pathname}`)
         }
-        load(new Image(), `/api/hubspot/callback${grant}`)
-        load(new Image(), '/api/slack/disconnect')
-        load(document.createElement('iframe'), '/')
-        load(document.createElement('iframe'), `/hubspot/callback${grant}`)
-        const call = (path: string, init: RequestInit) =>
-          gone.push(fetch(target + path, { credentials: 'include', ...init }).catch(() => {}))
-        const body = '{"rules":[]}'
-        const json = { 'Content-Type': 'application/json' }
-        call(`/api/hubspot/callback${grant}`, {})
-        call(`/api/hubspot/callback${grant}`, { mode: 'no-cors' })
-        call('/api/notifications/rules', { method: 'POST', mode: 'no-cors', body })
-        call('/api/notifications/rules', { method: 'POST', headers: json, body })
-        call('/api/slack/disconnect', { method: 'DELETE' })
-        call('/api/slack/disconnect', { method: 'POST', mode: 'no-cors' })
-        await Promise.all(gone)
-        navigator.sendBeacon(`${target}/api/notifications/rules`, body)
-        // The other site cannot read an answer either.
-        const read = await fetch(`${target}/api/notifications/rules`, {
-          credentials: 'include',
-        })
-          .then((answer) => answer.text())
-          .catch(() => 'refused')
-        if (read !== 'refused') throw new Error(`The other site could read ${read}`)
-      },
-      [target, grant] as const,
-    )
-    const [, ...frames] = page.frames()
-    expect(frames.map((frame) => frame.url())).not.toContain(`${target}/`)
-    // The console reports that frame-ancestors refused the frames.
-    violations.splice(0)
-    expect(await stateOf(page, target)).toEqual(before)
-
-    // By a link that the user clicks: to the call, and to the page that makes the call.
-    for (const [link, shown] of [
-      ['call', 'cross_site'],
-      ['page', 'HubSpot connection failed'],
-    ] as const) {
+      })
       await page.goto(attack)
-      await page.getByText(link).click()
-      await expect(page.getByText(shown)).toBeVisible()
+      await page.evaluate(
+        async ([target, grant]) => {
+          const gone: Promise<unknown>[] = []
+          const load = (element: HTMLImageElement | HTMLIFrameElement, src: string) => {
+            const { promise, resolve } = Promise.withResolvers()
+            element.onload = resolve
+            element.onerror = resolve
+            element.src = target + src
+            document.body.append(element)
+            gone.push(promise)
+          }
+          load(new Image(), `/api/hubspot/callback${grant}`)
+          load(new Image(), '/api/slack/disconnect')
+          load(document.createElement('iframe'), '/')
+          load(document.createElement('iframe'), `/hubspot/callback${grant}`)
+          const call = (path: string, init: RequestInit) =>
+            gone.push(fetch(target + path, { credentials: 'include', ...init }).catch(() => {}))
+          const body = '{"rules":[]}'
+          const json = { 'Content-Type': 'application/json' }
+          call(`/api/hubspot/callback${grant}`, {})
+          call(`/api/hubspot/callback${grant}`, { mode: 'no-cors' })
+          call('/api/notifications/rules', { method: 'POST', mode: 'no-cors', body })
+          call('/api/notifications/rules', { method: 'POST', headers: json, body })
+          call('/api/slack/disconnect', { method: 'DELETE' })
+          call('/api/slack/disconnect', { method: 'POST', mode: 'no-cors' })
+          await Promise.all(gone)
+          navigator.sendBeacon(`${target}/api/notifications/rules`, body)
+          // The other site cannot read an answer either.
+          const read = await fetch(`${target}/api/notifications/rules`, {
+            credentials: 'include',
+          })
+            .then((answer) => answer.text())
+            .catch(() => 'refused')
+          if (read !== 'refused') throw new Error(`The other site could read ${read}`)
+        },
+        [target, grant] as const,
+      )
+      const [, ...frames] = page.frames()
+      expect(frames.map((frame) => frame.url())).not.toContain(`${target}/`)
+      // The console reports that frame-ancestors refused the frames.
+      violations.splice(0)
       expect(await stateOf(page, target)).toEqual(before)
-    }
 
-    // By forms.
-    for (const id of ['rules', 'disconnect']) {
-      await page.goto(attack)
-      const answered = page.waitForResponse((response) => response.url().startsWith(target))
-      await page.evaluate((id) => document.querySelector<HTMLFormElement>(`#${id}`)?.submit(), id)
-      expect((await answered).status()).toBeGreaterThanOrEqual(400)
-      await page.waitForURL(`${target}/**`)
-      expect(await stateOf(page, target)).toEqual(before)
-    }
+      // By a link that the user clicks: to the call, and to the page that makes the call.
+      for (const [link, shown] of [
+        ['call', 'cross_site'],
+        ['page', 'HubSpot connection failed'],
+      ] as const) {
+        await page.goto(attack)
+        await page.getByText(link).click()
+        await expect(page.getByText(shown)).toBeVisible()
+        expect(await stateOf(page, target)).toEqual(before)
+      }
 
-    // The backend accepted only reads, and the session is unchanged.
-    const reads =
-      /^GET \/api\/(hubspot\/status|slack\/status|notifications\/(rules|summary|preview))$/
-    expect(taken.filter((call) => !reads.test(call))).toEqual([])
-    const values = (list: typeof cookies) => list.map(({ name, value }) => `${name}=${value}`)
-    expect(values(await context.cookies())).toEqual(values(cookies))
-    site.close()
-  })
+      // By forms.
+      for (const id of ['rules', 'disconnect']) {
+        await page.goto(attack)
+        const answered = page.waitForResponse((response) => response.url().startsWith(target))
+        await page.evaluate((id) => document.querySelector<HTMLFormElement>(`#${id}`)?.submit(), id)
+        expect((await answered).status()).toBeGreaterThanOrEqual(400)
+        await page.waitForURL(`${target}/**`)
+        expect(await stateOf(page, target)).toEqual(before)
+      }
+
+      // The backend accepted only reads, and the session is unchanged.
+      const reads =
+        /^GET \/api\/(hubspot\/status|slack\/status|notifications\/(rules|summary|preview))$/
+      expect(taken.filter((call) => !reads.test(call))).toEqual([])
+      const values = (list: typeof cookies) => list.map(({ name, value }) => `${name}=${value}`)
+      expect(values(await context.cookies())).toEqual(values(cookies))
+      site.close()
+    },
+  )
 
   sharedTest(
     'keeps no reference to a dashboard that it opened',
