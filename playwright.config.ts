@@ -1,9 +1,10 @@
 import { defineConfig } from '@playwright/test'
-import { findChromium } from './scripts/programs.ts'
+import { chromiumArguments, findChromium } from './scripts/programs.ts'
 import type { Engine } from './tests/browsers/tab.ts'
 
 const executablePath = findChromium()
 const runsAll = process.env.TEST_ALL === '1'
+const engines = ['chromium', 'firefox', 'webkit'] as const
 
 export default defineConfig<object, { engine: Engine }>({
   testDir: 'tests/e2e',
@@ -27,12 +28,7 @@ export default defineConfig<object, { engine: Engine }>({
     launchOptions: {
       ...(executablePath !== undefined && { executablePath }),
       args: [
-        // Chromium's sandbox does not work for root.
-        ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),
-        '--disable-background-networking',
-        '--disable-component-update',
-        '--disable-sync',
-        '--no-first-run',
+        ...chromiumArguments,
         // With a camera, a request for one can fail only because the permission is missing.
         '--use-fake-device-for-media-stream',
       ],
@@ -52,11 +48,11 @@ export default defineConfig<object, { engine: Engine }>({
             name: 'alone',
             use: { browserName: 'chromium' as const, trace: 'off' as const },
             grep: /@alone/,
-            dependencies: ['chromium'],
+            dependencies: ['chromium', ...engines.map((engine) => `every-browser-${engine}`)],
             workers: 1,
           },
           // tests/browsers has tests of its own for each engine (decision 602).
-          ...(['chromium', 'firefox', 'webkit'] as const).map((engine) => ({
+          ...engines.map((engine) => ({
             name: `every-browser-${engine}`,
             testDir: 'tests/browsers',
             use: { engine },

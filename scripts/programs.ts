@@ -15,6 +15,16 @@ export function findChromium(): string | undefined {
   ])
 }
 
+/** What each test gives to Chromium. */
+export const chromiumArguments = [
+  // Chromium's sandbox does not work for root.
+  ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  '--no-first-run',
+]
+
 /** Installs Chromium if there is none. @returns its path; undefined when it cannot be installed. */
 export function ensureChromium(): string | undefined {
   if (findChromium() === undefined) {

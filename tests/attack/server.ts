@@ -1,8 +1,8 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { launch } from '../server/program.ts'
 
 const main = join(import.meta.dirname, '../../server/main.ts')
 
@@ -33,36 +33,19 @@ interface Stop {
 /** @param folder holds the key, and the database unless there is a `databaseUrl`. */
 export async function startServer(folder: string, databaseUrl?: string): Promise<Server> {
   const startedAt = performance.now()
-  const child = spawn(process.execPath, [main], {
-    // A developer's .env is not in this folder, so no setting of it applies.
-    cwd: folder,
-    env: {
-      PATH: process.env.PATH,
+  const program = launch(
+    [main],
+    {
       PORT: '0',
       DATA_DIR: folder,
       NODE_OPTIONS: '--inspect=127.0.0.1:0',
       ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
     },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  const kill = () => child.kill('SIGKILL')
-  process.once('exit', kill)
-  const exited = once(child, 'exit').finally(() => process.off('exit', kill))
-
-  let output = ''
-  let inspectorUrl = ''
-  const url = await new Promise<string>((resolve, reject) => {
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on('data', (chunk) => {
-        // Keep only the end: a flood can fill the log.
-        output = (output + chunk).slice(-4_000)
-        inspectorUrl ||= /(ws:\S+)/.exec(output)?.[1] ?? ''
-        const address = /listens on (http\S+)/.exec(output)?.[1]
-        if (address !== undefined) resolve(address)
-      })
-    }
-    exited.then(() => reject(new Error(`The server did not start:\n${output}`)), reject)
-  })
+    // A developer's .env is not in this folder, so no setting of it applies.
+    { cwd: folder },
+  )
+  const { child, exited } = program
+  const url = await program.listens()
   const startMs = performance.now() - startedAt
 
   return {
@@ -70,9 +53,9 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
     startMs,
     async memoryMb() {
       if (child.exitCode !== null || child.signalCode !== null) {
-        throw new Error(`The server ended by itself:\n${output}`)
+        throw new Error(`The server ended by itself:\n${program.output.slice(-4_000)}`)
       }
-      return await usedMemoryMb(inspectorUrl)
+      return await usedMemoryMb(await program.said(/ws:\S+/))
     },
     waitedMs() {
       const file = `/proc/${child.pid}/schedstat`
@@ -101,8 +84,7 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
       const stoppedAt = performance.now()
       child.kill('SIGTERM')
       const ended = await Promise.race([exited, delay(limitMs, undefined, { ref: false })])
-      if (ended === undefined) kill()
-      await exited
+      if (ended === undefined) await program.kill()
       return { durationMs: performance.now() - stoppedAt, exitCode: child.exitCode }
     },
   }

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { stripVTControlCharacters } from 'node:util'
 import { chromium, errors, type Request } from '@playwright/test'
+import { chromiumArguments } from '../../scripts/programs.ts'
 
 /** Somebody who works with the dashboard in Chromium. */
 interface User {
@@ -24,17 +25,7 @@ const stepMs = 10_000
 const longWaitMs = 5_000
 
 export async function openUser(url: string, executablePath: string): Promise<User> {
-  const browser = await chromium.launch({
-    executablePath,
-    args: [
-      // Chromium's sandbox does not work for root.
-      ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-      '--no-first-run',
-    ],
-  })
+  const browser = await chromium.launch({ executablePath, args: chromiumArguments })
   const page = await browser.newPage()
   page.setDefaultTimeout(stepMs)
 

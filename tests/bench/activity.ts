@@ -1,14 +1,8 @@
-import { writeFile } from 'node:fs/promises'
-import { type SQL, sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../../server/database/open.ts'
+import { sql } from 'drizzle-orm'
+import type { Database } from '../../server/database/open.ts'
 import { channels, sessions } from '../../server/database/schema.ts'
 import { sha256 } from '../../server/people/session.ts'
 import { createSessionTokens } from '../../server/people/session-token.ts'
-import { createProviders } from '../../server/providers/create.ts'
-import { readActivity, readPosition } from '../../server/relay/show/list.ts'
-import { readSummary } from '../../server/relay/show/summary.ts'
-import { parseEnv } from '../../server/settings/settings.ts'
-import { appUrl } from '../relay/hubspot-webhook.ts'
 import type { Outside } from '../relay/outside.ts'
 import { type ServerProcess, serverKey, startServer } from '../relay/process.ts'
 import { openTarget, seedUsers, type Target } from './seed.ts'
@@ -34,18 +28,10 @@ interface Person {
   id: string
 }
 
-/**
- * Measures the calls of the activity page at the server's address, with a million stored deliveries.
- * @param plans the start of the names of the files that get the queries' plans.
- */
-export async function measureActivity(
-  outside: Outside,
-  database: Target,
-  plans: string | undefined,
-): Promise<Measured[]> {
+/** Measures the calls of the activity page at the server's address, with a million stored deliveries. */
+export async function measureActivity(outside: Outside, database: Target): Promise<Measured[]> {
   const open = await openTarget(database)
   const people = await seed(open.database, 'url' in database)
-  if (plans !== undefined) await writePlans(open.database, people, plans)
   const measurements: Array<{ name: string; path: string; cookie: string }> = []
   for (const { name, id } of people) {
     const paths = ['summary?days=14&zone=Europe/Berlin']
@@ -160,48 +146,4 @@ async function seed(database: Database, keepsStatistics: boolean): Promise<[Pers
     { name: 'large', id: large },
     { name: 'small', id: small },
   ]
-}
-
-/** Writes the plan of each query of the calls. */
-async function writePlans(
-  database: Database,
-  people: readonly Person[],
-  start: string,
-): Promise<void> {
-  const { providers } = parseEnv({
-    HUBSPOT_CLIENT_ID: 'hubspot-client',
-    HUBSPOT_CLIENT_SECRET: 'secret',
-    SLACK_CLIENT_ID: 'slack-client',
-    SLACK_CLIENT_SECRET: 'secret',
-    APP_URL: appUrl,
-  }).addressesAt(1)
-  for (const { name, id } of people) {
-    let plans = ''
-    const explaining = {
-      execute: async (query: SQL) => {
-        const answer = await database.execute(query)
-        const lines = await rowsOf<Record<string, string>>(
-          database,
-          sql`explain (analyze, buffers) ${query}`,
-        )
-        plans += `${lines.map((line) => line['QUERY PLAN']).join('\n')}\n\n`
-        return answer
-      },
-      // The calls use no other function of the database.
-    } as unknown as Database
-    const dependencies = { database: explaining, providers: createProviders(providers) }
-    const dayStarts = Array.from({ length: 14 }, (_, n) => ({
-      date: '',
-      start: new Date(Date.now() - (14 - n) * 86_400_000),
-    }))
-    await readSummary(dependencies, id, dayStarts)
-    await writeFile(`${start}-${name}-summary.txt`, plans)
-    for (const state of [undefined, ...states]) {
-      plans = ''
-      await readActivity(dependencies, id, { limit: 25, before: undefined, state })
-      const before = readPosition(middle())
-      await readActivity(dependencies, id, { limit: 25, before, state })
-      await writeFile(`${start}-${name}-activity-${state ?? 'all'}.txt`, plans)
-    }
-  }
 }

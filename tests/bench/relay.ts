@@ -102,10 +102,8 @@ async function measureBulk(kind: string, database: Target): Promise<void> {
 async function measureStored(kind: string, database: Target): Promise<void> {
   const outside = await openOutside()
   const limitMs = kind === 'PGlite' ? 50 : 20
-  const plans = process.argv.find((argument) => argument.startsWith('--plans='))?.slice(8)
-  const prefix = plans && `${plans}-${kind.toLowerCase()}`
   try {
-    for (const one of await measureActivity(outside, database, prefix)) {
+    for (const one of await measureActivity(outside, database)) {
       const { measured, times } = one
       const healthMs = percentile(one.healthTimes, 0.99)
       row(kind, 901, measured, times, `/health: p99 ${healthMs.toFixed(1)} ms`)

@@ -1,19 +1,6 @@
 import puppeteer, { type SupportedBrowser } from 'puppeteer-core'
+import { chromiumArguments } from '../../scripts/programs.ts'
 import type { Browser, Tab } from './tab.ts'
-
-const isRoot = process.getuid?.() === 0
-
-const args = {
-  chrome: [
-    // Chromium's sandbox does not work for root.
-    ...(isRoot ? ['--no-sandbox'] : []),
-    '--disable-background-networking',
-    '--disable-component-update',
-    '--disable-sync',
-    '--no-first-run',
-  ],
-  firefox: [],
-} satisfies Record<SupportedBrowser, string[]>
 
 /** Starts Chromium over its own protocol, or Firefox over WebDriver BiDi. @param home is an empty folder. */
 export async function launchPuppeteer(
@@ -24,7 +11,7 @@ export async function launchPuppeteer(
   const running = await puppeteer.launch({
     browser,
     executablePath,
-    args: args[browser],
+    args: browser === 'chrome' ? chromiumArguments : [],
     // The browsers want a home that they can write to, and must not use the developer's.
     env: { ...process.env, HOME: home },
     defaultViewport: { width: 1280, height: 900 },

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout } from 'node:timers/promises'
 import type { WebkitPrograms } from '../../scripts/programs.ts'
-import { freePort } from './free-port.ts'
+import { freePort } from '../relay/postgres.ts'
 import type { Browser, Tab } from './tab.ts'
 
 /** Starts WebKitGTK's WebDriver on a display of its own. @param home is an empty folder. */

@@ -13,6 +13,7 @@ import { findNginx } from '../../scripts/programs.ts'
 import { safetyHeaders } from '../../server/http/safety-headers.ts'
 import { readBuiltPage } from '../../server/page/build.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
+import { freePort } from '../relay/postgres.ts'
 import { buildPage } from './build-page.ts'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -244,15 +245,6 @@ http {
     backend.closeAllConnections()
     backend.close()
   })
-
-  async function freePort(): Promise<number> {
-    const server = createServer().listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    const { port } = server.address() as AddressInfo
-    server.close()
-    await once(server, 'close')
-    return port
-  }
 
   async function get(path: string, headers: Record<string, string> = {}, isSecure = true) {
     const host = { Host: 'dealbell.example.com', Connection: 'close' }

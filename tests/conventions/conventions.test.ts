@@ -1,5 +1,5 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
 import { expect, test } from 'vitest'
 import { backendRoots } from '../../contract/endpoints.ts'
 
@@ -56,6 +56,35 @@ test('each query key and mutation key is written once', () => {
   )
   expect(keys.length).toBeGreaterThan(4)
   expect(new Set(keys).size).toBe(keys.length)
+})
+
+test('the server has no file of more than 300 lines, and few files outside its folders', () => {
+  const server = sources('server')
+  for (const path of server) {
+    expect(read(path).split('\n').length - 1, path).toBeLessThanOrEqual(300)
+  }
+  const loose = server.filter((path) => dirname(path) === 'server')
+  expect(loose).toContain('server/main.ts')
+  expect(loose.length).toBeLessThanOrEqual(8)
+})
+
+test('each relative link of the documents leads to a file', () => {
+  const documents = globSync(['{README,CONTRIBUTING,SECURITY}.md', 'docs/**/*.md'], { cwd: root })
+  const links = documents.flatMap((document) =>
+    // Without code, in which brackets are no links.
+    [
+      ...read(document)
+        .replaceAll(/```.*?```|`[^`\n]*`/gs, '')
+        .matchAll(/\]\(([^)\s]+)\)/g),
+    ]
+      .map(([, target = '']) => ({ document, file: target.replace(/#.*/, '') }))
+      .filter(({ file }) => file !== '' && !/^\w+:/.test(file)),
+  )
+  expect(links.length).toBeGreaterThan(50)
+  const broken = links.filter(
+    ({ document, file }) => !existsSync(join(root, dirname(document), file)),
+  )
+  expect(broken).toEqual([])
 })
 
 test('only the settings name a service', () => {

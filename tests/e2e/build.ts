@@ -1,17 +1,14 @@
-import { spawnSync } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Dealbell } from './server.ts'
 
 /**
- * Runs once before all tests: builds the page and creates an empty database. The first start of a
- * database takes seconds, so each server of a test starts with a copy of this one.
+ * Runs once before all tests: starts a server, which builds the page if it has changed, and creates an
+ * empty database. The first start of a database takes seconds, so each server of a test starts with a
+ * copy of this one.
  */
 export default async function prepare(): Promise<() => Promise<void>> {
-  const { status } = spawnSync('npm', ['run', 'build'], { stdio: 'inherit' })
-  if (status !== 0) throw new Error('The page could not be built')
-
   const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-empty-'))
   const server = new Dealbell(dataDir)
   await server.start()

@@ -1,6 +1,6 @@
 import { expect, type Page } from '@playwright/test'
 import { hostileStrings } from '../hostile-strings.ts'
-import { test } from './server.ts'
+import { sharedTest as test } from './server.ts'
 
 // tests/components tries all strings without a browser. These three run in a browser, under the real policy.
 const texts = hostileStrings.filter((text) =>

@@ -1,9 +1,9 @@
 import { expect } from '@playwright/test'
 import { sharedTest, test } from './server.ts'
 
-test('the code is used once, leaves the address at once, and Back does not find it', async ({
-  page,
-}) => {
+test('the code is used once, leaves the address at once, and Back does not find it', {
+  tag: '@all',
+}, async ({ page }) => {
   const callbacks: string[] = []
   page.on('request', (request) => {
     if (request.url().includes('/api/hubspot/callback')) callbacks.push(request.url())

@@ -3,65 +3,20 @@ import type { Page } from '@playwright/test'
 import { expect } from '@playwright/test'
 import { Hono } from 'hono'
 import { cors } from 'hono/cors'
-import { holdTime } from '../states/states.ts'
+import { http } from 'msw'
+import { createBackend } from '../msw/handlers.ts'
+import { holdTime, type State, stateOf } from '../states/states.ts'
 import { dashboardCalls } from './dashboard-calls.ts'
 import { sharedTest as test } from './server.ts'
+import { showState } from './show-state.ts'
 import { serve, serveBuild } from './site.ts'
 
-/** An answer in JSON, or a refusal, which the page does not retry. */
-type Answer = object | 'fails'
-
-/** Holds the answer of a call back until the returned function is called. */
-async function holdCall(page: Page, path: string, answer: Answer) {
+/** Holds the answer of a call back until the returned function is called. 'fails' is a refusal. */
+async function holdCall(page: Page, path: string, answer: 'fails' | 'passes') {
   const { promise, resolve } = Promise.withResolvers<void>()
   await page.route(path, async (route) => {
     await promise
-    await (answer === 'fails' ? route.fulfill({ status: 403 }) : route.fulfill({ json: answer }))
-  })
-  return resolve
-}
-
-/** What the backend answers. Each answer waits until the test releases it. */
-interface Backend {
-  crm?: Answer
-  chat?: Answer
-  rules?: string[] | 'fails'
-}
-
-const on = { connected: true }
-const off = { connected: false }
-
-async function hold(page: Page, { crm = on, chat = on, rules = [] }: Backend) {
-  const letCrm = await holdCall(page, '**/api/hubspot/status', crm)
-  const letChat = await holdCall(page, '**/api/slack/status', chat)
-  const answer = rules === 'fails' ? rules : { rules }
-  await page.route('**/api/notifications/{summary,preview}?*', (route) =>
-    route.fulfill({
-      json: route.request().url().includes('summary')
-        ? { days: 14, rules: {}, daily: [], waiting: 2, failedSinceBroken: 3 }
-        : {
-            days: 7,
-            rules: { 'deal-closed': 31 },
-            samples: { 'deal-closed': 'Won' },
-            complete: true,
-          },
-    }),
-  )
-  return {
-    statuses: () => {
-      letCrm()
-      letChat()
-    },
-    rules: await holdCall(page, '**/api/notifications/rules', answer),
-  }
-}
-
-/** Holds the contact form back until the returned function is called. */
-async function holdForm(page: Page) {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  await page.route('**/sandbox/contact-form', async (route) => {
-    await promise
-    await route.continue()
+    await (answer === 'fails' ? route.fulfill({ status: 403 }) : route.continue())
   })
   return resolve
 }
@@ -93,56 +48,29 @@ const frame = (page: Page) =>
     () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 50))),
   )
 
-const some = ['deal-stage-changed']
-const states: [what: string, backend: Backend][] = [
-  ['both connected, rules ticked', { rules: some }],
-  ['both connected, no rules', {}],
-  ['one connected, rules ticked', { chat: off, rules: some }],
-  ['one connected, no rules', { crm: off }],
-  ['none connected, rules ticked', { crm: off, chat: off, rules: some }],
-  ['none connected, no rules', { crm: off, chat: off }],
-  [
-    'both connected, with their names',
-    {
-      crm: { ...on, account: 'A portal with quite a long name' },
-      chat: { ...on, account: 'A workspace of many words', channel: '#sales-north-and-south' },
-      rules: some,
-    },
-  ],
-  [
-    'one that broke, and the names of the other',
-    {
-      crm: {
-        ...off,
-        reason: 'HubSpot no longer accepts the connection.',
-        since: '2026-01-02T03:04:05.000Z',
-      },
-      chat: { ...on, account: 'A workspace of many words', channel: '#sales-north-and-south' },
-    },
-  ],
-  ['a status that fails', { crm: 'fails', rules: some }],
-  ['both statuses fail', { crm: 'fails', chat: 'fails' }],
-  ['rules that fail', { rules: 'fails' }],
-  ['everything fails', { crm: 'fails', chat: 'fails', rules: 'fails' }],
+/** The states of the dashboard that loading alone leads to. */
+const loadedStates: State[] = [
+  ...[
+    'First visit: nothing connected, no rules',
+    'One service connected',
+    'Connections with their names, and one that broke',
+    'Messages about deals of the former account still go out',
+    'Statuses and rules cannot be loaded',
+    'Both connected, two rules',
+    'What each rule has sent or would have sent',
+    'A broken connection holds up messages',
+  ].map(stateOf),
+  {
+    name: 'Both connected, no rules',
+    address: '/',
+    backend: () => createBackend({ connected: new Set(['hubspot', 'slack']) }).handlers,
+    shows: 'No notification rules defined',
+  },
 ]
 
-/** What the dashboard shows after everything else. */
-function later({ crm = on, chat = on, rules = [] }: Backend): string[] {
-  return [
-    ...(rules.length > 0 && rules !== 'fails' ? ['No messages sent in 14 days'] : []),
-    ...(crm === on || (crm !== 'fails' && 'account' in crm) ? ['Would have sent'] : []),
-    ...([crm, chat].every((one) => one !== 'fails' && one !== off && !('reason' in one))
-      ? ['Send a test message']
-      : []),
-    ...([crm, chat].some((one) => one !== 'fails' && 'reason' in one)
-      ? ['2 messages are waiting']
-      : []),
-  ]
-}
-
+// Only what is in the window counts. In a short one, the bar with Save sticks to its lower end.
 for (const [width, height] of [
   [320, 640],
-  [1280, 720],
   [1280, 2200],
 ] as const) {
   test.describe(`at ${width} × ${height}`, () => {
@@ -153,28 +81,32 @@ for (const [width, height] of [
     }) => {
       test.setTimeout(120_000)
       const shifts = await watchShifts(page)
-      for (const [what, backend] of states) {
+      for (const state of loadedStates) {
         for (const order of [
           ['rules', 'statuses'],
           ['statuses', 'rules'],
         ] as const) {
-          await page.unrouteAll()
-          const answers = await hold(page, backend)
-          await page.goto('/')
+          const held = {
+            statuses: Promise.withResolvers<undefined>(),
+            rules: Promise.withResolvers<undefined>(),
+          }
+          const backend = () => [
+            http.get('*/api/:provider/status', () => held.statuses.promise),
+            http.get('*/api/notifications/rules', () => held.rules.promise),
+            ...state.backend(),
+          ]
+          const shown = showState(page, { ...state, backend })
           await expect(page.getByText('Loading dashboard...')).toBeVisible()
           for (const name of order) {
             await frame(page)
-            answers[name]()
+            held[name].resolve(undefined)
             if (name === 'statuses')
               await expect(page.getByText('Connections', { exact: true })).toBeVisible()
           }
-          await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
           // What goes beyond section 7 comes later, and moves nothing either.
-          for (const text of later(backend)) {
-            await expect(page.getByText(text).first()).toBeVisible()
-          }
+          await shown
           await frame(page)
-          expect.soft(await shifts(), `${what}, ${order}`).toEqual([])
+          expect.soft(await shifts(), `${state.name}, ${order}`).toEqual([])
         }
       }
     })
@@ -183,10 +115,7 @@ for (const [width, height] of [
       tag: '@all',
     }, async ({ page }) => {
       const shifts = await watchShifts(page)
-      const answers = await hold(page, { rules: some })
-      answers.statuses()
-      answers.rules()
-      for (const first of [{ status: 'ok' }, 'fails'] as const) {
+      for (const first of ['passes', 'fails'] as const) {
         await page.unroute('**/health')
         const letHealth = await holdCall(page, '**/health', first)
         await page.goto('/')
@@ -197,7 +126,7 @@ for (const [width, height] of [
           await expect(page.getByText('Service Unavailable')).toBeVisible()
           await frame(page)
           await page.unroute('**/health')
-          const letBack = await holdCall(page, '**/health', { status: 'ok' })
+          const letBack = await holdCall(page, '**/health', 'passes')
           await page.getByRole('button', { name: 'Try again' }).click()
           await expect(page.getByText('Trying…')).toBeVisible()
           await frame(page)
@@ -205,7 +134,7 @@ for (const [width, height] of [
         }
         await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
         await frame(page)
-        expect.soft(await shifts(), `health: ${JSON.stringify(first)}`).toEqual([])
+        expect.soft(await shifts(), `health ${first}`).toEqual([])
       }
 
       const letCallback = await holdCall(page, '**/api/hubspot/callback*', 'fails')
@@ -217,7 +146,7 @@ for (const [width, height] of [
       await frame(page)
       expect.soft(await shifts(), 'an authorization that fails').toEqual([])
 
-      const letForm = await holdForm(page)
+      const letForm = await holdCall(page, '**/sandbox/contact-form', 'passes')
       await page.goto('/contact', { waitUntil: 'commit' })
       await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
       await frame(page)
@@ -237,12 +166,11 @@ test('the footer of one screen does not slide to that of the next', { tag: '@all
   page,
 }) => {
   const shifts = await watchShifts(page)
-  const answers = await hold(page, {})
+  const letStatuses = await holdCall(page, '**/api/*/status', 'passes')
   await page.route('**/api/hubspot/callback*', (route) => route.fulfill({ status: 204 }))
   await page.goto('/hubspot/callback?code=1')
   await expect(page.getByText('Loading dashboard...')).toBeVisible()
-  answers.statuses()
-  answers.rules()
+  letStatuses()
   await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
   await frame(page)
   expect(await shifts()).toEqual([])
@@ -321,22 +249,40 @@ async function visit(page: Page, address: string) {
   return {
     asked,
     complaints: complaints.filter((text) => !text.includes(inVain)),
-    paths: asked.map(({ pathname }) => pathname),
   }
 }
 
-test('the dashboard requests everything once, from its own origin, and preloads nothing unused', {
+test('each address requests only what it needs, once, from its own origin, and preloads nothing unused', {
   tag: '@all',
-}, async ({ page, server }) => {
-  const { asked, complaints, paths } = await visit(page, '/')
-  await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
-  expect(complaints).toEqual([])
-  expect(new Set(asked.map(({ origin }) => origin))).toEqual(new Set([server.url]))
-  expect(paths.toSorted()).toEqual([...new Set(paths)].toSorted())
-  expect(paths.filter((path) => !path.startsWith('/assets/')).toSorted()).toEqual(
-    ['/', '/health', ...dashboardCalls]
-      .concat(paths.includes('/favicon.svg') ? '/favicon.svg' : [])
-      .toSorted(),
+}, async ({ context, server }) => {
+  const addresses: [address: string, calls: string[]][] = [
+    ['/', dashboardCalls],
+    ['/contact', []],
+    ['/hubspot/callback', []],
+    ['/slack/callback', []],
+    ['/connect/hubspot', []],
+    ['/no/such/page', []],
+  ]
+  // Each waits for Chromium's report, so they wait together.
+  await Promise.all(
+    addresses.map(async ([address, calls]) => {
+      const page = await context.newPage()
+      let hasDashboard = false
+      page.on('response', async (response) => {
+        const text = response.url().endsWith('.js') ? await response.text() : ''
+        if (text.includes('Loading dashboard...')) hasDashboard = true
+      })
+      const { asked, complaints } = await visit(page, address)
+      await expect(page.getByText('Need Help?'), address).toBeVisible()
+      const own = complaints.filter((text) => !/^Connecting \w+ failed: Missing/.test(text))
+      expect(own, address).toEqual([])
+      expect(hasDashboard, address).toBe(address === '/')
+      expect(new Set(asked.map(({ origin }) => origin)), address).toEqual(new Set([server.url]))
+      const paths = asked.map(({ pathname }) => pathname).toSorted()
+      expect(paths, address).toEqual([...new Set(paths)])
+      const called = paths.filter((path) => /^\/(api\/|health)/.test(path))
+      expect(called, address).toEqual([...calls, '/health'])
+    }),
   )
 })
 
@@ -346,135 +292,25 @@ test('what goes beyond section 7 loads last, and only for a backend that offers 
   const asked: string[] = []
   page.on('request', (request) => asked.push(new URL(request.url()).pathname))
   const late = () => asked.filter((path) => /Insights|summary|preview/.test(path))
-
-  await page.route('**/health', (route) => route.fulfill({ json: { status: 'ok' } }))
-  const answers = await hold(page, { rules: some })
-  answers.statuses()
-  answers.rules()
-  const { complaints } = await visit(page, '/')
-  await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
-  expect(complaints).toEqual([])
+  await showState(page, stateOf('Both connected, two rules'))
+  await page.waitForLoadState('networkidle')
   expect(late()).toEqual([])
 
-  await page.unroute('**/health')
-  await page.unroute('**/api/notifications/rules')
-  const letRules = await holdCall(page, '**/api/notifications/rules', { rules: some })
-  await page.reload()
+  const { promise, resolve: letRules } = Promise.withResolvers<undefined>()
+  const state = stateOf('What each rule has sent or would have sent')
+  const hold = http.get('*/api/notifications/rules', () => promise)
+  const shown = showState(page, { ...state, backend: () => [hold, ...state.backend()] })
   await expect(page.getByText('Loading rules…')).toBeVisible()
   await frame(page)
   expect(late()).toEqual([])
-  letRules()
-  await expect(page.getByText('No messages sent in 14 days')).toBeVisible()
+  letRules(undefined)
+  await shown
   expect(
     late()
       .map((path) => path.replace(/^.*\/|-.*$/g, ''))
       .toSorted(),
     // One of the two is a script, which /activity needs as well.
   ).toEqual(['Insights', 'preview', 'summary', 'summary'])
-})
-
-test('the other addresses load no script of the dashboard and make none of its calls', {
-  tag: '@all',
-}, async ({ context }) => {
-  const addresses = [
-    '/contact',
-    '/hubspot/callback',
-    '/slack/callback',
-    '/connect/hubspot',
-    '/no/such/page',
-  ]
-  // Each waits for Chromium's report, so they wait together.
-  await Promise.all(
-    addresses.map(async (address) => {
-      const page = await context.newPage()
-      let dashboardScript = ''
-      page.on('response', async (response) => {
-        const text = response.url().endsWith('.js') ? await response.text() : ''
-        if (text.includes('Loading dashboard...')) dashboardScript = response.url()
-      })
-      const { asked, complaints, paths } = await visit(page, address)
-      await expect(page.getByText('Need Help?'), address).toBeVisible()
-      const own = complaints.filter((text) => !/^Connecting \w+ failed: Missing/.test(text))
-      expect(own, address).toEqual([])
-      expect(dashboardScript, address).toBe('')
-      expect(
-        paths.filter((path) => /^\/(api\/|health)/.test(path)),
-        address,
-      ).toEqual(['/health'])
-      expect(new Set(asked.map(({ origin }) => origin)).size, address).toBe(1)
-    }),
-  )
-})
-
-/** Lists the calls that leave the page from here on. */
-function listCalls(page: Page): string[] {
-  const calls: string[] = []
-  page.on('request', (request) => {
-    const { pathname } = new URL(request.url())
-    if (/^\/(health|api\/)/.test(pathname)) calls.push(`${request.method()} ${pathname}`)
-  })
-  return calls
-}
-
-const firstCalls = ['/health', ...dashboardCalls].map((path) => `GET ${path}`).sort()
-
-// The app has made all its calls once the dashboard shows their answers.
-test('a reload and another visit make each call once, also from a warm cache', async ({ page }) => {
-  const calls = listCalls(page)
-  for (const open of [() => page.goto('/'), () => page.reload(), () => page.goto('/?again')]) {
-    calls.splice(0)
-    await open()
-    await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
-    expect(calls.toSorted()).toEqual(firstCalls)
-  }
-})
-
-test('the boot script sends no code: the callback is one call, made by the app', async ({
-  page,
-}) => {
-  const calls = listCalls(page)
-  const early: string[] = []
-  await page.route('**/assets/index-*.js', async (route) => {
-    // The app cannot run yet.
-    await expect.poll(() => calls).toContain('GET /health')
-    early.push(...calls)
-    await route.continue()
-  })
-  await page.goto('/slack/callback?code=used&state=up')
-  await expect(page.getByText('Slack connection failed')).toBeVisible()
-  expect(early).toEqual(['GET /health'])
-  expect(calls.filter((call) => !firstCalls.includes(call))).toEqual(['GET /api/slack/callback'])
-})
-
-test('an address in other letters and with a slash at its end makes each call once', {
-  tag: '@all',
-}, async ({ page }) => {
-  const calls = listCalls(page)
-  await page.goto('/Contact/')
-  await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
-  expect(calls).toEqual(['GET /health'])
-  // The dashboard was not loaded at its address. It makes its calls itself.
-  await page
-    .getByRole('link', { name: /Dealbell/ })
-    .first()
-    .click()
-  await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
-  expect(calls.toSorted()).toEqual(firstCalls)
-})
-
-test('calls that fail before the app starts are repeated as other failed calls are', {
-  tag: '@all',
-}, async ({ page }) => {
-  const calls = listCalls(page)
-  const errors: Error[] = []
-  page.on('pageerror', (error) => errors.push(error))
-  await page.route(/\/(health|api\/)/, (route) => route.abort('connectionrefused'), { times: 4 })
-  await page.goto('/')
-  await expect(page.getByRole('heading', { name: 'Service Unavailable' })).toBeVisible()
-  await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
-  // Statuses and rules are repeated at once, and health after a while. Then the rest is loaded again.
-  expect(calls.filter((call) => call === 'GET /health')).toHaveLength(2)
-  expect(errors).toEqual([])
 })
 
 test('a backend on another origin gets each call once, with cookies and without a preflight', {

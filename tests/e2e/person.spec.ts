@@ -1,6 +1,8 @@
 import type { Browser, BrowserContext, Page } from '@playwright/test'
 import { expect } from '@playwright/test'
-import { connect, type Dealbell, test } from './server.ts'
+import { stateOf } from '../states/states.ts'
+import { connect, type Dealbell, sharedTest, test } from './server.ts'
+import { showState } from './show-state.ts'
 
 const closedBox = (page: Page) => page.getByLabel('Notify me when a deal is signed or closed')
 const stageBox = (page: Page) => page.getByLabel('Notify me when a deal stage changes')
@@ -31,12 +33,9 @@ async function openDeaf(context: BrowserContext): Promise<Page> {
   return page
 }
 
-test('a person who signs in and out in one tab is the person of the other tab at once', async ({
-  page,
-  context,
-  browser,
-  server,
-}) => {
+test('a person who signs in and out in one tab is the person of the other tab at once', {
+  tag: '@all',
+}, async ({ page, context, browser, server }) => {
   const ann = await setUpAnn(browser, server)
   // Somebody who has only connected Slack so far.
   await page.goto('/')
@@ -140,51 +139,36 @@ test('a page that comes out of the back-forward cache shows the person of now', 
   await ann.context().close()
 })
 
-test('Save by click, tap and Enter leaves the page where it is, on a desktop and a phone', async ({
-  page,
-  browser,
-}) => {
-  await setUp(page)
-  const storageState = await page.context().storageState()
-  for (const viewport of [
-    { width: 1280, height: 720 },
-    { width: 390, height: 844 },
-  ]) {
-    const context = await browser.newContext({
-      baseURL: new URL(page.url()).origin,
-      storageState,
-      viewport,
-      hasTouch: true,
+for (const [width, height] of [
+  [1280, 720],
+  [390, 844],
+] as const) {
+  test.describe(`at ${width} px`, () => {
+    test.use({ viewport: { width, height }, hasTouch: true })
+
+    sharedTest('Save by click, tap and Enter leaves the page where it is', async ({ page }) => {
+      // Playwright's own click and press scroll the button into view before.
+      const middle = async () => {
+        const box = await button(page, 'Save').boundingBox()
+        if (box === null) throw new Error('The button is not shown.')
+        return [box.x + box.width / 2, box.y + box.height / 2] as const
+      }
+      const focus = () =>
+        button(page, 'Save').evaluate((save) => save.focus({ preventScroll: true }))
+      const ways: Record<string, () => Promise<void>> = {
+        click: async () => page.mouse.click(...(await middle())),
+        tap: async () => page.touchscreen.tap(...(await middle())),
+        enter: async () => focus().then(() => page.keyboard.press('Enter')),
+      }
+      for (const [name, save] of Object.entries(ways)) {
+        await showState(page, stateOf('Both connected, two rules'))
+        // The button is at the bottom of the window, and its place in the page is further down.
+        await page.evaluate(() => window.scrollTo({ top: 120, behavior: 'instant' }))
+        await save()
+        await expect(page.getByText(saved)).toBeVisible()
+        await expect(button(page, 'Save')).toBeFocused()
+        expect(await page.evaluate(() => window.scrollY), name).toBe(120)
+      }
     })
-    const own = await context.newPage()
-    // Playwright's own click and press scroll the button into view before.
-    const middle = async () => {
-      const box = await button(own, 'Save').boundingBox()
-      if (box === null) throw new Error('The button is not shown.')
-      return [box.x + box.width / 2, box.y + box.height / 2] as const
-    }
-    const ways: [name: string, save: () => Promise<void>][] = [
-      ['click', async () => own.mouse.click(...(await middle()))],
-      ['tap', async () => own.touchscreen.tap(...(await middle()))],
-      [
-        'Enter',
-        async () => {
-          await button(own, 'Save').evaluate((save) => save.focus({ preventScroll: true }))
-          await own.keyboard.press('Enter')
-        },
-      ],
-    ]
-    for (const [name, save] of ways) {
-      await own.goto('/')
-      await closedBox(own).waitFor()
-      // The button is at the bottom of the window, and its place in the page is further down.
-      await own.evaluate(() => window.scrollTo({ top: 120, behavior: 'instant' }))
-      await save()
-      await expect(own.getByText(saved)).toBeVisible()
-      await expect(button(own, 'Save')).toBeFocused()
-      const top = await own.evaluate(() => window.scrollY)
-      expect(top, `${name} at ${viewport.width} px`).toBe(120)
-    }
-    await context.close()
-  }
-})
+  })
+}

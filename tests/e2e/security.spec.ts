@@ -1,4 +1,4 @@
-import { type BrowserContext, expect, type Page } from '@playwright/test'
+import { expect, type Page } from '@playwright/test'
 import { connect, sharedTest, test } from './server.ts'
 import { serve, serveBuild } from './site.ts'
 
@@ -26,46 +26,30 @@ test.describe('the page’s policy', () => {
 
   sharedTest('lets no text become HTML or script', async ({ page, violations }) => {
     await page.goto('/')
-    const refused = await page.evaluate(() => {
-      const attempts: Record<string, () => void> = {
-        innerHTML: () => {
-          document.body.innerHTML = '<img src=x onerror="window.got = 1">'
-        },
-        insertAdjacentHTML: () => document.body.insertAdjacentHTML('beforeend', '<b>x</b>'),
-        'script.src': () => {
-          document.createElement('script').src = 'https://evil.example/x.js'
-        },
-        'script.text': () => {
-          document.createElement('script').text = 'window.got = 1'
-        },
-        srcdoc: () => {
-          document.createElement('iframe').srcdoc = '<script>parent.got = 1</script>'
-        },
-        // Use a later task, because code that a debugger evaluates may call eval.
-        setTimeout: () => void setTimeout('window.got = 1'),
-        policy: () => {
+    const worked = await page.evaluate(() => {
+      const attempts = [
+        () => Object.assign(document.body, { innerHTML: '<img src=x onerror="window.got = 1">' }),
+        () => document.body.insertAdjacentHTML('beforeend', '<b>x</b>'),
+        () => Object.assign(document.createElement('script'), { src: 'https://evil.example/x.js' }),
+        () => Object.assign(document.createElement('script'), { text: 'window.got = 1' }),
+        () => Object.assign(document.createElement('iframe'), { srcdoc: '<p>x' }),
+        // In a later task, because code that a debugger evaluates may call eval.
+        () => setTimeout('window.got = 1'),
+        () => {
           const { trustedTypes } = window as { trustedTypes?: { createPolicy(name: string): void } }
           trustedTypes?.createPolicy('mine')
         },
-      }
-      return Object.entries(attempts).map(([name, attempt]) => {
+      ]
+      return attempts.map(String).filter((_, index) => {
         try {
-          attempt()
-          return `${name} worked`
+          attempts[index]?.()
+          return true
         } catch {
-          return name
+          return false
         }
       })
     })
-    expect(refused).toEqual([
-      'innerHTML',
-      'insertAdjacentHTML',
-      'script.src',
-      'script.text',
-      'srcdoc',
-      'setTimeout',
-      'policy',
-    ])
+    expect(worked).toEqual([])
     await expectViolations(violations, /trusted-types-sink/, /trusted-types trusted-types-policy/)
     expect(await page.evaluate(() => 'got' in window)).toBe(false)
   })
@@ -77,32 +61,18 @@ test.describe('the page’s policy', () => {
         origin: server.url,
       })
       await page.goto('/')
-      const refused = await page.evaluate(async () => {
-        const outcome = (attempt: Promise<unknown>) =>
-          attempt.then(
-            () => 'allowed',
-            (error: Error) => error.name,
-          )
-        return {
-          camera: await outcome(navigator.mediaDevices.getUserMedia({ video: true })),
-          screen: await outcome(navigator.mediaDevices.getDisplayMedia()),
-          position: await new Promise((resolve) => {
-            navigator.geolocation.getCurrentPosition(
-              () => resolve('allowed'),
-              (error) => resolve(error.code),
-            )
-          }),
-          clipboard: await outcome(navigator.clipboard.readText()),
-          fullscreen: await outcome(document.documentElement.requestFullscreen()),
-        }
+      const outcomes = await page.evaluate(async () => {
+        const { mediaDevices, geolocation, clipboard } = navigator
+        const attempts = [
+          mediaDevices.getUserMedia({ video: true }),
+          mediaDevices.getDisplayMedia(),
+          new Promise((resolve, reject) => geolocation.getCurrentPosition(resolve, reject)),
+          clipboard.readText(),
+          document.documentElement.requestFullscreen(),
+        ]
+        return (await Promise.allSettled(attempts)).map(({ status }) => status)
       })
-      expect(refused).toEqual({
-        camera: 'NotAllowedError',
-        screen: expect.stringMatching(/NotAllowedError|InvalidStateError/),
-        position: 1,
-        clipboard: 'NotAllowedError',
-        fullscreen: 'TypeError',
-      })
+      expect(outcomes).toEqual(Array(5).fill('rejected'))
       await expectViolations(violations, /camera is not allowed/, /fullscreen is not allowed/)
     },
   )
@@ -190,48 +160,44 @@ document.querySelector('button').onclick = () => {
 </script>`
 
 test.describe('a file that was changed on its way', () => {
-  const scripts = [
-    ['/', 'boot', inAllOnly],
-    ['/', 'index', {}],
-    ['/', 'routes', inAllOnly],
-    ['/', 'client', inAllOnly],
-    ['/', 'Insights', inAllOnly],
-    ['/', 'summary', inAllOnly],
-    ['/activity', 'activity', inAllOnly],
-    ['/connect/hubspot', 'connect._provider', inAllOnly],
+  /** Each script of the page, at an address that needs it. */
+  const scripts = {
+    boot: '/',
+    index: '/',
+    routes: '/',
+    client: '/',
+    Insights: '/',
+    summary: '/',
+    activity: '/activity',
+    'connect._provider': '/connect/hubspot',
     // The router also accepts a trailing slash and other letter cases.
-    ['/hubspot/callback/?code=x', '_provider.callback', {}],
-    ['/Contact/', 'contact', inAllOnly],
-  ] as const
-  for (const [address, name, details] of scripts) {
-    sharedTest(`is not run: ${name} at ${address}`, details, async ({ page, violations }) => {
-      let isChanged = false
-      await page.route(`**/assets/${name}-*.js`, async (route) => {
-        const answer = await route.fetch()
-        isChanged = true
-        await route.fulfill({
-          response: answer,
-          body: `document.documentElement.dataset.taken = 'yes';${await answer.text()}`,
-        })
-      })
-      await page.goto(address)
-      await expect.poll(() => violations.join('\n')).toMatch(/integrity/)
-      expect(isChanged).toBe(true)
-      // The router tries once more, and fails again.
-      await page.waitForLoadState('networkidle')
-      await expect(page.locator('html')).not.toHaveAttribute('data-taken')
-      await page.unrouteAll({ behavior: 'ignoreErrors' })
-      await page.close()
-      expect(violations.splice(0).every((violation) => /integrity/.test(violation))).toBe(true)
-    })
+    '_provider.callback': '/hubspot/callback/?code=x',
+    contact: '/Contact/',
   }
 
-  sharedTest('is one of these scripts: there are no others', async ({ request }) => {
+  sharedTest('is not run, whichever script it is', async ({ context, request, violations }) => {
     const named = (await (await request.get('/')).text()).matchAll(/\/assets\/(\S+)-\S{8}\.js"/g)
     // The page may name a script for several addresses.
-    expect([...new Set([...named].map(([, name]) => name))].toSorted()).toEqual(
-      scripts.map(([, name]) => name).toSorted(),
+    expect(new Set([...named].map(([, name]) => name))).toEqual(new Set(Object.keys(scripts)))
+    await Promise.all(
+      Object.entries(scripts).map(async ([name, address]) => {
+        const page = await context.newPage()
+        await page.route(`**/assets/${name}-*.js`, async (route) => {
+          const answer = await route.fetch()
+          const body = `document.documentElement.dataset.taken = 'yes';${await answer.text()}`
+          await route.fulfill({ response: answer, body })
+        })
+        const refused = page.waitForEvent('console', (message) => /integrity/.test(message.text()))
+        await page.goto(address)
+        expect((await refused).text()).toContain(`/assets/${name}-`)
+        // The router tries once more, and fails again.
+        await page.waitForLoadState('networkidle')
+        await expect(page.locator('html')).not.toHaveAttribute('data-taken')
+        await page.unrouteAll({ behavior: 'ignoreErrors' })
+        await page.close()
+      }),
     )
+    expect(violations.splice(0).filter((violation) => !/integrity/.test(violation))).toEqual([])
   })
 
   sharedTest('is not applied: the style sheet', async ({ page, violations }) => {
@@ -384,173 +350,141 @@ test.describe('a contact form that turned hostile', () => {
 })
 
 test.describe('another site', () => {
-  /** Connects both services, saves a rule, and returns the session's cookies. */
-  async function signIn(page: Page, context: BrowserContext) {
-    await page.goto('/')
-    await connect(page, 'HubSpot', 'Slack')
-    const answers = await page.evaluate(async () => {
-      const saved = await fetch('/api/notifications/rules', {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: '{"rules":["deal-closed"]}',
+  /** What the session's user has. */
+  const stateOf = ({ request }: Page, url: string) =>
+    Promise.all(
+      ['hubspot/status', 'slack/status', 'notifications/rules'].map(
+        async (path): Promise<unknown> => (await request.get(`${url}/api/${path}`)).json(),
+      ),
+    )
+
+  // Another port of localhost is the same site, so it gets the Strict cookie. tests/browsers attacks
+  // from 127.0.0.1, which is another site.
+  test(
+    'changes nothing: by link, image, form, fetch or frame',
+    inAllOnly,
+    async ({ page, context, browser, server, violations }) => {
+      await page.goto('/')
+      await connect(page, 'HubSpot', 'Slack')
+      await page.getByLabel('Notify me when a deal is signed or closed').check()
+      await page.getByRole('button', { name: 'Save' }).click()
+      await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+      const cookies = await context.cookies()
+      const target = server.url
+      const before = await stateOf(page, target)
+      expect(before).toMatchObject([
+        { connected: true },
+        { connected: true },
+        { rules: ['deal-closed'] },
+      ])
+
+      // The attacker connects an account of his own, and keeps the code for the victim.
+      const attacker = await browser.newContext()
+      const own = await attacker.newPage()
+      let grant = ''
+      await own.route('**/hubspot/callback?*', async (route) => {
+        grant = new URL(route.request().url()).search
+        await route.abort()
       })
-      return saved.ok
-    })
-    expect(answers).toBe(true)
-    return context.cookies()
-  }
+      await own.goto(target)
+      await own.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
+      await own.getByRole('button', { name: 'Allow' }).click()
+      await expect.poll(() => grant).toContain('code=')
+      await attacker.close()
 
-  async function stateOf(page: Page, url: string) {
-    await page.goto(url)
-    return page.evaluate(async () => {
-      const read = async (path: string): Promise<unknown> => (await fetch(path)).json()
-      return {
-        hubspot: await read('/api/hubspot/status'),
-        slack: await read('/api/slack/status'),
-        rules: await read('/api/notifications/rules'),
-      }
-    })
-  }
-
-  // 127.0.0.1 is another site. Another port of localhost is the same site, so it gets the Strict cookie.
-  for (const [name, details] of [
-    ['127.0.0.1', inAllOnly],
-    ['localhost', {}],
-  ] as const) {
-    test(
-      `at ${name} changes nothing: by link, image, form, fetch or frame`,
-      details,
-      async ({ page, context, browser, server, violations }) => {
-        const cookies = await signIn(page, context)
-        const before = await stateOf(page, server.url)
-        expect(before).toMatchObject({
-          hubspot: { connected: true },
-          slack: { connected: true },
-          rules: { rules: ['deal-closed'] },
-        })
-
-        // The attacker connects an account of his own, and keeps the code for the victim.
-        const attacker = await browser.newContext()
-        const own = await attacker.newPage()
-        let grant = ''
-        await own.route('**/hubspot/callback?*', async (route) => {
-          grant = new URL(route.request().url()).search
-          await route.abort()
-        })
-        await own.goto(server.url)
-        await own.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
-        await own.getByRole('button', { name: 'Allow' }).click()
-        await expect.poll(() => grant).toContain('code=')
-        await attacker.close()
-
-        const target = server.url
-        const site = await serve((_request, response) => {
-          response.setHeader('Content-Type', 'text/html')
-          response.end(`<!doctype html><title>Win a prize</title>
+      const site = await serve((_request, response) => {
+        response.setHeader('Content-Type', 'text/html')
+        response.end(`<!doctype html><title>Win a prize</title>
           <a href="${target}/api/hubspot/callback${grant}">call</a>
           <a href="${target}/hubspot/callback${grant}">page</a>
           <form id="rules" method="post" enctype="text/plain" action="${target}/api/notifications/rules">
             <input name='{"rules":[],"x":"' value='"}'></form>
-          <form id="disconnect" method="post" action="${target}/api/slack/disconnect"></form>
-          <form id="callback" action="${target}/api/hubspot/callback">${[
-            ...new URLSearchParams(grant),
-          ]
-            .map(([key, value]) => `<input name="${key}" value="${value}">`)
-            .join('')}</form>`)
-        })
-        const attack = `http://${name}:${site.port}/`
+          <form id="disconnect" method="post" action="${target}/api/slack/disconnect"></form>`)
+      })
+      const attack = `http://localhost:${site.port}/`
 
-        // Without a click: images, frames and calls of every kind.
-        const answers: Promise<string>[] = []
-        page.on('response', (response) => {
-          const { pathname } = new URL(response.url())
-          const request = response.request()
-          if (pathname.startsWith('/api/') && new URL(response.url()).origin === target) {
-            answers.push(Promise.resolve(`${request.method()} ${pathname} ${response.status()}`))
-          }
-        })
-        await page.goto(attack)
-        await page.evaluate(
-          async ([target, grant]) => {
-            const gone: Promise<unknown>[] = []
-            const load = (element: HTMLImageElement | HTMLIFrameElement, src: string) => {
-              const { promise, resolve } = Promise.withResolvers()
-              element.onload = resolve
-              element.onerror = resolve
-              element.src = target + src
-              document.body.append(element)
-              gone.push(promise)
-            }
-            load(new Image(), `/api/hubspot/callback${grant}`)
-            load(new Image(), '/api/slack/disconnect')
-            load(document.createElement('iframe'), '/')
-            load(document.createElement('iframe'), `/hubspot/callback${grant}`)
-            const call = (path: string, init: RequestInit) =>
-              gone.push(fetch(target + path, { credentials: 'include', ...init }).catch(() => {}))
-            const body = '{"rules":[]}'
-            const json = { 'Content-Type': 'application/json' }
-            call(`/api/hubspot/callback${grant}`, {})
-            call(`/api/hubspot/callback${grant}`, { mode: 'no-cors' })
-            call('/api/notifications/rules', { method: 'POST', mode: 'no-cors', body })
-            call('/api/notifications/rules', { method: 'POST', headers: json, body })
-            call('/api/slack/disconnect', { method: 'DELETE' })
-            call('/api/slack/disconnect', { method: 'POST', mode: 'no-cors' })
-            await Promise.all(gone)
-            navigator.sendBeacon(`${target}/api/notifications/rules`, body)
-            // The other site cannot read an answer either.
-            const read = await fetch(`${target}/api/notifications/rules`, {
-              credentials: 'include',
-            })
-              .then((answer) => answer.text())
-              .catch(() => 'refused')
-            if (read !== 'refused') throw new Error(`The other site could read ${read}`)
-          },
-          [target, grant] as const,
-        )
-        expect(
-          page
-            .frames()
-            .slice(1)
-            .map((frame) => frame.url()),
-        ).not.toContain(`${target}/`)
-        // The console reports that frame-ancestors refused the frames.
-        violations.splice(0)
-        expect(await stateOf(page, target)).toEqual(before)
-
-        // By a link that the user clicks: to the call, and to the page that makes the call.
-        await page.goto(attack)
-        await page.getByText('call').click()
-        await expect(page.getByText('cross_site')).toBeVisible()
-        expect(await stateOf(page, target)).toEqual(before)
-        await page.goto(attack)
-        await page.getByText('page').click()
-        await expect(page.getByText(/^HubSpot connection failed/)).toBeVisible()
-        expect(await stateOf(page, target)).toEqual(before)
-
-        // By forms.
-        for (const id of ['rules', 'disconnect', 'callback']) {
-          await page.goto(attack)
-          const answered = page.waitForResponse((response) => response.url().startsWith(target))
-          await page.evaluate(
-            (id) => document.querySelector<HTMLFormElement>(`#${id}`)?.submit(),
-            id,
-          )
-          expect((await answered).status()).toBeGreaterThanOrEqual(400)
-          await page.waitForURL(`${target}/**`)
-          expect(await stateOf(page, target)).toEqual(before)
+      // Without a click: images, frames and calls of every kind.
+      const taken: string[] = []
+      page.on('response', (response) => {
+        const { origin, pathname } = new URL(response.url())
+        if (pathname.startsWith('/api/') && origin === target && response.ok()) {
+          taken.push(`${response.request().method()} ${pathname}`)
         }
+      })
+      await page.goto(attack)
+      await page.evaluate(
+        async ([target, grant]) => {
+          const gone: Promise<unknown>[] = []
+          const load = (element: HTMLImageElement | HTMLIFrameElement, src: string) => {
+            const { promise, resolve } = Promise.withResolvers()
+            element.onload = resolve
+            element.onerror = resolve
+            element.src = target + src
+            document.body.append(element)
+            gone.push(promise)
+          }
+          load(new Image(), `/api/hubspot/callback${grant}`)
+          load(new Image(), '/api/slack/disconnect')
+          load(document.createElement('iframe'), '/')
+          load(document.createElement('iframe'), `/hubspot/callback${grant}`)
+          const call = (path: string, init: RequestInit) =>
+            gone.push(fetch(target + path, { credentials: 'include', ...init }).catch(() => {}))
+          const body = '{"rules":[]}'
+          const json = { 'Content-Type': 'application/json' }
+          call(`/api/hubspot/callback${grant}`, {})
+          call(`/api/hubspot/callback${grant}`, { mode: 'no-cors' })
+          call('/api/notifications/rules', { method: 'POST', mode: 'no-cors', body })
+          call('/api/notifications/rules', { method: 'POST', headers: json, body })
+          call('/api/slack/disconnect', { method: 'DELETE' })
+          call('/api/slack/disconnect', { method: 'POST', mode: 'no-cors' })
+          await Promise.all(gone)
+          navigator.sendBeacon(`${target}/api/notifications/rules`, body)
+          // The other site cannot read an answer either.
+          const read = await fetch(`${target}/api/notifications/rules`, {
+            credentials: 'include',
+          })
+            .then((answer) => answer.text())
+            .catch(() => 'refused')
+          if (read !== 'refused') throw new Error(`The other site could read ${read}`)
+        },
+        [target, grant] as const,
+      )
+      const [, ...frames] = page.frames()
+      expect(frames.map((frame) => frame.url())).not.toContain(`${target}/`)
+      // The console reports that frame-ancestors refused the frames.
+      violations.splice(0)
+      expect(await stateOf(page, target)).toEqual(before)
 
-        // The backend accepted only reads, and the session is unchanged.
-        const taken = (await Promise.all(answers)).filter((answer) => / 2\d\d$/.test(answer))
-        const reads =
-          /^GET \/api\/(hubspot\/status|slack\/status|notifications\/(rules|summary|preview)) /
-        expect(taken.filter((answer) => !reads.test(answer))).toEqual([])
-        const values = (list: typeof cookies) => list.map(({ name, value }) => `${name}=${value}`)
-        expect(values(await context.cookies())).toEqual(values(cookies))
-        site.close()
-      },
-    )
-  }
+      // By a link that the user clicks: to the call, and to the page that makes the call.
+      for (const [link, shown] of [
+        ['call', 'cross_site'],
+        ['page', 'HubSpot connection failed'],
+      ] as const) {
+        await page.goto(attack)
+        await page.getByText(link).click()
+        await expect(page.getByText(shown)).toBeVisible()
+        expect(await stateOf(page, target)).toEqual(before)
+      }
+
+      // By forms.
+      for (const id of ['rules', 'disconnect']) {
+        await page.goto(attack)
+        const answered = page.waitForResponse((response) => response.url().startsWith(target))
+        await page.evaluate((id) => document.querySelector<HTMLFormElement>(`#${id}`)?.submit(), id)
+        expect((await answered).status()).toBeGreaterThanOrEqual(400)
+        await page.waitForURL(`${target}/**`)
+        expect(await stateOf(page, target)).toEqual(before)
+      }
+
+      // The backend accepted only reads, and the session is unchanged.
+      const reads =
+        /^GET \/api\/(hubspot\/status|slack\/status|notifications\/(rules|summary|preview))$/
+      expect(taken.filter((call) => !reads.test(call))).toEqual([])
+      const values = (list: typeof cookies) => list.map(({ name, value }) => `${name}=${value}`)
+      expect(values(await context.cookies())).toEqual(values(cookies))
+      site.close()
+    },
+  )
 
   sharedTest(
     'keeps no reference to a dashboard that it opened',

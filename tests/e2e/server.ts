@@ -1,57 +1,30 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { cp, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test as base, expect, type Page } from '@playwright/test'
+import { launch, type Program } from '../server/program.ts'
 
 /** A real server process with its own data folder. */
 export class Dealbell {
   /** The address that it printed. */
   url = ''
-  /** Everything that it printed. */
-  output = ''
-  readonly #dataDir: string
   readonly #env: Record<string, string>
-  #process: ChildProcess | undefined
+  #program: Program | undefined
 
   constructor(dataDir: string, env: Record<string, string> = {}) {
-    this.#dataDir = dataDir
-    this.#env = env
+    this.#env = { ...env, DATA_DIR: dataDir }
   }
 
   async start(): Promise<void> {
     // A restart keeps the port, because the browser's page still calls it.
-    const port = this.url === '' ? '0' : new URL(this.url).port
-    const child = spawn(process.execPath, ['server/main.ts'], {
-      env: { ...process.env, PORT: port, ...this.#env, DATA_DIR: this.#dataDir },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
-    this.#process = child
-    // A test that times out leaves no server behind either.
-    const kill = () => child.kill('SIGKILL')
-    process.once('exit', kill)
-    child.once('exit', () => process.off('exit', kill))
-    const listening = new Promise<string>((resolve, reject) => {
-      const read = (chunk: Buffer) => {
-        this.output += chunk
-        const url = /listens on (http\S+)/.exec(String(chunk))?.[1]
-        if (url !== undefined) resolve(url)
-      }
-      child.stdout.on('data', read)
-      child.stderr.on('data', read)
-      child.once('close', () => reject(new Error(`The server ended:\n${this.output}`)))
-    })
-    this.url = await listening
+    const PORT = this.url === '' ? '0' : new URL(this.url).port
+    this.#program = launch(['server/main.ts'], { PORT, ...this.#env })
+    this.url = await this.#program.listens()
   }
 
   async stop(): Promise<void> {
-    const child = this.#process
-    this.#process = undefined
-    if (!child || child.exitCode !== null || child.signalCode !== null) return
-    const ended = once(child, 'exit')
-    child.kill('SIGTERM')
-    await ended
+    this.#program?.child.kill('SIGTERM')
+    await this.#program?.exited
   }
 }
 

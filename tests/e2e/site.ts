@@ -31,7 +31,8 @@ export async function serve(listener: RequestListener) {
 /** Builds the page with these settings, and serves it as the server does. */
 export async function serveBuild(settings: Record<string, string>) {
   const folder = await mkdtemp(join(tmpdir(), 'dealbell-build-'))
-  const build = spawnSync('npx', ['vite', 'build', '--outDir', folder, '--emptyOutDir'], {
+  const vite = ['node_modules/vite/bin/vite.js', 'build', '--configLoader', 'native']
+  const build = spawnSync(process.execPath, [...vite, '--outDir', folder, '--emptyOutDir'], {
     env: { ...process.env, NODE_ENV: 'production', ...settings },
     encoding: 'utf8',
   })

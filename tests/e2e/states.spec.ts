@@ -3,70 +3,83 @@ import { join } from 'node:path'
 import { expect } from '@playwright/test'
 import { createServer } from 'vite'
 import { backendRoots } from '../../contract/endpoints.ts'
-import { slugOf, states } from '../states/states.ts'
+import { slugOf, stateOf, states } from '../states/states.ts'
 import { dashboardCalls } from './dashboard-calls.ts'
 import { sharedTest } from './server.ts'
 import { expectState } from './show-state.ts'
 
-/** The address of a Vite server as in `npm run dev`. `server` answers for the backend. */
-const devTest = sharedTest.extend<{ dev: string }>({
-  dev: async ({ server }, use) => {
-    const proxied = { target: server.url, changeOrigin: false }
-    const proxy = Object.fromEntries(backendRoots.map((root) => [`/${root}`, proxied]))
-    const vite = await createServer({ server: { port: 0, hmr: false, proxy }, logLevel: 'error' })
-    await vite.listen()
-    const address = vite.httpServer?.address()
-    if (typeof address !== 'object' || address === null) throw new Error('Vite has no port')
-    await use(`http://localhost:${address.port}`)
-    await vite.close()
+/** The address of a Vite server as in `npm run dev`. `sharedServer` answers for the backend. */
+const devTest = sharedTest.extend<object, { dev: string }>({
+  dev: [
+    async ({ sharedServer }, use) => {
+      const proxied = { target: sharedServer.url, changeOrigin: false }
+      const proxy = Object.fromEntries(backendRoots.map((root) => [`/${root}`, proxied]))
+      const vite = await createServer({ server: { port: 0, hmr: false, proxy }, logLevel: 'error' })
+      await vite.listen()
+      const address = vite.httpServer?.address()
+      if (typeof address !== 'object' || address === null) throw new Error('Vite has no port')
+      await use(`http://localhost:${address.port}`)
+      await vite.close()
+    },
+    { scope: 'worker' },
+  ],
+})
+// One after the other, with one Vite server.
+devTest.describe.configure({ mode: 'default' })
+
+devTest(
+  '/states shows all states during development, each also at an address of its own',
+  { tag: '@all' },
+  async ({ page, dev }) => {
+    // Several apps load one after the other, without a build.
+    sharedTest.setTimeout(300_000)
+    const errors: string[] = []
+    page.on('pageerror', (error) => errors.push(error.message))
+    await page.goto(`${dev}/states/`)
+    await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
+    // Vite bundles the dependencies when the first frame asks for them.
+    const first = page.frameLocator('iframe').first().getByRole('status').first()
+    await expect(first).toBeVisible({ timeout: 120_000 })
+    await expect(page.locator('iframe')).toHaveCount(states.length)
+    // tests/e2e/accessibility.spec.ts shows all of them. Here, some are enough for the frames.
+    for (const name of [
+      'Unsaved changes',
+      'An example of a message',
+      'HubSpot callback: working',
+      'Contact Support',
+      'Activity: older messages fail to load',
+    ]) {
+      const state = stateOf(name)
+      const frame = page.getByTitle(name, { exact: true })
+      await frame.evaluate((element) => element.scrollIntoView())
+      const scrolled = await page.evaluate(() => window.scrollY)
+      const sign = await expectState(frame.contentFrame(), state)
+      // The frame shows the upper end of it.
+      await expect
+        .poll(
+          () =>
+            sign.evaluate((part) => {
+              const { top, height } = part.getBoundingClientRect()
+              return top >= 0 && top + Math.min(height, 20) <= window.innerHeight
+            }),
+          name,
+        )
+        .toBe(true)
+      expect(await page.evaluate(() => window.scrollY), name).toBe(scrolled)
+    }
+    // No frame took the focus.
+    await expect(page.locator('body')).toBeFocused()
+    await expect(page.getByRole('button', { name: /devtools/i })).toHaveCount(0)
+
+    await page.getByRole('link', { name: 'Save failed' }).click()
+    await expect(page).toHaveURL(`${dev}/states/save-failed`)
+    await expect(page.locator('iframe')).toHaveCount(1)
+    const message = page.frameLocator('iframe').getByText('❌ Failed to save rules, try again.')
+    await expect(message).toBeInViewport({ timeout: 60_000 })
+    expect(new Set(states.map(slugOf)).size).toBe(states.length)
+    expect(errors).toEqual([])
   },
-})
-
-devTest('/states shows states during development', { tag: '@all' }, async ({ page, dev }) => {
-  // Many apps load one after the other, without a build.
-  sharedTest.setTimeout(300_000)
-  const errors: string[] = []
-  page.on('pageerror', (error) => errors.push(error.message))
-  await page.goto(`${dev}/states/`)
-  await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
-  // Vite bundles the dependencies when the first frame asks for them.
-  const first = page.frameLocator('iframe').first().getByRole('status').first()
-  await expect(first).toBeVisible({ timeout: 120_000 })
-  // tests/e2e/accessibility.spec.ts shows all of them. Here, each third one is enough for the frames.
-  await expect(page.locator('iframe')).toHaveCount(states.length)
-  for (const state of states.filter((_state, number) => number % 3 === 0)) {
-    const frame = page.getByTitle(state.name, { exact: true })
-    await frame.evaluate((element) => element.scrollIntoView())
-    const scrolled = await page.evaluate(() => window.scrollY)
-    const sign = await expectState(frame.contentFrame(), state)
-    // The frame shows the upper end of it.
-    await expect
-      .poll(
-        () =>
-          sign.evaluate((part) => {
-            const { top, height } = part.getBoundingClientRect()
-            return top >= 0 && top + Math.min(height, 20) <= window.innerHeight
-          }),
-        state.name,
-      )
-      .toBe(true)
-    expect(await page.evaluate(() => window.scrollY), state.name).toBe(scrolled)
-  }
-  // No frame took the focus.
-  await expect(page.locator('body')).toBeFocused()
-  await expect(page.getByRole('button', { name: /devtools/i })).toHaveCount(0)
-  expect(errors).toEqual([])
-})
-
-devTest('each state has an address of its own', { tag: '@all' }, async ({ page, dev }) => {
-  await page.goto(`${dev}/states`)
-  await page.getByRole('link', { name: 'Save failed' }).click()
-  await expect(page).toHaveURL(`${dev}/states/save-failed`)
-  await expect(page.locator('iframe')).toHaveCount(1)
-  const message = page.frameLocator('iframe').getByText('❌ Failed to save rules, try again.')
-  await expect(message).toBeInViewport({ timeout: 60_000 })
-  expect(new Set(states.map(slugOf)).size).toBe(states.length)
-})
+)
 
 devTest(
   'the panels of Query and Router stand beside the dashboard, and each call is made once',

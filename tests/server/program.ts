@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { resolve } from 'node:path'
-import { expect } from 'vitest'
 
 const root = resolve(import.meta.dirname, '../..')
 
@@ -11,14 +10,14 @@ export type Program = ReturnType<typeof launch>
 export function launch(
   args: readonly string[],
   env: Record<string, string> = {},
-  { openFiles }: { openFiles?: number } = {},
+  { openFiles, cwd = root }: { openFiles?: number; cwd?: string } = {},
 ) {
   const [command, ...rest] =
     openFiles === undefined
       ? [process.execPath]
       : ['/bin/sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`, process.execPath]
   const child: ChildProcess = spawn(command, [...rest, ...args], {
-    cwd: root,
+    cwd,
     env: { PATH: process.env.PATH, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
@@ -33,7 +32,11 @@ export function launch(
       look()
     })
   }
+  // A test that times out leaves no program behind either.
+  const kill = () => child.kill('SIGKILL')
+  process.once('exit', kill)
   const exited = once(child, 'close').then(() => {
+    process.off('exit', kill)
     look()
     return child.exitCode
   })
@@ -64,7 +67,7 @@ export function launch(
       return output
     },
     async kill() {
-      child.kill('SIGKILL')
+      kill()
       await exited
     },
   }
@@ -111,6 +114,6 @@ export async function connect(
   const done = await fetch(`${url}/api/${provider}/callback${search}`, {
     headers: { Cookie: session },
   })
-  expect(done.status).toBe(204)
+  if (done.status !== 204) throw new Error(`The callback was answered with ${done.status}.`)
   return done.headers.getSetCookie()[0]?.split(';')[0] ?? session
 }

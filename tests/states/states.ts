@@ -64,7 +64,8 @@ const test = '*/api/notifications/test'
 
 const json = (path: string, body: object) => http.get(path, () => HttpResponse.json(body))
 const silence = () => new Promise<never>(() => {})
-const fault = () => new HttpResponse(null, { status: 500 })
+// The page repeats a read that fails in another way.
+const fault = () => new HttpResponse(null, { status: 403 })
 // Answers once, then never again.
 const thenSilence = (first: () => Response) => {
   let asked = 0
@@ -399,7 +400,7 @@ export const states: readonly State[] = [
         name: `${name} callback: failed`,
         address: `${address}?code=abc`,
         backend: backend({}, http.get(callback, fault)),
-        shows: `${name} connection failed: The server answered with an error (500)`,
+        shows: `${name} connection failed: The server answered with an error (403)`,
       },
       {
         name: `${name} callback: no code`,
@@ -474,7 +475,7 @@ export const states: readonly State[] = [
         ),
       )(),
     steps: [{ press: 'Load older' }],
-    shows: '❌ Failed to load older messages. The server answered with an error (500).',
+    shows: '❌ Failed to load older messages. The server answered with an error (403).',
   },
   {
     name: 'Activity: a message that cannot be sent again',
@@ -492,6 +493,13 @@ export const states: readonly State[] = [
     shows: '❌ Somebody has already sent this message again.',
   },
 ]
+
+/** @throws if no state has this name. */
+export function stateOf(name: string): State {
+  const state = states.find((state) => state.name === name)
+  if (state === undefined) throw new Error(`There is no state '${name}'`)
+  return state
+}
 
 /**
  * Runs in a page before the app and drops all timers of 3 s and more. So a call without an answer never

@@ -12,7 +12,7 @@ import { build, type InlineConfig } from 'vite'
 import { precompress } from '../../../build/precompress.ts'
 import { features } from '../../../contract/endpoints.ts'
 import { pagePolicy } from '../../../contract/page-headers.ts'
-import { ensureChromium } from '../../../scripts/programs.ts'
+import { chromiumArguments, ensureChromium } from '../../../scripts/programs.ts'
 import { safetyHeaders } from '../../../server/http/safety-headers.ts'
 import { readDashboard, serveDashboard } from '../../../server/page/serve.ts'
 
@@ -57,7 +57,7 @@ const folder = await mkdtemp(join(tmpdir(), 'dealbell-load-'))
 const executablePath = ensureChromium()
 const browser = await chromium.launch({
   ...(executablePath !== undefined && { executablePath }),
-  args: process.getuid?.() === 0 ? ['--no-sandbox'] : [],
+  args: chromiumArguments,
 })
 try {
   const isKept = await run(browser)
