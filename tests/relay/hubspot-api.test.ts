@@ -1,6 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import type { Crm } from '../../server/providers/provider.ts'
 import { listen } from './listen.ts'
@@ -8,11 +10,18 @@ import { listen } from './listen.ts'
 interface Answer {
   status?: number
   headers?: Record<string, string>
-  body?: object
+  body?: object | string
   hangs?: boolean
+  /** The headers come late, and the body never ends. */
+  stalls?: boolean
 }
 
 const notFound: Answer = { status: 404, body: { status: 'error', category: 'OBJECT_NOT_FOUND' } }
+/** A page of a proxy. */
+const page: Answer = { headers: { 'Content-Type': 'text/html' }, body: '<h1>Please wait…</h1>' }
+/** A bound on the headers plus one on the body would take until 3.4 s. */
+const timeouts = { ...defaultTimeouts, callMs: 2_000 }
+const lateHeadersMs = 1_400
 
 // What HubSpot's documents of 2026-03 say about calls and answers.
 let server: Awaited<ReturnType<typeof listen>>
@@ -28,24 +37,28 @@ beforeAll(async () => {
     calls.push({ call, headers: request.headers, body: await text(request) })
     const [path = ''] = url.split('?')
     const [, answer = notFound] = Object.entries(answers).find(([end]) => path.endsWith(end)) ?? []
-    const { status = 200, headers, body, hangs } = answer
+    const { status = 200, headers, body, hangs, stalls } = answer
     if (hangs) return
+    if (stalls) await delay(lateHeadersMs)
     response.writeHead(status, { 'Content-Type': 'application/json', ...headers })
-    response.end(body && JSON.stringify(body))
+    if (stalls) response.write('{')
+    else response.end(typeof body === 'string' ? body : body && JSON.stringify(body))
   })
 })
 beforeEach(() => {
   answers = {}
   calls = []
-  hubspot = createHubspot({
-    clientId: 'id',
-    clientSecret: 'secret',
-    apiUrl: server.url,
-    authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
-    standIn: false,
-  })
+  hubspot = createHubspot(settings())
 })
 afterAll(() => server.close())
+
+const settings = () => ({
+  clientId: 'id',
+  clientSecret: 'secret',
+  apiUrl: server.url,
+  authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
+  standIn: false,
+})
 
 const access = { accountId: '1', accessToken: 'a', urgency: 'fresh' } as const
 const time = '2026-03-01T12:00:00.000Z'
@@ -117,13 +130,8 @@ describe('HubSpot is called for', () => {
     expect(await urlOf(hubspot, `${old}|c`)).toBe(`${old}%7Cc`)
 
     const origin = 'http://127.0.0.1:4100'
-    const standIn = createHubspot({
-      clientId: 'id',
-      clientSecret: 'secret',
-      apiUrl: server.url,
-      authorizeUrl: `${origin}/sandbox/hubspot/oauth/authorize`,
-      standIn: true,
-    })
+    const authorizeUrl = `${origin}/sandbox/hubspot/oauth/authorize`
+    const standIn = createHubspot({ ...settings(), authorizeUrl, standIn: true })
     expect(await urlOf(standIn, `${origin}/deals/1`)).toBe(`${origin}/deals/1`)
     const usual = `${origin}/sandbox/hubspot/contacts/1/record/0-3/1`
     expect(await urlOf(standIn, `${origin}1/deals/1`)).toBe(usual)
@@ -471,12 +479,91 @@ describe('HubSpot asks for a wait by', () => {
   })
 })
 
-test('a 401 on a read is no refusal: the access token may just be too old', async () => {
-  answers = {
-    '/deals': { status: 401, body: { status: 'error', category: 'EXPIRED_AUTHENTICATION' } },
-  }
-  await expect(hubspot.stages(access)).rejects.toMatchObject({
-    kind: 'unauthorized',
-    reason: 'EXPIRED_AUTHENTICATION',
+describe('what HubSpot does not say itself may pass:', () => {
+  const refresh = () => hubspot.refresh({ accessToken: 'a', refreshToken: 'r' })
+  const read = () => hubspot.deal(access, '1', { history: 'stage', links: true })
+  const readBatch = () => hubspot.deals(access, ['1'], 'stage')
+  const readLinks = () => hubspot.linked(access, ['1'])
+
+  test('a 401 on a read is no refusal, because the access token may just be too old', async () => {
+    const reason = 'EXPIRED_AUTHENTICATION'
+    answers = { '/deals': { status: 401, body: { status: 'error', category: reason } } }
+    await expect(hubspot.stages(access)).rejects.toMatchObject({ kind: 'unauthorized', reason })
+  })
+
+  test('a deal is missing from a batch only if HubSpot says that it does not exist', async () => {
+    const batch = (body: object) => ({ '/read': { status: 207, body: { results: [], ...body } } })
+    answers = batch({ errors: [{ category: 'OBJECT_NOT_FOUND' }] })
+    expect(await readBatch()).toEqual(new Map())
+    const incomplete = { kind: 'unreachable', reason: 'batch_incomplete' }
+    answers = batch({ errors: [{ category: 'INTERNAL_ERROR' }] })
+    await expect(readBatch()).rejects.toMatchObject(incomplete)
+    answers = batch({ numErrors: 1 })
+    await expect(readBatch()).rejects.toMatchObject(incomplete)
+    await expect(readLinks()).rejects.toMatchObject(incomplete)
+  })
+
+  test.each([
+    { ...page, status: 404 },
+    { status: 404, body: { status: 'error' } },
+    { status: 404 },
+  ])('nothing is missing after a 404 without a word of its own: %j', async (answer) => {
+    answers = { '/1': answer, '/read': answer, '/search': answer, '/deals': answer }
+    const search = () => hubspot.changedDeals(access, new Date())
+    for (const call of [read, readBatch, readLinks, search, () => hubspot.stages(access)]) {
+      const failure = { kind: 'unreachable', reason: 'status_404' }
+      await expect(call()).rejects.toMatchObject(failure)
+    }
+  })
+
+  test.each([
+    [400, { status: 'BAD_REFRESH_TOKEN', message: 'missing or invalid' }],
+    [400, { error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' }],
+    [400, { error: 'invalid_grant' }],
+    // The account was deleted.
+    [400, { error: 'access_denied', status: 'BAD_HUB' }],
+  ])('a refresh is refused by a word on the token: %i %j', async (status, body) => {
+    answers = { '/token': { status, body } }
+    await expect(refresh()).rejects.toMatchObject({ kind: 'refused' })
+  })
+
+  test.each<[Answer, string]>([
+    [{ status: 408 }, 'status_408'],
+    [{ status: 423 }, 'locked'],
+    [{ ...page, status: 403 }, 'status_403'],
+    [{ status: 401, body: { status: 'BAD_CLIENT_SECRET' } }, 'BAD_CLIENT_SECRET'],
+    [{ status: 401, body: { status: 'BAD_CLIENT_ID' } }, 'BAD_CLIENT_ID'],
+    [{ status: 500, body: { status: 'BAD_REFRESH_TOKEN' } }, 'BAD_REFRESH_TOKEN'],
+  ])('a refresh is not refused by %j', async (answer, reason) => {
+    answers = { '/token': answer }
+    await expect(refresh()).rejects.toMatchObject({ kind: 'unreachable', reason })
+  })
+
+  test.each<[string, Answer]>([
+    ['refused', { status: 403, body: { status: 'error', category: 'MISSING_SCOPES' } }],
+    ['refused', { status: 403, body: { category: 'USER_DOES_NOT_HAVE_PERMISSIONS' } }],
+    ['unreachable', { ...page, status: 403 }],
+    ['unreachable', { status: 403, body: { error: 'forbidden' } }],
+  ])('a read is %s by %j', async (kind, answer) => {
+    answers = { '/1': answer }
+    await expect(read()).rejects.toMatchObject({ kind })
+  })
+
+  test('a call with late headers and a body that stalls ends in time', async () => {
+    expect(defaultTimeouts.callMs).toBe(10_000)
+    hubspot = createHubspot(settings(), timeouts)
+    answers = {
+      '/token': { stalls: true, status: 400 },
+      '/1': { stalls: true, status: 401 },
+      '/deals': { stalls: true },
+    }
+    const calls = [refresh, read, () => hubspot.stages(access)].map(async (call) => {
+      const startedAt = performance.now()
+      await expect(call()).rejects.toMatchObject({ kind: 'unreachable' })
+      const tookMs = performance.now() - startedAt
+      expect(tookMs).toBeGreaterThan(timeouts.callMs - 50)
+      expect(tookMs).toBeLessThan(timeouts.callMs + lateHeadersMs)
+    })
+    await Promise.all(calls)
   })
 })

@@ -1,11 +1,13 @@
 import { randomBytes, randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
+import pg from 'pg'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { leaseDue, releaseLeases, renewLeases } from '../../server/relay/schedule/leases.ts'
 import { pauseWorkspace } from '../../server/relay/schedule/pauses.ts'
 import { databaseKinds } from '../database.ts'
 import { startBackend } from './backend.ts'
-import { stageChange } from './hubspot-webhook.ts'
+import { dealsIn, stageChange } from './hubspot-webhook.ts'
 import { backend, connect, open, outside, portal, posts, shareBackend, tell } from './shared.ts'
 
 const key = randomBytes(32)
@@ -71,6 +73,56 @@ describe.each(databaseKinds)('on %s', (kind) => {
         }
       }
       expect(refusals).toEqual([])
+    },
+  )
+
+  test.runIf(kind === 'PostgreSQL')(
+    'while PostgreSQL keeps dropping its connections, no event is lost or repeated',
+    async () => {
+      const portals = Array.from({ length: 20 }, (_, n) => 20_000 + n)
+      for (const each of portals) {
+        await connect({ portal: each, team: `T${each}`, channel: `C${each}` })
+      }
+      const process = await startBackend(open, outside, { alone: false, key })
+      onTestFinished(() => process.stop())
+      const postgres = new pg.Client({
+        connectionString: Reflect.get(open.database, '$client').options.connectionString,
+      })
+      await postgres.connect()
+      let isCutting = true
+      async function cut(): Promise<void> {
+        while (isCutting) {
+          await postgres.query(
+            `select pg_terminate_backend(pid) from pg_stat_activity
+             where datname = current_database() and pid <> pg_backend_pid()`,
+          )
+          await delay(100)
+        }
+      }
+      const cutting = cut()
+      const deals = Array.from({ length: 100 }, (_, n) => 30_000 + n)
+      const waiting = deals.map((deal, n) => stageChange(deal, { portal: 20_000 + (n % 20) }))
+      // HubSpot repeats what was not acknowledged.
+      let refused = 0
+      async function tellAll(): Promise<void> {
+        for (let event = waiting.shift(); event !== undefined; event = waiting.shift()) {
+          for (;;) {
+            const answer = await process.tell([event])
+            if (answer === 204) break
+            expect(answer).toBe(500)
+            refused += 1
+          }
+        }
+      }
+      await Promise.all([tellAll(), tellAll()])
+      isCutting = false
+      await cutting
+      await postgres.end()
+      await process.settled(60_000)
+      const said = outside.posts.flatMap(dealsIn).filter((deal) => deal >= 30_000)
+      expect(said.sort((a, b) => a - b)).toEqual(deals)
+      // At least one connection was dropped during a request; otherwise this test shows nothing.
+      expect(refused).toBeGreaterThan(0)
     },
   )
 })

@@ -36,6 +36,8 @@ import {
 
 describe.each(databaseKinds)('on %s', (kind) => {
   shareBackend(kind)
+  // Both databases get the same statements. What is not about them is tested on one.
+  const describeOnce = describe.runIf(kind === 'PGlite')
 
   const eventsStored = () =>
     backend.database.$count(dealEvents, eq(dealEvents.accountId, String(portal)))
@@ -135,7 +137,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     )
   })
 
-  describe('matched', () => {
+  describeOnce('matched', () => {
     test('a deal that has neither contact nor company is read again before it is sent', async () => {
       await connect({ ruleIds: ['deal-stage-changed-orphan'] })
       // The one gets its link within the delay, the other never does.
@@ -284,7 +286,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     })
   })
 
-  describe('the access to HubSpot', () => {
+  describeOnce('the access to HubSpot', () => {
     const refreshes = () => outside.refreshes.filter((token) => token.endsWith(`-${portal}`))
     const expired = { status: 401, body: { status: 'error', category: 'INVALID_AUTHENTICATION' } }
     const statusOf = (userId: string) => connectionStatus(backend, { userId, provider: 'hubspot' })

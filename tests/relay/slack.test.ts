@@ -1,4 +1,5 @@
 import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { longestWaitMs } from '../../server/providers/provider.ts'
@@ -13,25 +14,31 @@ let url: string
 let calls: string[]
 /** The last call's body. */
 let lastBody: string
-/** The answer to each path by its last part. An object is the answer of a method: JSON with status 200. */
+/** The answer to each path, or by its last part. An object is the answer of a method: JSON with status 200. */
 let answers: Record<string, object | TextAnswer>
 
 interface TextAnswer {
   status: number
   text: string
   headers?: Record<string, string>
+  /** The headers come late, and the body never ends. */
+  stalls?: boolean
 }
 
 const isText = (answer: object): answer is TextAnswer => 'text' in answer
 
 beforeAll(async () => {
   server = await listen(async (request, response) => {
-    const name = (request.url ?? '').split('/').at(-1) ?? ''
+    const path = request.url?.slice(1) ?? ''
+    const name = path.split('/').at(-1) ?? ''
     calls.push(name)
     lastBody = await text(request)
-    const answer = answers[name] ?? { ok: false, error: 'unknown_method' }
+    const answer = answers[path] ?? answers[name] ?? { ok: false, error: 'unknown_method' }
     if (isText(answer)) {
-      return response.writeHead(answer.status, answer.headers).end(answer.text)
+      if (answer.stalls) await delay(lateHeadersMs)
+      response.writeHead(answer.status, answer.headers)
+      if (answer.stalls) return response.write('{')
+      return response.end(answer.text)
     }
     response.writeHead(200, { 'Content-Type': 'application/json' }).end(JSON.stringify(answer))
   })
@@ -42,6 +49,10 @@ beforeEach(() => {
   calls = []
   answers = {}
 })
+
+/** A bound on the headers plus one on the body would take until 3.4 s. */
+const timeouts = { ...defaultTimeouts, callMs: 2_000 }
+const lateHeadersMs = 1_400
 
 const refusal = (error: string) => ({ ok: false, error })
 const accepted = { ok: true, channel: 'C1', ts: '1.1' }
@@ -214,6 +225,63 @@ test.each([
   expect(await post(secrets, 'C1', message)).toEqual({ kind: 'wait', ms })
   answers['chat.postMessage'] = refusal('not_in_channel')
   expect(await post(secrets, 'C1', message)).toEqual({ kind: 'wait', ms })
+})
+
+describe('what Slack does not say itself may pass', () => {
+  const page = {
+    status: 200,
+    text: '<html><h1>Please wait…</h1></html>',
+    headers: { 'Content-Type': 'text/html' },
+  }
+  const post = (at = url) =>
+    createSlackPost(createSlackClient(at), timeouts).post(
+      { accessToken: 'x', incomingWebhookUrl: `${at}/C1` },
+      'C1',
+      message,
+    )
+
+  test.each([
+    [page, 'nonsense'],
+    [{ status: 200, text: '' }, 'nonsense'],
+    [{ status: 200, text: '{"ok":tr' }, 'nonsense'],
+    [{}, 'nonsense'],
+    [{ ok: false, error: { code: 'invalid_auth' } }, 'nonsense'],
+    [{ status: 200, text: 'null', headers: { 'Content-Type': 'application/json' } }, 'unreachable'],
+    [{ ...page, status: 403 }, 'http_403'],
+    [{ status: 404, text: '' }, 'http_404'],
+  ])('%j', async (answer, reason) => {
+    answers = { 'chat.postMessage': answer }
+    expect(await post()).toEqual({ kind: 'failed', reason })
+  })
+
+  test.each([
+    [page, 'nonsense'],
+    [{ status: 200, text: '' }, 'nonsense'],
+    [{ ...page, status: 403 }, 'http_403'],
+    [{ status: 404, text: '' }, 'http_404'],
+    [{ status: 500, text: 'rollup_error' }, 'rollup_error'],
+  ])('by the second way: %j', async (answer, reason) => {
+    answers = { 'chat.postMessage': refusal('not_in_channel'), C1: answer }
+    expect(await post()).toEqual({ kind: 'failed', reason })
+  })
+
+  test('a call with late headers and a body that stalls ends in time, both ways of posting together', async () => {
+    const stalled = { status: 200, text: '', stalls: true }
+    answers = {
+      'a/chat.postMessage': stalled,
+      'b/chat.postMessage': { ...stalled, status: 500 },
+      'c/chat.postMessage': refusal('not_in_channel'),
+      'c/C1': stalled,
+    }
+    const posts = ['a', 'b', 'c'].map(async (name) => {
+      const startedAt = performance.now()
+      expect(await post(`${url}/${name}`)).toEqual({ kind: 'failed', reason: 'unreachable' })
+      const tookMs = performance.now() - startedAt
+      expect(tookMs).toBeGreaterThan(timeouts.callMs - 50)
+      expect(tookMs).toBeLessThan(timeouts.callMs + lateHeadersMs)
+    })
+    await Promise.all(posts)
+  })
 })
 
 describe('connecting', () => {
