@@ -79,19 +79,6 @@ describe('a read of a deal', () => {
     expect(crm.deal).toHaveBeenCalledTimes(3)
   })
 
-  test('with a token that the CRM does not accept fails for its user alone', async () => {
-    for (const kind of ['refused', 'unauthorized'] as const) {
-      now += 60_000
-      refused.set('ada', kind)
-      const [ofAda, ofBob] = await Promise.allSettled([
-        readBy(ada, [wanted('1', now)]),
-        readBy(bob, [wanted('1', now)]),
-      ])
-      expect(ofAda).toMatchObject({ status: 'rejected', reason: { kind } })
-      expect(ofBob).toMatchObject({ status: 'fulfilled', value: { name: '1' } })
-    }
-  })
-
   test('with a CRM that is down fails for all who wait for it, with one call; the next try reads', async () => {
     crm.deal.mockRejectedValueOnce(failure('unreachable'))
     const both = await Promise.allSettled([readBy(ada, [wanted('1')]), readBy(bob, [wanted('1')])])
@@ -123,18 +110,6 @@ describe('a call for many deals', () => {
     // It fails only alone.
     await readBy(ada, many(30, 50))
     expect(crm.deal.mock.lastCall?.[1]).toBe('30')
-  })
-
-  test('may lack a deal that was merged: that one is read alone, and only when its turn comes', async () => {
-    crm.deals.mockImplementationOnce(async (_, ids) => {
-      return new Map(ids.filter((id) => id !== '2').map((id) => [id, dealOf(id)]))
-    })
-    await readBy(ada, many(1, 3))
-    expect(crm.deal).not.toHaveBeenCalled()
-    expect((await readBy(ada, many(2, 2)))?.name).toBe('2')
-    expect((await readBy(ada, many(3, 1)))?.name).toBe('3')
-    expect(crm.deals).toHaveBeenCalledTimes(1)
-    expect(crm.deal.mock.calls.map(([, id]) => id)).toEqual(['2'])
   })
 })
 

@@ -274,29 +274,24 @@ describe('HubSpot is called for', () => {
   })
 
   test('stages: the documented `probability` alone decides if `isClosed` is missing', async () => {
-    const stage = (id: string, metadata: object) => ({
-      id,
-      label: `Stage ${id}`,
-      displayOrder: 0,
-      metadata,
-      archived: false,
-      createdAt: time,
-      updatedAt: time,
-      writePermissions: 'CRM_PERMISSIONS_ENFORCEMENT',
-    })
-    const stages = [
-      stage('w', { probability: '1.0' }),
-      stage('l', { probability: '0.0' }),
-      stage('o', { probability: '0.4' }),
-      stage('c', { probability: '0.4', isClosed: 'true' }),
+    const outcomes: Array<[metadata: object, outcome: string]> = [
+      [{ probability: '1.0' }, 'won'],
+      [{ probability: '0.0' }, 'lost'],
+      [{ probability: '0.4' }, 'open'],
+      [{}, 'open'],
+      [{ isClosed: 'true', probability: '1' }, 'won'],
+      [{ isClosed: 'true', probability: '0.0' }, 'lost'],
+      [{ isClosed: 'true', probability: '0.4' }, 'closed'],
+      [{ isClosed: 'true', probability: '' }, 'closed'],
+      [{ isClosed: 'true' }, 'closed'],
+      [{ isClosed: 'false', probability: '1.0' }, 'open'],
+      [{ isClosed: true, probability: '1.0' }, 'open'],
     ]
+    const stages = outcomes.map(([metadata], n) => ({ id: `${n}`, label: `Stage ${n}`, metadata }))
     answers = { '/deals': { body: { results: [{ id: 'default', stages }] } } }
-    expect(await hubspot.stages(access)).toEqual([
-      { id: 'w', label: 'Stage w', outcome: 'won' },
-      { id: 'l', label: 'Stage l', outcome: 'lost' },
-      { id: 'o', label: 'Stage o', outcome: 'open' },
-      { id: 'c', label: 'Stage c', outcome: 'closed' },
-    ])
+    expect(await hubspot.stages(access)).toEqual(
+      outcomes.map(([, outcome], n) => ({ id: `${n}`, label: `Stage ${n}`, outcome })),
+    )
     expect(onlyCall().call).toBe('GET /crm/pipelines/2026-03/deals')
     // Without stages, each deal would count as open.
     answers = {}

@@ -110,17 +110,6 @@ describe('a stranger who leaves Slack connected in a shared browser', () => {
   })
 })
 
-test('another HubSpot user finds nothing of this one', async () => {
-  const browser = openBrowser(harness)
-  await browser.connect('hubspot')
-  await browser.keep(['deal-closed'])
-  await harness.database.update(users).set({ crmUserId: 'someone else' })
-  const stranger = openBrowser(harness)
-  await stranger.connect('hubspot')
-  expect(await stranger.rules()).toEqual({ rules: [] })
-  expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
-})
-
 // PGlite has one connection, so nothing happens at once there.
 test.runIf(databaseKinds.includes('PostgreSQL'))(
   'several browsers of one new person at once end as one user',

@@ -106,40 +106,9 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
   }
 }
 
-/** A browser's calls to a server; it keeps the session's cookie. */
-function openSession(session: { cookie: string }) {
-  return async function call(address: string, init: RequestInit = {}): Promise<Response> {
-    const headers = new Headers({
-      Cookie: session.cookie,
-      Origin: appUrl,
-      'Sec-Fetch-Site': 'same-origin',
-      'Sec-Fetch-Mode': address.endsWith('/auth') ? 'navigate' : 'cors',
-      ...(init.body !== undefined && { 'Content-Type': 'application/json' }),
-    })
-    const answer = await fetch(address, { ...init, headers, redirect: 'manual' })
-    session.cookie = answer.headers.getSetCookie()[0]?.split(';')[0] ?? session.cookie
-    await answer.arrayBuffer()
-    if (answer.status >= 400) throw new Error(`${address}: ${answer.status}`)
-    return answer
-  }
-}
-
-/** Connects one service by the calls that the dashboard makes. */
-async function connectProvider(
-  { url }: { url: string },
-  session: { cookie: string },
-  provider: 'hubspot' | 'slack',
-  code: string,
-): Promise<void> {
-  const call = openSession(session)
-  const begun = await call(`${url}/api/${provider}/auth`)
-  const state = new URL(begun.headers.get('Location') ?? '').searchParams.get('state')
-  await call(`${url}/api/${provider}/callback?code=${code}&state=${state}`)
-}
-
 /** Connects an account and saves rules by the calls that the dashboard makes. */
 export async function connectAccount(
-  server: { url: string },
+  { url }: { url: string },
   {
     portal,
     channel,
@@ -155,14 +124,30 @@ export async function connectAccount(
     hubspotUser?: number
   },
 ): Promise<{ cookie: string }> {
-  const session = { cookie: '' }
-  await connectProvider(server, session, 'hubspot', `${portal}:${hubspotUser}`)
-  await connectProvider(server, session, 'slack', `${team}:${channel}`)
-  await openSession(session)(`${server.url}/api/notifications/rules`, {
-    method: 'POST',
-    body: JSON.stringify({ rules: ruleIds }),
-  })
-  return session
+  let cookie = ''
+  async function call(path: string, init: RequestInit = {}): Promise<Response> {
+    const headers = {
+      Cookie: cookie,
+      Origin: appUrl,
+      'Sec-Fetch-Site': 'same-origin',
+      'Sec-Fetch-Mode': path.endsWith('/auth') ? 'navigate' : 'cors',
+      'Content-Type': 'application/json',
+    }
+    const answer = await fetch(url + path, { ...init, headers, redirect: 'manual' })
+    cookie = answer.headers.getSetCookie()[0]?.split(';')[0] ?? cookie
+    await answer.arrayBuffer()
+    if (answer.status >= 400) throw new Error(`${path}: ${answer.status}`)
+    return answer
+  }
+  const codes = { hubspot: `${portal}:${hubspotUser}`, slack: `${team}:${channel}` }
+  for (const [provider, code] of Object.entries(codes)) {
+    const begun = await call(`/api/${provider}/auth`)
+    const state = new URL(begun.headers.get('Location') ?? '').searchParams.get('state')
+    await call(`/api/${provider}/callback?code=${code}&state=${state}`)
+  }
+  const body = JSON.stringify({ rules: ruleIds })
+  await call('/api/notifications/rules', { method: 'POST', body })
+  return { cookie }
 }
 
 /** Resolves when nothing is pending. */
