@@ -13,27 +13,27 @@ import { databaseKinds } from '../database.ts'
 import { startBackend } from './backend.ts'
 import { shownIn, stageChange } from './hubspot-webhook.ts'
 import {
+  ago,
   backend,
   channel,
   connect,
   connectedSince,
+  hour,
+  minute,
+  moved,
   open,
   openInbox,
   outside,
   portal,
   posts,
   searchedUntil,
+  second,
   shareBackend,
+  soon,
   startSearch,
   team,
 } from './shared.ts'
 
-const second = 1_000
-const minute = 60 * second
-const hour = 60 * minute
-/** Rounded, so that a time is the same in a webhook, in HubSpot's answers and in the database. */
-const ago = (ms: number) => Math.floor(Date.now() / second) * second - ms
-const soon = { timeout: 20_000, interval: 20 }
 const key = randomBytes(32)
 
 describe.each(databaseKinds)('on %s', (kind) => {
@@ -75,13 +75,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
     return userId
   }
 
-  /** In HubSpot, the deal moves through these stages. Returns the webhooks about them. */
-  function move(deal: number, ...changes: Array<[stage: string, atMs: number]>) {
-    const history = changes.map(([value, at]) => ({ value, timestamp: new Date(at).toISOString() }))
-    const first = { value: 'start', timestamp: '2020-01-01T00:00:00.000Z' }
-    outside.deals.set(String(deal), { history: [...history.toReversed(), first] })
-    return changes.map(([stage, at]) => stageChange(deal, { portal, stage, at }))
-  }
+  const move = (deal: number, ...stages: Array<[stage: string, atMs: number]>) =>
+    moved(deal, stages)
 
   /** In HubSpot, these deals become a new one, which has the changes of all of them. */
   function merge(deals: number[], into: number): void {

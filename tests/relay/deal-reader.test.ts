@@ -112,20 +112,3 @@ describe('a call for many deals', () => {
     expect(crm.deal.mock.lastCall?.[1]).toBe('30')
   })
 })
-
-describe('whether a deal is linked', () => {
-  test('comes with the read, and is asked again while the CRM may still add a contact', async () => {
-    await reader.deal(ada, [wanted('1')], 'stage', { ...one, withLinks: true })
-    expect(await reader.isLinked(ada, [wanted('1')], 'stage', 'fresh')).toBe(false)
-    expect(crm.deal).toHaveBeenCalledTimes(1)
-    expect(crm.linked).not.toHaveBeenCalled()
-    now = 6_000
-    linked.add('1')
-    expect(await reader.isLinked(ada, [wanted('1', 500, 5_500)], 'stage', 'fresh')).toBe(true)
-    expect(crm.deal).toHaveBeenCalledTimes(2)
-    // Once it is, this is not asked again.
-    now = 60_000
-    expect(await reader.isLinked(bob, [wanted('1', 500, 55_000)], 'stage', 'fresh')).toBe(true)
-    expect(crm.deal).toHaveBeenCalledTimes(2)
-  })
-})

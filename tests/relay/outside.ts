@@ -11,7 +11,7 @@ interface Post {
   atMs: number
 }
 
-interface OutsideDeal {
+export interface OutsideDeal {
   name?: string
   amount?: string | null
   currency?: string | null
