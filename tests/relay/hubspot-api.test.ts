@@ -150,7 +150,8 @@ describe('HubSpot is called for', () => {
       server.answers = { ...server.answers, '/0-3/1': { body: { ...deal, properties } } }
       return (await hubspot.deal({ ...access, accessToken: token }, '1', withHistory))?.currency
     }
-    const accountReads = () => server.calls.filter(({ call }) => call.includes('/account-info/')).length
+    const accountReads = () =>
+      server.calls.filter(({ call }) => call.includes('/account-info/')).length
     const accountIn = (companyCurrency: string) => ({ body: { portalId: 1, companyCurrency } })
     vi.useFakeTimers({ toFake: ['performance'] })
     onTestFinished(() => {
@@ -313,7 +314,12 @@ test.each([302, 307])(
   'a redirect (%i), which could lead into the network, is not followed',
   async (status) => {
     const redirect = { status, headers: { Location: `${server.url}/inner` } }
-    server.answers = { '/token': redirect, '/deals': redirect, '/1': redirect, '/inner': { body: {} } }
+    server.answers = {
+      '/token': redirect,
+      '/deals': redirect,
+      '/1': redirect,
+      '/inner': { body: {} },
+    }
     const unreachable = { kind: 'unreachable' }
     const exchange = hubspot.exchange({ code: 'c', redirectUri: 'r', codeVerifier: 'v' })
     await expect(exchange).rejects.toMatchObject(unreachable)
@@ -519,7 +525,9 @@ describe('what HubSpot does not say itself may pass:', () => {
       '/1': { stalls: true, status: 401 },
       '/deals': { stalls: true },
     }
-    const outcomes = await Promise.all([refresh, read, () => hubspot.stages(access)].map(endsInTime))
+    const outcomes = await Promise.all(
+      [refresh, read, () => hubspot.stages(access)].map(endsInTime),
+    )
     for (const outcome of outcomes) expect(outcome).toMatchObject({ kind: 'unreachable' })
   })
 })

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { connections, rules, sessions, users } from '../../server/database/schema.ts'
 import { sha256 } from '../../server/people/session.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
-import { type Harness, openBrowser, openHarness, refusal } from '../server/harness.ts'
+import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
 
 let harness: Harness
 

@@ -17,21 +17,6 @@ export interface ServerOptions {
   poolSize?: number
 }
 
-/** The whole server as a process of its own, which a test may kill. */
-export interface ServerProcess {
-  url: string
-  pid: number | undefined
-  /** What it wrote, on both outputs. */
-  output: string[]
-  exited: Promise<void>
-  kill(): Promise<void>
-  /** SIGTERM. */
-  stop(): Promise<void>
-  /** HubSpot tells of items. @returns the answer's status; undefined when none came. */
-  tell(items: unknown): Promise<number | undefined>
-  status(): Promise<RelayStatus>
-}
-
 export function serverEnv(
   { outside, database, failpoint, encryptionKey, poolSize }: ServerOptions,
   port: number,
@@ -55,12 +40,16 @@ export function serverEnv(
   }
 }
 
-export async function startServer(options: ServerOptions): Promise<ServerProcess> {
+export type ServerProcess = Awaited<ReturnType<typeof startServer>>
+
+/** Starts the whole server as a process of its own, which a test may kill. */
+export async function startServer(options: ServerOptions) {
   const port = await freePort()
   const child: ChildProcess = spawn(process.execPath, ['server/main.ts'], {
     env: serverEnv(options, port),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
+  /** What it wrote, on both outputs. */
   const output: string[] = []
   const exited = once(child, 'exit').then(() => undefined)
   await new Promise<void>((resolve, reject) => {
@@ -84,11 +73,13 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
       child.kill('SIGKILL')
       await exited
     },
+    /** SIGTERM. */
     async stop() {
       child.kill('SIGTERM')
       await exited
     },
-    async tell(items) {
+    /** HubSpot tells of items. @returns the answer's status; undefined when none came. */
+    async tell(items: unknown): Promise<number | undefined> {
       try {
         const answer = await fetch(`${url}/webhooks/hubspot`, signedWebhook(items))
         await answer.arrayBuffer()
@@ -97,7 +88,7 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
         return undefined
       }
     },
-    async status() {
+    async status(): Promise<RelayStatus> {
       const answer = await fetch(`${url}/relay/status`, {
         headers: { Authorization: `Bearer ${operatorToken([serverKey])}` },
       })

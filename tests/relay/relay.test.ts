@@ -1,4 +1,4 @@
-import { and, eq, sql } from 'drizzle-orm'
+import { and, eq } from 'drizzle-orm'
 import { describe, expect, test, vi } from 'vitest'
 import { deleteOld } from '../../server/clean/deliveries.ts'
 import {
@@ -264,7 +264,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   describeOnce('the access to HubSpot', () => {
-    const refreshes = () => outside.refreshes.filter((token) => token.endsWith(`-${portal}`))
     const expired = { status: 401, body: { status: 'error', category: 'INVALID_AUTHENTICATION' } }
     const statusOf = (userId: string) => connectionStatus(backend, { userId, provider: 'hubspot' })
 
