@@ -9,7 +9,7 @@ const bodies = runsAll ? 10_000 : 2_000
 const seed = Number(process.env.MALFORMED_SEED ?? (runsAll ? newSeed(1) : 1))
 
 const dice = new Dice(seed)
-const { random, oneOf } = dice
+const { random } = dice
 
 const randomBytes = (count: number) =>
   Buffer.from(Array.from({ length: count }, () => dice.whole(0, 255)))
@@ -33,14 +33,14 @@ const values = [null, true, [], [[]], {}, { a: 1 }, [null], ...numbers, ...texts
 function malformed(): Buffer {
   const event: Record<string, unknown> = stageChange(1, { portal: 456 })
   for (let n = 0; n < 1 + random() * 3; n++) {
-    const field = oneOf(['constructor', 'toString', 'objectTypeId', ...Object.keys(event)])
+    const field = dice.oneOf(['constructor', 'toString', 'objectTypeId', ...Object.keys(event)])
     if (dice.chance(0.3)) delete event[field]
-    else event[field] = oneOf<unknown>(values)
+    else event[field] = dice.oneOf<unknown>(values)
   }
   const text = JSON.stringify(
-    oneOf<unknown>([[event], event, [[event]], { events: [event] }, [event, null, 5]]),
+    dice.oneOf<unknown>([[event], event, [[event]], { events: [event] }, [event, null, 5]]),
   )
-  return oneOf([
+  return dice.oneOf([
     () => Buffer.from(text),
     () => Buffer.from(text.slice(0, random() * text.length)),
     () => Buffer.from(text.replace(/[{}[\],:"]/g, (sign) => (dice.chance(0.1) ? '' : sign))),
