@@ -114,6 +114,7 @@ export async function startBackend(
     vault,
     providers,
     lines,
+    log,
     /** HubSpot tells of items; resolves to the answer's status. */
     async tell(items: unknown): Promise<number> {
       return (await app.request('/webhooks/hubspot', signedWebhook(items))).status

@@ -13,31 +13,33 @@ import { databaseKinds } from '../database.ts'
 import { startBackend } from './backend.ts'
 import { shownIn, stageChange } from './hubspot-webhook.ts'
 import {
+  ago,
   backend,
   channel,
   connect,
   connectedSince,
+  hour,
+  minute,
+  moved,
   open,
   openInbox,
   outside,
   portal,
   posts,
   searchedUntil,
+  second,
   shareBackend,
+  soon,
   startSearch,
   team,
 } from './shared.ts'
 
-const second = 1_000
-const minute = 60 * second
-const hour = 60 * minute
-/** Rounded, so that a time is the same in a webhook, in HubSpot's answers and in the database. */
-const ago = (ms: number) => Math.floor(Date.now() / second) * second - ms
-const soon = { timeout: 20_000, interval: 20 }
 const key = randomBytes(32)
 
 describe.each(databaseKinds)('on %s', (kind) => {
   shareBackend(kind, { working: false, key })
+  // Both databases get the same statements. What is not about them is tested on one.
+  const testOnce = test.runIf(kind === 'PGlite')
 
   let running: Array<{ stop(): Promise<void> }> = []
   afterEach(async () => {
@@ -73,13 +75,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
     return userId
   }
 
-  /** In HubSpot, the deal moves through these stages. Returns the webhooks about them. */
-  function move(deal: number, ...changes: Array<[stage: string, atMs: number]>) {
-    const history = changes.map(([value, at]) => ({ value, timestamp: new Date(at).toISOString() }))
-    const first = { value: 'start', timestamp: '2020-01-01T00:00:00.000Z' }
-    outside.deals.set(String(deal), { history: [...history.toReversed(), first] })
-    return changes.map(([stage, at]) => stageChange(deal, { portal, stage, at }))
-  }
+  const move = (deal: number, ...stages: Array<[stage: string, atMs: number]>) =>
+    moved(deal, stages)
 
   /** In HubSpot, these deals become a new one, which has the changes of all of them. */
   function merge(deals: number[], into: number): void {
@@ -178,29 +175,32 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(said()).toEqual(all)
   })
 
-  test('a webhook that comes after its deal was merged and searched is not announced again', async () => {
-    await startSending()
-    await connectUser()
-    const won = move(1, ['w1', ago(50 * minute)])
-    const late = [...won, ...move(2, ['l1', ago(40 * minute)])]
-    merge([1, 2], 11)
-    search()
-    await searched()
-    await backend.settled()
-    const all = ['11: Gone', '11: Signed']
-    expect(said()).toEqual(all)
+  testOnce(
+    'a webhook that comes after its deal was merged and searched is not announced again',
+    async () => {
+      await startSending()
+      await connectUser()
+      const won = move(1, ['w1', ago(50 * minute)])
+      const late = [...won, ...move(2, ['l1', ago(40 * minute)])]
+      merge([1, 2], 11)
+      search()
+      await searched()
+      await backend.settled()
+      const all = ['11: Gone', '11: Signed']
+      expect(said()).toEqual(all)
 
-    expect(await backend.tell(late)).toBe(204)
-    expect(await backend.tell(late.toReversed())).toBe(204)
-    await searched()
-    await backend.settled()
-    expect(said()).toEqual(all)
-    expect(await stored()).toEqual(['11 w1 webhook', '11 l1 webhook'])
+      expect(await backend.tell(late)).toBe(204)
+      expect(await backend.tell(late.toReversed())).toBe(204)
+      await searched()
+      await backend.settled()
+      expect(said()).toEqual(all)
+      expect(await stored()).toEqual(['11 w1 webhook', '11 l1 webhook'])
 
-    // A bulk edit gave another deal the same value at the same time.
-    await backend.tell(won.map((item) => ({ ...item, objectId: 3 })))
-    expect(await stored()).toEqual(['11 w1 webhook', '11 l1 webhook', '3 w1 webhook'])
-  })
+      // A bulk edit gave another deal the same value at the same time.
+      await backend.tell(won.map((item) => ({ ...item, objectId: 3 })))
+      expect(await stored()).toEqual(['11 w1 webhook', '11 l1 webhook', '3 w1 webhook'])
+    },
+  )
 
   test('a webhook and a search that store the same change at once store it once', async () => {
     await connectUser()
@@ -227,16 +227,19 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await backend.database.$count(deliveries)).toBe(deals.length)
   })
 
-  test('a history that names a change of the same millisecond twice stores it once, and ends', async () => {
-    await connectUser()
-    const of = { accountId: String(portal), dealId: '1', property: 'stage' } as const
-    const occurredAt = new Date(ago(20 * minute))
-    const change = (value: string) => ({ ...of, key: value, value, occurredAt })
-    const history = [change('won'), change('lost'), change('won')]
-    expect(await openInbox().storeMissed('hubspot', history, 0)).toBe(2)
-    expect(await openInbox().storeMissed('hubspot', history, 0)).toBe(0)
-    expect(await stored()).toEqual(['1 lost search', '1 won search'])
-  })
+  testOnce(
+    'a history that names a change of the same millisecond twice stores it once, and ends',
+    async () => {
+      await connectUser()
+      const of = { accountId: String(portal), dealId: '1', property: 'stage' } as const
+      const occurredAt = new Date(ago(20 * minute))
+      const change = (value: string) => ({ ...of, key: value, value, occurredAt })
+      const history = [change('won'), change('lost'), change('won')]
+      expect(await openInbox().storeMissed('hubspot', history, 0)).toBe(2)
+      expect(await openInbox().storeMissed('hubspot', history, 0)).toBe(0)
+      expect(await stored()).toEqual(['1 lost search', '1 won search'])
+    },
+  )
 
   test('a young change is left to its webhook, and nobody gets a change from before the connection', async () => {
     await connectUser()
@@ -255,111 +258,126 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await backend.database.$count(deliveries)).toBe(1)
   })
 
-  test('only the last three days count, and no more than the ticked rules need is read', async () => {
-    const userId = await connectUser({ searchedMs: ago(90 * hour) })
-    move(1, ['next', ago(73 * hour)])
-    move(2, ['next', ago(71 * hour)])
-    await backend.database.update(rules).set({ ruleIds: [] }).where(eq(rules.userId, userId))
-    const catchUp = search()
-    // Without an answer of HubSpot, a search counts only until an hour ago: our clock may be ahead.
-    await searched(ago(hour))
-    expect((await account()).searchedUntil.getTime()).toBeLessThanOrEqual(Date.now() - hour)
-    expect(outside.reads).toEqual([])
-    await catchUp.stop()
+  testOnce(
+    'only the last three days count, and no more than the ticked rules need is read',
+    async () => {
+      const userId = await connectUser({ searchedMs: ago(90 * hour) })
+      move(1, ['next', ago(73 * hour)])
+      move(2, ['next', ago(71 * hour)])
+      await backend.database.update(rules).set({ ruleIds: [] }).where(eq(rules.userId, userId))
+      const catchUp = search()
+      // Without an answer of HubSpot, a search counts only until an hour ago: our clock may be ahead.
+      await searched(ago(hour))
+      expect((await account()).searchedUntil.getTime()).toBeLessThanOrEqual(Date.now() - hour)
+      expect(outside.reads).toEqual([])
+      await catchUp.stop()
 
-    await backend.database.update(rules).set({ ruleIds: ['deal-closed'] })
-    await backend.database.update(crmAccounts).set({ searchedUntil: new Date(ago(90 * hour)) })
-    search()
-    await searched()
-    expect(await stored()).toEqual(['2 next search'])
-  })
+      await backend.database.update(rules).set({ ruleIds: ['deal-closed'] })
+      await backend.database.update(crmAccounts).set({ searchedUntil: new Date(ago(90 * hour)) })
+      search()
+      await searched()
+      expect(await stored()).toEqual(['2 next search'])
+    },
+  )
 
-  test('a search in many pages finds everything, also after it failed in the middle', async () => {
-    await connectUser({ searchedMs: ago(4 * hour) })
-    // Two pages, then more deals with the same time than a page has.
-    for (let deal = 1; deal <= 250; deal++) move(deal, ['next', ago(3 * hour - deal * 5 * second)])
-    const together = ago(2 * hour)
-    for (let deal = 251; deal <= 500; deal++) move(deal, ['next', together])
-    // These changed early and once more late, so the first page does not have them.
-    move(501, ['next', ago(3 * hour)], ['w1', ago(hour)])
-    move(502, ['next', ago(hour)])
-    outside.missing.add('502')
-    outside.mostFound = 400
-    let failing = true
-    let searches = 0
-    outside.answerRead = (path) => {
-      if (!path.endsWith('/search')) return undefined
-      searches++
-      return failing && searches > 1 ? { status: 500 } : undefined
-    }
+  testOnce(
+    'a search in many pages finds everything, also after it failed in the middle',
+    async () => {
+      await connectUser({ searchedMs: ago(4 * hour) })
+      // Two pages, then more deals with the same time than a page has.
+      for (let deal = 1; deal <= 250; deal++)
+        move(deal, ['next', ago(3 * hour - deal * 5 * second)])
+      const together = ago(2 * hour)
+      for (let deal = 251; deal <= 500; deal++) move(deal, ['next', together])
+      // These changed early and once more late, so the first page does not have them.
+      move(501, ['next', ago(3 * hour)], ['w1', ago(hour)])
+      move(502, ['next', ago(hour)])
+      outside.missing.add('502')
+      outside.mostFound = 400
+      let failing = true
+      let searches = 0
+      outside.answerRead = (path) => {
+        if (!path.endsWith('/search')) return undefined
+        searches++
+        return failing && searches > 1 ? { status: 500 } : undefined
+      }
 
-    const before = await account()
-    const catchUp = search()
-    await vi.waitFor(() => {
-      expect(backend.lines.join()).toContain('search for missed changes failed')
-    }, soon)
-    // What it has read counts only once it is complete.
-    expect((await account()).searchedUntil).toEqual(before.searchedUntil)
-    expect((await stored()).length).toBeGreaterThan(0)
-    // Another process goes on.
-    await catchUp.stop()
-    failing = false
-    search()
-    await searched()
-    const expected = Array.from({ length: 501 }, (_, n) => `${n + 1} next search`)
-    expect((await stored()).toSorted()).toEqual([...expected, '501 w1 search'].toSorted())
-  })
+      const before = await account()
+      const catchUp = search()
+      await vi.waitFor(() => {
+        expect(backend.lines.join()).toContain('search for missed changes failed')
+      }, soon)
+      // What it has read counts only once it is complete.
+      expect((await account()).searchedUntil).toEqual(before.searchedUntil)
+      expect((await stored()).length).toBeGreaterThan(0)
+      // Another process goes on.
+      await catchUp.stop()
+      failing = false
+      search()
+      await searched()
+      const expected = Array.from({ length: 501 }, (_, n) => `${n + 1} next search`)
+      expect((await stored()).toSorted()).toEqual([...expected, '501 w1 search'].toSorted())
+    },
+  )
 
-  test('waits as HubSpot asks, and uses the next connection if a token is refused', async () => {
-    const first = await connectUser({ searchedMs: ago(2 * hour) })
-    await connectUser()
-    await backend.database
-      .update(connections)
-      .set({ accessExpiresAt: new Date(0), connectedAt: new Date(ago(97 * hour)) })
-      .where(eq(connections.userId, first))
-    move(1, ['next', ago(30 * minute)])
-    outside.answerRefresh = () => ({ status: 400, body: { status: 'BAD_REFRESH_TOKEN' } })
-    let limited = 1
-    outside.answerRead = () =>
-      limited-- > 0 ? { status: 429, headers: { 'Retry-After': '1' } } : undefined
-    search()
-    await searched()
-    expect(await stored()).toEqual(['1 next search'])
-    // It waited, and did not begin anew.
-    expect(backend.lines.join()).not.toContain('search for missed changes failed')
-    expect(await connectionStatus(backend, { userId: first, provider: 'hubspot' })).toMatchObject({
-      connected: false,
-      reason: expect.stringContaining('BAD_REFRESH_TOKEN'),
-    })
-  })
+  testOnce(
+    'waits as HubSpot asks, and uses the next connection if a token is refused',
+    async () => {
+      const first = await connectUser({ searchedMs: ago(2 * hour) })
+      await connectUser()
+      await backend.database
+        .update(connections)
+        .set({ accessExpiresAt: new Date(0), connectedAt: new Date(ago(97 * hour)) })
+        .where(eq(connections.userId, first))
+      move(1, ['next', ago(30 * minute)])
+      outside.answerRefresh = () => ({ status: 400, body: { status: 'BAD_REFRESH_TOKEN' } })
+      let limited = 1
+      outside.answerRead = () =>
+        limited-- > 0 ? { status: 429, headers: { 'Retry-After': '1' } } : undefined
+      search()
+      await searched()
+      expect(await stored()).toEqual(['1 next search'])
+      // It waited, and did not begin anew.
+      expect(backend.lines.join()).not.toContain('search for missed changes failed')
+      expect(await connectionStatus(backend, { userId: first, provider: 'hubspot' })).toMatchObject(
+        {
+          connected: false,
+          reason: expect.stringContaining('BAD_REFRESH_TOKEN'),
+        },
+      )
+    },
+  )
 
-  test('new accounts are added, and searched soon after refused webhooks, but not after each', async () => {
-    await connect()
-    // Nobody was connected then.
-    move(1, ['next', ago(5 * minute)])
-    const catchUp = search({ soonMs: 3 * minute, soonAgainMs: 15 * minute })
-    await searched()
-    expect(outside.reads).not.toEqual([])
-    expect(await stored()).toEqual([])
+  testOnce(
+    'new accounts are added, and searched soon after refused webhooks, but not after each',
+    async () => {
+      await connect()
+      // Nobody was connected then.
+      move(1, ['next', ago(5 * minute)])
+      const catchUp = search({ soonMs: 3 * minute, soonAgainMs: 15 * minute })
+      await searched()
+      expect(outside.reads).not.toEqual([])
+      expect(await stored()).toEqual([])
 
-    // Another search may have followed.
-    const searchAt = await vi.waitFor(async () => {
-      const { searchAt } = await account()
-      expect(searchAt.getTime()).toBeGreaterThan(Date.now() + hour / 2)
-      return searchAt
-    }, soon)
-    catchUp.searchSoon()
-    await vi.waitFor(async () => {
-      expect((await account()).searchAt.getTime()).toBe(searchAt.getTime() - hour + 15 * minute)
-    }, soon)
-    // The last search was 20 minutes ago.
-    await backend.database.update(crmAccounts).set({ searchAt: new Date(ago(-40 * minute)) })
-    const began = Date.now()
-    catchUp.searchSoon()
-    await vi.waitFor(async () => {
-      const aheadMs = (await account()).searchAt.getTime() - began
-      expect(aheadMs).toBeGreaterThan(2 * minute)
-      expect(aheadMs).toBeLessThan(4 * minute)
-    }, soon)
-  })
+      // Another search may have followed.
+      const searchAt = await vi.waitFor(async () => {
+        const { searchAt } = await account()
+        expect(searchAt.getTime()).toBeGreaterThan(Date.now() + hour / 2)
+        return searchAt
+      }, soon)
+      catchUp.searchSoon()
+      await vi.waitFor(async () => {
+        expect((await account()).searchAt.getTime()).toBe(searchAt.getTime() - hour + 15 * minute)
+      }, soon)
+      // The last search was 20 minutes ago.
+      await backend.database.update(crmAccounts).set({ searchAt: new Date(ago(-40 * minute)) })
+      const began = Date.now()
+      catchUp.searchSoon()
+      await vi.waitFor(async () => {
+        const aheadMs = (await account()).searchAt.getTime() - began
+        expect(aheadMs).toBeGreaterThan(2 * minute)
+        expect(aheadMs).toBeLessThan(4 * minute)
+      }, soon)
+    },
+  )
 })

@@ -82,22 +82,6 @@ describe('the stages of an account', () => {
     expect(await label('deleted')).toBe('DELETED')
   })
 
-  test('of a user whom the CRM refuses are read by the next user, once for all who wait', async () => {
-    for (const kind of ['refused', 'unauthorized'] as const) {
-      const stages = vi.fn(async ({ accessToken }: { accessToken: string }): Promise<Stage[]> => {
-        if (accessToken === 'of ada') throw new ProviderError('hubspot', 'read', kind)
-        return [{ id: 'a', label: 'A', outcome: 'open' }]
-      })
-      const stagesOf = createStageCache({ stages })
-      const readers = ['of ada', 'of ada', 'of bob', 'of cyd']
-      const read = await Promise.allSettled(
-        readers.map((accessToken) => stagesOf({ ...access, accessToken }, ['a'])),
-      )
-      expect(read.map(({ status }) => status.slice(0, 3))).toEqual(['rej', 'rej', 'ful', 'ful'])
-      expect(stages.mock.calls.map(([of]) => of.accessToken)).toEqual(['of ada', 'of bob'])
-    }
-  })
-
   test('are forgotten after a failure', async () => {
     const { stages, label } = openCache('a')
     stages.mockRejectedValueOnce(new ProviderError('hubspot', 'read', 'unreachable'))

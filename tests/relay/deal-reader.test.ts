@@ -79,19 +79,6 @@ describe('a read of a deal', () => {
     expect(crm.deal).toHaveBeenCalledTimes(3)
   })
 
-  test('with a token that the CRM does not accept fails for its user alone', async () => {
-    for (const kind of ['refused', 'unauthorized'] as const) {
-      now += 60_000
-      refused.set('ada', kind)
-      const [ofAda, ofBob] = await Promise.allSettled([
-        readBy(ada, [wanted('1', now)]),
-        readBy(bob, [wanted('1', now)]),
-      ])
-      expect(ofAda).toMatchObject({ status: 'rejected', reason: { kind } })
-      expect(ofBob).toMatchObject({ status: 'fulfilled', value: { name: '1' } })
-    }
-  })
-
   test('with a CRM that is down fails for all who wait for it, with one call; the next try reads', async () => {
     crm.deal.mockRejectedValueOnce(failure('unreachable'))
     const both = await Promise.allSettled([readBy(ada, [wanted('1')]), readBy(bob, [wanted('1')])])
@@ -123,34 +110,5 @@ describe('a call for many deals', () => {
     // It fails only alone.
     await readBy(ada, many(30, 50))
     expect(crm.deal.mock.lastCall?.[1]).toBe('30')
-  })
-
-  test('may lack a deal that was merged: that one is read alone, and only when its turn comes', async () => {
-    crm.deals.mockImplementationOnce(async (_, ids) => {
-      return new Map(ids.filter((id) => id !== '2').map((id) => [id, dealOf(id)]))
-    })
-    await readBy(ada, many(1, 3))
-    expect(crm.deal).not.toHaveBeenCalled()
-    expect((await readBy(ada, many(2, 2)))?.name).toBe('2')
-    expect((await readBy(ada, many(3, 1)))?.name).toBe('3')
-    expect(crm.deals).toHaveBeenCalledTimes(1)
-    expect(crm.deal.mock.calls.map(([, id]) => id)).toEqual(['2'])
-  })
-})
-
-describe('whether a deal is linked', () => {
-  test('comes with the read, and is asked again while the CRM may still add a contact', async () => {
-    await reader.deal(ada, [wanted('1')], 'stage', { ...one, withLinks: true })
-    expect(await reader.isLinked(ada, [wanted('1')], 'stage', 'fresh')).toBe(false)
-    expect(crm.deal).toHaveBeenCalledTimes(1)
-    expect(crm.linked).not.toHaveBeenCalled()
-    now = 6_000
-    linked.add('1')
-    expect(await reader.isLinked(ada, [wanted('1', 500, 5_500)], 'stage', 'fresh')).toBe(true)
-    expect(crm.deal).toHaveBeenCalledTimes(2)
-    // Once it is, this is not asked again.
-    now = 60_000
-    expect(await reader.isLinked(bob, [wanted('1', 500, 55_000)], 'stage', 'fresh')).toBe(true)
-    expect(crm.deal).toHaveBeenCalledTimes(2)
   })
 })

@@ -1,51 +1,31 @@
-import type { IncomingHttpHeaders } from 'node:http'
-import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import type { Crm } from '../../server/providers/provider.ts'
-import { listen } from './listen.ts'
-
-interface Answer {
-  status?: number
-  headers?: Record<string, string>
-  body?: object
-  hangs?: boolean
-}
-
-const notFound: Answer = { status: 404, body: { status: 'error', category: 'OBJECT_NOT_FOUND' } }
+import { type Answer, endsInTime, openProvider, page, shortTimeouts } from './open-provider.ts'
 
 // What HubSpot's documents of 2026-03 say about calls and answers.
-let server: Awaited<ReturnType<typeof listen>>
+let server: Awaited<ReturnType<typeof openProvider>>
 let hubspot: Crm
-/** The answers, by the end of the path. All other paths are an unknown object. */
-let answers: Readonly<Record<string, Answer>>
-let calls: Array<{ call: string; headers: IncomingHttpHeaders; body: string }>
 
 beforeAll(async () => {
-  server = await listen(async (request, response) => {
-    const url = request.url ?? ''
-    const call = `${request.method} ${decodeURIComponent(url)}`
-    calls.push({ call, headers: request.headers, body: await text(request) })
-    const [path = ''] = url.split('?')
-    const [, answer = notFound] = Object.entries(answers).find(([end]) => path.endsWith(end)) ?? []
-    const { status = 200, headers, body, hangs } = answer
-    if (hangs) return
-    response.writeHead(status, { 'Content-Type': 'application/json', ...headers })
-    response.end(body && JSON.stringify(body))
-  })
+  const body = { status: 'error', category: 'OBJECT_NOT_FOUND' }
+  server = await openProvider({ status: 404, body })
 })
 beforeEach(() => {
-  answers = {}
-  calls = []
-  hubspot = createHubspot({
-    clientId: 'id',
-    clientSecret: 'secret',
-    apiUrl: server.url,
-    authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
-    standIn: false,
-  })
+  server.answers = {}
+  server.calls = []
+  hubspot = createHubspot(settings())
 })
 afterAll(() => server.close())
+
+const settings = () => ({
+  clientId: 'id',
+  clientSecret: 'secret',
+  apiUrl: server.url,
+  authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
+  standIn: false,
+})
 
 const access = { accountId: '1', accessToken: 'a', urgency: 'fresh' } as const
 const time = '2026-03-01T12:00:00.000Z'
@@ -53,8 +33,8 @@ const completed = { status: 'COMPLETE', startedAt: time, completedAt: time }
 
 /** The only call, without the headers that each call to the CRM must have. */
 function onlyCall() {
-  expect(calls).toHaveLength(1)
-  const { call = '', headers, body = '' } = calls[0] ?? {}
+  expect(server.calls).toHaveLength(1)
+  const { call = '', headers, body = '' } = server.calls[0] ?? {}
   // By itself, ky asks for text/*.
   expect(headers).toMatchObject({ accept: 'application/json', authorization: 'Bearer a' })
   return { call, body: body === '' ? undefined : JSON.parse(body) }
@@ -90,7 +70,7 @@ describe('HubSpot is called for', () => {
   }
   const withHistory = { history: 'stage', links: false } as const
   const urlOf = async (crm: Crm, url: unknown) => {
-    answers = { '/0-3/1': { body: { ...deal, url } } }
+    server.answers = { '/0-3/1': { body: { ...deal, url } } }
     return (await crm.deal(access, '1', withHistory))?.url
   }
 
@@ -117,13 +97,8 @@ describe('HubSpot is called for', () => {
     expect(await urlOf(hubspot, `${old}|c`)).toBe(`${old}%7Cc`)
 
     const origin = 'http://127.0.0.1:4100'
-    const standIn = createHubspot({
-      clientId: 'id',
-      clientSecret: 'secret',
-      apiUrl: server.url,
-      authorizeUrl: `${origin}/sandbox/hubspot/oauth/authorize`,
-      standIn: true,
-    })
+    const authorizeUrl = `${origin}/sandbox/hubspot/oauth/authorize`
+    const standIn = createHubspot({ ...settings(), authorizeUrl, standIn: true })
     expect(await urlOf(standIn, `${origin}/deals/1`)).toBe(`${origin}/deals/1`)
     const usual = `${origin}/sandbox/hubspot/contacts/1/record/0-3/1`
     expect(await urlOf(standIn, `${origin}1/deals/1`)).toBe(usual)
@@ -133,7 +108,7 @@ describe('HubSpot is called for', () => {
 
   test('one deal', async () => {
     const contacts = { results: [{ id: '9', type: 'deal_to_contact' }] }
-    answers = { '/0-3/1': { body: { ...deal, associations: { contacts } } } }
+    server.answers = { '/0-3/1': { body: { ...deal, associations: { contacts } } } }
     const fields = { history: 'stage', links: true } as const
     expect(await hubspot.deal(access, '1', fields)).toEqual({ ...read, linked: true })
     expect(onlyCall().call).toBe(
@@ -155,7 +130,7 @@ describe('HubSpot is called for', () => {
       ],
     ]
     for (const [propertiesWithHistory, history] of histories) {
-      answers = { '/0-3/1': { body: { ...empty, propertiesWithHistory } } }
+      server.answers = { '/0-3/1': { body: { ...empty, propertiesWithHistory } } }
       expect(await hubspot.deal(access, '1', { history: 'stage', links: true })).toEqual({
         id: '1',
         url: usualUrl,
@@ -172,40 +147,41 @@ describe('HubSpot is called for', () => {
   test('the currency of the account, once in some hours, for amounts without one', async () => {
     const currency = async (amount: string | null, code: string | null = null, token = 'a') => {
       const properties = { amount, deal_currency_code: code }
-      answers = { ...answers, '/0-3/1': { body: { ...deal, properties } } }
+      server.answers = { ...server.answers, '/0-3/1': { body: { ...deal, properties } } }
       return (await hubspot.deal({ ...access, accessToken: token }, '1', withHistory))?.currency
     }
-    const accountReads = () => calls.filter(({ call }) => call.includes('/account-info/')).length
+    const accountReads = () =>
+      server.calls.filter(({ call }) => call.includes('/account-info/')).length
     const accountIn = (companyCurrency: string) => ({ body: { portalId: 1, companyCurrency } })
     vi.useFakeTimers({ toFake: ['performance'] })
     onTestFinished(() => {
       vi.useRealTimers()
     })
-    answers = { '/details': { status: 403, body: { category: 'MISSING_SCOPES' } } }
+    server.answers = { '/details': { status: 403, body: { category: 'MISSING_SCOPES' } } }
     expect(await currency('5', 'USD')).toBe('USD')
     expect(await currency(null)).toBeNull()
     expect(accountReads()).toBe(0)
     // The token of another user may do, but each one is tried once.
     for (const token of ['a', 'c', 'a', 'c']) expect(await currency('5', '', token)).toBeNull()
     expect(accountReads()).toBe(2)
-    answers = { '/details': accountIn('GBP') }
+    server.answers = { '/details': accountIn('GBP') }
     expect(await currency('5', null, 'b')).toBe('GBP')
     expect(await currency('5')).toBe('GBP')
-    expect(calls.map(({ call }) => call)).toContain('GET /account-info/2026-03/details')
+    expect(server.calls.map(({ call }) => call)).toContain('GET /account-info/2026-03/details')
     expect(accountReads()).toBe(3)
-    answers = { '/details': accountIn('JPY') }
+    server.answers = { '/details': accountIn('JPY') }
     vi.advanceTimersByTime(6 * 60 * 60_000)
     expect(await currency('5')).toBe('JPY')
     // After a failure, the last known one remains.
     vi.advanceTimersByTime(6 * 60 * 60_000)
-    answers = { '/details': { status: 500 } }
+    server.answers = { '/details': { status: 500 } }
     expect(await currency('5')).toBe('JPY')
     expect(await currency('5', null, 'b')).toBe('JPY')
     expect(accountReads()).toBe(5)
   })
 
   test('the currency of an account that does not answer: the deal is read without it', async () => {
-    answers = {
+    server.answers = {
       '/details': { hangs: true },
       '/0-3/1': { body: { ...deal, properties: { amount: '5' } } },
     }
@@ -218,7 +194,7 @@ describe('HubSpot is called for', () => {
   test('many deals, of which some do not exist', async () => {
     const missing = { status: 'error', category: 'OBJECT_NOT_FOUND', context: { ids: ['2'] } }
     const body = { ...completed, results: [deal], numErrors: 1, errors: [missing] }
-    answers = { '/0-3/batch/read': { status: 207, body } }
+    server.answers = { '/0-3/batch/read': { status: 207, body } }
     expect(await hubspot.deals(access, ['1', '2'], 'stage')).toEqual(new Map([['1', read]]))
     expect(onlyCall()).toEqual({
       call: 'POST /crm/objects/2026-03/0-3/batch/read',
@@ -239,7 +215,7 @@ describe('HubSpot is called for', () => {
     [11, undefined],
   ])('the ids of the deals that were merged into one (%#)', async (hs_merged_object_ids, ids) => {
     const merged = { ...deal, properties: { ...deal.properties, hs_merged_object_ids } }
-    answers = { '/0-3/batch/read': { body: { ...completed, results: [merged] } } }
+    server.answers = { '/0-3/batch/read': { body: { ...completed, results: [merged] } } }
     const deals = await hubspot.deals(access, ['1'], 'stage')
     expect(deals.get('1')).toEqual({ ...read, formerIds: ids })
   })
@@ -256,51 +232,46 @@ describe('HubSpot is called for', () => {
       const results = [{ from: { id }, to }]
       return { status: 207, body: { ...completed, results, numErrors: 1, errors: [none] } }
     }
-    answers = { '/0-1/batch/read': linked('1', '301'), '/0-2/batch/read': linked('2', 501) }
+    server.answers = { '/0-1/batch/read': linked('1', '301'), '/0-2/batch/read': linked('2', 501) }
     expect(await hubspot.linked(access, ['1', '2', '3'])).toEqual(new Set(['1', '2']))
     const path = 'POST /crm/associations/2026-03/0-3'
-    expect(calls.map(({ call, body }) => [call, JSON.parse(body)])).toEqual([
+    expect(server.calls.map(({ call, body }) => [call, JSON.parse(body)])).toEqual([
       [`${path}/0-1/batch/read`, { inputs: [{ id: '1' }, { id: '2' }, { id: '3' }] }],
       [`${path}/0-2/batch/read`, { inputs: [{ id: '2' }, { id: '3' }] }],
     ])
   })
 
   test('stages: the documented `probability` alone decides if `isClosed` is missing', async () => {
-    const stage = (id: string, metadata: object) => ({
-      id,
-      label: `Stage ${id}`,
-      displayOrder: 0,
-      metadata,
-      archived: false,
-      createdAt: time,
-      updatedAt: time,
-      writePermissions: 'CRM_PERMISSIONS_ENFORCEMENT',
-    })
-    const stages = [
-      stage('w', { probability: '1.0' }),
-      stage('l', { probability: '0.0' }),
-      stage('o', { probability: '0.4' }),
-      stage('c', { probability: '0.4', isClosed: 'true' }),
+    const outcomes: Array<[metadata: object, outcome: string]> = [
+      [{ probability: '1.0' }, 'won'],
+      [{ probability: '0.0' }, 'lost'],
+      [{ probability: '0.4' }, 'open'],
+      [{}, 'open'],
+      [{ isClosed: 'true', probability: '1' }, 'won'],
+      [{ isClosed: 'true', probability: '0.0' }, 'lost'],
+      [{ isClosed: 'true', probability: '0.4' }, 'closed'],
+      [{ isClosed: 'true', probability: '' }, 'closed'],
+      [{ isClosed: 'true' }, 'closed'],
+      [{ isClosed: 'false', probability: '1.0' }, 'open'],
+      [{ isClosed: true, probability: '1.0' }, 'open'],
     ]
-    answers = { '/deals': { body: { results: [{ id: 'default', stages }] } } }
-    expect(await hubspot.stages(access)).toEqual([
-      { id: 'w', label: 'Stage w', outcome: 'won' },
-      { id: 'l', label: 'Stage l', outcome: 'lost' },
-      { id: 'o', label: 'Stage o', outcome: 'open' },
-      { id: 'c', label: 'Stage c', outcome: 'closed' },
-    ])
+    const stages = outcomes.map(([metadata], n) => ({ id: `${n}`, label: `Stage ${n}`, metadata }))
+    server.answers = { '/deals': { body: { results: [{ id: 'default', stages }] } } }
+    expect(await hubspot.stages(access)).toEqual(
+      outcomes.map(([, outcome], n) => ({ id: `${n}`, label: `Stage ${n}`, outcome })),
+    )
     expect(onlyCall().call).toBe('GET /crm/pipelines/2026-03/deals')
     // Without stages, each deal would count as open.
-    answers = {}
+    server.answers = {}
     await expect(hubspot.stages(access)).rejects.toMatchObject({ kind: 'unreachable' })
   })
 
   test('an owner, who may have left the company', async () => {
-    answers = { '/7': { body: { id: '7', type: 'PERSON', firstName: 'Ada', lastName: '' } } }
+    server.answers = { '/7': { body: { id: '7', type: 'PERSON', firstName: 'Ada', lastName: '' } } }
     expect(await hubspot.ownerName(access, '7')).toBe('Ada')
     expect(onlyCall().call).toBe('GET /crm/owners/2026-03/7')
     expect(await hubspot.ownerName(access, '8')).toBeUndefined()
-    expect(calls.slice(1).map(({ call }) => call)).toEqual([
+    expect(server.calls.slice(1).map(({ call }) => call)).toEqual([
       'GET /crm/owners/2026-03/8',
       'GET /crm/owners/2026-03/8?archived=true',
     ])
@@ -308,7 +279,7 @@ describe('HubSpot is called for', () => {
 
   test('changed deals, by searches that count apart', async () => {
     const found = { ...deal, properties: { hs_lastmodifieddate: time } }
-    answers = { '/0-3/search': { body: { total: 1, results: [found] } } }
+    server.answers = { '/0-3/search': { body: { total: 1, results: [found] } } }
     const since = new Date('2026-03-01T11:00:00Z')
     const changed = { ids: ['1'], at: expect.any(Date), until: new Date(time), complete: true }
     expect(await hubspot.changedDeals(access, since)).toEqual(changed)
@@ -325,7 +296,7 @@ describe('HubSpot is called for', () => {
       },
     })
     // A refused search holds up no read of a deal, nor the reverse.
-    answers = { '/0-3/search': { status: 429 }, '/0-3/1': { body: deal } }
+    server.answers = { '/0-3/search': { status: 429 }, '/0-3/1': { body: deal } }
     await expect(hubspot.changedDeals(access, since)).rejects.toMatchObject({
       retryAfterMs: 10_000,
     })
@@ -333,7 +304,7 @@ describe('HubSpot is called for', () => {
   })
 
   test('removing the app', async () => {
-    answers = { '/external-install': { status: 204 } }
+    server.answers = { '/external-install': { status: 204 } }
     await hubspot.uninstall('a')
     expect(onlyCall().call).toBe('DELETE /appinstalls/2026-03/external-install')
   })
@@ -343,7 +314,12 @@ test.each([302, 307])(
   'a redirect (%i), which could lead into the network, is not followed',
   async (status) => {
     const redirect = { status, headers: { Location: `${server.url}/inner` } }
-    answers = { '/token': redirect, '/deals': redirect, '/1': redirect, '/inner': { body: {} } }
+    server.answers = {
+      '/token': redirect,
+      '/deals': redirect,
+      '/1': redirect,
+      '/inner': { body: {} },
+    }
     const unreachable = { kind: 'unreachable' }
     const exchange = hubspot.exchange({ code: 'c', redirectUri: 'r', codeVerifier: 'v' })
     await expect(exchange).rejects.toMatchObject(unreachable)
@@ -351,7 +327,7 @@ test.each([302, 307])(
     await expect(
       hubspot.deal(access, '1', { history: 'stage', links: false }),
     ).rejects.toMatchObject(unreachable)
-    expect(calls.filter(({ call }) => call.includes('inner'))).toEqual([])
+    expect(server.calls.filter(({ call }) => call.includes('inner'))).toEqual([])
   },
 )
 
@@ -360,7 +336,7 @@ describe('to connect,', () => {
   const redirectUri = 'https://bell.example/hubspot/callback'
 
   test('introspection names the account and the user, which the token answer need not', async () => {
-    answers = {
+    server.answers = {
       '/token': { body: { ...tokens, scopes: ['oauth', 'crm.objects.owners.read'] } },
       '/introspect': { body: { active: true, hub_id: 5, user_id: 6, hub_domain: 'acme.example' } },
     }
@@ -373,11 +349,11 @@ describe('to connect,', () => {
       secrets: { accessToken: 'a', refreshToken: 'r', mayReadOwners: true },
     })
     const client = { client_id: 'id', client_secret: 'secret' }
-    const made = calls
+    const made = server.calls
     // An account may have no domain.
     for (const domain of [{}, { hub_domain: null }]) {
-      answers = {
-        ...answers,
+      server.answers = {
+        ...server.answers,
         '/introspect': { body: { active: true, hub_id: 5, user_id: 6, ...domain } },
       }
       const unnamed = await hubspot.exchange({ code: 'c', redirectUri, codeVerifier: 'v' })
@@ -420,7 +396,7 @@ describe('to connect,', () => {
 
   test('and with each refresh, the account says whether owners may be read', async () => {
     const mayReadOwners = async (scopes: object) => {
-      answers = { '/token': { body: { ...tokens, ...scopes } } }
+      server.answers = { '/token': { body: { ...tokens, ...scopes } } }
       const secrets = { accessToken: 'old', refreshToken: 'r', mayReadOwners: true }
       return (await hubspot.refresh(secrets)).secrets.mayReadOwners
     }
@@ -443,18 +419,18 @@ describe('HubSpot asks for a wait by', () => {
     [423, undefined, 2_000, 'locked'],
   ])('%i with Retry-After %s', async (status, value, retryAfterMs, reason) => {
     const wait: Answer = { status, ...(value && { headers: { 'Retry-After': value } }) }
-    answers = { '/1': wait, '/token': wait, '/deals': { body: { results: [] } } }
+    server.answers = { '/1': wait, '/token': wait, '/deals': { body: { results: [] } } }
     const failure = { kind: 'unreachable', reason, retryAfterMs }
     const secrets = { accessToken: 'a', refreshToken: 'r' }
     await expect(hubspot.refresh(secrets)).rejects.toMatchObject(failure)
     await expect(hubspot.deal(access, '1', fields)).rejects.toMatchObject(failure)
     // Until then the account gets no call. Others do.
-    calls = []
+    server.calls = []
     if (retryAfterMs > 2_000) {
       await expect(hubspot.stages(access)).rejects.toMatchObject({ reason: 'rate_limited' })
     }
     expect(await hubspot.stages({ ...access, accountId: '2' })).toEqual([])
-    expect(calls).toHaveLength(1)
+    expect(server.calls).toHaveLength(1)
   })
 
   test('headers that say that almost no calls are left', async () => {
@@ -463,7 +439,7 @@ describe('HubSpot asks for a wait by', () => {
       'X-HubSpot-RateLimit-Interval-Milliseconds': '10000',
       'X-HubSpot-RateLimit-Remaining': '3',
     }
-    answers = { '/deals': { headers, body: { results: [] } } }
+    server.answers = { '/deals': { headers, body: { results: [] } } }
     const startedAt = performance.now()
     await hubspot.stages(access)
     await hubspot.stages(access)
@@ -471,12 +447,87 @@ describe('HubSpot asks for a wait by', () => {
   })
 })
 
-test('a 401 on a read is no refusal: the access token may just be too old', async () => {
-  answers = {
-    '/deals': { status: 401, body: { status: 'error', category: 'EXPIRED_AUTHENTICATION' } },
-  }
-  await expect(hubspot.stages(access)).rejects.toMatchObject({
-    kind: 'unauthorized',
-    reason: 'EXPIRED_AUTHENTICATION',
+describe('what HubSpot does not say itself may pass:', () => {
+  const refresh = () => hubspot.refresh({ accessToken: 'a', refreshToken: 'r' })
+  const read = () => hubspot.deal(access, '1', { history: 'stage', links: true })
+  const readBatch = () => hubspot.deals(access, ['1'], 'stage')
+  const readLinks = () => hubspot.linked(access, ['1'])
+
+  test('a 401 on a read is no refusal, because the access token may just be too old', async () => {
+    const reason = 'EXPIRED_AUTHENTICATION'
+    server.answers = { '/deals': { status: 401, body: { status: 'error', category: reason } } }
+    await expect(hubspot.stages(access)).rejects.toMatchObject({ kind: 'unauthorized', reason })
+  })
+
+  test('a deal is missing from a batch only if HubSpot says that it does not exist', async () => {
+    const batch = (body: object) => ({ '/read': { status: 207, body: { results: [], ...body } } })
+    server.answers = batch({ errors: [{ category: 'OBJECT_NOT_FOUND' }] })
+    expect(await readBatch()).toEqual(new Map())
+    const incomplete = { kind: 'unreachable', reason: 'batch_incomplete' }
+    server.answers = batch({ errors: [{ category: 'INTERNAL_ERROR' }] })
+    await expect(readBatch()).rejects.toMatchObject(incomplete)
+    server.answers = batch({ numErrors: 1 })
+    await expect(readBatch()).rejects.toMatchObject(incomplete)
+    await expect(readLinks()).rejects.toMatchObject(incomplete)
+  })
+
+  test.each([
+    { ...page, status: 404 },
+    { status: 404, body: { status: 'error' } },
+    { status: 404 },
+  ])('nothing is missing after a 404 without a word of its own: %j', async (answer) => {
+    server.answers = { '/1': answer, '/read': answer, '/search': answer, '/deals': answer }
+    const search = () => hubspot.changedDeals(access, new Date())
+    for (const call of [read, readBatch, readLinks, search, () => hubspot.stages(access)]) {
+      const failure = { kind: 'unreachable', reason: 'status_404' }
+      await expect(call()).rejects.toMatchObject(failure)
+    }
+  })
+
+  test.each([
+    [400, { status: 'BAD_REFRESH_TOKEN', message: 'missing or invalid' }],
+    [400, { error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' }],
+    [400, { error: 'invalid_grant' }],
+    // The account was deleted.
+    [400, { error: 'access_denied', status: 'BAD_HUB' }],
+  ])('a refresh is refused by a word on the token: %i %j', async (status, body) => {
+    server.answers = { '/token': { status, body } }
+    await expect(refresh()).rejects.toMatchObject({ kind: 'refused' })
+  })
+
+  test.each<[Answer, string]>([
+    [{ status: 408 }, 'status_408'],
+    [{ status: 423 }, 'locked'],
+    [{ ...page, status: 403 }, 'status_403'],
+    [{ status: 401, body: { status: 'BAD_CLIENT_SECRET' } }, 'BAD_CLIENT_SECRET'],
+    [{ status: 401, body: { status: 'BAD_CLIENT_ID' } }, 'BAD_CLIENT_ID'],
+    [{ status: 500, body: { status: 'BAD_REFRESH_TOKEN' } }, 'BAD_REFRESH_TOKEN'],
+  ])('a refresh is not refused by %j', async (answer, reason) => {
+    server.answers = { '/token': answer }
+    await expect(refresh()).rejects.toMatchObject({ kind: 'unreachable', reason })
+  })
+
+  test.each<[string, Answer]>([
+    ['refused', { status: 403, body: { status: 'error', category: 'MISSING_SCOPES' } }],
+    ['refused', { status: 403, body: { category: 'USER_DOES_NOT_HAVE_PERMISSIONS' } }],
+    ['unreachable', { ...page, status: 403 }],
+    ['unreachable', { status: 403, body: { error: 'forbidden' } }],
+  ])('a read is %s by %j', async (kind, answer) => {
+    server.answers = { '/1': answer }
+    await expect(read()).rejects.toMatchObject({ kind })
+  })
+
+  test('a call with late headers and a body that stalls ends in time', async () => {
+    expect(defaultTimeouts.callMs).toBe(10_000)
+    hubspot = createHubspot(settings(), shortTimeouts)
+    server.answers = {
+      '/token': { stalls: true, status: 400 },
+      '/1': { stalls: true, status: 401 },
+      '/deals': { stalls: true },
+    }
+    const outcomes = await Promise.all(
+      [refresh, read, () => hubspot.stages(access)].map(endsInTime),
+    )
+    for (const outcome of outcomes) expect(outcome).toMatchObject({ kind: 'unreachable' })
   })
 })

@@ -1,4 +1,4 @@
-import { beforeEach, expect, test } from 'vitest'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import {
   callLimit,
   createCallLimiter,
@@ -6,37 +6,20 @@ import {
 } from '../../server/providers/hubspot/limiter.ts'
 import type { Urgency } from '../../server/providers/provider.ts'
 
-/** A clock that a test moves. Whoever waits until a time is woken at that time, in order. */
-function createClock() {
-  let nowMs = 0
-  let sleepers: Array<{ at: number; wake: () => void }> = []
-  const settled = () => new Promise((resolve) => setImmediate(resolve))
-  return {
-    now: () => nowMs,
-    wait: (ms: number) =>
-      new Promise<void>((wake) => {
-        sleepers.push({ at: nowMs + ms, wake })
-      }),
-    async advance(ms: number): Promise<void> {
-      const end = nowMs + ms
-      for (;;) {
-        await settled()
-        const [next] = sleepers.filter(({ at }) => at <= end).sort((a, b) => a.at - b.at)
-        if (next === undefined) break
-        sleepers = sleepers.filter((sleeper) => sleeper !== next)
-        nowMs = next.at
-        next.wake()
-      }
-      nowMs = end
-    },
-  }
+// The limiter waits with the fake timers.
+const clock = {
+  now: () => Date.now(),
+  wait: (ms: number) => new Promise((resolve) => setTimeout(resolve, ms)),
 }
+const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms)
 
-let clock: ReturnType<typeof createClock>
 let limiter: ReturnType<typeof createCallLimiter>
 beforeEach(() => {
-  clock = createClock()
+  vi.useFakeTimers({ now: 0 })
   limiter = createCallLimiter(callLimit, clock)
+})
+afterEach(() => {
+  vi.useRealTimers()
 })
 
 const access = (urgency: Urgency, accountId = '1') => ({ accountId, urgency })
@@ -67,7 +50,7 @@ test('in no ten seconds are there more than 90 of 100 calls, and not many fewer'
     }
   }
   for (let n = 0; n < 20; n++) void work()
-  await clock.advance(60_000)
+  await advance(60_000)
   const inTenSeconds = made.map((from) => made.filter((at) => at >= from && at < from + 10_000))
   expect(Math.max(...inTenSeconds.map(({ length }) => length))).toBe(90)
   expect(made.length).toBeGreaterThan(90 * 5)
@@ -84,9 +67,9 @@ test('a call waits for a short time, and is refused with the wait if that is lon
   await room('fresh')
   const limited = { kind: 'unreachable', reason: 'rate_limited', retryAfterMs: 10_000 }
   await expect(limiter.enter(access('fresh'))).rejects.toMatchObject(limited)
-  await clock.advance(8_600)
+  await advance(8_600)
   const madeAt = limiter.enter(access('fresh')).then(clock.now)
-  await clock.advance(60_000)
+  await advance(60_000)
   expect(await madeAt).toBe(10_000)
 })
 
@@ -105,6 +88,6 @@ test('searches have a limit of four a second', async () => {
   for (let n = 0; n < 8; n++) {
     void limiter.enter(access('spare')).then(() => made.push(clock.now()))
   }
-  await clock.advance(1_000)
+  await advance(1_000)
   expect(made).toEqual([0, 0, 0, 0, 1_000, 1_000, 1_000, 1_000])
 })

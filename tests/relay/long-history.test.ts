@@ -2,14 +2,13 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { afterEach, expect, test, vi } from 'vitest'
 import { crmAccounts, dealEvents } from '../../server/database/schema.ts'
 import { createPreview } from '../../server/relay/show/preview.ts'
-import { stageChange } from './hubspot-webhook.ts'
 import {
   backend,
   connect,
   connectedSince,
+  hour,
   outside,
   portal,
-  posts,
   searchedUntil,
   shareBackend,
   startSearch,
@@ -18,7 +17,6 @@ import {
 // A deal may have been changed thousands of times, for example by a script. That must not hold up others.
 shareBackend('PGlite', { working: false })
 
-const hour = 60 * 60_000
 const long = 10_000
 const soon = { timeout: 110_000, interval: 50 }
 /** The promise is 50 ms. A busy machine adds to it. A scan for each change takes more than ten seconds. */
@@ -28,7 +26,7 @@ const mostBlockedMs = 3_000
  * Gives the deal a history in HubSpot: it changes between two stages every `everyMs`, and the last change was an
  * hour ago.
  */
-function toggle(deal: number, { changes = long, everyMs = 1_000 } = {}): number[] {
+function toggle(deal: number, { changes = long, everyMs = 1_000 } = {}): void {
   const endMs = Math.floor(Date.now() / 1_000) * 1_000 - hour
   const times = Array.from({ length: changes }, (_, n) => endMs - (changes - 1 - n) * everyMs)
   const history = times.map((at, n) => ({
@@ -36,7 +34,6 @@ function toggle(deal: number, { changes = long, everyMs = 1_000 } = {}): number[
     timestamp: new Date(at).toISOString(),
   }))
   outside.deals.set(String(deal), { history: history.reverse() })
-  return times
 }
 
 const delays = monitorEventLoopDelay({ resolution: 5 })
@@ -60,10 +57,10 @@ async function expectPreview(userId: string, counts: { moved: number; closed: nu
 
 test('a preview counts deals with long histories, and other work goes on', async () => {
   const userId = await connect()
-  for (const deal of [1, 2, 3, 4, 5]) toggle(deal)
+  for (const deal of [1, 2]) toggle(deal)
   await expectToLetOthersRun(() =>
     // The first change of each deal created it.
-    expectPreview(userId, { moved: 5 * long, closed: (5 * long) / 2 }),
+    expectPreview(userId, { moved: 2 * long, closed: long }),
   )
 }, 120_000)
 
@@ -103,20 +100,3 @@ test.each([
   },
   180_000,
 )
-
-// The last test, because its messages need the relay, which would also send what the others stored.
-test('messages about a deal with a long history say the former stage, and other work goes on', async () => {
-  await backend.database.delete(dealEvents)
-  await connect({ ruleIds: ['deal-closed'] })
-  const times = toggle(1)
-  const told = [1, long / 2 + 1, long - 1].map((n) =>
-    stageChange(1, { portal, stage: 'w1', at: times[n] ?? 0 }),
-  )
-  await backend.relay.start()
-  await expectToLetOthersRun(async () => {
-    expect(await backend.tell(told)).toBe(204)
-    await backend.settled()
-  })
-  expect(posts().length).toBeGreaterThan(0)
-  for (const { blocks } of posts()) expect(blocks).toContain('Proposal sent → ')
-}, 120_000)

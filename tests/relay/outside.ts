@@ -11,7 +11,7 @@ interface Post {
   atMs: number
 }
 
-interface OutsideDeal {
+export interface OutsideDeal {
   name?: string
   amount?: string | null
   currency?: string | null
@@ -35,57 +35,76 @@ type HubspotAnswer =
   | { status: number; body?: unknown; headers?: Record<string, string> }
   | undefined
 
-interface SlackAccess {
-  team: string
-  channel: string
-}
-
 /**
  * HubSpot and Slack as the relay meets them, in the test's own process: they outlive every kill, and
  * remember what they accepted. A code is `hub:user` for HubSpot and `team:channel` for Slack.
  */
-export interface Outside {
-  hubspotUrl: string
-  slackUrl: string
+export class Outside {
+  readonly hubspotUrl: string
+  readonly slackUrl: string
   /** What Slack accepted, in order of arrival. */
-  posts: Post[]
-  /** Resolves when Slack has accepted what `isEnough` asks for. */
-  accepted(isEnough: (posts: readonly Post[]) => boolean, withinMs?: number): Promise<void>
+  posts: Post[] = []
   /** Every call for a post, whatever the answer. */
-  calls: Post[]
+  calls: Post[] = []
   /** Slack's answer; undefined accepts. */
-  answerPost: (call: Post) => SlackAnswer | Promise<SlackAnswer>
-  deals: Map<string, OutsideDeal>
+  answerPost: (call: Post) => SlackAnswer | Promise<SlackAnswer> = () => undefined
+  deals = new Map<string, OutsideDeal>()
   /** Deals that were deleted in HubSpot. */
-  missing: Set<string>
+  missing = new Set<string>()
   /** Deals that were merged: their ids, and the id of the deal that has replaced them. */
-  merged: Map<string, string>
+  merged = new Map<string, string>()
   /** The most results of a search, in all its pages. */
-  mostFound: number
+  mostFound = 10_000
   /** How far HubSpot's clock is ahead of ours. */
-  hubspotAheadMs: number
+  hubspotAheadMs = 0
   /** How many calls HubSpot's headers allow in ten seconds; undefined: they do not say. */
   callLimit: number | undefined
-  /** The currency of each account. */
-  companyCurrency: string
   /** HubSpot's answer to a read; undefined is the usual one. */
-  answerRead: (path: string, token: string) => HubspotAnswer | Promise<HubspotAnswer>
-  stages: Array<{ id: string; label: string; metadata: Record<string, string> }>
-  reads: string[]
+  answerRead: (path: string, token: string) => HubspotAnswer | Promise<HubspotAnswer> = () =>
+    undefined
+  stages: Array<{ id: string; label: string; metadata: Record<string, string> }> = usualStages
+  reads: string[] = []
   /** Refresh tokens that were used. */
-  refreshes: string[]
+  refreshes: string[] = []
   /** Is called before a code is exchanged. The exchange waits for the result. */
-  beforeExchange: (code: string) => Promise<void> | void
-  answerRefresh: (
-    token: string,
-  ) => { status: number; body: unknown } | undefined | Promise<undefined>
-  revoked: string[]
+  beforeExchange: (code: string) => Promise<void> | void = () => undefined
+  answerRefresh: (token: string) => HubspotAnswer | Promise<undefined> = () => undefined
+  revoked: string[] = []
   /** Access tokens with which the app was uninstalled. */
-  uninstalled: string[]
+  uninstalled: string[] = []
   /** The scopes that accounts grant. */
-  scopes: string[]
-  expiresInS: number
-  close(): Promise<void>
+  scopes = ['oauth', 'crm.objects.deals.read', 'crm.objects.owners.read']
+  expiresInS = 1800
+  close: () => Promise<void> = async () => undefined
+  readonly #waiting = new Set<() => void>()
+
+  constructor(base: string) {
+    this.hubspotUrl = `${base}/hubspot`
+    this.slackUrl = `${base}/slack`
+  }
+
+  /** Slack accepts a message. */
+  accept(post: Post): void {
+    this.posts.push(post)
+    for (const look of this.#waiting) look()
+  }
+
+  /** Resolves when Slack has accepted what `isEnough` asks for. */
+  async accepted(isEnough: (posts: readonly Post[]) => boolean, withinMs = 20_000): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const look = () => {
+      if (isEnough(this.posts)) resolve()
+    }
+    const timer = setTimeout(() => {
+      reject(new Error(`Slack accepted only ${this.posts.length} messages in ${withinMs} ms.`))
+    }, withinMs)
+    this.#waiting.add(look)
+    look()
+    await promise.finally(() => {
+      clearTimeout(timer)
+      this.#waiting.delete(look)
+    })
+  }
 }
 
 interface SearchRequest {
@@ -132,59 +151,16 @@ export async function openOutside(): Promise<Outside> {
 
 /** The outside world without an address. @param base is the address that its users call. */
 export function createOutside(base: string) {
-  const waiting = new Set<() => void>()
-  const slackAccess = new Map<string, SlackAccess>()
+  const outside = new Outside(base)
   let tokens = 0
-
-  const outside: Outside = {
-    hubspotUrl: `${base}/hubspot`,
-    slackUrl: `${base}/slack`,
-    posts: [],
-    calls: [],
-    reads: [],
-    refreshes: [],
-    revoked: [],
-    uninstalled: [],
-    scopes: ['oauth', 'crm.objects.deals.read', 'crm.objects.owners.read'],
-    answerPost: () => undefined,
-    answerRead: () => undefined,
-    beforeExchange: () => {},
-    answerRefresh: () => undefined,
-    deals: new Map(),
-    missing: new Set(),
-    merged: new Map(),
-    mostFound: 10_000,
-    hubspotAheadMs: 0,
-    callLimit: undefined,
-    companyCurrency: 'EUR',
-    stages: usualStages,
-    expiresInS: 1800,
-    async accepted(isEnough, withinMs = 20_000) {
-      if (isEnough(outside.posts)) return
-      await new Promise<void>((resolve, reject) => {
-        const timer = setTimeout(() => {
-          waiting.delete(look)
-          reject(
-            new Error(`Slack accepted only ${outside.posts.length} messages in ${withinMs} ms.`),
-          )
-        }, withinMs)
-        const look = () => {
-          if (!isEnough(outside.posts)) return
-          clearTimeout(timer)
-          waiting.delete(look)
-          resolve()
-        }
-        waiting.add(look)
-      })
-    },
-    close: async () => {},
-  }
 
   async function answer(request: OutsideRequest, response: OutsideResponse): Promise<void> {
     const chunks: Buffer[] = []
     for await (const chunk of request) chunks.push(chunk)
     const body = Buffer.concat(chunks).toString('utf8')
     const path = request.url ?? ''
+    const isJson = request.headers['content-type']?.includes('json')
+    const form = new URLSearchParams(isJson ? '' : body)
     const token = (request.headers.authorization ?? '').replace('Bearer ', '')
     const json = (status: number, value: unknown, headers: Record<string, string> = {}) => {
       const limits = outside.callLimit !== undefined && {
@@ -202,7 +178,6 @@ export function createOutside(base: string) {
     }
 
     if (path.startsWith('/slack/api/chat.postMessage')) {
-      const form = new URLSearchParams(body)
       const call: Post = {
         channel: form.get('channel') ?? '',
         text: form.get('text') ?? '',
@@ -223,20 +198,16 @@ export function createOutside(base: string) {
       }
       const read = readBlocks(call.text, call.blocks)
       if (!Array.isArray(read)) return json(200, { ok: false, error: read.error })
-      outside.posts.push(call)
-      json(200, { ok: true, channel: call.channel, ts: '1.1' })
-      for (const look of waiting) look()
-      return
+      outside.accept(call)
+      return json(200, { ok: true, channel: call.channel, ts: '1.1' })
     }
     if (path === '/slack/api/oauth.v2.access') {
-      const code = new URLSearchParams(body).get('code') ?? ''
+      const code = form.get('code') ?? ''
       await outside.beforeExchange(code)
       const [team = 'T1', channel = 'C1'] = code.split(':')
-      const accessToken = `xoxb-secret-${team}-${++tokens}`
-      slackAccess.set(accessToken, { team, channel })
       return json(200, {
         ok: true,
-        access_token: accessToken,
+        access_token: `xoxb-secret-${team}-${++tokens}`,
         team: { id: team, name: `Workspace ${team}` },
         authed_user: { id: 'U1' },
         incoming_webhook: {
@@ -254,9 +225,8 @@ export function createOutside(base: string) {
         response.writeHead(400).end(read.error)
         return
       }
-      outside.posts.push({ channel, token: 'webhook', text, blocks: '', atMs: performance.now() })
+      outside.accept({ channel, token: 'webhook', text, blocks: '', atMs: performance.now() })
       response.writeHead(200).end('ok')
-      for (const look of waiting) look()
       return
     }
     if (path === '/slack/api/auth.revoke') {
@@ -264,12 +234,11 @@ export function createOutside(base: string) {
       return json(200, { ok: true, revoked: true })
     }
     if (path === '/hubspot/oauth/2026-03/token') {
-      const form = new URLSearchParams(body)
       if (form.get('grant_type') === 'refresh_token') {
         const used = form.get('refresh_token') ?? ''
         outside.refreshes.push(used)
         const special = await outside.answerRefresh(used)
-        if (special !== undefined) return json(special.status, special.body)
+        if (special !== undefined) return json(special.status, special.body ?? {})
         const [, hub = '1', user = '1'] = introspected.exec(used) ?? []
         return json(200, { ...hubspotToken(hub, user), refresh_token: used })
       }
@@ -281,7 +250,7 @@ export function createOutside(base: string) {
       return json(200, { ...hubspotToken(hub, user), refresh_token, hub_id: Number(hub) })
     }
     if (path === '/hubspot/oauth/2026-03/token/introspect') {
-      const [, hub, user] = introspected.exec(new URLSearchParams(body).get('token') ?? '') ?? []
+      const [, hub, user] = introspected.exec(form.get('token') ?? '') ?? []
       return json(200, {
         active: true,
         hub_domain: 'acme.example',
@@ -290,7 +259,7 @@ export function createOutside(base: string) {
       })
     }
     if (path === '/hubspot/oauth/2026-03/token/revoke') {
-      outside.revoked.push(new URLSearchParams(body).get('token') ?? '')
+      outside.revoked.push(form.get('token') ?? '')
       return json(200, {})
     }
     if (path === '/hubspot/appinstalls/2026-03/external-install' && request.method === 'DELETE') {
@@ -306,15 +275,7 @@ export function createOutside(base: string) {
     const { pathname } = new URL(path, base)
     const times = { createdAt: longAgo, updatedAt: longAgo }
     if (pathname === '/hubspot/account-info/2026-03/details') {
-      const { companyCurrency } = outside
-      return json(200, {
-        portalId: 1,
-        accountType: 'STANDARD',
-        companyCurrency,
-        additionalCurrencies: [],
-        timeZone: 'Europe/Berlin',
-        uiDomain: 'app.hubspot.com',
-      })
+      return json(200, { portalId: 1, companyCurrency: 'EUR' })
     }
     if (pathname === '/hubspot/crm/pipelines/2026-03/deals') {
       const stages = outside.stages.map((stage) => ({ ...stage, ...times, archived: false }))
@@ -348,9 +309,7 @@ export function createOutside(base: string) {
     }
     const dealId = pathname.match(/^\/hubspot\/crm\/objects\/2026-03\/0-3\/(\d+)$/)?.[1]
     if (dealId === undefined) return json(403, { status: 'error', category: 'MISSING_SCOPES' })
-    if (outside.missing.has(dealId)) {
-      return json(404, notFound)
-    }
+    if (outside.missing.has(dealId)) return json(404, notFound)
     return json(200, {
       ...dealAnswer(idNow(dealId)),
       ...(isLinked(dealId) && {

@@ -9,55 +9,34 @@ import {
   previewLimits,
 } from '../../server/relay/show/preview.ts'
 import { openBrowser, openHarness, refusal } from '../server/harness.ts'
-import { stageChange } from './hubspot-webhook.ts'
 import {
+  ago,
   backend,
   channel,
   connect,
+  day,
+  history,
+  hour,
+  minute,
+  moved,
   nextAccount,
   outside,
   portal,
   posts,
+  second,
   shareBackend,
+  soon,
   team,
 } from './shared.ts'
 
 const path = '/api/notifications/preview'
-const second = 1_000
-const minute = 60 * second
-const hour = 60 * minute
-const day = 24 * hour
-/** Rounded, so that a time is the same in a webhook and in HubSpot's answers. */
-const ago = (ms: number) => Math.floor(Date.now() / second) * second - ms
-const soon = { timeout: 20_000, interval: 20 }
 
 shareBackend()
 
 function previewWith(limits: Partial<PreviewLimits> = {}, now?: () => number) {
-  const log = (event: string, fields?: object) => {
-    backend.lines.push(JSON.stringify({ event, ...fields }))
-  }
   // Most tests wait for the whole answer.
-  return createPreview({ ...backend, log }, { ...previewLimits, answerMs: minute, ...limits }, now)
+  return createPreview(backend, { ...previewLimits, answerMs: minute, ...limits }, now)
 }
-
-/** In HubSpot, the deal has had these stages, the oldest first. Returns the webhooks about them. */
-function deal(
-  id: number,
-  stages: Array<[stage: string, atMs: number]>,
-  more: { linked?: boolean; name?: string; amount?: string; currency?: string } = {},
-) {
-  const history = stages.map(([value, at]) => ({ value, timestamp: new Date(at).toISOString() }))
-  outside.deals.set(String(id), { history: history.toReversed(), ...more })
-  return stages.map(([stage, at]) => stageChange(id, { portal, stage, at }))
-}
-
-/** A deal that was created before the days of a preview, and then moved. */
-const moved = (
-  id: number,
-  stages: Array<[stage: string, atMs: number]>,
-  more?: Parameters<typeof deal>[2],
-) => deal(id, [['start', ago(30 * day)], ...stages], more).slice(1)
 
 /** Holds HubSpot's answers to these reads until `release` is called. */
 function hold(isHeld: (path: string) => boolean) {
@@ -90,8 +69,8 @@ test('each rule counts what the relay sends for the same changes if only this ru
     moved(2, [['w1', ago(5 * day)]]),
     moved(3, [['l1', ago(5 * day)]], { linked: false }),
     // Created in a stage: no move.
-    deal(4, [['w1', ago(2 * day)]]),
-    deal(5, [['next', ago(2 * day)]], { linked: false }),
+    history(4, [['w1', ago(2 * day)]]),
+    history(5, [['next', ago(2 * day)]], { linked: false }),
     // Back and forth. To save a stage again is no change, and HubSpot reports none.
     moved(6, [
       ['next', ago(3 * day)],
@@ -105,12 +84,12 @@ test('each rule counts what the relay sends for the same changes if only this ru
     ]),
     // Deleted stages.
     moved(8, [['deleted', ago(day)]]),
-    deal(9, [
+    history(9, [
       ['deleted', ago(30 * day)],
       ['next', ago(day)],
     ]).slice(1),
     // HubSpot may have left out older values of a long history.
-    deal(10, [...manyTimes, ['w1', ago(day)]]),
+    history(10, [...manyTimes, ['w1', ago(day)]]),
     // The first change is older than the days. HubSpot reports no empty stage.
     moved(11, [
       ['next', ago(8 * day)],

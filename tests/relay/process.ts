@@ -17,21 +17,6 @@ export interface ServerOptions {
   poolSize?: number
 }
 
-/** The whole server as a process of its own, which a test may kill. */
-export interface ServerProcess {
-  url: string
-  pid: number | undefined
-  /** What it wrote, on both outputs. */
-  output: string[]
-  exited: Promise<void>
-  kill(): Promise<void>
-  /** SIGTERM. */
-  stop(): Promise<void>
-  /** HubSpot tells of items. @returns the answer's status; undefined when none came. */
-  tell(items: unknown): Promise<number | undefined>
-  status(): Promise<RelayStatus>
-}
-
 export function serverEnv(
   { outside, database, failpoint, encryptionKey, poolSize }: ServerOptions,
   port: number,
@@ -55,12 +40,16 @@ export function serverEnv(
   }
 }
 
-export async function startServer(options: ServerOptions): Promise<ServerProcess> {
+export type ServerProcess = Awaited<ReturnType<typeof startServer>>
+
+/** Starts the whole server as a process of its own, which a test may kill. */
+export async function startServer(options: ServerOptions) {
   const port = await freePort()
   const child: ChildProcess = spawn(process.execPath, ['server/main.ts'], {
     env: serverEnv(options, port),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
+  /** What it wrote, on both outputs. */
   const output: string[] = []
   const exited = once(child, 'exit').then(() => undefined)
   await new Promise<void>((resolve, reject) => {
@@ -84,11 +73,13 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
       child.kill('SIGKILL')
       await exited
     },
+    /** SIGTERM. */
     async stop() {
       child.kill('SIGTERM')
       await exited
     },
-    async tell(items) {
+    /** HubSpot tells of items. @returns the answer's status; undefined when none came. */
+    async tell(items: unknown): Promise<number | undefined> {
       try {
         const answer = await fetch(`${url}/webhooks/hubspot`, signedWebhook(items))
         await answer.arrayBuffer()
@@ -97,7 +88,7 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
         return undefined
       }
     },
-    async status() {
+    async status(): Promise<RelayStatus> {
       const answer = await fetch(`${url}/relay/status`, {
         headers: { Authorization: `Bearer ${operatorToken([serverKey])}` },
       })
@@ -106,40 +97,9 @@ export async function startServer(options: ServerOptions): Promise<ServerProcess
   }
 }
 
-/** A browser's calls to a server; it keeps the session's cookie. */
-function openSession(session: { cookie: string }) {
-  return async function call(address: string, init: RequestInit = {}): Promise<Response> {
-    const headers = new Headers({
-      Cookie: session.cookie,
-      Origin: appUrl,
-      'Sec-Fetch-Site': 'same-origin',
-      'Sec-Fetch-Mode': address.endsWith('/auth') ? 'navigate' : 'cors',
-      ...(init.body !== undefined && { 'Content-Type': 'application/json' }),
-    })
-    const answer = await fetch(address, { ...init, headers, redirect: 'manual' })
-    session.cookie = answer.headers.getSetCookie()[0]?.split(';')[0] ?? session.cookie
-    await answer.arrayBuffer()
-    if (answer.status >= 400) throw new Error(`${address}: ${answer.status}`)
-    return answer
-  }
-}
-
-/** Connects one service by the calls that the dashboard makes. */
-async function connectProvider(
-  { url }: { url: string },
-  session: { cookie: string },
-  provider: 'hubspot' | 'slack',
-  code: string,
-): Promise<void> {
-  const call = openSession(session)
-  const begun = await call(`${url}/api/${provider}/auth`)
-  const state = new URL(begun.headers.get('Location') ?? '').searchParams.get('state')
-  await call(`${url}/api/${provider}/callback?code=${code}&state=${state}`)
-}
-
 /** Connects an account and saves rules by the calls that the dashboard makes. */
 export async function connectAccount(
-  server: { url: string },
+  { url }: { url: string },
   {
     portal,
     channel,
@@ -155,14 +115,30 @@ export async function connectAccount(
     hubspotUser?: number
   },
 ): Promise<{ cookie: string }> {
-  const session = { cookie: '' }
-  await connectProvider(server, session, 'hubspot', `${portal}:${hubspotUser}`)
-  await connectProvider(server, session, 'slack', `${team}:${channel}`)
-  await openSession(session)(`${server.url}/api/notifications/rules`, {
-    method: 'POST',
-    body: JSON.stringify({ rules: ruleIds }),
-  })
-  return session
+  let cookie = ''
+  async function call(path: string, init: RequestInit = {}): Promise<Response> {
+    const headers = {
+      Cookie: cookie,
+      Origin: appUrl,
+      'Sec-Fetch-Site': 'same-origin',
+      'Sec-Fetch-Mode': path.endsWith('/auth') ? 'navigate' : 'cors',
+      'Content-Type': 'application/json',
+    }
+    const answer = await fetch(url + path, { ...init, headers, redirect: 'manual' })
+    cookie = answer.headers.getSetCookie()[0]?.split(';')[0] ?? cookie
+    await answer.arrayBuffer()
+    if (answer.status >= 400) throw new Error(`${path}: ${answer.status}`)
+    return answer
+  }
+  const codes = { hubspot: `${portal}:${hubspotUser}`, slack: `${team}:${channel}` }
+  for (const [provider, code] of Object.entries(codes)) {
+    const begun = await call(`/api/${provider}/auth`)
+    const state = new URL(begun.headers.get('Location') ?? '').searchParams.get('state')
+    await call(`/api/${provider}/callback?code=${code}&state=${state}`)
+  }
+  const body = JSON.stringify({ rules: ruleIds })
+  await call('/api/notifications/rules', { method: 'POST', body })
+  return { cookie }
 }
 
 /** Resolves when nothing is pending. */

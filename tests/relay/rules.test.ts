@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { type AvailableRuleId, availableRuleIds } from '../../contract/rules.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
-import { outcomeOf } from '../../server/providers/hubspot/stages-and-owners.ts'
 import type { Crm } from '../../server/providers/provider.ts'
 import {
   dealRules,
@@ -108,18 +107,4 @@ test('a provider that cannot do all that the relay needs does not compile', () =
   // @ts-expect-error `refresh` is missing.
   incomplete satisfies Crm
   expect(refresh).toBeTypeOf('function')
-})
-
-test.each([
-  [{ isClosed: 'true', probability: '1.0' }, 'won'],
-  [{ isClosed: 'true', probability: '1' }, 'won'],
-  [{ isClosed: 'true', probability: '0.0' }, 'lost'],
-  [{ isClosed: 'true', probability: '0.5' }, 'closed'],
-  [{ isClosed: 'true', probability: '' }, 'closed'],
-  [{ isClosed: 'true' }, 'closed'],
-  [{ isClosed: 'false', probability: '1.0' }, 'open'],
-  [{ isClosed: true, probability: '1.0' }, 'open'],
-  [{}, 'open'],
-] as const)('stage metadata %j is %s', (metadata, outcome) => {
-  expect(outcomeOf(metadata)).toBe(outcome)
 })

@@ -7,7 +7,7 @@ import { type CatchUp, createCatchUp } from '../../server/relay/search/schedule.
 import { type DatabaseKind, openTestDatabase } from '../database.ts'
 import { type Account, type Backend, startBackend } from './backend.ts'
 import { stageChange } from './hubspot-webhook.ts'
-import { type Outside, openOutside, usualStages } from './outside.ts'
+import { type Outside, type OutsideDeal, openOutside, usualStages } from './outside.ts'
 
 // What the tests of a file share: one database, one outside world and one backend.
 export let open: OpenDatabase
@@ -89,6 +89,30 @@ export function changes(deals: readonly number[], stage = 'next') {
   return deals.map((deal, n) => stageChange(deal, { portal, stage, at: at + n }))
 }
 
+export const second = 1_000
+export const minute = 60 * second
+export const hour = 60 * minute
+export const day = 24 * hour
+/** Rounded, so that a time is the same in a webhook, in HubSpot's answers and in the database. */
+export const ago = (ms: number) => Math.floor(Date.now() / second) * second - ms
+/** For `vi.waitFor`. */
+export const soon = { timeout: 20_000, interval: 20 }
+
+/** In HubSpot, the deal has had these stages, the oldest first. Returns the webhooks about them. */
+export function history(
+  deal: number,
+  stages: Array<[stage: string, atMs: number]>,
+  more: Omit<OutsideDeal, 'history'> = {},
+) {
+  const values = stages.map(([value, at]) => ({ value, timestamp: new Date(at).toISOString() }))
+  outside.deals.set(String(deal), { history: values.reverse(), ...more })
+  return stages.map(([stage, at]) => stageChange(deal, { portal, stage, at }))
+}
+
+/** As `history`, but the deal was created in the first stage long ago. */
+export const moved = (...[deal, stages, more]: Parameters<typeof history>) =>
+  history(deal, [['start', ago(30 * day)], ...stages], more).slice(1)
+
 export const posts = () => outside.posts.filter((post) => post.channel === channel)
 export const calls = () => outside.calls.filter((call) => call.channel === channel)
 
@@ -137,13 +161,7 @@ export const openInbox = () => createInbox(backend.database, backend.providers, 
 
 /** Starts the search for missed changes, as a process does after its start. */
 export function startSearch(times: Partial<typeof searchTimes> = {}): CatchUp {
-  const log = (event: string, fields?: object) => {
-    backend.lines.push(JSON.stringify({ event, ...fields }))
-  }
-  const search = createCatchUp(
-    { ...backend, inbox: openInbox(), log },
-    { ...searchTimes, ...times },
-  )
+  const search = createCatchUp({ ...backend, inbox: openInbox() }, { ...searchTimes, ...times })
   search.start()
   return search
 }

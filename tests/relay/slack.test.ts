@@ -1,50 +1,29 @@
-import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { longestWaitMs } from '../../server/providers/provider.ts'
 import { createSlackClient } from '../../server/providers/slack/client.ts'
 import { createSlackPost } from '../../server/providers/slack/post.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
-import { listen } from './listen.ts'
+import { endsInTime, openProvider, page, shortTimeouts } from './open-provider.ts'
 
-let server: Awaited<ReturnType<typeof listen>>
+let server: Awaited<ReturnType<typeof openProvider>>
 let url: string
 /** The last part of each call's path, such as `chat.postMessage`. */
-let calls: string[]
-/** The last call's body. */
-let lastBody: string
-/** The answer to each path by its last part. An object is the answer of a method: JSON with status 200. */
-let answers: Record<string, object | TextAnswer>
-
-interface TextAnswer {
-  status: number
-  text: string
-  headers?: Record<string, string>
-}
-
-const isText = (answer: object): answer is TextAnswer => 'text' in answer
+const calls = () => server.calls.map(({ call }) => call.split('/').at(-1))
+const lastBody = () => server.calls.at(-1)?.body ?? ''
 
 beforeAll(async () => {
-  server = await listen(async (request, response) => {
-    const name = (request.url ?? '').split('/').at(-1) ?? ''
-    calls.push(name)
-    lastBody = await text(request)
-    const answer = answers[name] ?? { ok: false, error: 'unknown_method' }
-    if (isText(answer)) {
-      return response.writeHead(answer.status, answer.headers).end(answer.text)
-    }
-    response.writeHead(200, { 'Content-Type': 'application/json' }).end(JSON.stringify(answer))
-  })
+  server = await openProvider({ body: { ok: false, error: 'unknown_method' } })
   url = server.url
 })
 afterAll(() => server.close())
 beforeEach(() => {
-  calls = []
-  answers = {}
+  server.calls = []
+  server.answers = {}
 })
 
-const refusal = (error: string) => ({ ok: false, error })
-const accepted = { ok: true, channel: 'C1', ts: '1.1' }
+const refusal = (error: string) => ({ body: { ok: false, error } })
+const accepted = { body: { ok: true, channel: 'C1', ts: '1.1' } }
 const message = { text: 'Deal 1', blocks: [] }
 
 describe('a channel without the bot', () => {
@@ -56,77 +35,77 @@ describe('a channel without the bot', () => {
   beforeEach(() => {
     clockMs = 0
     slack = createSlackPost(createSlackClient(url), defaultTimeouts, () => clockMs)
-    answers = {
+    server.answers = {
       'chat.postMessage': refusal('not_in_channel'),
-      C1: { status: 200, text: 'ok' },
-      C2: { status: 200, text: 'ok' },
+      C1: { status: 200, body: 'ok' },
+      C2: { status: 200, body: 'ok' },
     }
   })
 
   test('gets each further message with one call, for an hour', async () => {
     for (let n = 0; n < 3; n++) expect(await post()).toEqual({ kind: 'posted' })
-    expect(calls).toEqual(['chat.postMessage', 'C1', 'C1', 'C1'])
+    expect(calls()).toEqual(['chat.postMessage', 'C1', 'C1', 'C1'])
 
     // Another channel may have the bot.
     await post('C2')
-    expect(calls.slice(4)).toEqual(['chat.postMessage', 'C2'])
+    expect(calls().slice(4)).toEqual(['chat.postMessage', 'C2'])
 
     // The bot may have been invited.
     clockMs = 60 * 60_000
-    answers['chat.postMessage'] = accepted
+    server.answers['chat.postMessage'] = accepted
     await post()
     await post()
-    expect(calls.slice(6)).toEqual(['chat.postMessage', 'chat.postMessage'])
+    expect(calls().slice(6)).toEqual(['chat.postMessage', 'chat.postMessage'])
   })
 
   test('gets a message in which Slack looks for no markup, names and addresses', async () => {
     const literal = { mrkdwn: false, parse: 'none', link_names: false, unfurl_links: false }
     await post()
-    expect(JSON.parse(lastBody)).toMatchObject(literal)
+    expect(JSON.parse(lastBody())).toMatchObject(literal)
     clockMs = 60 * 60_000
-    answers['chat.postMessage'] = accepted
+    server.answers['chat.postMessage'] = accepted
     await post()
     const asText = Object.entries(literal).map(([name, value]) => [name, String(value)])
-    expect(Object.fromEntries(new URLSearchParams(lastBody))).toMatchObject(
+    expect(Object.fromEntries(new URLSearchParams(lastBody()))).toMatchObject(
       Object.fromEntries(asText),
     )
   })
 
   test('gets the message from the bot if the webhook was removed and the bot was invited', async () => {
     await post()
-    answers['chat.postMessage'] = accepted
-    answers.C1 = { status: 404, text: 'no_service' }
+    server.answers['chat.postMessage'] = accepted
+    server.answers.C1 = { status: 404, body: 'no_service' }
     expect(await post()).toEqual({ kind: 'posted' })
     expect(await post()).toEqual({ kind: 'posted' })
-    expect(calls.slice(2)).toEqual(['C1', 'chat.postMessage', 'chat.postMessage'])
+    expect(calls().slice(2)).toEqual(['C1', 'chat.postMessage', 'chat.postMessage'])
   })
 
   test('needs a new connection if the webhook was removed and the bot was not invited', async () => {
     await post()
-    answers.C1 = { status: 404, text: 'no_service' }
+    server.answers.C1 = { status: 404, body: 'no_service' }
     const broken = { kind: 'refused', reason: 'no_service', connectionBroken: true }
     expect(await post()).toEqual(broken)
-    expect(calls.slice(2)).toEqual(['C1', 'chat.postMessage'])
+    expect(calls().slice(2)).toEqual(['C1', 'chat.postMessage'])
   })
 
   test('gets no message twice: after an uncertain answer, only the next message begins with the bot', async () => {
     await post()
-    answers['chat.postMessage'] = accepted
-    answers.C1 = { status: 500, text: 'rollup_error' }
+    server.answers['chat.postMessage'] = accepted
+    server.answers.C1 = { status: 500, body: 'rollup_error' }
     expect(await post()).toEqual({ kind: 'failed', reason: 'rollup_error' })
     expect(await post()).toEqual({ kind: 'posted' })
-    expect(calls.slice(2)).toEqual(['C1', 'chat.postMessage'])
+    expect(calls().slice(2)).toEqual(['C1', 'chat.postMessage'])
   })
 
   test('keeps its way during a pause, and for a message that Slack does not take', async () => {
     await post()
-    answers.C1 = { status: 429, text: '' }
+    server.answers.C1 = { status: 429, body: '' }
     expect(await post()).toEqual({ kind: 'wait', ms: 30_000 })
-    expect(calls.slice(2)).toEqual(['C1'])
-    answers.C1 = { status: 400, text: 'invalid_payload' }
+    expect(calls().slice(2)).toEqual(['C1'])
+    server.answers.C1 = { status: 400, body: 'invalid_payload' }
     const refused = { kind: 'refused', reason: 'invalid_payload', connectionBroken: false }
     expect(await post()).toEqual(refused)
-    expect(calls.slice(3)).toEqual(['C1'])
+    expect(calls().slice(3)).toEqual(['C1'])
   })
 })
 
@@ -176,7 +155,7 @@ test.each(
       .map((reason) => ({ what, reason, outcome })),
   ),
 )('a user $what after $reason', async ({ reason, outcome }) => {
-  answers['chat.postMessage'] = refusal(reason)
+  server.answers['chat.postMessage'] = refusal(reason)
   const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
   const given = outcome.kind === 'wait' ? outcome : { ...outcome, reason }
   expect(await post({ accessToken: 'x' }, 'C1', message)).toMatchObject(given)
@@ -187,7 +166,7 @@ test.each([
   ['team_added_to_org', 600_000],
   ['message_limit_exceeded', longestWaitMs],
 ])('after %s, the channel rests for %i ms', async (reason, ms) => {
-  answers['chat.postMessage'] = refusal(reason)
+  server.answers['chat.postMessage'] = refusal(reason)
   const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
   expect(await post({ accessToken: 'x' }, 'C1', message)).toEqual({ kind: 'wait', ms })
 })
@@ -205,15 +184,61 @@ test.each([
 ])('a pause with Retry-After %s lasts %i ms, by either way', async (retryAfter, ms) => {
   const limited = {
     status: 429,
-    text: '',
     headers: { ...(retryAfter !== undefined && { 'Retry-After': retryAfter }) },
   }
   const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
   const secrets = { accessToken: 'x', incomingWebhookUrl: `${url}/C1` }
-  answers = { 'chat.postMessage': limited, C1: limited }
+  server.answers = { 'chat.postMessage': limited, C1: limited }
   expect(await post(secrets, 'C1', message)).toEqual({ kind: 'wait', ms })
-  answers['chat.postMessage'] = refusal('not_in_channel')
+  server.answers['chat.postMessage'] = refusal('not_in_channel')
   expect(await post(secrets, 'C1', message)).toEqual({ kind: 'wait', ms })
+})
+
+describe('what Slack does not say itself may pass', () => {
+  const post = (at = url) =>
+    createSlackPost(createSlackClient(at), shortTimeouts).post(
+      { accessToken: 'x', incomingWebhookUrl: `${at}/C1` },
+      'C1',
+      message,
+    )
+
+  test.each([
+    [page, 'nonsense'],
+    [{ body: '' }, 'nonsense'],
+    [{ body: '{"ok":tr' }, 'nonsense'],
+    [{ body: {} }, 'nonsense'],
+    [{ body: { ok: false, error: { code: 'invalid_auth' } } }, 'nonsense'],
+    [{ body: 'null', headers: { 'Content-Type': 'application/json' } }, 'unreachable'],
+    [{ ...page, status: 403 }, 'http_403'],
+    [{ status: 404 }, 'http_404'],
+  ])('%j', async (answer, reason) => {
+    server.answers = { 'chat.postMessage': answer }
+    expect(await post()).toEqual({ kind: 'failed', reason })
+  })
+
+  test.each([
+    [page, 'nonsense'],
+    [{ body: '' }, 'nonsense'],
+    [{ ...page, status: 403 }, 'http_403'],
+    [{ status: 404 }, 'http_404'],
+    [{ status: 500, body: 'rollup_error' }, 'rollup_error'],
+  ])('by the second way: %j', async (answer, reason) => {
+    server.answers = { 'chat.postMessage': refusal('not_in_channel'), C1: answer }
+    expect(await post()).toEqual({ kind: 'failed', reason })
+  })
+
+  test('a call with late headers and a body that stalls ends in time, both ways of posting together', async () => {
+    server.answers = {
+      'a/chat.postMessage': { stalls: true },
+      'b/chat.postMessage': { stalls: true, status: 500 },
+      'c/chat.postMessage': refusal('not_in_channel'),
+      'c/C1': { stalls: true },
+    }
+    const ways = ['a', 'b', 'c'].map((way) => endsInTime(() => post(`${url}/${way}`)))
+    for (const outcome of await Promise.all(ways)) {
+      expect(outcome).toEqual({ kind: 'failed', reason: 'unreachable' })
+    }
+  })
 })
 
 describe('connecting', () => {
@@ -231,24 +256,26 @@ describe('connecting', () => {
     ['a team that is null', { team: null, enterprise: { id: 'E1' }, is_enterprise_install: true }],
     ['the flag', { is_enterprise_install: true, team: { id: 'T1' } }],
   ])('an organisation (%s) is refused in words, and its token is revoked', async (_, fields) => {
-    answers = {
-      'oauth.v2.access': { ok: true, access_token: 'xoxb-org', ...fields },
-      'auth.revoke': { ok: true, revoked: true },
+    server.answers = {
+      'oauth.v2.access': { body: { ok: true, access_token: 'xoxb-org', ...fields } },
+      'auth.revoke': { body: { ok: true, revoked: true } },
     }
     const reason = 'installed_for_organisation'
     await expect(exchange()).rejects.toMatchObject({ kind: 'refused', reason })
     expect(open().brokenReasons[reason]).toContain('for the whole organisation')
-    expect(calls).toEqual(['oauth.v2.access', 'auth.revoke'])
+    expect(calls()).toEqual(['oauth.v2.access', 'auth.revoke'])
     // It is refused in the same words if its token cannot be revoked.
-    answers['auth.revoke'] = refusal('fatal_error')
+    server.answers['auth.revoke'] = refusal('fatal_error')
     await expect(exchange()).rejects.toMatchObject({ reason })
   })
 
   const granted = (webhook: string) => ({
-    ok: true,
-    access_token: 'xoxb-1',
-    team: { id: 'T1' },
-    incoming_webhook: { channel: '#deals', channel_id: 'C1', url: webhook },
+    body: {
+      ok: true,
+      access_token: 'xoxb-1',
+      team: { id: 'T1' },
+      incoming_webhook: { channel: '#deals', channel_id: 'C1', url: webhook },
+    },
   })
 
   test.each([
@@ -260,14 +287,14 @@ describe('connecting', () => {
     'file:///etc/passwd',
     'hooks.slack.com/services/x',
   ])('gives no webhook at an address that is not Slack’s: %s', async (webhook) => {
-    answers = { 'oauth.v2.access': granted(webhook) }
+    server.answers = { 'oauth.v2.access': granted(webhook) }
     await expect(exchange()).rejects.toMatchObject({ stage: 'exchange', kind: 'nonsense' })
   })
 
   test.each(['https://hooks.slack.com/services/x', 'https://hooks.slack-gov.com/services/x'])(
     'gives the webhook %s',
     async (webhook) => {
-      answers = { 'oauth.v2.access': granted(webhook) }
+      server.answers = { 'oauth.v2.access': granted(webhook) }
       expect((await exchange()).secrets).toMatchObject({ incomingWebhookUrl: webhook })
     },
   )
@@ -275,13 +302,13 @@ describe('connecting', () => {
   test.each([302, 307])(
     'follows no redirect (%i), which could lead into the network',
     async (status) => {
-      const elsewhere = { status, text: '', headers: { Location: `${url}/inner` } }
-      answers = {
+      const elsewhere = { status, headers: { Location: `${url}/inner` } }
+      server.answers = {
         'oauth.v2.access': elsewhere,
         'auth.test': elsewhere,
         'chat.postMessage': elsewhere,
         C1: elsewhere,
-        inner: { ok: true },
+        inner: { body: { ok: true } },
       }
       await expect(exchange()).rejects.toMatchObject({ kind: 'unreachable' })
       await expect(open().check({ accessToken: 'x' })).rejects.toMatchObject({
@@ -289,10 +316,10 @@ describe('connecting', () => {
       })
       const failed = { kind: 'failed', reason: 'unreachable' }
       expect(await open().post({ accessToken: 'x' }, 'C1', message)).toEqual(failed)
-      answers['chat.postMessage'] = refusal('not_in_channel')
+      server.answers['chat.postMessage'] = refusal('not_in_channel')
       const secrets = { accessToken: 'x', incomingWebhookUrl: `${url}/C1` }
       expect(await open().post(secrets, 'C1', message)).toEqual(failed)
-      expect(calls).not.toContain('inner')
+      expect(calls()).not.toContain('inner')
     },
   )
 

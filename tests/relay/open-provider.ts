@@ -1,0 +1,61 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
+import { expect } from 'vitest'
+import { defaultTimeouts } from '../../server/providers/calls.ts'
+import { listen } from './listen.ts'
+
+export interface Answer {
+  status?: number
+  headers?: Record<string, string>
+  /** An object is sent as JSON. */
+  body?: object | string
+  /** No answer comes. */
+  hangs?: boolean
+  /** The headers come late, and the body never ends. */
+  stalls?: boolean
+}
+
+/** A page of a proxy. */
+export const page: Answer = {
+  headers: { 'Content-Type': 'text/html' },
+  body: '<html><h1>Please wait…</h1></html>',
+}
+
+// A bound on the headers plus one on the body would take until 3.4 s.
+export const shortTimeouts = { ...defaultTimeouts, callMs: 2_000 }
+const lateHeadersMs = 1_400
+
+/** Waits for a call whose answer stalls. Fails if it does not end in time. @returns what it returns or throws. */
+export async function endsInTime(call: () => Promise<unknown>): Promise<unknown> {
+  const startedAt = performance.now()
+  const outcome = await call().catch((error: unknown) => error)
+  const tookMs = performance.now() - startedAt
+  expect(tookMs).toBeGreaterThan(shortTimeouts.callMs - 50)
+  expect(tookMs).toBeLessThan(shortTimeouts.callMs + lateHeadersMs)
+  return outcome
+}
+
+/** A provider that gives the answers of a test. */
+export async function openProvider(otherwise: Answer) {
+  const provider = {
+    /** The answers, by the end of the path. */
+    answers: {} as Record<string, Answer>,
+    calls: [] as Array<{ call: string; headers: IncomingHttpHeaders; body: string }>,
+  }
+  const server = await listen(async (request, response) => {
+    const url = request.url ?? ''
+    const call = `${request.method} ${decodeURIComponent(url)}`
+    provider.calls.push({ call, headers: request.headers, body: await text(request) })
+    const [path = ''] = url.split('?')
+    const found = Object.entries(provider.answers).find(([end]) => path.endsWith(end))
+    const { status = 200, headers, body, hangs, stalls } = found?.[1] ?? otherwise
+    if (hangs) return
+    if (stalls) await delay(lateHeadersMs)
+    const type = typeof body === 'object' && { 'Content-Type': 'application/json' }
+    response.writeHead(status, { ...type, ...headers })
+    if (stalls) response.write('{')
+    else response.end(typeof body === 'object' ? JSON.stringify(body) : body)
+  })
+  return Object.assign(provider, server)
+}
