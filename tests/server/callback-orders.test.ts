@@ -195,60 +195,46 @@ async function stop(): Promise<void> {
   await open.close()
 }
 
-class Browser {
-  cookie: string | undefined
+/** A browser that makes the steps, and shows what the dashboard shows. */
+function openTab() {
+  const browser = openBrowser(backend)
+  const headers = { Origin: appUrl, 'Sec-Fetch-Site': 'same-origin', 'Sec-Fetch-Mode': 'cors' }
+  const call = (path: string, method = 'GET') => browser.send(path, { method, headers })
 
-  async call(path: string, method = 'GET'): Promise<Response> {
-    const answer = await backend.app.request(path, {
-      method,
-      headers: {
-        ...(this.cookie !== undefined && { Cookie: this.cookie }),
-        Origin: appUrl,
-        'Sec-Fetch-Site': 'same-origin',
-        'Sec-Fetch-Mode': path.endsWith('/auth') ? 'navigate' : 'cors',
-      },
-    })
-    const [set] = answer.headers.getSetCookie()
-    if (set !== undefined) this.cookie = set.includes('Max-Age=0') ? undefined : set.split(';')[0]
-    return answer
-  }
-
-  async begin(service: Service): Promise<string> {
-    const { headers } = await this.call(`/api/${service}/auth`)
+  async function begin(service: Service): Promise<string> {
+    const { headers } = await browser.send(`/api/${service}/auth`)
     return new URL(headers.get('Location') ?? '').searchParams.get('state') ?? ''
   }
+  const callback = (service: Service, state: string, code: string) =>
+    call(`/api/${service}/callback?${new URLSearchParams({ state, code })}`)
+  const connect = async (service: Service, code: string) =>
+    await callback(service, await begin(service), code)
 
-  callback(service: Service, state: string, code: string): Promise<Response> {
-    return this.call(`/api/${service}/callback?${new URLSearchParams({ state, code })}`)
-  }
-
-  async step({ kind }: Step, service: Service, codes: Codes): Promise<number> {
-    const connect = async (which: Service, code: string) =>
-      (await this.callback(which, await this.begin(which), code)).status
+  function step({ kind }: Step, service: Service, codes: Codes): Promise<Response> {
     switch (kind) {
       case 'signs out':
-        return (await this.call('/api/session', 'DELETE')).status
+        return call('/api/session', 'DELETE')
       case 'signs all others out':
-        return (await this.call('/api/session?others=true', 'DELETE')).status
+        return call('/api/session?others=true', 'DELETE')
       case 'disconnects the service':
-        return (await this.call(`/api/${service}/disconnect`, 'DELETE')).status
+        return call(`/api/${service}/disconnect`, 'DELETE')
       case 'connects the other service':
-        return await connect(otherOf(service), codes[otherOf(service)])
+        return connect(otherOf(service), codes[otherOf(service)])
       case 'becomes another person':
-        return await connect('hubspot', codes.anotherPerson)
+        return connect('hubspot', codes.anotherPerson)
     }
   }
 
-  /** Who the browser is, and what it shows. */
-  async shown() {
-    const hubspot = await this.call('/api/hubspot/status')
-    const slack = await this.call('/api/slack/status')
+  async function shown() {
+    const hubspot = await call('/api/hubspot/status')
+    const slack = await call('/api/slack/status')
     return {
       person: hubspot.headers.get(personHeader) ?? '',
       hubspot: (await hubspot.json()).connected,
       slack: (await slack.json()).channel,
     }
   }
+  return { browser, begin, callback, connect, step, shown }
 }
 
 let count = 0
@@ -263,7 +249,7 @@ async function play({ start, service, slots }: Order): Promise<void> {
     callback: service === 'hubspot' ? `${n}:1` : `T${n}-later:C2`,
   }
   const model = new Model()
-  const browsers: [Browser, Browser] = [new Browser(), new Browser()]
+  const tabs = [openTab(), openTab()] as const
   const persons = new Map<Person, string>()
   const shownBy = (browser: 0 | 1) => {
     const person = model.use(browser)?.person
@@ -281,7 +267,7 @@ async function play({ start, service, slots }: Order): Promise<void> {
   /** Both browsers show what the model says, and never the same name for two persons. */
   async function compare(): Promise<void> {
     for (const browser of [0, 1] as const) {
-      const { person: name, ...shown } = await browsers[browser].shown()
+      const { person: name, ...shown } = await tabs[browser].shown()
       const { person, ...expected } = shownBy(browser)
       expect(shown).toEqual(expected)
       if (person === undefined) expect(name).toBe('nobody')
@@ -293,15 +279,13 @@ async function play({ start, service, slots }: Order): Promise<void> {
     }
   }
   async function connect(browser: 0 | 1, which: Service): Promise<void> {
-    const state = await browsers[browser].begin(which)
-    const token = model.begin(browser)
-    expect((await browsers[browser].callback(which, state, codes[which])).status).toBe(204)
-    model.complete(browser, token, which, codes[which])
+    expect((await tabs[browser].connect(which, codes[which])).status).toBe(204)
+    model.complete(browser, model.begin(browser), which, codes[which])
   }
   async function doAll(some: readonly Step[]): Promise<void> {
     for (const step of some) {
       const expected = model.step(step, service, codes)
-      const status = await browsers[step.browser].step(step, service, codes)
+      const { status } = await tabs[step.browser].step(step, service, codes)
       expect({ step, status }).toEqual({ step, status: expected })
     }
   }
@@ -312,16 +296,16 @@ async function play({ start, service, slots }: Order): Promise<void> {
     await connect(1, 'hubspot')
     await compare()
   } else {
-    await browsers[0].begin(service)
+    await tabs[0].begin(service)
     model.browsers[1] = model.begin(0)
-    browsers[1].cookie = browsers[0].cookie
+    tabs[1].browser.cookie = tabs[0].browser.cookie
   }
 
   const [before, begun, during, after] = slots
   await doAll(before)
   const token = model.begin(0)
   model.begun = { service, token, ended: false }
-  const state = await browsers[0].begin(service)
+  const state = await tabs[0].begin(service)
   await doAll(begun)
 
   let isExchanged = false
@@ -335,7 +319,7 @@ async function play({ start, service, slots }: Order): Promise<void> {
   }
   // The callback brings the cookie of now. Only the token that began it counts.
   if (model.use(0) !== token || token.state !== 'full') model.begun.ended = true
-  const callback = browsers[0].callback(service, state, codes.callback)
+  const callback = tabs[0].callback(service, state, codes.callback)
   await Promise.race([reached.promise, callback])
   expect(isExchanged).toBe(!model.begun.ended)
   await doAll(during)

@@ -5,6 +5,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { newDataFolder } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
 
 vi.setConfig({ testTimeout: 120_000 })
@@ -43,7 +44,9 @@ afterEach(async () => {
 
 /** Runs `npm run dev`, which gets its settings from .env. */
 async function runDev({ port, devPort }: { port: number; devPort: number }) {
-  await writeFile(join(project, '.env'), `PORT=${port}\nDEV_PORT=${devPort}\n`)
+  const settings = { PORT: port, DEV_PORT: devPort, DATA_DIR: await newDataFolder() }
+  const lines = Object.entries(settings).map(([name, value]) => `${name}=${value}\n`)
+  await writeFile(join(project, '.env'), lines.join(''))
   const { PATH, HOME } = process.env
   const child = spawn('npm', ['run', 'dev'], {
     cwd: project,
@@ -76,7 +79,7 @@ async function expectBothEnd({ port, devPort }: { port: number; devPort: number 
   }, started)
 }
 
-const health = (port: number | string) => fetch(`http://localhost:${port}/health`)
+const health = (port: number) => fetch(`http://localhost:${port}/health`)
 const isClosed = (port: number) =>
   health(port).then(
     () => false,
@@ -97,9 +100,10 @@ test('PORT in .env reaches the server and the proxy, a call that comes early wai
   await expectBothEnd({ port, devPort })
 })
 
-test('PORT=0 takes a free port; a server that crashes says so, and starts after the next change', async () => {
+test('PORT=0 takes a free port; a server that crashes says so, and starts after the next change; both end when npm is killed', async () => {
   const dev = await runDev({ port: 0, devPort: 0 })
-  const devPort = await dev.said(/dashboard is at http:\/\/localhost:(\d+)/)
+  const devPort = Number(await dev.said(/dashboard is at http:\/\/localhost:(\d+)/))
+  const port = Number(await dev.said(/server listens on http:\/\/localhost:(\d+)/))
   expect((await health(devPort)).status).toBe(200)
 
   const changed = join(project, 'server/app.ts')
@@ -114,6 +118,8 @@ test('PORT=0 takes a free port; a server that crashes says so, and starts after 
 
   await cp(resolve(import.meta.dirname, '../../server/app.ts'), changed)
   await vi.waitFor(async () => expect((await health(devPort)).status).toBe(200), started)
+  dev.child.kill('SIGKILL')
+  await expectBothEnd({ port, devPort })
 })
 
 test.each(['the server', 'the dashboard'])(
@@ -135,11 +141,11 @@ test.each(['the server', 'the dashboard'])(
   },
 )
 
-test.each(['SIGKILL', 'SIGHUP'] as const)('both end when npm gets %s', async (signal) => {
+test('both end when npm gets SIGHUP', async () => {
   const ports = await freePorts()
   const dev = await runDev(ports)
   await dev.said(/(The dashboard is at)/)
-  dev.child.kill(signal)
+  dev.child.kill('SIGHUP')
   await expectBothEnd(ports)
 })
 
