@@ -1,14 +1,8 @@
 import { sql } from 'drizzle-orm'
-import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { personHeader } from '../../contract/endpoints.ts'
-import { type OpenDatabase, openPostgres } from '../../server/database/open.ts'
-import {
-  type DatabaseKind,
-  databaseKinds,
-  newPostgresDatabase,
-  openTestDatabase,
-} from '../database.ts'
+import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
+import { type DatabaseKind, databaseKinds, openTestDatabase } from '../database.ts'
 import { type Backend, startBackend } from '../relay/backend.ts'
 import { appUrl } from '../relay/hubspot-webhook.ts'
 import { type Outside, openOutside } from '../relay/outside.ts'
@@ -405,36 +399,23 @@ describe.each(databaseKinds)(
 describe.runIf(databaseKinds.includes('PostgreSQL'))(
   'while a callback stores its connection',
   () => {
-    let url: string
     let shared: OpenDatabase
     let harness: Harness
-    let blocker: pg.Client
     beforeAll(async () => {
-      url = await newPostgresDatabase()
-      shared = await openPostgres(url, () => undefined)
+      shared = await openTestDatabase('PostgreSQL')
       harness = await openHarness({ database: shared.database })
-      blocker = new pg.Client({ connectionString: url })
-      await blocker.connect()
       // A new session waits until nobody holds the lock 1.
       await shared.database.execute(sql`
-      create function wait() returns trigger language plpgsql as
+        create function wait() returns trigger language plpgsql as
         $$ begin perform pg_advisory_xact_lock_shared(1); return new; end $$`)
       await shared.database.execute(
         sql`create trigger wait before insert on sessions for each row execute function wait()`,
       )
     })
     afterAll(async () => {
-      await blocker.end()
       await harness.close()
       await shared.close()
     })
-
-    const waiting = async (count: number) => {
-      const { rows } = await blocker.query(
-        `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-      )
-      expect(rows).toHaveLength(count)
-    }
 
     /** Runs `change` while a callback of Slack in `own` has stored everything and has not committed. */
     async function during(
@@ -444,14 +425,20 @@ describe.runIf(databaseKinds.includes('PostgreSQL'))(
       for (const browser of [own, other]) await browser.connect('hubspot')
       await own.connected('hubspot')
       const way = await own.authorize('slack')
-      await blocker.query('select pg_advisory_lock(1)')
-      const callback = own.call(`/api/slack/callback?${way}`)
-      await vi.waitFor(() => waiting(1), 10_000)
-      const changed = change(own, other)
-      await vi.waitFor(() => waiting(2), 10_000)
-      await blocker.query('select pg_advisory_unlock(1)')
-      const [answer, status] = [await callback, (await changed).status]
-      return { own, callback: answer.status, status }
+      const answers = await shared.database.transaction(async (tx) => {
+        const waiting = sql`select 1 from pg_stat_activity
+                            where datname = current_database() and wait_event_type = 'Lock'`
+        const areWaiting = (count: number) =>
+          vi.waitFor(async () => expect(await rowsOf(shared.database, waiting)).toHaveLength(count), 10_000)
+        await tx.execute(sql`select pg_advisory_xact_lock(1)`)
+        const callback = own.call(`/api/slack/callback?${way}`)
+        await areWaiting(1)
+        const changed = change(own, other)
+        await areWaiting(2)
+        return [callback, changed] as const
+      })
+      const [callback, changed] = await Promise.all(answers)
+      return { own, callback: callback.status, status: changed.status }
     }
 
     test('a sign-out in another tab is refused, because the browser gets a new token', async () => {

@@ -108,35 +108,22 @@ describe('a flood from one address', () => {
     expect((await other.call('/api/hubspot/status')).status).toBe(200)
   })
 
-  test('through many new sessions stops nobody who has connected a service', async () => {
+  test.each([
+    ['calls', 22, rateLimits.callsOfSession.times, unknownPath],
+    ['new authorizations', 30, 12, '/api/slack/auth'],
+  ] as const)('of %s through many new sessions stops nobody who has connected a service', async (_, count, each, path) => {
     const colleague = browserAt(attacker)
-    for (const provider of ['hubspot', 'slack'] as const) await colleague.connect(provider)
-    const sessions = Array.from({ length: 22 }, () => browserAt(attacker))
+    await colleague.connect('hubspot')
+    const sessions = Array.from({ length: count }, () => browserAt(attacker))
     for (const session of sessions) await session.send('/api/slack/auth')
-    const statuses = await send(sessions.length * rateLimits.callsOfSession.times, (n) => {
-      const session = sessions[n % sessions.length] ?? colleague
-      return session.call(unknownPath)
-    })
+    const statuses = await send(count * each, (n) => (sessions[n % count] ?? colleague).send(path))
     expect(statuses).toHaveProperty('429')
 
+    await colleague.connect('slack')
     expect((await colleague.save(['deal-closed'])).status).toBe(204)
     expect(await colleague.connected('slack')).toMatchObject({ connected: true })
     // A browser without a session can begin too.
     expect((await browserAt(attacker).call('/api/hubspot/status')).status).toBe(200)
-  })
-
-  test('of new authorizations stops nobody who has connected a service', async () => {
-    const colleague = browserAt(attacker)
-    await colleague.connect('hubspot')
-    const sessions = Array.from({ length: 30 }, () => browserAt(attacker))
-    for (const session of sessions) await session.send('/api/slack/auth')
-    const statuses = await send(sessions.length * 12, (n) => {
-      const session = sessions[n % sessions.length] ?? colleague
-      return session.send('/api/slack/auth')
-    })
-    expect(statuses).toHaveProperty('429')
-    await colleague.connect('slack')
-    expect(await colleague.connected('slack')).toMatchObject({ connected: true })
   })
 
   test('of the stand-ins’ pages is refused, and the server’s own calls to them are not', async () => {
