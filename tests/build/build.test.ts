@@ -209,7 +209,7 @@ function playOtherBuilds(bundle: Rolldown.OutputBundle): void {
     VITE_CHAT_NAME: 'Teams',
   }
   const { transformIndexHtml } = preload(parseConfig(settings))
-  other.links = hookOf(transformIndexHtml)('', { bundle })
+  other.links = hookOf(transformIndexHtml)('', { bundle }) as HtmlTagDescriptor[]
   const facadeModuleId = join(import.meta.dirname, '../../src/routes/about.tsx?tsr-split=component')
   const about = { type: 'chunk', fileName: 'assets/about.js', imports: [], facadeModuleId }
   const withRoute = { ...bundle, about } as unknown as Rolldown.OutputBundle
@@ -217,11 +217,9 @@ function playOtherBuilds(bundle: Rolldown.OutputBundle): void {
   other.withLimits = errorOf(budget({ script: 100_000, style: 3000 }), bundle)
 }
 
-/** A plugin names a hook, or an object with it. Its types do not say which. */
-// biome-ignore lint/suspicious/noExplicitAny: the hooks differ in what they get.
-function hookOf(hook: unknown): (...args: any[]) => any {
-  return typeof hook === 'function' ? hook : Object(hook).handler
-}
+type Hook = (this: unknown, ...given: unknown[]) => unknown
+/** A plugin has a hook, or an object with it. */
+const hookOf = (hook: unknown): Hook => (typeof hook === 'function' ? hook : Object(hook).handler)
 
 /** Why a plugin would let a build with this bundle fail. */
 function errorOf(plugin: Plugin, bundle: Rolldown.OutputBundle): string {
