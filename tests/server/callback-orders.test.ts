@@ -2,10 +2,9 @@ import { sql } from 'drizzle-orm'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { personHeader } from '../../contract/endpoints.ts'
 import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
-import { type DatabaseKind, databaseKinds, openTestDatabase } from '../database.ts'
-import { type Backend, startBackend } from '../relay/backend.ts'
+import { databaseKinds, openTestDatabase } from '../database.ts'
 import { appUrl } from '../relay/hubspot-webhook.ts'
-import { type Outside, openOutside } from '../relay/outside.ts'
+import { backend, outside, shareBackend } from '../relay/shared.ts'
 import { type Harness, openBrowser, openHarness } from './harness.ts'
 
 type HarnessBrowser = ReturnType<typeof openBrowser>
@@ -174,19 +173,6 @@ interface Codes {
   slack: string
   anotherPerson: string
   callback: string
-}
-
-let open: OpenDatabase
-let outside: Outside
-let backend: Backend
-async function start(kind: DatabaseKind): Promise<void> {
-  open = await openTestDatabase(kind)
-  outside = await openOutside()
-  backend = await startBackend(open, outside, { working: false })
-}
-async function stop(): Promise<void> {
-  await outside.close()
-  await open.close()
 }
 
 /** A browser that makes the steps, and shows what the dashboard shows. */
@@ -380,8 +366,7 @@ async function playAll(orders: Iterable<Order>): Promise<void> {
 describe.each(databaseKinds)(
   'on %s, a callback is completed only for the session, the person and the connection that began it',
   (kind) => {
-    beforeAll(() => start(kind))
-    afterAll(stop)
+    shareBackend(kind, { working: false })
 
     test('whatever one step does, before, during and after it', async () => {
       await playAll(ordersOf([0, 1], [0, 1, 2, 3]))

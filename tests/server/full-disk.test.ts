@@ -5,10 +5,10 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { watchDisk } from '../../server/database/disk.ts'
 import { openPglite, rowsOf } from '../../server/database/open.ts'
 import { databaseKinds, newDataFolder, openTestDatabase } from '../database.ts'
-import { startBackend } from '../relay/backend.ts'
 import { appUrl, stageChange } from '../relay/hubspot-webhook.ts'
 import { openOutside } from '../relay/outside.ts'
 import { connectAccount, drained, startServer } from '../relay/process.ts'
+import { connect, open, shareBackend, tell } from '../relay/shared.ts'
 import { canMount, mountSmallDisk } from '../small-disk.ts'
 import { outputOf } from './program.ts'
 
@@ -46,7 +46,7 @@ describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount 
   test('a nearly full disk stops what writes, and nothing else, until there is room; SIGTERM ends the server without any', async () => {
     const disk = await openDisk()
     let server = await openServer(disk.data)
-    const { outside, call, tell, logged } = server
+    const { outside, call, logged } = server
     const { cookie } = await connectAccount(server, { portal: 1, channel: 'C1' })
     const headers = {
       Cookie: cookie,
@@ -61,7 +61,7 @@ describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount 
     // Less than one file of the database's log.
     disk.leave(8)
     const many = changes(...Array(100).keys())
-    for (let webhook = 0; webhook < 100; webhook++) expect(await tell(many)).toBe(503)
+    for (let webhook = 0; webhook < 100; webhook++) expect(await server.tell(many)).toBe(503)
     expect(await call('/api/notifications/rules', save)).toEqual({
       status: 503,
       text: '{"error":{"code":"no_room","message":"The server has no room to store anything. Try again later."}}',
@@ -90,7 +90,7 @@ describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount 
     // The room ends again while Slack takes a message, and others wait.
     const { promise: slackGoesOn, resolve: goOn } = Promise.withResolvers<void>()
     outside.answerPost = () => slackGoesOn.then(() => undefined)
-    for (const deal of [1, 2, 3]) expect(await tell(changes(deal))).toBe(204)
+    for (const deal of [1, 2, 3]) expect(await server.tell(changes(deal))).toBe(204)
     await vi.waitFor(() => expect(outside.calls).toHaveLength(1), { timeout: 20_000 })
     expect([logged(tooLittle), logged('failed')]).toEqual([1, 0])
     disk.leave(0)
@@ -185,23 +185,18 @@ test('the server says once when the room ends, and once when there is room again
   expect(log).toHaveBeenCalledTimes(2)
 })
 
-test.each(databaseKinds)('a full disk of %s answers 503, so that HubSpot repeats', async (kind) => {
-  const open = await openTestDatabase(kind)
-  const outside = await openOutside()
-  const backend = await startBackend(open, outside, { working: false })
-  onTestFinished(async () => {
-    await backend.stop()
-    await open.close()
-    await outside.close()
+describe.each(databaseKinds)('a full disk of %s', (kind) => {
+  shareBackend(kind, { working: false })
+
+  test('answers 503, so that HubSpot repeats', async () => {
+    await connect()
+    await open.database.execute(sql`
+      create function fail() returns trigger language plpgsql as
+      $$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$`)
+    await open.database.execute(sql`
+      create trigger fail before insert on deal_events execute function fail()`)
+    expect(await tell([1])).toBe(503)
+    await open.database.execute(sql`drop trigger fail on deal_events`)
+    expect(await tell([1])).toBe(204)
   })
-  await backend.connect({ portal: 456, channel: 'C1' })
-  const event = stageChange(1, { portal: 456 })
-  await open.database.execute(sql`
-    create function fail() returns trigger language plpgsql as
-    $$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$`)
-  await open.database.execute(sql`
-    create trigger fail before insert on deal_events execute function fail()`)
-  expect(await backend.tell([event])).toBe(503)
-  await open.database.execute(sql`drop trigger fail on deal_events`)
-  expect(await backend.tell([event])).toBe(204)
 })
