@@ -217,9 +217,12 @@ function playOtherBuilds(bundle: Rolldown.OutputBundle): void {
   other.withLimits = errorOf(budget({ script: 100_000, style: 3000 }), bundle)
 }
 
-type Hook = (this: unknown, ...given: unknown[]) => unknown
 /** A plugin has a hook, or an object with it. */
-const hookOf = (hook: unknown): Hook => (typeof hook === 'function' ? hook : Object(hook).handler)
+const hookOf = (hook: unknown) =>
+  (typeof hook === 'function' ? hook : Object(hook).handler) as (
+    this: unknown,
+    ...given: unknown[]
+  ) => unknown
 
 /** Why a plugin would let a build with this bundle fail. */
 function errorOf(plugin: Plugin, bundle: Rolldown.OutputBundle): string {
@@ -245,7 +248,5 @@ test('a build with a route that has no links fails and says what to add and wher
 })
 
 test('a build that exceeds its budget fails and says where the limit is', () => {
-  expect(other.withLimits).toMatch(
-    /script takes .* style takes .* pageBudget in build\/budget\.ts/,
-  )
+  expect(other.withLimits).toMatch(/script takes .* style takes .* pageBudget in build\/budget\.ts/)
 })

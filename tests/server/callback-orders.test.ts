@@ -414,7 +414,10 @@ describe.runIf(databaseKinds.includes('PostgreSQL'))(
         const waiting = sql`select 1 from pg_stat_activity
                             where datname = current_database() and wait_event_type = 'Lock'`
         const areWaiting = (count: number) =>
-          vi.waitFor(async () => expect(await rowsOf(shared.database, waiting)).toHaveLength(count), 10_000)
+          vi.waitFor(
+            async () => expect(await rowsOf(shared.database, waiting)).toHaveLength(count),
+            10_000,
+          )
         await tx.execute(sql`select pg_advisory_xact_lock(1)`)
         const callback = own.call(`/api/slack/callback?${way}`)
         await areWaiting(1)

@@ -111,20 +111,25 @@ describe('a flood from one address', () => {
   test.each([
     ['calls', 22, rateLimits.callsOfSession.times, unknownPath],
     ['new authorizations', 30, 12, '/api/slack/auth'],
-  ] as const)('of %s through many new sessions stops nobody who has connected a service', async (_, count, each, path) => {
-    const colleague = browserAt(attacker)
-    await colleague.connect('hubspot')
-    const sessions = Array.from({ length: count }, () => browserAt(attacker))
-    for (const session of sessions) await session.send('/api/slack/auth')
-    const statuses = await send(count * each, (n) => (sessions[n % count] ?? colleague).send(path))
-    expect(statuses).toHaveProperty('429')
+  ] as const)(
+    'of %s through many new sessions stops nobody who has connected a service',
+    async (_, count, each, path) => {
+      const colleague = browserAt(attacker)
+      await colleague.connect('hubspot')
+      const sessions = Array.from({ length: count }, () => browserAt(attacker))
+      for (const session of sessions) await session.send('/api/slack/auth')
+      const statuses = await send(count * each, (n) =>
+        (sessions[n % count] ?? colleague).send(path),
+      )
+      expect(statuses).toHaveProperty('429')
 
-    await colleague.connect('slack')
-    expect((await colleague.save(['deal-closed'])).status).toBe(204)
-    expect(await colleague.connected('slack')).toMatchObject({ connected: true })
-    // A browser without a session can begin too.
-    expect((await browserAt(attacker).call('/api/hubspot/status')).status).toBe(200)
-  })
+      await colleague.connect('slack')
+      expect((await colleague.save(['deal-closed'])).status).toBe(204)
+      expect(await colleague.connected('slack')).toMatchObject({ connected: true })
+      // A browser without a session can begin too.
+      expect((await browserAt(attacker).call('/api/hubspot/status')).status).toBe(200)
+    },
+  )
 
   test('of the stand-ins’ pages is refused, and the server’s own calls to them are not', async () => {
     const from = fromAddress(app, attacker)
