@@ -3,9 +3,11 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
-import type { Plugin } from 'vite'
+import type { HtmlTagDescriptor, Plugin, Rolldown } from 'vite'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { budget } from '../../build/budget.ts'
+import { preload } from '../../build/preload.ts'
+import { parseConfig } from '../../src/parse-config.ts'
 import { buildPage } from './build-page.ts'
 
 let folder: string
@@ -17,15 +19,19 @@ const modules: string[] = []
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'dealbell-build-'))
   dist = join(folder, 'dist')
-  const listModules: Plugin = {
-    name: 'test:modules',
-    generateBundle(_options, bundle) {
-      for (const file of Object.values(bundle)) {
-        if (file.type === 'chunk') modules.push(...file.moduleIds)
-      }
+  const look: Plugin = {
+    name: 'test:look',
+    generateBundle: {
+      order: 'post',
+      handler(_options, bundle) {
+        for (const file of Object.values(bundle)) {
+          if (file.type === 'chunk') modules.push(...file.moduleIds)
+        }
+        playOtherBuilds(bundle)
+      },
     },
   }
-  await buildPage(dist, [listModules])
+  await buildPage(dist, [look])
   files = await readdir(dist, { recursive: true })
 }, 60_000)
 afterAll(() => rm(folder, { recursive: true }))
@@ -193,16 +199,41 @@ describe('the boot script', () => {
   )
 })
 
-test('the page of other settings starts the calls of their backend and providers', async () => {
-  const other = join(folder, 'other')
-  await buildPage(other, [], {
+/** What the plugins say about the bundle, had other settings, routes or limits been given. */
+const other = { links: [] as HtmlTagDescriptor[], withRoute: '', withLimits: '' }
+
+function playOtherBuilds(bundle: Rolldown.OutputBundle): void {
+  const settings = {
     VITE_API_URL: 'https://api.example.com/v1/',
     VITE_CRM_NAME: 'Pipedrive',
     VITE_CHAT_NAME: 'Teams',
-  })
-  const links = elementsOf(await readFile(join(other, 'index.html'), 'utf8'))
-  const calls = links.filter(({ attributes }) => attributes.as === 'fetch')
-  expect(calls.map(({ attributes }) => [attributes.href, attributes['data-at']])).toEqual([
+  }
+  const { transformIndexHtml } = preload(parseConfig(settings))
+  other.links = hookOf(transformIndexHtml)('', { bundle }) as HtmlTagDescriptor[]
+  const facadeModuleId = join(import.meta.dirname, '../../src/routes/about.tsx?tsr-split=component')
+  const about = { type: 'chunk', fileName: 'assets/about.js', imports: [], facadeModuleId }
+  const withRoute = { ...bundle, about } as unknown as Rolldown.OutputBundle
+  other.withRoute = errorOf(preload(parseConfig({})), withRoute)
+  other.withLimits = errorOf(budget({ script: 100_000, style: 3000 }), bundle)
+}
+
+/** A plugin has a hook, or an object with it. */
+const hookOf = (hook: unknown) =>
+  (typeof hook === 'function' ? hook : Object(hook).handler) as (
+    this: unknown,
+    ...given: unknown[]
+  ) => unknown
+
+/** Why a plugin would let a build with this bundle fail. */
+function errorOf(plugin: Plugin, bundle: Rolldown.OutputBundle): string {
+  const error = vi.fn()
+  hookOf(plugin.generateBundle).call({ error }, {}, bundle)
+  return String(error.mock.calls[0])
+}
+
+test('the page of other settings starts the calls of their backend and providers', () => {
+  const calls = other.links.flatMap(({ attrs = {} }) => (attrs.as === 'fetch' ? [attrs] : []))
+  expect(calls.map((attrs) => [attrs.href, attrs['data-at']])).toEqual([
     ['https://api.example.com/v1/health', undefined],
     ['https://api.example.com/v1/api/pipedrive/status', '/'],
     ['https://api.example.com/v1/api/teams/status', '/'],
@@ -210,26 +241,12 @@ test('the page of other settings starts the calls of their backend and providers
   ])
 })
 
-test('a build with a route that has no links fails and says what to add and where', async () => {
-  const component = join(import.meta.dirname, '../../src/routes/about.tsx?tsr-split=component')
-  const aboutRoute: Plugin = {
-    name: 'about-route',
-    enforce: 'pre',
-    buildStart() {
-      this.emitFile({ type: 'chunk', id: component })
-    },
-    resolveId: (id) => (id === component ? id : undefined),
-    load: (id) => (id === component ? 'export const component = () => null' : undefined),
-  }
-  const build = buildPage(join(folder, 'route'), [aboutRoute])
-  await expect(build).rejects.toThrow(
+test('a build with a route that has no links fails and says what to add and where', () => {
+  expect(other.withRoute).toMatch(
     /src\/routes\/about\.tsx is missing .* build\/preload\.ts\. Add \{.*file: 'about'/,
   )
 })
 
-test('a build that exceeds its budget fails and says where the limit is', async () => {
-  const build = buildPage(join(folder, 'excess'), [budget({ script: 100_000, style: 3000 })])
-  await expect(build).rejects.toThrow(
-    /script takes .* style takes .* pageBudget in build\/budget\.ts/,
-  )
+test('a build that exceeds its budget fails and says where the limit is', () => {
+  expect(other.withLimits).toMatch(/script takes .* style takes .* pageBudget in build\/budget\.ts/)
 })

@@ -1,9 +1,9 @@
-import { execFileSync, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { execFileSync } from 'node:child_process'
 import { cp, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { launch } from '../server/program.ts'
 import { buildPage, defaultSettings } from './build-page.ts'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -22,22 +22,21 @@ test('a production install starts, and builds the same bytes as a development in
     await cp(join(root, file), join(project, file))
   }
   // Only what a shell has, so that npm and Vite do not notice that a test runs them.
-  const { PATH, HOME } = process.env
+  const { PATH = '', HOME = '' } = process.env
   const env = { ...defaultSettings, PATH, HOME, PORT: '0', DATA_DIR: join(folder, 'data') }
   const install = ['ci', '--omit=dev', '--prefer-offline', '--no-audit', '--no-fund']
   execFileSync('npm', install, { cwd: project, env, stdio: 'pipe' })
 
-  const server = spawn('npm', ['start'], { cwd: project, env, stdio: 'pipe', detached: true })
+  const server = launch(['start'], env, { program: 'npm', cwd: project, detached: true })
   try {
-    const url = await addressOf(server)
+    const url = await server.listens()
     expect(await (await fetch(`${url}/health`)).json()).toMatchObject({ status: 'ok' })
     expect(await (await fetch(url)).text()).toContain('<title>Dealbell</title>')
   } finally {
     // The group, because npm starts the server through a shell.
-    if (server.exitCode === null && server.pid !== undefined) {
-      process.kill(-server.pid, 'SIGTERM')
-      await once(server, 'exit')
-    }
+    const { exitCode, pid } = server.child
+    if (exitCode === null && pid !== undefined) process.kill(-pid, 'SIGTERM')
+    await server.exited
   }
 
   const expected = join(folder, 'expected')
@@ -52,21 +51,6 @@ test('a production install starts, and builds the same bytes as a development in
     expect(theirs.equals(ours), file).toBe(true)
   }
 }, 600_000)
-
-/** Resolves with the address that a starting server prints. */
-function addressOf(server: ReturnType<typeof spawn>): Promise<string> {
-  let output = ''
-  const { promise, resolve, reject } = Promise.withResolvers<string>()
-  for (const stream of [server.stdout, server.stderr]) {
-    stream?.on('data', (chunk) => {
-      output += chunk
-      const url = /listens on (http\S+)/.exec(output)?.[1]
-      if (url !== undefined) resolve(url)
-    })
-  }
-  server.once('close', () => reject(new Error(`The server ended:\n${output}`)))
-  return promise
-}
 
 async function filesIn(path: string): Promise<string[]> {
   const entries = await readdir(path, { recursive: true, withFileTypes: true })

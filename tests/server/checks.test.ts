@@ -1,46 +1,28 @@
 import { desc, eq } from 'drizzle-orm'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
-import type { OpenDatabase } from '../../server/database/open.ts'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { connections, users } from '../../server/database/schema.ts'
 import { type Checks, createChecks } from '../../server/people/checks.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
-import { openTestDatabase } from '../database.ts'
-import { type Backend, startBackend } from '../relay/backend.ts'
-import { type Outside, openOutside } from '../relay/outside.ts'
+import { backend, connect, open, outside, shareBackend } from '../relay/shared.ts'
 
 const hour = 60 * 60_000
 const ago = (ms: number) => new Date(Date.now() - ms)
 const soon = { timeout: 20_000, interval: 20 }
 const authTest = '/slack/api/auth.test'
 
-let open: OpenDatabase
-let outside: Outside
-let backend: Backend
+shareBackend('PGlite', { working: false })
 let checks: Checks[] = []
-
-beforeAll(async () => {
-  open = await openTestDatabase('PGlite')
-  outside = await openOutside()
-  backend = await startBackend(open, outside, { working: false })
-})
 beforeEach(async () => {
   await open.database.delete(users)
-  outside.reads.length = 0
   outside.refreshes.length = 0
   // Slack accepts every token.
   outside.answerRead = (path) =>
     path === authTest ? { status: 200, body: { ok: true } } : undefined
-  outside.answerRefresh = () => undefined
 })
 afterEach(async () => {
   await Promise.all(checks.map((each) => each.stop()))
   checks = []
-})
-afterAll(async () => {
-  await backend.stop()
-  await open.close()
-  await outside.close()
 })
 
 function startChecks(): void {
@@ -54,7 +36,7 @@ function startChecks(): void {
 }
 
 async function connectUser(checkedAt: Date): Promise<string> {
-  const userId = await backend.connect({ portal: 456, channel: 'C1' })
+  const userId = await connect()
   await open.database.update(connections).set({ checkedAt }).where(eq(connections.userId, userId))
   return userId
 }

@@ -1,10 +1,10 @@
 import { eq, sql } from 'drizzle-orm'
-import { afterAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { startCleanup } from '../../server/clean/clean.ts'
 import { deleteOld } from '../../server/clean/deliveries.ts'
 import { deleteUnused } from '../../server/clean/people.ts'
 import { batchRows } from '../../server/database/batches.ts'
-import { openPostgres, rowsOf } from '../../server/database/open.ts'
+import { type OpenDatabase, openPostgres, rowsOf } from '../../server/database/open.ts'
 import {
   connections,
   crmAccounts,
@@ -118,47 +118,37 @@ describe('the clean-up deletes', () => {
   })
 })
 
-describe('the clean-up in the background', () => {
-  function startHere(times: { firstMs: number; everyMs: number; afterErrorMs: number }) {
-    const log = vi.fn()
-    const cleanup = startCleanup(
-      { database: harness.database, vacuum: true, now: () => at(2), log },
-      times,
-    )
-    onTestFinished(() => cleanup.stop())
-    return { log, cleanup }
-  }
+function startHere({ everyMs = never } = {}) {
+  const log = vi.fn()
+  const cleanup = startCleanup(
+    { database: harness.database, vacuum: true, now: () => at(2), log },
+    { firstMs: 1, everyMs, afterErrorMs: 1 },
+  )
+  onTestFinished(() => cleanup.stop())
+  return { log, cleanup }
+}
 
+describe('the clean-up in the background', () => {
   test('comes again, also after an error, which it logs', async () => {
     await browserWith('nothing', start)
     vi.spyOn(harness.database, 'execute').mockImplementationOnce(() => {
       throw new Error('The database is gone.')
     })
-    const { log } = startHere({ firstMs: 1, everyMs: 1, afterErrorMs: 1 })
+    const { log } = startHere({ everyMs: 1 })
     await vi.waitFor(() => expect(log.mock.calls.length).toBeGreaterThanOrEqual(3), 20_000)
     expect(log.mock.calls[0]).toEqual([
       'clean-up failed',
       expect.objectContaining({ error: 'Error' }),
     ])
-    expect(log.mock.calls[1]).toEqual([
-      'cleaned up',
-      {
-        authorizations: 1,
-        sessions: 1,
-        users: 1,
-        events: 0,
-        channels: 0,
-        accounts: 0,
-        namesOfDeals: 0,
-      },
-    ])
+    const deleted = { authorizations: 1, sessions: 1, users: 1, events: 0 }
+    expect(log.mock.calls[1]).toEqual(['cleaned up', expect.objectContaining(deleted)])
     expect(log.mock.calls[2]?.[0]).toBe('cleaned up')
   })
 
   test('ends at a stop after the batch under way', async () => {
     await storeExpired(harness.database, 1_500)
     const execute = vi.spyOn(harness.database, 'execute')
-    const { log, cleanup } = startHere({ firstMs: 1, everyMs: never, afterErrorMs: 1 })
+    const { log, cleanup } = startHere()
     await vi.waitFor(() => expect(execute).toHaveBeenCalledTimes(2), { interval: 1 })
     await cleanup.stop()
     expect(execute.mock.calls.length).toBeLessThan(5)
@@ -172,15 +162,9 @@ test('PGlite uses the space of deleted rows again', async () => {
   const sizes: number[] = []
   for (let day = 0; day < 5; day++) {
     await storeExpired(database, 1_000)
-    const log = vi.fn()
-    const cleanup = startCleanup(
-      { database, vacuum: true, log },
-      { firstMs: 0, everyMs: never, afterErrorMs: never },
-    )
-    await vi.waitFor(
-      () => expect(log).toHaveBeenCalledWith('cleaned up', expect.anything()),
-      30_000,
-    )
+    const { log, cleanup } = startHere()
+    const cleanedUp = () => expect(log).toHaveBeenCalledWith('cleaned up', expect.anything())
+    await vi.waitFor(cleanedUp, 30_000)
     await cleanup.stop()
     const [row] = await rowsOf<{ bytes: number }>(
       database,
@@ -218,15 +202,14 @@ async function storeDeliveries(database: Harness['database'], userId: string, co
   )
 }
 
-const [manySessions, manyDeliveries] =
-  process.env.TEST_ALL === '1' ? [20_000, 40_000] : [1_000, 2_000]
-
 describe.each(databaseKinds)('on %s', (kind) => {
-  test(`${manySessions} expired sessions and ${manyDeliveries} deliveries hold up no request`, {
-    timeout: 300_000,
-  }, async () => {
-    const open = await openTestDatabase(kind)
-    onTestFinished(() => open.close())
+  let open: OpenDatabase
+  beforeAll(async () => {
+    open = await openTestDatabase(kind)
+  })
+  afterAll(() => open.close())
+
+  test('a clean-up of thousands of rows holds up no request', async () => {
     const { database } = open
     const [named] = await database
       .insert(users)
@@ -234,8 +217,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
       .returning()
     const [unnamed] = await database.insert(users).values({}).returning()
     if (named === undefined || unnamed === undefined) throw new Error('No user was made.')
-    await storeExpired(database, manySessions)
-    await storeDeliveries(database, named.id, manyDeliveries)
+    await storeExpired(database, 2_000)
+    await storeDeliveries(database, named.id, 2_000)
     await storeDeliveries(database, unnamed.id, 1_000)
 
     const app = harness.appWith({ database })
@@ -250,11 +233,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
     )
     onTestFinished(() => cleanup.stop())
     const counts = new Set<number>()
-    let longestMs = 0
     while (!done.signal.aborted) {
-      const began = performance.now()
       expect((await app.request('/health')).status).toBe(200)
-      longestMs = Math.max(longestMs, performance.now() - began)
       counts.add(await database.$count(sessions))
       // Timers and other requests get a turn.
       await new Promise((resolve) => setImmediate(resolve))
@@ -264,36 +244,43 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await database.$count(sessions)).toBe(0)
     expect((await database.select().from(users)).map(({ id }) => id)).toEqual([named.id])
     // Those of the last 30 days stay.
-    expect(await database.$count(deliveries)).toBe(manyDeliveries / 2)
-    expect(await database.$count(dealEvents)).toBe(manyDeliveries / 2 + 500)
+    expect(await database.$count(deliveries)).toBe(1_000)
+    expect(await database.$count(dealEvents)).toBe(1_500)
     // Requests are answered between the batches, so they see how the sessions become fewer.
-    expect(counts.size).toBeGreaterThan(manySessions / batchRows / 2)
-    // Within one statement this takes 18 seconds on PGlite. A busy machine takes less than one.
-    expect(longestMs).toBeLessThan(5_000)
+    expect(counts.size).toBeGreaterThan(2_000 / batchRows / 2)
+  })
+
+  // Deleting a row looks for rows that refer to it. A partial index does not serve that search.
+  test('every foreign key has a full index that begins with its columns', async () => {
+    const foreignKeys = sql`select conname as name, conrelid, conkey from pg_constraint
+                            where contype = 'f' and connamespace = 'public'::regnamespace`
+    const indexed = sql`select from pg_index i
+                        where i.indrelid = key.conrelid and i.indisvalid and i.indpred is null
+                          and (i.indkey::int2[])[0:cardinality(key.conkey) - 1] = key.conkey`
+    expect(await rowsOf(open.database, foreignKeys)).not.toEqual([])
+    expect(
+      await rowsOf(
+        open.database,
+        sql`select name from (${foreignKeys}) as key where not exists (${indexed})`,
+      ),
+    ).toEqual([])
   })
 })
 
-test.runIf(process.env.TEST_ALL === '1')(
+test.runIf(databaseKinds.includes('PostgreSQL'))(
   'a server starts and serves while its clean-up cannot work',
   async () => {
     const url = await newPostgresDatabase()
-    const open = await openPostgres(url, () => undefined)
+    const { database, close } = await openPostgres(url, () => undefined)
     const outside = await openOutside()
     // Waiting for the lock takes longer than a start may take, and ends in an error.
-    const { promise: released, resolve: release } = Promise.withResolvers<void>()
-    const { promise: locked, resolve: isLocked } = Promise.withResolvers<void>()
-    const locking = open.database.transaction(async (tx) => {
+    await database.transaction(async (tx) => {
       await tx.execute(sql`lock table users, authorizations, deliveries in share mode`)
-      isLocked()
-      await released
+      const server = await startServer({ outside, database: { url } })
+      expect((await fetch(`${server.url}/health`)).status).toBe(200)
+      await server.stop()
     })
-    await locked
-    const server = await startServer({ outside, database: { url } })
-    expect((await fetch(`${server.url}/health`)).status).toBe(200)
-    release()
-    await locking
-    await server.stop()
     await outside.close()
-    await open.close()
+    await close()
   },
 )

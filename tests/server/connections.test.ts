@@ -2,11 +2,13 @@ import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
-import { afterEach, expect, test } from 'vitest'
+import { afterAll, afterEach, expect, test } from 'vitest'
 import { answerUnreadable } from '../../server/http/safety-headers.ts'
 import { connectionLimit, guardConnections } from '../../server/http/socket-limits.ts'
-import { type Harness, listen, openBrowser, openHarness } from './harness.ts'
+import { listen, openBrowser, openHarness } from './harness.ts'
 
+const harness = await openHarness()
+afterAll(() => harness.close())
 const closers: Array<() => void | Promise<void>> = []
 afterEach(async () => {
   for (const close of closers.splice(0)) await close()
@@ -226,8 +228,6 @@ test('a stop cuts what does not end in time', async () => {
 })
 
 test('a body that is refused unread ends its connection, and its sender can read why', async () => {
-  const harness: Harness = await openHarness()
-  closers.push(() => harness.close())
   const { open } = await serve(getRequestListener(harness.app.fetch))
   const body = 'x'.repeat(20 * 2 ** 20)
   const client = await open(
@@ -248,8 +248,6 @@ test('a body that is refused unread ends its connection, and its sender can read
 })
 
 test('calls that arrive at once keep no new client from connecting', async () => {
-  const harness: Harness = await openHarness()
-  closers.push(() => harness.close())
   const browser = openBrowser(harness)
   await browser.connect('hubspot')
   const order: string[] = []

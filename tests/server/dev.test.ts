@@ -1,11 +1,13 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { appendFile, cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { newDataFolder } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
+import { launch, type Program } from './program.ts'
 
 vi.setConfig({ testTimeout: 120_000 })
 const started = { timeout: 60_000, interval: 50 }
@@ -28,12 +30,12 @@ beforeAll(async () => {
 })
 afterAll(() => rm(project, { recursive: true, force: true }))
 
-let npm: ChildProcess | undefined
+let npm: Program | undefined
 afterEach(async () => {
   // The group also contains what npm started.
-  if (npm?.pid !== undefined) {
+  if (npm?.child.pid !== undefined) {
     try {
-      process.kill(-npm.pid, 'SIGKILL')
+      process.kill(-npm.child.pid, 'SIGKILL')
     } catch {
       // All of them have ended.
     }
@@ -43,28 +45,12 @@ afterEach(async () => {
 
 /** Runs `npm run dev`, which gets its settings from .env. */
 async function runDev({ port, devPort }: { port: number; devPort: number }) {
-  await writeFile(join(project, '.env'), `PORT=${port}\nDEV_PORT=${devPort}\n`)
-  const { PATH, HOME } = process.env
-  const child = spawn('npm', ['run', 'dev'], {
-    cwd: project,
-    env: { PATH, HOME },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    detached: true,
-  })
-  npm = child
-  let output = ''
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.on('data', (chunk) => {
-      output += chunk
-    })
-  }
-  return {
-    child,
-    output: () => output,
-    /** Waits until the output contains a text of this form. @returns its first group. */
-    said: (pattern: RegExp) =>
-      vi.waitFor(() => pattern.exec(output)?.[1] ?? expect.fail(`It said: ${output}`), started),
-  }
+  const settings = { PORT: port, DEV_PORT: devPort, DATA_DIR: await newDataFolder() }
+  const lines = Object.entries(settings).map(([name, value]) => `${name}=${value}\n`)
+  await writeFile(join(project, '.env'), lines.join(''))
+  const { HOME = '' } = process.env
+  npm = launch(['run', 'dev'], { HOME }, { program: 'npm', cwd: project, detached: true })
+  return npm
 }
 
 const freePorts = async () => ({ port: await freePort(), devPort: await freePort() })
@@ -76,7 +62,7 @@ async function expectBothEnd({ port, devPort }: { port: number; devPort: number 
   }, started)
 }
 
-const health = (port: number | string) => fetch(`http://localhost:${port}/health`)
+const health = (port: number) => fetch(`http://localhost:${port}/health`)
 const isClosed = (port: number) =>
   health(port).then(
     () => false,
@@ -90,16 +76,17 @@ test('PORT in .env reaches the server and the proxy, a call that comes early wai
   const first = await vi.waitFor(() => health(devPort), started)
   expect(await first.json()).toMatchObject({ status: 'ok' })
   expect(await (await health(port)).json()).toMatchObject({ status: 'ok' })
-  await dev.said(/(The dashboard is at http:\/\/localhost:\d+)/)
-  expect(dev.output()).toContain(`The dashboard is at http://localhost:${devPort}.`)
-  expect(dev.output()).toContain(`The server listens on http://localhost:${port}\n`)
+  await dev.said(/The dashboard is at/)
+  expect(dev.output).toContain(`The dashboard is at http://localhost:${devPort}.`)
+  expect(dev.output).toContain(`The server listens on http://localhost:${port}\n`)
   dev.child.kill('SIGTERM')
   await expectBothEnd({ port, devPort })
 })
 
-test('PORT=0 takes a free port; a server that crashes says so, and starts after the next change', async () => {
+test('PORT=0 takes a free port; a server that crashes says so, and starts after the next change; both end when npm is killed', async () => {
   const dev = await runDev({ port: 0, devPort: 0 })
-  const devPort = await dev.said(/dashboard is at http:\/\/localhost:(\d+)/)
+  const devPort = Number(await dev.said(/dashboard is at http:\/\/localhost:(\d+)/))
+  const port = Number(await dev.said(/server listens on http:\/\/localhost:(\d+)/))
   expect((await health(devPort)).status).toBe(200)
 
   const changed = join(project, 'server/app.ts')
@@ -110,10 +97,12 @@ test('PORT=0 takes a free port; a server that crashes says so, and starts after 
     return response
   }, started)
   expect(await answer.text()).toMatch(/^The server has ended because of an error\./)
-  expect(dev.output()).toContain('It starts again when you save one of its files.')
+  expect(dev.output).toContain('It starts again when you save one of its files.')
 
   await cp(resolve(import.meta.dirname, '../../server/app.ts'), changed)
   await vi.waitFor(async () => expect((await health(devPort)).status).toBe(200), started)
+  dev.child.kill('SIGKILL')
+  await expectBothEnd({ port, devPort })
 })
 
 test.each(['the server', 'the dashboard'])(
@@ -125,9 +114,8 @@ test.each(['the server', 'the dashboard'])(
     const socket = createServer().listen(port)
     await once(socket, 'listening')
     const dev = await runDev(ports)
-    await once(dev.child, 'close')
-    expect(dev.child.exitCode).toBe(1)
-    expect(dev.output()).toContain(
+    expect(await dev.exited).toBe(1)
+    expect(dev.output).toContain(
       `Port ${port} is taken. Set ${setting} to another one, or to 0 for a free one.\n`,
     )
     await new Promise((closed) => socket.close(closed))
@@ -135,11 +123,11 @@ test.each(['the server', 'the dashboard'])(
   },
 )
 
-test.each(['SIGKILL', 'SIGHUP'] as const)('both end when npm gets %s', async (signal) => {
+test('both end when npm gets SIGHUP', async () => {
   const ports = await freePorts()
   const dev = await runDev(ports)
-  await dev.said(/(The dashboard is at)/)
-  dev.child.kill(signal)
+  await dev.said(/The dashboard is at/)
+  dev.child.kill('SIGHUP')
   await expectBothEnd(ports)
 })
 
@@ -148,7 +136,7 @@ test.runIf(process.platform === 'linux')(
   async () => {
     const ports = await freePorts()
     const dev = await runDev(ports)
-    await dev.said(/(The dashboard is at)/)
+    await dev.said(/The dashboard is at/)
     const [shell] = childrenOf(dev.child.pid)
     const [script] = childrenOf(shell)
     process.kill(script ?? expect.fail('no process'), 'SIGKILL')

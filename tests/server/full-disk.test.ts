@@ -5,10 +5,10 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { watchDisk } from '../../server/database/disk.ts'
 import { openPglite, rowsOf } from '../../server/database/open.ts'
 import { databaseKinds, newDataFolder, openTestDatabase } from '../database.ts'
-import { startBackend } from '../relay/backend.ts'
 import { appUrl, stageChange } from '../relay/hubspot-webhook.ts'
 import { openOutside } from '../relay/outside.ts'
 import { connectAccount, drained, startServer } from '../relay/process.ts'
+import { connect, open, shareBackend, tell } from '../relay/shared.ts'
 import { canMount, mountSmallDisk } from '../small-disk.ts'
 import { outputOf } from './program.ts'
 
@@ -31,13 +31,10 @@ async function openServer(data: string) {
     await server.kill()
     await outside.close()
   })
-  const count = (event: string) => server.output.filter((line) => line.includes(event)).length
   return {
     ...server,
     outside,
-    logged: count,
-    whenLogged: (event: string) =>
-      vi.waitFor(() => expect(count(event)).toBeGreaterThan(0), { timeout: 20_000 }),
+    logged: (event: string) => server.output.filter((line) => line.includes(event)).length,
     async call(path: string, init: RequestInit = {}) {
       const answer = await fetch(server.url + path, { ...init, redirect: 'manual' })
       return { status: answer.status, text: await answer.text() }
@@ -46,9 +43,10 @@ async function openServer(data: string) {
 }
 
 describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount one)', () => {
-  test('a nearly full disk stops what writes, and nothing else, until there is room', async () => {
+  test('a nearly full disk stops what writes, and nothing else, until there is room; SIGTERM ends the server without any', async () => {
     const disk = await openDisk()
-    const server = await openServer(disk.data)
+    let server = await openServer(disk.data)
+    const { outside, call, logged } = server
     const { cookie } = await connectAccount(server, { portal: 1, channel: 'C1' })
     const headers = {
       Cookie: cookie,
@@ -57,60 +55,47 @@ describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount 
       'Content-Type': 'application/json',
     }
     const save = { method: 'POST', headers, body: '{"rules":["deal-closed"]}' }
-    const events = (count: number) =>
-      Array.from({ length: count }, (_, n) => stageChange(n, { portal: 1 }))
-    await server.tell([stageChange(1, { portal: 1 })])
-    await server.outside.accepted((posts) => posts.length === 1)
-    expect(await server.call('/health')).toMatchObject({ status: 200 })
+    const changes = (...deals: number[]) => deals.map((deal) => stageChange(deal, { portal: 1 }))
+    expect(await call('/health')).toMatchObject({ status: 200 })
 
     // Less than one file of the database's log.
     disk.leave(8)
-    for (let webhook = 0; webhook < 100; webhook++) {
-      expect(await server.tell(events(100))).toBe(503)
-    }
-    expect(await server.call('/api/notifications/rules', save)).toEqual({
+    const many = changes(...Array(100).keys())
+    for (let webhook = 0; webhook < 100; webhook++) expect(await server.tell(many)).toBe(503)
+    expect(await call('/api/notifications/rules', save)).toEqual({
       status: 503,
       text: '{"error":{"code":"no_room","message":"The server has no room to store anything. Try again later."}}',
     })
-    expect(await server.call('/api/hubspot/auth', { headers })).toMatchObject({ status: 503 })
+    expect(await call('/api/hubspot/auth', { headers })).toMatchObject({ status: 503 })
     const disconnect = { method: 'DELETE', headers }
-    expect(await server.call('/api/slack/disconnect', disconnect)).toMatchObject({ status: 503 })
-    expect(await server.call('/health')).toMatchObject({ status: 503 })
+    expect(await call('/api/slack/disconnect', disconnect)).toMatchObject({ status: 503 })
+    expect(await call('/health')).toMatchObject({ status: 503 })
     for (const path of ['/api/hubspot/status', '/api/slack/status']) {
-      const answer = await server.call(path, { headers })
+      const answer = await call(path, { headers })
       expect(answer.status).toBe(200)
       expect(JSON.parse(answer.text)).toMatchObject({ connected: true })
     }
-    expect(await server.call('/api/notifications/rules', { headers })).toEqual({
+    expect(await call('/api/notifications/rules', { headers })).toEqual({
       status: 200,
       text: '{"rules":["deal-stage-changed"]}',
     })
-    await server.whenLogged('the disk has too little room')
+    const tooLittle = 'the disk has too little room'
+    await vi.waitFor(() => expect(logged(tooLittle)).toBe(1), { timeout: 20_000 })
 
     disk.makeRoom()
-    await server.whenLogged('the disk has room again')
-    expect(await server.call('/health')).toMatchObject({ status: 200 })
-    expect(await server.tell([stageChange(2, { portal: 1 })])).toBe(204)
-    expect(await server.call('/api/notifications/rules', save)).toMatchObject({ status: 204 })
-    expect(await drained(server, 30_000)).toMatchObject({ sent: 2 })
-    expect(server.logged('the disk has too little room')).toBe(1)
-    expect(server.logged('failed')).toBe(0)
-  })
-
-  test('messages that wait are sent when there is room, and SIGTERM ends the server without any', async () => {
-    const disk = await openDisk()
-    let server = await openServer(disk.data)
-    await connectAccount(server, { portal: 1, channel: 'C1' })
+    expect(await call('/health')).toMatchObject({ status: 200 })
+    expect(await call('/api/notifications/rules', save)).toMatchObject({ status: 204 })
+    const back = { ...save, body: '{"rules":["deal-stage-changed"]}' }
+    expect(await call('/api/notifications/rules', back)).toMatchObject({ status: 204 })
+    // The room ends again while Slack takes a message, and others wait.
     const { promise: slackGoesOn, resolve: goOn } = Promise.withResolvers<void>()
-    server.outside.answerPost = () => slackGoesOn.then(() => undefined)
-    for (let deal = 0; deal < 3; deal++) {
-      expect(await server.tell([stageChange(deal, { portal: 1 })])).toBe(204)
-    }
-    await vi.waitFor(() => expect(server.outside.calls).toHaveLength(1), { timeout: 20_000 })
+    outside.answerPost = () => slackGoesOn.then(() => undefined)
+    for (const deal of [1, 2, 3]) expect(await server.tell(changes(deal))).toBe(204)
+    await vi.waitFor(() => expect(outside.calls).toHaveLength(1), { timeout: 20_000 })
+    expect([logged(tooLittle), logged('failed')]).toEqual([1, 0])
     disk.leave(0)
     goOn()
-    await server.outside.accepted((posts) => posts.length === 1)
-    await server.whenLogged('the disk has too little room')
+    await outside.accepted((posts) => posts.length === 1)
     const stoppedAt = performance.now()
     await server.stop()
     expect(performance.now() - stoppedAt).toBeLessThan(10_000)
@@ -127,7 +112,7 @@ describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount 
   test('a start without room for a new folder says so, and leaves no files of a database', async () => {
     const disk = await openDisk()
     const fresh = join(disk.folder, 'fresh')
-    for (const freeMiB of [100, 1, 0]) {
+    for (const freeMiB of [1, 0]) {
       disk.leave(freeMiB)
       const said = await outputOf(['server/main.ts'], { DATA_DIR: fresh })
       expect(said).toMatch(/^DATA_DIR is .* disk .* Make room on the disk, .*\nexit 1$/)
@@ -163,59 +148,55 @@ describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount 
 test('the log of the database does not grow without end', async () => {
   const folder = join(await newDataFolder(), 'pglite')
   const { database, hasRoom, close } = await openPglite(folder)
-  const disk = watchDisk({ database, hasRoom, log: () => undefined }, 100)
+  const disk = watchDisk({ database, hasRoom, log: () => undefined }, 10)
   onTestFinished(async () => {
     await disk.stop()
     await close()
   })
-  const [before] = await rowsOf<{ at: string }>(database, sql`select pg_current_wal_lsn() as at`)
-  const written = async () => {
-    const [row] = await rowsOf<{ mb: number }>(
-      database,
-      sql`select ((pg_current_wal_lsn() - ${before?.at}::pg_lsn) / 1e6)::float8 as mb`,
-    )
-    return row?.mb ?? 0
-  }
   let most = 0
-  while ((await written()) < 600) {
-    await database.execute(sql`create table filled as select repeat(md5(n::text), 30) as text
-                               from generate_series(1, 5000) as n`)
-    await database.execute(sql`drop table filled`)
+  // In all, 400 MB.
+  for (let part = 0; part < 20; part++) {
+    await database.execute(sql`select pg_logical_emit_message(false, 'fill', repeat('x', 1000000))
+                               from generate_series(1, 20)`)
     // Give the watch a turn, as requests do.
     await new Promise((resolve) => setTimeout(resolve, 20))
-    const files = await readdir(join(folder, 'pg_wal'))
+    const log = join(folder, 'pg_wal')
     // A checkpoint may remove a file meanwhile.
-    const sizes = files.map((file) =>
-      stat(join(folder, 'pg_wal', file)).then(
-        ({ size }) => size,
-        () => 0,
-      ),
-    )
-    most = Math.max(
-      most,
-      (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0),
-    )
+    const sizes = (await readdir(log)).map((file) => stat(join(log, file)).catch(() => undefined))
+    const bytes = (await Promise.all(sizes)).reduce((sum, file) => sum + (file?.size ?? 0), 0)
+    most = Math.max(most, bytes)
   }
   expect(most / 1e6).toBeLessThan(300)
 })
 
-test.each(databaseKinds)('a full disk of %s answers 503, so that HubSpot repeats', async (kind) => {
-  const open = await openTestDatabase(kind)
-  const outside = await openOutside()
-  const backend = await startBackend(open, outside, { working: false })
+test('the server says once when the room ends, and once when there is room again', async () => {
+  const { database, close } = await openTestDatabase('PGlite')
+  let room = true
+  const log = vi.fn()
+  const disk = watchDisk({ database, hasRoom: () => room, log }, 1)
   onTestFinished(async () => {
-    await backend.stop()
-    await open.close()
-    await outside.close()
+    await disk.stop()
+    await close()
   })
-  await backend.connect({ portal: 456, channel: 'C1' })
-  const event = stageChange(1, { portal: 456 })
-  await open.database.execute(sql`
-    create function fail() returns trigger language plpgsql as
-    $$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$`)
-  await open.database.execute(sql`
-    create trigger fail before insert on deal_events execute function fail()`)
-  expect(await backend.tell([event])).toBe(503)
-  await open.database.execute(sql`drop trigger fail on deal_events`)
-  expect(await backend.tell([event])).toBe(204)
+  for (const event of ['the disk has too little room', 'the disk has room again']) {
+    room = !room
+    await vi.waitFor(() => expect(log).toHaveBeenLastCalledWith(event))
+  }
+  expect(log).toHaveBeenCalledTimes(2)
+})
+
+describe.each(databaseKinds)('a full disk of %s', (kind) => {
+  shareBackend(kind, { working: false })
+
+  test('answers 503, so that HubSpot repeats', async () => {
+    await connect()
+    await open.database.execute(sql`
+      create function fail() returns trigger language plpgsql as
+      $$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$`)
+    await open.database.execute(sql`
+      create trigger fail before insert on deal_events execute function fail()`)
+    expect(await tell([1])).toBe(503)
+    await open.database.execute(sql`drop trigger fail on deal_events`)
+    expect(await tell([1])).toBe(204)
+  })
 })

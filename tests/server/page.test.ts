@@ -3,13 +3,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { pagePolicy } from '../../contract/page-headers.ts'
+import { answerPolicy, everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
+import { standInPolicy } from '../../server/http/safety-headers.ts'
 import { readDashboard } from '../../server/page/serve.ts'
-import { type Harness, openHarness, refusal } from './harness.ts'
+import { appUrl, type Harness, openHarness, refusal } from './harness.ts'
 
 let folder: string
 let harness: Harness
 let app: Harness['app']
+let secureApp: Harness['app']
+const origins = { apiUrl: '', contactFormUrl: 'https://forms.example.com/f/1?x=2' }
 const page = `<!doctype html>${'<p>Dealbell</p>'.repeat(200)}`
 const script = 'console.log("again"); '.repeat(200)
 const scriptPath = '/assets/main-abc.js'
@@ -29,9 +32,9 @@ beforeAll(async () => {
   }
   await writeFile(join(folder, 'outside.txt'), 'OUTSIDE')
   harness = await openHarness()
-  const origins = { apiUrl: '', contactFormUrl: '/sandbox/contact-form' }
   const dashboard = await readDashboard(dist, (path) => pagePolicy(origins, path))
   app = harness.appWith({ dashboard })
+  secureApp = harness.appWith({ dashboard, appUrl: 'https://dealbell.example' })
 })
 afterAll(async () => {
   await harness.close()
@@ -186,4 +189,80 @@ test('a folder without index.html is an error', async () => {
   await expect(readDashboard(join(folder, 'dist', 'assets'), () => '')).rejects.toThrow(
     'index.html',
   )
+})
+
+// Which answer has which headers. security-headers.test.ts says what stands in them.
+
+function expectSafe(headers: Headers, policy: string) {
+  const { 'content-security-policy': own, ...rest } = Object.fromEntries(headers)
+  expect(own).toBe(policy)
+  for (const [name, value] of Object.entries(everyAnswer)) {
+    expect(rest[name.toLowerCase()], name).toBe(value)
+  }
+  expect(headers.get('Cache-Control')).not.toBeNull()
+}
+
+const policy = pagePolicy(origins, '/')
+const contactPolicy = pagePolicy(origins, '/contact')
+const json = { 'Content-Type': 'application/json', 'Sec-Fetch-Site': 'same-origin' }
+const save = (body: string, headers: Record<string, string> = json) => ({
+  method: 'POST',
+  headers,
+  body,
+})
+const preflight = {
+  method: 'OPTIONS',
+  headers: { Origin: appUrl, 'Access-Control-Request-Method': 'POST' },
+}
+
+test.each<[number, string, string, RequestInit?]>([
+  [200, '/', policy],
+  [200, '/', policy, { method: 'HEAD' }],
+  [200, '/contact', contactPolicy],
+  [200, '/Contact/?from=footer', contactPolicy],
+  [200, '/no/such/page', policy],
+  [200, '/hubspot/callback?next=/contact', policy],
+  [200, 'http://localhost:3000//contact', policy],
+  [405, '/', answerPolicy, { method: 'POST' }],
+  [302, 'http://127.0.0.1:3000/contact', answerPolicy],
+  [200, '/favicon.svg', policy],
+  [200, scriptPath, policy],
+  [404, '/assets/main-old.js', answerPolicy],
+  [200, '/health', answerPolicy],
+  [405, '/health', answerPolicy, { method: 'POST' }],
+  [200, '/api/hubspot/status', answerPolicy],
+  [302, '/api/hubspot/auth', answerPolicy],
+  [400, '/api/hubspot/callback?code=1', answerPolicy],
+  [400, '/api/notifications/rules', answerPolicy, save('{')],
+  [403, '/api/notifications/rules', answerPolicy, save('{}', { Origin: 'https://evil.example' })],
+  [413, '/api/notifications/rules', answerPolicy, save(`"${'x'.repeat(65 * 1024)}"`)],
+  [204, '/api/notifications/rules', answerPolicy, preflight],
+  [404, '/api/nonsense', answerPolicy],
+  [405, '/api/hubspot/status', answerPolicy, { method: 'DELETE', headers: json }],
+  [404, '/webhooks/nonsense', answerPolicy],
+  [404, '/sandbox/nonsense', answerPolicy],
+  [200, '/sandbox/hubspot/deals', standInPolicy(appUrl, { inFrame: false })],
+  [200, '/sandbox/contact-form', standInPolicy(appUrl, { inFrame: true })],
+])('%i %s has all safety headers, on https also its own', async (status, path, expected, init) => {
+  const answer = await app.request(path, init)
+  expect(answer.status).toBe(status)
+  expectSafe(answer.headers, expected)
+  expect(answer.headers.get('Strict-Transport-Security')).toBeNull()
+  const { headers } = await secureApp.request(path, init)
+  expect(headers.get('Strict-Transport-Security')).toBe('max-age=63072000; includeSubDomains')
+})
+
+test.each(['/', '/contact', scriptPath])('304 %s has them', async (path) => {
+  const whole = await app.request(path)
+  const headers = { 'If-None-Match': whole.headers.get('ETag') ?? '' }
+  const answer = await app.request(path, { headers })
+  expect(answer.status).toBe(304)
+  expectSafe(answer.headers, whole.headers.get('Content-Security-Policy') ?? '')
+})
+
+test('500 has them', async () => {
+  const database = harness.failingDatabase('The database is gone.')
+  const answer = await harness.appWith({ database }).request('/health')
+  expect(answer.status).toBe(500)
+  expectSafe(answer.headers, answerPolicy)
 })

@@ -6,20 +6,30 @@ const root = resolve(import.meta.dirname, '../..')
 
 export type Program = ReturnType<typeof launch>
 
-/** Starts a program of the server with these settings and no others. */
+interface LaunchOptions {
+  /** The default is this Node. */
+  program?: string
+  cwd?: string
+  openFiles?: number
+  /** It leads a group of processes, which a test can end together. */
+  detached?: boolean
+}
+
+/** Starts a program with these settings and no others. */
 export function launch(
   args: readonly string[],
   env: Record<string, string> = {},
-  { openFiles, cwd = root }: { openFiles?: number; cwd?: string } = {},
+  { program = process.execPath, openFiles, ...options }: LaunchOptions = {},
 ) {
-  const [command, ...rest] =
+  const [command = program, ...rest] =
     openFiles === undefined
-      ? [process.execPath]
-      : ['/bin/sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`, process.execPath]
+      ? [program]
+      : ['/bin/sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`, program]
   const child: ChildProcess = spawn(command, [...rest, ...args], {
-    cwd,
+    cwd: root,
     env: { PATH: process.env.PATH, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
+    ...options,
   })
   let output = ''
   const waiting = new Set<() => void>()

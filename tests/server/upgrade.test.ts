@@ -1,5 +1,4 @@
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { cp, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
@@ -13,6 +12,7 @@ import {
   dealEvents,
   users,
 } from '../../server/database/schema.ts'
+import { newDataFolder } from '../database.ts'
 
 const migrations = join(import.meta.dirname, '../../server/database/migrations')
 
@@ -80,14 +80,14 @@ test('after the upgrade from a version without searches and checks, both go on f
 
 /** Fills a database of the version with these first migrations, and opens it with the current version. */
 async function upgraded(count: number, statements: string) {
-  const folder = await mkdtemp(join(tmpdir(), 'dealbell-upgrade-'))
-  onTestFinished(() => rm(folder, { recursive: true, force: true }))
+  const folder = await newDataFolder()
   const old = await PGlite.create({ dataDir: join(folder, 'pglite') })
+  await old.exec('drop schema public, drizzle cascade; create schema public')
   await migrate(drizzle(old), { migrationsFolder: await firstMigrations(count, folder) })
   await old.exec(statements)
   await old.close()
   const began = Date.now()
-  const { database, close } = await openPglite(join(folder, 'pglite'))
+  const { database, close } = await openPglite(join(folder, 'pglite'), false)
   onTestFinished(close)
   return { database, began }
 }
@@ -98,7 +98,7 @@ async function firstMigrations(count: number, folder: string): Promise<string> {
   await cp(migrations, copy, { recursive: true })
   const path = join(copy, 'meta/_journal.json')
   const journal = JSON.parse(await readFile(path, 'utf8'))
-  journal.entries = journal.entries.slice(0, count)
-  await writeFile(path, JSON.stringify(journal))
+  const entries = journal.entries.slice(0, count)
+  await writeFile(path, JSON.stringify({ ...journal, entries }))
   return copy
 }
