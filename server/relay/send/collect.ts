@@ -22,11 +22,16 @@ export interface Told {
   entry: MessageEntry
 }
 
+/** A delivery that needs no message. */
+interface Skipped {
+  delivery: Delivery
+  reason: string
+}
+
 interface Collected {
   /** What the message may cover, in its order. */
   told: Told[]
-  /** What needs no message, and why. */
-  skipped: Array<{ delivery: Delivery; reason: string }>
+  skipped: Skipped[]
   /** A delivery that must wait, and with it all after it. All before it can be sent or ended. */
   held: Held | undefined
 }
@@ -37,6 +42,8 @@ export type Held = { delivery: DealDelivery } & (
 )
 
 type Page = ReadonlyArray<DealDelivery & UpcomingDelivery>
+type Candidates = readonly [Candidate, ...Candidate[]]
+type CandidatesOf = (deliveries: readonly DealDelivery[]) => Promise<Candidate[]>
 
 /** The only page of a message about one delivery. */
 export async function* singlePage(first: DealDelivery): AsyncGenerator<Page, void> {
@@ -47,12 +54,15 @@ export async function* singlePage(first: DealDelivery): AsyncGenerator<Page, voi
 export async function* digestPages(
   database: Database,
   first: DealDelivery,
-  { onlySingle, isStopping }: { onlySingle: ReadonlySet<number>; isStopping: () => boolean },
+  {
+    mayDigest,
+    isStopping,
+  }: { mayDigest: (delivery: Delivery) => boolean; isStopping: () => boolean },
 ): AsyncGenerator<Page, void> {
   if (isStopping()) return
   for await (const page of deliveriesFrom(database, first)) {
     const end = page.findIndex(
-      (each) => each.alreadyReported === null && (!isOfDeal(each) || onlySingle.has(each.id)),
+      (each) => each.alreadyReported === null && (!isOfDeal(each) || !mayDigest(each)),
     )
     yield (end === -1 ? page : page.slice(0, end)).filter(isOfDeal)
     if (end !== -1 || isStopping()) return
@@ -65,64 +75,71 @@ export async function* digestPages(
  */
 export async function collect(
   first: DealDelivery,
-  pages: AsyncIterator<Page, void>,
+  pages: AsyncIterable<Page>,
   {
     candidatesOf,
     verdictOn,
   }: {
-    candidatesOf: (deliveries: readonly DealDelivery[]) => Promise<Candidate[]>
+    candidatesOf: CandidatesOf
     /** Decides about the first candidate. The same calls to the CRM read the deals of the others. */
-    verdictOn: (candidates: readonly [Candidate, ...Candidate[]]) => Promise<Verdict>
+    verdictOn: (candidates: Candidates) => Promise<Verdict>
   },
 ): Promise<Collected> {
   const told: Told[] = []
-  const skipped: Collected['skipped'] = []
-  const queue: Candidate[] = []
-  let more = true
-  let held: Held | undefined
-
-  async function lookAhead(): Promise<void> {
-    while (more && queue.length < lookedAhead) {
-      const { value: page, done } = await pages.next()
-      if (done) {
-        more = false
-        return
-      }
-      const candidates = await candidatesOf(page.filter((each) => each.alreadyReported === null))
-      for (const { alreadyReported: shown, ...delivery } of page) {
-        if (shown !== null) {
-          skipped.push({ delivery: { ...delivery, shown }, reason: 'said_in_channel' })
-        }
-      }
-      for (const candidate of candidates) {
-        const { delivery, possible, stage } = candidate
-        if (possible.length > 0) queue.push(candidate)
-        else {
-          const shown = shownOfValue({ ...delivery, stage })
-          skipped.push({ delivery: { ...delivery, shown }, reason: 'no_rule' })
-        }
-      }
-    }
-  }
-
-  while (told.length < mostInDigest && held === undefined) {
-    try {
-      await lookAhead()
-      const [candidate, ...others] = queue
-      if (candidate === undefined) break
-      const { delivery } = candidate
-      const verdict = await verdictOn([candidate, ...others])
-      if (verdict.kind === 'tell') {
-        const { entry } = verdict
-        told.push({ delivery: { ...delivery, shown: shownOfEntry(entry) }, entry })
-      } else if (verdict.kind === 'skip') {
+  const skipped: Skipped[] = []
+  let delivery = first
+  try {
+    for await (const candidates of candidatesIn(pages, candidatesOf, skipped)) {
+      delivery = candidates[0].delivery
+      const verdict = await verdictOn(candidates)
+      if (verdict.kind === 'look again') return { told, skipped, held: { delivery, ...verdict } }
+      if (verdict.kind === 'skip') {
         const { reason, shown } = verdict
         skipped.push({ delivery: { ...delivery, shown }, reason })
-      } else held = { delivery, ...verdict }
-      queue.shift()
-    } catch (error) {
-      held = { delivery: queue[0]?.delivery ?? first, kind: 'failed', error }
+        continue
+      }
+      const { entry } = verdict
+      told.push({ delivery: { ...delivery, shown: shownOfEntry(entry) }, entry })
+      if (told.length === mostInDigest) break
     }
+  } catch (error) {
+    return { told, skipped, held: { delivery, kind: 'failed', error } }
   }
-  return { told, skipped, held }
+  return { told, skipped, held: undefined }
+}
+
+/** Yields each delivery to which a ticked rule may apply, with those after it. Adds the others to `skipped`. */
+async function* candidatesIn(
+  pages: AsyncIterable<Page>,
+  candidatesOf: CandidatesOf,
+  skipped: Skipped[],
+): AsyncGenerator<Candidates, void> {
+  const queue: Candidate[] = []
+  for await (const page of pages) {
+    const candidates = await candidatesOf(page.filter((each) => each.alreadyReported === null))
+    for (const { alreadyReported: shown, ...delivery } of page) {
+      if (shown !== null) {
+        skipped.push({ delivery: { ...delivery, shown }, reason: 'said_in_channel' })
+      }
+    }
+    for (const candidate of candidates) {
+      const { delivery, possible, stage } = candidate
+      if (possible.length > 0) queue.push(candidate)
+      else {
+        const shown = shownOfValue({ ...delivery, stage })
+        skipped.push({ delivery: { ...delivery, shown }, reason: 'no_rule' })
+      }
+    }
+    yield* takeUntil(queue, lookedAhead - 1)
+  }
+  yield* takeUntil(queue, 0)
+}
+
+/** Takes the first candidates one by one, until only `left` are left. */
+function* takeUntil(queue: Candidate[], left: number): Generator<Candidates, void> {
+  while (queue.length > left) {
+    const [first, ...others] = queue
+    if (first !== undefined) yield [first, ...others]
+    queue.shift()
+  }
 }

@@ -27,6 +27,7 @@ type Readiness =
 /**
  * Finds out whether a delivery can be sent now. The relay asks this first: the CRM need not be read for a message
  * that must wait or that nobody gets.
+ * The account of `crm` is that of the delivery: a user who connects another account is another user (people/identity.ts).
  * @param turnMs how long the channel waits for its turn in the workspace.
  */
 export function readinessOf(delivery: Delivery, turnMs: number): Readiness {

@@ -12,7 +12,8 @@ import { done, goOn, type Outcome } from '../schedule/outcome.ts'
 import type { createWorkspacePace } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
 import { type Claim, claim } from './claim.ts'
-import { type Failures, logFields } from './failure.ts'
+import { type Ends, logFields } from './end.ts'
+import type { Failures } from './failure.ts'
 import { type OpenRoute, shortWaitMs } from './ready.ts'
 import { recordRateLimit, recordSent } from './record.ts'
 
@@ -33,9 +34,10 @@ interface SendDependencies {
   owner: string
   isStopping: () => boolean
   pace: Pick<ReturnType<typeof createWorkspacePace>, 'take'>
+  ends: Ends
   failures: Failures
-  /** Deliveries whose digest the chat refused because of its form. */
-  onlySingle: Set<number>
+  /** The chat refuses a digest of these deliveries because of its form. */
+  onDigestRefused: (group: Group) => void
 }
 
 /** Creates the function that sends a message: it waits for the channel, claims, posts and records the outcome. */
@@ -48,8 +50,9 @@ export function createSend({
   owner,
   isStopping,
   pace,
-  failures: { end, putOff, retry, connectionBroke },
-  onlySingle,
+  ends: { end, putOff },
+  failures: { retry, connectionBroke },
+  onDigestRefused,
 }: SendDependencies) {
   return async function send(parcel: Parcel, route: OpenRoute): Promise<Outcome> {
     const { group, message } = parcel
@@ -115,7 +118,6 @@ export function createSend({
       case 'posted': {
         const more = await recordUntilRecorded(group)
         failpoint('noted', first.dealId)
-        for (const { id } of group) onlySingle.delete(id)
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         return more ? goOn : done
       }
@@ -129,7 +131,7 @@ export function createSend({
       case 'refused':
         if (answer.connectionBroken) await connectionBroke(chat, answer.reason)
         else if (group.length > 1) {
-          for (const { id } of group) onlySingle.add(id)
+          onDigestRefused(group)
           return await putOff(group, { afterMs: 0, reason: answer.reason, countTry: false })
         }
         return await end(group, 'dead', answer.reason, { countTry: true })

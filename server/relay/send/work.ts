@@ -11,6 +11,7 @@
 // sent, ignored or dead, or it stays pending until its next try. The chat gets each event once, except if its answer
 // is lost, or is not recorded before the claim ends.
 
+import { LRUCache } from 'lru-cache'
 import type { Database } from '../../database/open.ts'
 import type { Log } from '../../log.ts'
 import { createWithAccess } from '../../people/access-token.ts'
@@ -28,6 +29,7 @@ import { digestOf } from '../write/digest.ts'
 import { entryOf, type MessageEntry, messageFor, testMessage } from '../write/message.ts'
 import { shownOfChange, shownOfValue } from '../write/shown.ts'
 import { collect, digestPages, type Held, singlePage, type Told, type Verdict } from './collect.ts'
+import { createEnds } from './end.ts'
 import { createFailures } from './failure.ts'
 import { type OpenRoute, readinessOf } from './ready.ts'
 import { moveToChannel } from './record.ts'
@@ -37,6 +39,8 @@ import { createSend, type Parcel } from './send.ts'
 const longestRestMs = 5_000
 /** The wait of a channel whose account is busy in too many other channels. */
 const busyAccountRestMs = 500
+/** So many deliveries are remembered. The chat would refuse the digest of a forgotten one once more. */
+const mostRemembered = 10_000
 
 interface WorkDependencies {
   database: Database
@@ -53,13 +57,24 @@ interface WorkDependencies {
 export function createWork(dependencies: WorkDependencies): (channel: string) => Promise<Outcome> {
   const { database, providers, times, owner, isStopping } = dependencies
   /** Deliveries whose digest the chat refused because of its form. Each gets a message of its own. */
-  const onlySingle = new Set<number>()
+  const refusedInDigest = new LRUCache<number, true>({ max: mostRemembered })
+  const mayDigest = ({ id }: Delivery) => !refusedInDigest.has(id)
   const unlessBusy = createBusyAccounts()
   const pace = createWorkspacePace()
   const changes = createChangeReader(providers, createWithAccess(dependencies), times)
-  const failures = createFailures({ ...dependencies, onlySingle })
-  const send = createSend({ ...dependencies, pace, failures, onlySingle })
-  const { end, endOfBroken, putOff, afterError } = failures
+  const ends = createEnds(dependencies)
+  const failures = createFailures({ ...dependencies, ends })
+  const send = createSend({
+    ...dependencies,
+    pace,
+    ends,
+    failures,
+    onDigestRefused(group) {
+      for (const { id } of group) refusedInDigest.set(id, true)
+    },
+  })
+  const { end, endOfBroken, putOff } = ends
+  const { afterError } = failures
 
   return async function work(channel) {
     const next = await nextDelivery(database, providers, channel)
@@ -94,10 +109,10 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
 
   /** From a delivery to its outcome. One message may also cover the deliveries after it. */
   async function tell(first: DealDelivery, route: OpenRoute): Promise<Outcome> {
-    const mayDigest = first.pendingInChannel >= fewestInDigest && !onlySingle.has(first.id)
-    const by: ReadBy = { crm: route.crm, urgency: mayDigest ? 'backlog' : 'fresh' }
-    const pages = mayDigest
-      ? digestPages(database, first, { onlySingle, isStopping })
+    const isDigest = first.pendingInChannel >= fewestInDigest && mayDigest(first)
+    const by: ReadBy = { crm: route.crm, urgency: isDigest ? 'backlog' : 'fresh' }
+    const pages = isDigest
+      ? digestPages(database, first, { mayDigest, isStopping })
       : singlePage(first)
     const { told, skipped, held } = await collect(first, pages, {
       candidatesOf: (deliveries) => changes.candidatesOf(deliveries, by),
