@@ -2,19 +2,19 @@ import type { Database } from '../../database/open.ts'
 import type { Log } from '../../log.ts'
 import type { Connection } from '../../people/connections.ts'
 import type { Delivery, Group } from '../pick/delivery.ts'
-import { goOn, type Outcome, whileLeased } from '../schedule/outcome.ts'
+import { goOn, type NextStep, whileLeased } from '../schedule/next-step.ts'
 import { type Delay, endBacklog, recordDelay, recordEnd } from './record.ts'
 
 interface EndDependencies {
   database: Database
   log: Log
-  owner: string
+  processId: string
 }
 
 export type Ends = ReturnType<typeof createEnds>
 
 /** Creates the functions for deliveries that get no message now: they end as ignored or dead, or they are put off. */
-export function createEnds({ database, log, owner }: EndDependencies) {
+export function createEnds({ database, log, processId }: EndDependencies) {
   return {
     /** Ends deliveries. Set `countTry` after a failed try. */
     async end(
@@ -22,11 +22,11 @@ export function createEnds({ database, log, owner }: EndDependencies) {
       state: 'dead' | 'ignored',
       reason: string,
       { countTry } = { countTry: false },
-    ): Promise<Outcome> {
+    ): Promise<NextStep> {
       const [first, ...others] = group
       if (first === undefined) return goOn
       const ended = { state, reason, countTry }
-      const isLeased = await recordEnd(database, owner, [first, ...others], ended)
+      const isLeased = await recordEnd(database, processId, [first, ...others], ended)
       for (const delivery of group) {
         const event = state === 'dead' ? 'delivery dead' : 'delivery ignored'
         log(event, { ...logFields(delivery), reason })
@@ -35,15 +35,15 @@ export function createEnds({ database, log, owner }: EndDependencies) {
     },
 
     /** Ends what waits for a connection that is broken. */
-    async endOfBroken(delivery: Delivery, broken: Connection): Promise<Outcome> {
-      const ended = await endBacklog(database, owner, delivery, broken)
+    async endOfBroken(delivery: Delivery, broken: Connection): Promise<NextStep> {
+      const ended = await endBacklog(database, processId, delivery, broken)
       const reason = broken.brokenReason
       log('delivery dead', { ...logFields(delivery), messages: ended ?? 0, reason })
       return whileLeased(ended !== undefined)
     },
 
-    async putOff(group: Group, delay: Delay): Promise<Outcome> {
-      return whileLeased(await recordDelay(database, owner, group, delay))
+    async putOff(group: Group, delay: Delay): Promise<NextStep> {
+      return whileLeased(await recordDelay(database, processId, group, delay))
     },
   }
 }

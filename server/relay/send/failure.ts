@@ -5,7 +5,7 @@ import type { CrmConnection } from '../../people/access-token.ts'
 import { type Connection, markBroken } from '../../people/connections.ts'
 import { ProviderError, type Providers } from '../../providers/provider.ts'
 import type { Delivery, Group } from '../pick/delivery.ts'
-import type { Outcome } from '../schedule/outcome.ts'
+import type { NextStep } from '../schedule/next-step.ts'
 import type { RelayTimes } from '../times.ts'
 import { type Ends, logFields } from './end.ts'
 
@@ -23,7 +23,10 @@ interface FailureDependencies {
 
 export type Failures = ReturnType<typeof createFailures>
 
-/** Creates the functions that decide what follows a failure: another try, the end, or a broken connection. */
+/**
+ * Creates the functions that decide what follows a failure: another try, the end, or a broken connection. Of the chat's
+ * answers, `afterAnswer` in send.ts decides which are failures.
+ */
 export function createFailures({
   database,
   providers,
@@ -32,7 +35,7 @@ export function createFailures({
   ends: { end, putOff },
 }: FailureDependencies) {
   /** Counts a failed try. The deliveries are tried again later, or are dead after the last try. */
-  async function retry(group: Group, reason: string): Promise<Outcome> {
+  async function retry(group: Group, reason: string): Promise<NextStep> {
     // Those of a digest may have had different numbers of tries.
     const isLast = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
     const ended = await end(group.filter(isLast), 'dead', reason, { countTry: true })
@@ -40,9 +43,9 @@ export function createFailures({
     if (first === undefined) return ended
     const tries = first.attempts + 1
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
-    const outcome = await putOff([first, ...others], { afterMs, reason, countTry: true })
+    const next = await putOff([first, ...others], { afterMs, reason, countTry: true })
     log('delivery put off', { ...logFields(first), reason, tries, afterMs })
-    return outcome
+    return next
   }
 
   /** Handles an error before the message was posted. @throws the error if the database failed. */
@@ -50,7 +53,7 @@ export function createFailures({
     delivery: Delivery,
     crm: CrmConnection,
     error: unknown,
-  ): Promise<Outcome> {
+  ): Promise<NextStep> {
     // The whole channel rests: the next delivery needs the database, too.
     if (isDatabaseFailure(error)) throw error
     if (!(error instanceof ProviderError)) {
