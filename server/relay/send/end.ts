@@ -3,7 +3,7 @@ import type { Log } from '../../log.ts'
 import type { Connection } from '../../people/connections.ts'
 import type { Delivery, Group } from '../pick/delivery.ts'
 import { goOn, type NextStep, whileLeased } from '../schedule/next-step.ts'
-import { type Delay, endBacklog, recordDelay, recordEnd } from './record.ts'
+import { endBacklog, type PutOff, recordEnd, recordPutOff } from './record.ts'
 
 interface EndDependencies {
   database: Database
@@ -42,8 +42,8 @@ export function createEnds({ database, log, processId }: EndDependencies) {
       return whileLeased(ended !== undefined)
     },
 
-    async putOff(group: Group, delay: Delay): Promise<NextStep> {
-      return whileLeased(await recordDelay(database, processId, group, delay))
+    async putOff(group: Group, options: PutOff): Promise<NextStep> {
+      return whileLeased(await recordPutOff(database, processId, group, options))
     },
   }
 }

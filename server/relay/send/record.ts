@@ -87,7 +87,7 @@ export async function recordEnd(
   )
 }
 
-export interface Delay {
+export interface PutOff {
   afterMs: number
   reason: string | null
   /** Set it after a failed try. */
@@ -98,11 +98,11 @@ export interface Delay {
  * Puts deliveries off.
  * @returns whether this process still has the lease of the channel. Otherwise it may have changed nothing.
  */
-export async function recordDelay(
+export async function recordPutOff(
   database: Database,
   processId: string,
   group: Group,
-  { afterMs, reason, countTry }: Delay,
+  { afterMs, reason, countTry }: PutOff,
 ): Promise<boolean> {
   return await hasLease(
     database,
@@ -128,8 +128,8 @@ export async function recordRateLimit(
   waitMs: number,
 ): Promise<boolean> {
   await database.execute(pauseWorkspaceSql(group[0].channel, waitMs))
-  const delay = { afterMs: 0, reason: 'rate_limited', countTry: false }
-  return await recordDelay(database, processId, group, delay)
+  const soon = { afterMs: 0, reason: 'rate_limited', countTry: false }
+  return await recordPutOff(database, processId, group, soon)
 }
 
 /**

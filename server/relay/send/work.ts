@@ -77,7 +77,7 @@ interface Decided {
   /** Those that need no message. */
   skipped: Array<{ delivery: Delivery; reason: string }>
   /** One that must wait, and with it all after it. All before it can be sent or ended. */
-  held?: { delivery: DealDelivery } & ({ afterMs: number } | { error: unknown })
+  mustWait?: { delivery: DealDelivery } & ({ afterMs: number } | { error: unknown })
 }
 
 /** Creates the function that works on the next delivery of a channel, or on several with one digest. */
@@ -141,7 +141,7 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
     const pages = isDigest
       ? digestPages(database, first, { mayDigest, isStopping })
       : singlePage(first)
-    const { told, skipped, held } = await decideOn(first, pages, by)
+    const { told, skipped, mustWait } = await decideOn(first, pages, by)
     for (const [reason, some] of Map.groupBy(skipped, ({ reason }) => reason)) {
       const ended = some.map(({ delivery }) => delivery)
       const step = await end(ended, 'ignored', reason)
@@ -149,9 +149,13 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
     }
     const [head, ...others] = told
     if (head !== undefined) return await send(await write([head, ...others], by), route)
-    if (held === undefined) return goOn
-    if ('error' in held) return await afterError(held.delivery, route.crm, held.error)
-    return await putOff([held.delivery], { afterMs: held.afterMs, reason: null, countTry: false })
+    if (mustWait === undefined) return goOn
+    if ('error' in mustWait) return await afterError(mustWait.delivery, route.crm, mustWait.error)
+    return await putOff([mustWait.delivery], {
+      afterMs: mustWait.afterMs,
+      reason: null,
+      countTry: false,
+    })
   }
 
   /**
@@ -180,7 +184,7 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
         const againMs = changes.lookAgainAt(delivery) - atMs
         const decision = decide(change, new Set(delivery.ruleIds), { mayLookAgain: againMs > 0 })
         if (decision.kind === 'look again') {
-          return { told, skipped, held: { delivery, afterMs: againMs } }
+          return { told, skipped, mustWait: { delivery, afterMs: againMs } }
         }
         if (decision.kind === 'nothing') {
           skip(delivery, 'no_rule', shownOfChange(change))
@@ -191,7 +195,7 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
         if (told.length === mostInDigest) break
       }
     } catch (error) {
-      return { told, skipped, held: { delivery, error } }
+      return { told, skipped, mustWait: { delivery, error } }
     }
     return { told, skipped }
   }
