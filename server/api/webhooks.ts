@@ -1,3 +1,7 @@
+// The beginning of an event's way. Gets the request of a webhook, refuses it if its signature is wrong, and gives the
+// events of properties that a rule is about to the inbox (relay/receive/). Answers 204 only after they are stored: the
+// CRM repeats a webhook that gets a 5xx or no answer.
+
 import { Hono } from 'hono'
 import type { Context } from '../context.ts'
 import { createBodyReader } from '../http/bodies.ts'

@@ -39,8 +39,8 @@ async function statusOf(settings: Settings): Promise<RelayStatus> {
 
 /** @returns how many deliveries are sent again. */
 async function replay(settings: Settings): Promise<number> {
-  // Many deliveries take long.
-  const options = { method: 'POST', timeoutS: 3_600 } as const
+  // Many deliveries take long. A server answers within this time or not at all (http/socket-limits.ts).
+  const options = { method: 'POST', timeoutS: 60 } as const
   return await inDatabase(
     settings,
     replayDead,

@@ -43,7 +43,10 @@ interface Provider {
 
 /** A property of a deal that got a new value, as a webhook reports it. */
 export interface DealEvent {
-  /** The same for all reports of one change. */
+  /**
+   * The same for all copies of one webhook's event. A search gives the same change another key
+   * (relay/receive/same-change.ts).
+   */
   key: string
   accountId: string
   dealId: string

@@ -7,13 +7,8 @@ import { createLoop } from './schedule/loop.ts'
 import { createWork } from './send/work.ts'
 import type { RelayTimes } from './times.ts'
 
-// The relay turns stored events into messages. One folder is one stage:
-//
-//   receive/    stores the events of a webhook, with a delivery for each user; search/ does so for missed changes
-//   schedule/   leases a channel that is due, and calls send/work.ts for it until it must rest
-//   pick/ → decide/ → write/ → send/    from a delivery to its outcome (send/work.ts)
-//
-// show/ tells users and the operator what became of deliveries.
+// The relay turns stored events into messages. The loop (schedule/) leases a channel that is due, and calls send/work.ts
+// for it until it must rest. docs/server/relay.md draws all stages.
 
 interface RelayDependencies {
   database: Database
@@ -35,8 +30,8 @@ export interface Relay {
 
 /** Creates the relay. It leases due channels and sends their pending deliveries in order. */
 export function createRelay(dependencies: RelayDependencies): Relay {
-  const owner = randomUUID()
-  const work = createWork({ ...dependencies, owner, isStopping: () => loop.isStopping() })
-  const loop = createLoop({ ...dependencies, owner, work })
+  const processId = randomUUID()
+  const work = createWork({ ...dependencies, processId, isStopping: () => loop.isStopping() })
+  const loop = createLoop({ ...dependencies, processId, work })
   return loop
 }

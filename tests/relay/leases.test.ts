@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm'
 import pg from 'pg'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { leaseDue, releaseLeases, renewLeases } from '../../server/relay/schedule/leases.ts'
-import { pauseWorkspace } from '../../server/relay/schedule/pauses.ts'
+import { pauseWorkspaceSql } from '../../server/relay/schedule/pauses.ts'
 import { databaseKinds } from '../database.ts'
 import { startBackend } from './backend.ts'
 import { dealsIn, stageChange } from './hubspot-webhook.ts'
@@ -112,7 +112,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
           renewLeases(open.database, owner, held),
           renewLeases(open.database, owner, held.toReversed()),
           releaseLeases(open.database, owner, releases),
-          open.database.execute(pauseWorkspace(held[0] ?? '', 1)),
+          open.database.execute(pauseWorkspaceSql(held[0] ?? '', 1)),
         ])
         expect(answer).toEqual({ status: 'fulfilled', value: 204 })
         for (const other of others) {

@@ -30,8 +30,8 @@ const breaks: readonly Break[] = [
   {
     name: '17 a process renews leases that it does not know',
     file: `${relay}/schedule/leases.ts`,
-    from: 'leased_by = ${owner} and id = any(${sql.param([...held])}::text[])',
-    to: 'leased_by = ${owner} and ${held.length} > 0 and leased_until is not null',
+    from: 'leased_by = ${processId} and id = any(${sql.param([...held])}::text[])',
+    to: 'leased_by = ${processId} and ${held.length} > 0 and leased_until is not null',
     theme: 'lost lease',
   },
   {
@@ -109,7 +109,7 @@ const breaks: readonly Break[] = [
   {
     name: 'claim: another user of the channel has got it',
     file: `${relay}/send/claim.ts`,
-    from: 'and (select sent is null from same_event)',
+    from: 'and (select state is null from same_event)',
     to: '',
   },
   {
@@ -158,8 +158,8 @@ const breaks: readonly Break[] = [
   {
     name: 'pause: a workspace is not paused',
     file: `${relay}/schedule/pauses.ts`,
-    from: 'sql`${pauseFor(forMs)} where',
-    to: 'sql`${pauseFor(0)} where',
+    from: 'sql`${pauseForSql(forMs)} where',
+    to: 'sql`${pauseForSql(0)} where',
     theme: 'pause',
   },
   {

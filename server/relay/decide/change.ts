@@ -29,6 +29,8 @@ export interface ReadBy {
   urgency: Urgency
 }
 
+export type ChangeReader = ReturnType<typeof createChangeReader>
+
 /** Creates the functions that read changes. They throw ProviderError. */
 export function createChangeReader(
   providers: Providers,

@@ -1,3 +1,7 @@
+// Gets a change of a deal, and the rules that its user ticked. Returns the decision: the rule under which to send the
+// change and the headline of its message, or to look again later, or that no message is needed. Everything here is a
+// pure function: the same change always gets the same decision, in the relay and in a preview (show/).
+
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import type { CrmDeal, Stage } from '../../providers/provider.ts'
 import type { DealProperty } from '../../providers/registry.ts'
@@ -42,8 +46,8 @@ interface DealRule {
    */
   appliesTo?(value: string, stage: Change['stage']): boolean
   /**
-   * The rule depends on the deal's contacts and companies. The CRM may add them some seconds after
-   * the deal. So the relay reads the deal a second time before it sends a message under this rule.
+   * The rule depends on the deal's contacts and companies. The CRM may add them some seconds after the deal. So for
+   * some seconds after the event arrived, the relay sends no message under this rule, but looks again.
    */
   readsLinks?: true
   headline(change: Change): Headline

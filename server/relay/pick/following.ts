@@ -1,12 +1,18 @@
 import { and, eq, sql } from 'drizzle-orm'
 import type { Database } from '../../database/open.ts'
 import { dealEvents, deliveries } from '../../database/schema.ts'
-import { type Delivery, deliveryAndEvent, type Shown } from './delivery.ts'
+import {
+  type DealDelivery,
+  type Delivery,
+  deliveryAndEvent,
+  isOfDeal,
+  type Shown,
+} from './delivery.ts'
 
 /** The most deliveries of one page. */
 const mostAtOnce = 200
 
-export interface UpcomingDelivery extends Delivery {
+interface UpcomingDelivery extends Delivery {
   /**
    * What the list shows of this change, if another user's message has already reported it in this channel.
    * Otherwise null.
@@ -14,21 +20,36 @@ export interface UpcomingDelivery extends Delivery {
   alreadyReported: Shown | null
 }
 
+export type Page = ReadonlyArray<UpcomingDelivery & DealDelivery>
+
+/** The only page of a message about one delivery. */
+export async function* singlePage(first: DealDelivery): AsyncGenerator<Page, void> {
+  yield [{ ...first, alreadyReported: null }]
+}
+
 /**
- * Finds the next deliveries that one message may cover, page by page: `first` and those of its user after it, in
- * their order, up to the first one that must wait. If a process died while it sent a message, `first` belongs to
- * that message, and the page has the rest of it and nothing else. So Slack may get one message twice, but not its
- * parts in other messages.
+ * Finds the deliveries that one digest may cover, page by page: `first` and those of its user after it, in their order,
+ * up to the first one that must wait or that needs a message of its own.
+ *
+ * If `first` has `claimedUntil`, nobody recorded what became of an earlier claim. Then this finds only the deliveries
+ * with the same `claimedUntil`. So they are sent as one message again, and Slack does not get them in other messages.
  */
-export async function* deliveriesFrom(
+export async function* digestPages(
   database: Database,
-  first: Delivery,
-): AsyncGenerator<UpcomingDelivery[], void> {
+  first: DealDelivery,
+  {
+    mayDigest,
+    isStopping,
+  }: { mayDigest: (delivery: Delivery) => boolean; isStopping: () => boolean },
+): AsyncGenerator<Page, void> {
   let last: Delivery | undefined
-  for (;;) {
+  while (!isStopping()) {
     const page = await pageAfter(database, first, last)
-    yield page
-    if (page.length < mostAtOnce) return
+    const end = page.findIndex(
+      (each) => each.alreadyReported === null && (!isOfDeal(each) || !mayDigest(each)),
+    )
+    yield (end === -1 ? page : page.slice(0, end)).filter(isOfDeal)
+    if (end !== -1 || page.length < mostAtOnce) return
     last = page.at(-1)
   }
 }

@@ -7,7 +7,8 @@ import type { Database } from '../../database/open.ts'
 import type { DealEvent, Providers } from '../../providers/provider.ts'
 import type { CrmId } from '../../providers/registry.ts'
 import { failpoint } from '../failpoint.ts'
-import { insertUnlessFound, storeMissed } from './missed.ts'
+import { insertUnlessFound } from './known.ts'
+import { storeMissed } from './missed.ts'
 import {
   byTime,
   type CrmEvent,

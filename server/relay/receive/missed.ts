@@ -1,34 +1,15 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
-import { type SQL, sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../../database/open.ts'
-import type { Providers } from '../../providers/provider.ts'
-import { dealIdsOf, type ReportedChange, sameChanges, toleranceMs } from './same-change.ts'
-import {
-  byTime,
-  type CrmEvent,
-  deliverStored,
-  type Executor,
-  firstOf,
-  foundOf,
-  insertEvents,
-  targetsOf,
-  usersOf,
-} from './store.ts'
+// Gets what a search has found in the CRM, and stores the events that no webhook has brought, for the users who were
+// connected when the change happened. It returns after the commit. A search may find thousands of changes, so it stores
+// them part by part, and lets other work run in between.
 
-// Webhooks and a search may report the same change, with different keys and slightly different times. The later report
-// finds the event that the earlier report stored.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Database } from '../../database/open.ts'
+import type { Providers } from '../../providers/provider.ts'
+import { type FoundEvents, unknownOf } from './known.ts'
+import { byTime, type CrmEvent, firstOf, insertEvents, targetsOf, usersOf } from './store.ts'
 
 /** The most changes from a search that are stored at once. To find those that are known also blocks the thread. */
 const mostCompared = 300
-/** The most known events to compare with, those of the nearest time. One deal may have thousands within a minute. */
-const mostKnown = 2_000
-
-/** Some of the events that a search has found, in order of occurrence. */
-interface FoundEvents {
-  events: readonly CrmEvent[]
-  /** The events before and after them. A known event may be the same as one of these. */
-  near: readonly CrmEvent[]
-}
 
 /**
  * Stores those events of a search that are not known yet.
@@ -54,7 +35,7 @@ export async function storeMissed(
       ],
     }
     // Nearly always, the webhooks have brought everything. Then no transaction is needed.
-    while ((await withoutKnown(database, part)).length > 0) {
+    while ((await unknownOf(database, part)).length > 0) {
       const stored = await storeFirst({ database, providers }, part, aheadMs)
       if (stored === 0) break
       count += stored
@@ -82,7 +63,7 @@ async function storeFirst(
       ...target,
       sinceMs: target.sinceMs - aheadMs,
     }))
-    const missed = (await withoutKnown(tx, found)).filter(({ crm, accountId, occurredAt }) =>
+    const missed = (await unknownOf(tx, found)).filter(({ crm, accountId, occurredAt }) =>
       targets.some(
         (target) =>
           target.crm === crm &&
@@ -93,106 +74,4 @@ async function storeFirst(
     const first = firstOf(missed, usersOf(targets))
     return first.length === 0 ? 0 : await insertEvents(tx, first, targets, { foundBy: 'search' })
   })
-}
-
-/** Returns the events that are not stored yet. */
-async function withoutKnown(tx: Executor, { events, near }: FoundEvents): Promise<CrmEvent[]> {
-  if (events.length === 0) return []
-  const { from, until } = timesAround(events)
-  const known = await knownEvents(
-    tx,
-    sql`select known.* from ${dealsOf(events)} cross join lateral (
-          select ${knownColumns}, greatest(${from} - occurred_at, occurred_at - ${until}) as away
-          from deal_events
-          where account_id = deal."accountId" and deal_id = deal."dealId"
-            and occurred_at between ${from} and ${until}
-          offset 0
-        ) as known
-        order by away limit ${mostKnown}`,
-  )
-  const found = sameChanges([...events, ...near], known)
-  return events.filter((event) => !found.has(event))
-}
-
-/**
- * Inserts events from webhooks, except those that a search has found before. Such an event gets the key
- * of the webhook, so that it also counts as stored if the webhook comes again. It also gets the deliveries
- * to users who were not connected at its time, because a webhook is for every user who is connected now.
- */
-export async function insertUnlessFound(
-  tx: Executor,
-  providers: Providers,
-  events: readonly CrmEvent[],
-): Promise<void> {
-  const keys = sql.param(events.map(({ key }) => key))
-  const stored = await rowsOf<{ key: string }>(
-    tx,
-    sql`select key from deal_events where key = any(${keys}::text[])`,
-  )
-  const storedKeys = new Set(stored.map(({ key }) => key))
-  const byKey = new Map(events.map((event) => [event.key, event]))
-  const fresh = [...byKey.values()].filter(({ key }) => !storedKeys.has(key))
-  if (fresh.length === 0) return
-
-  const { from, until } = timesAround(fresh)
-  // Another transaction may handle a copy of the webhook. This waits until it has set the key.
-  const found = await knownEvents(
-    tx,
-    sql`select ${knownColumns} from deal_events
-        where found_by = 'search' and occurred_at between ${from} and ${until}
-          and id in (
-            select found.id from ${dealsOf(fresh)} cross join lateral (${foundOf(sql`deal`)}) as found
-          )
-        order by id for update`,
-  )
-  const same = sameChanges(fresh, found)
-  const targets = await targetsOf(tx, providers, fresh, 'shared')
-  const pairs = [...same].map(([{ key }, { id }]) => ({ id, key }))
-  const made = await rowsOf<{ channel: string }>(
-    tx,
-    sql`with stored as (
-          update deal_events set key = pair.key, found_by = 'webhook'
-          from json_to_recordset(${JSON.stringify(pairs)}::json) as pair(id bigint, key text)
-          where deal_events.id = pair.id
-          returning deal_events.id, crm, account_id, occurred_at
-        )
-        ${deliverStored(targets)} on conflict (event_id, user_id) do nothing returning channel`,
-  )
-  const others = fresh.filter((event) => !same.has(event))
-  const channels = made.map(({ channel }) => channel)
-  await insertEvents(tx, others, targets, { foundBy: 'webhook', channels })
-}
-
-interface KnownEvent extends ReportedChange {
-  id: string
-}
-
-const knownColumns = sql`id::text as id, crm, account_id as "accountId", deal_id as "dealId",
-  coalesce(former_deal_ids, '{}') as "formerDealIds", property, value,
-  (extract(epoch from occurred_at) * 1000)::float8 as at`
-
-async function knownEvents(tx: Executor, query: SQL): Promise<KnownEvent[]> {
-  const rows = await rowsOf<Omit<KnownEvent, 'occurredAt'> & { at: number }>(tx, query)
-  return rows.map(({ at, ...row }) => ({ ...row, occurredAt: new Date(at) }))
-}
-
-/** When a stored event happened that may be the same as one of these. */
-function timesAround(events: readonly CrmEvent[]): { from: SQL; until: SQL } {
-  const times = events.map(({ occurredAt }) => occurredAt.getTime())
-  const time = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`
-  return {
-    from: time(Math.min(...times) - toleranceMs),
-    until: time(Math.max(...times) + toleranceMs),
-  }
-}
-
-/** The deals of these events and those that were merged into them, each once, as a table `deal`. */
-function dealsOf(events: readonly CrmEvent[]): SQL {
-  const ids = new Map(
-    events.flatMap(({ accountId, ...deal }) =>
-      dealIdsOf(deal).map((dealId) => [`${accountId}/${dealId}`, { accountId, dealId }]),
-    ),
-  )
-  return sql`json_to_recordset(${JSON.stringify([...ids.values()])}::json)
-    as deal("accountId" text, "dealId" text)`
 }

@@ -1,3 +1,8 @@
+// The SQL that stores events from webhooks and from a search. Gets events that fit into one transaction (`firstOf`), and
+// for whom they are (`targetsOf`). Inserts each event whose key is new, a delivery of it for each user of its account,
+// and makes the channels due. So an event is never stored without its deliveries, and no delivery waits in a channel
+// that nobody works on.
+
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { isOfConfigured } from '../../people/connections.ts'
@@ -5,8 +10,6 @@ import { channelOf, chatOf } from '../../people/routes.ts'
 import type { DealEvent, Providers } from '../../providers/provider.ts'
 import type { CrmId } from '../../providers/registry.ts'
 import { makeDueFrom } from '../schedule/channels.ts'
-
-// The SQL that turns events into deliveries: one for each user of the event's account.
 
 export type CrmEvent = DealEvent & { crm: CrmId }
 

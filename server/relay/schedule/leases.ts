@@ -24,25 +24,25 @@ import { type Executor, lockedChannels } from './channels.ts'
 /** A channel's lease ends this long after its last renewal. Its process is then dead or frozen. */
 const leaseSeconds = 10
 
-/** Selects the channel if `owner` has its lease. */
-export const leaseOf = (owner: string, channel: string) =>
-  sql`select id from channels where id = ${channel} and leased_by = ${owner}`
+/** Selects the channel if `processId` has its lease. */
+export const leaseOf = (processId: string, channel: string) =>
+  sql`select id from channels where id = ${channel} and leased_by = ${processId}`
 
 /**
  * Leases up to `limit` channels that are due or whose lease has ended. The longest due come first.
- * @param held the channels that `owner` still works on. The statement does not lease them again, even if their
+ * @param held the channels that `processId` still works on. The statement does not lease them again, even if their
  * leases have ended.
  */
 export async function leaseDue(
   database: Executor,
-  owner: string,
+  processId: string,
   limit: number,
   held: readonly string[],
 ): Promise<string[]> {
   const rows = await rowsOf<{ id: string }>(
     database,
     sql`update channels
-        set leased_by = ${owner},
+        set leased_by = ${processId},
             leased_until = now() + make_interval(secs => ${leaseSeconds}),
             due_at = null
         where id in (
@@ -64,10 +64,10 @@ export async function leaseDue(
  */
 export async function renewLeases(
   database: Executor,
-  owner: string,
+  processId: string,
   held: readonly string[],
 ): Promise<void> {
-  const isHeld = sql`leased_by = ${owner} and id = any(${sql.param([...held])}::text[])`
+  const isHeld = sql`leased_by = ${processId} and id = any(${sql.param([...held])}::text[])`
   await database.execute(
     sql`update channels set leased_until = now() + make_interval(secs => ${leaseSeconds})
         where id in ${lockedChannels(isHeld)}`,
@@ -80,10 +80,10 @@ export interface Release {
   againMs?: number
 }
 
-/** Ends leases of `owner`. Does not change channels that `owner` no longer holds. */
+/** Ends leases of `processId`. Does not change channels that `processId` no longer holds. */
 export async function releaseLeases(
   database: Executor,
-  owner: string,
+  processId: string,
   releases: readonly Release[],
 ): Promise<void> {
   const ids = sql.param(releases.map(({ channel }) => channel))
@@ -95,7 +95,7 @@ export async function releaseLeases(
         from json_to_recordset(${JSON.stringify(releases)}::json)
           as release(channel text, "againMs" double precision)
         where id = release.channel
-          and id in ${lockedChannels(sql`leased_by = ${owner} and id = any(${ids}::text[])`)}`,
+          and id in ${lockedChannels(sql`leased_by = ${processId} and id = any(${ids}::text[])`)}`,
   )
 }
 

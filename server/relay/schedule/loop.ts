@@ -1,7 +1,7 @@
 // `schedule/` gets the channels that are due from the database, and decides which of them this process works on. The
-// loop leases a channel, calls `work` until the outcome says to stop, and releases the channel. It returns nothing. At
-// most one process works on a channel at a time. A channel with a pending delivery is worked on again, also after a
-// crash.
+// loop leases a channel, calls `work` until the next step is another one than 'go on', and releases the channel. It
+// returns nothing. At most one process works on a channel at a time. A channel with a pending delivery is worked on
+// again, also after a crash.
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { isRefusedWithoutRoom } from '../../database/failure.ts'
@@ -10,7 +10,7 @@ import { errorFields, type Log } from '../../log.ts'
 import { failpoint } from '../failpoint.ts'
 import type { RelayTimes } from '../times.ts'
 import { endAllLeases, leaseDue, type Release, releaseLeases, renewLeases } from './leases.ts'
-import type { Outcome } from './outcome.ts'
+import type { NextStep } from './next-step.ts'
 
 /** The most channels that one process works on at the same time. */
 const maxChannels = 500
@@ -31,13 +31,13 @@ interface LoopDependencies {
   alone: boolean
   times: RelayTimes
   /** The id of this process, which holds the leases. */
-  owner: string
+  processId: string
   /** Works on the next delivery of a leased channel. */
-  work: (channel: string) => Promise<Outcome>
+  work: (channel: string) => Promise<NextStep>
 }
 
 /** Creates the loop that leases due channels and works on them. */
-export function createLoop({ database, log, alone, times, owner, work }: LoopDependencies) {
+export function createLoop({ database, log, alone, times, processId, work }: LoopDependencies) {
   const working = new Map<string, Promise<void>>()
   let releases: Release[] = []
   let stopping = false
@@ -95,9 +95,9 @@ export function createLoop({ database, log, alone, times, owner, work }: LoopDep
   async function workUntilRest(channel: string): Promise<number | undefined> {
     const sliceEnd = Date.now() + sliceMs
     for (;;) {
-      const outcome = await work(channel)
-      if (outcome.kind === 'done') return undefined
-      if (outcome.kind === 'rest') return outcome.ms
+      const next = await work(channel)
+      if (next.kind === 'done') return undefined
+      if (next.kind === 'rest') return next.ms
       if (stopping || Date.now() > sliceEnd) return 0
     }
   }
@@ -107,7 +107,7 @@ export function createLoop({ database, log, alone, times, owner, work }: LoopDep
     if (finished.length === 0) return
     releases = []
     try {
-      await releaseLeases(database, owner, finished)
+      await releaseLeases(database, processId, finished)
     } catch (error) {
       releases.push(...finished)
       throw error
@@ -123,7 +123,7 @@ export function createLoop({ database, log, alone, times, owner, work }: LoopDep
         if (due && limit > 0) {
           due = false
           const held = [...working.keys(), ...releases.map(({ channel }) => channel)]
-          const leased = await leaseDue(database, owner, limit, held)
+          const leased = await leaseDue(database, processId, limit, held)
           leasedAll = leased.length === limit
           due ||= leasedAll
           for (const channel of leased) working.set(channel, workOn(channel))
@@ -145,7 +145,7 @@ export function createLoop({ database, log, alone, times, owner, work }: LoopDep
     async start(): Promise<void> {
       if (alone) await endAllLeases(database)
       const renew = async () => {
-        if (working.size > 0) await renewLeases(database, owner, [...working.keys()])
+        if (working.size > 0) await renewLeases(database, processId, [...working.keys()])
       }
       renewing = setInterval(() => {
         renew().catch((error) => logFailure('upkeep failed', error))

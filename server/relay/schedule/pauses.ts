@@ -2,14 +2,14 @@ import { type SQL, sql } from 'drizzle-orm'
 import { LRUCache } from 'lru-cache'
 import { lockedChannels } from './channels.ts'
 
-// When a channel may get its next message. `channels.next_at` holds the pause of each channel, for all processes.
-// Each process also has a pace for each workspace. A message waits for both:
-// - `channelFreeAt` (pick/) is the end of the pause when the delivery was read, on the clock of this process.
-// - `turnMs` (send/ready.ts) is the wait for the channel's turn in its workspace, if the channel has asked for a turn.
-// - `shortWaitMs` (send/ready.ts) is the longest wait during which the process keeps the channel. For a longer one, it
-//   releases the channel.
-// - `wait_ms` (send/claim.ts) is what was left of the pause at the claim, on the clock of the database. The pause may
-//   have grown meanwhile.
+// A message may have to wait for three things:
+// - Its delivery is put off: `deliveries.not_before`. Then later deliveries of the user wait, too (pick/next.ts).
+// - Its channel has a pause: `channels.next_at`. pick/ reads it (`channelFreeAt`), so that the process knows how long to
+//   wait. The claim checks it again (`wait_ms`), because it may have grown.
+// - Its channel has no turn among the channels of its workspace: each process has a pace for each workspace.
+//
+// During a short wait (`shortWaitMs` in send/ready.ts) for a pause or a turn, the process keeps the channel. Otherwise
+// the channel rests: the process releases it, and any process leases it later.
 
 /** Slack accepts one message a second in a channel. */
 const channelPaceMs = 1_000
@@ -34,21 +34,21 @@ const workspaceOf = (channel: string) => channel.slice(0, channel.indexOf('/'))
  * Returns the SQL that delays the channel's next message to at least one second from now. With a name, it
  * also notes what the channel is called.
  */
-export function pause(channel: string, name?: string | null): SQL {
-  return sql`${pauseFor(channelPaceMs, name)} where id = ${channel}`
+export function pauseSql(channel: string, name?: string | null): SQL {
+  return sql`${pauseForSql(channelPaceMs, name)} where id = ${channel}`
 }
 
 /**
  * Returns the SQL that delays the next message of each channel of this channel's workspace. Slack counts
  * per workspace when it asks for a pause.
  */
-export function pauseWorkspace(channel: string, forMs: number): SQL {
+export function pauseWorkspaceSql(channel: string, forMs: number): SQL {
   const isOfWorkspace = sql`starts_with(id, ${`${workspaceOf(channel)}/`})`
-  return sql`${pauseFor(forMs)} where id in ${lockedChannels(isOfWorkspace)}`
+  return sql`${pauseForSql(forMs)} where id in ${lockedChannels(isOfWorkspace)}`
 }
 
 // Use clock_timestamp(). now() is the start of the transaction, before it waited for locks.
-const pauseFor = (forMs: number, name?: string | null) =>
+const pauseForSql = (forMs: number, name?: string | null) =>
   sql`update channels
       set ${name ? sql`name = ${name},` : sql``}
           next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))`

@@ -1,3 +1,7 @@
+// Gets an account, and until when it has been searched. Finds each change since then of a property that a ticked rule is
+// about, and gives all of them to the inbox. Returns until when the account has now been searched. It throws if it could
+// not read everything: then the next search begins at the same time as this one.
+
 import { createHash } from 'node:crypto'
 import { and, eq, isNull, notInArray } from 'drizzle-orm'
 import type { Database } from '../../database/open.ts'

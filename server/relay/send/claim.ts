@@ -3,7 +3,7 @@ import { type Database, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
 import type { Group } from '../pick/delivery.ts'
-import { pause } from '../schedule/pauses.ts'
+import { pauseSql } from '../schedule/pauses.ts'
 import { idsOf, isPendingIn, isUnclaimed, setShown, shownItems } from './group.ts'
 
 /** How long a claim lasts. Both ways to post to Slack take eleven seconds together. */
@@ -40,7 +40,7 @@ export type Claim =
  */
 export async function claim(
   database: Pick<Database, 'execute'>,
-  owner: string,
+  processId: string,
   group: Group,
   used: readonly [Connection, Connection],
 ): Promise<Claim> {
@@ -53,8 +53,8 @@ export async function claim(
     claimed: boolean
     claimed_until: string
     connected: boolean
-    /** Whether another user's delivery of an event was sent. Null if none was, and none is being sent. */
-    same_event_sent: boolean | null
+    /** What became of another user's delivery of an event in this channel. Null if there is none, or it only waits. */
+    same_event: 'sent' | 'sending' | null
     wait_ms: string | null
   }>(
     database,
@@ -71,13 +71,14 @@ export async function claim(
         ), free as (
           select count(*) = ${group.length} as yes from deliveries where ${isFree}
         ), same_event as (
-          select bool_or(state = 'sent') as sent from deliveries
+          select case bool_or(state = 'sent') when true then 'sent' when false then 'sending' end as state
+          from deliveries
           where event_id = any(${eventIds}) and channel = ${channel} and id <> all(${ids})
             and (state = 'sent' or sending_until > clock_timestamp())
         ), slot as (
-          ${pause(channel, chat?.channelName)} and leased_by = ${owner} and next_at <= clock_timestamp()
+          ${pauseSql(channel, chat?.channelName)} and leased_by = ${processId} and next_at <= clock_timestamp()
             and (select yes from connected) and (select yes from free)
-            and (select sent is null from same_event)
+            and (select state is null from same_event)
           returning id
         ), claimed as (
           update deliveries
@@ -89,9 +90,9 @@ export async function claim(
         select (select count(*) from claimed) = ${group.length} as claimed,
                (select claimed_until::text from clock) as claimed_until,
                (select yes from connected) as connected,
-               (select sent from same_event) as same_event_sent,
+               (select state from same_event) as same_event,
                (select extract(epoch from next_at - clock_timestamp()) * 1000
-                from channels where id = ${channel} and leased_by = ${owner}) as wait_ms`,
+                from channels where id = ${channel} and leased_by = ${processId}) as wait_ms`,
   )
   if (row === undefined || row.wait_ms === null) return { kind: 'lease lost' }
   if (row.claimed) {
@@ -99,9 +100,9 @@ export async function claim(
     return { kind: 'claimed', claimedUntil, mayPost: () => elapsedMs() < postWithinMs }
   }
   if (!row.connected) return { kind: 'gone' }
-  if (row.same_event_sent === true) return { kind: 'sent already' }
+  if (row.same_event === 'sent') return { kind: 'sent already' }
   // Another call is sending the event. If its process has died, that claim ends by itself.
-  if (row.same_event_sent === false) return { kind: 'wait', ms: claimAgainMs }
+  if (row.same_event === 'sending') return { kind: 'wait', ms: claimAgainMs }
   const waitMs = Number(row.wait_ms)
   return waitMs > 0 ? { kind: 'wait', ms: waitMs } : { kind: 'gone' }
 }

@@ -5,9 +5,9 @@ import type { CrmConnection } from '../../people/access-token.ts'
 import { type Connection, markBroken } from '../../people/connections.ts'
 import { ProviderError, type Providers } from '../../providers/provider.ts'
 import type { Delivery, Group } from '../pick/delivery.ts'
-import { goOn, type Outcome, whileLeased } from '../schedule/outcome.ts'
+import type { NextStep } from '../schedule/next-step.ts'
 import type { RelayTimes } from '../times.ts'
-import { type Delay, endBacklog, recordDelay, recordEnd } from './record.ts'
+import { type Ends, logFields } from './end.ts'
 
 /** After this many failed tries, a delivery is dead. The tries take about two hours. */
 const maxAttempts = 20
@@ -18,55 +18,24 @@ interface FailureDependencies {
   providers: Providers
   log: Log
   times: RelayTimes
-  owner: string
-  /** Deliveries whose digest the chat refused because of its form. */
-  onlySingle: Set<number>
+  ends: Ends
 }
 
 export type Failures = ReturnType<typeof createFailures>
 
-/** Creates the functions for deliveries that get no message now: they end, or they are tried again. */
+/**
+ * Creates the functions that decide what follows a failure: another try, the end, or a broken connection. Of the chat's
+ * answers, `afterAnswer` in send.ts decides which are failures.
+ */
 export function createFailures({
   database,
   providers,
   log,
   times,
-  owner,
-  onlySingle,
+  ends: { end, putOff },
 }: FailureDependencies) {
-  /** Ends deliveries. Set `countTry` after a failed try. */
-  async function end(
-    group: readonly Delivery[],
-    state: 'dead' | 'ignored',
-    reason: string,
-    { countTry } = { countTry: false },
-  ): Promise<Outcome> {
-    const [first, ...others] = group
-    if (first === undefined) return goOn
-    const ended = { state, reason, countTry }
-    const isLeased = await recordEnd(database, owner, [first, ...others], ended)
-    for (const delivery of group) {
-      onlySingle.delete(delivery.id)
-      const event = state === 'dead' ? 'delivery dead' : 'delivery ignored'
-      log(event, { ...logFields(delivery), reason })
-    }
-    return whileLeased(isLeased)
-  }
-
-  /** Ends what waits for a connection that is broken. */
-  async function endOfBroken(delivery: Delivery, broken: Connection): Promise<Outcome> {
-    const ended = await endBacklog(database, owner, delivery, broken)
-    const reason = broken.brokenReason
-    log('delivery dead', { ...logFields(delivery), messages: ended ?? 0, reason })
-    return whileLeased(ended !== undefined)
-  }
-
-  async function putOff(group: Group, delay: Delay): Promise<Outcome> {
-    return whileLeased(await recordDelay(database, owner, group, delay))
-  }
-
   /** Counts a failed try. The deliveries are tried again later, or are dead after the last try. */
-  async function retry(group: Group, reason: string): Promise<Outcome> {
+  async function retry(group: Group, reason: string): Promise<NextStep> {
     // Those of a digest may have had different numbers of tries.
     const isLast = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
     const ended = await end(group.filter(isLast), 'dead', reason, { countTry: true })
@@ -74,9 +43,9 @@ export function createFailures({
     if (first === undefined) return ended
     const tries = first.attempts + 1
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
-    const outcome = await putOff([first, ...others], { afterMs, reason, countTry: true })
+    const next = await putOff([first, ...others], { afterMs, reason, countTry: true })
     log('delivery put off', { ...logFields(first), reason, tries, afterMs })
-    return outcome
+    return next
   }
 
   /** Handles an error before the message was posted. @throws the error if the database failed. */
@@ -84,7 +53,7 @@ export function createFailures({
     delivery: Delivery,
     crm: CrmConnection,
     error: unknown,
-  ): Promise<Outcome> {
+  ): Promise<NextStep> {
     // The whole channel rests: the next delivery needs the database, too.
     if (isDatabaseFailure(error)) throw error
     if (!(error instanceof ProviderError)) {
@@ -116,7 +85,7 @@ export function createFailures({
     log('connection broken', { connection: connection.id, provider: connection.provider, reason })
   }
 
-  return { end, endOfBroken, putOff, retry, afterError, connectionBroke }
+  return { retry, afterError, connectionBroke }
 }
 
 /**
@@ -127,8 +96,4 @@ export function createFailures({
 export function retryAfterMs(tries: number, firstMs: number, random = Math.random): number {
   const most = Math.min(firstMs * 2 ** (tries - 1), longestRetryMs)
   return Math.round(most / 2 + (most / 2) * random())
-}
-
-export function logFields({ id, eventId, crm, chat }: Delivery) {
-  return { delivery: id, dealEvent: eventId, connections: [crm?.id, chat?.id] }
 }

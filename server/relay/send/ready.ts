@@ -1,3 +1,7 @@
+// Gets a delivery as pick/ has read it. Returns where its message comes from and goes to, or what prevents a message now.
+// The relay asks this first: the CRM need not be read for a message that must wait or that nobody gets. It reads
+// nothing itself. The claim checks the connections and the pause again, because they may change before the post.
+
 import type { CrmConnection } from '../../people/access-token.ts'
 import type { Connection } from '../../people/connections.ts'
 import { channelOf } from '../../people/routes.ts'
@@ -25,8 +29,8 @@ type Readiness =
   | { kind: 'rest'; ms: number }
 
 /**
- * Finds out whether a delivery can be sent now. The relay asks this first: the CRM need not be read for a message
- * that must wait or that nobody gets.
+ * Finds out whether a delivery can be sent now.
+ * The account of `crm` is that of the delivery: a user who connects another account is another user (people/identity.ts).
  * @param turnMs how long the channel waits for its turn in the workspace.
  */
 export function readinessOf(delivery: Delivery, turnMs: number): Readiness {

@@ -1,3 +1,7 @@
+// The statements that record what became of deliveries: sent, ended, put off, or moved to another channel. Each changes
+// only deliveries that are still pending. Unless the chat has accepted the message, the process must also hold the lease
+// of the channel, or its claim must still last. So a process that stood still cannot undo what another one did.
+
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
@@ -5,10 +9,8 @@ import type { Connection } from '../../people/connections.ts'
 import type { Delivery, Group } from '../pick/delivery.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { leaseOf } from '../schedule/leases.ts'
-import { pause, pauseWorkspace } from '../schedule/pauses.ts'
+import { pauseSql, pauseWorkspaceSql } from '../schedule/pauses.ts'
 import { firstUnclaimed, idsOf, isPendingIn, setShown, shownItems } from './group.ts'
-
-// The statements that record what became of deliveries.
 
 /**
  * The rule of each delivery. If this try knows no rule, the stored rule stays. A claim does not store it: the rule
@@ -24,9 +26,9 @@ const ruleOf = (group: Group) => sql`coalesce(
  * or its claim must still last. The rows are locked in one order. Otherwise two statements could wait for each
  * other.
  */
-const owned = (owner: string, group: Group) => sql`
+const owned = (processId: string, group: Group) => sql`
   lease as materialized (
-    ${leaseOf(owner, group[0].channel)}
+    ${leaseOf(processId, group[0].channel)}
   ), owned as materialized (
     select id from deliveries
     where ${isPendingIn(group)} and channel = ${group[0].channel}
@@ -45,7 +47,7 @@ export async function recordSent(database: Database, group: Group): Promise<bool
   const [row] = await rowsOf<{ more: boolean }>(
     database,
     sql`with paused as (
-          ${pause(channel)} returning id
+          ${pauseSql(channel)} returning id
         ), sent as (
           update deliveries
           set state = 'sent', reason = null, finished_at = now(), sending_until = null,
@@ -67,13 +69,13 @@ export async function recordSent(database: Database, group: Group): Promise<bool
  */
 export async function recordEnd(
   database: Database,
-  owner: string,
+  processId: string,
   group: Group,
   { state, reason, countTry }: { state: 'dead' | 'ignored'; reason: string; countTry: boolean },
 ): Promise<boolean> {
   return await hasLease(
     database,
-    sql`with ${owned(owner, group)}, changed as (
+    sql`with ${owned(processId, group)}, changed as (
           update deliveries
           set state = ${state}, reason = ${reason}, finished_at = now(), sending_until = null,
               attempts = attempts + ${Number(countTry)}::int,
@@ -85,7 +87,7 @@ export async function recordEnd(
   )
 }
 
-export interface Delay {
+export interface PutOff {
   afterMs: number
   reason: string | null
   /** Set it after a failed try. */
@@ -93,18 +95,18 @@ export interface Delay {
 }
 
 /**
- * Postpones deliveries.
+ * Puts deliveries off.
  * @returns whether this process still has the lease of the channel. Otherwise it may have changed nothing.
  */
-export async function recordDelay(
+export async function recordPutOff(
   database: Database,
-  owner: string,
+  processId: string,
   group: Group,
-  { afterMs, reason, countTry }: Delay,
+  { afterMs, reason, countTry }: PutOff,
 ): Promise<boolean> {
   return await hasLease(
     database,
-    sql`with ${owned(owner, group)}, changed as (
+    sql`with ${owned(processId, group)}, changed as (
           update deliveries
           set not_before = now() + make_interval(secs => ${afterMs / 1000}), reason = ${reason},
               sending_until = null, rule_id = ${ruleOf(group)},
@@ -121,13 +123,13 @@ export async function recordDelay(
  */
 export async function recordRateLimit(
   database: Database,
-  owner: string,
+  processId: string,
   group: Group,
   waitMs: number,
 ): Promise<boolean> {
-  await database.execute(pauseWorkspace(group[0].channel, waitMs))
-  const delay = { afterMs: 0, reason: 'rate_limited', countTry: false }
-  return await recordDelay(database, owner, group, delay)
+  await database.execute(pauseWorkspaceSql(group[0].channel, waitMs))
+  const soon = { afterMs: 0, reason: 'rate_limited', countTry: false }
+  return await recordPutOff(database, processId, group, soon)
 }
 
 /**
@@ -136,7 +138,7 @@ export async function recordRateLimit(
  */
 export async function moveToChannel(
   database: Database,
-  owner: string,
+  processId: string,
   delivery: Delivery,
   newChannel: string,
 ): Promise<boolean> {
@@ -144,7 +146,7 @@ export async function moveToChannel(
   return await database.transaction(async (tx) => {
     // This locks both channels in the order of all statements, so that the lease stays as it is.
     await makeDue(tx, [channel, newChannel])
-    if (!(await hasLease(tx, leaseOf(owner, channel)))) return false
+    if (!(await hasLease(tx, leaseOf(processId, channel)))) return false
     await tx.execute(
       sql`update deliveries set channel = ${newChannel}
           where id = any(array${firstUnclaimed(delivery)})`,
@@ -160,14 +162,14 @@ export async function moveToChannel(
  */
 export async function endBacklog(
   database: Database,
-  owner: string,
+  processId: string,
   delivery: Delivery,
   broken: Connection,
 ): Promise<number | undefined> {
   const [row] = await rowsOf<{ ended: number }>(
     database,
     sql`with lease as materialized (
-          ${leaseOf(owner, delivery.channel)}
+          ${leaseOf(processId, delivery.channel)}
         ), ended as (
           update deliveries
           set state = 'dead', reason = ${broken.brokenReason}, finished_at = now(), sending_until = null

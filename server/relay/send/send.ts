@@ -1,3 +1,8 @@
+// The last stage. It gets a message, the deliveries that it covers, and where it goes. It waits for the channel, claims
+// the deliveries, posts the message, and records what the chat answered. It returns what the channel needs next. No
+// other call posts the message while the claim lasts. A message that the chat accepted is recorded as sent, unless the
+// process stops first.
+
 import { setTimeout as delay } from 'node:timers/promises'
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import { isRefusedWithoutRoom } from '../../database/failure.ts'
@@ -8,11 +13,12 @@ import type { Vault } from '../../people/vault.ts'
 import type { ChatMessage, PostOutcome, Providers } from '../../providers/provider.ts'
 import { failpoint } from '../failpoint.ts'
 import type { Group } from '../pick/delivery.ts'
-import { done, goOn, type Outcome } from '../schedule/outcome.ts'
+import { done, goOn, type NextStep } from '../schedule/next-step.ts'
 import type { createWorkspacePace } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
 import { type Claim, claim } from './claim.ts'
-import { type Failures, logFields } from './failure.ts'
+import { type Ends, logFields } from './end.ts'
+import type { Failures } from './failure.ts'
 import { type OpenRoute, shortWaitMs } from './ready.ts'
 import { recordRateLimit, recordSent } from './record.ts'
 
@@ -30,28 +36,29 @@ interface SendDependencies {
   providers: Providers
   log: Log
   times: RelayTimes
-  owner: string
+  processId: string
   isStopping: () => boolean
   pace: Pick<ReturnType<typeof createWorkspacePace>, 'take'>
+  ends: Ends
   failures: Failures
-  /** Deliveries whose digest the chat refused because of its form. */
-  onlySingle: Set<number>
+  /** The chat refuses a digest of these deliveries because of its form. */
+  onDigestRefused: (group: Group) => void
 }
 
-/** Creates the function that sends a message: it waits for the channel, claims, posts and records the outcome. */
 export function createSend({
   database,
   vault,
   providers,
   log,
   times,
-  owner,
+  processId,
   isStopping,
   pace,
-  failures: { end, putOff, retry, connectionBroke },
-  onlySingle,
+  ends: { end, putOff },
+  failures: { retry, connectionBroke },
+  onDigestRefused,
 }: SendDependencies) {
-  return async function send(parcel: Parcel, route: OpenRoute): Promise<Outcome> {
+  return async function send(parcel: Parcel, route: OpenRoute): Promise<NextStep> {
     const { group, message } = parcel
     const { chat, channelId } = route
     const secrets = openSecrets(vault, chat)
@@ -79,7 +86,7 @@ export function createSend({
     }
     const answer = await providers[chat.provider].post(secrets, channelId, message)
     failpoint('accepted', first.dealId)
-    return await record({ ...parcel, group: claimedGroup }, route, answer)
+    return await afterAnswer(answer, { ...parcel, group: claimedGroup }, route)
   }
 
   /** Waits until the channel is free and it has its turn in the workspace, and then claims. */
@@ -94,7 +101,7 @@ export function createSend({
       if (waitMs > shortWaitMs || (waitMs > 0 && isStopping())) return { kind: 'rest', ms: waitMs }
       if (waitMs > 0) await delay(waitMs)
       if (hasTurn) {
-        const claimed = await claim(database, owner, group, [crm, chat])
+        const claimed = await claim(database, processId, group, [crm, chat])
         if (claimed.kind !== 'wait') return claimed
         waitMs = claimed.ms
       } else {
@@ -105,23 +112,23 @@ export function createSend({
     }
   }
 
-  async function record(
+  /** Does what the chat's answer asks for: records the message as sent, tries it again later, or ends it. */
+  async function afterAnswer(
+    answer: PostOutcome,
     { group, ruleIds }: Parcel,
     { chat }: OpenRoute,
-    answer: PostOutcome,
-  ): Promise<Outcome> {
+  ): Promise<NextStep> {
     const [first] = group
     switch (answer.kind) {
       case 'posted': {
         const more = await recordUntilRecorded(group)
         failpoint('noted', first.dealId)
-        for (const { id } of group) onlySingle.delete(id)
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         return more ? goOn : done
       }
       case 'wait':
         log('channel rate limited', { ...logFields(first), waitMs: answer.ms })
-        return (await recordRateLimit(database, owner, group, answer.ms))
+        return (await recordRateLimit(database, processId, group, answer.ms))
           ? { kind: 'rest', ms: answer.ms }
           : done
       case 'failed':
@@ -129,7 +136,7 @@ export function createSend({
       case 'refused':
         if (answer.connectionBroken) await connectionBroke(chat, answer.reason)
         else if (group.length > 1) {
-          for (const { id } of group) onlySingle.add(id)
+          onDigestRefused(group)
           return await putOff(group, { afterMs: 0, reason: answer.reason, countTry: false })
         }
         return await end(group, 'dead', answer.reason, { countTry: true })

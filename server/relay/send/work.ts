@@ -1,33 +1,46 @@
-// `send/` gets a channel that this process leases, and works on its next delivery. This file calls the stages in
-// their order:
+// `send/` gets a channel that this process leases, works on its next delivery, and returns what the channel needs next.
+// This file calls the stages, from top to bottom:
 //
-//   Delivery      the first one that need not wait, and those that the same message may cover    pick/
-//   Change        what the CRM says of the deal                                                  decide/change.ts
-//   Decision      the rule and the headline, or no rule, or look again                           decide/rules.ts
-//   ChatMessage   about one change, or a digest                                                  write/
-//   Outcome       what the channel needs next                                                    send/send.ts
+//   pick/next.ts         channel      → Delivery       the first one that need not wait
+//   send/ready.ts        Delivery     → Readiness      an OpenRoute, or what prevents a message now
+//   pick/following.ts    Delivery     → Page           a digest looks at those after it, too
+//   send/candidates.ts   Page         → Candidate      those to which a ticked rule may apply
+//   decide/change.ts     Candidate    → Change         reads what the decision needs from the CRM
+//   decide/rules.ts      Change       → Decision       a pure function
+//   write/message.ts     Decision     → MessageEntry   what a message says of the change
+//   write/message.ts     MessageEntry → ChatMessage    or write/digest.ts, for several entries
+//   send/send.ts         Parcel       → NextStep       waits, claims, posts, records
 //
-// Nothing is read from the CRM for a delivery that must wait or that nobody gets (ready.ts). Each delivery ends as
-// sent, ignored or dead, or it stays pending until its next try. The chat gets each event once, except if its answer
-// is lost, or is not recorded before the claim ends.
+// Nothing is read from the CRM for a delivery that must wait or that nobody gets. Each delivery ends as sent, ignored
+// or dead, or it stays pending until its next try. The chat gets each event once, except if its answer is lost, or is
+// not recorded before the claim ends.
 
+import { LRUCache } from 'lru-cache'
 import type { Database } from '../../database/open.ts'
 import type { Log } from '../../log.ts'
 import { createWithAccess } from '../../people/access-token.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { Providers } from '../../providers/provider.ts'
-import { type Candidate, createChangeReader, type ReadBy } from '../decide/change.ts'
+import { createChangeReader, type ReadBy } from '../decide/change.ts'
 import { decide } from '../decide/rules.ts'
-import { type DealDelivery, type Delivery, fewestInDigest, isOfDeal } from '../pick/delivery.ts'
+import {
+  type DealDelivery,
+  type Delivery,
+  fewestInDigest,
+  isOfDeal,
+  type Shown,
+} from '../pick/delivery.ts'
+import { digestPages, type Page, singlePage } from '../pick/following.ts'
 import { nextDelivery } from '../pick/next.ts'
 import { createBusyAccounts } from '../schedule/busy-accounts.ts'
-import { done, goOn, type Outcome, whileLeased } from '../schedule/outcome.ts'
+import { done, goOn, type NextStep, whileLeased } from '../schedule/next-step.ts'
 import { createWorkspacePace } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
-import { digestOf } from '../write/digest.ts'
+import { digestOf, mostInDigest } from '../write/digest.ts'
 import { entryOf, type MessageEntry, messageFor, testMessage } from '../write/message.ts'
-import { shownOfChange, shownOfValue } from '../write/shown.ts'
-import { collect, digestPages, type Held, singlePage, type Told, type Verdict } from './collect.ts'
+import { shownOfChange, shownOfEntry, shownOfValue } from '../write/shown.ts'
+import { candidatesIn } from './candidates.ts'
+import { createEnds } from './end.ts'
 import { createFailures } from './failure.ts'
 import { type OpenRoute, readinessOf } from './ready.ts'
 import { moveToChannel } from './record.ts'
@@ -37,6 +50,8 @@ import { createSend, type Parcel } from './send.ts'
 const longestRestMs = 5_000
 /** The wait of a channel whose account is busy in too many other channels. */
 const busyAccountRestMs = 500
+/** So many deliveries are remembered. The chat would refuse the digest of a forgotten one once more. */
+const mostRemembered = 10_000
 
 interface WorkDependencies {
   database: Database
@@ -45,21 +60,48 @@ interface WorkDependencies {
   log: Log
   times: RelayTimes
   /** The id of this process, which holds the leases. */
-  owner: string
+  processId: string
   isStopping: () => boolean
 }
 
+/** A delivery that needs a message, and what the message says of it. */
+interface Told {
+  delivery: DealDelivery
+  entry: MessageEntry
+}
+
+/** What was decided about the deliveries that the next message may cover. */
+interface Decided {
+  /** Those that the message tells, in its order. */
+  told: Told[]
+  /** Those that need no message. */
+  skipped: Array<{ delivery: Delivery; reason: string }>
+  /** One that must wait, and with it all after it. All before it can be sent or ended. */
+  mustWait?: { delivery: DealDelivery } & ({ afterMs: number } | { error: unknown })
+}
+
 /** Creates the function that works on the next delivery of a channel, or on several with one digest. */
-export function createWork(dependencies: WorkDependencies): (channel: string) => Promise<Outcome> {
-  const { database, providers, times, owner, isStopping } = dependencies
+export function createWork(dependencies: WorkDependencies): (channel: string) => Promise<NextStep> {
+  const { database, providers, times, processId, isStopping } = dependencies
   /** Deliveries whose digest the chat refused because of its form. Each gets a message of its own. */
-  const onlySingle = new Set<number>()
+  const refusedInDigest = new LRUCache<number, true>({ max: mostRemembered })
+  const mayDigest = ({ id }: Delivery) => !refusedInDigest.has(id)
   const unlessBusy = createBusyAccounts()
   const pace = createWorkspacePace()
   const changes = createChangeReader(providers, createWithAccess(dependencies), times)
-  const failures = createFailures({ ...dependencies, onlySingle })
-  const send = createSend({ ...dependencies, pace, failures, onlySingle })
-  const { end, endOfBroken, putOff, afterError } = failures
+  const ends = createEnds(dependencies)
+  const failures = createFailures({ ...dependencies, ends })
+  const send = createSend({
+    ...dependencies,
+    pace,
+    ends,
+    failures,
+    onDigestRefused(group) {
+      for (const { id } of group) refusedInDigest.set(id, true)
+    },
+  })
+  const { end, endOfBroken, putOff } = ends
+  const { afterError } = failures
 
   return async function work(channel) {
     const next = await nextDelivery(database, providers, channel)
@@ -67,11 +109,11 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
     if (next.kind === 'wait') return { kind: 'rest', ms: Math.min(next.ms, longestRestMs) }
     const { delivery } = next
     const account = `${delivery.crmId}/${delivery.accountId}`
-    const outcome = await unlessBusy(account, () => deliver(delivery))
-    return outcome ?? { kind: 'rest', ms: busyAccountRestMs }
+    const step = await unlessBusy(account, () => deliver(delivery))
+    return step ?? { kind: 'rest', ms: busyAccountRestMs }
   }
 
-  async function deliver(delivery: Delivery): Promise<Outcome> {
+  async function deliver(delivery: Delivery): Promise<NextStep> {
     const readiness = readinessOf(delivery, pace.waitOf(delivery.channel))
     switch (readiness.kind) {
       case 'end':
@@ -79,7 +121,7 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
       case 'broken':
         return await endOfBroken(delivery, readiness.connection)
       case 'moved':
-        return whileLeased(await moveToChannel(database, owner, delivery, readiness.channel))
+        return whileLeased(await moveToChannel(database, processId, delivery, readiness.channel))
       case 'rest':
         return readiness
     }
@@ -92,54 +134,73 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
     }
   }
 
-  /** From a delivery to its outcome. One message may also cover the deliveries after it. */
-  async function tell(first: DealDelivery, route: OpenRoute): Promise<Outcome> {
-    const mayDigest = first.pendingInChannel >= fewestInDigest && !onlySingle.has(first.id)
-    const by: ReadBy = { crm: route.crm, urgency: mayDigest ? 'backlog' : 'fresh' }
-    const pages = mayDigest
-      ? digestPages(database, first, { onlySingle, isStopping })
+  /** Sends the message about a change, or about several with one digest. */
+  async function tell(first: DealDelivery, route: OpenRoute): Promise<NextStep> {
+    const isDigest = first.pendingInChannel >= fewestInDigest && mayDigest(first)
+    const by: ReadBy = { crm: route.crm, urgency: isDigest ? 'backlog' : 'fresh' }
+    const pages = isDigest
+      ? digestPages(database, first, { mayDigest, isStopping })
       : singlePage(first)
-    const { told, skipped, held } = await collect(first, pages, {
-      candidatesOf: (deliveries) => changes.candidatesOf(deliveries, by),
-      verdictOn: (candidates) => verdictOn(candidates, by),
-    })
+    const { told, skipped, mustWait } = await decideOn(first, pages, by)
     for (const [reason, some] of Map.groupBy(skipped, ({ reason }) => reason)) {
       const ended = some.map(({ delivery }) => delivery)
-      const outcome = await end(ended, 'ignored', reason)
-      if (outcome.kind === 'done') return outcome
+      const step = await end(ended, 'ignored', reason)
+      if (step.kind === 'done') return step
     }
     const [head, ...others] = told
     if (head !== undefined) return await send(await write([head, ...others], by), route)
-    return held === undefined ? goOn : await hold(held, route)
+    if (mustWait === undefined) return goOn
+    if ('error' in mustWait) return await afterError(mustWait.delivery, route.crm, mustWait.error)
+    return await putOff([mustWait.delivery], {
+      afterMs: mustWait.afterMs,
+      reason: null,
+      countTry: false,
+    })
   }
 
-  /** Delivery → Change → Decision, for the first candidate. */
-  async function verdictOn(
-    candidates: readonly [Candidate, ...Candidate[]],
+  /**
+   * Decides about the deliveries in their order, until the message is full, a delivery must wait, or there are no more.
+   */
+  async function decideOn(
+    first: DealDelivery,
+    pages: AsyncIterable<Page>,
     by: ReadBy,
-  ): Promise<Verdict> {
-    const [{ delivery, stage }] = candidates
-    const atMs = Date.now()
-    const change = await changes.changeOf(candidates, by, atMs)
-    if (change === undefined) {
-      return { kind: 'skip', reason: 'no_such_deal', shown: shownOfValue({ ...delivery, stage }) }
-    }
-    const lookAgainMs = changes.lookAgainAt(delivery) - atMs
-    const decision = decide(change, new Set(delivery.ruleIds), { mayLookAgain: lookAgainMs > 0 })
-    switch (decision.kind) {
-      case 'send':
-        return {
-          kind: 'tell',
-          entry: entryOf(change, decision, { occurredAt: delivery.occurredAt, atMs }),
+  ): Promise<Decided> {
+    const told: Told[] = []
+    const skipped: Decided['skipped'] = []
+    const skip = (delivery: Delivery, reason: string, shown: Shown) =>
+      skipped.push({ delivery: { ...delivery, shown }, reason })
+    let delivery = first
+    try {
+      for await (const candidates of candidatesIn(pages, { changes, by, skip })) {
+        const atMs = Date.now()
+        const [candidate] = candidates
+        delivery = candidate.delivery
+        const change = await changes.changeOf(candidates, by, atMs)
+        if (change === undefined) {
+          skip(delivery, 'no_such_deal', shownOfValue({ ...delivery, stage: candidate.stage }))
+          continue
         }
-      case 'look again':
-        return { kind: 'look again', afterMs: lookAgainMs }
-      case 'nothing':
-        return { kind: 'skip', reason: 'no_rule', shown: shownOfChange(change) }
+        const againMs = changes.lookAgainAt(delivery) - atMs
+        const decision = decide(change, new Set(delivery.ruleIds), { mayLookAgain: againMs > 0 })
+        if (decision.kind === 'look again') {
+          return { told, skipped, mustWait: { delivery, afterMs: againMs } }
+        }
+        if (decision.kind === 'nothing') {
+          skip(delivery, 'no_rule', shownOfChange(change))
+          continue
+        }
+        const entry = entryOf(change, decision, { occurredAt: delivery.occurredAt, atMs })
+        told.push({ delivery: { ...delivery, shown: shownOfEntry(entry) }, entry })
+        if (told.length === mostInDigest) break
+      }
+    } catch (error) {
+      return { told, skipped, mustWait: { delivery, error } }
     }
+    return { told, skipped }
   }
 
-  /** Decisions → ChatMessage: a digest, or a message about the first change if there are only a few. */
+  /** Writes a digest, or a message about the first change if there are only a few. */
   async function write(told: readonly [Told, ...Told[]], by: ReadBy): Promise<Parcel> {
     const [head, ...others] = told
     if (told.length < fewestInDigest) {
@@ -158,11 +219,5 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
     const { ownerId, deal } = entry
     if (!ownerId) return entry
     return { ...entry, deal: { ...deal, ownerName: await changes.ownerName(ownerId, by) } }
-  }
-
-  async function hold(held: Held, { crm }: OpenRoute): Promise<Outcome> {
-    const { delivery } = held
-    if (held.kind === 'failed') return await afterError(delivery, crm, held.error)
-    return await putOff([delivery], { afterMs: held.afterMs, reason: null, countTry: false })
   }
 }

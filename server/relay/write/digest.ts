@@ -1,3 +1,6 @@
+// Gets what messages would say of several changes, in their order. Returns one message about the first ones, and how many
+// it covers: at least one, and as many as Slack's limits allow.
+
 import type { ChatMessage } from '../../providers/provider.ts'
 import { formatAmount } from './amount.ts'
 import type { DealInMessage, MessageEntry } from './message.ts'
@@ -14,6 +17,8 @@ import {
   wordingOf,
 } from './text.ts'
 
+/** The most events in one digest. */
+export const mostInDigest = 30
 /** Slack refuses blocks with too much text together. It does not document the limit; 11,000 was too much. */
 const longestDigest = 9_000
 /** The longest name and label in a digest. */

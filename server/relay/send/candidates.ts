@@ -1,0 +1,55 @@
+// Gets the deliveries that the next message may cover. Returns those to which a ticked rule may apply, and names the
+// others. So the relay reads no deal that no rule needs, and one call to the CRM reads many that are needed.
+
+import type { Candidate, ChangeReader, ReadBy } from '../decide/change.ts'
+import type { Delivery, Shown } from '../pick/delivery.ts'
+import type { Page } from '../pick/following.ts'
+import { shownOfValue } from '../write/shown.ts'
+
+/** How many candidates are known ahead, if there are as many, so that the calls to the CRM are full. */
+const lookedAhead = 150
+
+type Candidates = readonly [Candidate, ...Candidate[]]
+
+/**
+ * Yields each candidate in their order, with those after it: the calls that read its deal also read theirs. Calls `skip`
+ * for each other delivery, as soon as it knows it. @throws ProviderError
+ */
+export async function* candidatesIn(
+  pages: AsyncIterable<Page>,
+  {
+    changes,
+    by,
+    skip,
+  }: {
+    changes: Pick<ChangeReader, 'candidatesOf'>
+    by: ReadBy
+    /** A delivery needs no message. */
+    skip: (delivery: Delivery, reason: string, shown: Shown) => void
+  },
+): AsyncGenerator<Candidates, void> {
+  const queue: Candidate[] = []
+  for await (const page of pages) {
+    const fresh = page.filter((each) => each.alreadyReported === null)
+    const candidates = await changes.candidatesOf(fresh, by)
+    for (const { alreadyReported, ...delivery } of page) {
+      if (alreadyReported !== null) skip(delivery, 'said_in_channel', alreadyReported)
+    }
+    for (const candidate of candidates) {
+      const { delivery, possible, stage } = candidate
+      if (possible.length > 0) queue.push(candidate)
+      else skip(delivery, 'no_rule', shownOfValue({ ...delivery, stage }))
+    }
+    yield* takeUntil(queue, lookedAhead - 1)
+  }
+  yield* takeUntil(queue, 0)
+}
+
+/** Takes the first candidates one by one, until only `left` are left. */
+function* takeUntil(queue: Candidate[], left: number): Generator<Candidates, void> {
+  while (queue.length > left) {
+    const [first, ...others] = queue
+    if (first !== undefined) yield [first, ...others]
+    queue.shift()
+  }
+}

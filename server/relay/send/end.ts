@@ -1,0 +1,53 @@
+import type { Database } from '../../database/open.ts'
+import type { Log } from '../../log.ts'
+import type { Connection } from '../../people/connections.ts'
+import type { Delivery, Group } from '../pick/delivery.ts'
+import { goOn, type NextStep, whileLeased } from '../schedule/next-step.ts'
+import { endBacklog, type PutOff, recordEnd, recordPutOff } from './record.ts'
+
+interface EndDependencies {
+  database: Database
+  log: Log
+  processId: string
+}
+
+export type Ends = ReturnType<typeof createEnds>
+
+/** Creates the functions for deliveries that get no message now: they end as ignored or dead, or they are put off. */
+export function createEnds({ database, log, processId }: EndDependencies) {
+  return {
+    /** Ends deliveries. Set `countTry` after a failed try. */
+    async end(
+      group: readonly Delivery[],
+      state: 'dead' | 'ignored',
+      reason: string,
+      { countTry } = { countTry: false },
+    ): Promise<NextStep> {
+      const [first, ...others] = group
+      if (first === undefined) return goOn
+      const ended = { state, reason, countTry }
+      const isLeased = await recordEnd(database, processId, [first, ...others], ended)
+      for (const delivery of group) {
+        const event = state === 'dead' ? 'delivery dead' : 'delivery ignored'
+        log(event, { ...logFields(delivery), reason })
+      }
+      return whileLeased(isLeased)
+    },
+
+    /** Ends what waits for a connection that is broken. */
+    async endOfBroken(delivery: Delivery, broken: Connection): Promise<NextStep> {
+      const ended = await endBacklog(database, processId, delivery, broken)
+      const reason = broken.brokenReason
+      log('delivery dead', { ...logFields(delivery), messages: ended ?? 0, reason })
+      return whileLeased(ended !== undefined)
+    },
+
+    async putOff(group: Group, options: PutOff): Promise<NextStep> {
+      return whileLeased(await recordPutOff(database, processId, group, options))
+    },
+  }
+}
+
+export function logFields({ id, eventId, crm, chat }: Delivery) {
+  return { delivery: id, dealEvent: eventId, connections: [crm?.id, chat?.id] }
+}
