@@ -163,6 +163,12 @@ const breaks: readonly Break[] = [
     theme: 'pause',
   },
   {
+    name: 'pause: a new channel does not know the pause of its workspace',
+    file: `${relay}/schedule/channels.ts`,
+    from: "(select until from pauses where workspace = split_part(channel, '/', 1)),",
+    to: '',
+  },
+  {
     name: 'pause: an account is not paused',
     file: 'server/providers/hubspot/http.ts',
     from: 'if (error.retryAfterMs !== undefined) limiter.pause',

@@ -12,6 +12,8 @@ import { longestWayMs, type Post, type World } from './world.ts'
 export interface Move extends PlannedMove {
   /** When it happened. Undefined: it has not. */
   happenedAt?: number
+  /** When it happened by the deal's history, which a search reads. */
+  inHistoryAt?: number
   /** When a process answered that it has stored it. */
   acknowledgedAt?: number
 }
@@ -148,8 +150,14 @@ function eachOnce(played: Played, rows: readonly Row[]): Broken[] {
   return broken
 }
 
+/** The first and the last time at which a change may have happened, as far as the relay knows. */
+function timesOf({ happenedAt = 0, inHistoryAt = happenedAt }: Move, { searchMs }: Plan) {
+  const times = searchMs === undefined ? [happenedAt] : [happenedAt, inHistoryAt]
+  return { first: Math.min(...times), last: Math.max(...times) }
+}
+
 /** (2): of two changes that were stored before a process looked, the earlier one comes first. */
-function inOrder({ world, users, moves }: Played): Broken[] {
+function inOrder({ plan, world, users, moves }: Played): Broken[] {
   const broken: Broken[] = []
   for (const [channel, posts] of Map.groupBy(world.posts, (post) => post.channel)) {
     const visitors = users.filter(({ routes }) => routes.some((route) => route.channel === channel))
@@ -161,7 +169,7 @@ function inOrder({ world, users, moves }: Played): Broken[] {
       if (own.some(({ hasActed }) => hasActed)) continue
       for (const later of moves) {
         if (later.account !== earlier.account) continue
-        if ((later.happenedAt ?? 0) <= (earlier.happenedAt ?? 0)) continue
+        if (timesOf(later, plan).first <= timesOf(earlier, plan).last) continue
         if (!own.every((user) => applies(user, earlier) === applies(user, later))) continue
         const saidLater = first(later)
         if (saidLater === -1 || saidLater >= said) continue

@@ -3,7 +3,7 @@ import { second } from './faults.ts'
 import type { Act, Plan } from './plan.ts'
 import type { Processes } from './processes.ts'
 import type { Time } from './time.ts'
-import { type User, unsafe } from './users.ts'
+import { type Route, type User, unsafe } from './users.ts'
 import type { Note, World } from './world.ts'
 
 // What the users do during the run, each with a browser: they connect, choose channels, tick rules and leave.
@@ -32,12 +32,12 @@ export function createPeople({
   /** Somebody has a connection for longer than a check of it takes (end-grant.ts). */
   const isSettled = (user: User, of: string) =>
     user.routes.some(
-      ({ channel, from, until }, index) =>
+      ({ channel, storedAt = time.now, until }, index) =>
         // Whoever is about to choose a channel of another workspace leaves this one.
         ((channel.startsWith(`${of}/`) && index === user.routes.length - 1) ||
           String(user.account) === of) &&
         until === undefined &&
-        time.now - from > 20 * second,
+        time.now - storedAt > 20 * second,
     )
   let isByProvider = false
   world.onEnded.push((of) => {
@@ -94,10 +94,12 @@ export function createPeople({
 
   async function choose(user: User, process: number, channel: string): Promise<void> {
     const former = user.routes.filter(({ until }) => until === undefined)
-    user.routes.push({ channel, from: time.now })
+    const route: Route = { channel, from: time.now }
+    user.routes.push(route)
     if (world.archived.has(channel)) unsafe(user, 'is_archived')
     if (!(await authorize(user, process, 'slack', channel.replace('/', ':')))) return
-    for (const route of former) route.until ??= time.now
+    route.storedAt = time.now
+    for (const each of former) each.until ??= time.now
     note('user', `${user.name} has chosen ${channel}`)
     if (user.has.chat) return
     user.has.chat = true
@@ -146,9 +148,11 @@ export function createPeople({
         return await leave(user, process, 'hubspot')
       case 'connect crm': {
         const was = user.has.crm
-        if (!was) user.routes.push({ channel: current, from: time.now })
+        const route: Route = { channel: current, from: time.now }
+        if (!was) user.routes.push(route)
         const code = user.name.replace('-', ':')
         if (!(await authorize(user, process, 'hubspot', code)) || was) return
+        route.storedAt = time.now
         user.has.crm = true
         return restored(user)
       }

@@ -36,15 +36,18 @@ interface Disturbance {
   until: number
 }
 
-const words = new Map<string, string>()
-/** A statement without quotes and line breaks. */
-function plain(sql: string): string {
-  let text = words.get(sql)
-  if (text === undefined) {
-    text = sql.replaceAll('"', '').replace(/\s+/g, ' ')
-    words.set(sql, text)
+const known = new Map<string, ReadonlySet<Moment>>()
+/** What a statement is. There are few texts, so each is looked at once. */
+function momentsOf(sql: string): ReadonlySet<Moment> {
+  let own = known.get(sql)
+  if (own === undefined) {
+    const plain = sql.replaceAll('"', '').replace(/\s+/g, ' ')
+    // The type of Object.keys does not keep the names of the keys.
+    const all = Object.keys(moments) as Moment[]
+    own = new Set(all.filter((moment) => moments[moment](plain)))
+    known.set(sql, own)
   }
-  return text
+  return own
 }
 
 export function createProcesses({
@@ -67,8 +70,8 @@ export function createProcesses({
   const processes: Process[] = []
   const disturbances: Disturbance[] = []
   const times = { ...relayTimes, pollMs: 1_000 }
-  /** How often each kind of moment has come. */
-  const seen = new Map<Moment, number>()
+  /** The kinds of moments that have come. */
+  const seen = new Set<Moment>()
 
   function start(index: number): void {
     const owner: Owner = { name: `process ${index}`, alive: true, frozenUntil: 0 }
@@ -152,22 +155,21 @@ export function createProcesses({
     database.ask<{ count: number }>('select count(*)::int as count from deliveries')[0]?.count ?? 0
 
   database.onStep = ({ owner, sql, parameters, when, rows: found }: Step) => {
-    const text = plain(sql)
+    const is = momentsOf(sql)
     if (when === 'after') {
-      for (const [moment, isIt] of Object.entries(moments)) {
-        if (isIt(text)) seen.set(moment as Moment, (seen.get(moment as Moment) ?? 0) + 1)
-      }
+      for (const moment of is) seen.add(moment)
       for (const moment of ['next', 'claim'] as const) {
+        if (!is.has(moment)) continue
         const channel = parameters.find((each) => /^T\d\/C\d$/.test(String(each)))
-        if (moments[moment](text)) world.step(owner, moment, String(channel))
+        world.step(owner, moment, String(channel))
       }
-      if (moments.pause(text)) {
+      if (is.has('pause')) {
         for (const pause of world.pauses) {
           if (pause.owner === owner) pause.storedAt ??= time.now
         }
       }
     }
-    if (moments.store(text) && plan.users.length > 20) {
+    if (is.has('store') && plan.users.length > 20) {
       if (when === 'before') rowsBefore = rows()
       else if (rows() - rowsBefore > mostRows)
         broke(`one transaction adds ${rows() - rowsBefore} rows`)
@@ -175,7 +177,7 @@ export function createProcesses({
     if (time.now - time.startMs > plan.endMs) return
     for (const [fault, nth] of left) {
       if (typeof fault.at === 'number' || fault.at.when !== when) continue
-      if (!moments[fault.at.moment](text)) continue
+      if (!is.has(fault.at.moment)) continue
       // Most looks for channels that are due find none.
       if (fault.at.moment === 'lease' && found === 0) continue
       left.set(fault, nth - 1)

@@ -151,6 +151,7 @@ function tellMoves({ time, plan, world, processes, moves }: Played, note: Note):
   for (const move of moves) {
     time.after(move.at, undefined, () => {
       move.happenedAt = Math.floor(time.now)
+      move.inHistoryAt = Math.floor(move.happenedAt + apartMs)
       const at = Math.floor(move.happenedAt + plan.aheadMs)
       outside.deals.set(String(move.deal), {
         account: String(move.account),

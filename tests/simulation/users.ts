@@ -12,9 +12,11 @@ import type { Time } from './time.ts'
 // are ticked, and whether anything may prevent a message.
 
 /** How long a user's messages may go to a channel. */
-interface Route {
+export interface Route {
   channel: string
   from: number
+  /** When an answer said that it is stored. Undefined: none did. */
+  storedAt?: number
   /** The answer that ended it. Undefined: it has not ended, or nobody knows. */
   until?: number
   /** After a disconnect, nothing at all may come. Another message may just be on its way to a former channel. */
@@ -71,7 +73,7 @@ export async function createUsers(
       id,
       name,
       cookie,
-      routes: [{ channel: planned.channel, from: time.now }],
+      routes: [{ channel: planned.channel, from: time.now, storedAt: time.now }],
       ticked: [{ from: time.now }],
       safeSince: time.now,
       has: { chat: true, crm: true, rules: true },

@@ -51,7 +51,7 @@ const longestRestMs = 5_000
 /** The wait of a channel whose account is busy in too many other channels. */
 const busyAccountRestMs = 500
 /** So many deliveries are remembered. The chat would refuse the digest of a forgotten one once more. */
-const mostRemembered = 10_000
+const mostRemembered = 1_000
 
 interface WorkDependencies {
   database: Database
