@@ -5,8 +5,6 @@ import { expect } from 'vitest'
 
 const root = resolve(import.meta.dirname, '../..')
 
-export type Program = ReturnType<typeof launch>
-
 /** Starts a program of the server with these settings and no others. */
 export function launch(
   args: readonly string[],
