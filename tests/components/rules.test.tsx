@@ -67,6 +67,20 @@ describe('the catalogue', () => {
     expect(screen.getAllByRole('checkbox', { checked: true })).toHaveLength(1)
   })
 
+  test('keeps a rule that is coming soon as it is, even if its box is enabled in the inspector', async () => {
+    startBackend({ rules: ['custom-rule'] })
+    const { user } = renderApp('/')
+    for (const [when, isTicked] of [
+      ['a rule of my own is met', true],
+      ['an invoice is paid', false],
+    ] as const) {
+      const soon = await box(label(when))
+      soon.removeAttribute('disabled')
+      await user.click(soon)
+      expect(soon).toHaveProperty('checked', isTicked)
+    }
+  })
+
   test('toggles a rule for deals by its box, its label and the space bar', async () => {
     startBackend()
     const { user } = renderApp('/')
