@@ -2,7 +2,7 @@ import { act, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { expect, test } from 'vitest'
 import { useConnectionStatus, useDisconnect } from '../../src/api/connections.ts'
-import { useHealth } from '../../src/api/health.ts'
+import { healthQuery, useHealth } from '../../src/api/health.ts'
 import { useOAuthCallback } from '../../src/api/oauth.ts'
 import { createQueryClient } from '../../src/api/query-client.ts'
 import { rulesQuery, sameRules, useRuleSelection, useRules } from '../../src/api/rules.ts'
@@ -46,6 +46,18 @@ test('an unavailable backend is checked every 5 s until it is back, and never af
   await settle()
   expect(later()).toEqual([])
   expect(takeLog()).toEqual(Array(2).fill(expect.stringMatching(/^Checking the backend failed: /)))
+})
+
+test('a health check that failed before the first render is not repeated', async () => {
+  const { calls } = startBackend()
+  server.use(http.get('*/health', withStatus(500)))
+  const { queryClient } = renderAppHook(() => undefined)
+  await queryClient.query(healthQuery).catch(() => {})
+  const { result } = renderAppHook(useHealth, queryClient)
+  await settle()
+  expect(result.current.isError).toBe(true)
+  expect(calls()).toHaveLength(1)
+  takeLog()
 })
 
 test('a read that gets no answer fails after 10 s, without a retry', async () => {

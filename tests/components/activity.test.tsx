@@ -57,20 +57,18 @@ const row = async (name: string) => {
 // By text, because roles take seconds in a long list.
 const names = () => screen.getAllByText(/^Deal /, { selector: 'a' }).map((link) => link.textContent)
 
-describe('a backend without the feature', () => {
-  test.each([[undefined], [['sessions']]])(
-    'that lists %j: the address is unknown, and nothing but health is called',
-    async (features) => {
-      const { calls } = startBackend(features && { features })
-      renderApp('/activity?state=failed')
-      const alert = await screen.findByRole('alert')
-      expect(alert.textContent).toBe('Something went wrong. Please try again later.')
-      expect(document.title).toBe('Something went wrong · Dealbell')
-      await settle()
-      expect(calls()).toEqual(['GET /health'])
-    },
-  )
-})
+test.each([[undefined], [['sessions']]])(
+  'of a backend that lists the features %j, the address is unknown, and nothing but health is called',
+  async (features) => {
+    const { calls } = startBackend(features && { features })
+    renderApp('/activity?state=failed')
+    const alert = await screen.findByRole('alert')
+    expect(alert.textContent).toBe('Something went wrong. Please try again later.')
+    expect(document.title).toBe('Something went wrong · Dealbell')
+    await settle()
+    expect(calls()).toEqual(['GET /health'])
+  },
+)
 
 describe('the list', () => {
   test('is a screen like others, and makes two calls after health', async () => {
