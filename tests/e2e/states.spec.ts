@@ -44,7 +44,7 @@ devTest(
     // tests/e2e/accessibility.spec.ts shows all of them. Here, some are enough for the frames.
     for (const name of [
       'Unsaved changes',
-      'An example of a message',
+      'Sign out failed',
       'HubSpot callback: working',
       'Contact Support',
       'Activity: older messages fail to load',
