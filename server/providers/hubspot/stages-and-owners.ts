@@ -49,10 +49,7 @@ export function createHubspotNames({ read }: HubspotHttp): Pick<Crm, 'stages' | 
  * Decides whether a stage is won (probability 1) or lost (0). All metadata are strings. HubSpot documents
  * only `probability`; its real answers also have `isClosed`, which then decides whether it is closed.
  */
-function outcomeOf(metadata: {
-  isClosed?: unknown
-  probability?: unknown
-}): Stage['outcome'] {
+function outcomeOf(metadata: { isClosed?: unknown; probability?: unknown }): Stage['outcome'] {
   const { isClosed, probability } = metadata
   if (isClosed !== undefined && isClosed !== 'true') return 'open'
   const number =
