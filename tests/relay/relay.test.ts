@@ -405,6 +405,21 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await vi.waitFor(async () => expect(await isIdle()).toBe(true), 5_000)
     })
 
+    test('a call that Slack does not answer holds up no other channel', async () => {
+      const calm = `${channel}x`
+      await connect()
+      await connect({ portal: portal + 500_000, channel: calm })
+      const { calling, accept } = holdPost()
+      await tell([1])
+      await calling
+      await backend.tell([stageChange(2, { portal: portal + 500_000 })])
+      await outside.accepted((all) => all.some((post) => post.channel === calm))
+      expect(posts()).toEqual([])
+      accept()
+      await backend.settled()
+      expect(posts()).toHaveLength(1)
+    })
+
     // tests/relay/slack.test.ts has every code of Slack.
     test.each([
       [
