@@ -4,6 +4,8 @@ import { resolve } from 'node:path'
 
 const root = resolve(import.meta.dirname, '../..')
 
+export type Program = ReturnType<typeof launch>
+
 interface LaunchOptions {
   /** The default is this Node. */
   program?: string
