@@ -177,7 +177,7 @@ const breaks: readonly Break[] = [
   {
     name: 'release: a lease is never given back',
     file: `${relay}/schedule/loop.ts`,
-    from: 'await releaseLeases(database, owner, finished)',
+    from: 'await releaseLeases(database, processId, finished)',
     to: 'void releaseLeases',
   },
 ]
