@@ -165,7 +165,7 @@ const breaks: readonly Break[] = [
   {
     name: 'pause: a new channel does not know the pause of its workspace',
     file: `${relay}/schedule/channels.ts`,
-    from: "(select until from pauses where workspace = split_part(channel, '/', 1)),",
+    from: "(select next_at from channels where id = split_part(channel, '/', 1) || '/'),",
     to: '',
   },
   {

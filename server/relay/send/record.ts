@@ -125,7 +125,7 @@ export async function recordRateLimit(
   group: Group,
   waitMs: number,
 ): Promise<boolean> {
-  await database.execute(pauseWorkspace(group[0].channel, waitMs))
+  await pauseWorkspace(database, group[0].channel, waitMs)
   const delay = { afterMs: 0, reason: 'rate_limited', countTry: false }
   return await recordDelay(database, owner, group, delay)
 }
