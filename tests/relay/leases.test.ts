@@ -63,7 +63,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
           renewLeases(open.database, owner, held),
           renewLeases(open.database, owner, held.toReversed()),
           releaseLeases(open.database, owner, releases),
-          open.database.execute(pauseWorkspace(held[0] ?? '', 1)),
+          pauseWorkspace(open.database, held[0] ?? '', 1),
         ])
         expect(answer).toEqual({ status: 'fulfilled', value: 204 })
         for (const other of others) {
