@@ -173,7 +173,7 @@ export function useActivity(state?: ActivityState) {
 export function useRetry(item: ActivityItem) {
   const queryClient = useQueryClient()
   const [name] = activityQuery(undefined).queryKey
-  const lists = { queryKey: [name, 'all'] }
+  const lists = { queryKey: [name] }
   return useSingleMutation({
     mutationKey: ['retry-message', item.id],
     isInOrder: true,
