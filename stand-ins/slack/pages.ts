@@ -19,6 +19,10 @@ export function createSlackPages({ settings, appUrl, list, codes, channels }: Sl
     redirectUri: `${appUrl}${pathOf(navigations.callbackPage, 'slack')}`,
     problem({ scope, answer, channel }) {
       if (!scope) return 'The request names no scope.'
+      const scopes = scope.split(',')
+      if (scopes.includes('users:read.email') && !scopes.includes('users:read')) {
+        return 'The scope users:read.email must be requested together with users:read.'
+      }
       const isOpen = channels.open().some(({ id }) => id === channel)
       return answer === 'allow' && !isOpen ? 'There is no such channel.' : undefined
     },
@@ -35,7 +39,7 @@ export function createSlackPages({ settings, appUrl, list, codes, channels }: Sl
               </select>
             </label>`,
     }),
-    code: ({ channel = '' }) => codes.issue(channel),
+    code: ({ channel = '', scope = '' }) => codes.issue({ channel, scopes: scope.split(',') }),
   })
 
   return new Hono()
@@ -111,9 +115,15 @@ function shownPart(part: Part) {
       ? html`<a href="${part.url}">${part.text ?? part.url}</a>`
       : type === 'date'
         ? html`<time>${part.fallback ?? part.format}</time>`
-        : part.text
+        : type === 'user'
+          ? html`<strong>@${nameOf(part.user_id)}</strong>`
+          : part.text
   return style?.bold ? html`<strong>${shown}</strong>` : shown
 }
+
+/** Slack shows the member's name. */
+const nameOf = (userId: string) =>
+  standInWorkspace.members.find(({ id }) => id === userId)?.realName ?? userId
 
 /** Slack takes these three characters only escaped. */
 function unescapeText(text: string): string {

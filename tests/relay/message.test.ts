@@ -36,6 +36,26 @@ test('a won deal: its name as a link, both stages, the amount, the owner and the
   ])
 })
 
+test('an owner who is a member is mentioned; pipeline and close date share a line', () => {
+  const { text, blocks } = messageFor({
+    deal: {
+      ...deal,
+      ownerName: 'Ada Byron',
+      ownerInChat: 'U1',
+      closeDate: new Date('2027-01-31T22:00:00Z'),
+    },
+    ownerId: '7',
+    headline: dealRules['deal-stage-changed'].headline(stageMove(open, next)),
+    pipeline: 'Renewals\n<!channel>',
+    ruleId: 'deal-stage-changed',
+  })
+  expect(text).toBe('🔔 Acme renewal moved to Proposal (€12,500.50)')
+  expect(shownIn(blocks)[0]?.split('\n').slice(1)).toEqual([
+    'Closed won → *Proposal*  ·  €12,500.50  ·  Owner: <@U1>',
+    'Pipeline: Renewals <!channel>  ·  Close date: 2027-01-31',
+  ])
+})
+
 test.each([
   ['a lost deal', stageMove(won, lost), 'deal-closed', 'Acme renewal was lost'],
   [

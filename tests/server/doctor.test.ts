@@ -212,6 +212,13 @@ describe('npm run doctor', () => {
         `✗ Webhooks do not arrive: at ${APP_URL}/webhooks/hubspot, another program answers 403.`,
       ],
     }),
+    'a connection from before MENTION_OWNERS, and a webhook that a proxy refuses': () => ({
+      env: { MENTION_OWNERS: 'true' },
+      front: { webhook: () => new Response('Forbidden', { status: 403 }) },
+      says: [
+        '! 1 connection to Slack without users:read, users:read.email, so the messages mention no owner. Add them to the app under OAuth & Permissions. Then the users must press Disconnect, then Connect. Or remove MENTION_OWNERS.',
+      ],
+    }),
     'an unsigned policy, and an account that has not approved the app': () => ({
       provider: answering({
         introspect: refusing(
@@ -419,6 +426,14 @@ describe('npm run doctor -- manifests', () => {
       },
       settings: { token_rotation_enabled: false },
     })
+  })
+
+  test('asks Slack for the e-mail addresses of members only to mention owners', async () => {
+    const other = join(folder, 'mentions')
+    expect((await doctor({ ...env, MENTION_OWNERS: 'true' }, 'manifests', other)).code).toBe(0)
+    const bot = ['incoming-webhook', 'chat:write', 'users:read', 'users:read.email']
+    const manifest = await read('mentions/slack-manifest.json')
+    expect(manifest.oauth_config.scopes).toEqual({ bot })
   })
 
   test('overwrites nothing unless told to', async () => {
