@@ -212,13 +212,6 @@ describe('npm run doctor', () => {
         `✗ Webhooks do not arrive: at ${APP_URL}/webhooks/hubspot, another program answers 403.`,
       ],
     }),
-    'a connection from before MENTION_OWNERS, and a webhook that a proxy refuses': () => ({
-      env: { MENTION_OWNERS: 'true' },
-      front: { webhook: () => new Response('Forbidden', { status: 403 }) },
-      says: [
-        '! 1 connection to Slack without users:read, users:read.email, so the messages mention no owner. Add them to the app under OAuth & Permissions. Then the users must press Disconnect, then Connect. Or remove MENTION_OWNERS.',
-      ],
-    }),
     'an unsigned policy, and an account that has not approved the app': () => ({
       provider: answering({
         introspect: refusing(
@@ -267,14 +260,15 @@ describe('npm run doctor', () => {
         `✗ DATA_DIR is ${certificate}/data, but a file has that path or a part of it. Set DATA_DIR to a folder.`,
       ],
     }),
-    'a certificate that nobody trusts, and an account without an optional scope': () => ({
-      env: { NODE_EXTRA_CA_CERTS: '' },
+    'a certificate that nobody trusts, and connections without optional scopes': () => ({
+      env: { NODE_EXTRA_CA_CERTS: '', MENTION_OWNERS: 'true' },
       provider: answering({
         introspect: () => Response.json({ active: true, scopes: requiredScopes }),
       }),
       says: [
         `✗ The dashboard does not answer at APP_URL (${APP_URL}): its certificate is not`,
         '✓ 1 connection to HubSpot with all required scopes, but not crm.objects.owners.read. It is optional.',
+        '! 1 connection to Slack without users:read, users:read.email, so the messages mention no owner. Add them to the app under OAuth & Permissions. Then the users must press Disconnect, then Connect. Or remove MENTION_OWNERS.',
       ],
     }),
   }

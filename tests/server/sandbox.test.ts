@@ -518,7 +518,8 @@ describe('the stand-in Slack', () => {
       expect(await find(robin, more.headers)).toEqual({ ok: false, error: 'users_not_found' })
     }
     const refused = await submit('/slack/api/users.lookupByEmail', { email: alex }, more.headers)
-    expect([refused.status, refused.headers.get('Retry-After')]).toEqual([429, '60'])
+    expect(refused.status).toBe(429)
+    expect(Number(refused.headers.get('Retry-After'))).toBeGreaterThan(0)
     const mention = rich({ type: 'user', user_id: 'U0ALEX0001' })
     expect(await more.say({ blocks: JSON.stringify([mention]) })).toMatchObject({ ok: true })
     expect(await pageAt('/slack/channels/C0SALES001')).toContain('@Alex Rivera')
