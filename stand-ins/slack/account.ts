@@ -35,6 +35,20 @@ export const standInWorkspace = {
   ],
 }
 
+const knownScopes = [
+  'incoming-webhook',
+  'chat:write',
+  'channels:read',
+  'users:read',
+  'users:read.email',
+]
+
+/** The scopes in the parameter of a request for consent. Anybody can write it, so it may be long. */
+export function scopesIn(parameter: string): string[] {
+  const asked = parameter.split(',')
+  return knownScopes.filter((scope) => asked.includes(scope))
+}
+
 /** What the pages and the API of the workspace share. */
 export interface SlackAccount {
   settings: ProviderSettings

@@ -4,7 +4,7 @@ import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { createConsent } from '../consent.ts'
 import { formFields, standInPage } from '../page.ts'
-import { type SlackAccount, type StandInMessage, standInWorkspace } from './account.ts'
+import { type SlackAccount, type StandInMessage, scopesIn, standInWorkspace } from './account.ts'
 import type { Blocks } from './blocks.ts'
 
 const notice =
@@ -19,7 +19,7 @@ export function createSlackPages({ settings, appUrl, list, codes, channels }: Sl
     redirectUri: `${appUrl}${pathOf(navigations.callbackPage, 'slack')}`,
     problem({ scope, answer, channel }) {
       if (!scope) return 'The request names no scope.'
-      const scopes = scope.split(',')
+      const scopes = scopesIn(scope)
       if (scopes.includes('users:read.email') && !scopes.includes('users:read')) {
         return 'The scope users:read.email must be requested together with users:read.'
       }
@@ -39,7 +39,7 @@ export function createSlackPages({ settings, appUrl, list, codes, channels }: Sl
               </select>
             </label>`,
     }),
-    code: ({ channel = '', scope = '' }) => codes.issue({ channel, scopes: scope.split(',') }),
+    code: ({ channel = '', scope = '' }) => codes.issue({ channel, scopes: scopesIn(scope) }),
   })
 
   return new Hono()

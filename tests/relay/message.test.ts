@@ -6,6 +6,7 @@ import { formatAmount } from '../../server/relay/write/amount.ts'
 import { digestOf } from '../../server/relay/write/digest.ts'
 import {
   type DealInMessage,
+  entryOf,
   type MessageEntry,
   messageFor,
 } from '../../server/relay/write/message.ts'
@@ -36,21 +37,14 @@ test('a won deal: its name as a link, both stages, the amount, the owner and the
   ])
 })
 
-test('an owner who is a member is mentioned; pipeline and close date share a line', () => {
-  const { text, blocks } = messageFor({
-    deal: {
-      ...deal,
-      ownerName: 'Ada Byron',
-      ownerInChat: 'U1',
-      closeDate: new Date('2027-01-31T22:00:00Z'),
-    },
-    ownerId: '7',
-    headline: dealRules['deal-stage-changed'].headline(stageMove(open, next)),
-    pipeline: 'Renewals\n<!channel>',
-    ruleId: 'deal-stage-changed',
-  })
-  expect(text).toBe('🔔 Acme renewal moved to Proposal (€12,500.50)')
-  expect(shownIn(blocks)[0]?.split('\n').slice(1)).toEqual([
+test('an owner who is a member is mentioned, and pipeline and close date share a line', () => {
+  const change = stageMove(open, { ...next, pipeline: 'Renewals\n<!channel>' })
+  change.deal.closeDate = new Date('2027-01-31T22:00:00Z')
+  const ruleId = 'deal-stage-changed' as const
+  const headline = dealRules[ruleId].headline(change)
+  const entry = entryOf(change, { ruleId, headline }, { occurredAt: new Date(5), atMs: 5 })
+  entry.deal.ownerInChat = 'U1'
+  expect(shownIn(messageFor(entry).blocks)[0]?.split('\n').slice(1)).toEqual([
     'Closed won → *Proposal*  ·  €12,500.50  ·  Owner: <@U1>',
     'Pipeline: Renewals <!channel>  ·  Close date: 2027-01-31',
   ])

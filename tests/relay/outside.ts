@@ -17,7 +17,6 @@ export interface OutsideDeal {
   currency?: string | null
   linked?: boolean
   ownerId?: string | null
-  closeDate?: string | null
   url?: string
   history?: Array<{ value: string; timestamp: string }>
   /** Only the tokens of this account find the deal. By default, all do. */
@@ -347,7 +346,6 @@ export function createOutside(base: string) {
         amount: deal.amount ?? null,
         deal_currency_code: deal.currency ?? null,
         hubspot_owner_id: deal.ownerId ?? null,
-        closedate: deal.closeDate ?? null,
         ...(asked.includes('hs_merged_object_ids') && {
           hs_merged_object_ids: mergedIds.join(';') || null,
         }),
