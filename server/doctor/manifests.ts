@@ -27,6 +27,7 @@ const earlierApp = v.pipe(
 
 /** The files that describe Dealbell's apps to HubSpot and Slack, by their path. */
 function manifests(addresses: Addresses, distribution: Distribution): Record<string, object> {
+  const slackScopes = botScopes(addresses.providers.slack)
   const redirectUrl = (id: string) => addresses.appUrl + pathOf(navigations.callbackPage, id)
   return {
     'hsproject.json': { name: 'dealbell', srcDir: 'src', platformVersion: '2026.03' },
@@ -68,7 +69,10 @@ function manifests(addresses: Addresses, distribution: Distribution): Record<str
     'slack-manifest.json': {
       display_information: { name: 'Dealbell', description },
       features: { bot_user: { display_name: 'dealbell', always_online: true } },
-      oauth_config: { redirect_urls: [redirectUrl('slack')], scopes: { bot: botScopes } },
+      oauth_config: {
+        redirect_urls: [redirectUrl('slack')],
+        scopes: { bot: [...slackScopes.required, ...slackScopes.optional] },
+      },
       settings: {
         org_deploy_enabled: false,
         socket_mode_enabled: false,

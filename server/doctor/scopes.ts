@@ -22,10 +22,14 @@ import {
 type Granted = { scopes: readonly string[] } | { refusal: (account: string) => string } | undefined
 
 interface ScopeCheck {
-  required: readonly string[]
-  optional: readonly string[]
+  scopes(settings: ProviderSettings): {
+    required: readonly string[]
+    optional: readonly string[]
+  }
   /** What to do about a missing scope, before the user connects again. */
   remedy: string
+  /** What to say of connections without the optional scopes. */
+  withoutOptional(connections: string, scopes: string): Finding
   /** Asks the provider about a connection. This changes nothing there. */
   granted(settings: ProviderSettings, secrets: Secrets): Promise<Granted>
 }
@@ -54,12 +58,10 @@ export async function checkScopes(
     }
     const { complete, incomplete, unknown } = judged
     if (complete > 0) findings.push(right(`${count(complete)} to ${name} with all scopes.`))
-    if (incomplete > 0) {
-      findings.push(
-        right(
-          `${count(incomplete)} to ${name} with all required scopes, but not ${scopeChecks[id]?.optional.join(', ')}. It is optional.`,
-        ),
-      )
+    const check = scopeChecks[id]
+    if (incomplete > 0 && check !== undefined) {
+      const { optional } = check.scopes(providers[id])
+      findings.push(check.withoutOptional(`${count(incomplete)} to ${name}`, optional.join(', ')))
     }
     if (unknown > 0) {
       findings.push(warning(`${name} did not tell the scopes of ${count(unknown)}. Try later.`))
@@ -88,13 +90,14 @@ export async function checkScopes(
     if ('refusal' in granted) return wrong(granted.refusal(account))
     const without = (scopes: readonly string[]) =>
       scopes.filter((scope) => !granted.scopes.includes(scope))
-    const missing = without(check.required)
+    const { required, optional } = check.scopes(providers[provider])
+    const missing = without(required)
     if (missing.length > 0) {
       return wrong(
         `The connection of ${account} to ${name} lacks ${missing.join(', ')}. ${check.remedy} Then its user must press Disconnect, then Connect.`,
       )
     }
-    return without(check.optional).length > 0 ? 'incomplete' : 'complete'
+    return without(optional).length > 0 ? 'incomplete' : 'complete'
   }
 }
 
@@ -105,14 +108,20 @@ const ended = (id: ProviderId, code: string) => ({
     `${registry[id].name} no longer accepts the connection of ${account} (${code}). Its user must press Disconnect, then Connect.`,
 })
 
+const addToSlackApp = 'Add them to the app under OAuth & Permissions.'
+
 /** The doctor knows only these providers. It does not ask others. */
 const scopeChecks: Partial<Record<ProviderId, ScopeCheck>> = {
   hubspot: {
-    // HubSpot gives `oauth` to every app, so its list may leave it out.
-    required: requiredScopes.filter((scope) => scope !== 'oauth'),
-    optional: optionalScopes,
+    scopes: () => ({
+      // HubSpot gives `oauth` to every app, so its list may leave it out.
+      required: requiredScopes.filter((scope) => scope !== 'oauth'),
+      optional: optionalScopes,
+    }),
     remedy:
       'Write the app with them (npm run doctor -- manifests) and upload it (hs project upload).',
+    withoutOptional: (connections, scopes) =>
+      right(`${connections} with all required scopes, but not ${scopes}. It is optional.`),
     async granted({ apiUrl, clientId, clientSecret }, { accessToken, refreshToken }) {
       const reply = await ask(`${apiUrl}/oauth/2026-03/token/introspect`, {
         method: 'POST',
@@ -133,9 +142,12 @@ const scopeChecks: Partial<Record<ProviderId, ScopeCheck>> = {
   },
 
   slack: {
-    required: botScopes,
-    optional: [],
-    remedy: 'Add them to the app under OAuth & Permissions.',
+    scopes: botScopes,
+    remedy: addToSlackApp,
+    withoutOptional: (connections, scopes) =>
+      warning(
+        `${connections} without ${scopes}, so the messages mention no owner. ${addToSlackApp} Then the users must press Disconnect, then Connect. Or remove MENTION_OWNERS.`,
+      ),
     async granted({ apiUrl }, { accessToken }) {
       const reply = await ask(`${apiUrl}/auth.test`, {
         method: 'POST',

@@ -11,6 +11,8 @@ export interface ProviderSettings {
   authorizeUrl: string
   /** The base address of the API, which this server calls; without a trailing slash. */
   apiUrl: string
+  /** The app at a chat asks for the right to find members by e-mail, so that messages can mention a deal's owner. */
+  mentionOwners?: boolean
   /** True if no client id is set. The server then uses its stand-in for the provider. */
   standIn: boolean
 }

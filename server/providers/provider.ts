@@ -106,7 +106,7 @@ export interface CrmAccess {
   mayReadOwners?: boolean | undefined
 }
 
-/** What to read of a deal besides its name, amount and owner. */
+/** What to read of a deal besides its name, amount, owner and close date. */
 interface DealFields {
   /** The property whose history to read. */
   history: DealProperty
@@ -130,6 +130,8 @@ export interface CrmDeal {
   /** The currency of the deal, or else the currency of the account. Null if neither is known. */
   currency: string | null
   ownerId: string | null
+  /** When the deal was closed, or is expected to be. Undefined if the CRM has no such date. */
+  closeDate?: Date | undefined
   /** Whether the deal has a contact or a company. Undefined if this was not asked. */
   linked: boolean | undefined
   /**
@@ -143,6 +145,15 @@ export interface Stage {
   id: string
   label: string
   outcome: 'open' | 'won' | 'lost' | 'closed'
+  /** The label of the stage's pipeline, if the account has several. */
+  pipeline?: string | undefined
+}
+
+/** The owner of deals: a person, or a team. The relay keeps this only in memory. */
+export interface CrmOwner {
+  name: string
+  /** Undefined if the CRM has none. */
+  email: string | undefined
 }
 
 /** Deals that changed. */
@@ -194,10 +205,10 @@ export interface Crm extends Provider {
   /** Reads all stages of all pipelines. @throws ProviderError */
   stages(access: CrmAccess): Promise<Stage[]>
   /**
-   * Reads a name. Undefined if there is no such owner.
+   * Reads who owns deals. Undefined if there is no such owner.
    * @throws ProviderError with the kind `refused` if the app may not read owners.
    */
-  ownerName(access: CrmAccess, ownerId: string): Promise<string | undefined>
+  owner(access: CrmAccess, ownerId: string): Promise<CrmOwner | undefined>
   /** Returns the usual address of a deal's page in the CRM, for deals that were not read. */
   dealUrl(accountId: string, dealId: string): string
 }
@@ -207,6 +218,8 @@ export type RichText =
   | { type: 'text'; text: string; style?: { bold: true } }
   | { type: 'link'; url: string; text: string; style?: { bold: true } }
   | { type: 'date'; timestamp: number; format: string; fallback: string }
+  /** A mention. Slack notifies this member. */
+  | { type: 'user'; user_id: string }
 
 export interface ChatMessage {
   /** The text of notifications and for screen readers, escaped for Slack. */
@@ -230,6 +243,11 @@ export type PostOutcome =
 export interface Chat extends Provider {
   /** Asks whether the chat still accepts the token. @throws ProviderError */
   check(secrets: Secrets): Promise<void>
+  /**
+   * Finds the member of the workspace with this e-mail address, within three seconds. Returns the member's id;
+   * undefined if there is none. Missing if the settings do not allow to mention owners. @throws ProviderError
+   */
+  memberWithEmail?(secrets: Secrets, email: string): Promise<string | undefined>
   /** Posts a message. Ends within eleven seconds and throws nothing. */
   post(secrets: Secrets, channelId: string, message: ChatMessage): Promise<PostOutcome>
 }

@@ -1,7 +1,14 @@
 import { isIP } from 'node:net'
 import * as v from 'valibot'
 import type { ProviderSettings } from '../providers/calls.ts'
-import { chatIds, crmIds, type ProviderId, providerIds, registry } from '../providers/registry.ts'
+import {
+  chatIds,
+  crmIds,
+  isChatId,
+  type ProviderId,
+  providerIds,
+  registry,
+} from '../providers/registry.ts'
 import { clientVariables, providerVariables, variables } from './variables.ts'
 
 export interface Settings {
@@ -70,7 +77,10 @@ export function parseEnv(env: Env): Settings {
       return {
         appUrl,
         apiUrl: settings.API_URL ?? appUrl,
-        providers: eachProvider((id) => ofProviders[id](appUrl, local)),
+        providers: eachProvider((id) => ({
+          ...ofProviders[id](appUrl, local),
+          ...(isChatId(id) && { mentionOwners: settings.MENTION_OWNERS }),
+        })),
       }
     },
   }

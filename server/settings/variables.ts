@@ -94,6 +94,7 @@ export const variables = v.object({
   ),
   SERVE_DASHBOARD: flag('true'),
   ALLOW_STAND_INS: flag('false'),
+  MENTION_OWNERS: flag('false'),
   TRUSTED_PROXIES: wholeNumber('0', 0, 99),
 })
 

@@ -75,6 +75,7 @@ export function createHubspotApi({ appUrl, tokens, deals }: HubspotAccount): Hon
       dealstage: stage,
       pipeline: standInPipelines.find(({ stages }) => stages.some(({ id }) => id === stage))?.id,
       hubspot_owner_id: ownerId,
+      closedate: closeDateOf(deal),
       hs_merged_object_ids: deals.formerIds(id).join(';') || null,
     }
     const asked = [...properties, ...propertiesWithHistory]
@@ -237,6 +238,16 @@ export function createHubspotApi({ appUrl, tokens, deals }: HubspotAccount): Hon
         dataHostingLocation: 'eu1',
       })
     })
+}
+
+/** When the deal was closed, or thirty days after its first change. A deal without an amount has no such date. */
+function closeDateOf(deal: StandInDeal): string | null {
+  const stage = currentOf(deal, 'dealstage')
+  const known = standInPipelines.flatMap(({ stages }) => stages).find(({ id }) => id === stage)
+  const entered = deal.history.findLast(({ property }) => property === 'dealstage')
+  if (known?.metadata.isClosed === 'true' && entered) return new Date(entered.at).toISOString()
+  if (currentOf(deal, 'amount') === '') return null
+  return new Date((deal.history[0]?.at ?? 0) + 30 * 86_400_000).toISOString()
 }
 
 /** The body of a request; undefined if it does not have this form, which HubSpot answers with 400. */

@@ -10,6 +10,23 @@ export const standInWorkspace = {
   botUserId: 'U0STANDBOT',
   botId: 'B0STANDBOT',
   appId: 'A0STANDIN1',
+  /** The e-mail addresses are those of owners in the stand-in HubSpot. One of them has left the workspace. */
+  members: [
+    {
+      id: 'U0ALEX0001',
+      name: 'alex',
+      realName: 'Alex Rivera',
+      email: 'alex.rivera@stand-in.example',
+      deleted: false,
+    },
+    {
+      id: 'U0ROBIN001',
+      name: 'robin',
+      realName: 'Robin Chen',
+      email: 'robin.chen@stand-in.example',
+      deleted: true,
+    },
+  ],
   /** Only one has invited the bot. People can choose the others too: their webhooks work. */
   channels: [
     { id: 'C0SALES001', name: 'sales-floor', hasBot: true },
@@ -18,14 +35,28 @@ export const standInWorkspace = {
   ],
 }
 
+const knownScopes = [
+  'incoming-webhook',
+  'chat:write',
+  'channels:read',
+  'users:read',
+  'users:read.email',
+]
+
+/** The scopes in the parameter of a request for consent. Anybody can write it, so it may be long. */
+export function scopesIn(parameter: string): string[] {
+  const asked = parameter.split(',')
+  return knownScopes.filter((scope) => asked.includes(scope))
+}
+
 /** What the pages and the API of the workspace share. */
 export interface SlackAccount {
   settings: ProviderSettings
   appUrl: string
   /** The address of the page with the channels. */
   list: string
-  /** Each stands for the channel that a person has chosen. */
-  codes: StandInCodes<string>
+  /** Each stands for the channel that a person has chosen, and the scopes that the app asked for. */
+  codes: StandInCodes<{ channel: string; scopes: string[] }>
   channels: StandInChannels
 }
 

@@ -3,17 +3,22 @@ import { type Context, Hono } from 'hono'
 import * as v from 'valibot'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { formFields } from '../page.ts'
-import { StandInTokens } from '../tokens.ts'
+import { StandInTokens, type TokenPayload } from '../tokens.ts'
 import { type SlackAccount, standInWorkspace } from './account.ts'
 import { readBlocks } from './blocks.ts'
 
-const grantedScopes = 'incoming-webhook,chat:write'
+const emailScope = 'users:read.email'
+/** Slack promises at least this many look-ups a minute (tier 3). */
+const mostLookUps = 50
+const minuteMs = 60_000
 const webhookBody = v.object({ text: v.optional(v.string(), ''), blocks: v.optional(v.unknown()) })
 
 /** The Web API methods that Dealbell calls, and incoming webhooks. */
 export function createSlackApi({ settings, appUrl, list, codes, channels }: SlackAccount): Hono {
   const { clientId, clientSecret, apiUrl } = settings
   const tokens = new StandInTokens('xoxb-stand-in-', clientSecret)
+  /** When the last look-ups were, in ms since 1970. */
+  const lookUps: number[] = []
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, 'slack')}`
 
   /** The token of a call, from its header or form; or Slack's error code if it is not valid. */
@@ -35,17 +40,19 @@ export function createSlackApi({ settings, appUrl, list, codes, channels }: Slac
         const form = await formFields(c)
         if (form.client_id !== clientId) return refuse(c, 'invalid_client_id')
         if (form.client_secret !== clientSecret) return refuse(c, 'bad_client_secret')
-        const channel = channels.find(codes.take(form.code ?? ''))
-        if (channel === undefined) return refuse(c, 'invalid_code')
+        const allowed = codes.take(form.code ?? '')
+        const channel = channels.find(allowed?.channel)
+        if (allowed === undefined || channel === undefined) return refuse(c, 'invalid_code')
+        const { scopes } = allowed
         if (form.redirect_uri !== redirectUri) return refuse(c, 'bad_redirect_uri')
         const grant = randomUUID()
         const { appId, userId, botUserId, teamId, teamName } = standInWorkspace
-        const issueToken = () => tokens.issue({ grant, use: 'access', endsAt: null })
+        const issueToken = () => tokens.issue({ grant, use: 'access', endsAt: null, scopes })
         return c.json({
           ok: true,
           app_id: appId,
           authed_user: { id: userId },
-          scope: grantedScopes,
+          scope: scopes.join(),
           token_type: 'bot',
           access_token: issueToken(),
           bot_user_id: botUserId,
@@ -63,7 +70,7 @@ export function createSlackApi({ settings, appUrl, list, codes, channels }: Slac
       .post('/api/auth.test', async (c) => {
         const token = await caller(c)
         if (typeof token === 'string') return refuse(c, token)
-        c.header('x-oauth-scopes', grantedScopes)
+        c.header('x-oauth-scopes', scopesOf(token).join())
         return c.json({
           ok: true,
           url: list,
@@ -81,6 +88,35 @@ export function createSlackApi({ settings, appUrl, list, codes, channels }: Slac
         tokens.revoke(token)
         return c.json({ ok: true, revoked: true })
       })
+      .post('/api/users.lookupByEmail', async (c) => {
+        const token = await caller(c)
+        if (typeof token === 'string') return refuse(c, token)
+        const scopes = scopesOf(token)
+        if (!scopes.includes(emailScope)) {
+          return refuse(c, 'missing_scope', { needed: emailScope, provided: scopes.join() })
+        }
+        const now = Date.now()
+        while (now - (lookUps[0] ?? now) >= minuteMs) lookUps.shift()
+        if (lookUps.length >= mostLookUps) {
+          c.header('Retry-After', String(Math.ceil(((lookUps[0] ?? now) + minuteMs - now) / 1000)))
+          return c.json({ ok: false, error: 'ratelimited' }, 429)
+        }
+        lookUps.push(now)
+        const { email } = await formFields(c)
+        if (!email) {
+          const messages = ['[ERROR] missing required field: email']
+          return refuse(c, 'invalid_arguments', { response_metadata: { messages } })
+        }
+        const member = standInWorkspace.members.find(
+          (known) => known.email === email.toLowerCase() && !known.deleted,
+        )
+        if (member === undefined) return refuse(c, 'users_not_found')
+        const { id, name, realName, deleted } = member
+        const profile = { real_name: realName, display_name: name, email: member.email }
+        const { teamId } = standInWorkspace
+        const user = { id, team_id: teamId, name, deleted, real_name: realName, profile }
+        return c.json({ ok: true, user })
+      })
       .post('/api/chat.postMessage', async (c) => {
         const token = await caller(c)
         if (typeof token === 'string') return refuse(c, token)
@@ -91,7 +127,11 @@ export function createSlackApi({ settings, appUrl, list, codes, channels }: Slac
         if (!channel.hasBot) return refuse(c, 'not_in_channel')
         const text = form.text ?? ''
         const blocks = readBlocks(text, form.blocks)
-        if (!Array.isArray(blocks)) return refuse(c, blocks.error, blocks.messages)
+        if (!Array.isArray(blocks)) {
+          const { messages } = blocks
+          const more = messages.length > 0 && { response_metadata: { messages } }
+          return refuse(c, blocks.error, more || {})
+        }
         channels.post(channel.id, text, blocks)
         return c.json({ ok: true, channel: channel.id, ts: (Date.now() / 1000).toFixed(6) })
       })
@@ -117,7 +157,9 @@ export function createSlackApi({ settings, appUrl, list, codes, channels }: Slac
   )
 }
 
-function refuse(c: Context, error: string, messages: readonly string[] = []): Response {
-  const more = messages.length > 0 && { response_metadata: { messages } }
+/** Tokens of earlier versions name no scopes. */
+const scopesOf = ({ scopes = ['incoming-webhook', 'chat:write'] }: TokenPayload) => scopes
+
+function refuse(c: Context, error: string, more: object = {}): Response {
   return c.json({ ok: false, error, ...more })
 }

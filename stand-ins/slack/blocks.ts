@@ -21,6 +21,11 @@ const richText = v.variant('type', [
   v.strictObject({ type: v.literal('text'), text: someText, style }),
   v.strictObject({ type: v.literal('link'), url, text: v.optional(someText), style }),
   v.strictObject({
+    type: v.literal('user'),
+    user_id: v.pipe(v.string(), v.regex(/^[UW][A-Z0-9]+$/)),
+    style,
+  }),
+  v.strictObject({
     type: v.literal('date'),
     timestamp: v.pipe(v.number(), v.integer()),
     format: someText,

@@ -4,7 +4,7 @@ import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { createConsent } from '../consent.ts'
 import { formFields, standInPage } from '../page.ts'
-import { type SlackAccount, type StandInMessage, standInWorkspace } from './account.ts'
+import { type SlackAccount, type StandInMessage, scopesIn, standInWorkspace } from './account.ts'
 import type { Blocks } from './blocks.ts'
 
 const notice =
@@ -19,6 +19,10 @@ export function createSlackPages({ settings, appUrl, list, codes, channels }: Sl
     redirectUri: `${appUrl}${pathOf(navigations.callbackPage, 'slack')}`,
     problem({ scope, answer, channel }) {
       if (!scope) return 'The request names no scope.'
+      const scopes = scopesIn(scope)
+      if (scopes.includes('users:read.email') && !scopes.includes('users:read')) {
+        return 'The scope users:read.email must be requested together with users:read.'
+      }
       const isOpen = channels.open().some(({ id }) => id === channel)
       return answer === 'allow' && !isOpen ? 'There is no such channel.' : undefined
     },
@@ -35,7 +39,7 @@ export function createSlackPages({ settings, appUrl, list, codes, channels }: Sl
               </select>
             </label>`,
     }),
-    code: ({ channel = '' }) => codes.issue(channel),
+    code: ({ channel = '', scope = '' }) => codes.issue({ channel, scopes: scopesIn(scope) }),
   })
 
   return new Hono()
@@ -111,9 +115,15 @@ function shownPart(part: Part) {
       ? html`<a href="${part.url}">${part.text ?? part.url}</a>`
       : type === 'date'
         ? html`<time>${part.fallback ?? part.format}</time>`
-        : part.text
+        : type === 'user'
+          ? html`<strong>@${nameOf(part.user_id)}</strong>`
+          : part.text
   return style?.bold ? html`<strong>${shown}</strong>` : shown
 }
+
+/** Slack shows the member's name. */
+const nameOf = (userId: string) =>
+  standInWorkspace.members.find(({ id }) => id === userId)?.realName ?? userId
 
 /** Slack takes these three characters only escaped. */
 function unescapeText(text: string): string {

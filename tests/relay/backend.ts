@@ -34,6 +34,7 @@ export async function startBackend(
     working = true,
     key = randomBytes(32),
     now = () => new Date(),
+    settings = {},
   } = {},
 ) {
   const { database } = open
@@ -49,6 +50,7 @@ export async function startBackend(
     SLACK_CLIENT_SECRET: 'slack-client-secret',
     SLACK_API_URL: `${outside.slackUrl}/api`,
     APP_URL: appUrl,
+    ...settings,
   }).addressesAt(1)
   const { app, relay, vault, providers } = createBackend({
     database,

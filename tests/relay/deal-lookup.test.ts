@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest'
-import { ProviderError, type Stage } from '../../server/providers/provider.ts'
+import { type CrmOwner, ProviderError, type Stage } from '../../server/providers/provider.ts'
 import { formerValue } from '../../server/relay/decide/former-value.ts'
 import { createOwnerCache } from '../../server/relay/decide/owners.ts'
 import { createStageCache } from '../../server/relay/decide/stages.ts'
@@ -90,13 +90,14 @@ describe('the stages of an account', () => {
   })
 })
 
-test('the name of a deal’s owner is read once an hour, also if there is none or the account refuses', async () => {
+test('a deal’s owner is read once an hour, also if there is none or the account refuses', async () => {
   let now = 1_000 * minute
   const read = vi.fn(
-    async (_access: object, id: string): Promise<string | undefined> =>
-      id === 'gone' ? undefined : `Owner ${id}`,
+    async (_access: object, id: string): Promise<CrmOwner | undefined> =>
+      id === 'gone' ? undefined : { name: `Owner ${id}`, email: undefined },
   )
-  const ownerName = createOwnerCache({ ownerName: read }, () => now)
+  const ownerOf = createOwnerCache({ owner: read }, () => now)
+  const ownerName = async (...of: Parameters<typeof ownerOf>) => (await ownerOf(...of))?.name
   for (let n = 0; n < 10; n++) {
     expect(await ownerName(access, '7')).toBe('Owner 7')
     expect(await ownerName(access, 'gone')).toBeUndefined()

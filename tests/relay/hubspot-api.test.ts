@@ -43,7 +43,10 @@ function onlyCall() {
 describe('HubSpot is called for', () => {
   const deal = {
     id: '1',
-    properties: { dealname: 'A', amount: '5', deal_currency_code: 'EUR', hubspot_owner_id: '7' },
+    properties: {
+      ...{ dealname: 'A', amount: '5', deal_currency_code: 'EUR' },
+      ...{ hubspot_owner_id: '7', closedate: time },
+    },
     propertiesWithHistory: {
       dealstage: [
         { value: 'b', timestamp: time, sourceType: 'CRM_UI' },
@@ -62,6 +65,7 @@ describe('HubSpot is called for', () => {
     amount: '5',
     currency: 'EUR',
     ownerId: '7',
+    closeDate: new Date(time),
     linked: undefined,
     history: [
       { value: 'a', at: new Date('2026-02-01T12:00:00Z') },
@@ -104,7 +108,7 @@ describe('HubSpot is called for', () => {
     expect(await urlOf(standIn, `${origin}1/deals/1`)).toBe(usual)
   })
 
-  const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_id']
+  const properties = 'dealname,amount,deal_currency_code,hubspot_owner_id,closedate'.split(',')
 
   test('one deal', async () => {
     const contacts = { results: [{ id: '9', type: 'deal_to_contact' }] }
@@ -261,16 +265,22 @@ describe('HubSpot is called for', () => {
       outcomes.map(([, outcome], n) => ({ id: `${n}`, label: `Stage ${n}`, outcome })),
     )
     expect(onlyCall().call).toBe('GET /crm/pipelines/2026-03/deals')
+    // The names of pipelines say something only if there are several.
+    const results = ['Sales', 'Renewals'].map((label) => ({ label, stages: stages.slice(0, 1) }))
+    server.answers = { '/deals': { body: { results } } }
+    const several = await hubspot.stages(access)
+    expect(several.map(({ pipeline }) => pipeline)).toEqual(['Sales', 'Renewals'])
     // Without stages, each deal would count as open.
     server.answers = {}
     await expect(hubspot.stages(access)).rejects.toMatchObject({ kind: 'unreachable' })
   })
 
   test('an owner, who may have left the company', async () => {
-    server.answers = { '/7': { body: { id: '7', type: 'PERSON', firstName: 'Ada', lastName: '' } } }
-    expect(await hubspot.ownerName(access, '7')).toBe('Ada')
+    const email = 'ada@acme.example'
+    server.answers = { '/7': { body: { id: '7', firstName: 'Ada', lastName: '', email } } }
+    expect(await hubspot.owner(access, '7')).toEqual({ name: 'Ada', email })
     expect(onlyCall().call).toBe('GET /crm/owners/2026-03/7')
-    expect(await hubspot.ownerName(access, '8')).toBeUndefined()
+    expect(await hubspot.owner(access, '8')).toBeUndefined()
     expect(server.calls.slice(1).map(({ call }) => call)).toEqual([
       'GET /crm/owners/2026-03/8',
       'GET /crm/owners/2026-03/8?archived=true',

@@ -100,6 +100,8 @@ function shownPart(part: RichText | Extract<Block, { type: 'context' }>['element
       return `<${part.url}|${part.text}>`
     case 'date':
       return part.fallback
+    case 'user':
+      return `<@${part.user_id}>`
     default:
       throw new Error(`Slack parses this for markup: ${JSON.stringify(part)}`)
   }

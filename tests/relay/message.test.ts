@@ -6,6 +6,7 @@ import { formatAmount } from '../../server/relay/write/amount.ts'
 import { digestOf } from '../../server/relay/write/digest.ts'
 import {
   type DealInMessage,
+  entryOf,
   type MessageEntry,
   messageFor,
 } from '../../server/relay/write/message.ts'
@@ -33,6 +34,19 @@ test('a won deal: its name as a link, both stages, the amount, the owner and the
   expect(shownIn(blocks)).toEqual([
     '🎉 <https://app.hubspot.com/contacts/456/record/0-3/123|Acme renewal> was won\nProposal → *Hurra*  ·  €12,500.50  ·  Owner: Ada Byron',
     'Notify me when a deal is signed or closed (won/lost)',
+  ])
+})
+
+test('an owner who is a member is mentioned, and pipeline and close date share a line', () => {
+  const change = stageMove(open, { ...next, pipeline: 'Renewals\n<!channel>' })
+  change.deal.closeDate = new Date('2027-01-31T22:00:00Z')
+  const ruleId = 'deal-stage-changed' as const
+  const headline = dealRules[ruleId].headline(change)
+  const entry = entryOf(change, { ruleId, headline }, { occurredAt: new Date(5), atMs: 5 })
+  entry.deal.ownerInChat = 'U1'
+  expect(shownIn(messageFor(entry).blocks)[0]?.split('\n').slice(1)).toEqual([
+    'Closed won → *Proposal*  ·  €12,500.50  ·  Owner: <@U1>',
+    'Pipeline: Renewals <!channel>  ·  Close date: 2027-01-31',
   ])
 })
 

@@ -64,6 +64,8 @@ export class Outside {
     undefined
   stages: Array<{ id: string; label: string; metadata: Record<string, string> }> = usualStages
   reads: string[] = []
+  /** Slack's members: their ids, by e-mail address. */
+  members = new Map<string, string>()
   /** Refresh tokens that were used. */
   refreshes: string[] = []
   /** Is called before a code is exchanged. The exchange waits for the result. */
@@ -272,6 +274,10 @@ export function createOutside(base: string) {
     const special = await outside.answerRead(path, token)
     if (special !== undefined) return json(special.status, special.body ?? {}, special.headers)
     if (path === '/slack/api/auth.test') return json(200, { ok: true })
+    if (path === '/slack/api/users.lookupByEmail') {
+      const id = outside.members.get(form.get('email') ?? '')
+      return json(200, id ? { ok: true, user: { id } } : { ok: false, error: 'users_not_found' })
+    }
     const { pathname } = new URL(path, base)
     const times = { createdAt: longAgo, updatedAt: longAgo }
     if (pathname === '/hubspot/account-info/2026-03/details') {

@@ -242,13 +242,14 @@ describe('what Slack does not say itself may pass', () => {
 })
 
 describe('connecting', () => {
-  const open = () =>
+  const open = (more = {}) =>
     createSlack({
       clientId: 'id',
       clientSecret: 'secret',
       apiUrl: url,
       authorizeUrl: 'https://slack.test/oauth/v2/authorize',
       standIn: false,
+      ...more,
     })
   const exchange = () => open().exchange({ code: 'c', redirectUri: 'r', codeVerifier: 'v' })
 
@@ -323,8 +324,26 @@ describe('connecting', () => {
     },
   )
 
-  test('asks for no more than the two scopes that it needs', () => {
-    const address = open().authorizeUrl({ redirectUri: 'r', state: 's', codeVerifier: 'v' })
-    expect(new URL(address).searchParams.get('scope')).toBe('incoming-webhook,chat:write')
+  test.each([
+    [{}, 'incoming-webhook,chat:write'],
+    [{ mentionOwners: true }, 'incoming-webhook,chat:write,users:read,users:read.email'],
+  ])('with %j, asks for no more than the scopes that it needs', (more, scope) => {
+    const slack = open(more)
+    const address = slack.authorizeUrl({ redirectUri: 'r', state: 's', codeVerifier: 'v' })
+    expect(new URL(address).searchParams.get('scope')).toBe(scope)
+    expect('memberWithEmail' in slack).toBe('mentionOwners' in more)
+  })
+
+  test('finds nobody who has left, and waits three seconds at most for the answer', async () => {
+    server.answers = {
+      'a/users.lookupByEmail': { body: { ok: true, user: { id: 'U1', deleted: true } } },
+      'b/users.lookupByEmail': { stalls: true },
+    }
+    const find = (way: string) => open({ mentionOwners: true, apiUrl: `${url}/${way}` })
+    expect(await find('a').memberWithEmail?.({ accessToken: 'x' }, 'ada@x')).toBeUndefined()
+    const startedAt = performance.now()
+    const found = find('b').memberWithEmail?.({ accessToken: 'x' }, 'ada@x')
+    await expect(found).rejects.toMatchObject({ kind: 'unreachable' })
+    expect(performance.now() - startedAt).toBeLessThan(4_400)
   })
 })

@@ -260,14 +260,15 @@ describe('npm run doctor', () => {
         `✗ DATA_DIR is ${certificate}/data, but a file has that path or a part of it. Set DATA_DIR to a folder.`,
       ],
     }),
-    'a certificate that nobody trusts, and an account without an optional scope': () => ({
-      env: { NODE_EXTRA_CA_CERTS: '' },
+    'a certificate that nobody trusts, and connections without optional scopes': () => ({
+      env: { NODE_EXTRA_CA_CERTS: '', MENTION_OWNERS: 'true' },
       provider: answering({
         introspect: () => Response.json({ active: true, scopes: requiredScopes }),
       }),
       says: [
         `✗ The dashboard does not answer at APP_URL (${APP_URL}): its certificate is not`,
         '✓ 1 connection to HubSpot with all required scopes, but not crm.objects.owners.read. It is optional.',
+        '! 1 connection to Slack without users:read, users:read.email, so the messages mention no owner. Add them to the app under OAuth & Permissions. Then the users must press Disconnect, then Connect. Or remove MENTION_OWNERS.',
       ],
     }),
   }
@@ -419,6 +420,13 @@ describe('npm run doctor -- manifests', () => {
       },
       settings: { token_rotation_enabled: false },
     })
+  })
+
+  test('asks Slack for the e-mail addresses of members only to mention owners', async () => {
+    await doctor({ ...env, MENTION_OWNERS: 'true' }, 'manifests', join(folder, 'mentions'))
+    const bot = ['incoming-webhook', 'chat:write', 'users:read', 'users:read.email']
+    const manifest = await read('mentions/slack-manifest.json')
+    expect(manifest.oauth_config.scopes).toEqual({ bot })
   })
 
   test('overwrites nothing unless told to', async () => {

@@ -55,8 +55,8 @@ async function answerConsent(provider: 'hubspot' | 'slack', changes: Fields = {}
   return { status: answer.status, back: back === null ? undefined : new URL(back) }
 }
 
-async function codeFrom(provider: 'hubspot' | 'slack'): Promise<string> {
-  return (await answerConsent(provider)).back?.searchParams.get('code') ?? ''
+async function codeFrom(provider: 'hubspot' | 'slack', changes: Fields = {}): Promise<string> {
+  return (await answerConsent(provider, changes)).back?.searchParams.get('code') ?? ''
 }
 
 /** What proves to a provider that the server is the app. */
@@ -86,7 +86,7 @@ describe.each(['hubspot', 'slack'] as const)('the consent page of the stand-in %
           { scope: `${scope} crm.objects.owners.read` },
           { optional_scope: 'crm.objects.owners.read crm.lists.read' },
         ]
-      : []),
+      : [{ scope: 'incoming-webhook,users:read.email' }]),
   ])('refuses to redirect for %j', async (changes) => {
     const query = consentQuery(provider, changes)
     const shown = await harness.app.request(`${authorizePaths[provider]}?${query}`)
@@ -467,8 +467,8 @@ describe('the stand-in Slack', () => {
   const method = async (name: string, form: Fields, headers: Fields) =>
     (await post(`/slack/api/${name}`, form, headers)).body
   /** The bot's way to post a message. */
-  async function bot() {
-    const { body } = await exchange('slack', await codeFrom('slack'))
+  async function bot(changes: Fields = {}) {
+    const { body } = await exchange('slack', await codeFrom('slack', changes))
     const headers = bearer(body.access_token)
     const say = (form: Fields) =>
       method('chat.postMessage', { channel: 'C0SALES001', text: 'x', ...form }, headers)
@@ -503,6 +503,28 @@ describe('the stand-in Slack', () => {
     }
   })
 
+  test('finds members by e-mail, if the app has asked for the scope, and fifty a minute', async () => {
+    const { headers } = await bot()
+    const find = (email: string, by = headers) => method('users.lookupByEmail', { email }, by)
+    const [alex, robin] = ['alex.rivera@stand-in.example', 'robin.chen@stand-in.example'] as const
+    const lacks = { error: 'missing_scope', needed: 'users:read.email' }
+    expect(await find(alex)).toMatchObject(lacks)
+
+    const more = await bot({ scope: 'incoming-webhook,chat:write,users:read,users:read.email' })
+    expect((await find(alex, more.headers)).user).toMatchObject({ id: 'U0ALEX0001' })
+    expect(await find('', more.headers)).toMatchObject({ error: 'invalid_arguments' })
+    // Robin has left the workspace.
+    for (let n = 3; n <= 50; n++) {
+      expect(await find(robin, more.headers)).toEqual({ ok: false, error: 'users_not_found' })
+    }
+    const refused = await submit('/slack/api/users.lookupByEmail', { email: alex }, more.headers)
+    expect(refused.status).toBe(429)
+    expect(Number(refused.headers.get('Retry-After'))).toBeGreaterThan(0)
+    const mention = rich({ type: 'user', user_id: 'U0ALEX0001' })
+    expect(await more.say({ blocks: JSON.stringify([mention]) })).toMatchObject({ ok: true })
+    expect(await pageAt('/slack/channels/C0SALES001')).toContain('@Alex Rivera')
+  })
+
   const text = (length: number, type = 'plain_text') => ({ type, text: 'x'.repeat(length) })
   const rich = (...elements: object[]) => ({
     type: 'rich_text',
@@ -524,6 +546,7 @@ describe('the stand-in Slack', () => {
     [rich({ type: 'text', text: 'x', style: { big: true } })],
     [rich({ type: 'link', url: 'no address', text: 'x' })],
     [rich({ type: 'date', timestamp: '1', format: '{time}' })],
+    [rich({ type: 'user', user_id: '!channel' })],
     [rich({ type: 'blink', text: 'x' })],
     [section({ text: text(1), colour: 'red' })],
     [section({})],

@@ -30,6 +30,7 @@ const dealAnswer = v.object({
     amount: property,
     deal_currency_code: property,
     hubspot_owner_id: property,
+    closedate: v.fallback(property, null),
     hs_merged_object_ids: v.fallback(property, null),
   }),
   propertiesWithHistory: v.nullish(
@@ -68,7 +69,7 @@ const hubspotPages = /^https:\/\/app(-[a-z0-9]+)?\.hubspot\.com$/
 const longestUrl = 300
 /** The object types of contacts and companies. */
 const linkingTypes = ['0-1', '0-2']
-const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_id']
+const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_id', 'closedate']
 
 /** Creates the functions that read and find deals in HubSpot. */
 export function createHubspotDeals(
@@ -223,11 +224,18 @@ function dealOf(
     amount: properties.amount,
     currency: properties.deal_currency_code || currency,
     ownerId: properties.hubspot_owner_id,
+    closeDate: dateIn(properties.closedate),
     linked,
     history: (propertiesWithHistory?.[propertyNames[history]] ?? [])
       .map(({ value, timestamp }) => ({ value: value ?? '', at: new Date(timestamp) }))
       .sort((a, b) => a.at.getTime() - b.at.getTime()),
   }
+}
+
+/** Reads a date. Returns undefined if there is none, or one that no deal can have. */
+function dateIn(value: string | null): Date | undefined {
+  const date = new Date(value ?? Number.NaN)
+  return date.getTime() > 0 && date.getUTCFullYear() < 2200 ? date : undefined
 }
 
 /** Reads a property with several ids: '11;22'. Returns undefined if it has none. */

@@ -5,6 +5,7 @@ import { type HubspotHttp, notFound, unlessMissing } from './http.ts'
 const pipelinesAnswer = v.object({
   results: v.array(
     v.object({
+      label: v.optional(v.string()),
       stages: v.array(
         v.object({
           id: v.string(),
@@ -23,24 +24,30 @@ const ownerAnswer = v.object({
 })
 
 /** Creates the functions that read what the ids of stages and owners mean. */
-export function createHubspotNames({ read }: HubspotHttp): Pick<Crm, 'stages' | 'ownerName'> {
+export function createHubspotNames({ read }: HubspotHttp): Pick<Crm, 'stages' | 'owner'> {
   return {
     async stages(access) {
-      const answer = await read(access, '/crm/pipelines/2026-03/deals', pipelinesAnswer)
-      return answer.results.flatMap(({ stages }) =>
-        stages.map(({ id, label, metadata }) => ({ id, label, outcome: outcomeOf(metadata) })),
+      const { results } = await read(access, '/crm/pipelines/2026-03/deals', pipelinesAnswer)
+      return results.flatMap((pipeline) =>
+        pipeline.stages.map(({ id, label, metadata }) => ({
+          id,
+          label,
+          outcome: outcomeOf(metadata),
+          ...(results.length > 1 && { pipeline: pipeline.label }),
+        })),
       )
     },
 
-    async ownerName(access, ownerId) {
+    async owner(access, ownerId) {
       const path = `/crm/owners/2026-03/${encodeURIComponent(ownerId)}`
       // A wrong 404 costs only the name, and HubSpot's document does not say which code an owner's has.
       const find = (path: string) =>
         unlessMissing(read(access, path, ownerAnswer), [notFound, 'status_404'])
       // Owners who left the company are archived.
       const owner = (await find(path)) ?? (await find(`${path}?archived=true`))
-      const name = [owner?.firstName, owner?.lastName].filter(Boolean).join(' ')
-      return name || (owner?.email ?? undefined)
+      const email = owner?.email || undefined
+      const name = [owner?.firstName, owner?.lastName].filter(Boolean).join(' ') || email
+      return name === undefined ? undefined : { name, email }
     },
   }
 }

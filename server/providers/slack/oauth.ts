@@ -7,7 +7,14 @@ import { installedForOrganisation } from './errors.ts'
 
 // With `incoming-webhook`, the user chooses the channel at Slack. The dashboard need not ask for
 // it.
-export const botScopes = ['incoming-webhook', 'chat:write']
+const requiredScopes = ['incoming-webhook', 'chat:write']
+// Slack wants `users:read` to be requested with `users:read.email`. Dealbell reads no list of members.
+const scopesOfMentions = ['users:read', 'users:read.email']
+
+/** The scopes of the bot. Without the optional ones, messages mention nobody. */
+export function botScopes({ mentionOwners = false }: Pick<ProviderSettings, 'mentionOwners'>) {
+  return { required: requiredScopes, optional: mentionOwners ? scopesOfMentions : [] }
+}
 
 const accessAnswer = v.object({
   access_token: v.pipe(v.string(), v.nonEmpty()),
@@ -33,10 +40,11 @@ export function createSlackOAuth(
   return {
     // No PKCE: Slack supports it only for public clients, which have no secret.
     authorizeUrl({ redirectUri, state }) {
+      const { required, optional } = botScopes(settings)
       const url = new URL(settings.authorizeUrl)
       url.search = new URLSearchParams({
         client_id: settings.clientId,
-        scope: botScopes.join(','),
+        scope: [...required, ...optional].join(','),
         redirect_uri: redirectUri,
         state,
       }).toString()
@@ -114,7 +122,7 @@ function isOfSlack(webhook: string, { apiUrl }: ProviderSettings): boolean {
   return isOwnName || origin === new URL(apiUrl).origin
 }
 
-function providerError(stage: ProviderError['stage'], error: unknown): ProviderError {
+export function providerError(stage: ProviderError['stage'], error: unknown): ProviderError {
   // If Slack refuses, it answers 200 and its client throws this error. The client also throws it
   // for an answer that is not JSON. The code is then the whole text.
   if (error instanceof WebAPIPlatformError) {
@@ -122,7 +130,8 @@ function providerError(stage: ProviderError['stage'], error: unknown): ProviderE
     return refusal.reason === undefined ? new ProviderError('slack', stage, 'nonsense') : refusal
   }
   if (error instanceof WebAPIRateLimitedError) {
-    return new ProviderError('slack', stage, 'unreachable', 'ratelimited')
+    const waitMs = error.retryAfter * 1000
+    return new ProviderError('slack', stage, 'unreachable', 'ratelimited', waitMs)
   }
   return new ProviderError('slack', stage, 'unreachable')
 }

@@ -2,6 +2,7 @@ import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.
 import type { Chat } from '../provider.ts'
 import { createSlackClient } from './client.ts'
 import { brokenReasons } from './errors.ts'
+import { createSlackMembers } from './members.ts'
 import { createSlackOAuth } from './oauth.ts'
 import { createSlackPost } from './post.ts'
 
@@ -13,6 +14,7 @@ export function createSlack(
   return {
     standIn: settings.standIn,
     ...createSlackOAuth(client, settings, timeouts),
+    ...createSlackMembers(client, settings, timeouts),
     ...createSlackPost(client, timeouts),
     brokenReasons,
   }

@@ -5,7 +5,13 @@
 // - `nothing`: no ticked rule applies
 
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
-import { type Crm, ProviderError, type Providers, type Urgency } from '../../providers/provider.ts'
+import {
+  type Crm,
+  type CrmOwner,
+  ProviderError,
+  type Providers,
+  type Urgency,
+} from '../../providers/provider.ts'
 import { type CrmId, crmIds } from '../../providers/registry.ts'
 import type { DealDelivery } from '../pick/delivery.ts'
 import type { RelayTimes } from '../times.ts'
@@ -122,16 +128,14 @@ export function createChangeReader(
       return { ...change, deal: { ...deal, linked } }
     },
 
-    /** Reads an owner's name. Null if it is not known. */
-    async ownerName(ownerId: string, by: ReadBy): Promise<string | null> {
-      const { ownerName } = ofCrm[by.crm.provider]
+    /** Reads the owner of a deal. Undefined if it is not known. */
+    async owner(ownerId: string, by: ReadBy): Promise<CrmOwner | undefined> {
+      const { ownerOf } = ofCrm[by.crm.provider]
       try {
-        return (
-          (await withAccess(by.crm, by.urgency, (access) => ownerName(access, ownerId))) ?? null
-        )
+        return await withAccess(by.crm, by.urgency, (access) => ownerOf(access, ownerId))
       } catch (error) {
-        // A message without the name is better than a message that waits for it.
-        if (error instanceof ProviderError) return null
+        // A message without the owner is better than a message that waits for it.
+        if (error instanceof ProviderError) return undefined
         throw error
       }
     },
@@ -142,6 +146,6 @@ function createReaders(crm: Crm, withAccess: WithAccess) {
   return {
     reader: createDealReader(crm, withAccess),
     stagesOf: createStageCache(crm),
-    ownerName: createOwnerCache(crm),
+    ownerOf: createOwnerCache(crm),
   }
 }

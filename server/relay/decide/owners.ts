@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { type Crm, type CrmAccess, ProviderError } from '../../providers/provider.ts'
+import { type Crm, type CrmAccess, type CrmOwner, ProviderError } from '../../providers/provider.ts'
 
 const ownersFreshMs = 60 * 60_000
 /** Beyond these, the caches forget what was not needed for the longest time. */
@@ -7,27 +7,27 @@ const mostAccounts = 1_000
 const mostOwners = 10_000
 
 /**
- * Caches the names of deal owners for an hour. If the account does not let the app read owners, their
- * names are undefined, and there are no further calls for an hour.
+ * Caches the owners of deals for an hour. If the account does not let the app read owners, they are
+ * undefined, and there are no further calls for an hour.
  */
-export function createOwnerCache(crm: Pick<Crm, 'ownerName'>, now: () => number = Date.now) {
-  const owners = new LRUCache<string, { name: string | undefined; loadedAt: number }>({
+export function createOwnerCache(crm: Pick<Crm, 'owner'>, now: () => number = Date.now) {
+  const owners = new LRUCache<string, { owner: CrmOwner | undefined; loadedAt: number }>({
     max: mostOwners,
   })
   const refusedAt = new LRUCache<string, number>({ max: mostAccounts })
 
-  return async function ownerName(access: CrmAccess, ownerId: string): Promise<string | undefined> {
+  return async function ownerOf(access: CrmAccess, ownerId: string): Promise<CrmOwner | undefined> {
     const { accountId, mayReadOwners } = access
     if (mayReadOwners === false) return undefined
     const isFresh = (time: number | undefined) => time !== undefined && now() - time < ownersFreshMs
     if (isFresh(refusedAt.get(accountId))) return undefined
     const key = `${accountId}/${ownerId}`
     const cached = owners.get(key)
-    if (isFresh(cached?.loadedAt)) return cached?.name
+    if (isFresh(cached?.loadedAt)) return cached?.owner
     try {
-      const name = await crm.ownerName(access, ownerId)
-      owners.set(key, { name, loadedAt: now() })
-      return name
+      const owner = await crm.owner(access, ownerId)
+      owners.set(key, { owner, loadedAt: now() })
+      return owner
     } catch (error) {
       if (!(error instanceof ProviderError && error.kind === 'refused')) throw error
       refusedAt.set(accountId, now())

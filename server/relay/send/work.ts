@@ -42,6 +42,7 @@ import { shownOfChange, shownOfEntry, shownOfValue } from '../write/shown.ts'
 import { candidatesIn } from './candidates.ts'
 import { createEnds } from './end.ts'
 import { createFailures } from './failure.ts'
+import { createMentions } from './mention.ts'
 import { type OpenRoute, readinessOf } from './ready.ts'
 import { moveToChannel } from './record.ts'
 import { createSend, type Parcel } from './send.ts'
@@ -89,6 +90,7 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
   const unlessBusy = createBusyAccounts()
   const pace = createWorkspacePace()
   const changes = createChangeReader(providers, createWithAccess(dependencies), times)
+  const memberFor = createMentions(dependencies)
   const ends = createEnds(dependencies)
   const failures = createFailures({ ...dependencies, ends })
   const send = createSend({
@@ -148,7 +150,7 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
       if (step.kind === 'done') return step
     }
     const [head, ...others] = told
-    if (head !== undefined) return await send(await write([head, ...others], by), route)
+    if (head !== undefined) return await send(await write([head, ...others], by, route), route)
     if (mustWait === undefined) return goOn
     if ('error' in mustWait) return await afterError(mustWait.delivery, route.crm, mustWait.error)
     return await putOff([mustWait.delivery], {
@@ -201,11 +203,15 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
   }
 
   /** Writes a digest, or a message about the first change if there are only a few. */
-  async function write(told: readonly [Told, ...Told[]], by: ReadBy): Promise<Parcel> {
+  async function write(
+    told: readonly [Told, ...Told[]],
+    by: ReadBy,
+    route: OpenRoute,
+  ): Promise<Parcel> {
     const [head, ...others] = told
     if (told.length < fewestInDigest) {
       const { delivery, entry } = head
-      const message = messageFor(await withOwner(entry, by))
+      const message = messageFor(await withOwner(entry, by, route))
       return { group: [delivery], message, ruleIds: [entry.ruleId] }
     }
     const { message, covers } = digestOf(told.map(({ entry }) => entry))
@@ -214,10 +220,16 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
     return { group: [head.delivery, ...rest.map(({ delivery }) => delivery)], message, ruleIds }
   }
 
-  /** Adds the owner's name. Digests do without: it may cost a call for each deal. */
-  async function withOwner(entry: MessageEntry, by: ReadBy): Promise<MessageEntry> {
+  /** Adds the owner. Digests do without: it may cost two calls for each deal. */
+  async function withOwner(
+    entry: MessageEntry,
+    by: ReadBy,
+    { chat }: OpenRoute,
+  ): Promise<MessageEntry> {
     const { ownerId, deal } = entry
-    if (!ownerId) return entry
-    return { ...entry, deal: { ...deal, ownerName: await changes.ownerName(ownerId, by) } }
+    const owner = ownerId ? await changes.owner(ownerId, by) : undefined
+    if (owner === undefined) return entry
+    const ownerInChat = owner.email && (await memberFor(chat, owner.email))
+    return { ...entry, deal: { ...deal, ownerName: owner.name, ownerInChat } }
   }
 }

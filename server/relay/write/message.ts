@@ -8,6 +8,7 @@ import type { Change, Headline } from '../decide/rules.ts'
 import { formatAmount } from './amount.ts'
 import {
   bold,
+  closeDateFact,
   context,
   escapeText,
   joinFacts,
@@ -15,6 +16,7 @@ import {
   longestLabel,
   longestName,
   oneLine,
+  type Part,
   richText,
   wordingOf,
 } from './text.ts'
@@ -30,6 +32,9 @@ export interface DealInMessage {
   amount: string | null
   currency: string | null
   ownerName: string | null
+  /** The owner's id in the chat. The message then mentions the owner instead of naming them. */
+  ownerInChat?: string | undefined
+  closeDate?: Date | undefined
   /** The deal's page in the CRM. */
   url: string
 }
@@ -40,6 +45,8 @@ export interface MessageEntry {
   /** The owner's id in the CRM. */
   ownerId: string | null
   headline: Headline
+  /** The label of the pipeline that the deal is in after the change, if the account has several. */
+  pipeline?: string | undefined
   /** The rule that applies. */
   ruleId: AvailableRuleId
   /** When the change happened, if the CRM reported it long afterwards. */
@@ -52,10 +59,11 @@ export function entryOf(
   { ruleId, headline }: Pick<MessageEntry, 'ruleId' | 'headline'>,
   { occurredAt, atMs }: { occurredAt: Date; atMs: number },
 ): MessageEntry {
-  const { deal } = change
+  const { deal, property, to, stage } = change
   return {
     ruleId,
     headline,
+    pipeline: property === 'stage' ? stage(to).pipeline : undefined,
     deal: { ...deal, ownerName: null },
     ownerId: deal.ownerId,
     late: atMs - occurredAt.getTime() > lateAfterMs ? occurredAt : undefined,
@@ -77,7 +85,8 @@ export function plainTextOf({
 }
 
 /** Writes the chat message about one change of a deal. */
-export function messageFor({ deal, headline, ruleId, late }: MessageEntry): ChatMessage {
+export function messageFor({ deal, headline, ...entry }: MessageEntry): ChatMessage {
+  const { ruleId, pipeline, late } = entry
   const name = oneLine(deal.name ?? '', longestName) || 'Unnamed deal'
   const to = bold(oneLine(headline.to, longestLabel))
   const from = oneLine(headline.from ?? '', longestLabel)
@@ -87,19 +96,35 @@ export function messageFor({ deal, headline, ruleId, late }: MessageEntry): Chat
     from === '' ? [to] : [`${from} → `, to],
     // For a change of the amount, the line above has it.
     amount !== headline.to && amount,
-    deal.ownerName && `Owner: ${oneLine(deal.ownerName, longestLabel)}`,
+    ownerFact(deal),
     headline.remark,
     late && lateFact(late),
+  ])
+  const pipelineName = oneLine(pipeline ?? '', longestLabel)
+  const more = joinFacts([
+    pipelineName && `Pipeline: ${pipelineName}`,
+    deal.closeDate && closeDateFact(deal.closeDate),
   ])
   const link: RichText = { type: 'link', url: deal.url, text: name, style: { bold: true } }
 
   return {
     text: escapeText(plainTextOf({ deal, headline })),
     blocks: [
-      richText([`${headline.sign} `, link, ` ${happened}\n`, ...facts]),
+      richText([
+        `${headline.sign} `,
+        link,
+        ` ${happened}\n`,
+        ...facts,
+        ...(more.length > 0 ? ['\n', ...more] : []),
+      ]),
       context([wordingOf(ruleId)]),
     ],
   }
+}
+
+function ownerFact({ ownerName, ownerInChat }: DealInMessage): Part[] | string | null {
+  if (ownerInChat !== undefined) return ['Owner: ', { type: 'user', user_id: ownerInChat }]
+  return ownerName && `Owner: ${oneLine(ownerName, longestLabel)}`
 }
 
 /** The message that a user asked for, to see whether the channel gets messages. */

@@ -64,11 +64,19 @@ export function joinFacts(
 
 /** Slack shows the time in the reader's time zone. */
 export function lateFact(happenedAt: Date): Part[] {
-  const timestamp = Math.floor(happenedAt.getTime() / 1000)
   const iso = happenedAt.toISOString()
   const fallback = `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`
-  const format = '{date_short_pretty} {time}'
-  return ['late: from ', { type: 'date', timestamp, format, fallback }]
+  return ['late: from ', date(happenedAt, '{date_short_pretty} {time}', fallback)]
+}
+
+/** Slack shows the day in the reader's time zone. */
+export function closeDateFact(closeDate: Date): Part[] {
+  const fallback = closeDate.toISOString().slice(0, 10)
+  return ['Close date: ', date(closeDate, '{date_short_pretty}', fallback)]
+}
+
+function date(at: Date, format: string, fallback: string): RichText {
+  return { type: 'date', timestamp: Math.floor(at.getTime() / 1000), format, fallback }
 }
 
 /** Escapes a text for Slack. Otherwise a deal named `<!channel>` would notify the whole channel. */

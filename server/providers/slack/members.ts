@@ -1,0 +1,43 @@
+import { WebAPIPlatformError } from '@slack/web-api'
+import * as v from 'valibot'
+import type { ProviderSettings, Timeouts } from '../calls.ts'
+import { type Chat, ProviderError } from '../provider.ts'
+import type { SlackClient } from './client.ts'
+import { providerError } from './oauth.ts'
+
+/** A message waits for this call. */
+const longestCallMs = 3_000
+
+/** Slack's errors that mean: there is nobody with this address, or nobody whom the app may see. */
+const nobody = new Set(['users_not_found', 'user_not_found', 'user_not_visible'])
+
+const foundAnswer = v.object({
+  user: v.object({
+    id: v.pipe(v.string(), v.regex(/^[UW][A-Z0-9]{1,30}$/)),
+    deleted: v.optional(v.boolean(), false),
+  }),
+})
+
+export function createSlackMembers(
+  client: SlackClient,
+  { mentionOwners = false }: ProviderSettings,
+  { callMs }: Timeouts,
+): Pick<Chat, 'memberWithEmail'> {
+  if (!mentionOwners) return {}
+  return {
+    async memberWithEmail({ accessToken }, email) {
+      let answer: unknown
+      try {
+        const { users } = client(accessToken, Math.min(callMs, longestCallMs))
+        answer = await users.lookupByEmail({ email })
+      } catch (error) {
+        const isNobody = error instanceof WebAPIPlatformError && nobody.has(error.data.error)
+        if (isNobody) return undefined
+        throw providerError('read', error)
+      }
+      const found = v.safeParse(foundAnswer, answer)
+      if (!found.success) throw new ProviderError('slack', 'read', 'nonsense')
+      return found.output.user.deleted ? undefined : found.output.user.id
+    },
+  }
+}
