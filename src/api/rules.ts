@@ -6,12 +6,13 @@ import {
   useQueryClient,
 } from '@tanstack/react-query'
 import { useCallback } from 'react'
+import { array, object, safeParse, string } from 'valibot'
 import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
 import { isOneMissing } from './connections.ts'
 import { ApiError } from './errors.ts'
-import { assertSamePerson, currentTurn } from './person.ts'
+import { assertSamePerson, currentTurn, shownPerson } from './person.ts'
 import { logFailure, reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
@@ -61,8 +62,8 @@ export function useRuleSelection() {
     (id: string): void => {
       if (!availableRuleIds.has(id)) return
       const selected = currentSelection(queryClient)
-      queryClient.setQueryData(
-        draftQuery.queryKey,
+      setDraft(
+        queryClient,
         selected.includes(id) ? selected.filter((other) => other !== id) : [...selected, id],
       )
       if (!isSaving(queryClient)) dropSavedDraft(queryClient)
@@ -75,7 +76,7 @@ export function useRuleSelection() {
     isUnsaved: draft !== null,
     toggle,
     /** Drops the draft. */
-    discard: () => queryClient.setQueryData(draftQuery.queryKey, null),
+    discard: () => setDraft(queryClient, null),
   }
 }
 
@@ -137,18 +138,17 @@ async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Pr
 }
 
 /**
- * Adds the ticks that were made while the rules were unknown to the rules that are now known.
+ * Adds the ticks that were made while the rules were unknown, or before the browser went to a provider, to the rules
+ * that are now known.
  * @param keepsAll keeps the draft even if it equals these rules
  */
 function keepTicks(queryClient: QueryClient, rules: RuleIds, keepsAll: boolean): void {
   const isFirst = queryClient.getQueryData(rulesQuery.queryKey) === undefined
   const draft = queryClient.getQueryData(draftQuery.queryKey)
-  if (!draft) return
-  const ticked = isFirst ? union(rules, draft) : draft
-  queryClient.setQueryData(
-    draftQuery.queryKey,
-    !keepsAll && sameRules(ticked, rules) ? null : ticked,
-  )
+  const kept = isFirst ? takeKeptDraft(rules) : undefined
+  if (!draft && !kept) return
+  const ticked = isFirst ? union(kept ?? rules, draft ?? []) : (draft ?? rules)
+  setDraft(queryClient, !keepsAll && sameRules(ticked, rules) ? null : ticked)
 }
 
 function union(a: RuleIds, b: RuleIds): RuleIds {
@@ -172,6 +172,72 @@ function savedRules(queryClient: QueryClient): RuleIds {
 function dropSavedDraft(queryClient: QueryClient): void {
   const draft = queryClient.getQueryData(draftQuery.queryKey)
   if (draft && sameRules(draft, savedRules(queryClient))) {
-    queryClient.setQueryData(draftQuery.queryKey, null)
+    setDraft(queryClient, null)
+  }
+}
+
+/** Changes the draft. The one that was kept on the way to a provider is then out of date. */
+function setDraft(queryClient: QueryClient, draft: RuleIds | null): void {
+  inStorage((storage) => storage.removeItem(keptKey))
+  queryClient.setQueryData(draftQuery.queryKey, draft)
+}
+
+// The draft while the browser is at a provider. It lists changes, because the saved rules may have changed meanwhile.
+const keptKey = 'dealbell-draft'
+const keptDraft = object({ person: string(), ticked: array(string()), unticked: array(string()) })
+
+/** What to keep. Undefined without a draft, or if the backend does not say whose it is. */
+function draftToKeep(queryClient: QueryClient): string | undefined {
+  const person = shownPerson()
+  const draft = queryClient.getQueryData(draftQuery.queryKey)
+  if (!draft || person === undefined) return undefined
+  const saved = savedRules(queryClient)
+  return JSON.stringify({
+    person,
+    ticked: draft.filter((id) => !saved.includes(id)),
+    unticked: saved.filter((id) => !draft.includes(id)),
+  })
+}
+
+/** Functions that keep the draft of this tab, before it goes to a provider, and say whether it is kept. */
+export function useKeptDraft() {
+  const queryClient = useQueryClient()
+  return {
+    keep: () => {
+      const text = draftToKeep(queryClient)
+      if (text !== undefined) inStorage((storage) => storage.setItem(keptKey, text))
+    },
+    isKept: () => {
+      const text = draftToKeep(queryClient)
+      return text !== undefined && inStorage((storage) => storage.getItem(keptKey)) === text
+    },
+  }
+}
+
+/**
+ * Applies the kept changes to the saved rules, once. Returns undefined if there are none of this person. Who had no
+ * session before the authorization is somebody after it.
+ */
+function takeKeptDraft(rules: RuleIds): RuleIds | undefined {
+  return inStorage((storage) => {
+    const text = storage.getItem(keptKey)
+    if (text === null) return undefined
+    storage.removeItem(keptKey)
+    const { success, output } = safeParse(keptDraft, JSON.parse(text))
+    if (!success || !['nobody', shownPerson()].includes(output.person)) return undefined
+    const { ticked, unticked } = output
+    return union(
+      rules.filter((id) => !unticked.includes(id)),
+      ticked.filter((id) => availableRuleIds.has(id)),
+    )
+  })
+}
+
+/** The user may have forbidden the storage, it may be full, or it may contain anything. */
+function inStorage<Result>(use: (storage: Storage) => Result): Result | undefined {
+  try {
+    return use(sessionStorage)
+  } catch {
+    return undefined
   }
 }

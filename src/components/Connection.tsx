@@ -1,5 +1,6 @@
 import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
+import { useKeptDraft } from '../api/rules.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
@@ -12,6 +13,7 @@ const timeFormat = new Intl.DateTimeFormat('en', { dateStyle: 'long', timeStyle:
 export function Connection({ provider, children }: { provider: Provider; children?: ReactNode }) {
   const status = useConnectionStatus(provider)
   const disconnect = useDisconnect(provider)
+  const { keep } = useKeptDraft()
   const isConnected = status.data?.connected === true
   const { account, channel, reason, since, formerAccount } = status.data ?? {}
 
@@ -48,8 +50,9 @@ export function Connection({ provider, children }: { provider: Provider; childre
         onClick={(event) => {
           // Ignore the second click of a double click: the button's text may have changed.
           if (event.detail > 1) return
-          if (isConnected) disconnect.mutate()
-          else window.location.assign(authorizeUrl(provider))
+          if (isConnected) return disconnect.mutate()
+          keep()
+          window.location.assign(authorizeUrl(provider))
         }}
       >
         {isConnected ? 'Disconnect' : 'Connect'}

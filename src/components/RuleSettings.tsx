@@ -9,7 +9,13 @@ import {
   useState,
 } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
-import { sameRules, useRuleSelection, useRules, type useSaveRules } from '../api/rules.ts'
+import {
+  sameRules,
+  useKeptDraft,
+  useRuleSelection,
+  useRules,
+  type useSaveRules,
+} from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Button } from '../ui/Button.tsx'
@@ -38,6 +44,7 @@ export function RuleSettings({
 }) {
   const rules = useRules()
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
+  const { isKept } = useKeptDraft()
   const [wasRefused, setWasRefused] = useState(false)
   // The refusal ends when both services are connected, so a later disconnect does not show it
   // again. Wait for both statuses. Otherwise their order would decide whether the refusal ends.
@@ -47,7 +54,8 @@ export function RuleSettings({
 
   useBlocker({
     disabled: !isUnsaved,
-    enableBeforeUnload: true,
+    // Ticks that are kept on the way to a provider are not lost.
+    enableBeforeUnload: () => !isKept(),
     shouldBlockFn: ({ current, next }) => {
       if (current.pathname === next.pathname) return false
       // The save goes on. If it fails, the ticks are still there when the user comes back.
