@@ -6,7 +6,6 @@ import {
   useQueryClient,
 } from '@tanstack/react-query'
 import { useCallback } from 'react'
-import { array, object, safeParse, string } from 'valibot'
 import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
@@ -182,37 +181,21 @@ function setDraft(queryClient: QueryClient, draft: RuleIds | null): void {
   queryClient.setQueryData(draftQuery.queryKey, draft)
 }
 
-// The draft while the browser is at a provider. It lists changes, because the saved rules may have changed meanwhile.
+// The draft of this tab while the browser is at a provider: the person, and the rules that were ticked and unticked. The
+// saved rules may change meanwhile.
 const keptKey = 'dealbell-draft'
-const keptDraft = object({ person: string(), ticked: array(string()), unticked: array(string()) })
 
-/** What to keep. Undefined without a draft, or if the backend does not say whose it is. */
-function draftToKeep(queryClient: QueryClient): string | undefined {
+/** Keeps the draft, unless the backend does not say whose it is. */
+export function keepDraft(queryClient: QueryClient): void {
   const person = shownPerson()
   const draft = queryClient.getQueryData(draftQuery.queryKey)
-  if (!draft || person === undefined) return undefined
+  if (!draft || person === undefined) return
   const saved = savedRules(queryClient)
-  return JSON.stringify({
-    person,
-    ticked: draft.filter((id) => !saved.includes(id)),
-    unticked: saved.filter((id) => !draft.includes(id)),
-  })
+  const kept = [person, without(draft, saved), without(saved, draft)]
+  inStorage((storage) => storage.setItem(keptKey, JSON.stringify(kept)))
 }
 
-/** Functions that keep the draft of this tab, before it goes to a provider, and say whether it is kept. */
-export function useKeptDraft() {
-  const queryClient = useQueryClient()
-  return {
-    keep: () => {
-      const text = draftToKeep(queryClient)
-      if (text !== undefined) inStorage((storage) => storage.setItem(keptKey, text))
-    },
-    isKept: () => {
-      const text = draftToKeep(queryClient)
-      return text !== undefined && inStorage((storage) => storage.getItem(keptKey)) === text
-    },
-  }
-}
+export const isDraftKept = (): boolean => Boolean(inStorage((storage) => storage.getItem(keptKey)))
 
 /**
  * Applies the kept changes to the saved rules, once. Returns undefined if there are none of this person. Who had no
@@ -221,16 +204,19 @@ export function useKeptDraft() {
 function takeKeptDraft(rules: RuleIds): RuleIds | undefined {
   return inStorage((storage) => {
     const text = storage.getItem(keptKey)
-    if (text === null) return undefined
     storage.removeItem(keptKey)
-    const { success, output } = safeParse(keptDraft, JSON.parse(text))
-    if (!success || !['nobody', shownPerson()].includes(output.person)) return undefined
-    const { ticked, unticked } = output
+    // Anything else throws.
+    const [person, ticked, unticked] = JSON.parse(text ?? '')
+    if (person !== 'nobody' && person !== shownPerson()) return undefined
     return union(
-      rules.filter((id) => !unticked.includes(id)),
-      ticked.filter((id) => availableRuleIds.has(id)),
+      without(rules, unticked),
+      ticked.filter((id: string) => availableRuleIds.has(id)),
     )
   })
+}
+
+function without(a: RuleIds, b: RuleIds): RuleIds {
+  return a.filter((id) => !b.includes(id))
 }
 
 /** The user may have forbidden the storage, it may be full, or it may contain anything. */

@@ -10,8 +10,8 @@ import {
 } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import {
+  isDraftKept,
   sameRules,
-  useKeptDraft,
   useRuleSelection,
   useRules,
   type useSaveRules,
@@ -44,7 +44,6 @@ export function RuleSettings({
 }) {
   const rules = useRules()
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
-  const { isKept } = useKeptDraft()
   const [wasRefused, setWasRefused] = useState(false)
   // The refusal ends when both services are connected, so a later disconnect does not show it
   // again. Wait for both statuses. Otherwise their order would decide whether the refusal ends.
@@ -55,7 +54,7 @@ export function RuleSettings({
   useBlocker({
     disabled: !isUnsaved,
     // Ticks that are kept on the way to a provider are not lost.
-    enableBeforeUnload: () => !isKept(),
+    enableBeforeUnload: () => !isDraftKept(),
     shouldBlockFn: ({ current, next }) => {
       if (current.pathname === next.pathname) return false
       // The save goes on. If it fails, the ticks are still there when the user comes back.
@@ -94,6 +93,9 @@ export function RuleSettings({
 
   // Do not use isPending: rules that failed to load are pending again at each new attempt.
   const areLoaded = rules.isFetched
+  // What the bar says stays in view.
+  const isBarNeeded =
+    isUnsaved || save.isPending || save.isError || isRefused || (data !== undefined && canSave)
   const saved = rules.data?.rules
   return (
     <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">
@@ -141,11 +143,17 @@ export function RuleSettings({
       {/* Sticky, because most of the catalogue is between the available rules and this bar. But it
           would cover the rules on a low or enlarged screen, so it is not sticky there. */}
       {areLoaded && (
-        <div className="save-bar sm:col-span-full">
-          <Button kind="primary" type="submit" disabled={save.isPending} ref={saveButton}>
+        <div className={`save-bar sm:col-span-full ${isBarNeeded ? 'tall:sticky' : ''}`}>
+          {/* Without both connections, Connect is the next step. */}
+          <Button
+            kind={canSave && (isUnsaved || save.isPending) ? 'primary' : 'secondary'}
+            type="submit"
+            disabled={save.isPending}
+            ref={saveButton}
+          >
             {save.isPending ? 'Saving…' : 'Save'}
           </Button>
-          <p role="status" className="min-w-40 flex-1 text-sm">
+          <p role="status" className="save-message">
             {isUnsaved && !save.isPending && !save.isError && !isRefused && (
               <span className="text-muted">Unsaved changes</span>
             )}
