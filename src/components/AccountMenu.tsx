@@ -44,13 +44,13 @@ export function AccountMenu() {
     return () => document.removeEventListener('pointerdown', onPointerDown)
   }, [isOpen])
 
-  // The menu is over the line, and after a sign-out there is no menu.
+  // The menu covers the line. After a sign-out there is no menu.
   const hasResult = isSignedOut || others.isSuccess || hasFailed
   useEffect(() => {
     if (!hasResult) return
+    if (isSignedOut) line.current?.focus()
+    else if (menu.current?.contains(document.activeElement)) button.current?.focus()
     setIsOpen(false)
-    if (isSignedOut || !button.current) line.current?.focus()
-    else button.current.focus()
   }, [hasResult, isSignedOut])
 
   return (

@@ -1,4 +1,4 @@
-import { useBlocker } from '@tanstack/react-router'
+import { useRouter } from '@tanstack/react-router'
 import {
   type ComponentProps,
   type FormEvent,
@@ -51,18 +51,24 @@ export function RuleSettings({
   const isRefused = wasRefused && !canSave
   const saveButton = useRestoredFocus(save.isPending)
 
-  useBlocker({
-    disabled: !isUnsaved,
-    // Ticks that are kept on the way to a provider are not lost.
-    enableBeforeUnload: () => !isDraftKept(),
-    shouldBlockFn: ({ current, next }) => {
-      if (current.pathname === next.pathname) return false
-      // The save goes on. If it fails, the ticks are still there when the user comes back.
-      if (save.running && sameRules(save.running, selected)) return false
-      const leave = window.confirm('Leave without saving? The rules you changed are not saved yet.')
-      if (leave) discard()
-      return !leave
-    },
+  // Like the router's useBlocker, which is much larger. It too registers again after each render.
+  const { history } = useRouter()
+  useEffect(() => {
+    if (!isUnsaved) return
+    return history.block({
+      // Ticks that are kept on the way to a provider are not lost.
+      enableBeforeUnload: () => !isDraftKept(),
+      blockerFn: async ({ currentLocation, nextLocation }) => {
+        if (currentLocation.pathname === nextLocation.pathname) return false
+        // The save goes on. If it fails, the ticks are still there when the user comes back.
+        if (save.running && sameRules(save.running, selected)) return false
+        const leave = window.confirm(
+          'Leave without saving? The rules you changed are not saved yet.',
+        )
+        if (leave) discard()
+        return !leave
+      },
+    })
   })
 
   // A message disappears when the selection changes. The function always stays the same, so that a
@@ -132,6 +138,7 @@ export function RuleSettings({
           {category.available && (
             <Warning
               isShown={areLoaded && selected.length === 0}
+              isQuiet
               title="No notification rules defined"
             >
               You will receive no notifications until you select at least one rule, for example when
