@@ -21,7 +21,7 @@ export function Dashboard() {
   const areConnected = isCrmConnected && chatStatus.data?.connected === true
   const hasSummary = useHasFeature('activity')
   const hasPreview = useHasFeature('preview')
-  const hasTest = useHasFeature('test-message')
+  const canTest = useHasFeature('test-message') && areConnected
   const { features, standIns } = useHealth().data ?? {}
   // This hook is in the dashboard, because the components below unmount when the person changes. Its failure must
   // stay visible.
@@ -71,12 +71,14 @@ export function Dashboard() {
               </Connection>
               <Connection provider={chat} isNext={isCrmConnected} badge={badge(chat)}>
                 {unsentMessages(chat, chatStatus)}
-                {((areConnected && hasTest) || hasLink(chat, chatStatus)) && (
-                  <div className="below-connection">
-                    {insights && areConnected && hasTest && <insights.TestMessage />}
+                {(canTest || hasLink(chat, chatStatus)) && (
+                  <div
+                    className={`below-connection ${canTest && hasLink(chat, chatStatus) ? 'below-both' : ''}`}
+                  >
                     {insights && hasLink(chat, chatStatus) && (
                       <insights.StandInLink provider={chat} channel={chatStatus.data?.channel} />
                     )}
+                    {insights && canTest && <insights.TestMessage />}
                   </div>
                 )}
               </Connection>
