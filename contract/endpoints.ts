@@ -60,6 +60,11 @@ export const healthAnswer = v.object({
   status: v.string(),
   /** What the backend can do beyond §7. Anything but a list of texts counts as absent. */
   features: v.optional(v.fallback(v.optional(v.array(v.string())), undefined)),
+  /**
+   * The services that the backend only plays, by their ids, with the path of a page on which a person can use
+   * each. What is no such path is left out.
+   */
+  standIns: v.optional(v.pipe(v.unknown(), v.transform(pathsIn))),
 })
 export type Health = v.InferOutput<typeof healthAnswer>
 
@@ -100,6 +105,14 @@ export type Rules = v.InferOutput<typeof rulesAnswer>
 /** The body of `saveRules`. */
 export const saveRulesBody = v.object({ rules: v.array(v.string()) })
 export type SaveRulesBody = v.InferOutput<typeof saveRulesBody>
+
+/** The values that are paths on the backend's own origin. They become links. */
+function pathsIn(value: unknown): Record<string, string> {
+  const paths = Object.entries(value ?? {}).filter(
+    (entry): entry is [string, string] => isString(entry[1]) && /^(\/[\w.-]+)+$/.test(entry[1]),
+  )
+  return Object.fromEntries(paths)
+}
 
 function isString(value: unknown): value is string {
   return typeof value === 'string'

@@ -24,6 +24,7 @@ import { safetyHeaders } from './http/safety-headers.ts'
 import { inShortTurns } from './http/turns.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
 import { providerIds } from './providers/registry.ts'
+import { standInPages } from './providers/stand-in-pages.ts'
 
 /** The whole backend as a function from request to answer. It opens no port and no file. */
 export function createApp(
@@ -32,6 +33,8 @@ export function createApp(
 ): Hono {
   const { appUrl, database, hasRoom, sessions, limits, log } = context
   const app = new Hono()
+  const pages = standInPages(context.providers)
+  const standIns = Object.keys(pages).length > 0 && { standIns: pages }
 
   app.use(safetyHeaders({ https: appUrl.startsWith('https:') }))
   app.use(withOneHost)
@@ -62,7 +65,7 @@ export function createApp(
     if (!hasRoom()) return noRoomAnswer(c)
     // Without its database, the backend cannot work, so the health check must fail.
     await database.execute(sql`select 1`)
-    return c.json({ status: 'ok', features: [...features] } satisfies Health)
+    return c.json({ status: 'ok', features: [...features], ...standIns } satisfies Health)
   })
   app.route('/', ruleRoutes(context))
   app.route('/', sessionRoutes(context))

@@ -15,8 +15,6 @@ interface StandInOptions {
   settings: ProviderSettings
   appUrl: string
   apiUrl: string
-  /** How long a search in the stand-in HubSpot does not find a change. */
-  indexLagMs: number
 }
 
 const standIns: Record<ProviderId, (options: StandInOptions) => Hono> = {
@@ -25,10 +23,7 @@ const standIns: Record<ProviderId, (options: StandInOptions) => Hono> = {
 }
 
 /** The stand-ins of the providers without a client id, and of the contact form. */
-export function createSandbox(
-  { appUrl, apiUrl, providers }: Addresses,
-  { indexLagMs }: Pick<StandInOptions, 'indexLagMs'> = { indexLagMs: 2_000 },
-): Hono {
+export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
   const sandbox = new Hono()
   const stylesheet = readFileSync(join(import.meta.dirname, 'style.css'), 'utf8')
   const pagePolicy = standInPolicy(appUrl, { inFrame: false })
@@ -59,7 +54,7 @@ export function createSandbox(
   for (const id of providerIds) {
     const settings = providers[id]
     if (!settings.standIn) continue
-    sandbox.route(`/${id}`, standIns[id]({ settings, appUrl, apiUrl, indexLagMs }))
+    sandbox.route(`/${id}`, standIns[id]({ settings, appUrl, apiUrl }))
   }
   return sandbox
 }

@@ -7,8 +7,8 @@ interface ProviderEntry {
   authorizeUrl: string
   /** The base address of the provider's API, without a trailing slash. */
   apiUrl: string
-  /** The stand-in's paths of consent page and API, below /sandbox/{id}. */
-  standIn: { authorizePath: string; apiPath: string }
+  /** The stand-in's paths of consent page, API and first page, below /sandbox/{id}. */
+  standIn: { authorizePath: string; apiPath: string; pagePath: string }
 }
 
 /**
@@ -22,14 +22,14 @@ export const registry = {
     role: 'crm',
     authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
     apiUrl: 'https://api.hubapi.com',
-    standIn: { authorizePath: '/oauth/authorize', apiPath: '' },
+    standIn: { authorizePath: '/oauth/authorize', apiPath: '', pagePath: '/deals' },
   },
   slack: {
     name: 'Slack',
     role: 'chat',
     authorizeUrl: 'https://slack.com/oauth/v2/authorize',
     apiUrl: 'https://slack.com/api',
-    standIn: { authorizePath: '/oauth/v2/authorize', apiPath: '/api' },
+    standIn: { authorizePath: '/oauth/v2/authorize', apiPath: '/api', pagePath: '' },
   },
 } as const satisfies Record<string, ProviderEntry>
 

@@ -11,7 +11,7 @@ import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
 import { isOneMissing } from './connections.ts'
 import { ApiError } from './errors.ts'
-import { assertSamePerson, currentTurn } from './person.ts'
+import { assertSamePerson, currentTurn, shownPerson } from './person.ts'
 import { logFailure, reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
@@ -61,8 +61,8 @@ export function useRuleSelection() {
     (id: string): void => {
       if (!availableRuleIds.has(id)) return
       const selected = currentSelection(queryClient)
-      queryClient.setQueryData(
-        draftQuery.queryKey,
+      setDraft(
+        queryClient,
         selected.includes(id) ? selected.filter((other) => other !== id) : [...selected, id],
       )
       if (!isSaving(queryClient)) dropSavedDraft(queryClient)
@@ -75,7 +75,7 @@ export function useRuleSelection() {
     isUnsaved: draft !== null,
     toggle,
     /** Drops the draft. */
-    discard: () => queryClient.setQueryData(draftQuery.queryKey, null),
+    discard: () => setDraft(queryClient, null),
   }
 }
 
@@ -137,18 +137,17 @@ async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Pr
 }
 
 /**
- * Adds the ticks that were made while the rules were unknown to the rules that are now known.
+ * Adds the ticks that were made while the rules were unknown, or before the browser went to a provider, to the rules
+ * that are now known.
  * @param keepsAll keeps the draft even if it equals these rules
  */
 function keepTicks(queryClient: QueryClient, rules: RuleIds, keepsAll: boolean): void {
   const isFirst = queryClient.getQueryData(rulesQuery.queryKey) === undefined
   const draft = queryClient.getQueryData(draftQuery.queryKey)
-  if (!draft) return
-  const ticked = isFirst ? union(rules, draft) : draft
-  queryClient.setQueryData(
-    draftQuery.queryKey,
-    !keepsAll && sameRules(ticked, rules) ? null : ticked,
-  )
+  const kept = isFirst ? takeKeptDraft(rules) : undefined
+  if (!draft && !kept) return
+  const ticked = isFirst ? union(kept ?? rules, draft ?? []) : (draft ?? rules)
+  setDraft(queryClient, !keepsAll && sameRules(ticked, rules) ? null : ticked)
 }
 
 function union(a: RuleIds, b: RuleIds): RuleIds {
@@ -172,6 +171,59 @@ function savedRules(queryClient: QueryClient): RuleIds {
 function dropSavedDraft(queryClient: QueryClient): void {
   const draft = queryClient.getQueryData(draftQuery.queryKey)
   if (draft && sameRules(draft, savedRules(queryClient))) {
-    queryClient.setQueryData(draftQuery.queryKey, null)
+    setDraft(queryClient, null)
+  }
+}
+
+/** Changes the draft. The one that was kept on the way to a provider is then out of date. */
+function setDraft(queryClient: QueryClient, draft: RuleIds | null): void {
+  inStorage((storage) => storage.removeItem(keptKey))
+  queryClient.setQueryData(draftQuery.queryKey, draft)
+}
+
+// The draft of this tab while the browser is at a provider: the person, and the rules that were ticked and unticked. The
+// saved rules may change meanwhile.
+const keptKey = 'dealbell-draft'
+
+/** Keeps the draft, unless the backend does not say whose it is. */
+export function keepDraft(queryClient: QueryClient): void {
+  const person = shownPerson()
+  const draft = queryClient.getQueryData(draftQuery.queryKey)
+  if (!draft || person === undefined) return
+  const saved = savedRules(queryClient)
+  const kept = [person, without(draft, saved), without(saved, draft)]
+  inStorage((storage) => storage.setItem(keptKey, JSON.stringify(kept)))
+}
+
+export const isDraftKept = (): boolean => Boolean(inStorage((storage) => storage.getItem(keptKey)))
+
+/**
+ * Applies the kept changes to the saved rules, once. Returns undefined if there are none of this person. Who had no
+ * session before the authorization is somebody after it.
+ */
+function takeKeptDraft(rules: RuleIds): RuleIds | undefined {
+  return inStorage((storage) => {
+    const text = storage.getItem(keptKey)
+    storage.removeItem(keptKey)
+    // Anything else throws.
+    const [person, ticked, unticked] = JSON.parse(text ?? '')
+    if (person !== 'nobody' && person !== shownPerson()) return undefined
+    return union(
+      without(rules, unticked),
+      ticked.filter((id: string) => availableRuleIds.has(id)),
+    )
+  })
+}
+
+function without(a: RuleIds, b: RuleIds): RuleIds {
+  return a.filter((id) => !b.includes(id))
+}
+
+/** The user may have forbidden the storage, it may be full, or it may contain anything. */
+function inStorage<Result>(use: (storage: Storage) => Result): Result | undefined {
+  try {
+    return use(sessionStorage)
+  } catch {
+    return undefined
   }
 }

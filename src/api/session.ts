@@ -1,12 +1,9 @@
 import { extraEndpoints } from '../../contract/endpoints.ts'
 import { call } from './client.ts'
-import { useHasFeature } from './health.ts'
 import { changePerson } from './person.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
-const { feature, method, path } = extraEndpoints.endSession
-
-export const useCanEndSessions = () => useHasFeature(feature)
+const { method, path } = extraEndpoints.endSession
 
 /** Ends this browser's session. All tabs then load what a browser without a session sees. */
 export function useEndSession() {

@@ -1,5 +1,7 @@
+import { useQueryClient } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
+import { keepDraft } from '../api/rules.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
@@ -9,28 +11,50 @@ import { GreenCheck, RedCross, WarningSign } from '../ui/icons.tsx'
 const timeFormat = new Intl.DateTimeFormat('en', { dateStyle: 'long', timeStyle: 'short' })
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
-export function Connection({ provider, children }: { provider: Provider; children?: ReactNode }) {
+export function Connection({
+  provider,
+  isNext,
+  badge,
+  children,
+}: {
+  provider: Provider
+  /** Whether connecting this service is the user's next step. */
+  isNext: boolean
+  badge?: ReactNode
+  children?: ReactNode
+}) {
   const status = useConnectionStatus(provider)
   const disconnect = useDisconnect(provider)
+  const queryClient = useQueryClient()
   const isConnected = status.data?.connected === true
   const { account, channel, reason, since, formerAccount } = status.data ?? {}
+  const names = [account, channel].filter(Boolean).join(' · ')
 
   return (
     <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
-      {/* If this is too long for the row of the button, it gets its own row. */}
-      <div className="flex min-w-0 flex-auto items-center gap-2 sm:flex-1 sm:gap-3">
+      {/* The basis is less than its text, so that the button stays at the right of the row. */}
+      <div className="flex min-w-0 flex-1 basis-32 items-center gap-2 sm:gap-3">
         <span className="grid size-9 shrink-0 place-items-center rounded-full border border-line bg-canvas">
           {isConnected ? <GreenCheck /> : <RedCross />}
         </span>
         {/* The live region includes the name: 'Not connected' alone does not name the service. */}
         <div role="status" className="min-w-0">
-          <p className="font-medium wrap-anywhere">{provider.name}</p>
+          <p className="font-semibold wrap-anywhere">
+            {provider.name}
+            {badge && <> {badge}</>}
+          </p>
           <p className="text-sm text-muted wrap-anywhere">
             {isConnected
-              ? ['Connected', account, channel].filter(Boolean).join(' · ')
+              ? 'Connected'
               : reason
                 ? `Needs to be connected again: ${reason}`
                 : 'Not connected'}
+            {isConnected && names && (
+              <span className="names">
+                <span> · </span>
+                {names}
+              </span>
+            )}
             {!isConnected && reason && since && Number.isFinite(Date.parse(since)) && (
               <>
                 {' '}
@@ -42,14 +66,15 @@ export function Connection({ provider, children }: { provider: Provider; childre
       </div>
       {/* One button for both actions, so that it keeps the focus when its text changes. */}
       <Button
-        kind={isConnected ? 'secondary' : 'primary'}
+        kind={isConnected || !isNext ? 'secondary' : 'primary'}
         busy={disconnect.isPending}
         label={`${isConnected ? 'Disconnect' : 'Connect'} ${provider.name}`}
         onClick={(event) => {
           // Ignore the second click of a double click: the button's text may have changed.
           if (event.detail > 1) return
-          if (isConnected) disconnect.mutate()
-          else window.location.assign(authorizeUrl(provider))
+          if (isConnected) return disconnect.mutate()
+          keepDraft(queryClient)
+          window.location.assign(authorizeUrl(provider))
         }}
       >
         {isConnected ? 'Disconnect' : 'Connect'}

@@ -1,8 +1,7 @@
 import { useEffect, useRef } from 'react'
 import { useConnectionStatus } from '../api/connections.ts'
-import { useHasFeature } from '../api/health.ts'
+import { useHasFeature, useHealth } from '../api/health.ts'
 import { useRules, useSaveRules } from '../api/rules.ts'
-import { useEndOtherSessions, useEndSession } from '../api/session.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Card } from '../ui/Card.tsx'
@@ -10,7 +9,6 @@ import { focusHeading, Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
 import { Connection } from './Connection.tsx'
 import { RuleSettings } from './RuleSettings.tsx'
-import { SignOut } from './SignOut.tsx'
 import { useInsights } from './use-insights.ts'
 
 export function Dashboard() {
@@ -23,12 +21,11 @@ export function Dashboard() {
   const areConnected = isCrmConnected && chatStatus.data?.connected === true
   const hasSummary = useHasFeature('activity')
   const hasPreview = useHasFeature('preview')
-  const hasTest = useHasFeature('test-message')
-  // These hooks are in the dashboard, because the components below unmount when the person changes. Their failures
-  // must stay visible.
+  const canTest = useHasFeature('test-message') && areConnected
+  const { features, standIns } = useHealth().data ?? {}
+  // This hook is in the dashboard, because the components below unmount when the person changes. Its failure must
+  // stay visible.
   const save = useSaveRules()
-  const endOwn = useEndSession()
-  const endOthers = useEndOtherSessions()
   // The calls of §7 come first.
   const isLoaded = [crmStatus, chatStatus, useRules()].every(({ isFetched }) => isFetched)
   // For another person, everything is loaded again, and what had the focus disappears.
@@ -37,7 +34,7 @@ export function Dashboard() {
     if (wereKnown.current && !areKnown && document.activeElement === document.body) focusHeading()
     wereKnown.current = areKnown
   }, [areKnown])
-  const insights = useInsights(isLoaded && (hasSummary || hasPreview || hasTest))
+  const insights = useInsights(isLoaded && (features ?? standIns) !== undefined)
   // What loads later has its place from the start, so that it moves nothing.
   const unsentMessages = ({ name }: Provider, { data }: typeof crmStatus) =>
     hasSummary &&
@@ -48,10 +45,14 @@ export function Dashboard() {
       </div>
     )
 
+  const badge = ({ id }: Provider) => standIns?.[id] && insights && <insights.StandInBadge />
+  const hasLink = ({ id }: Provider, { data }: typeof crmStatus) =>
+    standIns?.[id] !== undefined && data?.connected === true
+
   return (
     <Screen
       title="Deal notifications"
-      lead={`Choose which ${crm.name} events ${chat.name} hears of.`}
+      lead={`Choose which ${crm.name} deal events ${chat.name} reports.`}
     >
       <Warning isShown={areKnown && !areConnected} title="Connections required">
         Please connect both {crm.name} and {chat.name} so that notifications work.
@@ -60,11 +61,25 @@ export function Dashboard() {
         <>
           <Card heading="Connections">
             <ul className="divide-y divide-line">
-              <Connection provider={crm}>{unsentMessages(crm, crmStatus)}</Connection>
-              <Connection provider={chat}>
+              <Connection provider={crm} isNext badge={badge(crm)}>
+                {unsentMessages(crm, crmStatus)}
+                {hasLink(crm, crmStatus) && (
+                  <div className="below-connection">
+                    {insights && <insights.StandInLink provider={crm} />}
+                  </div>
+                )}
+              </Connection>
+              <Connection provider={chat} isNext={isCrmConnected} badge={badge(chat)}>
                 {unsentMessages(chat, chatStatus)}
-                {areConnected && hasTest && (
-                  <div className="below-connection">{insights && <insights.TestMessage />}</div>
+                {(canTest || hasLink(chat, chatStatus)) && (
+                  <div
+                    className={`below-connection ${canTest && hasLink(chat, chatStatus) ? 'below-both' : ''}`}
+                  >
+                    {insights && hasLink(chat, chatStatus) && (
+                      <insights.StandInLink provider={chat} channel={chatStatus.data?.channel} />
+                    )}
+                    {insights && canTest && <insights.TestMessage />}
+                  </div>
                 )}
               </Connection>
             </ul>
@@ -96,7 +111,6 @@ export function Dashboard() {
           Loading dashboard...
         </p>
       )}
-      <SignOut own={endOwn} others={endOthers} isReady={areKnown} />
     </Screen>
   )
 }

@@ -1,13 +1,17 @@
 import { Link } from '@tanstack/react-router'
 import { useHasFeature } from '../api/health.ts'
 import { Bell } from '../ui/icons.tsx'
+import { useInsights } from './use-insights.ts'
 
-/** The product's name, which links to the dashboard, and the other pages. */
+/** The product's name, which links to the dashboard, the other pages, and the user's account. */
 export function Header() {
   const hasActivity = useHasFeature('activity')
+  const hasSessions = useHasFeature('sessions')
+  // The dashboard and the activity load it.
+  const insights = useInsights(false)
   return (
     <header className="border-b border-line bg-surface">
-      <div className="mx-auto flex w-full max-w-3xl justify-between px-4 sm:px-6">
+      <div className="mx-auto flex w-full max-w-3xl flex-wrap items-center gap-x-4 px-4 sm:gap-x-6 sm:px-6">
         <Link
           to="/"
           className="-mx-2 inline-flex min-h-14 items-center gap-2.5 rounded-lg px-2 font-semibold focus-visible:-outline-offset-4"
@@ -15,13 +19,19 @@ export function Header() {
           <span className="rounded-lg bg-accent p-1 text-on-accent">
             <Bell />
           </span>
-          Dealbell
+          <span className={hasActivity ? 'narrow-hidden' : ''}>Dealbell</span>
         </Link>
         {hasActivity && (
-          <Link to="/activity" className="header-link">
-            Activity
-          </Link>
+          <nav aria-label="Pages" className="flex gap-4 sm:gap-6">
+            <Link to="/" className="header-link">
+              Dashboard
+            </Link>
+            <Link to="/activity" className="header-link">
+              Activity
+            </Link>
+          </nav>
         )}
+        {hasSessions && insights && <insights.AccountMenu />}
       </div>
     </header>
   )

@@ -6,9 +6,12 @@ import { useRules } from '../api/rules.ts'
 import { useSummary } from '../api/summary.ts'
 import { useSendTest } from '../api/test-message.ts'
 import { Button } from '../ui/Button.tsx'
+import { AccountMenu } from './AccountMenu.tsx'
+import { StandInBadge, StandInLink } from './StandIn.tsx'
 
 // What the dashboard shows beyond §7. It is a script of its own, which only a backend with one of these
 // features makes the dashboard load (use-insights.ts).
+export { AccountMenu, StandInBadge, StandInLink }
 
 /** Below a rule: what it has sent, or what it would have sent. The element with `id` describes the rule. */
 export function RuleNote(props: { id: string; rule: string; when: string }) {
@@ -89,7 +92,7 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
             type="button"
             aria-expanded={isOpen}
             aria-controls={isOpen ? sampleId : undefined}
-            aria-label={`Show an example: when ${when}`}
+            aria-label={`${isOpen ? 'Hide the' : 'Show an'} example: when ${when}`}
             onClick={() => setIsOpen(!isOpen)}
             className="text-button"
           >
@@ -97,7 +100,7 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
             <span aria-hidden className="mr-1 inline-block">
               {isOpen ? '▾' : '▸'}
             </span>
-            Show an example
+            {isOpen ? 'Hide the' : 'Show an'} example
           </button>
           {isOpen && (
             <p id={sampleId} className="message">

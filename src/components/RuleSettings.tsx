@@ -1,4 +1,4 @@
-import { useBlocker } from '@tanstack/react-router'
+import { useRouter } from '@tanstack/react-router'
 import {
   type ComponentProps,
   type FormEvent,
@@ -9,7 +9,13 @@ import {
   useState,
 } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
-import { sameRules, useRuleSelection, useRules, type useSaveRules } from '../api/rules.ts'
+import {
+  isDraftKept,
+  sameRules,
+  useRuleSelection,
+  useRules,
+  type useSaveRules,
+} from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Button } from '../ui/Button.tsx'
@@ -45,17 +51,24 @@ export function RuleSettings({
   const isRefused = wasRefused && !canSave
   const saveButton = useRestoredFocus(save.isPending)
 
-  useBlocker({
-    disabled: !isUnsaved,
-    enableBeforeUnload: true,
-    shouldBlockFn: ({ current, next }) => {
-      if (current.pathname === next.pathname) return false
-      // The save goes on. If it fails, the ticks are still there when the user comes back.
-      if (save.running && sameRules(save.running, selected)) return false
-      const leave = window.confirm('Leave without saving? The rules you changed are not saved yet.')
-      if (leave) discard()
-      return !leave
-    },
+  // Like the router's useBlocker, which is much larger. It too registers again after each render.
+  const { history } = useRouter()
+  useEffect(() => {
+    if (!isUnsaved) return
+    return history.block({
+      // Ticks that are kept on the way to a provider are not lost.
+      enableBeforeUnload: () => !isDraftKept(),
+      blockerFn: async ({ currentLocation, nextLocation }) => {
+        if (currentLocation.pathname === nextLocation.pathname) return false
+        // The save goes on. If it fails, the ticks are still there when the user comes back.
+        if (save.running && sameRules(save.running, selected)) return false
+        const leave = window.confirm(
+          'Leave without saving? The rules you changed are not saved yet.',
+        )
+        if (leave) discard()
+        return !leave
+      },
+    })
   })
 
   // A message disappears when the selection changes. The function always stays the same, so that a
@@ -86,6 +99,9 @@ export function RuleSettings({
 
   // Do not use isPending: rules that failed to load are pending again at each new attempt.
   const areLoaded = rules.isFetched
+  // What the bar says stays in view.
+  const isBarNeeded =
+    isUnsaved || save.isPending || save.isError || isRefused || (data !== undefined && canSave)
   const saved = rules.data?.rules
   return (
     <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">
@@ -122,6 +138,7 @@ export function RuleSettings({
           {category.available && (
             <Warning
               isShown={areLoaded && selected.length === 0}
+              isQuiet
               title="No notification rules defined"
             >
               You will receive no notifications until you select at least one rule, for example when
@@ -133,11 +150,17 @@ export function RuleSettings({
       {/* Sticky, because most of the catalogue is between the available rules and this bar. But it
           would cover the rules on a low or enlarged screen, so it is not sticky there. */}
       {areLoaded && (
-        <div className="save-bar sm:col-span-full">
-          <Button kind="primary" type="submit" disabled={save.isPending} ref={saveButton}>
+        <div className={`save-bar sm:col-span-full ${isBarNeeded ? 'tall:sticky' : ''}`}>
+          {/* Without both connections, Connect is the next step. */}
+          <Button
+            kind={canSave && (isUnsaved || save.isPending) ? 'primary' : 'secondary'}
+            type="submit"
+            disabled={save.isPending}
+            ref={saveButton}
+          >
             {save.isPending ? 'Saving…' : 'Save'}
           </Button>
-          <p role="status" className="min-w-40 flex-1 text-sm">
+          <p role="status" className="save-message">
             {isUnsaved && !save.isPending && !save.isError && !isRefused && (
               <span className="text-muted">Unsaved changes</span>
             )}

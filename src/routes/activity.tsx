@@ -4,6 +4,7 @@ import { useHasFeature } from '../api/health.ts'
 import { ActivityChart } from '../components/ActivityChart.tsx'
 import { ActivityList } from '../components/ActivityList.tsx'
 import { GenericError } from '../components/GenericError.tsx'
+import { useInsights } from '../components/use-insights.ts'
 import { config } from '../config.ts'
 import { Screen } from '../ui/Screen.tsx'
 
@@ -30,9 +31,10 @@ function ActivityPage() {
   const { state } = Route.useSearch()
   // A backend that answers only §7 has no such page.
   const isOffered = useHasFeature(activityEndpoints.activity.feature)
+  useInsights(isOffered)
   if (!isOffered) return <GenericError />
   return (
-    <Screen title="Activity" lead={`What became of the messages to ${config.chat.name}.`}>
+    <Screen title="Activity" lead={`What was sent to ${config.chat.name}, and what was not.`}>
       <ActivityChart />
       <ActivityList state={state} />
     </Screen>

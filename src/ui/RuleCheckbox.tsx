@@ -25,10 +25,8 @@ export const RuleCheckbox = memo(function RuleCheckbox({
 }) {
   const noteId = `${id}-note`
   return (
-    <>
-      <label
-        className={`rule ${available ? 'cursor-pointer hover:bg-canvas' : 'text-muted forced-colors:text-[GrayText]'}`}
-      >
+    <div className={available ? 'rule-row' : ''}>
+      <label className={available ? 'rule' : 'rule-later'}>
         <input
           type="checkbox"
           checked={checked}
@@ -42,6 +40,6 @@ export const RuleCheckbox = memo(function RuleCheckbox({
       {hasNote && (
         <div className="rule-note">{Note && <Note id={noteId} rule={id} when={when} />}</div>
       )}
-    </>
+    </div>
   )
 })

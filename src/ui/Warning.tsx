@@ -7,17 +7,20 @@ import { WarningSign } from './icons.tsx'
  */
 export function Warning({
   isShown,
+  isQuiet = false,
   title,
   children,
 }: {
   isShown: boolean
+  /** Whether it must not compete with what the user should do next. */
+  isQuiet?: boolean
   title: string
   children: ReactNode
 }) {
   return (
     <div role="status" className="col-span-full empty:absolute">
       {isShown && (
-        <div className="flex gap-3 rounded-xl border border-warning-line bg-warning p-4 text-on-warning">
+        <div className={`warning ${isQuiet ? 'warning-quiet' : 'warning-loud'}`}>
           <span className="mt-0.5">
             <WarningSign />
           </span>

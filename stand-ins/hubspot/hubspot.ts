@@ -12,19 +12,17 @@ export function createStandInHubspot({
   settings,
   appUrl,
   apiUrl,
-  indexLagMs,
 }: {
   settings: ProviderSettings
   appUrl: string
   apiUrl: string
-  indexLagMs: number
 }): Hono {
   const account: HubspotAccount = {
     settings,
     appUrl,
     list: `${appUrl}/sandbox/hubspot/deals`,
     tokens: new StandInTokens('hubspot-stand-in-', settings.clientSecret),
-    deals: new StandInDeals(indexLagMs),
+    deals: new StandInDeals(),
   }
   return new Hono()
     .route('/', createDealsPage(account, createStandInWebhooks({ settings, apiUrl })))

@@ -17,6 +17,13 @@ export const closedBox = () => box(/signed or closed/)
 export const button = (name: string) => screen.findByRole('button', { name })
 export const saveButton = () => screen.getByRole('button', { name: 'Save' })
 
+/** Opens the menu at the end of the header, and returns one of its buttons. */
+export async function accountItem(user: ReturnType<typeof renderApp>['user'], name: string) {
+  if (screen.queryByRole('button', { name }) === null) await user.click(await button('Account'))
+  return button(name)
+}
+export const signedOut = 'Signed out. Connect HubSpot to find your settings again.'
+
 export const rulesPath = '*/api/notifications/rules'
 
 export async function tickAndSave(user: ReturnType<typeof renderApp>['user']): Promise<void> {

@@ -6,6 +6,7 @@ import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import { both, hold, lookAgain, renderApp, startBackend, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
+import { accountItem, signedOut } from './dashboard.ts'
 // The app loads this script later. A test with a stopped clock cannot wait for its first import.
 import '../../src/components/Insights.tsx'
 
@@ -134,13 +135,15 @@ test('an example of a message comes on request, and ticks nothing', async () => 
   expect(screen.getByText(sample)).toBeVisible()
   expect(button).toHaveFocus()
   expect(button).toHaveAttribute('aria-expanded', 'true')
+  expect(button).toHaveAccessibleName(name.replace('Show an', 'Hide the'))
+  expect(button).toHaveTextContent(/^▾Hide the example$/)
   expect(button).toHaveAttribute('aria-controls', screen.getByText(sample).id)
   expect(await box(closed)).not.toBeChecked()
   expect(await box(closed)).toHaveAccessibleDescription(
     'Would have sent 4 messages in the last 7 days',
   )
   // The other rules have no message to show.
-  expect(screen.getAllByRole('button', { name: /^Show an example/ })).toEqual([button])
+  expect(screen.getAllByRole('button', { name: / example: / })).toEqual([button])
   await user.click(button)
   expect(screen.queryByText(sample)).not.toBeInTheDocument()
 })
@@ -357,8 +360,8 @@ test('signing out forgets what was sent and would have been sent', async () => {
   await screen.findByText(/^Sent 12 times/)
   await screen.findByText(/^Would have sent 4 messages/)
   state.activity.summary = {}
-  await user.click(screen.getByRole('button', { name: 'Sign out of this browser' }))
-  await screen.findByText('Signed out of this browser.')
+  await user.click(await accountItem(user, 'Sign out of this browser'))
+  await screen.findByText(signedOut)
   expect(screen.queryByText(/(was|have) sent|Sent 12/)).not.toBeInTheDocument()
   await settle()
   expect(previews(calls)).toHaveLength(1)

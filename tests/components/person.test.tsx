@@ -14,7 +14,16 @@ import {
   withStatus,
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
-import { button, failed, refused, rulesPath, saved, tickAndSave } from './dashboard.ts'
+import {
+  accountItem,
+  button,
+  failed,
+  refused,
+  rulesPath,
+  saved,
+  signedOut,
+  tickAndSave,
+} from './dashboard.ts'
 
 const box = (name: RegExp, checked?: boolean) =>
   screen.findByRole('checkbox', { name, ...(checked !== undefined && { checked }) })
@@ -216,8 +225,8 @@ describe.each([['ann'], [null]])('a page that shows %s', (person) => {
     backend.state.codes.add('abc')
     const heard = hearAsOtherTab()
     const { user } = renderApp('/slack/callback?code=abc')
-    await user.click(await button('Sign out of this browser'))
-    await screen.findByText('Signed out of this browser.')
+    await user.click(await accountItem(user, 'Sign out of this browser'))
+    await screen.findByText(signedOut)
     await waitFor(() => expect(heard).toEqual(person === null ? [null, null] : ['ann', 'nobody']))
   })
 })
@@ -249,7 +258,7 @@ describe('a change that the backend refuses because the person is another one', 
     await user.click(await button('Disconnect Slack'))
     await waitFor(expectBob)
     backend.state.person = 'carol'
-    await user.click(await button('Sign out of this browser'))
+    await user.click(await accountItem(user, 'Sign out of this browser'))
     expect(await screen.findByText('❌ Failed to sign out, try again.')).toBeVisible()
     expect(await button('Disconnect Slack')).toBeVisible()
     expect(backend.state.connected.size).toBe(2)
@@ -305,17 +314,17 @@ describe('signing out', () => {
       startWithAnn(person)
       const release = hold('delete', '*/api/session')
       const { user } = renderApp('/')
-      const signOut = await button('Sign out of this browser')
+      const signOut = await accountItem(user, 'Sign out of this browser')
       // A screen reader announces only a text that appears in an existing region.
-      const result = signOut.parentElement?.querySelector('[role=status]')
+      const result = screen.getByRole('banner').querySelector('[role=status]')
       await user.click(signOut)
       await hearFromOtherTab(null)
       expect(await box(closed, true)).toBeVisible()
       const heard = hearAsOtherTab()
       release()
-      expect(await screen.findByText('Signed out of this browser.')).toBe(result)
+      expect(await screen.findByText(signedOut)).toBe(result)
       await waitFor(expectNobody)
-      expect(signOut).toHaveFocus()
+      expect(result).toHaveFocus()
       await waitFor(() => expect(heard).toEqual([person === null ? null : 'nobody']))
     },
   )
@@ -333,7 +342,7 @@ describe('signing out', () => {
       const { user } = renderApp('/')
       await user.click(await box(stage))
       const heard = hearAsOtherTab()
-      await user.click(await button('Sign out of this browser'))
+      await user.click(await accountItem(user, 'Sign out of this browser'))
       expect(await screen.findByText('❌ Failed to sign out, try again.')).toBeVisible()
       await waitFor(expectNobody)
       expect(screen.getByText('❌ Failed to sign out, try again.')).toBeVisible()
@@ -347,11 +356,11 @@ describe('signing out', () => {
     const release = hold('post', rulesPath, withStatus(204))
     const { user } = renderApp('/')
     await tickAndSave(user)
-    await user.click(await button('Sign out of this browser'))
+    await user.click(await accountItem(user, 'Sign out of this browser'))
     await settle()
     expect(calls('DELETE')).toEqual([])
     release()
-    expect(await screen.findByText('Signed out of this browser.')).toBeVisible()
+    expect(await screen.findByText(signedOut)).toBeVisible()
     await expectNobody()
     expect(calls('DELETE')).toEqual(['DELETE /api/session'])
   })
@@ -361,11 +370,11 @@ describe('signing out', () => {
     const release = hold('delete', '*/api/session')
     const { user } = renderApp('/')
     await user.click(await box(stage))
-    await user.click(await button('Sign out of this browser'))
+    await user.click(await accountItem(user, 'Sign out of this browser'))
     await user.click(await button('Save'))
     await button('Saving…')
     release()
-    expect(await screen.findByText('Signed out of this browser.')).toBeVisible()
+    expect(await screen.findByText(signedOut)).toBeVisible()
     await button('Save')
     await expectNobody()
     expect(screen.queryByText(failed)).not.toBeInTheDocument()

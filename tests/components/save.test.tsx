@@ -196,3 +196,79 @@ test('unsaved ticks make the page ask before the user goes back, and staying kee
   expect(confirm).toHaveBeenCalledOnce()
   expect(await stageBox()).toBeChecked()
 })
+
+describe('ticks that are not saved when the user clicks Connect', () => {
+  const unload = () => {
+    const event = new Event('beforeunload', { cancelable: true })
+    window.dispatchEvent(event)
+    return event.defaultPrevented
+  }
+
+  function open(address: string) {
+    window.history.replaceState(null, '', address)
+    const history = createBrowserHistory()
+    onTestFinished(() => history.destroy())
+    return renderAppWith(history)
+  }
+
+  /** Ticks a rule, unticks a saved one, clicks Connect, and comes back as this person. */
+  async function connectWithTicks(before: string, after: string) {
+    vi.spyOn(window.location, 'assign').mockImplementation(() => {})
+    const { state, calls } = startBackend({
+      person: before,
+      connected: new Set(['slack']),
+      rules: ['deal-closed'],
+      codes: new Set(['abc']),
+    })
+    const { user, unmount } = open('/')
+    await user.click(await stageBox())
+    await user.click(await closedBox())
+    expect(unload()).toBe(true)
+    await user.click(await button('Connect HubSpot'))
+    const asks = unload()
+    unmount()
+    state.person = after
+    return { calls, asks, back: () => open('/hubspot/callback?code=abc') }
+  }
+
+  test.each([['ann'], ['nobody']])(
+    'are there again, unsaved, after %s has connected, and no question is asked',
+    async (before) => {
+      const { calls, asks, back } = await connectWithTicks(before, 'ann')
+      expect(asks).toBe(false)
+      const { unmount } = back()
+      expect(await screen.findByText('Unsaved changes')).toBeVisible()
+      expect(await stageBox()).toBeChecked()
+      expect(await closedBox()).not.toBeChecked()
+      expect(unload()).toBe(true)
+      expect(calls('POST')).toEqual([])
+      unmount()
+      open('/')
+      expect(await closedBox()).toBeChecked()
+      expect(await stageBox()).not.toBeChecked()
+    },
+  )
+
+  test.each([
+    ['belong to another person', 'bob', undefined],
+    ['are damaged', 'ann', '{"person":"ann","ticked":"all"}'],
+    ['are no JSON', 'ann', '{'],
+  ])('are dropped when they %s', async (_why, after, stored) => {
+    const { back } = await connectWithTicks('ann', after)
+    if (stored !== undefined) window.sessionStorage.setItem('dealbell-draft', stored)
+    back()
+    expect(await closedBox()).toBeChecked()
+    expect(await stageBox()).not.toBeChecked()
+    expect(window.sessionStorage).toHaveLength(0)
+  })
+
+  test('are lost without a storage, so the browser asks', async () => {
+    vi.spyOn(window, 'sessionStorage', 'get').mockImplementation(() => {
+      throw new DOMException('Denied', 'SecurityError')
+    })
+    const { asks, back } = await connectWithTicks('ann', 'ann')
+    expect(asks).toBe(true)
+    back()
+    expect(await closedBox()).toBeChecked()
+  })
+})

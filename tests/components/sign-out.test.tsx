@@ -1,9 +1,10 @@
-import { screen, waitFor, within } from '@testing-library/react'
-import { http } from 'msw'
+import { screen, waitFor } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
 import { expect, test } from 'vitest'
 import { server } from '../msw/server.ts'
 import { both, renderApp, startBackend, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
+import { accountItem, button } from './dashboard.ts'
 
 const signedIn = () =>
   startBackend({ connected: both(), rules: ['deal-closed'], features: ['sessions'] })
@@ -11,8 +12,9 @@ const signedIn = () =>
 test('signing out of all other browsers changes nothing in this one', async () => {
   const { calls } = signedIn()
   const { user } = renderApp('/')
-  await user.click(await screen.findByRole('button', { name: 'Sign out of all other browsers' }))
+  await user.click(await accountItem(user, 'Sign out of all other browsers'))
   expect(await screen.findByText('Signed out of all other browsers.')).toBeVisible()
+  expect(await button('Account')).toHaveFocus()
   expect(calls('DELETE')).toEqual(['DELETE /api/session?others=true'])
   expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   expect(screen.getByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
@@ -22,27 +24,52 @@ test('a failure says so and changes nothing; the next result replaces it', async
   const { calls } = signedIn()
   server.use(http.delete('*/api/session', withStatus(500), { once: true }))
   const { user } = renderApp('/')
-  await user.click(await screen.findByRole('button', { name: 'Sign out of this browser' }))
+  await user.click(await accountItem(user, 'Sign out of this browser'))
   const failure = await screen.findByText('❌ Failed to sign out, try again.')
   expect(takeLog()).toEqual([
     'Signing out of this browser failed: The server answered with an error (500)',
   ])
   expect(await screen.findByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
-  await user.click(screen.getByRole('button', { name: 'Sign out of all other browsers' }))
+  await user.click(await accountItem(user, 'Sign out of all other browsers'))
   await waitFor(() => expect(failure).toHaveTextContent(/^Signed out of all other browsers\.$/))
   expect(calls('DELETE')).toHaveLength(2)
 })
 
-test('is offered on the dashboard alone, after everything else', async () => {
+test("the header's menu has the name of the CRM's account and both ways to sign out", async () => {
   signedIn()
-  const { user } = renderApp('/contact')
-  await screen.findByRole('heading', { name: 'Contact Support' })
+  server.use(
+    http.get('*/api/hubspot/status', () =>
+      HttpResponse.json({ connected: true, account: 'acme.example' }),
+    ),
+  )
+  const { user } = renderApp('/')
+  const menu = await button('acme.example')
+  expect(menu).toHaveAttribute('aria-expanded', 'false')
   expect(screen.queryByText(/sign out/i)).not.toBeInTheDocument()
-  await user.click(screen.getByRole('link', { name: 'Dealbell' }))
-  await screen.findByRole('button', { name: 'Sign out of this browser' })
-  const buttons = within(screen.getByRole('main')).getAllByRole('button')
-  expect(buttons.slice(-2).map((button) => button.textContent)).toEqual([
-    'Sign out of this browser',
-    'Sign out of all other browsers',
-  ])
+  await user.click(menu)
+  expect(menu).toHaveAttribute('aria-expanded', 'true')
+  expect(await button('Sign out of this browser')).toBeVisible()
+  await user.tab()
+  await user.keyboard('{Escape}')
+  expect(screen.queryByText(/sign out/i)).not.toBeInTheDocument()
+  expect(menu).toHaveFocus()
+  for (const leave of [
+    () => user.click(screen.getByRole('heading', { level: 1 })),
+    () => user.tab({ shift: true }),
+  ]) {
+    await user.click(menu)
+    await leave()
+    expect(screen.queryByText(/sign out/i)).not.toBeInTheDocument()
+    expect(menu).toHaveAttribute('aria-expanded', 'false')
+  }
+})
+
+test.each([
+  ['has no session', 'nobody', 'sessions'],
+  ['cannot sign out', 'ann', 'activity'],
+])('who %s has no such menu', async (_who, person, feature) => {
+  startBackend({ person, features: [feature, 'preview'], connected: new Set(['hubspot']) })
+  renderApp('/')
+  await screen.findAllByText(/^Would have sent/)
+  expect(screen.queryByRole('button', { name: 'Account' })).not.toBeInTheDocument()
 })

@@ -47,7 +47,7 @@ export function hold() {
 type Fault = (request: Request) => Response | Promise<Response> | undefined
 
 /** One database, one backend without a port, and the stand-ins over real HTTP. One for each file. */
-export async function openHarness(overrides: { database?: Database; indexLagMs?: number } = {}) {
+export async function openHarness(overrides: { database?: Database } = {}) {
   const { database: ownDatabase, close } = await openTestDatabase('PGlite')
   const database = overrides.database ?? ownDatabase
   const calls: string[] = []
@@ -70,8 +70,7 @@ export async function openHarness(overrides: { database?: Database; indexLagMs?:
   outside.keepAliveTimeout = 60_000
   const encryptionKeys = [Buffer.alloc(32, 7)]
   const addresses = parseEnv({ APP_URL: appUrl }).addressesAt(await listen(outside))
-  const { indexLagMs } = overrides
-  sandbox = createSandbox(addresses, indexLagMs === undefined ? undefined : { indexLagMs })
+  sandbox = createSandbox(addresses)
   const backend = createBackend({
     database,
     encryptionKeys,

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Hono } from 'hono'
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
+import { lookBackMs } from '../../server/relay/search/search.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { standInHub } from '../../stand-ins/hubspot/account.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
@@ -228,11 +229,20 @@ describe('the stand-in HubSpot’s API', () => {
   test('answers with a deal as its specification says, with what was asked for and no more', async () => {
     const asked = 'properties=dealname,unknown&propertiesWithHistory=dealstage'
     const { body } = await call(`${objects}/9001?${asked}&associations=contacts,companies`)
-    const change = { value: 'appointmentscheduled', timestamp: time, sourceType: 'CRM_UI' }
+    const entry = (value: string) =>
+      expect.objectContaining({ value, timestamp: time, sourceType: 'CRM_UI' })
     expect(body).toEqual({
       id: '9001',
-      properties: { ...always, dealname: 'Acme renewal', dealstage: 'appointmentscheduled' },
-      propertiesWithHistory: { dealstage: [expect.objectContaining(change)] },
+      properties: { ...always, dealname: 'Acme renewal', dealstage: 'contractsent' },
+      // The newest first.
+      propertiesWithHistory: {
+        dealstage: [
+          entry('contractsent'),
+          entry('presentationscheduled'),
+          entry('qualifiedtobuy'),
+          entry('appointmentscheduled'),
+        ],
+      },
       associations: {
         contacts: { results: [{ id: '301', type: 'deal_to_contact' }] },
         companies: { results: [{ id: '501', type: 'deal_to_company' }] },
@@ -302,9 +312,10 @@ describe('the stand-in HubSpot’s API', () => {
   }
 
   test('finds changed deals, but a change only after some seconds', async () => {
-    const found = await search(1)
+    const found = await search(1, Date.now() - 6 * 86_400_000)
     const page = { total: 4, paging: { next: { after: '1' } } }
-    expect(found.body).toMatchObject({ ...page, results: [{ id: '9001', properties: always }] })
+    const oldest = { hs_object_id: '9002' }
+    expect(found.body).toMatchObject({ ...page, results: [{ id: '9002', properties: oldest }] })
     // Answers to a search have no such headers.
     expect(found.headers.has('X-HubSpot-RateLimit-Max')).toBe(false)
 
@@ -321,6 +332,11 @@ describe('the stand-in HubSpot’s API', () => {
     vi.setSystemTime(Date.now() + 2_000)
     expect(await changed()).toEqual(['9001', '9005'])
     vi.useRealTimers()
+  })
+
+  test('has moved its first deals so long ago that the relay misses no message about them', async () => {
+    // A restart repeats these moves for users who have been connected for weeks.
+    expect((await search(1, Date.now() - lookBackMs)).body.total).toBe(0)
   })
 
   test('answers with two pipelines, of which one says only in its metadata what a stage means', async () => {

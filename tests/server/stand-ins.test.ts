@@ -110,6 +110,13 @@ describe('what a stand-in granted', () => {
   })
 })
 
+test('health names the page of each stand-in, and nothing with the real providers', async () => {
+  const health = async (of: typeof browser) => (await of.call('/health')).json()
+  const standIns = { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' }
+  expect(await health(browser)).toMatchObject({ status: 'ok', standIns })
+  expect(await health(later)).not.toHaveProperty('standIns')
+})
+
 test('a real Slack is not shared with the others whom the stand-in HubSpot signed in', async () => {
   const other = openLater()
   const attacker = openBrowser(harness)

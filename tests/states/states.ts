@@ -262,20 +262,40 @@ const dashboard: readonly Omit<State, 'address'>[] = [
   {
     name: 'Signing out',
     backend: backend(sessions, http.delete(session, silence)),
-    steps: [{ press: 'Sign out of this browser' }],
+    steps: [{ press: 'Account' }, { press: 'Sign out of this browser' }],
     shows: { role: 'button', name: 'Sign out of this browser', disabled: true },
   },
   {
     name: 'Signed out of all other browsers',
     backend: backend(sessions),
-    steps: [{ press: 'Sign out of all other browsers' }],
+    steps: [{ press: 'Account' }, { press: 'Sign out of all other browsers' }],
     shows: 'Signed out of all other browsers.',
   },
   {
     name: 'Sign out failed',
     backend: backend(sessions, http.delete(session, fault)),
-    steps: [{ press: 'Sign out of this browser' }],
+    steps: [{ press: 'Account' }, { press: 'Sign out of this browser' }],
     shows: '❌ Failed to sign out, try again.',
+  },
+  {
+    name: 'Stand-ins with links',
+    backend: backend(
+      { ...two, ...beyond },
+      http.get(health, () =>
+        HttpResponse.json({
+          status: 'ok',
+          features: [...beyond.features, 'sessions'],
+          standIns: { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' },
+        }),
+      ),
+      http.get('*/api/hubspot/status', () =>
+        HttpResponse.json({ connected: true, account: 'acme-demo.example' }),
+      ),
+      http.get('*/api/slack/status', () =>
+        HttpResponse.json({ connected: true, account: 'Acme', channel: '#sales-floor' }),
+      ),
+    ),
+    shows: ['Open its deals', 'Open #sales-floor', 'acme-demo.example'],
   },
   {
     name: 'What each rule has sent or would have sent',

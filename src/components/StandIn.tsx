@@ -1,0 +1,28 @@
+import { useHealth } from '../api/health.ts'
+import { config } from '../config.ts'
+import type { Provider } from '../parse-config.ts'
+
+/** Beside a service that is a stand-in. */
+export const StandInBadge = () => <span className="badge">Stand-in</span>
+
+/** Below a connected stand-in: a link to the page where the user sees the service. */
+export function StandInLink({
+  provider,
+  channel,
+}: {
+  provider: Provider
+  channel?: string | undefined
+}) {
+  const path = useHealth().data?.standIns?.[provider.id]
+  if (path === undefined) return null
+  return (
+    <a
+      href={`${config.apiUrl}${path}`}
+      target="_blank"
+      rel="noopener"
+      className="text-link inline-flex min-h-9 items-center pointer-coarse:min-h-11"
+    >
+      Open {provider.id === config.crm.id ? 'its deals' : (channel ?? provider.name)}
+    </a>
+  )
+}
