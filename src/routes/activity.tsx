@@ -18,23 +18,32 @@ const states: Record<ActivityState, true> = {
 const isState = (text: unknown): text is ActivityState =>
   typeof text === 'string' && Object.hasOwn(states, text)
 
+interface ActivitySearch {
+  state?: ActivityState | undefined
+  rule?: string | undefined
+  q?: string | undefined
+  day?: string | undefined
+}
+
 export const Route = createFileRoute('/activity')({
-  // An unknown state counts as all.
-  validateSearch: ({ state }: { state?: unknown }): { state?: ActivityState | undefined } => ({
+  // An unknown state counts as all. The page looks at the rest (components/activity-filter.ts).
+  validateSearch: ({ state, rule, q, day }: ActivitySearch): ActivitySearch => ({
     state: isState(state) ? state : undefined,
+    rule,
+    q,
+    day,
   }),
   component: ActivityPage,
 })
 
 function ActivityPage() {
-  const { state } = Route.useSearch()
   // A backend that answers only §7 has no such page.
   const isOffered = useHasFeature(activityEndpoints.activity.feature)
   if (!isOffered) return <GenericError />
   return (
     <Screen title="Activity" lead={`What became of the messages to ${config.chat.name}.`}>
       <ActivityChart />
-      <ActivityList state={state} />
+      <ActivityList />
     </Screen>
   )
 }
