@@ -20,6 +20,15 @@ export const activityEndpoints = {
    * user has no message are left out. The other parameters do not apply, and `next` is null.
    */
   activity: { method: 'GET', path: '/api/notifications/activity', feature: 'activity' },
+  /**
+   * The same list with further parameters, in any combination: `q`, a part of the deal's name in any case, up to
+   * 100 characters; `rule`, the id of a rule; `day`, such as `2026-11-21`, and the `zone` in which it begins;
+   * `counts=true`, to count what the same parameters find in each state.
+   *
+   * A backend may look at so many messages alone that it answers fast, and then answers fewer than `limit`, or
+   * none, with a `next` and `searchedTo`. The `next` goes on from there.
+   */
+  search: { method: 'GET', path: '/api/notifications/activity', feature: 'activity-search' },
   /** Sends a failed message again. 202; 409 if it has not failed; 404 if the user has no such message. */
   retry: { method: 'POST', path: '/api/notifications/activity/:id/retry', feature: 'activity' },
   /**
@@ -99,12 +108,22 @@ const activityItem = v.object({
 })
 export type ActivityItem = v.InferOutput<typeof activityItem>
 
+/** How many messages are in a state. If `more`, only the newest were counted. */
+const stateCount = v.object({ count, more: v.boolean() })
+
 /** The answer of `activity`: one page. */
 export const activityAnswer = v.object({
   items: v.array(activityItem),
   /** The `before` of the next, older page; null if there is none. */
   next: v.nullable(v.string()),
+  /** When the oldest message changed that `q` or `rule` looked at, if older ones are left and the page is not full. */
+  searchedTo: v.optional(v.nullable(time)),
+  /** What `counts` asks for. The parameter `state` does not matter. */
+  counts: v.optional(
+    v.object({ sent: stateCount, waiting: stateCount, failed: stateCount, skipped: stateCount }),
+  ),
 })
+export type ActivityCounts = Record<ActivityState, v.InferOutput<typeof stateCount>>
 export type Activity = v.InferOutput<typeof activityAnswer>
 
 /** The answer of `preview`. */

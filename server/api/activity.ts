@@ -7,7 +7,15 @@ import {
 } from '../../contract/activity.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
-import { isItemId, readActivity, readItems, readPosition, sendAgain } from '../relay/show/list.ts'
+import {
+  type ActivityFilter,
+  countActivity,
+  isItemId,
+  readActivity,
+  readItems,
+  readPosition,
+  sendAgain,
+} from '../relay/show/list.ts'
 import { type Day, readSummary } from '../relay/show/summary.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
@@ -44,14 +52,27 @@ export function activityRoutes({ database, providers, sessions, wakeRelay, now }
       if (ids !== undefined && (ids.length > 100 || !ids.every(isItemId))) {
         throw new ApiError(400, 'invalid_query', '`ids` must be at most 100 ids of messages.')
       }
+      const filter: ActivityFilter = {
+        state,
+        // Without anything but spaces, it would find every deal that has a name.
+        q: shortText(c, 'q')?.trim() || undefined,
+        rule: shortText(c, 'rule'),
+        day: dayOf(c),
+      }
+      const isCounted = c.req.query('counts') === 'true'
       const session = await sessions.find(c)
       let page: Activity = { items: [], next: null }
       if (session !== undefined) {
         const { userId } = session
-        page =
-          ids === undefined
-            ? await readActivity({ database, providers }, userId, { limit, before, state })
-            : { items: await readItems({ database, providers }, userId, ids), next: null }
+        if (ids === undefined) {
+          const [read, counts] = await Promise.all([
+            readActivity({ database, providers }, userId, { limit, before, filter }),
+            isCounted ? countActivity({ database }, userId, filter) : undefined,
+          ])
+          page = { ...read, ...(counts && { counts }) }
+        } else {
+          page = { items: await readItems({ database, providers }, userId, ids), next: null }
+        }
       }
       return c.json(page)
     })
@@ -87,6 +108,28 @@ function wholeNumber(
   return number
 }
 
+/** @throws ApiError if the query has a text that is too long, or that PostgreSQL cannot store. */
+function shortText(c: Call, name: string): string | undefined {
+  const text = c.req.query(name)
+  if (text !== undefined && (text.length > 100 || text.includes('\0'))) {
+    throw new ApiError(400, 'invalid_query', `\`${name}\` must have at most 100 characters.`)
+  }
+  return text
+}
+
+/** Returns when the day begins and ends that the query asks for. @throws ApiError */
+function dayOf(c: Call): ActivityFilter['day'] {
+  const date = c.req.query('day')
+  const dateOf = dateFormat(c.req.query('zone') ?? 'UTC')
+  if (date === undefined) return undefined
+  const day = new Date(/^2\d{3}-\d{2}-\d{2}$/.test(date) ? date : Number.NaN)
+  if (Number.isNaN(day.getTime()) || isoDate(day.getTime()) !== date) {
+    throw new ApiError(400, 'invalid_query', '`day` must be a date, such as 2026-11-21.')
+  }
+  const [start, end] = [day.getTime(), day.getTime() + dayMs].map((time) => startOf(time, dateOf))
+  return start === undefined || end === undefined ? undefined : { start, end }
+}
+
 /** Returns a function that formats a time as the date in a time zone. @throws ApiError */
 function dateFormat(zone: string): (time: number) => string {
   try {
@@ -111,15 +154,22 @@ function lastDays(count: number, dateOf: (time: number) => string, now: Date): D
   const today = Date.parse(dateOf(now.getTime()))
   return Array.from({ length: count }, (_, n) => {
     const midnight = today - (count - 1 - n) * dayMs
-    const date = new Date(midnight).toISOString().slice(0, 10)
-    // Zones are up to 14 hours ahead and 12 behind. Where clocks change at midnight, a day starts later.
-    let before = midnight - 16 * 60 * minuteMs
-    let start = midnight + 16 * 60 * minuteMs
-    while (start - before > minuteMs) {
-      const middle = before + Math.floor((start - before) / 2 / minuteMs) * minuteMs
-      if (dateOf(middle) < date) before = middle
-      else start = middle
-    }
-    return { date, start: new Date(start) }
+    return { date: isoDate(midnight), start: startOf(midnight, dateOf) }
   })
+}
+
+const isoDate = (time: number) => new Date(time).toISOString().slice(0, 10)
+
+/** Returns when a date starts in a time zone, from its midnight in UTC. */
+function startOf(midnight: number, dateOf: (time: number) => string): Date {
+  const date = isoDate(midnight)
+  // Zones are up to 14 hours ahead and 12 behind. Where clocks change at midnight, a day starts later.
+  let before = midnight - 16 * 60 * minuteMs
+  let start = midnight + 16 * 60 * minuteMs
+  while (start - before > minuteMs) {
+    const middle = before + Math.floor((start - before) / 2 / minuteMs) * minuteMs
+    if (dateOf(middle) < date) before = middle
+    else start = middle
+  }
+  return new Date(start)
 }

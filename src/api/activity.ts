@@ -7,6 +7,7 @@ import {
 } from '@tanstack/react-query'
 import {
   type Activity,
+  type ActivityCounts,
   type ActivityItem,
   type ActivityState,
   activityAnswer,
@@ -15,17 +16,33 @@ import {
 } from '../../contract/activity.ts'
 import { call, getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
+import { currentTurn } from './person.ts'
 import { useSingleMutation } from './single-mutation.ts'
 import { summaryQuery } from './summary.ts'
 
-/** The state that is listed; undefined for all states. */
-type Filter = ActivityState | undefined
+/** What is listed; undefined for everything. Without the feature `activity-search`, only the state. */
+export interface ActivityFilter {
+  state?: ActivityState | undefined
+  rule?: string | undefined
+  /** A part of the deal's name. */
+  q?: string | undefined
+  /** A date such as `2026-11-21`, in this browser's time zone. */
+  day?: string | undefined
+  /** Also says how many messages the other parameters find in each state. */
+  counts?: true
+}
 
 interface List {
   /** The newest first. A message stays here when its state changes, also if another state is listed. */
   items: readonly ActivityItem[]
   /** The `before` of the next older page; null if there is none. */
   next: string | null
+  /** How far back the last page has searched, if the search is not at its end. */
+  searchedTo: string | null
+  /** How many messages are in each state, if the backend says so. */
+  counts: ActivityCounts | undefined
+  /** The turn of the person whose messages these are. */
+  turn: number
   /** The `before` with which the next refresh goes on through a long list; null to begin again. */
   round: string | null
   /** How many messages the first page, or else the last older page, contained. */
@@ -47,19 +64,22 @@ const mostAdded = 200
 const { feature, path } = activityEndpoints.activity
 
 function getPage(
-  parameters: { limit: number; before?: string; state: Filter } | { ids: string },
+  parameters: ({ limit: number; before?: string } & ActivityFilter) | { ids: string },
 ): Promise<Activity> {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== undefined) query.set(name, String(value))
   }
+  if (query.has('day')) query.set('zone', Intl.DateTimeFormat().resolvedOptions().timeZone)
   return getJson(`${path}?${query}`, activityAnswer)
 }
 
-const activityQuery = (state: Filter) =>
+const activityQuery = (filter: ActivityFilter) =>
   queryOptions({
-    queryKey: ['activity', state ?? 'all'],
-    queryFn: ({ client }) => refresh(client, state),
+    queryKey: ['activity', filter],
+    queryFn: ({ client }) => refresh(client, filter),
+    // The list stays until that of the next filter is there, but never for the next person.
+    placeholderData: (list: List | undefined) => (list?.turn === currentTurn() ? list : undefined),
     // Query compares items of the same position, and a new message moves all others. `merge` compares them.
     structuralSharing: false,
     staleTime: refreshMs,
@@ -75,13 +95,15 @@ const activityQuery = (state: Filter) =>
  * has another state, the summary loads too
  * (docs/decisions/0504-the-list-of-messages-refreshes.md).
  */
-async function refresh(client: QueryClient, state: Filter): Promise<List> {
-  const { queryKey } = activityQuery(state)
+async function refresh(client: QueryClient, filter: ActivityFilter): Promise<List> {
+  const { queryKey } = activityQuery(filter)
+  const begun = currentTurn()
+  const isSearch = filter.q !== undefined || filter.rule !== undefined
   const old = client.getQueryData(queryKey)
   const shown = old?.items ?? []
 
   const limit = Math.min(Math.max(shown.length, pageSize), largestPage)
-  const newest = await getPage({ limit, state })
+  const newest = await getPage({ limit, ...filter })
   const answered = byId(newest.items)
   const others = shown.filter(({ id }) => !answered.has(id))
   const isKnown = others.length < shown.length
@@ -92,18 +114,21 @@ async function refresh(client: QueryClient, state: Filter): Promise<List> {
   const turn = client.getQueryState(queryKey)?.dataUpdateCount ?? 0
   const asked = byId(inTurn(open.length > 0 || isKnown ? open : others, turn))
   // A message that is found late may belong anywhere. The newest page is the whole of most lists.
-  const before = shown.length > largestPage ? (old?.round ?? newest.next) : null
+  const before = shown.length > largestPage && !isSearch ? (old?.round ?? newest.next) : null
   const [known, further] = await Promise.all([
     asked.size === 0 ? [] : getPage({ ids: [...asked.keys()].join() }).then(({ items }) => items),
-    before === null ? undefined : getPage({ limit: largestPage, before, state }),
+    before === null ? undefined : getPage({ limit: largestPage, before, ...withoutCounts(filter) }),
   ])
 
   // The user may have loaded older messages meanwhile.
   const list = client.getQueryData(queryKey)
   const current = known.filter(({ id }) => asked.has(id))
   // Either there are so many new messages that a gap would remain, or this is another user.
-  const startsAgain = !isKnown && (newest.next !== null || current.length === 0)
-  if (list === undefined) return listOf(newest, false)
+  // The newest page of a search may have none of the messages that its older pages found.
+  const isGap = newest.next !== null && newest.searchedTo == null
+  const isOther = current.length === 0 && !(isSearch && shown.length === 0)
+  const startsAgain = !isKnown && (isGap || isOther)
+  if (list === undefined) return listOf(newest, { turn: begun, startedAgain: false })
   const listed = [...newest.items, ...(further?.items ?? [])]
   const former = byId(list.items)
   const added = listed.filter(({ id }) => !former.has(id))
@@ -111,26 +136,37 @@ async function refresh(client: QueryClient, state: Filter): Promise<List> {
   if (items.some(({ id, state }) => former.get(id)?.state !== state)) {
     void client.invalidateQueries({ queryKey: summaryQuery.queryKey })
   }
-  if (startsAgain || items.length > list.most) return listOf(newest, list.items.length > 0)
+  if (startsAgain || items.length > list.most) {
+    return listOf(newest, { turn: begun, startedAgain: list.items.length > 0 })
+  }
 
   const last = further ?? newest
   const oldest = list.items.at(-1)
   const isEnd =
     last.next === null ||
     last.items.some(({ id, at }) => id === oldest?.id || timeOf(at) < timeOf(oldest?.at ?? ''))
+  // How far a search has come is known only by its own pages.
+  if (isSearch) return { ...list, items, counts: newest.counts }
   return {
     ...list,
     items,
+    counts: newest.counts,
     next: isEnd ? last.next : list.next,
     round: isEnd ? null : last.next,
   }
 }
 
 /** A list that begins with its newest page. */
-function listOf({ items, next }: Activity, startedAgain: boolean): List {
+function listOf(
+  { items, next, searchedTo = null, counts }: Activity,
+  about: Pick<List, 'turn' | 'startedAgain'>,
+): List {
   const loaded = items.length
-  return { items, next, round: null, loaded, startedAgain, most: loaded + mostAdded }
+  return { items, next, searchedTo, counts, round: null, loaded, most: loaded + mostAdded, ...about }
 }
+
+/** Only the newest page needs the counts. */
+const withoutCounts = ({ counts: _, ...filter }: ActivityFilter): ActivityFilter => filter
 
 /** Returns up to 100 of the messages, others in each turn. */
 function inTurn(items: readonly ActivityItem[], turn: number): readonly ActivityItem[] {
@@ -143,20 +179,23 @@ function inTurn(items: readonly ActivityItem[], turn: number): readonly Activity
  * The messages of this browser's user: `list` refreshes itself, `older.mutate(list.data.next)` loads the
  * next older page. Makes no call if the backend does not offer it.
  */
-export function useActivity(state?: ActivityState) {
+export function useActivity(filter: ActivityFilter) {
   const queryClient = useQueryClient()
-  const list = useQuery({ ...activityQuery(state), enabled: useHasFeature(feature) })
+  const query = activityQuery(filter)
+  const list = useQuery({ ...query, enabled: useHasFeature(feature) })
   const older = useSingleMutation({
-    mutationKey: ['load-older', state ?? 'all'],
-    mutationFn: (before: string) => getPage({ limit: pageSize, before, state }),
-    onSuccess: ({ items, next }, before) => {
-      queryClient.setQueryData(activityQuery(state).queryKey, (list) =>
+    mutationKey: ['load-older', JSON.stringify(filter)],
+    mutationFn: (before: string) =>
+      getPage({ limit: pageSize, before, ...withoutCounts(filter) }),
+    onSuccess: ({ items, next, searchedTo = null }, before) => {
+      queryClient.setQueryData(query.queryKey, (list) =>
         // Otherwise the list has started again, and this page is no longer the next one.
         list?.next === before
           ? {
               ...list,
               items: merge(list.items, items),
               next,
+              searchedTo,
               loaded: items.length,
               startedAgain: false,
               most: list.most + items.length,
@@ -172,7 +211,7 @@ export function useActivity(state?: ActivityState) {
 /** Sends a failed message again. Then it is waiting, in every list. */
 export function useRetry(item: ActivityItem) {
   const queryClient = useQueryClient()
-  const [name] = activityQuery(undefined).queryKey
+  const [name] = activityQuery({}).queryKey
   const lists = { queryKey: [name] }
   return useSingleMutation({
     mutationKey: ['retry-message', item.id],

@@ -1,26 +1,83 @@
-import { type ReactNode, useId } from 'react'
+import { useNavigate } from '@tanstack/react-router'
+import { type KeyboardEvent, type ReactNode, useId, useState } from 'react'
 import type { Summary } from '../../contract/activity.ts'
 import { summaryDays, useSummary } from '../api/summary.ts'
 import { ActivityFailure } from './ActivityFailure.tsx'
 import { ActivityPlace } from './ActivityPlace.tsx'
-import { dateName, monthName } from './activity-times.ts'
+import { useFilter } from './activity-filter.ts'
+import { dateName, shortDateName } from './activity-times.ts'
 
-/** How many messages were sent and have failed on each of the last days: a chart and a table. */
+type Daily = Summary['daily'][number]
+
+/**
+ * How many messages were sent and have failed on each of the last days: a chart and a table. A day of the chart
+ * filters the list, if the backend can.
+ */
 export function ActivityChart() {
   const summary = useSummary()
+  const { day: chosen, counts: canChoose } = useFilter()
   const headingId = useId()
+  const hatchId = useId()
+  /** The date below the pointer, or with the focus. */
+  const [pointed, setPointed] = useState<string>()
+
+  // Each date once, whatever the backend answers.
+  const byDate = new Map(summary.data?.daily.map((day) => [day.date, day]))
+  const days = [...byDate.values()].slice(-summaryDays)
+  const active = days.find(({ date }) => date === pointed) ?? days.find(({ date }) => date === chosen)
+  const told = active === undefined ? days : [active]
+  const total = (kind: 'sent' | 'failed') => told.reduce((sum, day) => sum + day[kind], 0)
+  const isEmpty = days.every(({ sent, failed }) => sent + failed === 0)
+
   return (
-    <section aria-labelledby={headingId} className="card p-4 sm:p-6">
-      <h2 id={headingId} tabIndex={-1} className="text-lg font-semibold outline-none">
-        Last {summaryDays} days
-      </h2>
+    <section aria-labelledby={headingId} className="card gap-2 p-4 sm:px-6">
+      <div className="flex flex-wrap items-center justify-between gap-x-5 gap-y-1">
+        <h2 id={headingId} tabIndex={-1} className="text-lg font-semibold outline-none">
+          Last {summaryDays} days
+        </h2>
+        {/* Its room is there before its numbers. */}
+        <ul className="flex min-h-5 flex-wrap gap-x-4 text-sm tabular-nums max-sm:basis-full">
+          {summary.data && (
+            <>
+              <Key sign={<rect width={12} height={12} rx={2} className="chart-sent" />}>
+                {number(total('sent'))} sent
+              </Key>
+              <Key sign={<Failed x={0.5} y={0.5} width={11} height={11} fill={`url(#${hatchId})`} />}>
+                {number(total('failed'))} failed
+              </Key>
+              <li>
+                {active === undefined
+                  ? `${number(summary.data.waiting)} waiting`
+                  : `on ${shortDateName(active.date)}`}
+              </li>
+            </>
+          )}
+        </ul>
+      </div>
       <ActivityPlace>
         <ActivityFailure what="The chart" query={summary} />
-        {summary.data ? (
-          <Chart summary={summary.data} />
+        {summary.data && !isEmpty ? (
+          <div>
+            <Chart
+              days={days}
+              hatchId={hatchId}
+              active={active?.date}
+              onPoint={setPointed}
+              canChoose={canChoose === true}
+              chosen={chosen}
+            />
+            <Table days={days} />
+          </div>
         ) : (
-          <p role="status" className="loading-chart">
-            {!summary.isFetched && 'Loading the chart…'}
+          <p
+            role="status"
+            className={
+              summary.data || !summary.isFetched
+                ? 'loading-chart grid place-items-center text-muted'
+                : undefined
+            }
+          >
+            {summary.data ? 'Nothing sent yet' : !summary.isFetched && 'Loading the chart…'}
           </p>
         )}
       </ActivityPlace>
@@ -29,97 +86,193 @@ export function ActivityChart() {
 }
 
 // In pixels. The bars stand on the line at `floor`; the labels are below it.
-const ceiling = 24
-const floor = 128
-const height = 164
+const ceiling = 8
+const floor = 104
+const height = 124
 /** A day with one message is visible beside a day with 10,000. */
 const lowestBar = 3
 
-function Chart({ summary }: { summary: Summary }) {
-  const hatchId = useId()
-  // Each date once, whatever the backend answers.
-  const byDate = new Map(summary.daily.map((day) => [day.date, day]))
-  const days = [...byDate.values()].slice(-summaryDays)
-  const total = (kind: 'sent' | 'failed') => days.reduce((sum, day) => sum + day[kind], 0)
+function Chart({
+  days,
+  hatchId,
+  active,
+  onPoint,
+  canChoose,
+  chosen,
+}: {
+  days: readonly Daily[]
+  hatchId: string
+  active: string | undefined
+  onPoint: (date: string | undefined) => void
+  canChoose: boolean
+  chosen: string | undefined
+}) {
   const top = niceCeiling(Math.max(...days.map(({ sent, failed }) => sent + failed)))
   const heightOf = (count: number) =>
     count === 0 ? 0 : Math.max(((floor - ceiling) * count) / top, lowestBar)
   /** A horizontal position: so many days from the left. Percentages fit every width. */
   const x = (position: number) => `${(100 * position) / days.length}%`
+  const last = days.length - 1
+  const middle = Math.floor(last / 2)
 
   return (
-    <>
-      <ul className="grid grid-cols-2 gap-x-5 gap-y-1 text-sm sm:flex">
-        <Key sign={<rect width={12} height={12} rx={2} className="chart-sent" />}>
-          {number(total('sent'))} sent
-        </Key>
-        <Key sign={<Failed x={0.5} y={0.5} width={11} height={11} fill={`url(#${hatchId})`} />}>
-          {number(total('failed'))} failed
-        </Key>
-        <li>{number(summary.waiting)} waiting</li>
-      </ul>
+    <div className="flex gap-2 text-xs">
       {/* The table has the same numbers. */}
-      <svg aria-hidden="true" width="100%" height={height} className="overflow-visible text-xs">
-        <defs>
-          <pattern
-            id={hatchId}
-            width={4}
-            height={4}
-            patternUnits="userSpaceOnUse"
-            patternTransform="rotate(45)"
+      <svg aria-hidden="true" width={40} height={height} className="shrink-0 overflow-visible">
+        {[top, top / 2, 0].filter(Number.isInteger).map((count) => (
+          <text
+            key={count}
+            x={40}
+            y={floor - ((floor - ceiling) * count) / top + 4}
+            textAnchor="end"
+            className="chart-label"
           >
-            <rect width={4} height={4} className="fill-surface" />
-            <rect width={1.5} height={4} className="chart-hatch" />
-          </pattern>
-        </defs>
-        <text y={ceiling - 8} className="chart-label">
-          {number(top)}
-        </text>
-        {[ceiling, (ceiling + floor) / 2].map((y) => (
-          <line key={y} x2="100%" y1={y} y2={y} className="chart-line" />
+            {number(count)}
+          </text>
         ))}
-        {days.map(({ date, sent, failed }, index) => {
-          const month = monthName(date)
-          const isNewMonth = index === 0 || month !== monthName(days[index - 1]?.date ?? '')
-          const sentTop = floor - heightOf(sent)
-          return (
-            <g key={date}>
-              {sent > 0 && (
-                <rect
-                  x={x(index + 0.2)}
-                  y={sentTop}
-                  width={x(0.6)}
-                  height={heightOf(sent)}
-                  rx={2}
-                  className="chart-sent"
-                />
-              )}
-              {failed > 0 && (
-                <Failed
-                  x={x(index + 0.2)}
-                  y={sentTop - heightOf(failed)}
-                  width={x(0.6)}
-                  height={heightOf(failed)}
-                  fill={`url(#${hatchId})`}
-                />
-              )}
-              <text x={x(index + 0.5)} y={floor + 16} textAnchor="middle" className="chart-label">
-                {Number(date.slice(8))}
-              </text>
-              {isNewMonth && (
-                <text x={x(index + 0.2)} y={floor + 32} className="chart-label">
-                  {month}
-                </text>
-              )}
-              {/* Shows its title wherever the pointer is above the day. */}
-              <rect x={x(index)} width={x(1)} height={height} fill="transparent">
-                <title>{`${dateName(date)}: ${number(sent)} sent, ${number(failed)} failed`}</title>
-              </rect>
-            </g>
-          )
-        })}
-        <line x2="100%" y1={floor} y2={floor} className="chart-floor" />
       </svg>
+      <div className="relative min-w-0 flex-1">
+        <svg aria-hidden="true" width="100%" height={height} className="overflow-visible">
+          <defs>
+            <pattern
+              id={hatchId}
+              width={4}
+              height={4}
+              patternUnits="userSpaceOnUse"
+              patternTransform="rotate(45)"
+            >
+              <rect width={4} height={4} className="fill-surface" />
+              <rect width={1.5} height={4} className="chart-hatch" />
+            </pattern>
+          </defs>
+          {[ceiling, (ceiling + floor) / 2].map((y) => (
+            <line key={y} x2="100%" y1={y} y2={y} className="chart-line" />
+          ))}
+          {days.map(({ date, sent, failed }, index) => {
+            const sentTop = floor - heightOf(sent)
+            return (
+              <g key={date}>
+                {date === active && (
+                  <rect
+                    x={x(index)}
+                    width={x(1)}
+                    height={floor}
+                    rx={4}
+                    className="chart-active"
+                  />
+                )}
+                {sent > 0 && (
+                  <rect
+                    x={x(index + 0.2)}
+                    y={sentTop}
+                    width={x(0.6)}
+                    height={heightOf(sent)}
+                    rx={2}
+                    className="chart-sent"
+                  />
+                )}
+                {failed > 0 && (
+                  <Failed
+                    x={x(index + 0.2)}
+                    y={sentTop - heightOf(failed)}
+                    width={x(0.6)}
+                    height={heightOf(failed)}
+                    fill={`url(#${hatchId})`}
+                  />
+                )}
+                {!canChoose && (
+                  <rect x={x(index)} width={x(1)} height={height} fill="transparent">
+                    {/* Shows wherever the pointer is above the day. */}
+                    <title>{countsOf({ date, sent, failed })}</title>
+                  </rect>
+                )}
+              </g>
+            )
+          })}
+          <line x2="100%" y1={floor} y2={floor} className="chart-floor" />
+          {[...new Set([0, middle, last])].map((index) => (
+            <text
+              key={index}
+              x={x(index === 0 ? 0 : index === last ? days.length : index + 0.5)}
+              y={floor + 16}
+              textAnchor={index === 0 ? 'start' : index === last ? 'end' : 'middle'}
+              className="chart-label"
+            >
+              {shortDateName(days[index]?.date ?? '')}
+            </text>
+          ))}
+        </svg>
+        {canChoose && <Columns days={days} active={active} onPoint={onPoint} chosen={chosen} />}
+      </div>
+    </div>
+  )
+}
+
+/** A button above each day. The arrow keys lead from day to day. */
+function Columns({
+  days,
+  active,
+  onPoint,
+  chosen,
+}: {
+  days: readonly Daily[]
+  active: string | undefined
+  onPoint: (date: string | undefined) => void
+  chosen: string | undefined
+}) {
+  const navigate = useNavigate({ from: '/activity' })
+  const last = days.length - 1
+  const current = days.findIndex(({ date }) => date === active)
+
+  function move(event: KeyboardEvent<HTMLButtonElement>, index: number) {
+    const steps: Record<string, number> = {
+      ArrowLeft: index - 1,
+      ArrowRight: index + 1,
+      Home: 0,
+      End: last,
+    }
+    const column = event.currentTarget.parentElement?.children[steps[event.key] ?? -1]
+    if (!(column instanceof HTMLElement)) return
+    event.preventDefault()
+    column.focus()
+  }
+
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset is for the fields of a form.
+    <div role="group" aria-label="Messages by day" className="absolute inset-0 flex">
+      {days.map((day, index) => (
+        <button
+          key={day.date}
+          type="button"
+          tabIndex={index === (current === -1 ? last : current) ? 0 : -1}
+          aria-label={countsOf(day)}
+          aria-pressed={day.date === chosen}
+          className="min-w-0 flex-1 cursor-pointer rounded-sm"
+          onPointerEnter={() => onPoint(day.date)}
+          onPointerLeave={() => onPoint(undefined)}
+          onFocus={() => onPoint(day.date)}
+          onBlur={() => onPoint(undefined)}
+          onKeyDown={(event) => move(event, index)}
+          onClick={() => {
+            void navigate({
+              search: (former) => ({
+                ...former,
+                day: day.date === chosen ? undefined : day.date,
+              }),
+              resetScroll: false,
+            })
+          }}
+        />
+      ))}
+    </div>
+  )
+}
+
+const countsOf = ({ date, sent, failed }: Daily) =>
+  `${dateName(date)}: ${number(sent)} sent, ${number(failed)} failed`
+
+function Table({ days }: { days: readonly Daily[] }) {
+  return (
       <details className="text-sm">
         <summary className="activity-disclosure">Show as a table</summary>
         <table className="mt-2 w-full text-left">
@@ -148,7 +301,6 @@ function Chart({ summary }: { summary: Summary }) {
           </tbody>
         </table>
       </details>
-    </>
   )
 }
 

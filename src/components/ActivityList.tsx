@@ -1,89 +1,102 @@
 import { Link } from '@tanstack/react-router'
 import { useId } from 'react'
-import { type ActivityItem, type ActivityState, activityStates } from '../../contract/activity.ts'
-import { useActivity } from '../api/activity.ts'
+import type { ActivityItem, ActivityState } from '../../contract/activity.ts'
+import { type ActivityFilter, useActivity } from '../api/activity.ts'
 import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
 import { ActivityFailure, messageOf } from './ActivityFailure.tsx'
+import { ActivityNew } from './ActivityNew.tsx'
 import { ActivityPlace } from './ActivityPlace.tsx'
 import { ActivityRow } from './ActivityRow.tsx'
+import { SearchAndRule, StateFilter, Updated } from './ActivityTools.tsx'
+import { useFilter } from './activity-filter.ts'
 import { dayName } from './activity-times.ts'
 
-const filters = [undefined, ...activityStates]
-const filterNames = { sent: 'Sent', waiting: 'Waiting', failed: 'Failed', skipped: 'Skipped' }
-
-/** The messages in a state, or all of them, the newest first. */
-export function ActivityList({ state }: { state: ActivityState | undefined }) {
+/** The messages that the address asks for, the newest first. */
+export function ActivityList() {
   const headingId = useId()
+  const filter = useFilter()
+  const { list, older } = useActivity(filter)
+  // Nothing of one list may remain in that of another filter, but the messages until the others are there.
+  const key = JSON.stringify(filter)
+  const { items, next, searchedTo } = list.data ?? { items: [], next: null, searchedTo: null }
+  // A change of the text is announced. A refresh does not change it.
+  const isQuiet = older.isPending || older.isError || list.isPlaceholderData
+  const announced = isQuiet ? '' : list.data && loadedInWords(list.data)
+  const isLoading = list.data === undefined && !list.isFetched
+  const searched = searchedTo === null ? null : dayName(searchedTo)
+
   return (
     <section aria-labelledby={headingId} className="activity-list flex flex-col gap-4">
-      <h2 id={headingId} tabIndex={-1} className="text-lg font-semibold outline-none">
-        Messages
-      </h2>
-      <nav aria-label="Messages by state">
-        <ul className="flex flex-wrap gap-1">
-          {filters.map((each) => (
-            <li key={each ?? 'all'}>
-              <Link
-                to="/activity"
-                search={{ state: each }}
-                activeOptions={{ exact: true, includeSearch: true }}
-                resetScroll={false}
-                className="activity-filter"
-              >
-                {each === undefined ? 'All' : filterNames[each]}
-              </Link>
-            </li>
-          ))}
-        </ul>
-      </nav>
-      {/* A new list for each state: nothing of the last one may remain. */}
-      <Messages key={state} state={state} />
-    </section>
-  )
-}
-
-function Messages({ state }: { state: ActivityState | undefined }) {
-  const { list, older } = useActivity(state)
-  const { items, next } = list.data ?? { items: [], next: null }
-  // A change of the text is announced. A refresh does not change it.
-  const announced = older.isPending || older.isError ? '' : list.data && loadedInWords(list.data)
-
-  return (
-    <ActivityPlace>
-      <ActivityFailure what="The messages" query={list} />
-      <p role="status" className={list.isFetched ? 'activity-announced' : 'loading-activity'}>
-        {list.isFetched ? announced : 'Loading messages…'}
-      </p>
-      {list.data !== undefined && items.length === 0 && <NoMessages state={state} />}
-      {byDay(items).map(([day, some]) => (
-        <Day key={day} name={day} items={some} />
-      ))}
-      {items.length > 0 && (
-        // It takes the focus when the button disappears.
-        <div tabIndex={-1} className="flex flex-wrap items-center gap-3 text-sm outline-none">
-          {next === null ? (
-            <p className="text-muted">There are no older messages.</p>
-          ) : (
-            <Button busy={older.isPending} onClick={() => older.mutate(next)}>
-              {older.isPending ? 'Loading…' : 'Load older'}
-            </Button>
-          )}
-          <p role="status">
-            {older.isError && `❌ Failed to load older messages. ${messageOf(older.error)}`}
-          </p>
+      <div className="flex flex-col gap-2">
+        <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
+          <h2 id={headingId} tabIndex={-1} className="text-lg font-semibold outline-none">
+            Messages
+          </h2>
+          <Updated at={list.dataUpdatedAt} />
+          {filter.counts && <SearchAndRule filter={filter} />}
         </div>
-      )}
-    </ActivityPlace>
+        <StateFilter filter={filter} counts={list.data?.counts} />
+      </div>
+      <ActivityPlace>
+        <ActivityFailure key={key} what="The messages" query={list} />
+        <p role="status" className={isLoading ? 'loading-activity' : 'activity-announced'}>
+          {isLoading ? 'Loading messages…' : announced}
+        </p>
+        {list.data !== undefined && !list.isPlaceholderData && (
+          <ActivityNew key={`${key} new`} items={items} />
+        )}
+        {/* The former list is dimmed while another one loads. */}
+        <div
+          aria-busy={list.isPlaceholderData}
+          className="flex flex-col gap-4 transition-opacity aria-busy:opacity-60 motion-reduce:transition-none"
+        >
+          {list.data !== undefined && items.length === 0 && next === null && (
+            <NoMessages filter={filter} />
+          )}
+          {byDay(items).map(([day, some]) => (
+            <Day key={day} name={day} items={some} />
+          ))}
+          {(items.length > 0 || next !== null) && (
+            // It takes the focus when the button disappears.
+            <div
+              tabIndex={-1}
+              className="flex flex-wrap items-center gap-3 text-sm outline-none"
+            >
+              {next === null ? (
+                <p className="text-muted">There are no older messages.</p>
+              ) : (
+                <Button
+                  busy={older.isPending || list.isPlaceholderData}
+                  onClick={() => {
+                    if (!list.isPlaceholderData) older.mutate(next)
+                  }}
+                >
+                  {older.isPending ? 'Loading…' : searched === null ? 'Load older' : 'Search older'}
+                </Button>
+              )}
+              {searched !== null && (
+                <p className="text-muted">
+                  {items.length === 0 && 'No message found yet. '}Searched back to {searched}.
+                </p>
+              )}
+              <p role="status">
+                {older.isError && `❌ Failed to load older messages. ${messageOf(older.error)}`}
+              </p>
+            </div>
+          )}
+        </div>
+      </ActivityPlace>
+    </section>
   )
 }
 
 function Day({ name, items }: { name: string; items: readonly ActivityItem[] }) {
   const headingId = useId()
   return (
-    <section aria-labelledby={headingId} className="card gap-0 px-4 pt-4 sm:px-6">
+    <section aria-labelledby={headingId} className="card gap-0 px-4 pt-3 pb-1 sm:px-6">
       <h3 id={headingId} className="text-sm font-semibold text-muted">
         {name}
       </h3>
@@ -96,8 +109,18 @@ function Day({ name, items }: { name: string; items: readonly ActivityItem[] }) 
   )
 }
 
-function NoMessages({ state }: { state: ActivityState | undefined }) {
+function NoMessages({ filter: { state, rule, q, day } }: { filter: ActivityFilter }) {
   const canSendTest = useHasFeature('test-message')
+  if (rule !== undefined || q !== undefined || day !== undefined) {
+    return (
+      <div className="card items-start p-4 sm:p-6">
+        <p className="text-muted">No message matches.</p>
+        <Link to="/activity" search={{}} resetScroll={false} className={buttonStyle.secondary}>
+          Show all messages
+        </Link>
+      </div>
+    )
+  }
   if (state !== undefined) return <p className="text-muted">{noneOf[state]}</p>
   return (
     <div className="card items-start p-4 sm:p-6">

@@ -10,49 +10,57 @@ import { clockTime, fullTime, timeInWords } from './activity-times.ts'
 /** One message: what it is about, and what became of it. Memoized, so a refresh renders what changed. */
 export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityItem }) {
   const retry = useRetry(item)
-  const { at, state, rule, deal, from, to, channel } = item
+  const { at, state, rule, deal, from, to, channel, tries } = item
   const dealName = deal === null ? 'Test message' : textOf(deal.name)
   const isNamed = dealName !== null
   const name = dealName ?? 'Deal (name unknown)'
   const isTold = state === 'sent' && textOf(channel) !== null
-  const facts = [textOf(rule) && ruleInWords(rule ?? ''), isTold ? null : textOf(channel)]
+  const facts = [
+    textOf(rule) && ruleInWords(rule ?? ''),
+    isTold ? null : textOf(channel),
+    tries > 1 && `tried ${tries} times`,
+  ]
+    .filter(Boolean)
+    .map((fact) => ` · ${fact}`)
+    .join('')
 
   return (
     // It takes the focus when the button 'Send again' disappears.
-    <li tabIndex={-1} className="flex gap-2 py-4 sm:gap-3">
-      <span className="grid size-9 shrink-0 place-items-center rounded-full border border-line bg-canvas">
+    <li tabIndex={-1} className="flex gap-2 py-2 text-sm sm:gap-3 lg:items-center lg:py-1">
+      <span className="grid size-7 shrink-0 place-items-center rounded-full border border-line bg-canvas">
         {signs[state]}
       </span>
-      <div className="flex min-w-0 flex-1 flex-wrap items-end gap-x-3 gap-y-2">
-        <div className="min-w-0 flex-1 basis-40 text-sm wrap-anywhere">
-          <p className="text-base font-medium">
-            {deal !== null && isWebAddress(deal.url) ? (
-              <a
-                href={deal.url}
-                target="_blank"
-                rel="noopener noreferrer"
-                className="rounded-sm underline decoration-edge underline-offset-3 hover:text-accent hover:decoration-current"
-              >
-                {name}
-              </a>
-            ) : (
-              name
-            )}
-          </p>
+      {/* Two lines, and one on a wide screen. */}
+      <div className="flex min-w-0 flex-1 flex-wrap items-center gap-x-3 gap-y-0.5 wrap-anywhere">
+        <p className="basis-full lg:min-w-0 lg:basis-2/5">
+          {deal !== null && isWebAddress(deal.url) ? (
+            <a
+              href={deal.url}
+              target="_blank"
+              rel="noopener noreferrer"
+              className="rounded-sm font-medium underline decoration-edge underline-offset-3 hover:text-accent hover:decoration-current"
+            >
+              {name}
+            </a>
+          ) : (
+            <span className="font-medium">{name}</span>
+          )}{' '}
           <Change from={textOf(from)} to={textOf(to)} />
+        </p>
+        <div className="min-w-0 flex-1 basis-40 lg:flex lg:items-center">
           {/* After a retry, a screen reader reads what becomes of the message. */}
-          <p role={retry.isIdle ? undefined : 'status'} className={stateStyles[state]}>
+          <p
+            role={retry.isIdle ? undefined : 'status'}
+            className={`inline lg:block lg:min-w-0 ${stateStyles[state]}`}
+          >
             {sentenceOf(item)}
           </p>
-          <p className="text-muted">
-            <time dateTime={at} title={fullTime(at)}>
-              {clockTime(at) || 'Unknown time'}
-            </time>
-            {facts.filter(Boolean).map((fact) => ` · ${fact}`)}
+          <p
+            title={facts.slice(3) || undefined}
+            className="inline whitespace-pre-wrap text-muted lg:block lg:min-w-24 lg:flex-1 lg:truncate lg:whitespace-pre"
+          >
+            {facts}
           </p>
-          {state === 'failed' && (
-            <p role="status">{retry.isError && `❌ ${failureInWords(retry.error)}`}</p>
-          )}
         </div>
         {state === 'failed' && (
           <Button
@@ -63,6 +71,14 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
             {retry.isPending ? 'Sending…' : 'Send again'}
           </Button>
         )}
+        <time dateTime={at} title={fullTime(at)} className="text-muted tabular-nums lg:text-right">
+          {clockTime(at) || 'Unknown time'}
+        </time>
+        {state === 'failed' && (
+          <p role="status" className="basis-full empty:hidden">
+            {retry.isError && `❌ ${failureInWords(retry.error)}`}
+          </p>
+        )}
       </div>
     </li>
   )
@@ -71,13 +87,13 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
 function Change({ from, to }: { from: string | null; to: string | null }) {
   if (to === null) return null
   return (
-    <p>
+    <span>
       {from} {/* Screen readers read 'to', not 'right arrow'. */}
       <span role="img" aria-label="to" className="text-muted">
         →
       </span>{' '}
       {to}
-    </p>
+    </span>
   )
 }
 
@@ -120,7 +136,7 @@ const rules = new Map<string, string>(
 )
 
 /** The rule's words, or its id if this dashboard does not know the rule. */
-function ruleInWords(id: string): string {
+export function ruleInWords(id: string): string {
   const when = rules.get(id)
   return when === undefined ? `Rule ${id}` : `When ${when}`
 }

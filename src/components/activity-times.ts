@@ -44,13 +44,13 @@ const dateFormat = new Intl.DateTimeFormat('en', {
   month: 'long',
   timeZone: 'UTC',
 })
-const monthFormat = new Intl.DateTimeFormat('en', { month: 'short', timeZone: 'UTC' })
+const shortFormat = new Intl.DateTimeFormat('en', { day: 'numeric', month: 'short', timeZone: 'UTC' })
 
 /** The name of a date such as `2026-11-21`: 'Saturday, November 21'. */
 export const dateName = (date: string) => formatDate(dateFormat, date)
 
-/** The short name of a date's month: 'Nov'. */
-export const monthName = (date: string) => formatDate(monthFormat, date)
+/** The short name of a date: 'Nov 21'. */
+export const shortDateName = (date: string) => formatDate(shortFormat, date)
 
 function formatDate(format: Intl.DateTimeFormat, date: string): string {
   const day = new Date(date)

@@ -19,16 +19,25 @@ const states: Record<ActivityState, true> = {
 const isState = (text: unknown): text is ActivityState =>
   typeof text === 'string' && Object.hasOwn(states, text)
 
+interface ActivitySearch {
+  state?: ActivityState | undefined
+  rule?: string | undefined
+  q?: string | undefined
+  day?: string | undefined
+}
+
 export const Route = createFileRoute('/activity')({
-  // An unknown state counts as all.
-  validateSearch: ({ state }: { state?: unknown }): { state?: ActivityState | undefined } => ({
+  // An unknown state counts as all. The page looks at the rest (components/activity-filter.ts).
+  validateSearch: ({ state, rule, q, day }: ActivitySearch): ActivitySearch => ({
     state: isState(state) ? state : undefined,
+    rule,
+    q,
+    day,
   }),
   component: ActivityPage,
 })
 
 function ActivityPage() {
-  const { state } = Route.useSearch()
   // A backend that answers only §7 has no such page.
   const isOffered = useHasFeature(activityEndpoints.activity.feature)
   useInsights(isOffered)
@@ -36,7 +45,7 @@ function ActivityPage() {
   return (
     <Screen title="Activity" lead={`What was sent to ${config.chat.name}, and what was not.`}>
       <ActivityChart />
-      <ActivityList state={state} />
+      <ActivityList />
     </Screen>
   )
 }

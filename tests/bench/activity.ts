@@ -15,6 +15,16 @@ const tries = 100
 /** The first calls of a process compile its code. */
 const warmUp = 20
 const states = ['sent', 'waiting', 'failed', 'skipped'] as const
+/** What a user searches and filters by. The first finds nothing, the second everything, the third a few. */
+const searches = [
+  'q=nothing',
+  'q=RENEWAL',
+  'q=contract 99',
+  'q=nothing&state=failed',
+  'rule=deal-closed',
+  'rule=rule-of-tomorrow',
+  `day=${new Date(Date.now() - 86_400_000).toISOString().slice(0, 10)}&zone=Europe/Berlin`,
+]
 
 interface Measured {
   measured: string
@@ -39,6 +49,8 @@ export async function measureActivity(outside: Outside, database: Target): Promi
       const page = `activity?limit=25${state === undefined ? '' : `&state=${state}`}`
       paths.push(page, `${page}&before=${middle()}`)
     }
+    for (const search of searches) paths.push(`activity?limit=25&${search}&counts=true`)
+    paths.push(`activity?limit=25&counts=true`, `activity?limit=25&q=nothing&before=${middle()}`)
     for (const path of paths) {
       // Each session may make 300 calls a minute.
       measurements.push({ name, path, cookie: await signIn(open.database, id) })

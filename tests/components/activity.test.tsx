@@ -259,6 +259,143 @@ describe('the filter', () => {
   })
 })
 
+describe('with the search', () => {
+  const searching = (items: ActivityItem[], address = '/activity') =>
+    open(items, ['activity', 'activity-search'], address)
+  const some = () => [
+    item('1', { deal: { name: 'Acme renewal', url: 'https://crm.test/1' }, tries: 3 }),
+    item('2', { state: 'failed' }),
+    item('3', { rule: 'deal-stage-changed', at: '2026-11-19T12:00:00Z' }),
+  ]
+
+  test('the filters say how many messages they list, and a row how often it was tried', async () => {
+    searching(some())
+    expect(await screen.findByRole('link', { name: 'Failed 1' })).toBeVisible()
+    expect(screen.getByRole('link', { name: 'Waiting 0' })).toBeVisible()
+    expect(await row('Acme renewal')).toHaveTextContent('tried 3 times')
+    expect(rowNow('Deal 2')).not.toHaveTextContent('tried')
+  })
+
+  test('typing searches by name, and Back does not go through the letters', async () => {
+    const { user, history, listCalls } = searching(some(), '/activity?state=sent')
+    await row('Deal 3')
+    const box = screen.getByRole('searchbox', { name: 'Search by deal name' })
+    await user.type(box, 'acme 00123')
+    await waitFor(() => expect(history.location.search).toBe('?state=sent&q=acme+00123'))
+    expect(await screen.findByText('No message matches.')).toBeVisible()
+    expect(history.length).toBe(1)
+    await user.clear(box)
+    await row('Deal 3')
+    expect(listCalls().at(-1)).toBe(
+      'GET /api/notifications/activity?limit=25&state=sent&counts=true',
+    )
+  })
+
+  test('rule, day and search are in the address, and one link shows everything again', async () => {
+    const address = '/activity?rule=deal-stage-changed&q=deal&day=2026-11-19'
+    const { user, history, listCalls } = searching(some(), address)
+    await row('Deal 3')
+    expect(listCalls()).toEqual([
+      'GET /api/notifications/activity?limit=25&rule=deal-stage-changed&q=deal&day=2026-11-19&counts=true&zone=UTC',
+    ])
+    expect(screen.getByRole('combobox', { name: 'Rule' })).toHaveDisplayValue('When a deal stage changes')
+    await user.click(
+      screen.getByRole('link', { name: 'Show all days, not only Thursday, November 19' }),
+    )
+    await user.selectOptions(screen.getByRole('combobox', { name: 'Rule' }), 'All rules')
+    await row('Deal 2')
+    await user.type(screen.getByRole('searchbox'), ' x')
+    await user.click(await screen.findByRole('link', { name: 'Show all messages' }))
+    await row('Acme renewal')
+    expect(history.location.href).toBe('/activity')
+    expect(screen.getByRole('searchbox')).toHaveValue('')
+  })
+
+  test('the former list stays, and is busy, until the next one is there', async () => {
+    const { user } = searching(some())
+    const former = await row('Acme renewal')
+    const answer = hold('get', path)
+    await user.click(screen.getByRole('link', { name: 'Failed 1' }))
+    await waitFor(() => expect(former.closest('[aria-busy=true]')).not.toBeNull())
+    expect(former).toBeInTheDocument()
+    answer()
+    await waitFor(() => expect(former).not.toBeInTheDocument())
+    expect(document.querySelector('[aria-busy=true]')).toBeNull()
+  })
+
+  test('a search that stops says how far it came, and goes on; a refresh keeps what it found', async () => {
+    stopClock()
+    const found = item('9')
+    const pages = vi.fn((before: string | null) =>
+      before === null
+        ? { items: [], next: '5.5', searchedTo: '2026-11-18T12:00:00Z' }
+        : { items: [found], next: null },
+    )
+    searching(some(), '/activity?q=deal')
+    server.use(
+      http.get(path, ({ request }) => {
+        const query = new URL(request.url).searchParams
+        return HttpResponse.json(
+          query.has('ids') ? { items: [found], next: null } : pages(query.get('before')),
+        )
+      }),
+    )
+    await settle()
+    expect(screen.getByText(/No message found yet/)).toHaveTextContent(
+      /Searched back to Wednesday, November 18/,
+    )
+    fireEvent.click(screen.getByRole('button', { name: 'Search older' }))
+    await settle()
+    expect(names()).toEqual(['Deal 9'])
+    for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
+    expect(names()).toEqual(['Deal 9'])
+    expect(screen.getByText('There are no older messages.')).toBeVisible()
+  })
+
+  test('says how old the list is, also while refreshes fail', async () => {
+    stopClock()
+    searching(some())
+    await settle()
+    expect(screen.getByText('Updated 0 s ago')).toBeVisible()
+    server.use(http.get(path, withStatus(403)))
+    await pass(61_000)
+    expect(screen.getByText('Updated 1 min ago')).toBeVisible()
+    takeLog()
+  })
+
+  test('a day of the chart says its numbers, and a press lists the day alone', async () => {
+    const day = { date: '2026-11-19', sent: 4, failed: 1 }
+    const backend = startBackend({
+      features: ['activity', 'activity-search'],
+      activity: { items: some(), summary: { daily: [day, { ...day, date: '2026-11-20', sent: 5 }] } },
+    })
+    const { user, history } = renderApp('/activity')
+    const chart = within(await screen.findByRole('group', { name: 'Messages by day' }))
+    expect(screen.getByText('9 sent')).toBeVisible()
+    chart.getByRole('button', { name: 'Friday, November 20: 5 sent, 1 failed' }).focus()
+    await user.keyboard('{ArrowLeft}')
+    const button = chart.getByRole('button', { name: 'Thursday, November 19: 4 sent, 1 failed' })
+    expect(button).toHaveFocus()
+    expect(screen.getByText('4 sent')).toBeVisible()
+    expect(screen.getByText('on Nov 19')).toBeVisible()
+    await user.keyboard('{Enter}')
+    await waitFor(() => expect(screen.queryByText('Deal 2')).not.toBeInTheDocument())
+    expect(history.location.href).toBe('/activity?day=2026-11-19')
+    expect(button).toHaveAttribute('aria-pressed', 'true')
+    await user.click(button)
+    await row('Deal 2')
+    expect(backend.calls('GET /api/notifications/summary')).toHaveLength(1)
+  })
+
+  test('without its feature, the address asks only for the state, and nothing of it appears', async () => {
+    const { listCalls } = open(some(), ['activity'], '/activity?state=sent&q=acme&day=2026-11-19')
+    await row('Deal 3')
+    expect(listCalls()).toEqual(['GET /api/notifications/activity?limit=25&state=sent'])
+    expect(screen.queryByRole('searchbox')).not.toBeInTheDocument()
+    expect(screen.queryByRole('group', { name: 'Messages by day' })).not.toBeInTheDocument()
+  })
+})
+
 test.each([
   ['', ['activity', 'test-message'], 'Move a deal in HubSpot, or send a test message.'],
   ['', ['activity'], 'Move a deal in HubSpot.'],
@@ -693,25 +830,30 @@ describe('the chart', () => {
   })
 
   test.each([
-    [0, '1', 0],
-    [1, '1', 104],
-    [3, '4', 78],
-    [34, '40', 88],
-    [10_000, '10,000', 104],
-    [10_001, '20,000', 52],
-  ])('of %s messages a day reaches to %s', async (count, top, barHeight) => {
+    [1, ['1', '0'], 96],
+    [3, ['4', '2', '0'], 72],
+    [34, ['40', '20', '0'], 82],
+    [10_000, ['10,000', '5,000', '0'], 96],
+    [10_001, ['20,000', '10,000', '0'], 48],
+  ])('of %s messages a day has the labels %j', async (count, top, barHeight) => {
     openChart({ daily: daily(fourteen(count), []) })
     await screen.findByText(`${(count * 14).toLocaleString('en')} sent`)
-    const svg = document.querySelector('main svg[height="164"]')
-    expect(svg?.querySelector('text')).toHaveTextContent(top)
-    const bars = [...(svg?.querySelectorAll('rect.chart-sent') ?? [])]
-    expect(bars).toHaveLength(count === 0 ? 0 : 14)
+    const [axis, chart] = document.querySelectorAll('main svg[height="124"]')
+    const textsIn = (svg?: Element) =>
+      [...(svg?.querySelectorAll('text') ?? [])].map((text) => text.textContent)
+    expect(textsIn(axis)).toEqual(top)
+    expect(textsIn(chart)).toEqual(['Nov 18', 'Nov 24', 'Dec 1'])
+    const bars = [...(chart?.querySelectorAll('rect.chart-sent') ?? [])]
+    expect(bars).toHaveLength(14)
     for (const bar of bars) expect(Math.round(Number(bar.getAttribute('height')))).toBe(barHeight)
-    // Days without messages have their labels too, and the first and a new month its name.
-    const labels = [...(svg?.querySelectorAll('text') ?? [])].map((text) => text.textContent)
-    expect(labels.slice(1, 4)).toEqual(['18', 'Nov', '19'])
-    expect(labels.slice(-3)).toEqual(['30', '1', 'Dec'])
-    expect(labels).toHaveLength(1 + 14 + 2)
+  })
+
+  test('without a message says so, and has no grid', async () => {
+    openChart({ daily: daily(fourteen(0), []), waiting: 2 })
+    expect(await screen.findByText('Nothing sent yet')).toBeVisible()
+    expect(screen.getByText('2 waiting')).toBeVisible()
+    expect(document.querySelector('main svg line')).toBeNull()
+    expect(screen.queryByText('Show as a table')).not.toBeInTheDocument()
   })
 
   test('shows one failed message beside 10,000 sent ones, above them', async () => {

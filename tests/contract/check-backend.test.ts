@@ -76,7 +76,7 @@ test('another backend without a fault passes, and its old rules are back', async
   const { url, state } = await example()
   const result = await run(url, ...inAll)
   expect(result).toMatchObject({ code: 0, failed: [], warned: [] })
-  expect(result.output).toContain('17 passed, 0 failed, 0 with a warning, 0 not run')
+  expect(result.output).toContain('18 passed, 0 failed, 0 with a warning, 0 not run')
   expect(state.requests).toContain('POST /api/notifications/rules')
   expect(state.rules).toEqual(['deal-closed'])
 })

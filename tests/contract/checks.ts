@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { activityAnswer, activityEndpoints } from '../../contract/activity.ts'
 import {
   connectionStatusAnswer,
   endpoints,
@@ -104,6 +105,26 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
         if (!rules.every((id) => typeof id === 'string')) {
           fail('`rules` has items that are no texts. The dashboard drops them.', answered)
         }
+      },
+    },
+
+    {
+      name: 'GET /api/notifications/activity searches and counts, if the backend lists activity-search',
+      specification: '§1 What the server does beyond the calls listed in section 7 is not shown.',
+      async run({ call }) {
+        const health = v.safeParse(healthAnswer, readJson(await call(endpoints.health.path)))
+        const { path, feature } = activityEndpoints.search
+        if (!health.success || !health.output.features?.includes(feature)) return
+        const zone = 'zone=Europe/Berlin'
+        const answered = await call(
+          `${path}?limit=5&q=a+name+of+no+deal&rule=deal-closed&day=2026-11-21&${zone}&counts=true`,
+        )
+        const answer = v.safeParse(activityAnswer, readJson(answered))
+        if (!answer.success) fail('The answer is not one of contract/activity.ts.', answered)
+        if (answer.output.items.length > 0) {
+          fail('It lists messages about other deals. `q` is a part of the name.', answered)
+        }
+        if (answer.output.counts === undefined) fail('`counts=true` has no effect.', answered)
       },
     },
 

@@ -63,6 +63,11 @@ sharedTest('new messages do not move what a user reads below the top', async ({ 
   expect(await topOf(page, 'Deal 12')).toBeCloseTo(focused, 0)
   await expect(link).toBeFocused()
 
+  // A button says how many came, and leads to them.
+  await page.getByRole('button', { name: '3 new messages above' }).click()
+  await expect(page.getByText('Deal newer')).toBeInViewport()
+  await expect(page.getByText(/new messages? above/)).toHaveCount(0)
+
   // At the top, new messages appear in sight.
   await page.evaluate(() => (document.activeElement as HTMLElement).blur())
   await scrollTo(page, 0)
@@ -116,6 +121,12 @@ sharedTest(
     expect(await topOf(page, 'Deal 9')).toBeCloseTo(read, 0)
   },
 )
+
+sharedTest('eight messages are in sight on a wide screen', async ({ page }) => {
+  await page.setViewportSize({ width: 1440, height: 900 })
+  await open(page, many(25))
+  await expect(page.getByText('Deal 8', { exact: true })).toBeInViewport({ ratio: 1 })
+})
 
 for (const [width, hasTouch] of [
   [320, true],

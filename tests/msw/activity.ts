@@ -1,10 +1,12 @@
 import { HttpResponse, http } from 'msw'
-import type {
-  Activity,
-  ActivityItem,
-  Preview,
-  Summary,
-  TestAnswer,
+import {
+  type Activity,
+  type ActivityCounts,
+  type ActivityItem,
+  activityStates,
+  type Preview,
+  type Summary,
+  type TestAnswer,
 } from '../../contract/activity.ts'
 
 /** What the backend in memory knows beyond section 7. */
@@ -84,13 +86,23 @@ export function activityHandlers(
       const limit = Number(query.get('limit') ?? 25)
       const before = query.get('before')
       const wanted = query.get('state')
-      const older = before === null ? 0 : state.items.findIndex(({ id }) => id === before) + 1
-      const left = state.items
-        .slice(older)
-        .filter((item) => wanted === null || item.state === wanted)
+      const [q, rule, day] = ['q', 'rule', 'day'].map((name) => query.get(name))
+      const found = state.items.filter(
+        (item) =>
+          (!q || item.deal?.name?.toLowerCase().includes(q.toLowerCase())) &&
+          (!rule || item.rule === rule) &&
+          // The days of the backend in memory begin in UTC.
+          (!day || item.at.startsWith(day)),
+      )
+      const older = state.items.findIndex(({ id }) => id === before) + 1
+      const left = found.filter(
+        (item) => (wanted === null || item.state === wanted) && state.items.indexOf(item) >= older,
+      )
       const items = left.slice(0, limit)
       const next = left.length > limit ? (items.at(-1)?.id ?? null) : null
-      return HttpResponse.json({ items, next } satisfies Activity)
+      const counts = countsOf(found)
+      const isCounted = offers('activity-search') && query.get('counts') === 'true'
+      return HttpResponse.json({ items, next, ...(isCounted && { counts }) } satisfies Activity)
     }),
 
     http.post<{ id: string }>('*/api/notifications/activity/:id/retry', ({ params }) => {
@@ -119,6 +131,15 @@ export function activityHandlers(
       return HttpResponse.json(state.test, { status: state.test.state === 'sent' ? 200 : 202 })
     }),
   ]
+}
+
+/** How many items are in each state. */
+function countsOf(items: readonly ActivityItem[]): ActivityCounts {
+  const counts = activityStates.map((state) => [
+    state,
+    { count: items.filter((item) => item.state === state).length, more: false },
+  ])
+  return Object.fromEntries(counts)
 }
 
 /** Counts the items, as the server does. Test messages belong to no rule. */

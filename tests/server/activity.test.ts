@@ -257,6 +257,69 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await activity('?state=skipped&limit=10')).toMatchObject({ next: null })
   })
 
+  test('a search finds parts of names in any case, rules and days, goes on where a page ends, and counts', async () => {
+    const userId = await newUser()
+    const { activity } = signIn(userId)
+    const at = (time: string) => new Date(`2026-03-${time}Z`)
+    const acme = { dealName: 'ACME renewal', ruleId: 'deal-closed' }
+    const umbrella = { dealName: '100% Ümbrella_1', ruleId: 'deal-stage-changed' }
+    // In Berlin, the clocks change on the 29th. The first and the last are on other days there.
+    const ids = [
+      await store(userId, { ...acme, occurredAt: at('28T22:59:59'), state: 'dead' }),
+      await store(userId, { ...acme, occurredAt: at('28T23:00:00'), state: 'ignored' }),
+      await store(userId, { ...umbrella, occurredAt: at('29T21:59:59') }),
+      await store(userId, { ...acme, occurredAt: at('29T22:00:00') }),
+      await store(userId, { occurredAt: at('30T00:00:00') }),
+    ]
+    await store(await newUser(), acme)
+    const found = async (query: string) => {
+      const { items, next } = await activity(`?${query}`)
+      return [...items.map(({ id }) => ids.indexOf(id)), ...(next === null ? [] : ['more'])]
+    }
+    expect(await found('q=acme%20r')).toEqual([3, 1, 0])
+    expect(await found('q=%20RENEWAL&state=failed')).toEqual([0])
+    expect(await found('q=0%25')).toEqual([2])
+    expect(await found('q=e_a')).toEqual([])
+    expect(await found('rule=deal-stage-changed')).toEqual([2])
+    expect(await found('q=acme&day=2026-03-29&zone=Europe/Berlin')).toEqual([1])
+    expect(await found('day=2026-03-29&zone=Europe/Berlin')).toEqual([2, 1])
+    expect(await found('day=2026-03-29')).toEqual([3, 2])
+    expect(await found('q=&limit=5')).toEqual([4, 3, 2, 1, 0])
+    expect(await found('q=acme&limit=2')).toEqual([3, 1, 'more'])
+    const { next } = await activity('?q=acme&limit=2')
+    expect(await found(`q=acme&limit=2&before=${next}`)).toEqual([0])
+    const counts = async (query: string) => {
+      const answer = await activity(`?counts=true&limit=1&${query}`)
+      return Object.values(answer.counts ?? {}).map(({ count }) => count)
+    }
+    // Sent, waiting, failed, skipped.
+    expect(await counts('state=failed')).toEqual([3, 0, 1, 1])
+    expect(await counts('q=acme&state=sent')).toEqual([1, 0, 1, 1])
+    expect(await counts('rule=deal-closed&day=2026-03-28')).toEqual([0, 0, 1, 1])
+  })
+
+  test('a search of many messages stops, says how far it came, and goes on from there', async () => {
+    const userId = await newUser()
+    const { activity } = signIn(userId)
+    const needle = await store(userId, { dealName: 'Needle', occurredAt: new Date(0) })
+    await open.database.execute(sql`
+      with made as (
+        insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
+        select ${userId} || n, 'hubspot', '1', n::text, 'stage', 'next', '2026-03-01T00:00:00Z'::timestamptz + make_interval(secs => n)
+        from generate_series(1, 2500) as n returning id, occurred_at
+      )
+      insert into deliveries (event_id, user_id, channel, state, occurred_at, deal_name)
+      select id, ${userId}, 'T/C', 'sent', occurred_at, 'Hay' from made`)
+    const first = await activity('?q=needle&counts=true')
+    expect(first).toMatchObject({ items: [], searchedTo: '2026-03-01T00:08:21.000Z' })
+    expect(first.counts?.sent).toEqual({ count: 0, more: true })
+    const second = await activity(`?q=needle&before=${first.next}`)
+    expect(second.items.map(({ id }) => id)).toEqual([needle])
+    expect(second).toMatchObject({ next: null })
+    expect(second.searchedTo).toBeUndefined()
+    expect((await activity('?counts=true')).counts?.sent).toEqual({ count: 1_000, more: true })
+  })
+
   test('a test message has no deal and no rule, and counts on its day', async () => {
     const userId = await newUser()
     const { activity, summary } = signIn(userId)
@@ -371,6 +434,12 @@ describe('a day', () => {
     `activity?before=${'9'.repeat(17)}.1`,
     `activity?before=1.${'9'.repeat(19)}`,
     "activity?before=1.1'--",
+    'activity?day=2026-02-30',
+    'activity?day=1',
+    'activity?day=2026-03-29&zone=Mars/Olympus',
+    'activity?q=\0',
+    `activity?q=${'a'.repeat(101)}`,
+    `activity?rule=${'a'.repeat(101)}`,
     'activity?ids=1,',
     'activity?ids=-1',
     'activity?ids=1) or (1=1',

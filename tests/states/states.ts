@@ -123,7 +123,7 @@ const activity =
   () => [
     ...before,
     ...createBackend({
-      features: ['activity', 'test-message'],
+      features: ['activity', 'activity-search', 'test-message'],
       activity: {
         items: items.map((item) => ({ ...item })),
         summary: items.length === 0 ? {} : { daily: twoWeeks(), waiting: 2 },

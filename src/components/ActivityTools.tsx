@@ -1,0 +1,158 @@
+import { Link, useNavigate } from '@tanstack/react-router'
+import { type ReactNode, useEffect, useState } from 'react'
+import {
+  type ActivityCounts,
+  type ActivityState,
+  activityStates,
+} from '../../contract/activity.ts'
+import { availableRuleIds } from '../../contract/rules.ts'
+import type { ActivityFilter } from '../api/activity.ts'
+import { ruleInWords } from './ActivityRow.tsx'
+import { longest } from './activity-filter.ts'
+import { dateName } from './activity-times.ts'
+
+const states = [undefined, ...activityStates]
+const stateNames = { sent: 'Sent', waiting: 'Waiting', failed: 'Failed', skipped: 'Skipped' }
+
+/** The filter by state, with the number of messages in each if the backend says so, and the chosen day. */
+export function StateFilter({
+  filter: { counts: isCounted, day },
+  counts,
+}: {
+  filter: ActivityFilter
+  counts: ActivityCounts | undefined
+}) {
+  return (
+    <nav aria-label="Messages by state">
+      {/* On a phone, the numbers that come later must not begin a new line. */}
+      <ul className={isCounted ? 'grid grid-cols-3 gap-1 sm:flex sm:flex-wrap' : 'flex flex-wrap gap-1'}>
+        {states.map((state) => (
+          <li key={state ?? 'all'}>
+            <Link
+              from="/activity"
+              to="/activity"
+              search={(former) => ({ ...former, state })}
+              activeOptions={{ exact: true, includeSearch: true }}
+              resetScroll={false}
+              className="activity-filter"
+            >
+              {state === undefined ? 'All' : stateNames[state]}
+              <Count of={state} counts={counts} />
+            </Link>
+          </li>
+        ))}
+        {day !== undefined && (
+          <li className="col-span-3">
+            <Link
+              from="/activity"
+              to="/activity"
+              search={(former) => ({ ...former, day: undefined })}
+              resetScroll={false}
+              aria-label={`Show all days, not only ${dateName(day)}`}
+              className="activity-filter border-edge bg-surface text-ink"
+            >
+              {dateName(day)}
+              <span aria-hidden="true" className="pl-2 text-muted">
+                ✕
+              </span>
+            </Link>
+          </li>
+        )}
+      </ul>
+    </nav>
+  )
+}
+
+function Count({
+  of: state,
+  counts,
+}: {
+  of: ActivityState | undefined
+  counts: ActivityCounts | undefined
+}): ReactNode {
+  if (state === undefined || counts === undefined) return null
+  const { count, more } = counts[state]
+  if (count === 0 && more) return null
+  return (
+    <span className="pl-1.5 tabular-nums">{` ${count.toLocaleString('en')}${more ? '+' : ''}`}</span>
+  )
+}
+
+/** How long typing must rest before the list loads, in milliseconds. */
+const typingMs = 300
+
+/** The search by a deal's name, and the filter by rule. */
+export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFilter }) {
+  const navigate = useNavigate({ from: '/activity' })
+  const [text, setText] = useState(q)
+  // Back, or a link to the whole list, changes the text. The address that follows the typing does not.
+  const [sent, setSent] = useState<string>()
+  const [former, setFormer] = useState(q)
+  if (former !== q) {
+    setFormer(q)
+    if (q !== sent) setText(q)
+    setSent(undefined)
+  }
+  useEffect(() => {
+    if (text.trim() === q) return
+    const timer = setTimeout(() => {
+      setSent(text.trim())
+      void navigate({
+        search: (other) => ({ ...other, q: text.trim() || undefined }),
+        // Back does not lead through each letter.
+        replace: true,
+        resetScroll: false,
+      })
+    }, typingMs)
+    return () => clearTimeout(timer)
+  }, [text, q, navigate])
+
+  const rules = new Set([...availableRuleIds, ...(rule === undefined ? [] : [rule])])
+  return (
+    <search className="flex min-w-0 flex-wrap gap-2 max-sm:w-full lg:ml-auto">
+      <input
+        type="search"
+        aria-label="Search by deal name"
+        placeholder="Search by deal name"
+        maxLength={longest}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        className="activity-field max-sm:w-full sm:w-60"
+      />
+      <select
+        aria-label="Rule"
+        value={rule ?? ''}
+        onChange={({ target: { value } }) => {
+          void navigate({
+            search: (other) => ({ ...other, rule: value || undefined }),
+            resetScroll: false,
+          })
+        }}
+        className="activity-field max-sm:w-full sm:w-60"
+      >
+        <option value="">All rules</option>
+        {[...rules].map((id) => (
+          <option key={id} value={id}>
+            {ruleInWords(id)}
+          </option>
+        ))}
+      </select>
+    </search>
+  )
+}
+
+/** How old the list is. `at` is in milliseconds since 1970; 0 if it has not loaded. */
+export function Updated({ at }: { at: number }) {
+  const [now, setNow] = useState(Date.now)
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000)
+    return () => clearInterval(timer)
+  }, [])
+  const seconds = Math.max(0, Math.round((now - at) / 1000))
+  if (at === 0) return null
+  return (
+    <p className="text-sm text-muted tabular-nums">
+      {seconds < 60 ? `Updated ${seconds} s ago` : `Updated ${Math.floor(seconds / 60)} min ago`}
+    </p>
+  )
+}
