@@ -30,7 +30,12 @@ beforeEach(async () => {
 })
 
 const owners = () =>
-  posts().map(({ blocks }) => shownIn(blocks).join().match(/Owner: (\S+)/)?.[1] ?? 'no owner')
+  posts().map(
+    ({ blocks }) =>
+      shownIn(blocks)
+        .join()
+        .match(/Owner: (\S+)/)?.[1] ?? 'no owner',
+  )
 
 test('a message mentions the owner if Slack knows the e-mail address, and else says the name; a digest does neither', async () => {
   await tell([1, 2, 3])
