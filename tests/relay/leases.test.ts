@@ -8,7 +8,7 @@ import {
   releaseLeases,
   renewLeases,
 } from '../../server/relay/schedule/leases.ts'
-import { pauseWorkspaceSql } from '../../server/relay/schedule/pauses.ts'
+import { pauseWorkspace } from '../../server/relay/schedule/pauses.ts'
 import { databaseKinds } from '../database.ts'
 import { startBackend } from './backend.ts'
 import { dealsIn, stageChange } from './hubspot-webhook.ts'
@@ -118,7 +118,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
           renewLeases(open.database, owner, held),
           renewLeases(open.database, owner, held.toReversed()),
           releaseLeases(open.database, owner, releases),
-          open.database.execute(pauseWorkspaceSql(held[0] ?? '', 1)),
+          pauseWorkspace(open.database, held[0] ?? '', 1),
         ])
         expect(answer).toEqual({ status: 'fulfilled', value: 204 })
         for (const other of others) {

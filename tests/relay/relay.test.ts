@@ -194,7 +194,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
     test('the rules that count are those saved when the message is sent', async () => {
       const userId = await connect()
-      answerPosts(() => ({ status: 500 }))
+      const { promise: saved, resolve: save } = Promise.withResolvers<void>()
+      answerPosts(async () => {
+        await saved
+        return { status: 500 }
+      })
       await tell([1])
       await vi.waitFor(() => expect(calls().length).toBeGreaterThan(0))
       await backend.database
@@ -202,6 +206,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         .set({ ruleIds: ['deal-closed'] })
         .where(eq(rules.userId, userId))
       answerPosts(() => undefined)
+      save()
       await backend.settled()
       expect(posts()).toHaveLength(0)
       // The first try knew more than the last one.
