@@ -1,7 +1,10 @@
 import type { QueryClient } from '@tanstack/react-query'
 import { createRouter, type RouterHistory } from '@tanstack/react-router'
+import { useEffect } from 'react'
 import { GenericError } from './components/GenericError.tsx'
 import { routeTree } from './routeTree.gen.ts'
+import { Loading } from './ui/Loading.tsx'
+import { focusHeading } from './ui/Screen.tsx'
 
 /** Creates the router. Tests pass a `history`; the default is the browser's. */
 export function createAppRouter(queryClient: QueryClient, history?: RouterHistory) {
@@ -17,9 +20,18 @@ export function createAppRouter(queryClient: QueryClient, history?: RouterHistor
       ).toString()
       return text === '' ? '' : `?${text}`
     },
+    // The script of a page, and its calls, load when the pointer or the focus comes to its link.
+    defaultPreload: 'intent',
+    defaultPendingComponent: Pending,
     defaultErrorComponent: GenericError,
     defaultNotFoundComponent: GenericError,
   })
+}
+
+/** Shown while the script of the next screen is slow. That screen then gets the focus, as after every navigation. */
+function Pending() {
+  useEffect(() => focusHeading, [])
+  return <Loading />
 }
 
 declare module '@tanstack/react-router' {

@@ -12,8 +12,10 @@ export function Header() {
   return (
     <header className="border-b border-line bg-surface">
       <div className="mx-auto flex w-full max-w-3xl flex-wrap items-center gap-x-4 px-4 sm:gap-x-6 sm:px-6">
+        {/* Without a preload: a backend of §7 gets no call for a page that nobody opens. */}
         <Link
           to="/"
+          preload={false}
           className="-mx-2 inline-flex min-h-14 items-center gap-2.5 rounded-lg px-2 font-semibold focus-visible:-outline-offset-4"
         >
           <span className="rounded-lg bg-accent p-1 text-on-accent">

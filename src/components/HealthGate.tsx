@@ -2,6 +2,7 @@ import { type ReactNode, useEffect, useRef } from 'react'
 import { useHealth } from '../api/health.ts'
 import { Button } from '../ui/Button.tsx'
 import { WarningSign } from '../ui/icons.tsx'
+import { Loading } from '../ui/Loading.tsx'
 import { focusHeading, Screen } from '../ui/Screen.tsx'
 
 /** Renders the app only after the backend is available. Until then, nothing uses up a code. */
@@ -18,15 +19,7 @@ export function HealthGate({ children }: { children: ReactNode }) {
 
   if (isAvailable) return children
   // Do not use isPending: after a failure, it is true again at each new attempt.
-  if (!health.isFetched) {
-    return (
-      <main className="p-4">
-        <div role="status">
-          <h1>Loading…</h1>
-        </div>
-      </main>
-    )
-  }
+  if (!health.isFetched) return <Loading />
   return (
     <Screen title="Service Unavailable" icon={<WarningSign />}>
       <div>

@@ -29,7 +29,7 @@ function ConnectPage() {
         >
           Connect
         </Button>
-        <Link to="/" className={buttonStyle.secondary}>
+        <Link to="/" preload={false} className={buttonStyle.secondary}>
           Back to the dashboard
         </Link>
       </div>

@@ -72,6 +72,7 @@ describe('opening the dashboard', () => {
     renderApp('/')
     expect(await screen.findByRole('region', { name: 'Connections' })).toBeVisible()
     expect(screen.getByRole('region', { name: 'Notification Rules' })).toBeVisible()
+    expect(screen.getByText('Choose which HubSpot deal events Slack reports.')).toBeVisible()
     const future = screen.getByRole('region', { name: 'AI rules (future)' })
     const box = within(future).getByRole('textbox')
     expect(box).toBeDisabled()
@@ -112,6 +113,27 @@ describe('a connection status', () => {
     expect(warning).toHaveTextContent(
       'Please connect both HubSpot and Slack so that notifications work.',
     )
+  })
+
+  test.each([
+    { connected: [], step: 'Connect HubSpot' },
+    { connected: ['slack'], step: 'Connect HubSpot' },
+    { connected: ['hubspot'], step: 'Connect Slack' },
+    { connected: ['hubspot', 'slack'], step: 'Save' },
+  ])('for $connected makes $step the one primary button, with unsaved ticks', async (row) => {
+    startBackend({ connected: new Set(row.connected) })
+    const { user } = renderApp('/')
+    const tick = await stageBox()
+    const primary = () =>
+      screen
+        .getAllByRole('button')
+        .filter(({ className }) => className.includes('button-primary'))
+        .map((button) => button.getAttribute('aria-label') ?? button.textContent)
+    expect(primary()).toEqual(row.step === 'Save' ? [] : [row.step])
+    await user.click(tick)
+    expect(primary()).toEqual([row.step])
+    await user.click(tick)
+    expect(primary()).not.toContain('Save')
   })
 
   test.each([

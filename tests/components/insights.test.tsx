@@ -387,3 +387,26 @@ test('after connecting again, everything is asked again', async () => {
   expect(summaries(calls)).toHaveLength(2)
   expect(previews(calls)).toHaveLength(2)
 })
+
+test('a stand-in has a badge, and a link to its page while it is connected', async () => {
+  startBackend({ connected: new Set(['slack']) })
+  server.use(
+    http.get('*/health', () =>
+      HttpResponse.json({
+        status: 'ok',
+        standIns: { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' },
+      }),
+    ),
+    http.get('*/api/slack/status', () =>
+      HttpResponse.json({ connected: true, channel: '#sales-floor' }),
+    ),
+  )
+  const { user } = renderApp('/')
+  expect(await screen.findAllByText('Stand-in')).toHaveLength(2)
+  const link = (name: string) => screen.queryByRole('link', { name })?.getAttribute('href')
+  expect(link('Open #sales-floor')).toBe('/sandbox/slack')
+  expect(link('Open its deals')).toBeUndefined()
+  await user.click(screen.getByRole('button', { name: 'Disconnect Slack' }))
+  await waitFor(() => expect(link('Open #sales-floor')).toBeUndefined())
+  expect(screen.getAllByText('Stand-in')).toHaveLength(2)
+})
