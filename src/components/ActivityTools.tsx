@@ -109,7 +109,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
 
   const rules = new Set([...availableRuleIds, ...(rule === undefined ? [] : [rule])])
   return (
-    <search className="flex min-w-0 flex-wrap gap-2 max-sm:w-full lg:ml-auto">
+    <div className="flex min-w-0 flex-wrap gap-2 max-sm:w-full lg:ml-auto">
       <input
         type="search"
         aria-label="Search by deal name"
@@ -137,7 +137,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
           </option>
         ))}
       </select>
-    </search>
+    </div>
   )
 }
 
