@@ -7,15 +7,8 @@ import {
 } from '../../contract/activity.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
-import {
-  type ActivityFilter,
-  countActivity,
-  isItemId,
-  readActivity,
-  readItems,
-  readPosition,
-  sendAgain,
-} from '../relay/show/list.ts'
+import { type ActivityFilter, countActivity, readPosition } from '../relay/show/find.ts'
+import { isItemId, readActivity, readItems, sendAgain } from '../relay/show/list.ts'
 import { type Day, readSummary } from '../relay/show/summary.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
@@ -67,7 +60,7 @@ export function activityRoutes({ database, providers, sessions, wakeRelay, now }
         if (ids === undefined) {
           const [read, counts] = await Promise.all([
             readActivity({ database, providers }, userId, { limit, before, filter }),
-            isCounted ? countActivity({ database }, userId, filter) : undefined,
+            isCounted ? countActivity(database, userId, filter) : undefined,
           ])
           page = { ...read, ...(counts && { counts }) }
         } else {

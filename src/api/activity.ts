@@ -78,8 +78,6 @@ const activityQuery = (filter: ActivityFilter) =>
   queryOptions({
     queryKey: ['activity', filter],
     queryFn: ({ client }) => refresh(client, filter),
-    // The list stays until that of the next filter is there, but never for the next person.
-    placeholderData: (list: List | undefined) => (list?.turn === currentTurn() ? list : undefined),
     // Query compares items of the same position, and a new message moves all others. `merge` compares them.
     structuralSharing: false,
     staleTime: refreshMs,
@@ -162,7 +160,16 @@ function listOf(
   about: Pick<List, 'turn' | 'startedAgain'>,
 ): List {
   const loaded = items.length
-  return { items, next, searchedTo, counts, round: null, loaded, most: loaded + mostAdded, ...about }
+  return {
+    items,
+    next,
+    searchedTo,
+    counts,
+    round: null,
+    loaded,
+    most: loaded + mostAdded,
+    ...about,
+  }
 }
 
 /** Only the newest page needs the counts. */
@@ -182,11 +189,15 @@ function inTurn(items: readonly ActivityItem[], turn: number): readonly Activity
 export function useActivity(filter: ActivityFilter) {
   const queryClient = useQueryClient()
   const query = activityQuery(filter)
-  const list = useQuery({ ...query, enabled: useHasFeature(feature) })
+  const list = useQuery({
+    ...query,
+    enabled: useHasFeature(feature),
+    // The list stays until that of the next filter is there, but never for the next person.
+    placeholderData: (former) => (former?.turn === currentTurn() ? former : undefined),
+  })
   const older = useSingleMutation({
     mutationKey: ['load-older', JSON.stringify(filter)],
-    mutationFn: (before: string) =>
-      getPage({ limit: pageSize, before, ...withoutCounts(filter) }),
+    mutationFn: (before: string) => getPage({ limit: pageSize, before, ...withoutCounts(filter) }),
     onSuccess: ({ items, next, searchedTo = null }, before) => {
       queryClient.setQueryData(query.queryKey, (list) =>
         // Otherwise the list has started again, and this page is no longer the next one.

@@ -24,7 +24,8 @@ export function ActivityChart() {
   // Each date once, whatever the backend answers.
   const byDate = new Map(summary.data?.daily.map((day) => [day.date, day]))
   const days = [...byDate.values()].slice(-summaryDays)
-  const active = days.find(({ date }) => date === pointed) ?? days.find(({ date }) => date === chosen)
+  const active =
+    days.find(({ date }) => date === pointed) ?? days.find(({ date }) => date === chosen)
   const told = active === undefined ? days : [active]
   const total = (kind: 'sent' | 'failed') => told.reduce((sum, day) => sum + day[kind], 0)
   const isEmpty = days.every(({ sent, failed }) => sent + failed === 0)
@@ -42,7 +43,9 @@ export function ActivityChart() {
               <Key sign={<rect width={12} height={12} rx={2} className="chart-sent" />}>
                 {number(total('sent'))} sent
               </Key>
-              <Key sign={<Failed x={0.5} y={0.5} width={11} height={11} fill={`url(#${hatchId})`} />}>
+              <Key
+                sign={<Failed x={0.5} y={0.5} width={11} height={11} fill={`url(#${hatchId})`} />}
+              >
                 {number(total('failed'))} failed
               </Key>
               <li>
@@ -153,13 +156,7 @@ function Chart({
             return (
               <g key={date}>
                 {date === active && (
-                  <rect
-                    x={x(index)}
-                    width={x(1)}
-                    height={floor}
-                    rx={4}
-                    className="chart-active"
-                  />
+                  <rect x={x(index)} width={x(1)} height={floor} rx={4} className="chart-active" />
                 )}
                 {sent > 0 && (
                   <rect
@@ -273,34 +270,34 @@ const countsOf = ({ date, sent, failed }: Daily) =>
 
 function Table({ days }: { days: readonly Daily[] }) {
   return (
-      <details className="text-sm">
-        <summary className="activity-disclosure">Show as a table</summary>
-        <table className="mt-2 w-full text-left">
-          <caption className="pb-2 text-left text-muted">Messages on each day</caption>
-          <thead>
-            <tr>
-              <th scope="col">Day</th>
-              <th scope="col" className="text-right">
-                Sent
+    <details className="text-sm">
+      <summary className="activity-disclosure">Show as a table</summary>
+      <table className="mt-2 w-full text-left">
+        <caption className="pb-2 text-left text-muted">Messages on each day</caption>
+        <thead>
+          <tr>
+            <th scope="col">Day</th>
+            <th scope="col" className="text-right">
+              Sent
+            </th>
+            <th scope="col" className="text-right">
+              Failed
+            </th>
+          </tr>
+        </thead>
+        <tbody className="divide-y divide-line tabular-nums">
+          {days.map(({ date, sent, failed }) => (
+            <tr key={date}>
+              <th scope="row" className="py-1 font-normal">
+                {dateName(date)}
               </th>
-              <th scope="col" className="text-right">
-                Failed
-              </th>
+              <td className="text-right">{number(sent)}</td>
+              <td className="text-right">{number(failed)}</td>
             </tr>
-          </thead>
-          <tbody className="divide-y divide-line tabular-nums">
-            {days.map(({ date, sent, failed }) => (
-              <tr key={date}>
-                <th scope="row" className="py-1 font-normal">
-                  {dateName(date)}
-                </th>
-                <td className="text-right">{number(sent)}</td>
-                <td className="text-right">{number(failed)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </details>
+          ))}
+        </tbody>
+      </table>
+    </details>
   )
 }
 

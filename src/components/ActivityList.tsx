@@ -61,10 +61,7 @@ export function ActivityList() {
           ))}
           {(items.length > 0 || next !== null) && (
             // It takes the focus when the button disappears.
-            <div
-              tabIndex={-1}
-              className="flex flex-wrap items-center gap-3 text-sm outline-none"
-            >
+            <div tabIndex={-1} className="flex flex-wrap items-center gap-3 text-sm outline-none">
               {next === null ? (
                 <p className="text-muted">There are no older messages.</p>
               ) : (

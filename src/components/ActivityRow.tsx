@@ -75,7 +75,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
           {clockTime(at) || 'Unknown time'}
         </time>
         {state === 'failed' && (
-          <p role="status" className="basis-full empty:hidden">
+          <p role="status" className="basis-full">
             {retry.isError && `❌ ${failureInWords(retry.error)}`}
           </p>
         )}

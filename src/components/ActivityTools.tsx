@@ -1,10 +1,6 @@
 import { Link, useNavigate } from '@tanstack/react-router'
 import { type ReactNode, useEffect, useState } from 'react'
-import {
-  type ActivityCounts,
-  type ActivityState,
-  activityStates,
-} from '../../contract/activity.ts'
+import { type ActivityCounts, type ActivityState, activityStates } from '../../contract/activity.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { ruleInWords } from './ActivityRow.tsx'
@@ -25,7 +21,11 @@ export function StateFilter({
   return (
     <nav aria-label="Messages by state">
       {/* On a phone, the numbers that come later must not begin a new line. */}
-      <ul className={isCounted ? 'grid grid-cols-3 gap-1 sm:flex sm:flex-wrap' : 'flex flex-wrap gap-1'}>
+      <ul
+        className={
+          isCounted ? 'grid grid-cols-3 gap-1 sm:flex sm:flex-wrap' : 'flex flex-wrap gap-1'
+        }
+      >
         {states.map((state) => (
           <li key={state ?? 'all'}>
             <Link
@@ -109,7 +109,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
 
   const rules = new Set([...availableRuleIds, ...(rule === undefined ? [] : [rule])])
   return (
-    <search className="flex min-w-0 flex-wrap gap-2 max-sm:w-full lg:ml-auto">
+    <div className="flex min-w-0 flex-wrap gap-2 max-sm:w-full lg:ml-auto">
       <input
         type="search"
         aria-label="Search by deal name"
@@ -137,7 +137,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
           </option>
         ))}
       </select>
-    </search>
+    </div>
   )
 }
 

@@ -44,7 +44,11 @@ const dateFormat = new Intl.DateTimeFormat('en', {
   month: 'long',
   timeZone: 'UTC',
 })
-const shortFormat = new Intl.DateTimeFormat('en', { day: 'numeric', month: 'short', timeZone: 'UTC' })
+const shortFormat = new Intl.DateTimeFormat('en', {
+  day: 'numeric',
+  month: 'short',
+  timeZone: 'UTC',
+})
 
 /** The name of a date such as `2026-11-21`: 'Saturday, November 21'. */
 export const dateName = (date: string) => formatDate(dateFormat, date)

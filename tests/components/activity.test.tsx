@@ -298,7 +298,9 @@ describe('with the search', () => {
     expect(listCalls()).toEqual([
       'GET /api/notifications/activity?limit=25&rule=deal-stage-changed&q=deal&day=2026-11-19&counts=true&zone=UTC',
     ])
-    expect(screen.getByRole('combobox', { name: 'Rule' })).toHaveDisplayValue('When a deal stage changes')
+    expect(screen.getByRole('combobox', { name: 'Rule' })).toHaveDisplayValue(
+      'When a deal stage changes',
+    )
     await user.click(
       screen.getByRole('link', { name: 'Show all days, not only Thursday, November 19' }),
     )
@@ -367,7 +369,10 @@ describe('with the search', () => {
     const day = { date: '2026-11-19', sent: 4, failed: 1 }
     const backend = startBackend({
       features: ['activity', 'activity-search'],
-      activity: { items: some(), summary: { daily: [day, { ...day, date: '2026-11-20', sent: 5 }] } },
+      activity: {
+        items: some(),
+        summary: { daily: [day, { ...day, date: '2026-11-20', sent: 5 }] },
+      },
     })
     const { user, history } = renderApp('/activity')
     const chart = within(await screen.findByRole('group', { name: 'Messages by day' }))

@@ -112,19 +112,20 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
       name: 'GET /api/notifications/activity searches and counts, if the backend lists activity-search',
       specification: '§1 What the server does beyond the calls listed in section 7 is not shown.',
       async run({ call }) {
-        const health = v.safeParse(healthAnswer, readJson(await call(endpoints.health.path)))
+        const { answer: answered } = await call(endpoints.health.path)
+        const health = v.safeParse(v.pipe(v.string(), v.parseJson(), healthAnswer), answered.body)
         const { path, feature } = activityEndpoints.search
         if (!health.success || !health.output.features?.includes(feature)) return
         const zone = 'zone=Europe/Berlin'
-        const answered = await call(
+        const list = await call(
           `${path}?limit=5&q=a+name+of+no+deal&rule=deal-closed&day=2026-11-21&${zone}&counts=true`,
         )
-        const answer = v.safeParse(activityAnswer, readJson(answered))
-        if (!answer.success) fail('The answer is not one of contract/activity.ts.', answered)
+        const answer = v.safeParse(activityAnswer, readJson(list))
+        if (!answer.success) fail('The answer is not one of contract/activity.ts.', list)
         if (answer.output.items.length > 0) {
-          fail('It lists messages about other deals. `q` is a part of the name.', answered)
+          fail('It lists messages about other deals. `q` is a part of the name.', list)
         }
-        if (answer.output.counts === undefined) fail('`counts=true` has no effect.', answered)
+        if (answer.output.counts === undefined) fail('`counts=true` has no effect.', list)
       },
     },
 

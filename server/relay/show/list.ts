@@ -1,39 +1,34 @@
 // What users and the operator see of the deliveries. Most functions only read what the stages have stored. To send a
 // failed delivery again, `sendAgain` (this file) and `replayDead` (operator.ts) make it pending and its channel due.
 // `storeTestMessage` (test-message.ts) stores a new delivery. The stages do the rest. Only the preview calls a service.
-// This file has a user's list, summary.ts the counts, reasons.ts the words.
+// This file has a user's list, find.ts what a filter finds, summary.ts the counts, reasons.ts the words.
 //
 // PGlite keeps no statistics. So each query is written so that only one index fits: `deliveries_activity` for the
 // list, `deliveries_counted` for the counts.
 
 import { type SQL, sql } from 'drizzle-orm'
-import type {
-  Activity,
-  ActivityCounts,
-  ActivityItem,
-  ActivityState,
-} from '../../../contract/activity.ts'
+import type { Activity, ActivityItem, ActivityState } from '../../../contract/activity.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { testProperty } from '../../database/schema.ts'
 import { channelOf, chatOf } from '../../people/routes.ts'
 import type { Providers } from '../../providers/provider.ts'
 import type { ChatId, CrmId } from '../../providers/registry.ts'
 import { makeDue } from '../schedule/channels.ts'
+import {
+  type DeliveryState,
+  isoTime,
+  isSearch,
+  microseconds,
+  newest,
+  type Page,
+  search,
+} from './find.ts'
 import { reasonInWords } from './reasons.ts'
 
 interface Dependencies {
   database: Database
   providers: Providers
 }
-
-type DeliveryState = 'pending' | 'sent' | 'dead' | 'ignored'
-
-const deliveryStates = {
-  waiting: 'pending',
-  sent: 'sent',
-  failed: 'dead',
-  skipped: 'ignored',
-} as const satisfies Record<ActivityState, DeliveryState>
 
 const shownStates = {
   pending: 'waiting',
@@ -45,11 +40,6 @@ const shownStates = {
 /** Slack takes one message a second. A channel that rests for longer was asked to. */
 const pauseFrom = sql`now() + interval '2 seconds'`
 
-export const isoTime = (time: SQL) =>
-  sql`to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
-
-const microseconds = (time: SQL) => sql`(extract(epoch from ${time}) * 1000000)::bigint::text`
-
 // The next three are about rows of `deliveries` as `delivery`, and of `channels` as `channel`.
 const nextTry = sql`greatest(delivery.not_before, delivery.sending_until, channel.next_at)`
 /** Whether the chat asked for a pause that lasts longer than anything else that the delivery waits for. */
@@ -57,140 +47,30 @@ export const isPaused = sql`(channel.next_at > ${pauseFrom} and channel.next_at 
 /** When the delivery is tried next, in ISO 8601. Null if that is at once. */
 export const nextTryAt = sql`case when ${nextTry} > ${pauseFrom} then ${isoTime(nextTry)} end`
 
-/** The position of an item in the list: when the deal changed, in microseconds since 1970, and its id. */
-interface Position {
-  at: string
-  id: string
-}
-
-/** Returns the position that a `next` of an answer means. Undefined if it is none. */
-export function readPosition(next: string): Position | undefined {
-  const [, at, id] = /^(\d{1,16})\.(\d{1,18})$/.exec(next) ?? []
-  return at === undefined || id === undefined ? undefined : { at, id }
-}
-
-/** What a user's list contains. Undefined: everything. */
-export interface ActivityFilter {
-  state: ActivityState | undefined
-  /** A part of the deal's name. */
-  q: string | undefined
-  rule: string | undefined
-  /** From the first time up to the second, without it. */
-  day: { start: Date; end: Date } | undefined
-}
-
-// No index finds a part of a name, or a rule in every state. So a search goes through the newest messages of the
-// list until its page is full, or until it has looked at so many. The next page goes on from there
-// (docs/decisions/0450-the-activity-is-counted-from-an-index.md).
-const mostSearched = 2_000
-/** As many are counted in each state. */
-const mostCounted = 1_000
-
-/** The newest deliveries of a user in a state, from the index `deliveries_activity`. */
-const newestIn = (
-  userId: string,
-  state: DeliveryState,
-  { day }: ActivityFilter,
-  { columns, isOlder = sql``, limit }: { columns: SQL; isOlder?: SQL; limit: number },
-) =>
-  sql`(select ${columns} from deliveries
-       where user_id = ${userId} and state = ${state} ${isOlder} ${
-         day === undefined
-           ? sql``
-           : sql`and occurred_at >= ${day.start.toISOString()}::timestamptz
-                 and occurred_at < ${day.end.toISOString()}::timestamptz`
-       }
-       order by occurred_at desc, id desc limit ${limit})`
-
-/** Whether a row has the text in its deal's name, and the rule. */
-const isFound = ({ q, rule }: ActivityFilter) =>
-  sql`${q === undefined ? sql`true` : sql`strpos(lower(deal_name), lower(${q}::text)) > 0`}
-      and ${rule === undefined ? sql`true` : sql`rule_id = ${rule}`}`
-
 /** Reads one page of a user's list, the newest first. */
 export async function readActivity(
   dependencies: Dependencies,
   userId: string,
-  {
-    limit,
-    before,
-    filter,
-  }: { limit: number; before: Position | undefined; filter: ActivityFilter },
+  page: Page,
 ): Promise<Activity> {
-  const isOlder =
-    before === undefined
-      ? sql``
-      : sql`and (occurred_at, id) <
-          (timestamptz 'epoch' + ${before.at}::bigint * interval '1 microsecond', ${before.id}::bigint)`
-  const { state, q, rule } = filter
-  const states = state === undefined ? Object.values(deliveryStates) : [deliveryStates[state]]
-  const isSearch = q !== undefined || rule !== undefined
-  const most = isSearch ? mostSearched : limit + 1
-  const columns = isSearch ? sql`id, occurred_at, deal_name, rule_id` : sql`id, occurred_at`
-  const newest = sql`
-    select * from (${sql.join(
-      states.map((each) => newestIn(userId, each, filter, { columns, isOlder, limit: most })),
-      sql` union all `,
-    )}) as newest
-    order by occurred_at desc, id desc limit ${most}`
-  const [searched] = isSearch
-    ? await rowsOf<{ ids: string[]; looked: number; last_id: string; last: string; at: string }>(
-        dependencies.database,
-        sql`with newest as materialized (${newest}),
-                 last as (select id, occurred_at from newest order by occurred_at, id limit 1)
-            select array(select id::text from newest where ${isFound(filter)}
-                         order by occurred_at desc, id desc limit ${limit + 1}) as ids,
-                   (select count(*)::int from newest) as looked,
-                   id::text as last_id, ${isoTime(sql`occurred_at`)} as at, ${microseconds(sql`occurred_at`)} as last
-            from last`,
-      )
-    : []
-  if (isSearch && searched === undefined) return { items: [], next: null }
+  const searched = isSearch(page.filter)
+    ? await search(dependencies.database, userId, page)
+    : undefined
   const { rows, items } = await readRows(
     dependencies,
     userId,
     searched === undefined
-      ? sql`select id from (${newest}) as newest`
+      ? sql`select id from (${newest(userId, page, page.limit + 1)}) as newest`
       : sql`select unnest(${sql.param(searched.ids)}::bigint[]) as id`,
   )
-  const last = rows.length > limit ? rows[limit - 1] : undefined
-  const isCut = last === undefined && searched?.looked === mostSearched
-  return {
-    items: items.slice(0, limit),
-    next:
-      last !== undefined
-        ? `${last.at_microseconds}.${last.id}`
-        : isCut
-          ? `${searched.last}.${searched.last_id}`
-          : null,
-    ...(isCut && { searchedTo: searched.at }),
+  const last = rows.length > page.limit ? rows[page.limit - 1] : undefined
+  if (last !== undefined) {
+    return { items: items.slice(0, page.limit), next: `${last.at_microseconds}.${last.id}` }
   }
-}
-
-/** Counts what a filter finds in each state, whatever its own state is. */
-export async function countActivity(
-  { database }: Pick<Dependencies, 'database'>,
-  userId: string,
-  filter: ActivityFilter,
-): Promise<ActivityCounts> {
-  const isSearch = filter.q !== undefined || filter.rule !== undefined
-  const columns = isSearch ? sql`deal_name, rule_id` : sql`id`
-  const counted = Object.entries(deliveryStates).map(
-    ([shown, state]) =>
-      sql`select ${shown}::text as state, count(*)::int as looked,
-                 (count(*) filter (where ${isSearch ? isFound(filter) : sql`true`}))::int as found
-          from ${newestIn(userId, state, filter, { columns, limit: mostCounted })} as newest`,
-  )
-  const rows = await rowsOf<{ state: ActivityState; looked: number; found: number }>(
-    database,
-    sql.join(counted, sql` union all `),
-  )
-  const none = { count: 0, more: false }
-  const counts: ActivityCounts = { sent: none, waiting: none, failed: none, skipped: none }
-  for (const { state, looked, found } of rows) {
-    counts[state] = { count: found, more: looked === mostCounted }
-  }
-  return counts
+  const { stop } = searched ?? {}
+  return stop === undefined
+    ? { items, next: null }
+    : { items, next: stop.position, searchedTo: stop.at }
 }
 
 /** Whether a text has the form of an item's id. */

@@ -5,7 +5,7 @@ import { type Database, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'
 import { isOfConfigured } from '../../people/connections.ts'
 import type { Providers } from '../../providers/provider.ts'
-import { isoTime } from './list.ts'
+import { isoTime } from './find.ts'
 
 /** A day of the summary: its date in the user's time zone, and when it starts. */
 export interface Day {

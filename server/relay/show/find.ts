@@ -1,0 +1,140 @@
+import { type SQL, sql } from 'drizzle-orm'
+import type { ActivityCounts, ActivityState } from '../../../contract/activity.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
+
+export type DeliveryState = 'pending' | 'sent' | 'dead' | 'ignored'
+
+const deliveryStates = {
+  waiting: 'pending',
+  sent: 'sent',
+  failed: 'dead',
+  skipped: 'ignored',
+} as const satisfies Record<ActivityState, DeliveryState>
+
+export const isoTime = (time: SQL) =>
+  sql`to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
+
+export const microseconds = (time: SQL) =>
+  sql`(extract(epoch from ${time}) * 1000000)::bigint::text`
+
+/** The position of an item in the list: when the deal changed, in microseconds since 1970, and its id. */
+interface Position {
+  at: string
+  id: string
+}
+
+/** Returns the position that a `next` of an answer means. Undefined if it is none. */
+export function readPosition(next: string): Position | undefined {
+  const [, at, id] = /^(\d{1,16})\.(\d{1,18})$/.exec(next) ?? []
+  return at === undefined || id === undefined ? undefined : { at, id }
+}
+
+/** What a user's list contains. Undefined: everything. */
+export interface ActivityFilter {
+  state: ActivityState | undefined
+  /** A part of the deal's name. */
+  q: string | undefined
+  rule: string | undefined
+  /** From the first time up to the second, without it. */
+  day: { start: Date; end: Date } | undefined
+}
+
+// No index finds a part of a name, or a rule in every state. So a search goes through the newest messages of the
+// list until its page is full, or until it has looked at so many. The next page goes on from there
+// (docs/decisions/0450-the-activity-is-counted-from-an-index.md).
+const mostSearched = 2_000
+/** As many are counted in each state. */
+const mostCounted = 1_000
+
+/** The newest deliveries of a user in a state, from the index `deliveries_activity`. */
+const newestIn = (
+  userId: string,
+  state: DeliveryState,
+  { day }: ActivityFilter,
+  { columns, isOlder = sql``, limit }: { columns: SQL; isOlder?: SQL; limit: number },
+) =>
+  sql`(select ${columns} from deliveries
+       where user_id = ${userId} and state = ${state} ${isOlder} ${
+         day === undefined
+           ? sql``
+           : sql`and occurred_at >= ${day.start.toISOString()}::timestamptz
+                 and occurred_at < ${day.end.toISOString()}::timestamptz`
+       }
+       order by occurred_at desc, id desc limit ${limit})`
+
+/** Whether a row has the text in its deal's name, and the rule. */
+const isFound = ({ q, rule }: ActivityFilter) =>
+  sql`${q === undefined ? sql`true` : sql`strpos(lower(deal_name), lower(${q}::text)) > 0`}
+      and ${rule === undefined ? sql`true` : sql`rule_id = ${rule}`}`
+
+export const isSearch = ({ q, rule }: ActivityFilter) => q !== undefined || rule !== undefined
+
+/** One page of a user's list. */
+export interface Page {
+  limit: number
+  /** The page begins after this position. */
+  before: Position | undefined
+  filter: ActivityFilter
+}
+
+/** The newest deliveries of a page, without those that only a look at the row excludes. */
+export function newest(userId: string, { before, filter }: Page, limit: number): SQL {
+  const isOlder =
+    before === undefined
+      ? sql``
+      : sql`and (occurred_at, id) <
+          (timestamptz 'epoch' + ${before.at}::bigint * interval '1 microsecond', ${before.id}::bigint)`
+  const { state } = filter
+  const states = state === undefined ? Object.values(deliveryStates) : [deliveryStates[state]]
+  const columns = isSearch(filter) ? sql`id, occurred_at, deal_name, rule_id` : sql`id, occurred_at`
+  const ofStates = states.map((each) => newestIn(userId, each, filter, { columns, isOlder, limit }))
+  return sql`select * from (${sql.join(ofStates, sql` union all `)}) as newest
+    order by occurred_at desc, id desc limit ${limit}`
+}
+
+/**
+ * Searches for a page. Returns up to `limit + 1` ids, and where the search stopped if older deliveries may be left.
+ */
+export async function search(
+  database: Database,
+  userId: string,
+  page: Page,
+): Promise<{ ids: string[]; stop?: { position: string; at: string } }> {
+  const [found] = await rowsOf<{ ids: string[]; looked: number; position: string; at: string }>(
+    database,
+    sql`with newest as materialized (${newest(userId, page, mostSearched)})
+        select array(select id::text from newest where ${isFound(page.filter)}
+                     order by occurred_at desc, id desc limit ${page.limit + 1}) as ids,
+               (select count(*)::int from newest) as looked,
+               ${microseconds(sql`occurred_at`)} || '.' || id as position, ${isoTime(sql`occurred_at`)} as at
+        from newest order by occurred_at, id limit 1`,
+  )
+  if (found === undefined) return { ids: [] }
+  const { ids, looked, ...stop } = found
+  return looked < mostSearched ? { ids } : { ids, stop }
+}
+
+/** Counts what a filter finds in each state, whatever its own state is. */
+export async function countActivity(
+  database: Database,
+  userId: string,
+  filter: ActivityFilter,
+): Promise<ActivityCounts> {
+  const columns = isSearch(filter) ? sql`deal_name, rule_id` : sql`id`
+  const counted = Object.entries(deliveryStates).map(
+    ([shown, state]) =>
+      sql`select ${shown}::text as state, count(*)::int as looked,
+                 (count(*) filter (where ${isFound(filter)}))::int as found
+          from ${newestIn(userId, state, filter, { columns, limit: mostCounted })} as newest`,
+  )
+  const rows = await rowsOf<{ state: ActivityState; looked: number; found: number }>(
+    database,
+    sql.join(counted, sql` union all `),
+  )
+  const none = { count: 0, more: false }
+  const counts: ActivityCounts = { sent: none, waiting: none, failed: none, skipped: none }
+  for (const { state, looked, found } of rows) {
+    counts[state] = { count: found, more: looked === mostCounted }
+  }
+  return counts
+}
