@@ -1,8 +1,10 @@
 import type { ProviderSettings } from '../../server/providers/calls.ts'
+import type { Site } from '../page.ts'
 import { forgetOldest, type StandInTokens } from '../tokens.ts'
 
 /** What the pages and the APIs of the stand-in HubSpot share. */
 export interface HubspotAccount {
+  site: Site
   settings: ProviderSettings
   appUrl: string
   /** The address of the page with the deals. */
