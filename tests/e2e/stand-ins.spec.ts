@@ -52,9 +52,9 @@ sharedTest('a person moves a deal, stays at it, and goes from there to the messa
   await expect(move).toBeInViewport()
   // A change of its amount leaves the deal's details open.
   await row.getByText('More').click()
-  await row.getByLabel('Amount in EUR of Acme renewal').fill('1')
+  await row.getByLabel('Amount in EUR of Acme renewal').fill('7')
   await row.getByRole('button', { name: 'Change the amount of Acme renewal' }).click()
-  await expect(row).toContainText('€1')
+  await expect(row).toContainText('€7')
   await expect(row.getByRole('button', { name: 'Remove contact of Acme renewal' })).toBeVisible()
   await page.getByRole('navigation').getByRole('link', { name: 'Slack' }).click()
   await expect(page).toHaveURL(/\/sandbox\/slack\/channels\//)
