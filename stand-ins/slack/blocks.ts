@@ -22,7 +22,7 @@ const richText = v.variant('type', [
   v.strictObject({ type: v.literal('link'), url, text: v.optional(someText), style }),
   v.strictObject({
     type: v.literal('date'),
-    timestamp: v.pipe(v.number(), v.integer()),
+    timestamp: v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(1e12)),
     format: someText,
     fallback: v.optional(someText),
     style,

@@ -145,6 +145,7 @@ test('with the stand-in: a preview needs only HubSpot, and neither rules nor Sla
       expect(answer.complete).toBe(true)
       return answer
     }, soon)
+  vi.useFakeTimers({ toFake: ['Date'] })
   const none = { 'deal-closed': 0, 'deal-stage-changed-orphan': 0, 'deal-stage-changed': 0 }
   expect((await complete('?days=2')).rules).toEqual(none)
   // No deal has moved since, so no rule depends on contacts and companies.
@@ -164,7 +165,7 @@ test('with the stand-in: a preview needs only HubSpot, and neither rules nor Sla
   await harness.app.request('/sandbox/hubspot/deals/9001', { method: 'POST', body })
   // A preview of a stand-in is kept for seconds.
   expect((await complete('?days=2')).rules).toEqual(none)
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 5 * second })
+  vi.setSystemTime(Date.now() + 5 * second)
   expect(await complete('?days=2')).toEqual({
     days: 2,
     rules: { 'deal-closed': 1, 'deal-stage-changed-orphan': 0, 'deal-stage-changed': 1 },

@@ -545,6 +545,7 @@ describe('the stand-in Slack', () => {
     [rich({ type: 'text', text: 'x', style: { big: true } })],
     [rich({ type: 'link', url: 'no address', text: 'x' })],
     [rich({ type: 'date', timestamp: '1', format: '{time}' })],
+    [rich({ type: 'date', timestamp: 1e13, format: '{time}' })],
     [rich({ type: 'blink', text: 'x' })],
     [section({ text: text(1), colour: 'red' })],
     [section({})],
