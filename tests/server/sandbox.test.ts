@@ -685,7 +685,8 @@ test.each<[string, Fields]>([
   ['/hubspot/deals/merge', { deal: '1', into: '2' }],
   ['/slack/channels/C0RANDOM01', { change: 'archive' }],
 ])('another site changes nothing of a stand-in: %s', async (path, fields) => {
-  const pages = async () => (await pageAt('/hubspot/deals')) + (await pageAt('/slack/channels/C0DEALS001'))
+  const pages = async () =>
+    (await pageAt('/hubspot/deals')) + (await pageAt('/slack/channels/C0DEALS001'))
   const before = await pages()
   const headers = { 'Sec-Fetch-Site': 'cross-site', Origin: 'https://evil.example' }
   expect((await submit(path, fields, headers)).status).toBe(403)
