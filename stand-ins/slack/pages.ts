@@ -96,7 +96,7 @@ function channelLinks({ list, channels }: SlackAccount) {
 
 function messageItem({ at, text, blocks }: StandInMessage) {
   return html`<li>
-    <span class="avatar" aria-hidden="true">🔔</span>
+    <span class="avatar" aria-hidden="true">D</span>
     <div>
       <p><strong>Dealbell</strong> <span class="muted">${shownTime(at, at.toLocaleTimeString('en'))}</span></p>
       ${blocks.length > 0 ? blocks.map(shownBlock) : html`<p>${unescapeText(text)}</p>`}

@@ -131,6 +131,8 @@ test('each rule counts what the relay sends for the same changes if only this ru
 })
 
 test('with the stand-in: a preview needs only HubSpot, and neither rules nor Slack', async () => {
+  // The clock stands still until the test sets it.
+  vi.useFakeTimers({ toFake: ['Date'] })
   const harness = await openHarness()
   const browser = openBrowser(harness)
   const preview = (query = '') => browser.call(path + query)
@@ -145,7 +147,6 @@ test('with the stand-in: a preview needs only HubSpot, and neither rules nor Sla
       expect(answer.complete).toBe(true)
       return answer
     }, soon)
-  vi.useFakeTimers({ toFake: ['Date'] })
   const none = { 'deal-closed': 0, 'deal-stage-changed-orphan': 0, 'deal-stage-changed': 0 }
   expect((await complete('?days=2')).rules).toEqual(none)
   // No deal has moved since, so no rule depends on contacts and companies.
