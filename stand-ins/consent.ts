@@ -1,12 +1,13 @@
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
 import type { ProviderSettings } from '../server/providers/calls.ts'
-import { formFields, type Html, standInPage } from './page.ts'
+import { formFields, type Html, type Site, standInPage } from './page.ts'
 
 type Fields = Readonly<Record<string, string>>
 
 /** The consent page of a stand-in, and the redirect after a person has allowed or denied access. */
 export function createConsent({
+  site,
   path,
   provider,
   settings,
@@ -16,6 +17,7 @@ export function createConsent({
   code,
   whyDenied,
 }: {
+  site: Site
   path: string
   /** The name of the provider. */
   provider: string
@@ -46,9 +48,10 @@ export function createConsent({
           : problem(request)
     if (reason === undefined) return undefined
     const refusal = standInPage({
+      site,
       title: `${provider} cannot show its consent page`,
       notice: `This is not ${provider}, but it refuses what ${provider} would refuse.`,
-      children: html`<p>${reason}</p><p><a href="/">Back to the dashboard</a></p>`,
+      children: html`<p>${reason}</p>`,
     })
     return c.html(refusal, 400)
   }
@@ -58,6 +61,7 @@ export function createConsent({
       const request = c.req.query()
       const { account, wishes, children, after } = page()
       const consent = standInPage({
+        site,
         title: `Connect Dealbell to ${provider}`,
         notice: `This is not ${provider}. It plays ${provider} on this machine, so that Dealbell can be tried without an account.`,
         children: html`

@@ -2,21 +2,32 @@ import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { HtmlEscapedString } from 'hono/utils/html'
 import { ApiError } from '../server/http/errors.ts'
+import { isCrmId, type ProviderId, providerIds, registry } from '../server/providers/registry.ts'
 
 export type Html = HtmlEscapedString | Promise<HtmlEscapedString>
 
-/** A page of a stand-in. It says that it is a stand-in. */
+/** What all pages of one stand-in have in common. */
+export interface Site {
+  id: ProviderId
+  /** The path of the first page of each stand-in. */
+  pages: Partial<Record<ProviderId, string>>
+}
+
+/** A page of a stand-in. It says that it is a stand-in, and leads to the others and to the dashboard. */
 export function standInPage({
+  site,
   title,
   notice,
+  head,
   children,
-  refreshS,
 }: {
+  /** Undefined for the form in the frame of /contact. */
+  site?: Site
   title: string
   notice: string
+  /** Further elements of the page's head. */
+  head?: Html
   children: Html
-  /** How often the page reloads itself, in seconds. */
-  refreshS?: number
 }): Html {
   return html`<!doctype html>
 <html lang="en">
@@ -24,18 +35,32 @@ export function standInPage({
     <meta charset="utf-8">
     <meta name="viewport" content="width=device-width, initial-scale=1">
     <meta name="robots" content="noindex">
-    ${refreshS === undefined ? '' : html`<meta http-equiv="refresh" content="${refreshS}">`}
     <title>${title}</title>
     <link rel="stylesheet" href="/sandbox/style.css" crossorigin>
+    ${site && html`<link rel="icon" href="/sandbox/${site.id}/icon.svg" type="image/svg+xml">`}
+    ${head}
   </head>
   <body>
-    <header class="notice"><strong>Stand-in.</strong> ${notice}</header>
+    <header>
+      <p class="notice"><strong>Stand-in.</strong> ${notice}</p>
+    </header>
+    ${site && navigation(site)}
     <main>
       <h1>${title}</h1>
       ${children}
     </main>
   </body>
 </html>`
+}
+
+function navigation({ pages }: Site): Html {
+  return html`<nav aria-label="Pages">
+      <a href="/">Dealbell</a>
+      ${providerIds.map((id) => {
+        const name = isCrmId(id) ? 'Deals' : registry[id].name
+        return pages[id] && html`· <a href="${pages[id]}">${name}</a> `
+      })}
+    </nav>`
 }
 
 /** The text fields of a form body. Other fields, such as files, are ignored. */

@@ -1,17 +1,20 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Hono } from 'hono'
+import { type Handler, Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { errorAnswer } from '../server/http/errors.ts'
 import { standInPolicy } from '../server/http/safety-headers.ts'
 import type { ProviderSettings } from '../server/providers/calls.ts'
 import { type ProviderId, providerIds } from '../server/providers/registry.ts'
+import { standInPages } from '../server/providers/stand-in-pages.ts'
 import type { Addresses } from '../server/settings/settings.ts'
 import { createContactForm } from './contact-form.ts'
 import { createStandInHubspot } from './hubspot/hubspot.ts'
+import type { Site } from './page.ts'
 import { createStandInSlack } from './slack/slack.ts'
 
 interface StandInOptions {
+  site: Site
   settings: ProviderSettings
   appUrl: string
   apiUrl: string
@@ -25,7 +28,7 @@ const standIns: Record<ProviderId, (options: StandInOptions) => Hono> = {
 /** The stand-ins of the providers without a client id, and of the contact form. */
 export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
   const sandbox = new Hono()
-  const stylesheet = readFileSync(join(import.meta.dirname, 'style.css'), 'utf8')
+  const pages = standInPages(providers)
   const pagePolicy = standInPolicy(appUrl, { inFrame: false })
   const framePolicy = standInPolicy(appUrl, { inFrame: true })
 
@@ -38,23 +41,29 @@ export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
   sandbox.use(async (c, next) => {
     await next()
     if (!c.res.headers.get('Content-Type')?.startsWith('text/html')) return
+    // A page with a script has a policy of its own.
+    if (c.res.headers.has('Content-Security-Policy')) return
     const framed = c.req.path.startsWith('/sandbox/contact-form')
     c.res.headers.set('Content-Security-Policy', framed ? framePolicy : pagePolicy)
   })
 
-  sandbox.get('/style.css', (c) =>
-    c.body(stylesheet, 200, {
-      // The contact form's frame has no origin, so this is another origin for it.
-      'Access-Control-Allow-Origin': '*',
-      'Content-Type': 'text/css; charset=utf-8',
-      'Cache-Control': 'no-cache',
-    }),
-  )
+  // The contact form's frame has no origin, so this is another origin for it.
+  const anyOrigin = { 'Access-Control-Allow-Origin': '*' }
+  sandbox.get('/style.css', file('style.css', 'text/css; charset=utf-8', anyOrigin))
+  sandbox.get('/channel.js', file('channel.js', 'text/javascript; charset=utf-8'))
   sandbox.route('/contact-form', createContactForm())
   for (const id of providerIds) {
     const settings = providers[id]
     if (!settings.standIn) continue
-    sandbox.route(`/${id}`, standIns[id]({ settings, appUrl, apiUrl }))
+    sandbox.get(`/${id}/icon.svg`, file(`${id}/icon.svg`, 'image/svg+xml'))
+    sandbox.route(`/${id}`, standIns[id]({ site: { id, pages }, settings, appUrl, apiUrl }))
   }
   return sandbox
+}
+
+/** Answers with a file of this folder. */
+function file(name: string, type: string, headers: Record<string, string> = {}): Handler {
+  const body = readFileSync(join(import.meta.dirname, name), 'utf8')
+  const all = { 'Content-Type': type, 'Cache-Control': 'no-cache', ...headers }
+  return (c) => c.body(body, 200, all)
 }

@@ -12,12 +12,16 @@ import { incomingOf } from './incoming.ts'
 import { endAndDestroy } from './socket-limits.ts'
 
 /**
- * The Content-Security-Policy of a stand-in's page. It allows no scripts. Its forms may lead back
- * to the dashboard. It names the origin, because in the sandboxed frame of the contact form, 'self'
- * matches nothing.
+ * The Content-Security-Policy of a stand-in's page. It allows no scripts, except where the page has one: then
+ * it allows those of this origin, and their calls. Its forms may lead back to the dashboard. It names the origin,
+ * because in the sandboxed frame of the contact form, 'self' matches nothing.
  */
-export function standInPolicy(appOrigin: string, { inFrame }: { inFrame: boolean }): string {
+export function standInPolicy(
+  appOrigin: string,
+  { inFrame, withScript = false }: { inFrame: boolean; withScript?: boolean },
+): string {
   return policyWith({
+    ...(withScript && { 'script-src': "'self'", 'connect-src': "'self'" }),
     'style-src': `'self' ${appOrigin}`,
     'img-src': "'self'",
     'form-action': `'self' ${appOrigin}`,

@@ -1,8 +1,10 @@
 import type { ProviderSettings } from '../../server/providers/calls.ts'
+import type { Site } from '../page.ts'
 import { forgetOldest, type StandInTokens } from '../tokens.ts'
 
 /** What the pages and the APIs of the stand-in HubSpot share. */
 export interface HubspotAccount {
+  site: Site
   settings: ProviderSettings
   appUrl: string
   /** The address of the page with the deals. */
@@ -72,54 +74,6 @@ function stage(id: string, label: string, probability: string, isClosed: string)
 }
 
 const dayMs = 86_400_000
-const createdDaysAgo = 8
-
-type FirstDeal = Omit<StandInDeal, 'id' | 'history'> & {
-  amount: string
-  moves: ReadonlyArray<readonly [daysAgo: number, stage: string]>
-}
-
-/**
- * The deals after a start. Each has moved, so that the preview of each rule counts something. A start repeats
- * these moves for users who have been connected for long. So they are older than the three days that the relay
- * looks back for missed changes.
- * The owners: one who is there, one who is archived, one who is missing, and none.
- */
-const firstDeals: readonly FirstDeal[] = [
-  {
-    ...{ name: 'Acme renewal', amount: '12500', contact: true, company: true, ownerId: '4001' },
-    moves: [
-      [5.7, 'qualifiedtobuy'],
-      [4.6, 'presentationscheduled'],
-      [3.4, 'contractsent'],
-    ],
-  },
-  {
-    ...{ name: 'Globex pilot', amount: '4800', contact: true, company: false, ownerId: '4002' },
-    moves: [
-      [5.2, 'qualifiedtobuy'],
-      [3.9, 'presentationscheduled'],
-    ],
-  },
-  {
-    ...{ name: 'Initech expansion', amount: '73000.5' },
-    ...{ contact: false, company: true, ownerId: '4003' },
-    moves: [
-      [5.9, 'qualifiedtobuy'],
-      [5.5, 'presentationscheduled'],
-      [4.3, 'contractsent'],
-      [3.6, 'closedwon'],
-    ],
-  },
-  {
-    ...{ name: 'Umbrella onboarding', amount: '', contact: false, company: false, ownerId: null },
-    moves: [
-      [4.8, 'qualifiedtobuy'],
-      [3.2, 'presentationscheduled'],
-    ],
-  },
-]
-
 /** How long a search does not find a change. */
 const indexLagMs = 2_000
 /** Anyone can create deals, so the oldest make room for new ones. */
@@ -153,13 +107,25 @@ export class StandInDeals {
   readonly #merged = new Map<string, string>()
   #nextId = 9_001
 
+  /**
+   * Before a person moves anything, the preview of each rule counts something. A start repeats these moves for users
+   * who have long been connected. So they are older than the three days that the relay looks back for missed changes.
+   */
   constructor() {
     const now = Date.now()
-    for (const { moves, ...deal } of firstDeals) {
-      const stage = 'appointmentscheduled'
-      const { history } = this.add({ ...deal, stage, at: now - createdDaysAgo * dayMs })
-      for (const [daysAgo, value] of moves) {
-        history.push({ property: 'dealstage', value, at: now - daysAgo * dayMs })
+    const [stage = '', ...later] = standInPipelines[0]?.stages.map(({ id }) => id) ?? []
+    // The owners: one who is there, one who is archived, one who is missing, and none.
+    for (const [name, amount, contact, company, ownerId, moves, lastMoveDaysAgo] of [
+      ['Acme renewal', '12500', true, true, '4001', 3, 3.4],
+      ['Globex pilot', '4800', true, false, '4002', 2, 3.8],
+      ['Initech expansion', '73000.5', false, true, '4003', 4, 3.6],
+      ['Umbrella onboarding', '', false, false, null, 2, 3.2],
+    ] as const) {
+      const createdAt = now - 8 * dayMs
+      const deal = this.add({ name, ownerId, contact, company, stage, amount, at: createdAt })
+      for (const [n, value] of later.slice(0, moves).entries()) {
+        const daysAgo = lastMoveDaysAgo + (moves - 1 - n) * 0.7
+        deal.history.push({ property: 'dealstage', value, at: now - daysAgo * dayMs })
       }
     }
   }

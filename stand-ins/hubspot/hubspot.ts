@@ -1,5 +1,6 @@
 import { Hono } from 'hono'
 import type { ProviderSettings } from '../../server/providers/calls.ts'
+import type { Site } from '../page.ts'
 import { StandInTokens } from '../tokens.ts'
 import { type HubspotAccount, StandInDeals } from './account.ts'
 import { createHubspotApi } from './api.ts'
@@ -9,15 +10,18 @@ import { createStandInWebhooks } from './webhooks.ts'
 
 /** A HubSpot with one account. */
 export function createStandInHubspot({
+  site,
   settings,
   appUrl,
   apiUrl,
 }: {
+  site: Site
   settings: ProviderSettings
   appUrl: string
   apiUrl: string
 }): Hono {
   const account: HubspotAccount = {
+    site,
     settings,
     appUrl,
     list: `${appUrl}/sandbox/hubspot/deals`,

@@ -27,7 +27,7 @@ interface Allowed {
 }
 
 /** HubSpot's consent page and OAuth API 2026-03, as its public specification describes them. */
-export function createHubspotOAuth({ settings, appUrl, list, tokens }: HubspotAccount): Hono {
+export function createHubspotOAuth({ site, settings, appUrl, list, tokens }: HubspotAccount): Hono {
   const { clientId, clientSecret } = settings
   const codes = new StandInCodes<Allowed>()
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, 'hubspot')}`
@@ -59,6 +59,7 @@ export function createHubspotOAuth({ settings, appUrl, list, tokens }: HubspotAc
   }
 
   const consent = createConsent({
+    site,
     path: '/oauth/authorize',
     provider: 'HubSpot',
     settings,

@@ -2,7 +2,7 @@ import { Hono } from 'hono'
 import { html } from 'hono/html'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { formatAmount } from '../../server/relay/write/amount.ts'
-import { formFields, standInPage } from '../page.ts'
+import { formFields, type Html, standInPage } from '../page.ts'
 import {
   type Change,
   currentOf,
@@ -24,12 +24,14 @@ const stages = standInPipelines.flatMap(({ stages }) => stages)
 
 /** The page on which a person changes the stand-in's deals. */
 export function createDealsPage(
-  { list, deals }: HubspotAccount,
+  { site, list, deals }: HubspotAccount,
   webhooks: ReturnType<typeof createStandInWebhooks>,
 ): Hono {
-  function enter(deal: StandInDeal, property: Change['property'], value: string): void {
+  /** Changes a property, and reports it. @returns whether it had another value. */
+  function enter(deal: StandInDeal, property: Change['property'], value: string): boolean {
     const change = deals.enter(deal, property, value)
     if (change !== undefined) webhooks.changed(deal, change)
+    return change !== undefined
   }
 
   return (
@@ -39,51 +41,63 @@ export function createDealsPage(
       .get('/eu1/contacts/:portal/record/0-3/:id{[0-9]+}', (c) =>
         c.redirect(`${list}#deal-${c.req.param('id')}`),
       )
-      .get('/deals', (c) =>
-        c.html(
+      .get('/deals', (c) => {
+        const { moved, edited } = c.req.query()
+        const message = site.pages.slack && html`<a href="${site.pages.slack}">See the message</a>.`
+        return c.html(
           standInPage({
+            site,
             title: 'Deals',
             notice,
             children: html`
-            <p>Move a deal to another stage, and see what arrives in the
-              <a href="/sandbox/slack">stand-in Slack</a>.</p>
-            <ul class="records">${deals
+            <p>Move a deal to another stage. The message then arrives in the chat.</p>
+            <ul class="deals">${deals
               .all()
               .reverse()
-              .map((deal) => dealItem(deal, `${list}/${deal.id}`))}</ul>
-            <h2>New deal</h2>
-            <form method="post" action="${list}">
-              <label>Name <input name="name" required maxlength="${maxNameLength}"></label>
-              <label>Amount in ${standInHub.currency} <input name="amount" inputmode="decimal" pattern="[0-9]*[.]?[0-9]*"></label>
-              ${stageSelect('appointmentscheduled')}
-              <label><input type="checkbox" name="contact"> with a contact</label>
-              <label><input type="checkbox" name="company"> with a company</label>
-              <div class="actions"><button>Create deal</button></div>
-            </form>
-            <h2>Merge</h2>
-            <form method="post" action="${list}/merge">
-              ${dealSelect('deal', 'Deal', deals)}
-              ${dealSelect('into', 'Into', deals)}
-              <div class="actions"><button class="secondary">Merge</button></div>
-            </form>`,
+              .map((deal) =>
+                dealItem(deal, `${list}/${deal.id}`, {
+                  after:
+                    deal.id === moved &&
+                    html`<p class="told" role="status">Reported to Dealbell. ${message}</p>`,
+                  isOpen: deal.id === edited,
+                }),
+              )}</ul>
+            <details>
+              <summary>New deal</summary>
+              <form method="post" action="${list}">
+                <label>Name <input name="name" required maxlength="${maxNameLength}"></label>
+                <label>Amount in ${standInHub.currency} ${amountInput('')}</label>
+                <label>Stage ${stageSelect('appointmentscheduled')}</label>
+                <label><input type="checkbox" name="contact"> with a contact</label>
+                <label><input type="checkbox" name="company"> with a company</label>
+                <div class="actions"><button>Create deal</button></div>
+              </form>
+            </details>
+            <details>
+              <summary>Merge two deals</summary>
+              <form method="post" action="${list}/merge">
+                ${dealSelect('deal', 'Deal', deals)}
+                ${dealSelect('into', 'Into', deals)}
+                <div class="actions"><button class="secondary">Merge</button></div>
+              </form>
+            </details>`,
           }),
-        ),
-      )
+        )
+      })
       .post('/deals', notFromAnotherSite, async (c) => {
         const { name = '', amount = '', stage, contact, company } = await formFields(c)
-        if (isStage(stage)) {
-          const deal = deals.add({
-            name: name.slice(0, maxNameLength),
-            ownerId: standInOwners[0]?.id ?? null,
-            contact: contact !== undefined,
-            company: company !== undefined,
-            stage,
-            amount: isAmount(amount) ? amount : '',
-            at: Date.now(),
-          })
-          webhooks.created(deal)
-        }
-        return c.redirect(list, 303)
+        if (!isStage(stage)) return c.redirect(list, 303)
+        const deal = deals.add({
+          name: name.slice(0, maxNameLength),
+          ownerId: standInOwners[0]?.id ?? null,
+          contact: contact !== undefined,
+          company: company !== undefined,
+          stage,
+          amount: isAmount(amount) ? amount : '',
+          at: Date.now(),
+        })
+        webhooks.created(deal)
+        return c.redirect(`${list}#deal-${deal.id}`, 303)
       })
       .post('/deals/merge', notFromAnotherSite, async (c) => {
         const { deal: id = '', into = '' } = await formFields(c)
@@ -94,60 +108,73 @@ export function createDealsPage(
         return c.redirect(list, 303)
       })
       .post('/deals/:id{[0-9]+}', notFromAnotherSite, async (c) => {
-        const deal = deals.get(c.req.param('id'))
+        const id = c.req.param('id')
+        const deal = deals.get(id)
         const { stage, amount, change } = await formFields(c)
+        let query = `?edited=${id}`
         if (deal !== undefined && (change === 'contact' || change === 'company')) {
           deal[change] = !deal[change]
           webhooks.linked(deal, change, deal[change])
         }
         if (deal !== undefined && change === 'stage' && isStage(stage)) {
-          enter(deal, 'dealstage', stage)
+          query = enter(deal, 'dealstage', stage) ? `?moved=${id}` : ''
         }
         if (deal !== undefined && change === 'amount' && amount !== undefined && isAmount(amount)) {
           enter(deal, 'amount', amount)
         }
-        return c.redirect(`${list}#deal-${c.req.param('id')}`, 303)
+        return c.redirect(`${list}${query}#deal-${id}`, 303)
       })
   )
 }
 
-function dealItem(deal: StandInDeal, address: string) {
-  const current = currentOf(deal, 'dealstage')
+/** @param after is shown below the row. */
+function dealItem(
+  deal: StandInDeal,
+  address: string,
+  { after, isOpen }: { after: Html | false; isOpen: boolean },
+) {
+  const { id, name } = deal
   const amount = currentOf(deal, 'amount')
-  const label = stages.find(({ id }) => id === current)?.label ?? current
+  const linkButton = (kind: 'contact' | 'company') => {
+    const text = `${deal[kind] ? 'Remove' : 'Add'} ${kind}`
+    return html`<button name="change" value="${kind}" class="secondary" aria-label="${text} of ${name}">${text}</button>`
+  }
   return html`
-    <li id="deal-${deal.id}">
-      <h2>${deal.name}</h2>
-      <p>${[label, formatAmount(amount, standInHub.currency)].filter(Boolean).join(' · ')}</p>
-      <form method="post" action="${address}">
-        ${stageSelect(current, deal.name)}
-        <div class="actions"><button name="change" value="stage">Move ${deal.name}</button></div>
+    <li id="deal-${id}">
+      <form method="post" action="${address}" class="row">
+        <h2>${name}</h2>
+        <span class="muted">${formatAmount(amount, standInHub.currency)}</span>
+        ${stageSelect(currentOf(deal, 'dealstage'), `Stage of ${name}`)}
+        <button name="change" value="stage" aria-label="Move ${name}">Move</button>
       </form>
-      <form method="post" action="${address}">
-        <label>Amount of ${deal.name} in ${standInHub.currency}
-          <input name="amount" value="${amount}" inputmode="decimal" pattern="[0-9]*[.]?[0-9]*">
-        </label>
-        <div class="actions">
-          <button name="change" value="amount" class="secondary">Change the amount of ${deal.name}</button>
-        </div>
-      </form>
-      <form method="post" action="${address}" class="actions">
-        <button name="change" value="contact" class="secondary">${deal.contact ? 'Remove the contact' : 'Add a contact'}</button>
-        <button name="change" value="company" class="secondary">${deal.company ? 'Remove the company' : 'Add a company'}</button>
-      </form>
+      ${after}
+      <details ${isOpen ? 'open' : ''}>
+        <summary aria-label="More of ${name}">More</summary>
+        <form method="post" action="${address}" class="actions">
+          <label>Amount in ${standInHub.currency} ${amountInput(amount, `Amount in ${standInHub.currency} of ${name}`)}</label>
+          <button name="change" value="amount" class="secondary" aria-label="Change the amount of ${name}">Change</button>
+        </form>
+        <form method="post" action="${address}" class="actions">
+          ${linkButton('contact')} ${linkButton('company')}
+        </form>
+      </details>
     </li>`
 }
 
+/** @param name of the field, if the text of its label is not enough. */
+function amountInput(value: string, name?: string) {
+  return html`<input name="amount" value="${value}" inputmode="decimal" pattern="[0-9]*[.]?[0-9]*"
+    ${name && html`aria-label="${name}"`}>`
+}
+
 function stageSelect(current: string, name?: string) {
-  return html`<label>Stage${name === undefined ? '' : ` of ${name}`}
-    <select name="stage">${standInPipelines.map(
-      ({ label, stages }) =>
-        html`<optgroup label="${label}">${stages.map(
-          ({ id, label }) =>
-            html`<option value="${id}" ${id === current ? 'selected' : ''}>${label}</option>`,
-        )}</optgroup>`,
-    )}</select>
-  </label>`
+  return html`<select name="stage" ${name && html`aria-label="${name}"`}>${standInPipelines.map(
+    ({ label, stages }) =>
+      html`<optgroup label="${label}">${stages.map(
+        ({ id, label }) =>
+          html`<option value="${id}" ${id === current ? 'selected' : ''}>${label}</option>`,
+      )}</optgroup>`,
+  )}</select>`
 }
 
 function dealSelect(field: string, label: string, deals: StandInDeals) {

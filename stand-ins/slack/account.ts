@@ -1,4 +1,5 @@
 import type { ProviderSettings } from '../../server/providers/calls.ts'
+import type { Site } from '../page.ts'
 import type { StandInCodes } from '../tokens.ts'
 import type { Blocks } from './blocks.ts'
 
@@ -51,6 +52,7 @@ export function scopesIn(parameter: string): string[] {
 
 /** What the pages and the API of the workspace share. */
 export interface SlackAccount {
+  site: Site
   settings: ProviderSettings
   appUrl: string
   /** The address of the page with the channels. */
@@ -74,6 +76,9 @@ const maxCharacters = 200_000
 export class StandInChannels {
   /** The ids of archived channels. */
   readonly archived = new Set<string>()
+  /** The id of the channel that was last posted to, or chosen. */
+  latest = standInWorkspace.channels[0]?.id
+  #posted = 0
   readonly #messages = new Map<string, StandInMessage[]>()
 
   find(id: string | undefined) {
@@ -85,7 +90,14 @@ export class StandInChannels {
     return standInWorkspace.channels.filter(({ id }) => !this.archived.has(id))
   }
 
+  /** Names the state of all channels: it changes with each message, and when a channel is archived. */
+  get version(): string {
+    return [this.#posted, ...this.archived].join('-')
+  }
+
   post(id: string, text: string, blocks: Blocks): void {
+    this.latest = id
+    this.#posted++
     const message = { at: new Date(), text: text.slice(0, 3_000), blocks }
     const kept: StandInMessage[] = []
     let characters = 0

@@ -27,7 +27,7 @@ const richText = v.variant('type', [
   }),
   v.strictObject({
     type: v.literal('date'),
-    timestamp: v.pipe(v.number(), v.integer()),
+    timestamp: v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(1e12)),
     format: someText,
     fallback: v.optional(someText),
     style,

@@ -2,6 +2,7 @@ import { Hono } from 'hono'
 import { html } from 'hono/html'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
+import { standInPolicy } from '../../server/http/safety-headers.ts'
 import { createConsent } from '../consent.ts'
 import { formFields, standInPage } from '../page.ts'
 import { type SlackAccount, type StandInMessage, scopesIn, standInWorkspace } from './account.ts'
@@ -11,8 +12,11 @@ const notice =
   'This is not Slack. It plays a workspace on this machine, and forgets its messages when it stops.'
 
 /** Slack's consent page, and the pages on which a person reads and archives the channels. */
-export function createSlackPages({ settings, appUrl, list, codes, channels }: SlackAccount): Hono {
+export function createSlackPages(account: SlackAccount): Hono {
+  const { site, settings, appUrl, list, codes, channels } = account
+  const policy = standInPolicy(appUrl, { inFrame: false, withScript: true })
   const consent = createConsent({
+    site,
     path: '/oauth/v2/authorize',
     provider: 'Slack',
     settings,
@@ -39,43 +43,41 @@ export function createSlackPages({ settings, appUrl, list, codes, channels }: Sl
               </select>
             </label>`,
     }),
-    code: ({ channel = '', scope = '' }) => codes.issue({ channel, scopes: scopesIn(scope) }),
+    code({ channel = '', scope = '' }) {
+      channels.latest = channel
+      return codes.issue({ channel, scopes: scopesIn(scope) })
+    },
   })
 
   return new Hono()
     .route('/', consent)
-    .get('/', (c) =>
-      c.html(
-        standInPage({
-          title: 'Channels',
-          notice,
-          children: html`<ul>${standInWorkspace.channels.map(
-            ({ id, name }) =>
-              html`<li><a href="${list}/channels/${id}">#${name}</a> (${channels.messages(id).length})${channels.archived.has(id) ? ', archived' : ''}</li>`,
-          )}</ul>`,
-        }),
-      ),
-    )
+    .get('/', (c) => c.redirect(`${list}/channels/${channels.latest}`))
     .get('/channels/:id', (c) => {
       const channel = channels.find(c.req.param('id'))
       if (channel === undefined) return c.notFound()
       const messages = channels.messages(channel.id)
       const isArchived = channels.archived.has(channel.id)
+      const change = isArchived ? 'Unarchive' : 'Archive'
+      c.header('Content-Security-Policy', policy)
       return c.html(
         standInPage({
+          site,
           title: `#${channel.name}${isArchived ? ' (archived)' : ''}`,
           notice,
-          refreshS: 2,
+          head: html`<script src="/sandbox/channel.js" type="module"></script>
+            <noscript><meta http-equiv="refresh" content="5"></noscript>`,
           children: html`
+            <div class="channels">
+              <nav aria-label="Channels">${channelLinks(account)}</nav>
+              <form method="post" action="${list}/channels/${channel.id}">
+                <button name="change" value="${change.toLowerCase()}" class="secondary"
+                  aria-label="${change} #${channel.name}">${change}</button>
+              </form>
+            </div>
             ${messages.length === 0 ? html`<p>No messages yet. This page looks again by itself.</p>` : ''}
-            <ul class="records" aria-label="Messages">${messages.map(messageItem)}</ul>
-            <p><a href="${list}">All channels</a> ·
-              <a href="${appUrl}/sandbox/hubspot/deals">Deals in the stand-in HubSpot</a></p>
-            <form method="post" action="${list}/channels/${channel.id}" class="actions">
-              <button name="change" value="${isArchived ? 'unarchive' : 'archive'}" class="secondary">
-                ${isArchived ? 'Unarchive' : 'Archive'} #${channel.name}
-              </button>
-            </form>`,
+            <ol class="messages" aria-label="Messages" data-version="${channels.version}">${messages
+              .toReversed()
+              .map(messageItem)}</ol>`,
         }),
       )
     })
@@ -89,11 +91,26 @@ export function createSlackPages({ settings, appUrl, list, codes, channels }: Sl
     })
 }
 
+function channelLinks({ list, channels }: SlackAccount) {
+  return standInWorkspace.channels.map(
+    ({ id, name }) =>
+      html`<span><a href="${list}/channels/${id}">#${name}</a> (${channels.messages(id).length})${channels.archived.has(id) ? ', archived' : ''}</span> `,
+  )
+}
+
 function messageItem({ at, text, blocks }: StandInMessage) {
   return html`<li>
-    <p class="muted"><strong>Dealbell</strong> <time datetime="${at.toISOString()}">${at.toLocaleTimeString('en')}</time></p>
-    ${blocks.length > 0 ? blocks.map(shownBlock) : html`<p>${unescapeText(text)}</p>`}
+    <span class="avatar" aria-hidden="true">D</span>
+    <div>
+      <p><strong>Dealbell</strong> <span class="muted">${shownTime(at, at.toLocaleTimeString('en'))}</span></p>
+      ${blocks.length > 0 ? blocks.map(shownBlock) : html`<p>${unescapeText(text)}</p>`}
+    </div>
   </li>`
+}
+
+/** A time by the reader's clock, once the page's script has run. */
+function shownTime(at: Date, withoutScript: string) {
+  return html`<time datetime="${at.toISOString()}">${withoutScript}</time>`
 }
 
 /** Renders the kinds of blocks that Dealbell sends. Like Slack, it parses nothing in their texts. */
@@ -114,7 +131,7 @@ function shownPart(part: Part) {
     type === 'link'
       ? html`<a href="${part.url}">${part.text ?? part.url}</a>`
       : type === 'date'
-        ? html`<time>${part.fallback ?? part.format}</time>`
+        ? shownTime(new Date(part.timestamp * 1000), part.fallback ?? part.format)
         : type === 'user'
           ? html`<strong>@${nameOf(part.user_id)}</strong>`
           : part.text

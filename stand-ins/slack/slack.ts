@@ -1,5 +1,6 @@
 import { Hono } from 'hono'
 import type { ProviderSettings } from '../../server/providers/calls.ts'
+import type { Site } from '../page.ts'
 import { StandInCodes } from '../tokens.ts'
 import { type SlackAccount, StandInChannels } from './account.ts'
 import { createSlackApi } from './api.ts'
@@ -7,13 +8,16 @@ import { createSlackPages } from './pages.ts'
 
 /** A Slack with one workspace. */
 export function createStandInSlack({
+  site,
   settings,
   appUrl,
 }: {
+  site: Site
   settings: ProviderSettings
   appUrl: string
 }): Hono {
   const account: SlackAccount = {
+    site,
     settings,
     appUrl,
     list: `${appUrl}/sandbox/slack`,

@@ -54,9 +54,8 @@ test('a person connects both services and saves a rule, and a deal makes a messa
   await person.open('/sandbox/hubspot/deals')
   await person.choose({ role: 'combobox', name: 'Stage of Globex pilot' }, 'Contract sent')
   await person.click({ role: 'button', name: 'Move Globex pilot' })
-  await person.see({ text: 'Contract sent ·' })
-  await person.open('/sandbox/slack')
-  await person.click({ role: 'link', name: '#sales-floor' })
+  await person.see({ text: 'Reported to Dealbell.' })
+  await person.click({ role: 'link', name: 'See the message' })
   await person.see({ text: 'moved to Contract sent' })
   // The person leaves pages while their last scripts load. Firefox then logs that they are empty.
   const ofStopped = [hashOfNothing, 'Loading the insights failed']

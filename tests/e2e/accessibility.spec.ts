@@ -170,6 +170,8 @@ test('axe finds nothing on the pages of the stand-ins', { tag: '@all' }, async (
   await expectNoFinding(page, 'Slack consent')
   for (const address of [
     '/sandbox/hubspot',
+    '/sandbox/hubspot/deals?edited=9001',
+    '/sandbox/hubspot/deals?moved=9001',
     '/sandbox/slack',
     '/sandbox/hubspot/oauth/authorize',
     '/sandbox/contact-form',

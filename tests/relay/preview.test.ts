@@ -131,6 +131,8 @@ test('each rule counts what the relay sends for the same changes if only this ru
 })
 
 test('with the stand-in: a preview needs only HubSpot, and neither rules nor Slack', async () => {
+  // The clock stands still until the test sets it.
+  vi.useFakeTimers({ toFake: ['Date'] })
   const harness = await openHarness()
   const browser = openBrowser(harness)
   const preview = (query = '') => browser.call(path + query)
@@ -164,7 +166,7 @@ test('with the stand-in: a preview needs only HubSpot, and neither rules nor Sla
   await harness.app.request('/sandbox/hubspot/deals/9001', { method: 'POST', body })
   // A preview of a stand-in is kept for seconds.
   expect((await complete('?days=2')).rules).toEqual(none)
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 5 * second })
+  vi.setSystemTime(Date.now() + 5 * second)
   expect(await complete('?days=2')).toEqual({
     days: 2,
     rules: { 'deal-closed': 1, 'deal-stage-changed-orphan': 0, 'deal-stage-changed': 1 },

@@ -242,6 +242,11 @@ test.each<[number, string, string, RequestInit?]>([
   [404, '/webhooks/nonsense', answerPolicy],
   [404, '/sandbox/nonsense', answerPolicy],
   [200, '/sandbox/hubspot/deals', standInPolicy(appUrl, { inFrame: false })],
+  [
+    200,
+    '/sandbox/slack/channels/C0DEALS001',
+    standInPolicy(appUrl, { inFrame: false, withScript: true }),
+  ],
   [200, '/sandbox/contact-form', standInPolicy(appUrl, { inFrame: true })],
 ])('%i %s has all safety headers, on https also its own', async (status, path, expected, init) => {
   const answer = await app.request(path, init)

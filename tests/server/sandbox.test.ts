@@ -72,6 +72,11 @@ describe.each(['hubspot', 'slack'] as const)('the consent page of the stand-in %
     const page = await (await harness.app.request(`${authorizePaths[provider]}?${query}`)).text()
     expect(page).toMatch(/Stand-in\.[\s\S]*This is not (HubSpot|Slack)/)
     expect(page).not.toMatch(/<script|<style|style=|onclick/)
+    expect(page.match(/<nav[\s\S]*<\/nav>/)?.[0].replaceAll(/<[^>]+>|\s/g, '')).toBe(
+      'Dealbell·Deals·Slack',
+    )
+    const icon = await harness.app.request(page.match(/rel="icon" href="([^"]+)"/)?.[1] ?? '')
+    expect(icon.headers.get('Content-Type')).toBe('image/svg+xml')
   })
 
   test.each<Fields>([
@@ -563,6 +568,7 @@ describe('the stand-in Slack', () => {
     [rich({ type: 'link', url: 'no address', text: 'x' })],
     [rich({ type: 'date', timestamp: '1', format: '{time}' })],
     [rich({ type: 'user', user_id: '!channel' })],
+    [rich({ type: 'date', timestamp: 1e13, format: '{time}' })],
     [rich({ type: 'blink', text: 'x' })],
     [section({ text: text(1), colour: 'red' })],
     [section({})],
@@ -635,7 +641,7 @@ describe('the stand-in Slack', () => {
     test('cannot be chosen, and people can deny even if no channel is left', async () => {
       const pages = ['C0SALES001', 'C0DEALS001', 'C0RANDOM01'].map((id) => `/slack/channels/${id}`)
       for (const path of pages) await change('archive', path)
-      const [shown, list] = [await consent(), await pageAt('/slack')]
+      const [shown, list] = [await consent(), await pageAt(channelPage)]
       const allowed = await answerConsent('slack')
       const { back } = await answerConsent('slack', { answer: 'deny', channel: '' })
       for (const path of pages) await change('unarchive', path)
@@ -699,7 +705,8 @@ test.each<[string, Fields]>([
   ['/hubspot/deals/merge', { deal: '1', into: '2' }],
   ['/slack/channels/C0RANDOM01', { change: 'archive' }],
 ])('another site changes nothing of a stand-in: %s', async (path, fields) => {
-  const pages = async () => (await pageAt('/hubspot/deals')) + (await pageAt('/slack'))
+  const pages = async () =>
+    (await pageAt('/hubspot/deals')) + (await pageAt('/slack/channels/C0DEALS001'))
   const before = await pages()
   const headers = { 'Sec-Fetch-Site': 'cross-site', Origin: 'https://evil.example' }
   expect((await submit(path, fields, headers)).status).toBe(403)

@@ -51,11 +51,12 @@ test.each([
 )
 
 test.each([
-  [true, "'self'"],
-  [false, "'none'"],
+  [{ inFrame: true }, "'self'", []],
+  [{ inFrame: false }, "'none'", []],
+  [{ inFrame: false, withScript: true }, "'none'", ["connect-src 'self'", "script-src 'self'"]],
 ])(
-  'the policy of a stand-in’s page leads back to the dashboard; in a frame: %s',
-  (inFrame, ancestors) => {
+  'the policy of a stand-in’s page leads back to the dashboard, and allows a script only where there is one: %j',
+  (page, ancestors, more) => {
     const kept = nothing.filter((line) => !/^(form-action|frame-ancestors)/.test(line))
     const changed = [
       "style-src 'self' http://localhost:3000",
@@ -63,8 +64,8 @@ test.each([
       "form-action 'self' http://localhost:3000",
       `frame-ancestors ${ancestors}`,
     ]
-    const policy = standInPolicy('http://localhost:3000', { inFrame })
-    expect(lines(policy)).toEqual([...kept, ...changed].toSorted())
+    const policy = standInPolicy('http://localhost:3000', page)
+    expect(lines(policy)).toEqual([...kept, ...changed, ...more].toSorted())
   },
 )
 
