@@ -20,7 +20,7 @@ export const endpoints = {
 } as const
 
 /** What a backend may offer beyond §7. Its answer of `health` lists what it offers. */
-export const features = ['sessions', 'activity', 'preview', 'test-message'] as const
+export const features = ['sessions', 'activity', 'preview', 'test-message', 'retry-all'] as const
 export type Feature = (typeof features)[number]
 
 /**

@@ -10,6 +10,7 @@ import { ActivityFailure, messageOf } from './ActivityFailure.tsx'
 import { ActivityPlace } from './ActivityPlace.tsx'
 import { ActivityRow } from './ActivityRow.tsx'
 import { dayName } from './activity-times.ts'
+import { SendAllAgain } from './SendAllAgain.tsx'
 
 const filters = [undefined, ...activityStates]
 const filterNames = { sent: 'Sent', waiting: 'Waiting', failed: 'Failed', skipped: 'Skipped' }
@@ -57,6 +58,9 @@ function Messages({ state }: { state: ActivityState | undefined }) {
       <p role="status" className={list.isFetched ? 'activity-announced' : 'loading-activity'}>
         {list.isFetched ? announced : 'Loading messages…'}
       </p>
+      {state === 'failed' && (
+        <SendAllAgain hasFailed={items.some((item) => item.state === 'failed')} />
+      )}
       {list.data !== undefined && items.length === 0 && <NoMessages state={state} />}
       {byDay(items).map(([day, some]) => (
         <Day key={day} name={day} items={some} />

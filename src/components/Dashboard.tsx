@@ -66,6 +66,11 @@ export function Dashboard() {
                 {areConnected && hasTest && (
                   <div className="below-connection">{insights && <insights.TestMessage />}</div>
                 )}
+                {areConnected && hasSummary && insights && (
+                  <div className="below-connection empty:hidden">
+                    <insights.FailedMessages />
+                  </div>
+                )}
               </Connection>
             </ul>
           </Card>

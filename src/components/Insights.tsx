@@ -3,9 +3,10 @@ import { useId, useLayoutEffect, useRef, useState } from 'react'
 import { ApiError } from '../api/errors.ts'
 import { usePreview } from '../api/preview.ts'
 import { useRules } from '../api/rules.ts'
-import { useSummary } from '../api/summary.ts'
+import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { useSendTest } from '../api/test-message.ts'
 import { Button } from '../ui/Button.tsx'
+import { SendAllAgain } from './SendAllAgain.tsx'
 
 // What the dashboard shows beyond §7. It is a script of its own, which only a backend with one of these
 // features makes the dashboard load (use-insights.ts).
@@ -201,6 +202,11 @@ export function UnsentMessages({ provider }: { provider: string }) {
           : 'No messages are waiting or have failed since.')}
     </p>
   )
+}
+
+/** Below the connections, if both work: what failed while one of them did not. */
+export function FailedMessages() {
+  return useConnectFirst() === undefined && <SendAllAgain />
 }
 
 /** The states of a query without data. The element with `id` says the state. */

@@ -3,6 +3,7 @@ import type {
   Activity,
   ActivityItem,
   Preview,
+  RetryAllAnswer,
   Summary,
   TestAnswer,
 } from '../../contract/activity.ts'
@@ -102,6 +103,17 @@ export function activityHandlers(
       return new HttpResponse(null, { status: 202 })
     }),
 
+    http.post('*/api/notifications/activity/retry-all', ({ request }) => {
+      if (!offers('retry-all')) return notFound()
+      const onlyBroken = new URL(request.url).searchParams.get('because') === 'broken'
+      const failed = state.items.filter(
+        (item) => item.state === 'failed' && (!onlyBroken || isOfBreak(item)),
+      )
+      for (const item of failed) Object.assign(item, { state: 'waiting', reason: null, tries: 0 })
+      const answer: RetryAllAnswer = { queued: failed.length, more: false }
+      return HttpResponse.json(answer, { status: 202 })
+    }),
+
     http.get('*/api/notifications/preview', () => {
       if (!offers('preview')) return notFound()
       if (!isConnected('hubspot')) return refuse(409, 'not_connected', 'HubSpot is not connected.')
@@ -120,6 +132,10 @@ export function activityHandlers(
     }),
   ]
 }
+
+/** Whether a message failed because a connection was broken. */
+const isOfBreak = ({ state, reason }: ActivityItem) =>
+  state === 'failed' && reason?.endsWith('again') === true
 
 /** Counts the items, as the server does. Test messages belong to no rule. */
 function summaryOf({ items, summary }: ActivityBackend, days: number): Summary {
@@ -150,6 +166,8 @@ function summaryOf({ items, summary }: ActivityBackend, days: number): Summary {
     }),
     waiting: count(items, 'waiting'),
     failedSinceBroken: 0,
+    failedWhileBroken: { count: items.filter(isOfBreak).length, more: false, providers: ['slack'] },
+    connectFirst: [],
     ...summary,
   }
 }
