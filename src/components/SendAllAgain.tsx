@@ -65,7 +65,8 @@ function SendButton({ isBusy, onClick }: { isBusy: boolean; onClick: () => void 
     }
   }, [])
   return (
-    <Button ref={button} busy={isBusy} onClick={onClick}>
+    // The second click of a double click may come after the answer.
+    <Button ref={button} busy={isBusy} onClick={({ detail }) => detail < 2 && onClick()}>
       {isBusy ? 'Sending…' : 'Send all again'}
     </Button>
   )
