@@ -4,9 +4,7 @@ import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross, WarningSign } from '../ui/icons.tsx'
-
-// The page is in English, so its times are too.
-const timeFormat = new Intl.DateTimeFormat('en', { dateStyle: 'long', timeStyle: 'short' })
+import { BrokenConnection } from './BrokenConnection.tsx'
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
 export function Connection({ provider, children }: { provider: Provider; children?: ReactNode }) {
@@ -25,17 +23,15 @@ export function Connection({ provider, children }: { provider: Provider; childre
         {/* The live region includes the name: 'Not connected' alone does not name the service. */}
         <div role="status" className="min-w-0">
           <p className="font-medium wrap-anywhere">{provider.name}</p>
-          <p className="text-sm text-muted wrap-anywhere">
-            {isConnected
-              ? ['Connected', account, channel].filter(Boolean).join(' · ')
-              : reason
-                ? `Needs to be connected again: ${reason}`
-                : 'Not connected'}
-            {!isConnected && reason && since && Number.isFinite(Date.parse(since)) && (
-              <>
-                {' '}
-                Since <time dateTime={since}>{timeFormat.format(new Date(since))}</time>.
-              </>
+          <p
+            className={`text-sm wrap-anywhere ${!isConnected && reason ? 'text-bad' : 'text-muted'}`}
+          >
+            {isConnected ? (
+              ['Connected', account, channel].filter(Boolean).join(' · ')
+            ) : reason ? (
+              <BrokenConnection provider={provider} reason={reason} since={since} />
+            ) : (
+              'Not connected'
             )}
           </p>
         </div>
