@@ -111,8 +111,10 @@ const activityItem = v.object({
   state: v.picklist(activityStates),
   /** The id of the rule that the message is about. */
   rule: v.nullable(v.string()),
-  /** Null for a test message. The name is null if it is not known. */
-  deal: v.nullable(v.object({ name: v.nullable(v.string()), url: v.string() })),
+  /** Null for a test message. The name is null if it is not known. `id` is the deal's id in the CRM. */
+  deal: v.nullable(
+    v.object({ name: v.nullable(v.string()), id: v.optional(v.string()), url: v.string() }),
+  ),
   /** The old value, such as the label of a stage. */
   from: v.nullable(v.string()),
   to: v.nullable(v.string()),

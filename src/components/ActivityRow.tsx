@@ -15,7 +15,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
   const connectFirst = useConnectFirst()
   const { at, state, rule, deal, from, to, channel } = item
   const dealName = deal === null ? 'Test message' : textOf(deal.name)
-  const name = dealName ?? 'Deal (name unknown)'
+  const name = dealName ?? (deal?.id ? `Deal ${deal.id}` : 'Deal (name unknown)')
   const oneName = dealName ?? `${name}, ${clockTime(at)}`
   const isTold = state === 'sent' && textOf(channel) !== null
   const facts = [textOf(rule) && ruleInWords(rule ?? ''), isTold ? null : textOf(channel)]

@@ -83,6 +83,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         rule: 'deal-stage-changed',
         deal: {
           name: 'Acme renewal',
+          id: '1',
           url: `https://app.hubspot.com/contacts/${portal}/record/0-3/1`,
         },
         from: 'Appointment',
