@@ -41,7 +41,7 @@ export function useDisconnect(provider: Provider) {
     mutationFn: () => call('DELETE', pathOf(endpoints.disconnect, provider.id)),
     onSuccess: async () => {
       // An answer to an earlier call must not restore the connection.
-      await queryClient.cancelQueries()
+      await queryClient.cancelQueries({ queryKey })
       // Messages about deals of the former account still go out.
       queryClient.setQueryData(queryKey, (status) => ({
         connected: false,

@@ -4,8 +4,10 @@ import { expect, test } from 'vitest'
 import { useConnectionStatus, useDisconnect } from '../../src/api/connections.ts'
 import { healthQuery, useHealth } from '../../src/api/health.ts'
 import { useOAuthCallback } from '../../src/api/oauth.ts'
+import { usePreview } from '../../src/api/preview.ts'
 import { createQueryClient } from '../../src/api/query-client.ts'
 import { rulesQuery, sameRules, useRuleSelection, useRules } from '../../src/api/rules.ts'
+import { useSummary } from '../../src/api/summary.ts'
 import { config } from '../../src/config.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
@@ -136,6 +138,13 @@ test('a disconnect does not cancel other calls', async () => {
   answer()
   await waitFor(() => expect(result.current.rules.data).toEqual({ rules: ['deal-closed'] }))
   expect(calls('GET')).toHaveLength(1)
+})
+
+test('a backend that does not list the summary and the preview is not asked for them', async () => {
+  const { calls } = startBackend({ features: ['sessions'], connected: both() })
+  renderAppHook(() => [useSummary(), usePreview(), useConnectionStatus(config.crm)])
+  await settle()
+  expect(calls('GET /api/notifications')).toEqual([])
 })
 
 test.each([

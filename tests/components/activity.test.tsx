@@ -584,6 +584,18 @@ describe('Send again', () => {
     expect(rowNow('Deal 2')).toHaveFocus()
   })
 
+  test('keeps the message in a list of failed ones, with its new state', async () => {
+    const { items } = await openStopped(failed(), ['activity'], '/activity?state=failed')
+    fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
+    await settle()
+    expect(rowNow('Deal 2')).toHaveTextContent('Waiting to be sent')
+    expect(names()).toEqual(['Deal 2', 'Deal 3'])
+    Object.assign(items[1] ?? {}, { state: 'sent' })
+    await pass(5000)
+    expect(rowNow('Deal 2')).toHaveTextContent('Sent to #sales-floor')
+    expect(names()).toEqual(['Deal 2', 'Deal 3'])
+  })
+
   test('of one message is one call for two clicks, and waits for that of another', async () => {
     const { calls } = await openStopped(failed())
     const answer = hold('post', `${path}/:id/retry`)
