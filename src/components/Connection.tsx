@@ -1,5 +1,6 @@
 import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
+import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
@@ -12,6 +13,9 @@ export function Connection({ provider, children }: { provider: Provider; childre
   const disconnect = useDisconnect(provider)
   const isConnected = status.data?.connected === true
   const { account, channel, reason, since, formerAccount } = status.data ?? {}
+  // The words of a backend of §7 stay as they are.
+  const isNamed = useHasFeature('activity') && disconnect.isPending
+  const action = isNamed ? 'Disconnecting…' : isConnected ? 'Disconnect' : 'Connect'
 
   return (
     <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
@@ -40,7 +44,7 @@ export function Connection({ provider, children }: { provider: Provider; childre
       <Button
         kind={isConnected ? 'secondary' : 'primary'}
         busy={disconnect.isPending}
-        label={`${isConnected ? 'Disconnect' : 'Connect'} ${provider.name}`}
+        label={`${action} ${provider.name}`}
         onClick={(event) => {
           // Ignore the second click of a double click: the button's text may have changed.
           if (event.detail > 1) return
@@ -48,7 +52,7 @@ export function Connection({ provider, children }: { provider: Provider; childre
           else window.location.assign(authorizeUrl(provider))
         }}
       >
-        {isConnected ? 'Disconnect' : 'Connect'}
+        {action}
       </Button>
       {formerAccount && (
         <p className="flex w-full gap-2 rounded-lg border border-warning-line bg-warning p-3 text-sm text-on-warning wrap-anywhere">

@@ -53,6 +53,7 @@ export function Dashboard() {
       title="Deal notifications"
       lead={`Choose which ${crm.name} events ${chat.name} hears of.`}
     >
+      {insights && hasSummary && <insights.PageNotice />}
       <Warning isShown={areKnown && !areConnected} title="Connections required">
         Please connect both {crm.name} and {chat.name} so that notifications work.
       </Warning>
@@ -60,7 +61,12 @@ export function Dashboard() {
         <>
           <Card heading="Connections">
             <ul className="divide-y divide-line">
-              <Connection provider={crm}>{unsentMessages(crm, crmStatus)}</Connection>
+              <Connection provider={crm}>
+                {unsentMessages(crm, crmStatus)}
+                {isCrmConnected && hasSummary && (
+                  <div className="below-connection">{insights && <insights.DisconnectNote />}</div>
+                )}
+              </Connection>
               <Connection provider={chat}>
                 {unsentMessages(chat, chatStatus)}
                 {areConnected && hasTest && (

@@ -6,6 +6,7 @@ import { useRules } from '../api/rules.ts'
 import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { useSendTest } from '../api/test-message.ts'
 import { Button } from '../ui/Button.tsx'
+import { PageNotice } from './PageNotice.tsx'
 import { SendAllAgain } from './SendAllAgain.tsx'
 
 // What the dashboard shows beyond §7. It is a script of its own, which only a backend with one of these
@@ -203,6 +204,13 @@ export function UnsentMessages({ provider }: { provider: string }) {
     </p>
   )
 }
+
+export { PageNotice }
+
+/** Below the CRM: what a disconnect also does (server/api/status-and-disconnect.ts). */
+export const DisconnectNote = () => (
+  <p>Disconnecting also removes the deal names and stages from Activity.</p>
+)
 
 /** Below the connections, if both work: what failed while one of them did not. */
 export function FailedMessages() {

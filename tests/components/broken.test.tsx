@@ -1,13 +1,24 @@
-import { screen, waitFor, within } from '@testing-library/react'
-import { http } from 'msw'
+import { act, screen, waitFor, within } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
 import { expect, test, vi } from 'vitest'
 import type { ActivityItem } from '../../contract/activity.ts'
 import { features as allFeatures } from '../../contract/endpoints.ts'
 import { settle } from '../clock.ts'
 import { sentItem } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
-import { both, renderApp, startBackend, withStatus } from '../render.tsx'
+import {
+  both,
+  hearFromOtherTab,
+  hold,
+  lookAgain,
+  renderApp,
+  setOnline,
+  startBackend,
+  withStatus,
+} from '../render.tsx'
 import { takeLog } from '../setup.ts'
+// The app loads this script later. Its first import may take longer than a test waits.
+import '../../src/components/Insights.tsx'
 
 const features = ['activity', 'retry-all']
 const ofBreak = { state: 'failed', reason: 'the access was revoked. Connect Slack again' } as const
@@ -89,4 +100,84 @@ test('a backend without the feature retry-all shows no button for all', async ()
   await screen.findByText('Deal 4')
   await settle()
   expect(screen.queryByText(/failed while|Send all again/)).not.toBeInTheDocument()
+})
+
+test.each([
+  ['/slack/callback', '/', 'Slack'],
+  ['/hubspot/callback', '/', 'HubSpot'],
+  ['/hubspot/callback', '/connect/hubspot', 'HubSpot'],
+] as const)(
+  'what failed at %s stays readable at %s, until the next attempt and for nobody else',
+  async (callback, onward, name) => {
+    const { state } = startBackend({ features })
+    const { router } = renderApp(`${callback}?code=bad`)
+    const words = `${name} connection failed: The server answered with an error (400)`
+    expect(await screen.findByText(words)).toHaveRole('alert')
+    await act(() => router.navigate({ href: onward }))
+    await waitFor(() => expect(screen.getByText(words)).toHaveClass('text-bad'))
+    takeLog()
+    if (onward !== '/') return
+    await hearFromOtherTab('bob')
+    await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
+
+    await act(() => router.navigate({ href: `${callback}?code=worse` }))
+    await screen.findByText(words)
+    takeLog()
+    state.codes.add('good')
+    await act(() => router.navigate({ href: `${callback}?code=good` }))
+    await screen.findByRole('button', { name: `Disconnect ${name}` })
+    expect(screen.queryByText(words)).not.toBeInTheDocument()
+  },
+)
+
+test('a browser that is offline says so, and not that both services are disconnected', async () => {
+  startBackend({ connected: both(), features })
+  renderApp('/')
+  await screen.findByText(/^Disconnecting also/)
+  setOnline(false)
+  await screen.findByText('You are offline. The connections below may be out of date.')
+  expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+  setOnline(true)
+  await waitFor(() => expect(screen.queryByText(/You are offline/)).not.toBeInTheDocument())
+
+  // The browser does not know that nothing gets through.
+  server.use(http.get('*/api/:provider/status', HttpResponse.error))
+  lookAgain()
+  await screen.findByText('The server could not be reached. The connections below may be out of date.')
+  takeLog()
+})
+
+test('a session that has ended says so, and one that another tab has signed out does not', async () => {
+  const { state } = startBackend({ person: 'ann', connected: both(), features })
+  renderApp('/')
+  await screen.findByText(/^Disconnecting also/)
+  state.connected.clear()
+  state.person = 'nobody'
+  lookAgain()
+  const words = 'Your session has ended. Connect HubSpot to find your settings again.'
+  await screen.findByText(words)
+  await screen.findByRole('button', { name: 'Connect Slack' })
+  // Another tab has connected as Ann again, and then signed out.
+  for (const person of ['ann', 'nobody']) {
+    state.person = person
+    await hearFromOtherTab(person)
+    await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
+  }
+})
+
+test('before a disconnect of the CRM, its row says what it removes; meanwhile, the button says so', async () => {
+  startBackend({ connected: both(), features })
+  const answer = hold('delete', '*/api/hubspot/disconnect')
+  const { user } = renderApp('/')
+  const note = await screen.findByText(
+    'Disconnecting also removes the deal names and stages from Activity.',
+  )
+  const row = note.closest('li') as HTMLElement
+  await user.click(within(row).getByRole('button', { name: 'Disconnect HubSpot' }))
+  expect(within(row).getByRole('button', { name: 'Disconnecting… HubSpot' })).toHaveTextContent(
+    'Disconnecting…',
+  )
+  answer()
+  await within(row).findByRole('button', { name: 'Connect HubSpot' })
+  expect(note).not.toBeInTheDocument()
 })
