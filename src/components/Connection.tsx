@@ -14,8 +14,7 @@ export function Connection({ provider, children }: { provider: Provider; childre
   const isConnected = status.data?.connected === true
   const { account, channel, reason, since, formerAccount } = status.data ?? {}
   // The words of a backend of §7 stay as they are.
-  const isNamed = useHasFeature('activity') && disconnect.isPending
-  const action = isNamed ? 'Disconnecting…' : isConnected ? 'Disconnect' : 'Connect'
+  const saysBusy = useHasFeature('activity') && disconnect.isPending
 
   return (
     <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
@@ -44,7 +43,7 @@ export function Connection({ provider, children }: { provider: Provider; childre
       <Button
         kind={isConnected ? 'secondary' : 'primary'}
         busy={disconnect.isPending}
-        label={`${action} ${provider.name}`}
+        label={`${isConnected ? 'Disconnect' : 'Connect'} ${provider.name}`}
         onClick={(event) => {
           // Ignore the second click of a double click: the button's text may have changed.
           if (event.detail > 1) return
@@ -52,7 +51,7 @@ export function Connection({ provider, children }: { provider: Provider; childre
           else window.location.assign(authorizeUrl(provider))
         }}
       >
-        {action}
+        {saysBusy ? 'Disconnecting…' : isConnected ? 'Disconnect' : 'Connect'}
       </Button>
       {formerAccount && (
         <p className="flex w-full gap-2 rounded-lg border border-warning-line bg-warning p-3 text-sm text-on-warning wrap-anywhere">
