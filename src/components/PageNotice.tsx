@@ -23,9 +23,7 @@ export function PageNotice() {
     <div role="status" className="col-span-full flex flex-col gap-2 text-bad empty:absolute">
       {!isOnline && <p>You are offline. {old}</p>}
       {isOnline && isUnreachable && <p>The server could not be reached. {old}</p>}
-      {hasEnded && (
-        <p>Your session has ended. Connect {crm.name} to find your settings again.</p>
-      )}
+      {hasEnded && <p>Your session has ended. Connect {crm.name} to find your settings again.</p>}
       <Failed provider={crm} />
       <Failed provider={chat} />
     </div>

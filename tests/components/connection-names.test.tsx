@@ -29,32 +29,35 @@ test.each([
   ['2026-11-21', 'today, 10:00 AM'],
   ['2026-11-20', 'yesterday, 10:00 AM'],
   ['2026-11-19', 'November 19, 2026, 10:00 AM'],
-])('a connection that broke on %s says in red since when, why and what to do', async (day, words) => {
-  vi.useFakeTimers({ now: new Date('2026-11-21T23:00'), toFake: ['Date'] })
-  onTestFinished(() => {
-    vi.useRealTimers()
-  })
-  // At ten o'clock in the reader's time zone.
-  const since = new Date(`${day}T10:00`).toISOString()
-  const reason = 'Slack says that the channel is archived.'
-  answerStatus('hubspot', { connected: false, reason: 'HubSpot says that it is gone.' })
-  answerStatus('slack', { connected: false, account: 'Acme', reason, since })
-  server.use(
-    http.get('*/api/notifications/rules', () => HttpResponse.json({ rules: ['deal-closed'] })),
-  )
-  renderApp('/')
-  const slack = await row('Slack')
-  const shown = slack.getByText(/^Not connected since/)
-  expect(shown).toHaveTextContent(
-    `Not connected since ${words}: ${reason} Connect again, or choose another channel.`,
-  )
-  expect(shown).toHaveClass('text-bad')
-  expect(slack.getByText(words)).toHaveAttribute('datetime', since)
-  expect(slack.getByRole('button', { name: 'Connect Slack' })).toBeEnabled()
-  const hubspot = await row('HubSpot')
-  hubspot.getByText('Not connected: HubSpot says that it is gone. Connect again.')
-  expect(await screen.findByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
-})
+])(
+  'a connection that broke on %s says in red since when, why and what to do',
+  async (day, words) => {
+    vi.useFakeTimers({ now: new Date('2026-11-21T23:00'), toFake: ['Date'] })
+    onTestFinished(() => {
+      vi.useRealTimers()
+    })
+    // At ten o'clock in the reader's time zone.
+    const since = new Date(`${day}T10:00`).toISOString()
+    const reason = 'Slack says that the channel is archived.'
+    answerStatus('hubspot', { connected: false, reason: 'HubSpot says that it is gone.' })
+    answerStatus('slack', { connected: false, account: 'Acme', reason, since })
+    server.use(
+      http.get('*/api/notifications/rules', () => HttpResponse.json({ rules: ['deal-closed'] })),
+    )
+    renderApp('/')
+    const slack = await row('Slack')
+    const shown = slack.getByText(/^Not connected since/)
+    expect(shown).toHaveTextContent(
+      `Not connected since ${words}: ${reason} Connect again, or choose another channel.`,
+    )
+    expect(shown).toHaveClass('text-bad')
+    expect(slack.getByText(words)).toHaveAttribute('datetime', since)
+    expect(slack.getByRole('button', { name: 'Connect Slack' })).toBeEnabled()
+    const hubspot = await row('HubSpot')
+    hubspot.getByText('Not connected: HubSpot says that it is gone. Connect again.')
+    expect(await screen.findByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
+  },
+)
 
 test('the row of the CRM says that a former account still sends, also after a disconnect', async () => {
   const notice =
