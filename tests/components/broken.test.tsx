@@ -119,6 +119,7 @@ test.each([
     await act(() => router.navigate({ href: `${callback}?code=worse` }))
     await screen.findByText(words)
     takeLog()
+    await act(() => router.navigate({ href: onward }))
     state.codes.add('good')
     await act(() => router.navigate({ href: `${callback}?code=good` }))
     await screen.findByRole('button', { name: `Disconnect ${name}` })
