@@ -32,6 +32,15 @@ export const activityEndpoints = {
   /** Sends a failed message again. 202; 409 if it has not failed; 404 if the user has no such message. */
   retry: { method: 'POST', path: '/api/notifications/activity/:id/retry', feature: 'activity' },
   /**
+   * Sends the newest failed messages again, up to 1,000. Query: `because=broken`, to send only those that failed
+   * because a connection no longer worked: `failedWhileBroken` of the summary counts them. 202.
+   */
+  retryAll: {
+    method: 'POST',
+    path: '/api/notifications/activity/retry-all',
+    feature: 'retry-all',
+  },
+  /**
    * What each rule alone would have sent. Query: `days`, 1 to 7, by default 7. 409 if the CRM is not
    * connected; 502 with a sentence if it does not say what changed.
    */
@@ -74,8 +83,27 @@ export const summaryAnswer = v.object({
   waiting: count,
   /** How many messages have failed since a connection of the user broke. Null if this is not known. */
   failedSinceBroken: v.optional(v.nullable(count), null),
+  /**
+   * The newest messages, up to 1,000, that failed because a connection no longer worked, and that were not sent
+   * again. `providers` lists whose connection that was, such as `slack`. Null if this is not known.
+   */
+  failedWhileBroken: v.optional(
+    v.nullable(v.object({ count, more: v.boolean(), providers: v.array(v.string()) })),
+    null,
+  ),
+  /** The providers to connect before any message can be sent. Null if this is not known. */
+  connectFirst: v.optional(v.nullable(v.array(v.string())), null),
 })
 export type Summary = v.InferOutput<typeof summaryAnswer>
+
+/** The answer of `retryAll`. */
+export const retryAllAnswer = v.object({
+  /** How many messages will be sent again. */
+  queued: count,
+  /** Whether there are older ones, which stay failed. */
+  more: v.boolean(),
+})
+export type RetryAllAnswer = v.InferOutput<typeof retryAllAnswer>
 
 /**
  * What became of a message. Waiting: it will be sent, or tried again. Skipped: no message was needed.
@@ -92,8 +120,10 @@ const activityItem = v.object({
   state: v.picklist(activityStates),
   /** The id of the rule that the message is about. */
   rule: v.nullable(v.string()),
-  /** Null for a test message. The name is null if it is not known. */
-  deal: v.nullable(v.object({ name: v.nullable(v.string()), url: v.string() })),
+  /** Null for a test message. The name is null if it is not known. `id` is the deal's id in the CRM. */
+  deal: v.nullable(
+    v.object({ name: v.nullable(v.string()), id: v.optional(v.string()), url: v.string() }),
+  ),
   /** The old value, such as the label of a stage. */
   from: v.nullable(v.string()),
   to: v.nullable(v.string()),

@@ -24,6 +24,7 @@ export const features = [
   'sessions',
   'activity',
   'activity-search',
+  'retry-all',
   'preview',
   'test-message',
 ] as const

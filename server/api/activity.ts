@@ -3,12 +3,14 @@ import {
   type Activity,
   activityEndpoints,
   activityStates,
+  type RetryAllAnswer,
   type Summary,
 } from '../../contract/activity.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { type ActivityFilter, countActivity, readPosition } from '../relay/show/find.ts'
 import { isItemId, readActivity, readItems, sendAgain } from '../relay/show/list.ts'
+import { readBroken, sendAllAgain } from '../relay/show/retry-all.ts'
 import { type Day, readSummary } from '../relay/show/summary.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
@@ -23,10 +25,20 @@ export function activityRoutes({ database, providers, sessions, wakeRelay, now }
       const session = await sessions.find(c)
       if (session === undefined) {
         const daily = days.map(({ date }) => ({ date, sent: 0, failed: 0 }))
-        const nothing: Summary = { days: count, rules: {}, daily, waiting: 0, failedSinceBroken: 0 }
-        return c.json(nothing)
+        const none = {
+          waiting: 0,
+          failedSinceBroken: 0,
+          failedWhileBroken: null,
+          connectFirst: null,
+        }
+        return c.json<Summary>({ days: count, rules: {}, daily, ...none })
       }
-      return c.json(await readSummary({ database, providers }, session.userId, days))
+      const { userId } = session
+      const [summary, broken] = await Promise.all([
+        readSummary({ database, providers }, userId, days),
+        readBroken({ database, providers }, userId),
+      ])
+      return c.json<Summary>({ ...summary, ...broken })
     })
     .get(activityEndpoints.activity.path, async (c) => {
       const limit = wholeNumber(c, 'limit', { most: 100, otherwise: 25 })
@@ -83,6 +95,20 @@ export function activityRoutes({ database, providers, sessions, wakeRelay, now }
       }
       wakeRelay()
       return c.body(null, 202)
+    })
+    .post(activityEndpoints.retryAll.path, async (c) => {
+      const because = c.req.query('because')
+      if (because !== undefined && because !== 'broken') {
+        throw new ApiError(400, 'invalid_query', '`because` must be `broken`.')
+      }
+      const session = await sessions.find(c)
+      const options = { onlyBroken: because !== undefined }
+      const answer: RetryAllAnswer =
+        session === undefined
+          ? { queued: 0, more: false }
+          : await sendAllAgain({ database, providers }, session.userId, options)
+      if (answer.queued > 0) wakeRelay()
+      return c.json(answer, 202)
     })
 }
 

@@ -147,13 +147,14 @@ export async function connectionStatus(
   const { account, channel, brokenReason, brokenSince } = row
   const names = { ...(account && { account }), ...(channel && { channel }) }
   if (brokenReason === null || brokenSince === null) return { connected: true, ...names }
-  const words =
-    providers[provider].brokenReasons[brokenReason] ?? 'it no longer accepts this connection'
+  const { brokenReasons } = providers[provider]
+  const known = Object.hasOwn(brokenReasons, brokenReason) ? brokenReasons[brokenReason] : undefined
+  const words = known ?? 'it no longer accepts this connection'
   return {
     connected: false,
     ...names,
-    // Users can look up the code.
-    reason: `${registry[provider].name} says that ${words} (${brokenReason}).`,
+    // The log and the doctor have the code.
+    reason: `${registry[provider].name} says that ${words}.`,
     since: brokenSince.toISOString(),
   }
 }

@@ -31,7 +31,18 @@ export interface Relay {
 /** Creates the relay. It leases due channels and sends their pending deliveries in order. */
 export function createRelay(dependencies: RelayDependencies): Relay {
   const processId = randomUUID()
-  const work = createWork({ ...dependencies, processId, isStopping: () => loop.isStopping() })
+  const { work, ended } = createWork({
+    ...dependencies,
+    processId,
+    isStopping: () => loop.isStopping(),
+  })
   const loop = createLoop({ ...dependencies, processId, work })
-  return loop
+  return {
+    start: loop.start,
+    wake: loop.wake,
+    async stop() {
+      await loop.stop()
+      await ended()
+    },
+  }
 }

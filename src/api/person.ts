@@ -14,6 +14,9 @@ let shown: string | undefined
 /** Grows whenever everything is forgotten. What began before the last time is of the former person. */
 let turn = 0
 
+/** Whether the person's session has ended without a sign-out on this page. */
+let hasEnded = false
+
 const listeners = new Set<() => void>()
 let page: Page | undefined
 
@@ -27,6 +30,8 @@ interface Page {
 export const currentTurn = (): number => turn
 
 export const shownPerson = (): string | undefined => shown
+
+export const hasSessionEnded = (): boolean => hasEnded
 
 /** The failure of a call that was made for the former person. Nobody sees or logs it. */
 export class FormerPersonError extends Error {
@@ -55,7 +60,7 @@ export function shownPersonHeader(): Record<string, string> {
 export function noticePerson(named: string | undefined): void {
   if (named === undefined || named === shown) return
   if (shown === undefined) shown = named
-  else forgetPerson(named)
+  else forgetPerson(named, named === 'nobody')
 }
 
 /**
@@ -63,6 +68,8 @@ export function noticePerson(named: string | undefined): void {
  * person, or one whom the backend does not name, begins with nothing.
  */
 function hearPerson(named: string | undefined): void {
+  // An answer to another call may have come before that of the sign-out.
+  hasEnded = false
   if (named !== undefined && named === shown) page?.reload()
   else forgetPerson(named)
 }
@@ -83,8 +90,9 @@ export async function changePerson(change: () => Promise<string | undefined>): P
 }
 
 /** Forgets everything of the person on the page, and loads it again for the one who is named. */
-function forgetPerson(named: string | undefined): void {
+function forgetPerson(named: string | undefined, isEnd = false): void {
   shown = named
+  hasEnded = isEnd
   turn += 1
   // The boot script may have started calls that the app has not made yet.
   globalThis.endStartedCalls?.()
@@ -101,6 +109,7 @@ export function onNextPerson(listener: () => void): () => void {
 /** Begins a page of which nothing is known, and listens to the other tabs. */
 export function beginPage(begun: Page): void {
   shown = undefined
+  hasEnded = false
   turn += 1
   page = begun
   listen()

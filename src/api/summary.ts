@@ -1,5 +1,6 @@
 import { queryOptions, useQuery } from '@tanstack/react-query'
 import { activityEndpoints, summaryAnswer } from '../../contract/activity.ts'
+import { config } from '../config.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 
@@ -24,3 +25,12 @@ export const summaryQuery = queryOptions({
 
 /** What each rule has sent. Makes no call if the backend does not offer it. */
 export const useSummary = () => useQuery({ ...summaryQuery, enabled: useHasFeature(feature) })
+
+/**
+ * The provider to connect before any message can be sent; undefined if there is none, or if this is not known. Only
+ * reads what other components have loaded.
+ */
+export function useConnectFirst() {
+  const { data } = useQuery({ ...summaryQuery, enabled: false })
+  return [config.chat, config.crm].find(({ id }) => data?.connectFirst?.includes(id))
+}

@@ -13,6 +13,7 @@ import { ActivityRow } from './ActivityRow.tsx'
 import { SearchAndRule, StateFilter, Updated } from './ActivityTools.tsx'
 import { useFilter } from './activity-filter.ts'
 import { dayName } from './activity-times.ts'
+import { SendAllAgain } from './SendAllAgain.tsx'
 
 /** The messages that the address asks for, the newest first. */
 export function ActivityList() {
@@ -45,6 +46,9 @@ export function ActivityList() {
         <p role="status" className={isLoading ? 'loading-activity' : 'activity-announced'}>
           {isLoading ? 'Loading messages…' : announced}
         </p>
+        {filter.state === 'failed' && (
+          <SendAllAgain hasFailed={items.some((item) => item.state === 'failed')} />
+        )}
         {list.data !== undefined && !list.isPlaceholderData && (
           <ActivityNew key={`${key} new`} items={items} />
         )}

@@ -3,17 +3,20 @@ import type { ActivityItem, ActivityState } from '../../contract/activity.ts'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { useRetry } from '../api/activity.ts'
 import { ApiError } from '../api/errors.ts'
+import { useConnectFirst } from '../api/summary.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
 import { clockTime, fullTime, timeInWords } from './activity-times.ts'
+import { ConnectButton } from './SendAllAgain.tsx'
 
 /** One message: what it is about, and what became of it. Memoized, so a refresh renders what changed. */
 export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityItem }) {
   const retry = useRetry(item)
+  const connectFirst = useConnectFirst()
   const { at, state, rule, deal, from, to, channel, tries } = item
   const dealName = deal === null ? 'Test message' : textOf(deal.name)
-  const isNamed = dealName !== null
-  const name = dealName ?? 'Deal (name unknown)'
+  const name = dealName ?? (deal?.id ? `Deal ${deal.id}` : 'Deal (name unknown)')
+  const oneName = dealName ?? `${name}, ${clockTime(at)}`
   const isTold = state === 'sent' && textOf(channel) !== null
   const facts = [
     textOf(rule) && ruleInWords(rule ?? ''),
@@ -62,15 +65,21 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
             {facts}
           </p>
         </div>
-        {state === 'failed' && (
-          <Button
-            busy={retry.isPending}
-            label={`Send again: ${isNamed ? name : `${name}, ${clockTime(at)}`}`}
-            onClick={() => retry.mutate()}
-          >
-            {retry.isPending ? 'Sending…' : 'Send again'}
-          </Button>
-        )}
+        {state === 'failed' &&
+          (connectFirst === undefined ? (
+            <Button
+              busy={retry.isPending}
+              label={`Send again: ${oneName}`}
+              onClick={() => retry.mutate()}
+            >
+              {retry.isPending ? 'Sending…' : 'Send again'}
+            </Button>
+          ) : (
+            <ConnectButton
+              provider={connectFirst}
+              label={`Connect ${connectFirst.name}, to send again: ${oneName}`}
+            />
+          ))}
         <time dateTime={at} title={fullTime(at)} className="text-muted tabular-nums lg:text-right">
           {clockTime(at) || 'Unknown time'}
         </time>

@@ -1,14 +1,13 @@
 import { useQueryClient } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
+import { useHasFeature } from '../api/health.ts'
 import { keepDraft } from '../api/rules.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross, WarningSign } from '../ui/icons.tsx'
-
-// The page is in English, so its times are too.
-const timeFormat = new Intl.DateTimeFormat('en', { dateStyle: 'long', timeStyle: 'short' })
+import { BrokenConnection } from './BrokenConnection.tsx'
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
 export function Connection({
@@ -29,6 +28,8 @@ export function Connection({
   const isConnected = status.data?.connected === true
   const { account, channel, reason, since, formerAccount } = status.data ?? {}
   const names = [account, channel].filter(Boolean).join(' · ')
+  // The words of a backend of §7 stay as they are.
+  const saysBusy = useHasFeature('activity') && disconnect.isPending
 
   return (
     <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
@@ -43,23 +44,21 @@ export function Connection({
             {provider.name}
             {badge && <> {badge}</>}
           </p>
-          <p className="text-sm text-muted wrap-anywhere">
-            {isConnected
-              ? 'Connected'
-              : reason
-                ? `Needs to be connected again: ${reason}`
-                : 'Not connected'}
+          <p
+            className={`text-sm wrap-anywhere ${!isConnected && reason ? 'text-bad' : 'text-muted'}`}
+          >
+            {isConnected ? (
+              'Connected'
+            ) : reason ? (
+              <BrokenConnection provider={provider} reason={reason} since={since} />
+            ) : (
+              'Not connected'
+            )}
             {isConnected && names && (
               <span className="names">
                 <span> · </span>
                 {names}
               </span>
-            )}
-            {!isConnected && reason && since && Number.isFinite(Date.parse(since)) && (
-              <>
-                {' '}
-                Since <time dateTime={since}>{timeFormat.format(new Date(since))}</time>.
-              </>
             )}
           </p>
         </div>
@@ -77,7 +76,7 @@ export function Connection({
           window.location.assign(authorizeUrl(provider))
         }}
       >
-        {isConnected ? 'Disconnect' : 'Connect'}
+        {saysBusy ? 'Disconnecting…' : isConnected ? 'Disconnect' : 'Connect'}
       </Button>
       {formerAccount && (
         <p className="flex w-full gap-2 rounded-lg border border-warning-line bg-warning p-3 text-sm text-on-warning wrap-anywhere">

@@ -54,6 +54,7 @@ export function Dashboard() {
       title="Deal notifications"
       lead={`Choose which ${crm.name} deal events ${chat.name} reports.`}
     >
+      {insights && hasSummary && <insights.PageNotice />}
       <Warning isShown={areKnown && !areConnected} title="Connections required">
         Please connect both {crm.name} and {chat.name} so that notifications work.
       </Warning>
@@ -68,6 +69,9 @@ export function Dashboard() {
                     {insights && <insights.StandInLink provider={crm} />}
                   </div>
                 )}
+                {isCrmConnected && hasSummary && (
+                  <div className="below-connection">{insights && <insights.DisconnectNote />}</div>
+                )}
               </Connection>
               <Connection provider={chat} isNext={isCrmConnected} badge={badge(chat)}>
                 {unsentMessages(chat, chatStatus)}
@@ -79,6 +83,11 @@ export function Dashboard() {
                       <insights.StandInLink provider={chat} channel={chatStatus.data?.channel} />
                     )}
                     {insights && canTest && <insights.TestMessage />}
+                  </div>
+                )}
+                {areConnected && hasSummary && insights && (
+                  <div className="below-connection empty:hidden">
+                    <insights.FailedMessages />
                   </div>
                 )}
               </Connection>

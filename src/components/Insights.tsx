@@ -3,10 +3,12 @@ import { useId, useLayoutEffect, useRef, useState } from 'react'
 import { ApiError } from '../api/errors.ts'
 import { usePreview } from '../api/preview.ts'
 import { useRules } from '../api/rules.ts'
-import { useSummary } from '../api/summary.ts'
+import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { useSendTest } from '../api/test-message.ts'
 import { Button } from '../ui/Button.tsx'
 import { AccountMenu } from './AccountMenu.tsx'
+import { PageNotice } from './PageNotice.tsx'
+import { SendAllAgain } from './SendAllAgain.tsx'
 import { StandInBadge, StandInLink } from './StandIn.tsx'
 
 // What the dashboard shows beyond §7. It is a script of its own, which only a backend with one of these
@@ -204,6 +206,18 @@ export function UnsentMessages({ provider }: { provider: string }) {
           : 'No messages are waiting or have failed since.')}
     </p>
   )
+}
+
+export { PageNotice }
+
+/** Below the CRM: what a disconnect also does (server/api/status-and-disconnect.ts). */
+export const DisconnectNote = () => (
+  <p>Disconnecting also removes the deal names and stages from Activity.</p>
+)
+
+/** Below the connections, if both work: what failed while one of them did not. */
+export function FailedMessages() {
+  return useConnectFirst() === undefined && <SendAllAgain />
 }
 
 /** The states of a query without data. The element with `id` says the state. */

@@ -1,5 +1,6 @@
 import { useNavigate } from '@tanstack/react-router'
 import { useEffect } from 'react'
+import { keepFailure } from '../api/failed-authorization.ts'
 import { type AuthorizationResponse, useOAuthCallback } from '../api/oauth.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
@@ -18,6 +19,19 @@ export function OAuthCallback({
 }) {
   const navigate = useNavigate()
   const callback = useOAuthCallback(provider, response)
+
+  const failure = callback.isError
+    ? `${provider.name} connection failed: ${
+        callback.error instanceof Error
+          ? callback.error.message
+          : `${provider.name} OAuth failed unexpectedly`
+      }`
+    : undefined
+  // The next screens repeat it.
+  const isOver = callback.isSuccess || callback.isError
+  useEffect(() => {
+    if (isOver) keepFailure(provider, failure)
+  }, [isOver, provider, failure])
 
   // Replace the history entry, so that Back does not lead to a finished authorization.
   useEffect(() => {
@@ -38,13 +52,7 @@ export function OAuthCallback({
     >
       {callback.isError ? (
         <div>
-          <p role="alert">
-            {`${provider.name} connection failed: ${
-              callback.error instanceof Error
-                ? callback.error.message
-                : `${provider.name} OAuth failed unexpectedly`
-            }`}
-          </p>
+          <p role="alert">{failure}</p>
           <p className="text-muted">This page goes on by itself in a moment.</p>
         </div>
       ) : (

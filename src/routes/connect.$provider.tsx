@@ -1,5 +1,7 @@
 import { createFileRoute, Link, notFound } from '@tanstack/react-router'
 import { authorizeUrl } from '../api/connections.ts'
+import { useFailedAuthorization } from '../api/failed-authorization.ts'
+import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
@@ -15,8 +17,11 @@ export const Route = createFileRoute('/connect/$provider')({
 
 function ConnectPage() {
   const { crm } = config
+  const failure = useFailedAuthorization(crm)
+  const isOffered = useHasFeature('activity')
   return (
     <Screen title={`Connect ${crm.name}`} icon={<RedCross />}>
+      {isOffered && failure !== undefined && <p className="text-bad">{failure}</p>}
       <p>
         The last attempt to connect {crm.name} did not succeed. It is over and has changed nothing;
         you can try again at any time.

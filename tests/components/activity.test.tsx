@@ -164,7 +164,9 @@ describe('the list', () => {
       item('1', { deal: null, rule: null, from: null, to: null }),
       item('2', { deal: { name: null, url: 'https://crm.example/2' }, from: null }),
       item('3', { rule: 'rule-of-tomorrow', to: null }),
+      item('4', { deal: { name: null, id: '9001', url: 'https://crm.example/4' } }),
     ])
+    expect(await row('Deal 9001')).toBeVisible()
     expect(await row('Test message')).not.toHaveTextContent(/→|When|Rule/)
     expect(await row('Deal (name unknown)')).toHaveTextContent('→ Closed won')
     expect(await row('Deal 3')).toHaveTextContent('Rule rule-of-tomorrow')

@@ -1,6 +1,6 @@
 import { screen, within } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
-import { beforeEach, expect, test } from 'vitest'
+import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { server } from '../msw/server.ts'
 import { renderApp, startBackend } from '../render.tsx'
 
@@ -25,30 +25,39 @@ test('a connected service shows its account or workspace, and the channel', asyn
   expect((await row('Slack')).getByRole('status')).toHaveTextContent(/Connected · Acme · #deals$/)
 })
 
-test('a broken connection shows why and since when, and the rules stay', async () => {
-  // At ten o'clock in the reader's time zone.
-  const brokenAt = new Date(2026, 10, 20, 10).toISOString()
-  answerStatus('hubspot', { connected: true })
-  answerStatus('slack', {
-    connected: false,
-    account: 'Acme',
-    reason: 'Slack says that the access was revoked (token_revoked).',
-    since: brokenAt,
-  })
-  server.use(
-    http.get('*/api/notifications/rules', () => HttpResponse.json({ rules: ['deal-closed'] })),
-  )
-  renderApp('/')
-  const slack = await row('Slack')
-  expect(
-    slack.getByText(/Needs to be connected again: Slack says that the access was revoked/),
-  ).toBeVisible()
-  const since = slack.getByText('November 20, 2026 at 10:00 AM')
-  expect(since).toHaveAttribute('datetime', brokenAt)
-  expect(since.parentElement).toHaveTextContent(/\. Since November 20, 2026 at 10:00 AM\.$/)
-  expect(slack.getByRole('button', { name: 'Connect Slack' })).toBeEnabled()
-  expect(await screen.findByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
-})
+test.each([
+  ['2026-11-21', 'today, 10:00 AM'],
+  ['2026-11-20', 'yesterday, 10:00 AM'],
+  ['2026-11-19', 'November 19, 2026, 10:00 AM'],
+])(
+  'a connection that broke on %s says in red since when, why and what to do',
+  async (day, words) => {
+    vi.useFakeTimers({ now: new Date('2026-11-21T23:00'), toFake: ['Date'] })
+    onTestFinished(() => {
+      vi.useRealTimers()
+    })
+    // At ten o'clock in the reader's time zone.
+    const since = new Date(`${day}T10:00`).toISOString()
+    const reason = 'Slack says that the channel is archived.'
+    answerStatus('hubspot', { connected: false, reason: 'HubSpot says that it is gone.' })
+    answerStatus('slack', { connected: false, account: 'Acme', reason, since })
+    server.use(
+      http.get('*/api/notifications/rules', () => HttpResponse.json({ rules: ['deal-closed'] })),
+    )
+    renderApp('/')
+    const slack = await row('Slack')
+    const shown = slack.getByText(/^Not connected since/)
+    expect(shown).toHaveTextContent(
+      `Not connected since ${words}: ${reason} Connect again, or choose another channel.`,
+    )
+    expect(shown).toHaveClass('text-bad')
+    expect(slack.getByText(words)).toHaveAttribute('datetime', since)
+    expect(slack.getByRole('button', { name: 'Connect Slack' })).toBeEnabled()
+    const hubspot = await row('HubSpot')
+    hubspot.getByText('Not connected: HubSpot says that it is gone. Connect again.')
+    expect(await screen.findByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
+  },
+)
 
 test('the row of the CRM says that a former account still sends, also after a disconnect', async () => {
   const notice =

@@ -164,7 +164,12 @@ describe('what a backend may offer beyond the specification', () => {
   })
 
   test('is a summary, in which nothing is broken unless it says so', () => {
-    expect(read(summaryAnswer, summary)).toEqual({ ...summary, failedSinceBroken: null })
+    expect(read(summaryAnswer, summary)).toEqual({
+      ...summary,
+      failedSinceBroken: null,
+      failedWhileBroken: null,
+      connectFirst: null,
+    })
     expect(read(summaryAnswer, { ...summary, failedSinceBroken: 3, more: 1 })).toMatchObject({
       failedSinceBroken: 3,
     })

@@ -9,6 +9,7 @@ import {
   activityEndpoints,
   errorBody,
   previewAnswer,
+  retryAllAnswer,
   retryPath,
   summaryAnswer,
 } from '../../contract/activity.ts'
@@ -382,6 +383,23 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     expect(await retry(items[1]?.id ?? '')).toBe(409)
     for (const id of ['999999', 'x', '<b>/../']) expect(await retry(id)).toBe(404)
     expect(statesOf(await list(backend))).toEqual(['waiting', 'sent'])
+  })
+
+  test('sends all failed messages again with one call, and says how many', async () => {
+    const backend = await openConnected()
+    for (const [n, state] of (['failed', 'sent', 'failed'] as const).entries()) {
+      await backend.add(n, state)
+    }
+    const retryAll = async (query: string) => {
+      const { method, path } = activityEndpoints.retryAll
+      const answer = await backend.call(path + query, { method })
+      expect(answer.status).toBe(202)
+      return v.parse(retryAllAnswer, await answer.json())
+    }
+    // None of them failed because of a broken connection.
+    expect(await retryAll('?because=broken')).toEqual({ queued: 0, more: false })
+    expect(await retryAll('')).toEqual({ queued: 2, more: false })
+    expect(statesOf(await list(backend))).toEqual(['waiting', 'sent', 'waiting'])
   })
 
   test('previews every rule as soon as the CRM is connected', async () => {

@@ -74,7 +74,7 @@ async function showEverywhere(page: Page, text: string) {
   await page.route('**/api/*/status', (route) =>
     route.fulfill({ json: { connected: false, reason: text, since: text } }),
   )
-  await visit('/', `Needs to be connected again: ${text}`)
+  await visit('/', `Not connected: ${text}`)
   await page.unrouteAll()
 }
 

@@ -5,6 +5,7 @@ import {
   type ActivityItem,
   activityStates,
   type Preview,
+  type RetryAllAnswer,
   type Summary,
   type TestAnswer,
 } from '../../contract/activity.ts'
@@ -114,6 +115,17 @@ export function activityHandlers(
       return new HttpResponse(null, { status: 202 })
     }),
 
+    http.post('*/api/notifications/activity/retry-all', ({ request }) => {
+      if (!offers('retry-all')) return notFound()
+      const onlyBroken = new URL(request.url).searchParams.get('because') === 'broken'
+      const failed = state.items.filter(
+        (item) => item.state === 'failed' && (!onlyBroken || isOfBreak(item)),
+      )
+      for (const item of failed) Object.assign(item, { state: 'waiting', reason: null, tries: 0 })
+      const answer: RetryAllAnswer = { queued: failed.length, more: false }
+      return HttpResponse.json(answer, { status: 202 })
+    }),
+
     http.get('*/api/notifications/preview', () => {
       if (!offers('preview')) return notFound()
       if (!isConnected('hubspot')) return refuse(409, 'not_connected', 'HubSpot is not connected.')
@@ -141,6 +153,10 @@ function countsOf(items: readonly ActivityItem[]): ActivityCounts {
   ])
   return Object.fromEntries(counts)
 }
+
+/** Whether a message failed because a connection was broken. */
+const isOfBreak = ({ state, reason }: ActivityItem) =>
+  state === 'failed' && reason?.endsWith('again') === true
 
 /** Counts the items, as the server does. Test messages belong to no rule. */
 function summaryOf({ items, summary }: ActivityBackend, days: number): Summary {
@@ -171,6 +187,8 @@ function summaryOf({ items, summary }: ActivityBackend, days: number): Summary {
     }),
     waiting: count(items, 'waiting'),
     failedSinceBroken: 0,
+    failedWhileBroken: { count: items.filter(isOfBreak).length, more: false, providers: ['slack'] },
+    connectFirst: [],
     ...summary,
   }
 }

@@ -302,7 +302,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(await statusOf(userId)).toEqual({
         connected: false,
         account: 'acme.example',
-        reason: 'HubSpot says that the access was revoked (BAD_REFRESH_TOKEN).',
+        reason: 'HubSpot says that the access was revoked.',
         since: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
       })
       // The operator finds the cause in the log.
@@ -313,13 +313,13 @@ describe.each(databaseKinds)('on %s', (kind) => {
       [
         'USER_DOES_NOT_HAVE_PERMISSIONS',
         'the person who connected it may not read deals. Connect HubSpot again',
-        'HubSpot says that the person who connected it may not read deals (USER_DOES_NOT_HAVE_PERMISSIONS).',
+        'HubSpot says that the person who connected it may not read deals.',
       ],
       // A code that this server does not know.
       [
         'NO_LONGER_ALLOWED',
         'HubSpot answered with an error (NO_LONGER_ALLOWED)',
-        'HubSpot says that it no longer accepts this connection (hubspot_NO_LONGER_ALLOWED).',
+        'HubSpot says that it no longer accepts this connection.',
       ],
     ])(
       'is broken by the first refusal of a read: %s',
@@ -408,6 +408,20 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(outcomes).toHaveLength(600)
       expect(ends() - before).toBeLessThan(20)
       await vi.waitFor(async () => expect(await isIdle()).toBe(true), 5_000)
+
+      // HubSpot still works. The newest ones of each statement get names, rules and stages, with few calls.
+      const newest = async () => (await backend.shown(userId)).at(-1)
+      await vi.waitFor(
+        async () =>
+          expect(await newest()).toEqual({
+            ruleId: 'deal-stage-changed',
+            dealName: 'Deal 599',
+            fromLabel: 'Appointment',
+            toLabel: 'Proposal sent',
+          }),
+        10_000,
+      )
+      expect(outside.reads.length).toBeLessThan(60)
     })
 
     test('a call that Slack does not answer holds up no other channel', async () => {
@@ -432,7 +446,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         'token_revoked',
         {
           connected: false,
-          reason: expect.stringMatching(/^Slack says that .+ \(token_revoked\)\.$/),
+          reason: expect.stringMatching(/^Slack says that [a-z ]+\.$/),
         },
       ],
       ['the message: the connection is not broken', 'invalid_blocks', { connected: true }],

@@ -1,7 +1,13 @@
 import { and, eq, sql } from 'drizzle-orm'
 import * as v from 'valibot'
 import { afterAll, describe, expect, test, vi } from 'vitest'
-import { type Activity, activityAnswer, retryPath, summaryAnswer } from '../../contract/activity.ts'
+import {
+  type Activity,
+  activityAnswer,
+  activityEndpoints,
+  retryPath,
+  summaryAnswer,
+} from '../../contract/activity.ts'
 import { forgetDealsOfDisconnected } from '../../server/clean/deal-names.ts'
 import { channels, deliveries, users } from '../../server/database/schema.ts'
 import { createProviders } from '../../server/providers/create.ts'
@@ -77,6 +83,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         rule: 'deal-stage-changed',
         deal: {
           name: 'Acme renewal',
+          id: '1',
           url: `https://app.hubspot.com/contacts/${portal}/record/0-3/1`,
         },
         from: 'Appointment',
@@ -132,6 +139,57 @@ describe.each(databaseKinds)('on %s', (kind) => {
       rules: { 'deal-stage-changed': { sent: 1, failed: 0 } },
       failedSinceBroken: 0,
     })
+  })
+
+  test('what failed while Slack was disconnected is sent again with one call, and nothing else', async () => {
+    const { userId, call, activity, summary } = await connected()
+    const dead = { state: 'dead', occurredAt: new Date(Date.now() - 60_000) } as const
+    await store(userId, { ...dead, reason: 'invalid_blocks' })
+    await store(userId, { ...dead, reason: 'is_archived', property: 'test' })
+    refusePosts('is_archived')
+    await backend.tell([stageChange(1, { portal }), stageChange(2, { portal, at: Date.now() + 1 })])
+    await backend.settled()
+    const broken = { count: 2, more: false, providers: ['slack'] }
+    expect(await summary()).toMatchObject({ failedWhileBroken: broken, connectFirst: ['slack'] })
+
+    outside.answerPost = () => undefined
+    await backend.connectAgain(userId, { portal, team, channel })
+    expect(await summary()).toMatchObject({ failedWhileBroken: broken, connectFirst: [] })
+    const retryAll = async (query: string) =>
+      await (await call(`${activityEndpoints.retryAll.path}${query}`, 'POST')).json()
+    expect(await retryAll('?because=broken')).toEqual({ queued: 2, more: false })
+    await backend.settled()
+    expect((await activity()).items.map(({ state }) => state)).toEqual([
+      'sent',
+      'sent',
+      'failed',
+      'failed',
+    ])
+    expect(await summary()).toMatchObject({ failedWhileBroken: { count: 0, providers: [] } })
+    expect(await retryAll('')).toEqual({ queued: 2, more: false })
+    await backend.settled()
+    expect(posts()).toHaveLength(4)
+  })
+
+  test('of more than 1,000 failed messages, one call sends the newest 1,000 again', async () => {
+    const userId = await newUser()
+    const { call, summary } = signIn(userId)
+    await open.database.execute(
+      sql`with event as (
+            insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
+            select ${userId} || n, 'hubspot', '7', '1', 'stage', 'next', now() - n * interval '1 minute'
+            from generate_series(1, 1001) as n returning id, occurred_at
+          )
+          insert into deliveries (event_id, user_id, channel, state, reason, occurred_at)
+          select id, ${userId}::uuid, 'T/C', 'dead', 'is_archived', occurred_at from event`,
+    )
+    expect(await summary()).toMatchObject({
+      failedWhileBroken: { count: 1000, more: true },
+      connectFirst: ['hubspot', 'slack'],
+    })
+    const answer = await call(`${activityEndpoints.retryAll.path}?because=broken`, 'POST')
+    expect(await answer.json()).toEqual({ queued: 1000, more: true })
+    await open.database.delete(deliveries).where(eq(deliveries.userId, userId))
   })
 
   test('a pause of the channel is why all of its messages wait, until it ends', async () => {

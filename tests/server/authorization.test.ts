@@ -423,7 +423,7 @@ describe('disconnecting', () => {
 describe('Slack’s token, which all users of a workspace share', () => {
   const broken = expect.objectContaining({
     connected: false,
-    reason: 'Slack says that the access was revoked (token_revoked).',
+    reason: 'Slack says that the access was revoked.',
   })
   let revoked: Array<string | null>
 

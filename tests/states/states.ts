@@ -193,7 +193,7 @@ const dashboard: readonly Omit<State, 'address'>[] = [
         channel: '#sales-north-and-south',
       }),
     ),
-    shows: 'Needs to be connected again: HubSpot no longer accepts the connection.',
+    shows: 'HubSpot no longer accepts the connection. Connect again.',
   },
   {
     name: 'Messages about deals of the former account still go out',

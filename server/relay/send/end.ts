@@ -9,12 +9,14 @@ interface EndDependencies {
   database: Database
   log: Log
   processId: string
+  /** A backlog was ended of which the relay has read nothing. `newest` are the ids of its newest deliveries. */
+  onBacklogEnded: (delivery: Delivery, newest: readonly number[]) => void
 }
 
 export type Ends = ReturnType<typeof createEnds>
 
 /** Creates the functions for deliveries that get no message now: they end as ignored or dead, or they are put off. */
-export function createEnds({ database, log, processId }: EndDependencies) {
+export function createEnds({ database, log, processId, onBacklogEnded }: EndDependencies) {
   return {
     /** Ends deliveries. Set `countTry` after a failed try. */
     async end(
@@ -38,7 +40,8 @@ export function createEnds({ database, log, processId }: EndDependencies) {
     async endOfBroken(delivery: Delivery, broken: Connection): Promise<NextStep> {
       const ended = await endBacklog(database, processId, delivery, broken)
       const reason = broken.brokenReason
-      log('delivery dead', { ...logFields(delivery), messages: ended ?? 0, reason })
+      log('delivery dead', { ...logFields(delivery), messages: ended?.ended ?? 0, reason })
+      if (ended?.newest) onBacklogEnded(delivery, ended.newest)
       return whileLeased(ended !== undefined)
     },
 

@@ -155,18 +155,22 @@ export async function moveToChannel(
   })
 }
 
+/** Of so many deliveries of an ended backlog, two calls to HubSpot read the deals. */
+const mostNamed = 100
+
 /**
  * Ends the user's first pending deliveries in a channel, because a connection is broken. If it works again
  * meanwhile, ends none.
- * @returns how many it ended; undefined if this process no longer has the lease of the channel.
+ * @returns how many it ended, and the ids of the newest; undefined if this process no longer has the lease of the
+ * channel.
  */
 export async function endBacklog(
   database: Database,
   processId: string,
   delivery: Delivery,
   broken: Connection,
-): Promise<number | undefined> {
-  const [row] = await rowsOf<{ ended: number }>(
+): Promise<{ ended: number; newest: number[] | null } | undefined> {
+  const [row] = await rowsOf<{ ended: number; newest: number[] | null }>(
     database,
     sql`with lease as materialized (
           ${leaseOf(processId, delivery.channel)}
@@ -176,11 +180,16 @@ export async function endBacklog(
           where exists (select from lease)
             and exists (select from connections where id = ${broken.id} and broken_since is not null)
             and id = any(array${firstUnclaimed(delivery)})
-          returning 1
+          returning id, occurred_at
         )
-        select (select count(*)::int from ended) as ended from lease`,
+        select (select count(*)::int from ended) as ended, (
+          select json_agg(id) from (
+            select id from ended order by occurred_at desc, id desc limit ${mostNamed}
+          ) as newest
+        ) as newest
+        from lease`,
   )
-  return row?.ended
+  return row
 }
 
 async function hasLease(database: Pick<Database, 'execute'>, query: SQL): Promise<boolean> {

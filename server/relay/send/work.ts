@@ -43,6 +43,7 @@ import { candidatesIn } from './candidates.ts'
 import { createEnds } from './end.ts'
 import { createFailures } from './failure.ts'
 import { createMentions } from './mention.ts'
+import { createNaming } from './names.ts'
 import { type OpenRoute, readinessOf } from './ready.ts'
 import { moveToChannel } from './record.ts'
 import { createSend, type Parcel } from './send.ts'
@@ -81,8 +82,15 @@ interface Decided {
   mustWait?: { delivery: DealDelivery } & ({ afterMs: number } | { error: unknown })
 }
 
-/** Creates the function that works on the next delivery of a channel, or on several with one digest. */
-export function createWork(dependencies: WorkDependencies): (channel: string) => Promise<NextStep> {
+interface Work {
+  /** Works on the next delivery of a channel, or on several with one digest. */
+  work: (channel: string) => Promise<NextStep>
+  /** Resolves when nothing is read any more for deliveries that have ended. */
+  ended: () => Promise<void>
+}
+
+/** Creates the function that works on a channel. */
+export function createWork(dependencies: WorkDependencies): Work {
   const { database, providers, times, processId, isStopping } = dependencies
   /** Deliveries whose digest the chat refused because of its form. Each gets a message of its own. */
   const refusedInDigest = new LRUCache<number, true>({ max: mostRemembered })
@@ -91,7 +99,8 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
   const pace = createWorkspacePace()
   const changes = createChangeReader(providers, createWithAccess(dependencies), times)
   const memberFor = createMentions(dependencies)
-  const ends = createEnds(dependencies)
+  const naming = createNaming({ ...dependencies, changes })
+  const ends = createEnds({ ...dependencies, onBacklogEnded: naming.nameLater })
   const failures = createFailures({ ...dependencies, ends })
   const send = createSend({
     ...dependencies,
@@ -105,7 +114,9 @@ export function createWork(dependencies: WorkDependencies): (channel: string) =>
   const { end, endOfBroken, putOff } = ends
   const { afterError } = failures
 
-  return async function work(channel) {
+  return { work, ended: naming.ended }
+
+  async function work(channel: string): Promise<NextStep> {
     const next = await nextDelivery(database, providers, channel)
     if (next.kind === 'nothing') return done
     if (next.kind === 'wait') return { kind: 'rest', ms: Math.min(next.ms, longestRestMs) }

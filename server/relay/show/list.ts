@@ -161,6 +161,7 @@ function itemOf(row: ActivityRow, providers: Providers): ActivityItem {
       ? null
       : {
           name: row.deal_name,
+          id: row.deal_id,
           url: row.deal_url ?? providers[crm].dealUrl(row.account_id, row.deal_id),
         },
     from,

@@ -73,7 +73,8 @@ export async function replayDead(database: Database): Promise<number> {
   return replayed
 }
 
-async function revive(database: Database, ids: readonly string[]): Promise<number> {
+/** Makes those of these deliveries pending again that are dead. @returns their number. */
+export async function revive(database: Database, ids: readonly string[]): Promise<number> {
   return await database.transaction(async (tx) => {
     const revived = await rowsOf<{ channel: string }>(
       tx,

@@ -18,7 +18,7 @@ export async function readSummary(
   { database, providers }: { database: Database; providers: Providers },
   userId: string,
   days: readonly Day[],
-): Promise<Summary> {
+): Promise<Omit<Summary, 'failedWhileBroken' | 'connectFirst'>> {
   const starts = days.map(({ start }) => start.toISOString())
   const inDays = sql`
     unnest(${sql.param(starts)}::timestamptz[], ${sql.param([...starts.slice(1), 'infinity'])}::timestamptz[])
@@ -76,7 +76,7 @@ export async function readSummary(
     ),
   ])
 
-  const summary: Summary = {
+  const summary: Awaited<ReturnType<typeof readSummary>> = {
     days: days.length,
     rules: {},
     daily: days.map(({ date }) => ({ date, sent: 0, failed: 0 })),

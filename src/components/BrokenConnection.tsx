@@ -1,0 +1,40 @@
+import { config } from '../config.ts'
+import type { Provider } from '../parse-config.ts'
+
+// The page is in English, so its times are too.
+const clock = new Intl.DateTimeFormat('en', { timeStyle: 'short' })
+const date = new Intl.DateTimeFormat('en', { dateStyle: 'long' })
+
+/** Why a connection no longer works, since when, and what to do. */
+export function BrokenConnection({
+  provider,
+  reason,
+  since,
+}: {
+  provider: Provider
+  reason: string
+  since: string | undefined
+}) {
+  return (
+    <>
+      Not connected
+      {since && Number.isFinite(Date.parse(since)) && (
+        <>
+          {' since '}
+          <time dateTime={since}>{timeInWords(new Date(since))}</time>
+        </>
+      )}
+      {`: ${reason} Connect again${provider.id === config.chat.id ? ', or choose another channel' : ''}.`}
+    </>
+  )
+}
+
+/** 'today, 11:11 AM', 'yesterday, 11:11 AM' or 'November 20, 2026, 11:11 AM', in the reader's time zone. */
+function timeInWords(time: Date): string {
+  const today = new Date()
+  const yesterday = new Date()
+  yesterday.setDate(today.getDate() - 1)
+  const isOn = (day: Date) => day.toDateString() === time.toDateString()
+  const day = isOn(today) ? 'today' : isOn(yesterday) ? 'yesterday' : date.format(time)
+  return `${day}, ${clock.format(time)}`
+}

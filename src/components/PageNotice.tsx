@@ -1,0 +1,46 @@
+import { useSyncExternalStore } from 'react'
+import { useConnectionStatus } from '../api/connections.ts'
+import { ApiError } from '../api/errors.ts'
+import { useFailedAuthorization } from '../api/failed-authorization.ts'
+import { hasSessionEnded, onNextPerson } from '../api/person.ts'
+import { config } from '../config.ts'
+import type { Provider } from '../parse-config.ts'
+
+/**
+ * Above everything: why the services may look disconnected although nobody disconnected them, and what the last
+ * authorization failed with.
+ */
+export function PageNotice() {
+  const { crm, chat } = config
+  const isOnline = useSyncExternalStore(onConnectivity, () => navigator.onLine)
+  const hasEnded = useSyncExternalStore(onNextPerson, hasSessionEnded)
+  const isUnreachable = [useConnectionStatus(crm), useConnectionStatus(chat)].every(
+    ({ error }) => error instanceof ApiError && error.kind !== 'status' && error.kind !== 'format',
+  )
+  const old = 'The connections below may be out of date.'
+  return (
+    // It is always there, because screen readers announce only what changes in it.
+    <div role="status" className="col-span-full flex flex-col gap-2 text-bad empty:absolute">
+      {!isOnline && <p>You are offline. {old}</p>}
+      {isOnline && isUnreachable && <p>The server could not be reached. {old}</p>}
+      {hasEnded && <p>Your session has ended. Connect {crm.name} to find your settings again.</p>}
+      <Failed provider={crm} />
+      <Failed provider={chat} />
+    </div>
+  )
+}
+
+function Failed({ provider }: { provider: Provider }) {
+  const message = useFailedAuthorization(provider)
+  const isConnected = useConnectionStatus(provider).data?.connected === true
+  return message !== undefined && !isConnected && <p>{message}</p>
+}
+
+function onConnectivity(listener: () => void): () => void {
+  window.addEventListener('online', listener)
+  window.addEventListener('offline', listener)
+  return () => {
+    window.removeEventListener('online', listener)
+    window.removeEventListener('offline', listener)
+  }
+}

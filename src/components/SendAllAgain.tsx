@@ -1,0 +1,99 @@
+import { useLayoutEffect, useRef } from 'react'
+import { authorizeUrl } from '../api/connections.ts'
+import { ApiError } from '../api/errors.ts'
+import { useCanRetryAll, useRetryAll } from '../api/retry-all.ts'
+import { useConnectFirst, useSummary } from '../api/summary.ts'
+import { config } from '../config.ts'
+import type { Provider } from '../parse-config.ts'
+import { Button } from '../ui/Button.tsx'
+
+/** Sends what failed while a connection was broken again, with one button. Nothing if there is no such message. */
+export function SendAllAgain({
+  hasFailed = false,
+}: {
+  /** Whether there are failed messages to offer the button for, whatever was the reason. */
+  hasFailed?: boolean
+}) {
+  const retry = useRetryAll()
+  const connectFirst = useConnectFirst()
+  const broken = useSummary().data?.failedWhileBroken
+  const failed = broken?.count ?? 0
+  const isNeeded = failed > 0 || hasFailed
+  if (!useCanRetryAll() || (!isNeeded && retry.isIdle)) return null
+
+  const names = [config.crm, config.chat]
+    .filter(({ id }) => broken?.providers.includes(id))
+    .map(({ name }) => name)
+  return (
+    // It takes the focus when the button disappears.
+    <div
+      tabIndex={-1}
+      className="flex w-full flex-wrap items-center gap-x-3 gap-y-2 text-sm outline-none"
+    >
+      {failed > 0 && (
+        <p className="min-w-0 wrap-anywhere">
+          {broken?.more && 'More than '}
+          {messages(failed)} failed while {names.join(' or ') || 'a service'}{' '}
+          {names.length > 1 ? 'were' : 'was'} disconnected.
+        </p>
+      )}
+      {isNeeded &&
+        (connectFirst === undefined ? (
+          <SendButton
+            isBusy={retry.isPending}
+            onClick={() => retry.mutate(failed > 0 ? 'broken' : 'all')}
+          />
+        ) : (
+          <ConnectButton provider={connectFirst} />
+        ))}
+      <p role="status" className="min-w-0 wrap-anywhere">
+        {retry.isError && `❌ ${failureOf(retry.error)}`}
+        {retry.data && !retry.isPending && resultOf(retry.data)}
+      </p>
+    </div>
+  )
+}
+
+function SendButton({ isBusy, onClick }: { isBusy: boolean; onClick: () => void }) {
+  const button = useRef<HTMLButtonElement>(null)
+  useLayoutEffect(() => {
+    const own = button.current
+    return () => {
+      if (own !== null && document.activeElement === own) {
+        own.closest<HTMLElement>('[tabindex="-1"]')?.focus()
+      }
+    }
+  }, [])
+  return (
+    // The second click of a double click may come after the answer.
+    <Button ref={button} busy={isBusy} onClick={({ detail }) => detail < 2 && onClick()}>
+      {isBusy ? 'Sending…' : 'Send all again'}
+    </Button>
+  )
+}
+
+/** Leads to the authorization of a provider without which no message can be sent. */
+export function ConnectButton({ provider, label }: { provider: Provider; label?: string }) {
+  return (
+    <Button
+      {...(label !== undefined && { label })}
+      onClick={() => window.location.assign(authorizeUrl(provider))}
+    >
+      Connect {provider.name}
+    </Button>
+  )
+}
+
+function resultOf({ queued, more }: { queued: number; more: boolean }): string {
+  if (queued === 0) return 'No failed message is left.'
+  const rest = more ? ' There are older ones.' : ''
+  return `${messages(queued)} will be sent again.${rest}`
+}
+
+function failureOf(error: unknown): string {
+  const reason = error instanceof ApiError ? ` ${error.message}.` : ''
+  return `Failed to send them again.${reason}`
+}
+
+const messages = (count: number) =>
+  `${count.toLocaleString('en')} ${count === 1 ? 'message' : 'messages'}`

@@ -1,0 +1,181 @@
+import { act, screen, waitFor, within } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
+import { expect, test, vi } from 'vitest'
+import type { ActivityItem } from '../../contract/activity.ts'
+import { features as allFeatures } from '../../contract/endpoints.ts'
+import { settle } from '../clock.ts'
+import { sentItem } from '../msw/activity.ts'
+import { server } from '../msw/server.ts'
+import {
+  both,
+  hearFromOtherTab,
+  hold,
+  lookAgain,
+  renderApp,
+  setOnline,
+  startBackend,
+  withStatus,
+} from '../render.tsx'
+import { takeLog } from '../setup.ts'
+// The app loads this script later. Its first import may take longer than a test waits.
+import '../../src/components/Insights.tsx'
+
+const features = ['activity', 'retry-all']
+const ofBreak = { state: 'failed', reason: 'the access was revoked. Connect Slack again' } as const
+
+/** Messages of which two failed while Slack was disconnected, and one for another reason. */
+const messages = (): ActivityItem[] => [
+  sentItem('1'),
+  sentItem('2', ofBreak),
+  sentItem('3', ofBreak),
+  sentItem('4', { state: 'failed', reason: 'Slack did not answer' }),
+]
+
+test.each([['/'], ['/activity?state=failed']])(
+  'at %s, one button sends all again that failed while Slack was disconnected, and says so',
+  async (address) => {
+    const { calls } = startBackend({
+      connected: both(),
+      features,
+      activity: { items: messages() },
+    })
+    const { user } = renderApp(address)
+    await screen.findByText('2 messages failed while Slack was disconnected.')
+    await user.dblClick(screen.getByRole('button', { name: 'Send all again' }))
+    expect(await screen.findByText('2 messages will be sent again.')).toHaveRole('status')
+    await waitFor(() => expect(screen.queryByText(/failed while/)).not.toBeInTheDocument())
+    expect(calls('POST')).toEqual(['POST /api/notifications/activity/retry-all?because=broken'])
+    if (address === '/') {
+      // The button is gone, and the focus stays at its result.
+      await waitFor(() => expect(document.activeElement).toHaveTextContent('2 messages will be'))
+      return
+    }
+    // The button is now for the other failed one.
+    await user.click(screen.getByRole('button', { name: 'Send all again' }))
+    await screen.findByText('1 message will be sent again.')
+  },
+)
+
+test('more failed messages than one call sends again are named, and a failed call says so', async () => {
+  const failedWhileBroken = { count: 1000, more: true, providers: ['hubspot', 'slack'] }
+  startBackend({ connected: both(), features, activity: { summary: { failedWhileBroken } } })
+  server.use(http.post('*/retry-all', withStatus(503)))
+  const { user } = renderApp('/')
+  await screen.findByText(
+    'More than 1,000 messages failed while HubSpot or Slack were disconnected.',
+  )
+  await user.click(screen.getByRole('button', { name: 'Send all again' }))
+  await screen.findByText('❌ Failed to send them again. The server answered with an error (503).')
+  expect(takeLog()).toHaveLength(1)
+})
+
+test('while Slack is broken, failed messages lead to Slack and not to another try', async () => {
+  const assign = vi.spyOn(window.location, 'assign').mockReturnValue(undefined)
+  const { calls } = startBackend({
+    features,
+    activity: { items: messages(), summary: { connectFirst: ['slack'] } },
+  })
+  const { user } = renderApp('/activity?state=failed')
+  await user.click(await screen.findByRole('button', { name: 'Connect Slack' }))
+  const row = screen.getByText('Deal 4').closest('li') as HTMLElement
+  await user.click(
+    within(row).getByRole('button', { name: 'Connect Slack, to send again: Deal 4' }),
+  )
+  expect(assign.mock.calls).toEqual([['/api/slack/auth'], ['/api/slack/auth']])
+  expect(screen.queryByRole('button', { name: /^Send/ })).not.toBeInTheDocument()
+  expect(calls('POST')).toEqual([])
+})
+
+test('a backend without the feature retry-all shows no button for all', async () => {
+  startBackend({
+    connected: both(),
+    features: allFeatures.filter((each) => each !== 'retry-all'),
+    activity: { items: messages() },
+  })
+  renderApp('/activity?state=failed')
+  await screen.findByText('Deal 4')
+  await settle()
+  expect(screen.queryByText(/failed while|Send all again/)).not.toBeInTheDocument()
+})
+
+test.each([
+  ['/slack/callback', '/', 'Slack'],
+  ['/hubspot/callback', '/', 'HubSpot'],
+  ['/hubspot/callback', '/connect/hubspot', 'HubSpot'],
+] as const)(
+  'what failed at %s stays readable at %s, until the next attempt and for nobody else',
+  async (callback, onward, name) => {
+    const { state } = startBackend({ features })
+    const { router } = renderApp(`${callback}?code=bad`)
+    const words = `${name} connection failed: The server answered with an error (400)`
+    expect(await screen.findByText(words)).toHaveRole('alert')
+    await act(() => router.navigate({ href: onward }))
+    await waitFor(() => expect(screen.getByText(words)).not.toHaveRole('alert'))
+    takeLog()
+    if (onward !== '/') return
+    await hearFromOtherTab('bob')
+    await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
+
+    await act(() => router.navigate({ href: `${callback}?code=worse` }))
+    await screen.findByText(words)
+    takeLog()
+    await act(() => router.navigate({ href: onward }))
+    state.codes.add('good')
+    await act(() => router.navigate({ href: `${callback}?code=good` }))
+    await screen.findByRole('button', { name: `Disconnect ${name}` })
+    expect(screen.queryByText(words)).not.toBeInTheDocument()
+  },
+)
+
+test('a browser that is offline says so, and not that both services are disconnected', async () => {
+  startBackend({ connected: both(), features })
+  renderApp('/')
+  await screen.findByText(/^Disconnecting also/)
+  setOnline(false)
+  await screen.findByText('You are offline. The connections below may be out of date.')
+  expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+  setOnline(true)
+  await waitFor(() => expect(screen.queryByText(/You are offline/)).not.toBeInTheDocument())
+
+  // The browser does not know that nothing gets through.
+  server.use(http.get('*/api/:provider/status', HttpResponse.error))
+  lookAgain()
+  await screen.findByText(
+    'The server could not be reached. The connections below may be out of date.',
+  )
+  takeLog()
+})
+
+test('a session that has ended says so, and one that another tab has signed out does not', async () => {
+  const { state } = startBackend({ person: 'ann', connected: both(), features })
+  renderApp('/')
+  await screen.findByText(/^Disconnecting also/)
+  state.connected.clear()
+  state.person = 'nobody'
+  lookAgain()
+  const words = 'Your session has ended. Connect HubSpot to find your settings again.'
+  await screen.findByText(words)
+  await screen.findByRole('button', { name: 'Connect Slack' })
+  // Another tab has connected as Ann again, and then signed out.
+  for (const person of ['ann', 'nobody']) {
+    state.person = person
+    await hearFromOtherTab(person)
+    await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
+  }
+})
+
+test('before a disconnect of the CRM, its row says what it removes; meanwhile, the button says so', async () => {
+  startBackend({ connected: both(), features })
+  const answer = hold('delete', '*/api/hubspot/disconnect')
+  const { user } = renderApp('/')
+  const note = await screen.findByText(
+    'Disconnecting also removes the deal names and stages from Activity.',
+  )
+  const row = note.closest('li') as HTMLElement
+  const button = within(row).getByRole('button', { name: 'Disconnect HubSpot' })
+  await user.click(button)
+  expect(button).toHaveTextContent('Disconnecting…')
+  answer()
+  await waitFor(() => expect(button).toHaveTextContent(/^Connect$/))
+  expect(note).not.toBeInTheDocument()
+})
