@@ -31,6 +31,11 @@ export const useSummary = () => useQuery({ ...summaryQuery, enabled: useHasFeatu
  * reads what other components have loaded.
  */
 export function useConnectFirst() {
-  const { data } = useQuery({ ...summaryQuery, enabled: false })
-  return [config.chat, config.crm].find(({ id }) => data?.connectFirst?.includes(id))
+  // A refresh of the summary renders only what depends on this list.
+  const { data: ids } = useQuery({
+    ...summaryQuery,
+    enabled: false,
+    select: ({ connectFirst }) => connectFirst,
+  })
+  return [config.chat, config.crm].find(({ id }) => ids?.includes(id))
 }
