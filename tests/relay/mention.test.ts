@@ -34,7 +34,7 @@ const owners = () =>
     ({ blocks }) =>
       shownIn(blocks)
         .join()
-        .match(/Owner: (\S+)/)?.[1] ?? 'no owner',
+        .match(/Owner: ([^ ,]+)/)?.[1] ?? 'no owner',
   )
 
 test('a message mentions the owner if Slack knows the e-mail address, and else says the name; a digest does neither', async () => {
