@@ -36,8 +36,7 @@ test('on a phone, Save sticks only while it has something to say, and moves noth
   heights.push((await placeOf(bar)).height)
   expect(await placeOf(save)).toEqual(before)
   expect(new Set(heights).size).toBe(1)
-  await page.touchscreen.tap(x + 5, y + 5)
-  await expect(stage).not.toBeChecked()
+  await stage.uncheck()
   await expect.poll(isBelow).toBe(true)
 })
 
