@@ -31,8 +31,6 @@ export function createConsent({
     wishes: readonly string[]
     /** Fields of the form. */
     children?: Html
-    /** Shown below the form. */
-    after?: Html
   }
   /** Issues an authorization code. */
   code: (request: Fields) => string
@@ -59,7 +57,7 @@ export function createConsent({
   return new Hono()
     .get(path, (c) => {
       const request = c.req.query()
-      const { account, wishes, children, after } = page()
+      const { account, wishes, children } = page()
       const consent = standInPage({
         site,
         title: `Connect Dealbell to ${provider}`,
@@ -76,8 +74,7 @@ export function createConsent({
               <button name="answer" value="allow">Allow</button>
               <button name="answer" value="deny" class="secondary">Deny</button>
             </div>
-          </form>
-          ${after ?? ''}`,
+          </form>`,
       })
       return refused(c, request) ?? c.html(consent)
     })

@@ -1,6 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { type Context, Hono } from 'hono'
-import { html } from 'hono/html'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { createConsent } from '../consent.ts'
 import { formFields } from '../page.ts'
@@ -27,7 +26,7 @@ interface Allowed {
 }
 
 /** HubSpot's consent page and OAuth API 2026-03, as its public specification describes them. */
-export function createHubspotOAuth({ site, settings, appUrl, list, tokens }: HubspotAccount): Hono {
+export function createHubspotOAuth({ site, settings, appUrl, tokens }: HubspotAccount): Hono {
   const { clientId, clientSecret } = settings
   const codes = new StandInCodes<Allowed>()
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, 'hubspot')}`
@@ -72,8 +71,6 @@ export function createHubspotOAuth({ site, settings, appUrl, list, tokens }: Hub
         'see which contacts and companies a deal has',
         'read the names of deal owners',
       ],
-      after: html`<p>Afterwards, change a deal in the
-        <a href="${list}">stand-in's deals</a>.</p>`,
     }),
     code: ({ code_challenge: codeChallenge, optional_scope }) =>
       codes.issue({ codeChallenge, scopes: [...declaredScopes, ...scopesIn(optional_scope)] }),
