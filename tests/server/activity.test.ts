@@ -120,10 +120,13 @@ describe.each(databaseKinds)('on %s', (kind) => {
       { state: 'failed', reason: 'the channel is archived. Connect Slack again', tries: 1 },
       { state: 'failed', reason: 'Slack did not accept the message (invalid_blocks)' },
     ])
-    expect(await summary()).toMatchObject({
-      rules: { 'deal-stage-changed': { sent: 0, failed: 1, lastSentAt: null } },
-      failedSinceBroken: 2,
-    })
+    // The second one ended without a try, and its rule is read afterwards.
+    await vi.waitFor(async () =>
+      expect(await summary()).toMatchObject({
+        rules: { 'deal-stage-changed': { sent: 0, failed: 2, lastSentAt: null } },
+        failedSinceBroken: 2,
+      }),
+    )
 
     outside.answerPost = () => undefined
     await backend.connectAgain(userId, { portal, team, channel })
@@ -136,7 +139,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await retry(id)).toBe(409)
     expect(posts()).toHaveLength(1)
     expect(await summary()).toMatchObject({
-      rules: { 'deal-stage-changed': { sent: 1, failed: 0 } },
+      rules: { 'deal-stage-changed': { sent: 1, failed: 1 } },
       failedSinceBroken: 0,
     })
   })
