@@ -1,42 +1,43 @@
-import { queryOptions, skipToken, useQuery, useQueryClient } from '@tanstack/react-query'
-import { useEffect } from 'react'
+import { useEffect, useSyncExternalStore } from 'react'
 
 type Insights = typeof import('./Insights.tsx')
 
-// In the cache, so that the header has what the screen has loaded.
-const insightsQuery = queryOptions({
-  queryKey: ['insights'],
-  queryFn: skipToken,
-  initialData: null as Insights | null,
-  staleTime: Infinity,
-  gcTime: Infinity,
-  meta: { action: 'Loading the insights', about: 'nobody' },
-})
+// Outside the components, so that the header has what the screen has loaded.
+let loaded: Insights | undefined
+const listeners = new Set<() => void>()
 
 /**
  * Loads what the pages show beyond §7, once `isWanted` is true. It loads after the frame that shows
  * what §7 names, so that it delays nothing. Without it, the dashboard works as with §7 alone.
  */
-export function useInsights(isWanted: boolean): Insights | null | undefined {
-  const queryClient = useQueryClient()
+export function useInsights(isWanted: boolean): Insights | undefined {
   useEffect(() => {
     if (!isWanted) return
     let timer: ReturnType<typeof setTimeout> | undefined
     const frame = requestAnimationFrame(() => {
       // The browser paints after this function, and before the timer.
       timer = setTimeout(() => {
-        load().then(
-          (insights) => queryClient.setQueryData(insightsQuery.queryKey, insights),
-          () => console.error('Loading the insights failed'),
-        )
+        load().then(keep, () => console.error('Loading the insights failed'))
       })
     })
     return () => {
       cancelAnimationFrame(frame)
       clearTimeout(timer)
     }
-  }, [isWanted, queryClient])
-  return useQuery(insightsQuery).data
+  }, [isWanted])
+  return useSyncExternalStore(subscribe, () => loaded)
+}
+
+function keep(insights: Insights): void {
+  loaded = insights
+  for (const listener of listeners) listener()
+}
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener)
+  return () => {
+    listeners.delete(listener)
+  }
 }
 
 function load(): Promise<Insights> {
