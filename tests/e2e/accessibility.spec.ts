@@ -315,11 +315,11 @@ sharedTest(
   },
 )
 
-/** The controls smaller than `size` CSS pixels. A link within a sentence may be smaller (WCAG 2.5.8). */
+/** The controls smaller than `size` CSS pixels that can be used. A link within a sentence may be smaller (WCAG 2.5.8). */
 const smallTargets = (page: Page, size: number) =>
   page.evaluate(
     (size) =>
-      [...document.querySelectorAll('a, button, input')].flatMap((control) => {
+      [...document.querySelectorAll('a, button, input:enabled')].flatMap((control) => {
         if (getComputedStyle(control).display === 'inline') return []
         const target = control.closest('label') ?? control
         const { width, height } = target.getBoundingClientRect()
