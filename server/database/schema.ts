@@ -244,6 +244,7 @@ export const deliveries = pgTable(
 export const channels = pgTable(
   'channels',
   {
+    // 'team/channel', or 'team/' for the pause of a whole workspace.
     id: text('id').primaryKey(),
     // As it was called when the last message was sent: '#sales'.
     name: text('name'),

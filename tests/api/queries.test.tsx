@@ -2,10 +2,12 @@ import { act, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { expect, test } from 'vitest'
 import { useConnectionStatus, useDisconnect } from '../../src/api/connections.ts'
-import { useHealth } from '../../src/api/health.ts'
+import { healthQuery, useHealth } from '../../src/api/health.ts'
 import { useOAuthCallback } from '../../src/api/oauth.ts'
+import { usePreview } from '../../src/api/preview.ts'
 import { createQueryClient } from '../../src/api/query-client.ts'
 import { rulesQuery, sameRules, useRuleSelection, useRules } from '../../src/api/rules.ts'
+import { useSummary } from '../../src/api/summary.ts'
 import { config } from '../../src/config.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
@@ -46,6 +48,18 @@ test('an unavailable backend is checked every 5 s until it is back, and never af
   await settle()
   expect(later()).toEqual([])
   expect(takeLog()).toEqual(Array(2).fill(expect.stringMatching(/^Checking the backend failed: /)))
+})
+
+test('a health check that failed before the first render is not repeated', async () => {
+  const { calls } = startBackend()
+  server.use(http.get('*/health', withStatus(500)))
+  const { queryClient } = renderAppHook(() => undefined)
+  await queryClient.query(healthQuery).catch(() => {})
+  const { result } = renderAppHook(useHealth, queryClient)
+  await settle()
+  expect(result.current.isError).toBe(true)
+  expect(calls()).toHaveLength(1)
+  takeLog()
 })
 
 test('a read that gets no answer fails after 10 s, without a retry', async () => {
@@ -124,6 +138,13 @@ test('a disconnect does not cancel other calls', async () => {
   answer()
   await waitFor(() => expect(result.current.rules.data).toEqual({ rules: ['deal-closed'] }))
   expect(calls('GET')).toHaveLength(1)
+})
+
+test('a backend that does not list the summary and the preview is not asked for them', async () => {
+  const { calls } = startBackend({ features: ['sessions'], connected: both() })
+  renderAppHook(() => [useSummary(), usePreview(), useConnectionStatus(config.crm)])
+  await settle()
+  expect(calls('GET /api/notifications')).toEqual([])
 })
 
 test.each([

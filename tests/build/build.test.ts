@@ -125,9 +125,10 @@ test('what goes beyond section 7 is a script of its own, which the dashboard its
   expect(new Set(texts.join('').match(only))).toEqual(new Set(['Would have sent', 'iso_timestamp']))
 })
 
-test('the build contains nothing of the panels that npm run dev shows', async () => {
+test('the build contains nothing of the panels and of /states, which npm run dev shows', async () => {
   expect(modules.some((id) => id.endsWith('/src/main.tsx'))).toBe(true)
-  expect(modules.filter((id) => id.includes('devtools'))).toEqual([])
+  expect(modules.filter((id) => /devtools|\/tests\/|\/msw\//.test(id))).toEqual([])
+  expect(files.filter((file) => /states|mock|worker|frame/i.test(file))).toEqual([])
   expect(await readPage()).not.toContain('devtools')
 })
 

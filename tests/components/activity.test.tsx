@@ -57,20 +57,18 @@ const row = async (name: string) => {
 // By text, because roles take seconds in a long list.
 const names = () => screen.getAllByText(/^Deal /, { selector: 'a' }).map((link) => link.textContent)
 
-describe('a backend without the feature', () => {
-  test.each([[undefined], [['sessions']]])(
-    'that lists %j: the address is unknown, and nothing but health is called',
-    async (features) => {
-      const { calls } = startBackend(features && { features })
-      renderApp('/activity?state=failed')
-      const alert = await screen.findByRole('alert')
-      expect(alert.textContent).toBe('Something went wrong. Please try again later.')
-      expect(document.title).toBe('Something went wrong · Dealbell')
-      await settle()
-      expect(calls()).toEqual(['GET /health'])
-    },
-  )
-})
+test.each([[undefined], [['sessions']]])(
+  'of a backend that lists the features %j, the address is unknown, and nothing but health is called',
+  async (features) => {
+    const { calls } = startBackend(features && { features })
+    renderApp('/activity?state=failed')
+    const alert = await screen.findByRole('alert')
+    expect(alert.textContent).toBe('Something went wrong. Please try again later.')
+    expect(document.title).toBe('Something went wrong · Dealbell')
+    await settle()
+    expect(calls()).toEqual(['GET /health'])
+  },
+)
 
 describe('the list', () => {
   test('is a screen like others, and makes two calls after health', async () => {
@@ -582,6 +580,18 @@ describe('Send again', () => {
     await pass(5000)
     expect(state).toHaveTextContent('Sent to #sales-floor')
     expect(rowNow('Deal 2')).toHaveFocus()
+  })
+
+  test('keeps the message in a list of failed ones, with its new state', async () => {
+    const { items } = await openStopped(failed(), ['activity'], '/activity?state=failed')
+    fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
+    await settle()
+    expect(rowNow('Deal 2')).toHaveTextContent('Waiting to be sent')
+    expect(names()).toEqual(['Deal 2', 'Deal 3'])
+    Object.assign(items[1] ?? {}, { state: 'sent' })
+    await pass(5000)
+    expect(rowNow('Deal 2')).toHaveTextContent('Sent to #sales-floor')
+    expect(names()).toEqual(['Deal 2', 'Deal 3'])
   })
 
   test('of one message is one call for two clicks, and waits for that of another', async () => {

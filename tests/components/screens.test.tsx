@@ -50,46 +50,42 @@ describe.each(screens)('$address', ({ address, title }) => {
   })
 })
 
-describe('/contact', () => {
-  test('shows its text, the form in a frame, and a link for users who cannot see the frame', async () => {
-    const { calls } = startBackend()
-    renderApp('/contact')
-    expect(
-      await screen.findByText(
-        "Having issues with notifications or setup? Fill out the form and we'll get back to you.",
-      ),
-    ).toBeVisible()
-    const form = screen.getByTitle('Contact form')
-    expect(form.tagName).toBe('IFRAME')
-    expect(form).toHaveAttribute('src', '/sandbox/contact-form')
-    expect(form).toHaveAttribute('height', '600')
-    // At most 800 wide, and no wider than a phone.
-    expect(form).toHaveClass('w-full', 'max-w-[800px]')
-    // The form has our own origin. With 'allow-same-origin' its scripts could remove the sandbox.
-    const allowed = form.getAttribute('sandbox')?.split(' ')
-    expect(allowed?.toSorted()).toEqual(['allow-forms', 'allow-scripts'])
-    expect(form).toHaveAttribute('referrerpolicy', 'no-referrer')
-    const link = screen.getByRole('link', { name: 'open the contact form in a new tab' })
-    expect(link).toHaveAttribute('href', '/sandbox/contact-form')
-    expect(link).toHaveAttribute('target', '_blank')
-    expect(link.getAttribute('rel')).toMatch(/\bnoopener\b/)
-    expect(calls()).toEqual(['GET /health'])
-  })
+test('/contact shows its text, the form in a frame, and a link for users who cannot see the frame', async () => {
+  const { calls } = startBackend()
+  renderApp('/contact')
+  expect(
+    await screen.findByText(
+      "Having issues with notifications or setup? Fill out the form and we'll get back to you.",
+    ),
+  ).toBeVisible()
+  const form = screen.getByTitle('Contact form')
+  expect(form.tagName).toBe('IFRAME')
+  expect(form).toHaveAttribute('src', '/sandbox/contact-form')
+  expect(form).toHaveAttribute('height', '600')
+  // At most 800 wide, and no wider than a phone.
+  expect(form).toHaveClass('w-full', 'max-w-[800px]')
+  // The form has our own origin. With 'allow-same-origin' its scripts could remove the sandbox.
+  const allowed = form.getAttribute('sandbox')?.split(' ')
+  expect(allowed?.toSorted()).toEqual(['allow-forms', 'allow-scripts'])
+  expect(form).toHaveAttribute('referrerpolicy', 'no-referrer')
+  const link = screen.getByRole('link', { name: 'open the contact form in a new tab' })
+  expect(link).toHaveAttribute('href', '/sandbox/contact-form')
+  expect(link).toHaveAttribute('target', '_blank')
+  expect(link.getAttribute('rel')).toMatch(/\bnoopener\b/)
+  expect(calls()).toEqual(['GET /health'])
 })
 
-describe('/connect/hubspot', () => {
-  test('says that the attempt is over, and offers to connect again or to go to the dashboard', async () => {
-    const { calls } = startBackend()
-    const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
-    const { user } = renderApp('/connect/hubspot')
-    expect(await screen.findByText(/last attempt to connect HubSpot did not succeed/)).toBeVisible()
-    expect(screen.getByText(/It is over/)).toBeVisible()
-    await user.click(screen.getByRole('button', { name: 'Connect HubSpot' }))
-    expect(assign.mock.calls).toEqual([['/api/hubspot/auth']])
-    expect(calls()).toEqual(['GET /health'])
-    await user.click(screen.getByRole('link', { name: 'Back to the dashboard' }))
-    expect(await screen.findByRole('heading', { name: 'Deal notifications' })).toHaveFocus()
-  })
+test('/connect/hubspot says that the attempt is over, and offers to connect again or to go to the dashboard', async () => {
+  const { calls } = startBackend()
+  const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
+  const { user } = renderApp('/connect/hubspot')
+  expect(await screen.findByText(/last attempt to connect HubSpot did not succeed/)).toBeVisible()
+  expect(screen.getByText(/It is over/)).toBeVisible()
+  await user.click(screen.getByRole('button', { name: 'Connect HubSpot' }))
+  expect(assign.mock.calls).toEqual([['/api/hubspot/auth']])
+  expect(calls()).toEqual(['GET /health'])
+  await user.click(screen.getByRole('link', { name: 'Back to the dashboard' }))
+  expect(await screen.findByRole('heading', { name: 'Deal notifications' })).toHaveFocus()
 })
 
 test.each([

@@ -1,8 +1,6 @@
 import { expect } from '@playwright/test'
 import { connect, sharedTest } from './server.ts'
 
-const stageRule = 'Notify me when a deal stage changes'
-
 for (const script of ['index', 'client', 'routes']) {
   sharedTest(
     `the page says so when a script does not arrive, and a reload helps: ${script}`,
@@ -38,26 +36,3 @@ sharedTest(
     await expect(page.getByRole('button', { name: 'Allow' })).toBeVisible()
   },
 )
-
-sharedTest('leaving the page with unsaved ticks asks first', async ({ page }) => {
-  await page.goto('/')
-  await page.getByLabel(stageRule).check()
-
-  const asked: string[] = []
-  page.once('dialog', (dialog) => {
-    asked.push(dialog.type())
-    void dialog.dismiss()
-  })
-  await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
-  await expect.poll(() => asked).toEqual(['beforeunload'])
-  await expect(page.getByLabel(stageRule)).toBeChecked()
-  await expect(page).toHaveURL('/')
-
-  page.once('dialog', (dialog) => {
-    asked.push(dialog.type())
-    void dialog.accept()
-  })
-  await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
-  await expect(page.getByRole('button', { name: 'Allow' })).toBeVisible()
-  expect(asked).toEqual(['beforeunload', 'beforeunload'])
-})

@@ -280,6 +280,8 @@ test('each address requests only what it needs, once, from its own origin, and p
       expect(new Set(asked.map(({ origin }) => origin)), address).toEqual(new Set([server.url]))
       const paths = asked.map(({ pathname }) => pathname).toSorted()
       expect(paths, address).toEqual([...new Set(paths)])
+      const hasForm = paths.includes('/sandbox/contact-form')
+      expect(hasForm, address).toBe(address === '/contact')
       const called = paths.filter((path) => /^\/(api\/|health)/.test(path))
       expect(called, address).toEqual([...calls, '/health'])
     }),

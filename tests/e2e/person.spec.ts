@@ -1,4 +1,4 @@
-import type { Browser, BrowserContext, Page } from '@playwright/test'
+import type { Browser, Page } from '@playwright/test'
 import { expect } from '@playwright/test'
 import { stateOf } from '../states/states.ts'
 import { connect, type Dealbell, sharedTest, test } from './server.ts'
@@ -23,13 +23,6 @@ async function setUpAnn(browser: Browser, { url }: Dealbell): Promise<Page> {
   const context = await browser.newContext({ baseURL: url })
   const page = await context.newPage()
   await setUp(page)
-  return page
-}
-
-/** A tab that hears nothing of the others, as if the browser had frozen it. */
-async function openDeaf(context: BrowserContext): Promise<Page> {
-  const page = await context.newPage()
-  await page.addInitScript(() => Reflect.deleteProperty(globalThis, 'BroadcastChannel'))
   return page
 }
 
@@ -66,43 +59,6 @@ test('a person who signs in and out in one tab is the person of the other tab at
   await ann.reload()
   await expect(button(ann, 'Disconnect Slack')).toBeVisible()
   await expect(closedBox(ann)).toBeChecked()
-})
-
-test('a tab that has heard nothing changes nothing for another person', { tag: '@all' }, async ({
-  context,
-  browser,
-  server,
-}) => {
-  const ann = await setUpAnn(browser, server)
-  const page = await openDeaf(context)
-  await page.goto('/')
-  await connect(page, 'Slack')
-  const other = await context.newPage()
-  await other.goto('/')
-  await connect(other, 'HubSpot')
-
-  // The first tab still shows somebody without HubSpot, whose Slack this was.
-  await expect(button(page, 'Connect HubSpot')).toBeVisible()
-  await button(page, 'Disconnect Slack').click()
-  await expect(closedBox(page)).toBeChecked()
-  await expect(button(page, 'Disconnect HubSpot')).toBeVisible()
-  await expect(button(page, 'Disconnect Slack')).toBeVisible()
-  await ann.reload()
-  await expect(button(ann, 'Disconnect Slack')).toBeVisible()
-
-  // A save after a sign-out saves for nobody, and says so.
-  await button(other, 'Sign out of this browser').click()
-  await expect(other.getByText('Signed out of this browser.')).toBeVisible()
-  await stageBox(page).check()
-  await button(page, 'Save').click()
-  await expect(page.getByText('❌ Failed to save rules, try again.')).toBeVisible()
-  await expect(button(page, 'Connect HubSpot')).toBeVisible()
-  await expect(button(page, 'Connect Slack')).toBeVisible()
-  await expect(stageBox(page)).not.toBeChecked()
-  await expect(closedBox(page)).not.toBeChecked()
-  expect(await context.cookies()).toEqual([])
-  await ann.reload()
-  await expect(stageBox(ann)).not.toBeChecked()
 })
 
 test('a page that comes out of the back-forward cache shows the person of now', {

@@ -240,25 +240,6 @@ test.describe('a contact form that turned hostile', () => {
   })
 
   sharedTest(
-    'is requested at /contact alone, and the page requests nothing else from outside',
-    inAllOnly,
-    async ({ page }) => {
-      const own = new URL(dashboardUrl).origin
-      const asked = new Set<string>()
-      page.on('request', (request) => asked.add(new URL(request.url()).origin))
-      for (const address of ['/', '/hubspot/callback', '/connect/hubspot']) {
-        asked.clear()
-        await page.goto(`${dashboardUrl}${address}`, { waitUntil: 'networkidle' })
-        await expect(page.getByText('Need Help?')).toBeVisible()
-        expect([...asked], address).toEqual([own])
-      }
-      await page.goto(`${dashboardUrl}/contact`, { waitUntil: 'networkidle' })
-      await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
-      expect([...asked], '/contact').toEqual([own, new URL(formUrl).origin])
-    },
-  )
-
-  sharedTest(
     'cannot navigate the page, open dialogs or ask for camera or position',
     async ({ page, context, violations }) => {
       for (const origin of [dashboardUrl, new URL(formUrl).origin]) {

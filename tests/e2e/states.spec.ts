@@ -1,5 +1,3 @@
-import { readdir, readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { expect } from '@playwright/test'
 import { createServer } from 'vite'
 import { backendRoots } from '../../contract/endpoints.ts'
@@ -44,7 +42,7 @@ devTest(
     // tests/e2e/accessibility.spec.ts shows all of them. Here, some are enough for the frames.
     for (const name of [
       'Unsaved changes',
-      'An example of a message',
+      'Sign out failed',
       'HubSpot callback: working',
       'Contact Support',
       'Activity: older messages fail to load',
@@ -98,15 +96,3 @@ devTest(
     expect(calls.toSorted()).toEqual(['/health', ...dashboardCalls].sort())
   },
 )
-
-sharedTest('the build contains nothing of /states', { tag: '@all' }, async ({ page }) => {
-  const dist = join(import.meta.dirname, '../../dist')
-  const files = await readdir(dist, { recursive: true })
-  expect(files.filter((path) => /states|mock|worker|frame/i.test(path))).toEqual([])
-  for (const path of files.filter((path) => /\.(js|css|html)$/.test(path))) {
-    const text = await readFile(join(dist, path), 'utf8')
-    expect(text, path).not.toMatch(/mockServiceWorker|setupWorker|\/states\b|Saving, unsaved/)
-  }
-  await page.goto('/states')
-  await expect(page.getByText('Something went wrong. Please try again later.')).toBeVisible()
-})

@@ -67,7 +67,11 @@ export const areas: Readonly<Record<string, Area>> = {
   },
   api: {
     mutate: ['src/api/*.ts'],
-    tests: ['tests/api/*.test.tsx', 'tests/components/{other-settings,test-message}.test.tsx'],
+    tests: [
+      'tests/api/*.test.tsx',
+      'tests/components/{callback,dashboard,health,other-settings,person}.test.tsx',
+      'tests/components/{rules,save,test-message}.test.tsx',
+    ],
     project: 'dashboard',
   },
 }

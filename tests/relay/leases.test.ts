@@ -2,8 +2,13 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
 import pg from 'pg'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { leaseDue, releaseLeases, renewLeases } from '../../server/relay/schedule/leases.ts'
-import { pauseWorkspaceSql } from '../../server/relay/schedule/pauses.ts'
+import {
+  endAllLeases,
+  leaseDue,
+  releaseLeases,
+  renewLeases,
+} from '../../server/relay/schedule/leases.ts'
+import { pauseWorkspace } from '../../server/relay/schedule/pauses.ts'
 import { databaseKinds } from '../database.ts'
 import { startBackend } from './backend.ts'
 import { dealsIn, stageChange } from './hubspot-webhook.ts'
@@ -74,7 +79,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
           answer = await process.tell([event])
         }
       }
-      // As if the rest after a failure of the database had ended.
+      // As if 20 seconds had passed: rests after failures, lost leases and lost claims end.
+      await endAllLeases(open.database)
       await open.database.execute(sql`update channels set due_at = now() where due_at > now()`)
       await process.settled(60_000)
       const said = outside.posts.flatMap(dealsIn).filter((deal) => deal >= 30_000)
@@ -112,7 +118,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
           renewLeases(open.database, owner, held),
           renewLeases(open.database, owner, held.toReversed()),
           releaseLeases(open.database, owner, releases),
-          open.database.execute(pauseWorkspaceSql(held[0] ?? '', 1)),
+          pauseWorkspace(open.database, held[0] ?? '', 1),
         ])
         expect(answer).toEqual({ status: 'fulfilled', value: 204 })
         for (const other of others) {

@@ -194,7 +194,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
     test('the rules that count are those saved when the message is sent', async () => {
       const userId = await connect()
-      answerPosts(() => ({ status: 500 }))
+      const { promise: saved, resolve: save } = Promise.withResolvers<void>()
+      answerPosts(async () => {
+        await saved
+        return { status: 500 }
+      })
       await tell([1])
       await vi.waitFor(() => expect(calls().length).toBeGreaterThan(0))
       await backend.database
@@ -202,6 +206,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
         .set({ ruleIds: ['deal-closed'] })
         .where(eq(rules.userId, userId))
       answerPosts(() => undefined)
+      save()
       await backend.settled()
       expect(posts()).toHaveLength(0)
       // The first try knew more than the last one.
@@ -266,6 +271,19 @@ describe.each(databaseKinds)('on %s', (kind) => {
   describeOnce('the access to HubSpot', () => {
     const expired = { status: 401, body: { status: 'error', category: 'INVALID_AUTHENTICATION' } }
     const statusOf = (userId: string) => connectionStatus(backend, { userId, provider: 'hubspot' })
+
+    test('is not broken by 401 after 401 while HubSpot accepts the refresh', async () => {
+      const userId = await connect()
+      let refusals = 5
+      outside.answerRead = () => (refusals-- > 0 ? expired : undefined)
+      await tell([1])
+      await backend.settled()
+      expect(posts().map(dealIn)).toEqual([1])
+      // Each try refreshes once.
+      const refreshes = outside.refreshes.filter((token) => token.endsWith(`-${portal}`))
+      expect(refreshes).toHaveLength(3)
+      expect(await statusOf(userId)).toMatchObject({ connected: true })
+    })
 
     test('is broken by a refresh that HubSpot refuses, and not by one that fails otherwise', async () => {
       const userId = await connect()
@@ -390,6 +408,21 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(outcomes).toHaveLength(600)
       expect(ends() - before).toBeLessThan(20)
       await vi.waitFor(async () => expect(await isIdle()).toBe(true), 5_000)
+    })
+
+    test('a call that Slack does not answer holds up no other channel', async () => {
+      const calm = `${channel}x`
+      await connect()
+      await connect({ portal: portal + 500_000, channel: calm })
+      const { calling, accept } = holdPost()
+      await tell([1])
+      await calling
+      await backend.tell([stageChange(2, { portal: portal + 500_000 })])
+      await outside.accepted((all) => all.some((post) => post.channel === calm))
+      expect(posts()).toEqual([])
+      accept()
+      await backend.settled()
+      expect(posts()).toHaveLength(1)
     })
 
     // tests/relay/slack.test.ts has every code of Slack.

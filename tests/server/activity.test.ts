@@ -204,11 +204,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(item).toMatchObject({ state: 'sent', from: null, to: null, deal: { name: null } })
 
     // What a disconnect ended is sent again only if the user asks for it.
-    const id = await store(userId, {
-      state: 'dead',
-      reason: 'disconnected',
-      channel: `${team}/${channel}`,
-    })
+    const ended = { state: 'dead', reason: 'disconnected', channel: `${team}/${channel}` } as const
+    const id = await store(userId, ended)
     const shown = (await activity('?state=failed')).items.find((each) => each.id === id)
     expect(shown?.reason).toBe('a service was disconnected')
     expect(await retry(id)).toBe(202)

@@ -44,14 +44,12 @@ async function start(): Promise<string | undefined> {
 }
 
 describe('the server builds the dashboard at its start', () => {
-  test('if there is no build, and only then', async () => {
-    expect(await start()).toMatch('not built yet')
-    expect(await start()).toBeUndefined()
-  })
-
-  test('if the build was made by another version', async () => {
+  test('if there is no build of this version, and only then', async () => {
     await put('dist/.build.json', '{"apiUrl":""}')
     expect(await start()).toMatch('not built yet')
+    await rm(join(root, 'dist'), { recursive: true })
+    expect(await start()).toMatch('not built yet')
+    expect(await start()).toBeUndefined()
   })
 
   test.each([

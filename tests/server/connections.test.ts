@@ -259,12 +259,14 @@ test('calls that arrive at once keep no new client from connecting', async () =>
   const client = await open()
   server.on('connection', () => order.push('connection'))
   const call = `GET /api/hubspot/status HTTP/1.1\r\nHost: localhost\r\nCookie: ${browser.cookie}\r\n\r\n`
-  client.socket.write(call.repeat(40))
+  // So many that they take far more turns than ten connections.
+  const calls = 250
+  client.socket.write(call.repeat(calls))
   const others = await Promise.all(Array.from({ length: 10 }, () => open(health)))
   for (const { socket } of others) await once(socket, 'data')
-  await expect.poll(() => client.received.match(/200 OK/g), { timeout: 30_000 }).toHaveLength(40)
+  await expect.poll(() => client.received.match(/200 OK/g), { timeout: 30_000 }).toHaveLength(calls)
   const before = order.slice(0, order.lastIndexOf('connection'))
-  expect(before.filter((each) => each === 'answer').length).toBeLessThan(30)
+  expect(before.filter((each) => each === 'answer').length).toBeLessThan(calls / 2)
 })
 
 test('connections leave files for the database and the providers', () => {

@@ -104,7 +104,6 @@ const breaks: readonly Break[] = [
     file: `${relay}/send/claim.ts`,
     from: 'select count(*) = 2 as yes from own',
     to: 'select count(*) >= 0 as yes from own',
-    theme: 'leaving',
   },
   {
     name: 'claim: another user of the channel has got it',
@@ -165,8 +164,9 @@ const breaks: readonly Break[] = [
   {
     name: 'pause: a new channel does not know the pause of its workspace',
     file: `${relay}/schedule/channels.ts`,
-    from: "(select until from pauses where workspace = split_part(channel, '/', 1)),",
+    from: "(select next_at from channels where id = split_part(channel, '/', 1) || '/'),",
     to: '',
+    theme: 'pause',
   },
   {
     name: 'pause: an account is not paused',
@@ -177,7 +177,7 @@ const breaks: readonly Break[] = [
   {
     name: 'release: a lease is never given back',
     file: `${relay}/schedule/loop.ts`,
-    from: 'await releaseLeases(database, owner, finished)',
+    from: 'await releaseLeases(database, processId, finished)',
     to: 'void releaseLeases',
   },
 ]

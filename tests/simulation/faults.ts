@@ -92,6 +92,10 @@ export function drawFaults(between: Between): Fault[] {
   switch (theme) {
     case 'stall':
       faults.push({ kind: 'freeze', at: atClaim, process: 0, forMs: dice.between(21_000, 40_000) })
+      if (dice.chance(0.5)) {
+        const only = dice.oneOf(channels)
+        faults.push({ kind: 'slack', at: 15_000, forMs: 45_000, how: 'is slow', only, ...provider })
+      }
       break
     case 'lost lease': {
       // While a process works on a channel that hangs, it renews its leases.

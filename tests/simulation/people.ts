@@ -1,3 +1,4 @@
+import { endpoints } from '../../contract/endpoints.ts'
 import { appUrl } from '../relay/hubspot-webhook.ts'
 import { second } from './faults.ts'
 import type { Act, Plan } from './plan.ts'
@@ -127,7 +128,7 @@ export function createPeople({
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ rules: isTicked ? user.ruleIds : [] }),
     }
-    if ((await call(user, process, '/api/rules', init))?.status !== 204) return
+    if ((await call(user, process, endpoints.saveRules.path, init))?.status !== 204) return
     note('user', `${user.name} has ${isTicked ? '' : 'un'}ticked the rules`)
     if (isTicked) restored(user)
     else for (const period of user.ticked) period.until ??= time.now

@@ -178,6 +178,10 @@ function drawActs({ dice, theme, processes, users, channels, eventsMs, endMs }: 
     const by = { at, user, process: dice.whole(0, processes - 1) }
     const again = { ...by, at: dice.between(at + 3 * second, endMs) }
     const what = dice.random()
+    if (theme === 'stall' && dice.chance(0.5)) {
+      // After the claim of a process that stands still, when another process sends.
+      acts.push({ ...by, at: dice.between(20, 32) * second, what: 'leave chat' })
+    }
     if (theme === 'lost lease' || theme === 'stall') return
     if (theme === 'leaving') acts.push({ ...by, what: dice.oneOf(['leave chat', 'leave crm']) })
     else if (what < 0.25) {

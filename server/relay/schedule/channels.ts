@@ -20,20 +20,14 @@ export async function makeDue(tx: Executor, channels: readonly string[]): Promis
 }
 
 /**
- * Returns the SQL that makes channels due now: those that `source` selects as `channel`. A new channel waits as long
- * as the others of its workspace, because Slack may have asked for a pause.
+ * Returns the SQL that makes channels due now: those that `source` selects as `channel`. A new channel begins with the
+ * pause of its workspace (pauses.ts).
  */
 export function makeDueFrom(source: SQL): SQL {
-  // Only a new channel needs `pauses`, which reads all channels.
   // Sort: it locks the rows in this order, as `lockedChannels` does.
-  return sql`with pauses as materialized (
-               select split_part(id, '/', 1) as workspace, max(next_at) as until
-               from channels where next_at > now() group by workspace
-             )
-             insert into channels (id, due_at, next_at)
+  return sql`insert into channels (id, due_at, next_at)
              select channel, now(), coalesce(
-               (select next_at from channels where id = channel),
-               (select until from pauses where workspace = split_part(channel, '/', 1)),
+               (select next_at from channels where id = split_part(channel, '/', 1) || '/'),
                now()
              )
              from (select distinct channel from (${source}) as source) as made_due order by channel

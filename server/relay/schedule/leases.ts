@@ -24,13 +24,13 @@ import { type Executor, lockedChannels } from './channels.ts'
 /** A channel's lease ends this long after its last renewal. Its process is then dead or frozen. */
 const leaseSeconds = 10
 
-/** Selects the channel if `processId` has its lease. */
+/** Selects the channel if the process has its lease. */
 export const leaseOf = (processId: string, channel: string) =>
   sql`select id from channels where id = ${channel} and leased_by = ${processId}`
 
 /**
  * Leases up to `limit` channels that are due or whose lease has ended. The longest due come first.
- * @param held the channels that `processId` still works on. The statement does not lease them again, even if their
+ * @param held the channels that the process still works on. The statement does not lease them again, even if their
  * leases have ended.
  */
 export async function leaseDue(
@@ -80,7 +80,7 @@ export interface Release {
   againMs?: number
 }
 
-/** Ends leases of `processId`. Does not change channels that `processId` no longer holds. */
+/** Ends leases of a process. Does not change channels that it no longer holds. */
 export async function releaseLeases(
   database: Executor,
   processId: string,

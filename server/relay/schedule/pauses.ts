@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { LRUCache } from 'lru-cache'
-import { lockedChannels } from './channels.ts'
+import { type Executor, lockedChannels } from './channels.ts'
 
 // A message may have to wait for three things:
 // - Its delivery is put off: `deliveries.not_before`. Then later deliveries of the user wait, too (pick/next.ts).
@@ -39,12 +39,20 @@ export function pauseSql(channel: string, name?: string | null): SQL {
 }
 
 /**
- * Returns the SQL that delays the next message of each channel of this channel's workspace. Slack counts
- * per workspace when it asks for a pause.
+ * Delays the next message of each channel of this channel's workspace. Slack counts per workspace when it asks for a
+ * pause. A row for the workspace itself keeps the pause for new channels (channels.ts).
  */
-export function pauseWorkspaceSql(channel: string, forMs: number): SQL {
-  const isOfWorkspace = sql`starts_with(id, ${`${workspaceOf(channel)}/`})`
-  return sql`${pauseForSql(forMs)} where id in ${lockedChannels(isOfWorkspace)}`
+export async function pauseWorkspace(
+  database: Executor,
+  channel: string,
+  forMs: number,
+): Promise<void> {
+  const workspace = `${workspaceOf(channel)}/`
+  await database.execute(
+    sql`insert into channels (id) values (${workspace}) on conflict do nothing`,
+  )
+  const isOfWorkspace = sql`starts_with(id, ${workspace})`
+  await database.execute(sql`${pauseForSql(forMs)} where id in ${lockedChannels(isOfWorkspace)}`)
 }
 
 // Use clock_timestamp(). now() is the start of the transaction, before it waited for locks.

@@ -1,6 +1,7 @@
-// Gets an account, and until when it has been searched. Finds each change since then of a property that a ticked rule is
-// about, and gives all of them to the inbox. Returns until when the account has now been searched. It throws if it could
-// not read everything: then the next search begins at the same time as this one.
+// Gets an account, and until when it has been searched. Finds the changes since then of the properties that a ticked rule
+// is about, and gives them to the inbox, which leaves out those that a webhook brought. Returns until when the account is
+// searched now. If a call fails, it throws, and the next search goes back as far: a deal that this one did not read may
+// also have older changes than those that it read.
 
 import { createHash } from 'node:crypto'
 import { and, eq, isNull, notInArray } from 'drizzle-orm'
@@ -47,8 +48,7 @@ export interface SearchDependencies {
 }
 
 /**
- * Creates the function that stores an account's changes since the last search, except those that a webhook brought.
- * Only a complete search counts: a deal that it did not read may also have older changes than those that it read.
+ * Creates the function that searches an account.
  * @returns a function that returns the start of the search by the CRM's clock, or by ours if no rule needs a search.
  */
 export function createSearch(

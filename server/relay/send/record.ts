@@ -9,7 +9,7 @@ import type { Connection } from '../../people/connections.ts'
 import type { Delivery, Group } from '../pick/delivery.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { leaseOf } from '../schedule/leases.ts'
-import { pauseSql, pauseWorkspaceSql } from '../schedule/pauses.ts'
+import { pauseSql, pauseWorkspace } from '../schedule/pauses.ts'
 import { firstUnclaimed, idsOf, isPendingIn, setShown, shownItems } from './group.ts'
 
 /**
@@ -127,7 +127,7 @@ export async function recordRateLimit(
   group: Group,
   waitMs: number,
 ): Promise<boolean> {
-  await database.execute(pauseWorkspaceSql(group[0].channel, waitMs))
+  await pauseWorkspace(database, group[0].channel, waitMs)
   const soon = { afterMs: 0, reason: 'rate_limited', countTry: false }
   return await recordPutOff(database, processId, group, soon)
 }

@@ -348,4 +348,34 @@ export const rare: typeof regressions = [
       save(1),
     ],
   },
+  {
+    name: 'a refusal ends when both are connected, and does not come back',
+    beginning: { connected: ['HubSpot'], stored: [] },
+    commands: [save(1), elsewhere('Slack', true), focus, disconnect('Slack', 1)],
+  },
+  {
+    name: 'a success ends with a connection, and does not come back with it',
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
+    commands: [save(1), elsewhere('Slack', false), focus, elsewhere('Slack', true), focus],
+  },
+  {
+    name: 'ticks that are being saved do not make the page ask, and are still there if the save fails',
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
+    commands: [toggle(0), fail('save', '500'), beginSave, leave(false), endSave, comeBack(0)],
+  },
+  {
+    name: 'ticks that were made during a save make the page ask, and are not claimed to be saved',
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
+    commands: [
+      toggle(0),
+      beginSave,
+      toggle(0),
+      toggle(0),
+      toggle(1),
+      leave(false),
+      endSave,
+      leave(true),
+      comeBack(0),
+    ],
+  },
 ]

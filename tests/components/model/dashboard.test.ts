@@ -39,7 +39,9 @@ async function begin(beginning: Beginning) {
   return { model, real }
 }
 
-test.each([...regressions, ...rare])('$name', async ({ beginning, commands }) => {
+// A name in an array is not shortened.
+const stories = [...regressions, ...rare].map(({ name, ...story }) => [name, story] as const)
+test.each(stories)('%s', async (_name, { beginning, commands }) => {
   await fc.asyncModelRun(() => begin(beginning), commands)
 })
 
