@@ -9,8 +9,8 @@ export interface Budget {
   style: number
 }
 
-/** The sizes of 21 November 2026 (119.7 and 4.4 KiB), plus about 3 KiB for later changes. */
-export const pageBudget: Budget = { script: 123 * 1024, style: 7 * 1024 }
+/** The sizes of 21 November 2026 (119.7 and 4.4 KiB), plus about 3.5 KiB for later changes. */
+export const pageBudget: Budget = { script: 123.5 * 1024, style: 7 * 1024 }
 
 /** Fails the build when the dashboard exceeds its budget. */
 export function budget(limits: Budget): Plugin {

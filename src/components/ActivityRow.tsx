@@ -34,8 +34,8 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
         {signs[state]}
       </span>
       {/* Two lines, and one on a wide screen. */}
-      <div className="flex min-w-0 flex-1 flex-wrap items-center gap-x-3 gap-y-0.5 wrap-anywhere">
-        <p className="basis-full lg:min-w-0 lg:basis-2/5">
+      <div className="flex min-w-0 flex-1 flex-wrap items-baseline gap-x-3 gap-y-0.5 lg:items-center wrap-anywhere">
+        <p className="min-w-0 flex-1 lg:flex-none lg:basis-2/5">
           {deal !== null && isWebAddress(deal.url) ? (
             <a
               href={deal.url}
@@ -50,7 +50,14 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
           )}{' '}
           <Change from={textOf(from)} to={textOf(to)} />
         </p>
-        <div className="min-w-0 flex-1 basis-40 lg:flex lg:items-center">
+        <time
+          dateTime={at}
+          title={fullTime(at)}
+          className="shrink-0 text-muted tabular-nums lg:order-1"
+        >
+          {clockTime(at) || 'Unknown time'}
+        </time>
+        <div className="min-w-0 flex-1 basis-full sm:basis-3/4 lg:flex lg:basis-40 lg:items-center">
           {/* After a retry, a screen reader reads what becomes of the message. */}
           <p
             role={retry.isIdle ? undefined : 'status'}
@@ -80,11 +87,8 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
               label={`Connect ${connectFirst.name}, to send again: ${oneName}`}
             />
           ))}
-        <time dateTime={at} title={fullTime(at)} className="text-muted tabular-nums lg:text-right">
-          {clockTime(at) || 'Unknown time'}
-        </time>
         {state === 'failed' && (
-          <p role="status" className="basis-full">
+          <p role="status" className="order-2 basis-full">
             {retry.isError && `❌ ${failureInWords(retry.error)}`}
           </p>
         )}

@@ -109,15 +109,15 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
 
   const rules = new Set([...availableRuleIds, ...(rule === undefined ? [] : [rule])])
   return (
-    <div className="flex min-w-0 flex-wrap gap-2 max-sm:w-full lg:ml-auto">
+    <div className="flex min-w-0 gap-2 max-sm:w-full lg:ml-auto">
       <input
         type="search"
         aria-label="Search by deal name"
-        placeholder="Search by deal name"
+        placeholder="Search deals"
         maxLength={longest}
         value={text}
         onChange={(event) => setText(event.target.value)}
-        className="activity-field max-sm:w-full sm:w-60"
+        className="activity-field max-sm:flex-1 sm:w-60"
       />
       <select
         aria-label="Rule"
@@ -128,7 +128,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
             resetScroll: false,
           })
         }}
-        className="activity-field max-sm:w-full sm:w-60"
+        className="activity-field max-sm:flex-1 sm:w-60"
       >
         <option value="">All rules</option>
         {[...rules].map((id) => (

@@ -120,6 +120,7 @@ for (const [width, height] of [
       }
       for (const [name, save] of Object.entries(ways)) {
         await showState(page, stateOf('Both connected, two rules'))
+        await page.getByRole('checkbox', { name: /moves stage without a contact/ }).click()
         // The button is at the bottom of the window, and its place in the page is further down.
         await page.evaluate(() => window.scrollTo({ top: 120, behavior: 'instant' }))
         await save()

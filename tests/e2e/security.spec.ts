@@ -167,7 +167,8 @@ test.describe('a file that was changed on its way', () => {
     routes: '/',
     client: '/',
     Insights: '/',
-    summary: '/',
+    SendAllAgain: '/',
+    'failed-authorization': '/hubspot/callback?code=x',
     activity: '/activity',
     'connect._provider': '/connect/hubspot',
     // The router also accepts a trailing slash and other letter cases.
