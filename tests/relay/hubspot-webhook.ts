@@ -1,5 +1,5 @@
+import type { ChatMessage, RichText } from '../../server/providers/chat-message.ts'
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
-import type { ChatMessage, RichText } from '../../server/providers/provider.ts'
 
 export const appUrl = 'https://dealbell.test'
 export const clientSecret = 'hubspot-client-secret'

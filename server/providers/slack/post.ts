@@ -2,7 +2,8 @@ import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@s
 import ky, { HTTPError } from 'ky'
 import { LRUCache } from 'lru-cache'
 import { oneTry, type Timeouts } from '../calls.ts'
-import type { Chat, ChatMessage, PostOutcome } from '../provider.ts'
+import type { ChatMessage } from '../chat-message.ts'
+import type { Chat, PostOutcome } from '../provider.ts'
 import { type SlackClient, waitMs } from './client.ts'
 import { outcomeOfError } from './errors.ts'
 

@@ -1,7 +1,7 @@
 // Gets what messages would say of several changes, in their order. Returns one message about the first ones, and how many
 // it covers: at least one, and as many as Slack's limits allow.
 
-import type { ChatMessage } from '../../providers/provider.ts'
+import type { ChatMessage } from '../../providers/chat-message.ts'
 import { formatAmount } from './amount.ts'
 import type { DealInMessage, MessageEntry } from './message.ts'
 import {

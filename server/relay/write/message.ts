@@ -3,7 +3,7 @@
 // the CRM stays plain text, and a message stays within Slack's limits.
 
 import type { AvailableRuleId } from '../../../contract/rules.ts'
-import type { ChatMessage, RichText } from '../../providers/provider.ts'
+import type { ChatMessage, RichText } from '../../providers/chat-message.ts'
 import type { Change, Headline } from '../decide/rules.ts'
 import { formatAmount } from './amount.ts'
 import {

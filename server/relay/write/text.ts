@@ -1,6 +1,6 @@
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import { ruleCatalogue } from '../../../contract/rules.ts'
-import type { RichText } from '../../providers/provider.ts'
+import type { RichText } from '../../providers/chat-message.ts'
 
 // The parts of a message's text. They make the CRM's text harmless, because anyone in the account can write it.
 
