@@ -103,7 +103,7 @@ test('a harmless string appears nowhere but in names, so its pages are the refer
   expect(said).toContain('Slack connection failed: The server answered with an error (500)')
   expect(said).toContain('Slack connection failed: Missing Slack code')
   expect(said).toContain('Something went wrong. Please try again later.')
-  expect(said).toContain('«name» · «name»')
+  expect(said).toContain('«name» · «name»</span>')
   expect(said).toContain('Not connected: «name»')
   expect(said).toContain('❌ Failed to save rules, try again.')
   expect(said).toContain('Disconnecting Slack failed: The server answered with an error (409)')

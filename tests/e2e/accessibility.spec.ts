@@ -85,7 +85,8 @@ const spillingTexts = (page: Page) =>
         around !== null && around !== document.body;
         around = around.parentElement
       ) {
-        const { display, overflow, borderTopWidth, backgroundColor } = getComputedStyle(around)
+        const { display, position, overflow, borderTopWidth, backgroundColor } =
+          getComputedStyle(around)
         if (display === 'inline') continue
         // Apart from the nearest block, only boxes with a visible edge count.
         const isSeen =
@@ -98,6 +99,8 @@ const spillingTexts = (page: Page) =>
           text.top >= box.top - 1 &&
           text.bottom <= box.bottom + 1
         if (!inside) spilling.push(`${walker.currentNode.textContent} <${around.tagName}>`)
+        // A menu lies over the boxes that it is in.
+        if (position === 'absolute') break
       }
     }
     for (const field of document.querySelectorAll('textarea')) {
