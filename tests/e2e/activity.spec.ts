@@ -209,7 +209,9 @@ for (const colorScheme of ['light', 'dark'] as const) {
           return getComputedStyle(probe).color
         }
         const styleOf = (selector: string) => {
-          const element = document.querySelector(`main g ${selector}, main pattern ${selector}, main text${selector}`)
+          const element = document.querySelector(
+            `main g ${selector}, main pattern ${selector}, main text${selector}`,
+          )
           if (element === null) throw new Error(`There is no ${selector}`)
           const { fill, stroke } = getComputedStyle(element)
           return { fill, stroke }
