@@ -35,7 +35,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
       </span>
       {/* Two lines, and one on a wide screen. */}
       <div className="flex min-w-0 flex-1 flex-wrap items-baseline gap-x-3 gap-y-0.5 lg:items-center wrap-anywhere">
-        <p className="min-w-0 flex-1 lg:flex-none lg:basis-2/5">
+        <p className="min-w-0 flex-1 lg:flex-none lg:basis-[45%]">
           {deal !== null && isWebAddress(deal.url) ? (
             <a
               href={deal.url}

@@ -367,7 +367,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       with made as (
         insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
         select ${userId} || n, 'hubspot', '1', n::text, 'stage', 'next', '2026-03-01T00:00:00Z'::timestamptz + make_interval(secs => n)
-        from generate_series(1, 2500) as n returning id, occurred_at
+        from generate_series(1, 1500) as n returning id, occurred_at
       )
       insert into deliveries (event_id, user_id, channel, state, occurred_at, deal_name)
       select id, ${userId}, 'T/C', 'sent', occurred_at, 'Hay' from made`)

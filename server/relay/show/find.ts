@@ -42,9 +42,10 @@ export interface ActivityFilter {
 // No index finds a part of a name, or a rule in every state. So a search goes through the newest messages of the
 // list until its page is full, or until it has looked at so many. The next page goes on from there
 // (docs/decisions/0450-the-activity-is-counted-from-an-index.md).
-const mostSearched = 2_000
-/** As many are counted in each state. */
+const mostSearched = 1_000
+/** So many are counted in each state. The index alone counts them, unless it is a search. */
 const mostCounted = 1_000
+const mostCountedInSearch = 250
 
 /** The newest deliveries of a user in a state, from the index `deliveries_activity`. */
 const newestIn = (
@@ -121,11 +122,12 @@ export async function countActivity(
   filter: ActivityFilter,
 ): Promise<ActivityCounts> {
   const columns = isSearch(filter) ? sql`deal_name, rule_id` : sql`id`
+  const limit = isSearch(filter) ? mostCountedInSearch : mostCounted
   const counted = Object.entries(deliveryStates).map(
     ([shown, state]) =>
       sql`select ${shown}::text as state, count(*)::int as looked,
                  (count(*) filter (where ${isFound(filter)}))::int as found
-          from ${newestIn(userId, state, filter, { columns, limit: mostCounted })} as newest`,
+          from ${newestIn(userId, state, filter, { columns, limit })} as newest`,
   )
   const rows = await rowsOf<{ state: ActivityState; looked: number; found: number }>(
     database,
@@ -134,7 +136,7 @@ export async function countActivity(
   const none = { count: 0, more: false }
   const counts: ActivityCounts = { sent: none, waiting: none, failed: none, skipped: none }
   for (const { state, looked, found } of rows) {
-    counts[state] = { count: found, more: looked === mostCounted }
+    counts[state] = { count: found, more: looked === limit }
   }
   return counts
 }
