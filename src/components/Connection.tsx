@@ -5,10 +5,20 @@ import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross, WarningSign } from '../ui/icons.tsx'
-import { BrokenConnection } from './BrokenConnection.tsx'
+
+type Insights = typeof import('./Insights.tsx')
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
-export function Connection({ provider, children }: { provider: Provider; children?: ReactNode }) {
+export function Connection({
+  provider,
+  Broken,
+  children,
+}: {
+  provider: Provider
+  /** Says more of a broken connection, once it has loaded. */
+  Broken?: Insights['BrokenConnection'] | undefined
+  children?: ReactNode
+}) {
   const status = useConnectionStatus(provider)
   const disconnect = useDisconnect(provider)
   const isConnected = status.data?.connected === true
@@ -29,13 +39,13 @@ export function Connection({ provider, children }: { provider: Provider; childre
           <p
             className={`text-sm wrap-anywhere ${!isConnected && reason ? 'text-bad' : 'text-muted'}`}
           >
-            {isConnected ? (
-              ['Connected', account, channel].filter(Boolean).join(' · ')
-            ) : reason ? (
-              <BrokenConnection provider={provider} reason={reason} since={since} />
-            ) : (
-              'Not connected'
-            )}
+            {isConnected
+              ? ['Connected', account, channel].filter(Boolean).join(' · ')
+              : reason && Broken
+                ? <Broken provider={provider} reason={reason} since={since} />
+                : reason
+                  ? `Not connected: ${reason}`
+                  : 'Not connected'}
           </p>
         </div>
       </div>

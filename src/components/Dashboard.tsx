@@ -61,13 +61,13 @@ export function Dashboard() {
         <>
           <Card heading="Connections">
             <ul className="divide-y divide-line">
-              <Connection provider={crm}>
+              <Connection provider={crm} Broken={insights?.BrokenConnection}>
                 {unsentMessages(crm, crmStatus)}
                 {isCrmConnected && hasSummary && (
                   <div className="below-connection">{insights && <insights.DisconnectNote />}</div>
                 )}
               </Connection>
-              <Connection provider={chat}>
+              <Connection provider={chat} Broken={insights?.BrokenConnection}>
                 {unsentMessages(chat, chatStatus)}
                 {areConnected && hasTest && (
                   <div className="below-connection">{insights && <insights.TestMessage />}</div>

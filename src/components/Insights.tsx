@@ -6,6 +6,7 @@ import { useRules } from '../api/rules.ts'
 import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { useSendTest } from '../api/test-message.ts'
 import { Button } from '../ui/Button.tsx'
+import { BrokenConnection } from './BrokenConnection.tsx'
 import { PageNotice } from './PageNotice.tsx'
 import { SendAllAgain } from './SendAllAgain.tsx'
 
@@ -205,7 +206,7 @@ export function UnsentMessages({ provider }: { provider: string }) {
   )
 }
 
-export { PageNotice }
+export { BrokenConnection, PageNotice }
 
 /** Below the CRM: what a disconnect also does (server/api/status-and-disconnect.ts). */
 export const DisconnectNote = () => (
