@@ -39,13 +39,15 @@ export function Connection({
           <p
             className={`text-sm wrap-anywhere ${!isConnected && reason ? 'text-bad' : 'text-muted'}`}
           >
-            {isConnected
-              ? ['Connected', account, channel].filter(Boolean).join(' · ')
-              : reason && Broken
-                ? <Broken provider={provider} reason={reason} since={since} />
-                : reason
-                  ? `Not connected: ${reason}`
-                  : 'Not connected'}
+            {isConnected ? (
+              ['Connected', account, channel].filter(Boolean).join(' · ')
+            ) : reason && Broken ? (
+              <Broken provider={provider} reason={reason} since={since} />
+            ) : reason ? (
+              `Not connected: ${reason}`
+            ) : (
+              'Not connected'
+            )}
           </p>
         </div>
       </div>
