@@ -4,9 +4,10 @@
 for (const time of document.querySelectorAll('time')) {
   const date = new Date(time.dateTime)
   const isToday = date.toDateString() === new Date().toDateString()
+  const isTime = time.dataset.shows === 'time'
   time.textContent = date.toLocaleString([], {
-    timeStyle: 'short',
-    ...(!isToday && { dateStyle: 'medium' }),
+    ...(isTime && { timeStyle: 'short' }),
+    ...(!(isTime && isToday) && { dateStyle: 'medium' }),
   })
 }
 

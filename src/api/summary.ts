@@ -1,5 +1,5 @@
 import { queryOptions, useQuery } from '@tanstack/react-query'
-import { activityEndpoints, summaryAnswer } from '../../contract/activity.ts'
+import { activityEndpoints, type Summary, summaryAnswer } from '../../contract/activity.ts'
 import { config } from '../config.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
@@ -31,11 +31,9 @@ export const useSummary = () => useQuery({ ...summaryQuery, enabled: useHasFeatu
  * reads what other components have loaded.
  */
 export function useConnectFirst() {
-  // A refresh of the summary renders only what depends on this list.
-  const { data: ids } = useQuery({
-    ...summaryQuery,
-    enabled: false,
-    select: ({ connectFirst }) => connectFirst,
-  })
-  return [config.chat, config.crm].find(({ id }) => ids?.includes(id))
+  // Only `data` is read, so that other changes of the summary render nothing.
+  return useQuery({ ...summaryQuery, enabled: false, select: firstOf }).data
 }
+
+const firstOf = ({ connectFirst }: Summary) =>
+  [config.chat, config.crm].find(({ id }) => connectFirst?.includes(id))

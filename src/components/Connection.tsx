@@ -7,19 +7,23 @@ import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross, WarningSign } from '../ui/icons.tsx'
-import { BrokenConnection } from './BrokenConnection.tsx'
+
+type Insights = typeof import('./Insights.tsx')
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
 export function Connection({
   provider,
   isNext,
   badge,
+  Broken,
   children,
 }: {
   provider: Provider
   /** Whether connecting this service is the user's next step. */
   isNext: boolean
   badge?: ReactNode
+  /** Says more of a broken connection, once it has loaded. */
+  Broken?: Insights['BrokenConnection'] | undefined
   children?: ReactNode
 }) {
   const status = useConnectionStatus(provider)
@@ -49,8 +53,10 @@ export function Connection({
           >
             {isConnected ? (
               'Connected'
+            ) : reason && Broken ? (
+              <Broken provider={provider} reason={reason} since={since} />
             ) : reason ? (
-              <BrokenConnection provider={provider} reason={reason} since={since} />
+              `Not connected: ${reason}`
             ) : (
               'Not connected'
             )}

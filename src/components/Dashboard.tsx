@@ -62,18 +62,26 @@ export function Dashboard() {
         <>
           <Card heading="Connections">
             <ul className="divide-y divide-line">
-              <Connection provider={crm} isNext badge={badge(crm)}>
+              <Connection
+                provider={crm}
+                isNext
+                badge={badge(crm)}
+                Broken={insights?.BrokenConnection}
+              >
                 {unsentMessages(crm, crmStatus)}
-                {hasLink(crm, crmStatus) && (
+                {isCrmConnected && (hasSummary || hasLink(crm, crmStatus)) && (
                   <div className="below-connection">
-                    {insights && <insights.StandInLink provider={crm} />}
+                    {insights && hasLink(crm, crmStatus) && <insights.StandInLink provider={crm} />}
+                    {insights && hasSummary && <insights.DisconnectNote />}
                   </div>
                 )}
-                {isCrmConnected && hasSummary && (
-                  <div className="below-connection">{insights && <insights.DisconnectNote />}</div>
-                )}
               </Connection>
-              <Connection provider={chat} isNext={isCrmConnected} badge={badge(chat)}>
+              <Connection
+                provider={chat}
+                isNext={isCrmConnected}
+                badge={badge(chat)}
+                Broken={insights?.BrokenConnection}
+              >
                 {unsentMessages(chat, chatStatus)}
                 {(canTest || hasLink(chat, chatStatus)) && (
                   <div

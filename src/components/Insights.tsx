@@ -7,6 +7,7 @@ import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { useSendTest } from '../api/test-message.ts'
 import { Button } from '../ui/Button.tsx'
 import { AccountMenu } from './AccountMenu.tsx'
+import { BrokenConnection } from './BrokenConnection.tsx'
 import { PageNotice } from './PageNotice.tsx'
 import { SendAllAgain } from './SendAllAgain.tsx'
 import { StandInBadge, StandInLink } from './StandIn.tsx'
@@ -208,7 +209,7 @@ export function UnsentMessages({ provider }: { provider: string }) {
   )
 }
 
-export { PageNotice }
+export { BrokenConnection, PageNotice }
 
 /** Below the CRM: what a disconnect also does (server/api/status-and-disconnect.ts). */
 export const DisconnectNote = () => (

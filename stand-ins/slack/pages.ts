@@ -108,9 +108,9 @@ function messageItem({ at, text, blocks }: StandInMessage) {
   </li>`
 }
 
-/** A time by the reader's clock, once the page's script has run. */
-function shownTime(at: Date, withoutScript: string) {
-  return html`<time datetime="${at.toISOString()}">${withoutScript}</time>`
+/** A time or a date by the reader's clock, once the page's script has run. */
+function shownTime(at: Date, withoutScript: string, shows: 'time' | 'date' = 'time') {
+  return html`<time datetime="${at.toISOString()}" data-shows="${shows}">${withoutScript}</time>`
 }
 
 /** Renders the kinds of blocks that Dealbell sends. Like Slack, it parses nothing in their texts. */
@@ -131,7 +131,11 @@ function shownPart(part: Part) {
     type === 'link'
       ? html`<a href="${part.url}">${part.text ?? part.url}</a>`
       : type === 'date'
-        ? shownTime(new Date(part.timestamp * 1000), part.fallback ?? part.format)
+        ? shownTime(
+            new Date(part.timestamp * 1000),
+            part.fallback ?? part.format,
+            part.format.includes('{time}') ? 'time' : 'date',
+          )
         : type === 'user'
           ? html`<strong>@${nameOf(part.user_id)}</strong>`
           : part.text

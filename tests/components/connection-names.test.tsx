@@ -39,14 +39,15 @@ test.each([
     // At ten o'clock in the reader's time zone.
     const since = new Date(`${day}T10:00`).toISOString()
     const reason = 'Slack says that the channel is archived.'
+    startBackend({ features: ['activity'] })
     answerStatus('hubspot', { connected: false, reason: 'HubSpot says that it is gone.' })
     answerStatus('slack', { connected: false, account: 'Acme', reason, since })
     server.use(
       http.get('*/api/notifications/rules', () => HttpResponse.json({ rules: ['deal-closed'] })),
     )
     renderApp('/')
+    const shown = await screen.findByText(/^Not connected since/)
     const slack = await row('Slack')
-    const shown = slack.getByText(/^Not connected since/)
     expect(shown).toHaveTextContent(
       `Not connected since ${words}: ${reason} Connect again, or choose another channel.`,
     )

@@ -308,6 +308,7 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     expect(daily.map(({ sent, failed }) => sent + failed)).toEqual(Array(14).fill(0))
     expect(daily.map(({ date }) => date)).toEqual(daily.map(({ date }) => date).toSorted())
     expect(rest).toMatchObject({ waiting: 0, failedSinceBroken: 0 })
+    expect(rest.failedWhileBroken?.count ?? 0).toBe(0)
   })
 
   test('lists pages, the newest first, which stay stable while new messages arrive', async () => {
