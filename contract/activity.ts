@@ -33,7 +33,8 @@ export const activityEndpoints = {
   retry: { method: 'POST', path: '/api/notifications/activity/:id/retry', feature: 'activity' },
   /**
    * Sends the newest failed messages again, up to 1,000. Query: `because=broken`, to send only those that failed
-   * because a connection no longer worked: `failedWhileBroken` of the summary counts them. 202.
+   * because a connection no longer worked: `failedWhileBroken` of the summary counts them. 202; 409 if a service is
+   * not connected.
    */
   retryAll: {
     method: 'POST',

@@ -8,9 +8,10 @@ import {
 } from '../../contract/activity.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
+import { registry } from '../providers/registry.ts'
 import { type ActivityFilter, countActivity, readPosition } from '../relay/show/find.ts'
 import { isItemId, readActivity, readItems, sendAgain } from '../relay/show/list.ts'
-import { readBroken, sendAllAgain } from '../relay/show/retry-all.ts'
+import { readBroken, readConnectFirst, sendAllAgain } from '../relay/show/retry-all.ts'
 import { type Day, readSummary } from '../relay/show/summary.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
@@ -102,11 +103,17 @@ export function activityRoutes({ database, providers, sessions, wakeRelay, now }
         throw new ApiError(400, 'invalid_query', '`because` must be `broken`.')
       }
       const session = await sessions.find(c)
-      const options = { onlyBroken: because !== undefined }
-      const answer: RetryAllAnswer =
-        session === undefined
-          ? { queued: 0, more: false }
-          : await sendAllAgain({ database, providers }, session.userId, options)
+      let answer: RetryAllAnswer = { queued: 0, more: false }
+      if (session !== undefined) {
+        const { userId } = session
+        const [missing] = await readConnectFirst({ database, providers }, userId)
+        // Otherwise the relay would end them all again, and perhaps for another reason.
+        if (missing !== undefined) {
+          throw new ApiError(409, 'not_connected', `Connect ${registry[missing].name} first`)
+        }
+        const options = { onlyBroken: because !== undefined }
+        answer = await sendAllAgain({ database, providers }, userId, options)
+      }
       if (answer.queued > 0) wakeRelay()
       return c.json(answer, 202)
     })

@@ -195,6 +195,11 @@ export function keepDraft(queryClient: QueryClient): void {
   inStorage((storage) => storage.setItem(keptKey, JSON.stringify(kept)))
 }
 
+// The browser came back from the provider without an answer. This page still has the ticks.
+window.addEventListener('pageshow', ({ persisted }) => {
+  if (persisted) inStorage((storage) => storage.removeItem(keptKey))
+})
+
 export const isDraftKept = (): boolean => Boolean(inStorage((storage) => storage.getItem(keptKey)))
 
 /**

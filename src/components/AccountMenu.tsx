@@ -30,6 +30,9 @@ export function AccountMenu() {
   const isSignedOut = own.isSuccess
   const hasFailed = own.isError || others.isError
 
+  // The menu of a person who is gone is not open for the next one.
+  if (isOpen && !isSignedIn) setIsOpen(false)
+
   function close() {
     setIsOpen(false)
     button.current?.focus()
@@ -50,6 +53,7 @@ export function AccountMenu() {
     if (!hasResult) return
     if (isSignedOut) line.current?.focus()
     else if (menu.current?.contains(document.activeElement)) button.current?.focus()
+    else if (document.activeElement === document.body) line.current?.focus()
     setIsOpen(false)
   }, [hasResult, isSignedOut])
 

@@ -46,7 +46,8 @@ export function ActivityList() {
         <p role="status" className={isLoading ? 'loading-activity' : 'activity-announced'}>
           {isLoading ? 'Loading messages…' : announced}
         </p>
-        {filter.state === 'failed' && (
+        {/* The call knows no other filter, and must not send more than is shown. */}
+        {filter.state === 'failed' && !filter.q && !filter.rule && !filter.day && (
           <SendAllAgain hasFailed={items.some((item) => item.state === 'failed')} />
         )}
         {list.data !== undefined && !list.isPlaceholderData && (

@@ -2,12 +2,12 @@ import { memo, type ReactNode } from 'react'
 import type { ActivityItem, ActivityState } from '../../contract/activity.ts'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { useRetry } from '../api/activity.ts'
+import { authorizeUrl } from '../api/connections.ts'
 import { ApiError } from '../api/errors.ts'
 import { useConnectFirst } from '../api/summary.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
 import { clockTime, fullTime, timeInWords } from './activity-times.ts'
-import { ConnectButton } from './SendAllAgain.tsx'
 
 /** One message: what it is about, and what became of it. Memoized, so a refresh renders what changed. */
 export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityItem }) {
@@ -67,26 +67,32 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
           </p>
           <p
             title={facts.slice(3) || undefined}
-            className="inline whitespace-pre-wrap text-muted lg:block lg:min-w-24 lg:flex-1 lg:truncate lg:whitespace-pre"
+            className="inline text-muted lg:block lg:min-w-24 lg:flex-1"
           >
             {facts}
           </p>
         </div>
-        {state === 'failed' &&
-          (connectFirst === undefined ? (
-            <Button
-              busy={retry.isPending}
-              label={`Send again: ${oneName}`}
-              onClick={() => retry.mutate()}
-            >
-              {retry.isPending ? 'Sending…' : 'Send again'}
-            </Button>
-          ) : (
-            <ConnectButton
-              provider={connectFirst}
-              label={`Connect ${connectFirst.name}, to send again: ${oneName}`}
-            />
-          ))}
+        {state === 'failed' && (
+          // One button for both actions, so that it keeps the focus when its text changes.
+          <Button
+            busy={retry.isPending}
+            label={
+              connectFirst === undefined
+                ? `Send again: ${oneName}`
+                : `Connect ${connectFirst.name}, to send again: ${oneName}`
+            }
+            onClick={() => {
+              if (connectFirst === undefined) retry.mutate()
+              else window.location.assign(authorizeUrl(connectFirst))
+            }}
+          >
+            {retry.isPending
+              ? 'Sending…'
+              : connectFirst === undefined
+                ? 'Send again'
+                : `Connect ${connectFirst.name}`}
+          </Button>
+        )}
         {state === 'failed' && (
           <p role="status" className="order-2 basis-full">
             {retry.isError && `❌ ${failureInWords(retry.error)}`}

@@ -48,6 +48,10 @@ export function StateFilter({
               to="/activity"
               search={(former) => ({ ...former, day: undefined })}
               resetScroll={false}
+              onClick={({ currentTarget }) => {
+                // This link disappears.
+                currentTarget.closest('section')?.querySelector('h2')?.focus()
+              }}
               aria-label={`Show all days, not only ${dateName(day)}`}
               className="activity-filter border-edge bg-surface text-ink"
             >
@@ -109,7 +113,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
 
   const rules = new Set([...availableRuleIds, ...(rule === undefined ? [] : [rule])])
   return (
-    <div className="flex min-w-0 gap-2 max-sm:w-full lg:ml-auto">
+    <div className="flex min-w-0 gap-2 max-lg:w-full lg:ml-auto">
       <input
         type="search"
         aria-label="Search by deal name"

@@ -7,23 +7,19 @@ import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross, WarningSign } from '../ui/icons.tsx'
-
-type Insights = typeof import('./Insights.tsx')
+import { BrokenConnection } from './BrokenConnection.tsx'
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
 export function Connection({
   provider,
   isNext,
   badge,
-  Broken,
   children,
 }: {
   provider: Provider
   /** Whether connecting this service is the user's next step. */
   isNext: boolean
   badge?: ReactNode
-  /** Says more of a broken connection, once it has loaded. */
-  Broken?: Insights['BrokenConnection'] | undefined
   children?: ReactNode
 }) {
   const status = useConnectionStatus(provider)
@@ -53,10 +49,8 @@ export function Connection({
           >
             {isConnected ? (
               'Connected'
-            ) : reason && Broken ? (
-              <Broken provider={provider} reason={reason} since={since} />
             ) : reason ? (
-              `Not connected: ${reason}`
+              <BrokenConnection provider={provider} reason={reason} since={since} />
             ) : (
               'Not connected'
             )}
@@ -73,7 +67,7 @@ export function Connection({
       <Button
         kind={isConnected || !isNext ? 'secondary' : 'primary'}
         busy={disconnect.isPending}
-        label={`${isConnected ? 'Disconnect' : 'Connect'} ${provider.name}`}
+        label={`${saysBusy ? 'Disconnecting…' : isConnected ? 'Disconnect' : 'Connect'} ${provider.name}`}
         onClick={(event) => {
           // Ignore the second click of a double click: the button's text may have changed.
           if (event.detail > 1) return

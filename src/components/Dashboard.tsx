@@ -4,6 +4,7 @@ import { useHasFeature, useHealth } from '../api/health.ts'
 import { useRules, useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
+import { Badge } from '../ui/Badge.tsx'
 import { Card } from '../ui/Card.tsx'
 import { focusHeading, Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
@@ -45,7 +46,7 @@ export function Dashboard() {
       </div>
     )
 
-  const badge = ({ id }: Provider) => standIns?.[id] && insights && <insights.StandInBadge />
+  const badge = ({ id }: Provider) => standIns?.[id] && <Badge>Stand-in</Badge>
   const hasLink = ({ id }: Provider, { data }: typeof crmStatus) =>
     standIns?.[id] !== undefined && data?.connected === true
 
@@ -62,26 +63,21 @@ export function Dashboard() {
         <>
           <Card heading="Connections">
             <ul className="divide-y divide-line">
-              <Connection
-                provider={crm}
-                isNext
-                badge={badge(crm)}
-                Broken={insights?.BrokenConnection}
-              >
+              <Connection provider={crm} isNext badge={badge(crm)}>
                 {unsentMessages(crm, crmStatus)}
-                {isCrmConnected && (hasSummary || hasLink(crm, crmStatus)) && (
+                {hasLink(crm, crmStatus) && (
                   <div className="below-connection">
-                    {insights && hasLink(crm, crmStatus) && <insights.StandInLink provider={crm} />}
-                    {insights && hasSummary && <insights.DisconnectNote />}
+                    {insights && <insights.StandInLink provider={crm} />}
                   </div>
                 )}
+                {/* What a disconnect also does: server/api/status-and-disconnect.ts. */}
+                {isCrmConnected && hasSummary && (
+                  <p className="below-connection">
+                    Disconnecting also removes the deal names and stages from Activity.
+                  </p>
+                )}
               </Connection>
-              <Connection
-                provider={chat}
-                isNext={isCrmConnected}
-                badge={badge(chat)}
-                Broken={insights?.BrokenConnection}
-              >
+              <Connection provider={chat} isNext={isCrmConnected} badge={badge(chat)}>
                 {unsentMessages(chat, chatStatus)}
                 {(canTest || hasLink(chat, chatStatus)) && (
                   <div

@@ -25,7 +25,7 @@ export function Header() {
         </Link>
         {hasActivity && (
           <nav aria-label="Pages" className="flex gap-4 sm:gap-6">
-            <Link to="/" className="header-link">
+            <Link to="/" preload={false} className="header-link">
               Dashboard
             </Link>
             <Link to="/activity" className="header-link">

@@ -7,14 +7,13 @@ import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { useSendTest } from '../api/test-message.ts'
 import { Button } from '../ui/Button.tsx'
 import { AccountMenu } from './AccountMenu.tsx'
-import { BrokenConnection } from './BrokenConnection.tsx'
 import { PageNotice } from './PageNotice.tsx'
 import { SendAllAgain } from './SendAllAgain.tsx'
-import { StandInBadge, StandInLink } from './StandIn.tsx'
+import { StandInLink } from './StandIn.tsx'
 
 // What the dashboard shows beyond §7. It is a script of its own, which only a backend with one of these
 // features makes the dashboard load (use-insights.ts).
-export { AccountMenu, StandInBadge, StandInLink }
+export { AccountMenu, StandInLink }
 
 /** Below a rule: what it has sent, or what it would have sent. The element with `id` describes the rule. */
 export function RuleNote(props: { id: string; rule: string; when: string }) {
@@ -209,12 +208,7 @@ export function UnsentMessages({ provider }: { provider: string }) {
   )
 }
 
-export { BrokenConnection, PageNotice }
-
-/** Below the CRM: what a disconnect also does (server/api/status-and-disconnect.ts). */
-export const DisconnectNote = () => (
-  <p>Disconnecting also removes the deal names and stages from Activity.</p>
-)
+export { PageNotice }
 
 /** Below the connections, if both work: what failed while one of them did not. */
 export function FailedMessages() {

@@ -1,7 +1,7 @@
-import { useSyncExternalStore } from 'react'
+import { useEffect, useSyncExternalStore } from 'react'
 import { useConnectionStatus } from '../api/connections.ts'
 import { ApiError } from '../api/errors.ts'
-import { useFailedAuthorization } from '../api/failed-authorization.ts'
+import { keepFailure, useFailedAuthorization } from '../api/failed-authorization.ts'
 import { hasSessionEnded, onNextPerson } from '../api/person.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
@@ -33,6 +33,10 @@ export function PageNotice() {
 function Failed({ provider }: { provider: Provider }) {
   const message = useFailedAuthorization(provider)
   const isConnected = useConnectionStatus(provider).data?.connected === true
+  // A later disconnect must not show it again.
+  useEffect(() => {
+    if (isConnected) keepFailure(provider, undefined)
+  }, [isConnected, provider])
   return message !== undefined && !isConnected && <p>{message}</p>
 }
 

@@ -16,10 +16,12 @@ export function SendAllAgain({
 }) {
   const retry = useRetryAll()
   const connectFirst = useConnectFirst()
-  const broken = useSummary().data?.failedWhileBroken
+  const summary = useSummary().data
+  const broken = summary?.failedWhileBroken
   const failed = broken?.count ?? 0
   const isNeeded = failed > 0 || hasFailed
-  if (!useCanRetryAll() || (!isNeeded && retry.isIdle)) return null
+  // Before the summary is there, it is not known which messages the button would send.
+  if (!useCanRetryAll() || summary === undefined || (!isNeeded && retry.isIdle)) return null
 
   const names = [config.crm, config.chat]
     .filter(({ id }) => broken?.providers.includes(id))
@@ -73,7 +75,7 @@ function SendButton({ isBusy, onClick }: { isBusy: boolean; onClick: () => void 
 }
 
 /** Leads to the authorization of a provider without which no message can be sent. */
-export function ConnectButton({ provider, label }: { provider: Provider; label?: string }) {
+function ConnectButton({ provider, label }: { provider: Provider; label?: string }) {
   return (
     <Button
       {...(label !== undefined && { label })}

@@ -2,9 +2,6 @@ import { useHealth } from '../api/health.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 
-/** Beside a service that is a stand-in. */
-export const StandInBadge = () => <span className="badge whitespace-nowrap">Stand-in</span>
-
 /** Below a connected stand-in: a link to the page where the user sees the service. */
 export function StandInLink({
   provider,

@@ -1,9 +1,10 @@
+import { type QueryClient, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useSyncExternalStore } from 'react'
 
 type Insights = typeof import('./Insights.tsx')
 
-// Outside the components, so that the header has what the screen has loaded.
-let loaded: Insights | undefined
+// Outside the components, so that the header of the same app has what the screen has loaded.
+const loaded = new WeakMap<QueryClient, Insights>()
 const listeners = new Set<() => void>()
 
 /**
@@ -11,26 +12,28 @@ const listeners = new Set<() => void>()
  * what §7 names, so that it delays nothing. Without it, the dashboard works as with §7 alone.
  */
 export function useInsights(isWanted: boolean): Insights | undefined {
+  const queryClient = useQueryClient()
   useEffect(() => {
     if (!isWanted) return
     let timer: ReturnType<typeof setTimeout> | undefined
     const frame = requestAnimationFrame(() => {
       // The browser paints after this function, and before the timer.
       timer = setTimeout(() => {
-        load().then(keep, () => console.error('Loading the insights failed'))
+        load().then(
+          (insights) => {
+            loaded.set(queryClient, insights)
+            for (const listener of listeners) listener()
+          },
+          () => console.error('Loading the insights failed'),
+        )
       })
     })
     return () => {
       cancelAnimationFrame(frame)
       clearTimeout(timer)
     }
-  }, [isWanted])
-  return useSyncExternalStore(subscribe, () => loaded)
-}
-
-function keep(insights: Insights): void {
-  loaded = insights
-  for (const listener of listeners) listener()
+  }, [isWanted, queryClient])
+  return useSyncExternalStore(subscribe, () => loaded.get(queryClient))
 }
 
 function subscribe(listener: () => void): () => void {

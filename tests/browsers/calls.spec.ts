@@ -10,7 +10,7 @@ const routes: Array<{ path: string; calls: string[]; shows: Query; lastFile?: st
     calls: dashboardCalls,
     shows: { role: 'button', name: 'Save' },
     // It comes after all answers. Otherwise the second visit could be the first one that asks for it.
-    lastFile: '/assets/summary-',
+    lastFile: '/assets/SendAllAgain-',
   },
   { path: '/contact', calls: [], shows: { role: 'heading', name: 'Contact Support' } },
   {

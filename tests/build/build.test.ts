@@ -186,7 +186,9 @@ describe('the boot script', () => {
     ['/connect/hubspot', /connect\./],
   ])('starts the script of its route and the health check at %s', async (path, script) => {
     const { scripts, started } = await bootAt(path)
-    expect(scripts).toEqual([scriptAt(script), scriptAt(/client-/)])
+    // A script that two routes share may come, too.
+    expect(scripts).toEqual(expect.arrayContaining([scriptAt(script), scriptAt(/client-/)]))
+    expect(scripts.filter((each) => !/failed-authorization/.test(each))).toHaveLength(2)
     expect(started).toEqual(['/health'])
   })
 

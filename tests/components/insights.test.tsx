@@ -404,7 +404,7 @@ test('a stand-in has a badge, and a link to its page while it is connected', asy
   const { user } = renderApp('/')
   expect(await screen.findAllByText('Stand-in')).toHaveLength(2)
   const link = (name: string) => screen.queryByRole('link', { name })?.getAttribute('href')
-  expect(link('Open #sales-floor')).toBe('/sandbox/slack')
+  await waitFor(() => expect(link('Open #sales-floor')).toBe('/sandbox/slack'))
   expect(link('Open its deals')).toBeUndefined()
   await user.click(screen.getByRole('button', { name: 'Disconnect Slack' }))
   await waitFor(() => expect(link('Open #sales-floor')).toBeUndefined())

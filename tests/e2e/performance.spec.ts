@@ -293,7 +293,7 @@ test('what goes beyond section 7 loads last, and only for a backend that offers 
 }, async ({ page }) => {
   const asked: string[] = []
   page.on('request', (request) => asked.push(new URL(request.url()).pathname))
-  const late = () => asked.filter((path) => /Insights|summary|preview/.test(path))
+  const late = () => asked.filter((path) => /Insights|SendAllAgain|summary|preview/.test(path))
   await showState(page, stateOf('Both connected, two rules'))
   await page.waitForLoadState('networkidle')
   expect(late()).toEqual([])
@@ -311,8 +311,8 @@ test('what goes beyond section 7 loads last, and only for a backend that offers 
     late()
       .map((path) => path.replace(/^.*\/|-.*$/g, ''))
       .toSorted(),
-    // One of the two is a script, which /activity needs as well.
-  ).toEqual(['Insights', 'preview', 'summary', 'summary'])
+    // The second script is one that /activity needs as well.
+  ).toEqual(['Insights', 'SendAllAgain', 'preview', 'summary'])
 })
 
 test('a backend on another origin gets each call once, with cookies and without a preflight', {

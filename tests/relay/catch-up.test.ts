@@ -342,7 +342,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(await connectionStatus(backend, { userId: first, provider: 'hubspot' })).toMatchObject(
         {
           connected: false,
-          reason: expect.stringContaining('BAD_REFRESH_TOKEN'),
+          reason: 'HubSpot says that the access was revoked.',
         },
       )
     },

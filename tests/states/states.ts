@@ -193,7 +193,7 @@ const dashboard: readonly Omit<State, 'address'>[] = [
         channel: '#sales-north-and-south',
       }),
     ),
-    shows: 'Not connected: HubSpot no longer accepts the connection.',
+    shows: 'HubSpot no longer accepts the connection.',
   },
   {
     name: 'Messages about deals of the former account still go out',

@@ -5,7 +5,8 @@ import { type HubspotHttp, notFound, unlessMissing } from './http.ts'
 const pipelinesAnswer = v.object({
   results: v.array(
     v.object({
-      label: v.optional(v.string()),
+      // Messages do without it.
+      label: v.fallback(v.optional(v.string()), undefined),
       stages: v.array(
         v.object({
           id: v.string(),

@@ -8,6 +8,14 @@ import type { OpenRoute } from './ready.ts'
 const freshMs = 60 * 60_000
 /** The pause after a look-up that failed for a reason that may pass. */
 const pauseMs = 60_000
+/** Slack's codes for faults of its own, or of one address. They say nothing about the connection. */
+const passing = new Set([
+  'internal_error',
+  'fatal_error',
+  'service_unavailable',
+  'request_timeout',
+  'invalid_arguments',
+])
 /** Beyond these, the caches forget what was not needed for the longest time. */
 const mostMembers = 10_000
 const mostPauses = 1_000
@@ -45,7 +53,7 @@ export function createMentions(
       if (!(error instanceof ProviderError)) throw error
       members.delete(key)
       const { kind, reason, retryAfterMs = pauseMs } = error
-      const isRefused = kind === 'refused'
+      const isRefused = kind === 'refused' && !passing.has(reason ?? '')
       pauses.set(isRefused ? connection : workspace, now() + (isRefused ? freshMs : retryAfterMs))
       log('owner not mentioned', { connection: chat.id, kind, reason })
       return undefined

@@ -40,10 +40,17 @@ const newestFailed = (userId: string) => sql`
   where user_id = ${userId} and state = 'dead'
   order by occurred_at desc, id desc limit ${mostAtOnce + 1}`
 
-/** The condition that a row of `newestFailed` failed because of a broken connection. A test message is no news. */
-const becauseBroken = (codes: Iterable<string>): SQL => sql`
-  reason = any(${sql.param([...codes])}::text[])
+/**
+ * The condition that a row of `newestFailed` may be sent again with others. A test message is no news, and after a
+ * disconnect nothing more was to be sent.
+ */
+const isNews = sql`
+  reason is distinct from 'disconnected'
   and (select property from deal_events where deal_events.id = event_id) <> ${testProperty}`
+
+/** The condition that such a row failed because of a broken connection. */
+const becauseBroken = (codes: Iterable<string>): SQL => sql`
+  ${isNews} and reason = any(${sql.param([...codes])}::text[])`
 
 /** Makes a user's newest failed deliveries pending again. They keep their places in the list. */
 export async function sendAllAgain(
@@ -56,7 +63,7 @@ export async function sendAllAgain(
     database,
     sql`with failed as materialized (${newestFailed(userId)})
         select id::text as id from failed
-        where ${onlyBroken ? becauseBroken(brokenCodes(providers).keys()) : sql`true`}`,
+        where ${onlyBroken ? becauseBroken(brokenCodes(providers).keys()) : isNews}`,
   )
   const more = found.length > mostAtOnce
   // The oldest change goes first.
@@ -79,19 +86,14 @@ export async function readBroken(
   userId: string,
 ): Promise<Pick<Summary, 'failedWhileBroken' | 'connectFirst'>> {
   const codes = brokenCodes(providers)
-  const [failed, working] = await Promise.all([
+  const [failed, connectFirst] = await Promise.all([
     rowsOf<{ reason: string; count: number }>(
       database,
       sql`with failed as materialized (${newestFailed(userId)})
           select reason, count(*)::int as count from failed where ${becauseBroken(codes.keys())}
           group by reason`,
     ),
-    rowsOf<{ provider: ProviderId }>(
-      database,
-      sql`select ${connections.provider} as provider from ${connections}
-          where ${connections.userId} = ${userId} and ${connections.brokenSince} is null
-            and ${isOfConfigured(providers, connections)}`,
-    ),
+    readConnectFirst({ database, providers }, userId),
   ])
   const total = failed.reduce((sum, { count }) => sum + count, 0)
   const ofCode = failed.flatMap(({ reason }) => codes.get(reason) ?? [])
@@ -101,9 +103,23 @@ export async function readBroken(
       more: total > mostAtOnce,
       providers: providerIds.filter((id) => ofCode.includes(id)),
     },
-    connectFirst: [
-      ...(working.some(({ provider }) => isCrmId(provider)) ? [] : crmIds.slice(0, 1)),
-      ...(working.some(({ provider }) => isChatId(provider)) ? [] : chatIds.slice(0, 1)),
-    ],
+    connectFirst,
   }
+}
+
+/** Lists what must be connected before any message of the user can be sent. */
+export async function readConnectFirst(
+  { database, providers }: Dependencies,
+  userId: string,
+): Promise<ProviderId[]> {
+  const working = await rowsOf<{ provider: ProviderId }>(
+    database,
+    sql`select ${connections.provider} as provider from ${connections}
+        where ${connections.userId} = ${userId} and ${connections.brokenSince} is null
+          and ${isOfConfigured(providers, connections)}`,
+  )
+  return [
+    ...(working.some(({ provider }) => isCrmId(provider)) ? [] : crmIds.slice(0, 1)),
+    ...(working.some(({ provider }) => isChatId(provider)) ? [] : chatIds.slice(0, 1)),
+  ]
 }
