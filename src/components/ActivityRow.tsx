@@ -67,7 +67,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
           </p>
           <p
             title={facts.slice(3) || undefined}
-            className="inline text-muted lg:block lg:min-w-24 lg:flex-1"
+            className="inline text-muted lg:block lg:min-w-24 lg:flex-1 lg:pl-1"
           >
             {facts}
           </p>
