@@ -17,6 +17,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
   const dealName = deal === null ? 'Test message' : textOf(deal.name)
   const name = dealName ?? (deal?.id ? `Deal ${deal.id}` : 'Deal (name unknown)')
   const oneName = dealName ?? `${name}, ${clockTime(at)}`
+  const action = connectFirst === undefined ? 'Send again' : `Connect ${connectFirst.name}`
   const isTold = state === 'sent' && textOf(channel) !== null
   const facts = [
     textOf(rule) && ruleInWords(rule ?? ''),
@@ -57,40 +58,24 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
         >
           {clockTime(at) || 'Unknown time'}
         </time>
-        <div className="min-w-0 flex-1 basis-full sm:basis-3/4 lg:flex lg:basis-40 lg:items-center">
+        <div className="min-w-0 flex-1 basis-full sm:basis-3/4 lg:basis-40">
           {/* After a retry, a screen reader reads what becomes of the message. */}
-          <p
-            role={retry.isIdle ? undefined : 'status'}
-            className={`inline lg:block lg:min-w-0 ${stateStyles[state]}`}
-          >
+          <p role={retry.isIdle ? undefined : 'status'} className={`inline ${stateStyles[state]}`}>
             {sentenceOf(item)}
           </p>
-          <p
-            title={facts.slice(3) || undefined}
-            className="inline text-muted lg:block lg:min-w-24 lg:flex-1 lg:pl-1"
-          >
-            {facts}
-          </p>
+          <p className="inline text-muted">{facts}</p>
         </div>
         {state === 'failed' && (
           // One button for both actions, so that it keeps the focus when its text changes.
           <Button
             busy={retry.isPending}
-            label={
-              connectFirst === undefined
-                ? `Send again: ${oneName}`
-                : `Connect ${connectFirst.name}, to send again: ${oneName}`
-            }
+            label={`${action}${connectFirst ? ', to send again' : ''}: ${oneName}`}
             onClick={() => {
               if (connectFirst === undefined) retry.mutate()
               else window.location.assign(authorizeUrl(connectFirst))
             }}
           >
-            {retry.isPending
-              ? 'Sending…'
-              : connectFirst === undefined
-                ? 'Send again'
-                : `Connect ${connectFirst.name}`}
+            {retry.isPending ? 'Sending…' : action}
           </Button>
         )}
         {state === 'failed' && (

@@ -29,12 +29,9 @@ export function BrokenConnection({
   )
 }
 
-/** 'today, 11:11 AM', 'yesterday, 11:11 AM' or 'November 20, 2026, 11:11 AM', in the reader's time zone. */
+/** 'today, 11:11 AM' or 'November 20, 2026, 11:11 AM', in the reader's time zone. */
 function timeInWords(time: Date): string {
-  const today = new Date()
-  const yesterday = new Date()
-  yesterday.setDate(today.getDate() - 1)
-  const isOn = (day: Date) => day.toDateString() === time.toDateString()
-  const day = isOn(today) ? 'today' : isOn(yesterday) ? 'yesterday' : date.format(time)
+  const isToday = time.toDateString() === new Date().toDateString()
+  const day = isToday ? 'today' : date.format(time)
   return `${day}, ${clock.format(time)}`
 }

@@ -13,7 +13,7 @@ import { StandInLink } from './StandIn.tsx'
 
 // What the dashboard shows beyond §7. It is a script of its own, which only a backend with one of these
 // features makes the dashboard load (use-insights.ts).
-export { AccountMenu, StandInLink }
+export { AccountMenu, PageNotice, StandInLink }
 
 /** Below a rule: what it has sent, or what it would have sent. The element with `id` describes the rule. */
 export function RuleNote(props: { id: string; rule: string; when: string }) {
@@ -207,8 +207,6 @@ export function UnsentMessages({ provider }: { provider: string }) {
     </p>
   )
 }
-
-export { PageNotice }
 
 /** Below the connections, if both work: what failed while one of them did not. */
 export function FailedMessages() {

@@ -4,7 +4,6 @@ import { ApiError } from '../api/errors.ts'
 import { useCanRetryAll, useRetryAll } from '../api/retry-all.ts'
 import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { config } from '../config.ts'
-import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 
 /** Sends what failed while a connection was broken again, with one button. Nothing if there is no such message. */
@@ -46,7 +45,10 @@ export function SendAllAgain({
             onClick={() => retry.mutate(failed > 0 ? 'broken' : 'all')}
           />
         ) : (
-          <ConnectButton provider={connectFirst} />
+          // Without this provider, no message can be sent.
+          <Button onClick={() => window.location.assign(authorizeUrl(connectFirst))}>
+            Connect {connectFirst.name}
+          </Button>
         ))}
       <p role="status" className="min-w-0 wrap-anywhere">
         {retry.isError && `❌ ${failureOf(retry.error)}`}
@@ -70,18 +72,6 @@ function SendButton({ isBusy, onClick }: { isBusy: boolean; onClick: () => void 
     // The second click of a double click may come after the answer.
     <Button ref={button} busy={isBusy} onClick={({ detail }) => detail < 2 && onClick()}>
       {isBusy ? 'Sending…' : 'Send all again'}
-    </Button>
-  )
-}
-
-/** Leads to the authorization of a provider without which no message can be sent. */
-function ConnectButton({ provider, label }: { provider: Provider; label?: string }) {
-  return (
-    <Button
-      {...(label !== undefined && { label })}
-      onClick={() => window.location.assign(authorizeUrl(provider))}
-    >
-      Connect {provider.name}
     </Button>
   )
 }

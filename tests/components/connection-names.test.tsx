@@ -27,7 +27,6 @@ test('a connected service shows its account or workspace, and the channel', asyn
 
 test.each([
   ['2026-11-21', 'today, 10:00 AM'],
-  ['2026-11-20', 'yesterday, 10:00 AM'],
   ['2026-11-19', 'November 19, 2026, 10:00 AM'],
 ])(
   'a connection that broke on %s says in red since when, why and what to do',
