@@ -1,4 +1,6 @@
+import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
+import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 // These tests start processes and builds, and take minutes. `npm test` runs them.
 const slow = ['tests/build/build.test.ts', 'tests/server/build.test.ts']
@@ -29,12 +31,23 @@ const left = {
 // `npx vitest run FILE` runs each file that it names.
 const exclude = left.filter((file) => !process.argv.some((argument) => argument.endsWith(file)))
 
+/** The file that takes longest. Vitest knows that only after a run, and would start this small file last. */
+const longest = 'tests/simulation/simulation.test.ts'
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification) => (moduleId.endsWith(longest) ? 0 : 1)
+    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b))
+  }
+}
+
 export default defineConfig({
   // The tests do not depend on a developer's .env.
   envDir: false,
   test: {
-    // Use all processors, because many tests wait more than they compute.
-    maxWorkers: '100%',
+    // One more than there are processors, because many tests wait more than they compute.
+    maxWorkers: availableParallelism() + 1,
+    sequence: { sequencer: LongestFirst },
     restoreMocks: true,
     unstubEnvs: true,
     projects: [

@@ -57,8 +57,15 @@ export class SimulatedDatabase {
   /** Is called for each statement of a process. 'lose' loses the statement or its answer. */
   onStep: (step: Step) => 'lose' | undefined = () => undefined
 
+  /** One text, so that it is prepared once. */
+  readonly #truncate: string
+
   private constructor(client: PGlite) {
     this.#client = client
+    const tables = this.ask<{ name: string }>(
+      `select format('public.%I', tablename) as name from pg_tables where schemaname = 'public'`,
+    )
+    this.#truncate = `truncate ${tables.map(({ name }) => name).join()} restart identity cascade`
   }
 
   static async open(): Promise<SimulatedDatabase> {
@@ -82,10 +89,7 @@ export class SimulatedDatabase {
     this.lostAnswers = 0
     this.statements = 0
     this.onStep = () => undefined
-    const names = this.ask<{ name: string }>(
-      `select format('public.%I', tablename) as name from pg_tables where schemaname = 'public'`,
-    ).map(({ name }) => name)
-    this.ask(`truncate ${names.join()} restart identity cascade`)
+    this.ask(this.#truncate)
     this.ask('alter sequence sim.ids restart')
   }
 

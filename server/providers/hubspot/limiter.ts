@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
+import { atMost } from '../../cache-size.ts'
 import { type CrmAccess, ProviderError, type Urgency } from '../provider.ts'
 
 /** How many calls an account may get in any interval, and which share each kind of call may use. */
@@ -57,7 +58,7 @@ export function createCallLimiter(
     wait: delay,
   },
 ) {
-  const accounts = new LRUCache<string, Account>({ max: mostAccounts })
+  const accounts = new LRUCache<string, Account>(atMost(mostAccounts))
 
   function accountOf(id: string): Account {
     let account = accounts.get(id)

@@ -1,6 +1,7 @@
 import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import ky, { HTTPError } from 'ky'
 import { LRUCache } from 'lru-cache'
+import { atMost } from '../../cache-size.ts'
 import { oneTry, type Timeouts } from '../calls.ts'
 import type { ChatMessage } from '../chat-message.ts'
 import type { Chat, PostOutcome } from '../provider.ts'
@@ -25,7 +26,7 @@ export function createSlackPost(
   now: () => number = () => performance.now(),
 ): Pick<Chat, 'post'> {
   /** Until when to use a webhook first. */
-  const webhookFirst = new LRUCache<string, number>({ max: mostWebhooks })
+  const webhookFirst = new LRUCache<string, number>(atMost(mostWebhooks))
 
   return {
     async post({ accessToken, incomingWebhookUrl: webhook }, channelId, message) {

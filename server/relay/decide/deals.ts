@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { atMost } from '../../cache-size.ts'
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
 import {
   type Crm,
@@ -202,7 +203,7 @@ interface Entry<Value> {
 
 /** A cache of reads, which forgets those that failed, and those that nobody needed for the longest time. */
 function createCache<Value>(now: () => number) {
-  const entries = new LRUCache<string, Entry<Value>>({ max: mostEntries })
+  const entries = new LRUCache<string, Entry<Value>>(atMost(mostEntries))
 
   return {
     /** Finds a read that began at `afterMs` or later. */

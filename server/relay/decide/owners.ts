@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { atMost } from '../../cache-size.ts'
 import { type Crm, type CrmAccess, type CrmOwner, ProviderError } from '../../providers/provider.ts'
 
 const ownersFreshMs = 60 * 60_000
@@ -11,10 +12,10 @@ const mostOwners = 10_000
  * undefined, and there are no further calls for an hour.
  */
 export function createOwnerCache(crm: Pick<Crm, 'owner'>, now: () => number = Date.now) {
-  const owners = new LRUCache<string, { owner: CrmOwner | undefined; loadedAt: number }>({
-    max: mostOwners,
-  })
-  const refusedAt = new LRUCache<string, number>({ max: mostAccounts })
+  const owners = new LRUCache<string, { owner: CrmOwner | undefined; loadedAt: number }>(
+    atMost(mostOwners),
+  )
+  const refusedAt = new LRUCache<string, number>(atMost(mostAccounts))
 
   return async function ownerOf(access: CrmAccess, ownerId: string): Promise<CrmOwner | undefined> {
     const { accountId, mayReadOwners } = access

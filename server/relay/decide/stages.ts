@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { atMost } from '../../cache-size.ts'
 import { type Crm, type CrmAccess, isOfToken, type Stage } from '../../providers/provider.ts'
 
 const stagesFreshMs = 5 * 60_000
@@ -19,7 +20,7 @@ interface AccountStages {
  * because a stage may be new. If it is still missing then, remembers this for five minutes as well.
  */
 export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = Date.now) {
-  const accounts = new LRUCache<string, AccountStages>({ max: mostAccounts })
+  const accounts = new LRUCache<string, AccountStages>(atMost(mostAccounts))
   const loading = new Map<string, { accessToken: string; stages: Promise<Stage[]> }>()
 
   /** All users of an account share a read. If it fails because of one user's token, the next one reads. */

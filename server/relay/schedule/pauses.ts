@@ -1,5 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { LRUCache } from 'lru-cache'
+import { atMost } from '../../cache-size.ts'
 import { type Executor, lockedChannels } from './channels.ts'
 
 // A message may have to wait for three things:
@@ -67,9 +68,9 @@ const pauseForSql = (forMs: number, name?: string | null) =>
  */
 export function createWorkspacePace(now: () => number = () => performance.now()) {
   /** When the next new turn of a workspace is. */
-  const nextTurn = new LRUCache<string, number>({ max: mostChannels })
+  const nextTurn = new LRUCache<string, number>(atMost(mostChannels))
   /** The turns of the channels that wait. */
-  const turns = new LRUCache<string, number>({ max: mostChannels })
+  const turns = new LRUCache<string, number>(atMost(mostChannels))
 
   return {
     /** Returns the wait in ms until the channel's turn. If it is 0, the channel has used its turn. */

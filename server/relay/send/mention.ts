@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { atMost } from '../../cache-size.ts'
 import type { Log } from '../../log.ts'
 import { openSecrets } from '../../people/connections.ts'
 import type { Vault } from '../../people/vault.ts'
@@ -30,11 +31,11 @@ export function createMentions(
   { providers, vault, log }: { providers: Providers; vault: Vault; log: Log },
   now: () => number = Date.now,
 ): (chat: OpenRoute['chat'], email: string) => Promise<string | undefined> {
-  const members = new LRUCache<string, { id: Promise<string | undefined>; askedAt: number }>({
-    max: mostMembers,
-  })
+  const members = new LRUCache<string, { id: Promise<string | undefined>; askedAt: number }>(
+    atMost(mostMembers),
+  )
   /** Until when nothing is asked, by workspace or by connection. */
-  const pauses = new LRUCache<string, number>({ max: mostPauses })
+  const pauses = new LRUCache<string, number>(atMost(mostPauses))
 
   return async function memberFor(chat, email) {
     const { memberWithEmail } = providers[chat.provider]

@@ -16,6 +16,7 @@
 // not recorded before the claim ends.
 
 import { LRUCache } from 'lru-cache'
+import { atMost } from '../../cache-size.ts'
 import type { Database } from '../../database/open.ts'
 import type { Log } from '../../log.ts'
 import { createWithAccess } from '../../people/access-token.ts'
@@ -93,7 +94,7 @@ interface Work {
 export function createWork(dependencies: WorkDependencies): Work {
   const { database, providers, times, processId, isStopping } = dependencies
   /** Deliveries whose digest the chat refused because of its form. Each gets a message of its own. */
-  const refusedInDigest = new LRUCache<number, true>({ max: mostRemembered })
+  const refusedInDigest = new LRUCache<number, true>(atMost(mostRemembered))
   const mayDigest = ({ id }: Delivery) => !refusedInDigest.has(id)
   const unlessBusy = createBusyAccounts()
   const pace = createWorkspacePace()
