@@ -2,7 +2,7 @@ import { screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { expect, test } from 'vitest'
 import { server } from '../msw/server.ts'
-import { both, renderApp, startBackend, withStatus } from '../render.tsx'
+import { both, hearFromOtherTab, renderApp, startBackend, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { accountItem, button } from './dashboard.ts'
 
@@ -29,6 +29,7 @@ test('a failure says so and changes nothing; the next result replaces it', async
   expect(takeLog()).toEqual([
     'Signing out of this browser failed: The server answered with an error (500)',
   ])
+  expect(await button('Account')).toHaveFocus()
   expect(await screen.findByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   await user.click(await accountItem(user, 'Sign out of all other browsers'))
   await waitFor(() => expect(failure).toHaveTextContent(/^Signed out of all other browsers\.$/))
@@ -62,6 +63,16 @@ test("the header's menu has the name of the CRM's account and both ways to sign 
     expect(screen.queryByText(/sign out/i)).not.toBeInTheDocument()
     expect(menu).toHaveAttribute('aria-expanded', 'false')
   }
+})
+
+test('a menu that was open for one person is closed for the next one', async () => {
+  const { state } = startBackend({ person: 'ann', features: ['sessions'] })
+  const { user } = renderApp('/')
+  await accountItem(user, 'Sign out of this browser')
+  state.person = 'bob'
+  await hearFromOtherTab('bob')
+  await waitFor(() => expect(screen.queryByText(/sign out/i)).not.toBeInTheDocument())
+  expect(await button('Account')).toHaveAttribute('aria-expanded', 'false')
 })
 
 test.each([
