@@ -14,7 +14,7 @@ test('signing out of all other browsers changes nothing in this one', async () =
   const { user } = renderApp('/')
   await user.click(await accountItem(user, 'Sign out of all other browsers'))
   expect(await screen.findByText('Signed out of all other browsers.')).toBeVisible()
-  expect(await button('Account')).toHaveFocus()
+  await waitFor(() => expect(screen.getByRole('button', { name: 'Account' })).toHaveFocus())
   expect(calls('DELETE')).toEqual(['DELETE /api/session?others=true'])
   expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   expect(screen.getByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
@@ -22,18 +22,27 @@ test('signing out of all other browsers changes nothing in this one', async () =
 
 test('a failure says so and changes nothing; the next result replaces it', async () => {
   const { calls } = signedIn()
-  server.use(http.delete('*/api/session', withStatus(500), { once: true }))
+  server.use(http.delete('*/api/session', withStatus(409), { once: true }))
   const { user } = renderApp('/')
   await user.click(await accountItem(user, 'Sign out of this browser'))
   const failure = await screen.findByText('❌ Failed to sign out, try again.')
   expect(takeLog()).toEqual([
-    'Signing out of this browser failed: The server answered with an error (500)',
+    'Signing out of this browser failed: The server answered with an error (409)',
   ])
-  expect(await button('Account')).toHaveFocus()
+  await waitFor(() => expect(screen.getByRole('button', { name: 'Account' })).toHaveFocus())
   expect(await screen.findByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   await user.click(await accountItem(user, 'Sign out of all other browsers'))
   await waitFor(() => expect(failure).toHaveTextContent(/^Signed out of all other browsers\.$/))
   expect(calls('DELETE')).toHaveLength(2)
+})
+
+test('after a failure that may have signed out, the focus is at its words', async () => {
+  startBackend({ connected: both(), features: ['sessions', 'activity'] })
+  server.use(http.delete('*/api/session', withStatus(500)))
+  const { user } = renderApp('/activity')
+  await user.click(await accountItem(user, 'Sign out of this browser'))
+  await waitFor(() => expect(screen.getByText(/^❌ Failed to sign out/)).toHaveFocus())
+  takeLog()
 })
 
 test("the header's menu has the name of the CRM's account and both ways to sign out", async () => {
