@@ -3,7 +3,7 @@ import { HttpResponse, http } from 'msw'
 import { expect, test, vi } from 'vitest'
 import type { ActivityItem } from '../../contract/activity.ts'
 import { features as allFeatures } from '../../contract/endpoints.ts'
-import { settle } from '../clock.ts'
+import { pass, settle, stopClock } from '../clock.ts'
 import { sentItem } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
 import {
@@ -86,16 +86,30 @@ test('while Slack is broken, failed messages lead to Slack and not to another tr
   expect(calls('POST')).toEqual([])
 })
 
-test('a backend without the feature retry-all shows no button for all', async () => {
-  startBackend({
-    connected: both(),
-    features: allFeatures.filter((each) => each !== 'retry-all'),
-    activity: { items: messages() },
-  })
-  renderApp('/activity?state=failed')
+test.each([
+  ['without the feature retry-all', 'state=failed', allFeatures.filter((f) => f !== 'retry-all')],
+  // The call would send more than the list shows.
+  ['at a search', 'state=failed&q=deal', allFeatures],
+  ['at a rule', 'state=failed&rule=deal-closed', allFeatures],
+  ['at a day', 'state=failed&day=2026-11-20', allFeatures],
+])('%s, failed messages have no button for all', async (_where, query, features) => {
+  startBackend({ connected: both(), features, activity: { items: messages() } })
+  renderApp(`/activity?${query}`)
   await screen.findByText('Deal 4')
   await settle()
   expect(screen.queryByText(/failed while|Send all again/)).not.toBeInTheDocument()
+})
+
+test('the button of a failed message keeps the focus when another tab has connected Slack', async () => {
+  stopClock()
+  const summary = { connectFirst: ['slack'] }
+  startBackend({ features, activity: { items: messages(), summary } })
+  renderApp('/activity')
+  await settle()
+  screen.getByRole('button', { name: 'Connect Slack, to send again: Deal 4' }).focus()
+  summary.connectFirst = []
+  await pass(15_000)
+  expect(screen.getByRole('button', { name: 'Send again: Deal 4' })).toHaveFocus()
 })
 
 test.each([
@@ -126,6 +140,20 @@ test.each([
     expect(screen.queryByText(words)).not.toBeInTheDocument()
   },
 )
+
+test('what failed at a callback is over once another tab has connected the service', async () => {
+  const { state } = startBackend({ features })
+  const { router, user } = renderApp('/slack/callback?code=bad')
+  await screen.findByRole('alert')
+  takeLog()
+  await act(() => router.navigate({ to: '/' }))
+  await screen.findByText(/^Slack connection failed/)
+  state.connected.add('slack')
+  lookAgain()
+  await user.click(await screen.findByRole('button', { name: 'Disconnect Slack' }))
+  await screen.findByRole('button', { name: 'Connect Slack' })
+  expect(screen.queryByText(/^Slack connection failed/)).not.toBeInTheDocument()
+})
 
 test('a browser that is offline says so, and not that both services are disconnected', async () => {
   startBackend({ connected: both(), features })
@@ -175,6 +203,7 @@ test('before a disconnect of the CRM, its row says what it removes; meanwhile, t
   const button = within(row).getByRole('button', { name: 'Disconnect HubSpot' })
   await user.click(button)
   expect(button).toHaveTextContent('Disconnecting…')
+  expect(button).toHaveAccessibleName('Disconnecting… HubSpot')
   answer()
   await waitFor(() => expect(button).toHaveTextContent(/^Connect$/))
   expect(note).not.toBeInTheDocument()

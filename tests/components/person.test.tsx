@@ -1,4 +1,4 @@
-import { act, screen, waitFor } from '@testing-library/react'
+import { screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
@@ -10,6 +10,7 @@ import {
   lookAgain,
   recordTexts,
   renderApp,
+  returnFromCache,
   startBackend,
   withStatus,
 } from '../render.tsx'
@@ -69,14 +70,6 @@ async function expectNobody(): Promise<void> {
   for (const name of [stage, closed, orphan]) expect(await box(name)).not.toBeChecked()
   expect(screen.queryByText('Unsaved changes')).not.toBeInTheDocument()
   expect(screen.queryByText(saved)).not.toBeInTheDocument()
-}
-
-/** The browser kept the page in its back-forward cache, where it hears nothing. */
-function returnFromCache(): void {
-  window.dispatchEvent(new Event('pagehide'))
-  const shown = new Event('pageshow')
-  Object.defineProperty(shown, 'persisted', { value: true })
-  act(() => void window.dispatchEvent(shown))
 }
 
 /** How a tab learns that another one has changed the person. */

@@ -10,6 +10,7 @@ import {
   lookAgain,
   renderApp,
   renderAppWith,
+  returnFromCache,
   startBackend,
   withStatus,
 } from '../render.tsx'
@@ -260,6 +261,18 @@ describe('ticks that are not saved when the user clicks Connect', () => {
     expect(await closedBox()).toBeChecked()
     expect(await stageBox()).not.toBeChecked()
     expect(window.sessionStorage).toHaveLength(0)
+  })
+
+  test('are again only those of the page, if the browser brings it back without an answer', async () => {
+    vi.spyOn(window.location, 'assign').mockImplementation(() => {})
+    startBackend({ person: 'ann', connected: new Set(['slack']) })
+    const { user } = open('/')
+    await user.click(await stageBox())
+    await user.click(await button('Connect HubSpot'))
+    expect(unload()).toBe(false)
+    returnFromCache()
+    expect(unload()).toBe(true)
+    expect(await stageBox()).toBeChecked()
   })
 
   test('are lost without a storage, so the browser asks', async () => {

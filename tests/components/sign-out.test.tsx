@@ -2,7 +2,7 @@ import { screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { expect, test } from 'vitest'
 import { server } from '../msw/server.ts'
-import { both, renderApp, startBackend, withStatus } from '../render.tsx'
+import { both, hearFromOtherTab, renderApp, startBackend, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { accountItem, button } from './dashboard.ts'
 
@@ -14,7 +14,7 @@ test('signing out of all other browsers changes nothing in this one', async () =
   const { user } = renderApp('/')
   await user.click(await accountItem(user, 'Sign out of all other browsers'))
   expect(await screen.findByText('Signed out of all other browsers.')).toBeVisible()
-  expect(await button('Account')).toHaveFocus()
+  await waitFor(() => expect(screen.getByRole('button', { name: 'Account' })).toHaveFocus())
   expect(calls('DELETE')).toEqual(['DELETE /api/session?others=true'])
   expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   expect(screen.getByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
@@ -22,17 +22,27 @@ test('signing out of all other browsers changes nothing in this one', async () =
 
 test('a failure says so and changes nothing; the next result replaces it', async () => {
   const { calls } = signedIn()
-  server.use(http.delete('*/api/session', withStatus(500), { once: true }))
+  server.use(http.delete('*/api/session', withStatus(409), { once: true }))
   const { user } = renderApp('/')
   await user.click(await accountItem(user, 'Sign out of this browser'))
   const failure = await screen.findByText('❌ Failed to sign out, try again.')
   expect(takeLog()).toEqual([
-    'Signing out of this browser failed: The server answered with an error (500)',
+    'Signing out of this browser failed: The server answered with an error (409)',
   ])
+  await waitFor(() => expect(screen.getByRole('button', { name: 'Account' })).toHaveFocus())
   expect(await screen.findByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   await user.click(await accountItem(user, 'Sign out of all other browsers'))
   await waitFor(() => expect(failure).toHaveTextContent(/^Signed out of all other browsers\.$/))
   expect(calls('DELETE')).toHaveLength(2)
+})
+
+test('after a failure that may have signed out, the focus is at its words', async () => {
+  startBackend({ connected: both(), features: ['sessions', 'activity'] })
+  server.use(http.delete('*/api/session', withStatus(500)))
+  const { user } = renderApp('/activity')
+  await user.click(await accountItem(user, 'Sign out of this browser'))
+  await waitFor(() => expect(screen.getByText(/^❌ Failed to sign out/)).toHaveFocus())
+  takeLog()
 })
 
 test("the header's menu has the name of the CRM's account and both ways to sign out", async () => {
@@ -62,6 +72,16 @@ test("the header's menu has the name of the CRM's account and both ways to sign 
     expect(screen.queryByText(/sign out/i)).not.toBeInTheDocument()
     expect(menu).toHaveAttribute('aria-expanded', 'false')
   }
+})
+
+test('a menu that was open for one person is closed for the next one', async () => {
+  const { state } = startBackend({ person: 'ann', features: ['sessions'] })
+  const { user } = renderApp('/')
+  await accountItem(user, 'Sign out of this browser')
+  state.person = 'bob'
+  await hearFromOtherTab('bob')
+  await waitFor(() => expect(screen.queryByText(/sign out/i)).not.toBeInTheDocument())
+  expect(await button('Account')).toHaveAttribute('aria-expanded', 'false')
 })
 
 test.each([

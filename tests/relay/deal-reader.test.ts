@@ -88,6 +88,17 @@ describe('a read of a deal', () => {
   })
 })
 
+test('that a deal has no links is asked again while the CRM may still add one, and not after that', async () => {
+  const isLinked = (noLinksAfterMs: number) =>
+    reader.isLinked(ada, [wanted('1', 500, noLinksAfterMs)], 'stage', 'fresh')
+  expect(await isLinked(500)).toBe(false)
+  now = 6_000
+  linked.add('1')
+  expect(await isLinked(500)).toBe(false)
+  for (const noLinksAfterMs of [5_500, 60_000]) expect(await isLinked(noLinksAfterMs)).toBe(true)
+  expect(crm.deal).toHaveBeenCalledTimes(2)
+})
+
 describe('a call for many deals', () => {
   test('is as full as the CRM allows, and leaves out what is known', async () => {
     await readBy(ada, many(1, 130))

@@ -65,7 +65,7 @@ test.each([
   expect(backend.lines.join()).toContain('"event":"owner not mentioned"')
 })
 
-test('an answer counts for an hour, a refusal until the user connects again, an error as long as Slack says', async () => {
+test('an answer counts for an hour, a refusal until the user connects again, any other error as long as Slack says', async () => {
   let now = 0
   const ask = vi.fn(async (_: object, email: string) => (email === 'ada@x' ? 'U1' : undefined))
   const slack = { ...backend.providers.slack, memberWithEmail: ask }
@@ -94,4 +94,8 @@ test('an answer counts for an hour, a refusal until the user connects again, an 
   expect(await after(65, 'ada@x')).toEqual([undefined, 5])
   expect(await after(124, 'ada@x')).toEqual([undefined, 5])
   expect(await after(124, 'ada@x', 1)).toEqual(['U1', 6])
+  // What Slack says of a fault of its own counts for a minute.
+  fails('refused', 'fatal_error')
+  expect(await after(184, 'ada@x', 1)).toEqual([undefined, 7])
+  expect(await after(185, 'ada@x', 1)).toEqual(['U1', 8])
 })

@@ -23,15 +23,16 @@ test('many events for an account of many users are stored: other requests are an
     isStored = true
   })
   let others = 0
+  let meanwhile = 0
   while (!isStored) {
-    expect(await tell(2, 1_000 + others)).toBe(204)
+    expect(await tell(2, 1_000 + others++)).toBe(204)
+    if (!isStored) meanwhile++
     expect((await backend.app.request('/health')).status).toBe(200)
-    others++
   }
   expect(await storing).toBe(204)
   // The webhook was acknowledged when all its deliveries were stored.
   expect(await backend.database.$count(deliveries)).toBe(events * users + others)
-  expect(others).toBeGreaterThan(0)
+  expect(meanwhile).toBeGreaterThan(0)
 })
 
 test('HubSpot does not answer for an account of many users: another account’s event is delivered meanwhile', async () => {

@@ -233,9 +233,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
     )
     onTestFinished(() => cleanup.stop())
     const counts = new Set<number>()
+    const events = new Set<number>()
     while (!done.signal.aborted) {
       expect((await app.request('/health')).status).toBe(200)
       counts.add(await database.$count(sessions))
+      events.add(await database.$count(dealEvents))
       // Timers and other requests get a turn.
       await new Promise((resolve) => setImmediate(resolve))
     }
@@ -246,8 +248,9 @@ describe.each(databaseKinds)('on %s', (kind) => {
     // Those of the last 30 days stay.
     expect(await database.$count(deliveries)).toBe(1_000)
     expect(await database.$count(dealEvents)).toBe(1_500)
-    // Requests are answered between the batches, so they see how the sessions become fewer.
+    // Requests are answered between the batches, so they see how sessions and events become fewer.
     expect(counts.size).toBeGreaterThan(2_000 / batchRows / 2)
+    expect(events.size).toBeGreaterThan(3)
   })
 
   // Deleting a row looks for rows that refer to it. A partial index does not serve that search.
