@@ -93,7 +93,7 @@ test.each([
   ['at a rule', 'state=failed&rule=deal-closed', allFeatures],
   ['at a day', 'state=failed&day=2026-11-20', allFeatures],
 ])('%s, failed messages have no button for all', async (_where, query, features) => {
-  startBackend({ connected: both(), features, activity: { items: messages() } })
+  startBackend({ connected: both(), features: [...features], activity: { items: messages() } })
   renderApp(`/activity?${query}`)
   await screen.findByText('Deal 4')
   await settle()

@@ -337,6 +337,18 @@ describe('the cookie from before a HubSpot authorization', () => {
     expect(await ann.connected('slack')).toMatchObject({ connected: true })
   })
 
+  test('is worth nothing at once when the browser becomes another person’s', async () => {
+    const shared = openBrowser(harness)
+    atHubspot(9, 1)
+    await setUp(shared)
+    const former = openBrowser(harness)
+    former.cookie = shared.cookie
+    expect(await former.rules()).toEqual({ rules: ['deal-closed'] })
+    atHubspot(9, 2)
+    await shared.connect('hubspot')
+    expect(await former.rules()).toEqual({ rules: [] })
+  })
+
   test('is replaced by one answer with one cookie, however old the session is', async () => {
     const ann = openBrowser(harness)
     await ann.send('/api/slack/auth')
