@@ -43,7 +43,7 @@ export const areas: Readonly<Record<string, Area>> = {
   },
   state: {
     mutate: ['server/api/authorization.ts'],
-    tests: ['tests/server/{authorization,callback-orders,rate-limit}.test.ts'],
+    tests: ['tests/server/authorization.test.ts'],
     project: 'server',
   },
   session: {

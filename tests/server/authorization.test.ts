@@ -232,6 +232,34 @@ describe.each([
   })
 })
 
+describe('pending authorizations', () => {
+  const pending = () => harness.database.$count(authorizations)
+  beforeEach(async () => {
+    await harness.database.delete(users)
+  })
+
+  test('of one session are ten, the newest', async () => {
+    const first = await browser.authorize('slack')
+    const others = []
+    for (let n = 0; n < 15; n++) {
+      harness.clock.now = new Date(harness.clock.now.getTime() + 1)
+      others.push(await browser.authorize('slack'))
+    }
+    expect(await pending()).toBe(10)
+    expect((await browser.call(`/api/slack/callback?${first}`)).status).toBe(400)
+    expect((await browser.call(`/api/slack/callback?${others[6]}`)).status).toBe(204)
+  })
+
+  test('that expired are deleted a few at a time, by whoever begins the next one', async () => {
+    for (let n = 0; n < 30; n++) await openBrowser(harness).send('/api/slack/auth')
+    harness.clock.now = new Date(harness.clock.now.getTime() + 11 * 60 * 1000)
+    await browser.send('/api/slack/auth')
+    expect(await pending()).toBe(11)
+    await browser.send('/api/slack/auth')
+    expect(await pending()).toBe(2)
+  })
+})
+
 describe('what is kept of a connection', () => {
   test('HubSpot: account and a label; the tokens sealed', async () => {
     await browser.connect('hubspot')
