@@ -47,7 +47,12 @@ export function repeatInBackground(
   return {
     async stop() {
       stopping.abort()
-      await Promise.race([running, delay(longestStopMs, undefined, { ref: false })])
+      await waitAtMost(longestStopMs, running)
     },
   }
+}
+
+/** Waits for `work`, but not longer than this. Then the work goes on, and the wait keeps no process alive. */
+export async function waitAtMost(ms: number, work: Promise<unknown>): Promise<void> {
+  await Promise.race([work, delay(ms, undefined, { ref: false })])
 }

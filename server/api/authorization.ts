@@ -1,8 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, gt, sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
+import { waitAtMost } from '../background.ts'
 import type { Context } from '../context.ts'
 import { authorizations } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
@@ -66,7 +66,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
     const checked = check(connection).catch((error) => {
       log('check failed', { connection: connection.id, provider, ...errorFields(error) })
     })
-    await Promise.race([checked, delay(checkMs, undefined, { ref: false })])
+    await waitAtMost(checkMs, checked)
   }
 
   /** Reads a few rows by index, however many rows there are. */

@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, inArray } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { type ConnectionStatus, endpoints, pathOf } from '../../contract/endpoints.ts'
+import { waitAtMost } from '../background.ts'
 import { forgetDeals } from '../clean/deal-names.ts'
 import type { Context } from '../context.ts'
 import { authorizations, connections, sessions } from '../database/schema.ts'
@@ -70,7 +70,7 @@ export function statusAndDisconnectRoutes(provider: ProviderId, context: Context
           log('names of deals not deleted', errorFields(error))
         })
         // What is left goes on after the answer. If the process dies, the clean-up deletes it.
-        await Promise.race([forgotten, delay(forgetMs, undefined, { ref: false })])
+        await waitAtMost(forgetMs, forgotten)
       }
       if (removed === undefined) return c.body(null, 204)
       await endGrant(removed)

@@ -45,7 +45,7 @@ describe('health', () => {
   test('names the pages of stand-ins, and leaves out what is no path on the same origin', () => {
     const pages = (standIns: unknown) => read(healthAnswer, { status: 'ok', standIns })?.standIns
     const right = { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' }
-    const wrong = { a: '//evil.example/x', b: 'javascript:alert(1)', c: 1, d: '/\\evil.example' }
+    const wrong = ['//evil.example/x', 'javascript:alert(1)', 1, '/\\evil.example', '/slack/\t/x']
     expect(pages({ ...right, ...wrong })).toEqual(right)
     for (const none of [null, 'slack', 1, [], {}]) expect(pages(none)).toEqual({})
   })

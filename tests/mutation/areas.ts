@@ -13,7 +13,7 @@ interface Area {
 export const areas: Readonly<Record<string, Area>> = {
   contract: {
     mutate: ['contract/endpoints.ts'],
-    tests: ['tests/contract/answers.test.ts'],
+    tests: ['tests/contract/{answers,contract}.test.ts', 'tests/server/page.test.ts'],
     project: 'server',
   },
   rules: {
@@ -22,12 +22,13 @@ export const areas: Readonly<Record<string, Area>> = {
     project: 'dashboard',
   },
   headers: {
-    mutate: [
-      'contract/contact-path.ts',
-      'contract/page-headers.ts',
-      'server/http/safety-headers.ts',
-    ],
-    tests: ['tests/server/security-headers.test.ts', 'tests/server/incoming.test.ts'],
+    mutate: ['contract/contact-path.ts', 'contract/page-headers.ts'],
+    tests: ['tests/server/security-headers.test.ts'],
+    project: 'server',
+  },
+  refusals: {
+    mutate: ['server/http/safety-headers.ts'],
+    tests: ['tests/server/{connections,incoming,security-headers}.test.ts'],
     project: 'server',
   },
   vault: {
@@ -66,12 +67,17 @@ export const areas: Readonly<Record<string, Area>> = {
     project: 'server',
   },
   api: {
-    mutate: ['src/api/*.ts'],
+    mutate: ['src/api/*.ts', '!src/api/{activity,preview,retry-all,summary}.ts'],
     tests: [
       'tests/api/*.test.tsx',
       'tests/components/{callback,dashboard,health,other-settings,person}.test.tsx',
-      'tests/components/{rules,save,test-message}.test.tsx',
+      'tests/components/{rules,save,sign-out,test-message}.test.tsx',
     ],
+    project: 'dashboard',
+  },
+  activity: {
+    mutate: ['src/api/{activity,preview,retry-all,summary}.ts'],
+    tests: ['tests/components/{activity,broken,insights}.test.tsx'],
     project: 'dashboard',
   },
 }

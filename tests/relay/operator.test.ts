@@ -6,6 +6,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vit
 import { operatorRoutes } from '../../server/api/operator.ts'
 import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
+import { stored } from '../../server/database/stored.ts'
 import { answerError } from '../../server/http/errors.ts'
 import {
   countRefusedWebhooks,
@@ -175,6 +176,11 @@ describe('the operator of the server', () => {
     expect(searchSoon).toHaveBeenCalledTimes(2)
     vi.useRealTimers()
     expect(await refused()).toEqual({ ...counts, time: 2, since })
+  })
+
+  test('lets the doctor read the database that only the server can open', async () => {
+    const answer = v.parse(stored, await (await ask('doctor')).json())
+    expect(answer).toMatchObject({ writeError: null, hasTables: true })
   })
 
   test('has the dead deliveries sent again, as if they had never been tried, and no others', async () => {

@@ -77,9 +77,8 @@ const altered: Array<[string, Partial<SignedRequest>]> = [
     { body: Buffer.from(body.map((byte, at) => (at === 40 ? byte ^ 1 : byte))) },
   ],
   ['a millisecond more', { timestamp: String(now + 1) }],
-  ['no timestamp', { timestamp: undefined }],
-  ['no signature', { signature: undefined }],
-  ['an empty signature', { signature: '' }],
+  ['no timestamp', { timestamp: '' }],
+  ['no signature', { signature: '' }],
   ['a signature without padding', { signature: signature.replace('=', '') }],
   ['a signature in base64url', { signature: signature.replace('/', '_') }],
   ['a signature cut short', { signature: signature.slice(0, 20) }],
@@ -98,11 +97,11 @@ test('each of several secrets may have signed, and no other', () => {
 })
 
 test.each([
-  ['missing', { signature: undefined }],
+  ['missing', { signature: '' }],
   ['missing', { signature: 'short' }],
   ['missing', { signature: `x${signature}` }],
   ['missing', { signature: `${signature}x` }],
-  ['missing', { timestamp: undefined }],
+  ['missing', { timestamp: '' }],
   ['missing', { timestamp: 'soon' }],
   ['time', { timestamp: String(now - 300_001) }],
   ['time', { timestamp: String(now + 300_001) }],

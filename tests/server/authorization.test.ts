@@ -7,6 +7,7 @@ import {
   deliveries,
   users,
 } from '../../server/database/schema.ts'
+import { createRateLimits } from '../../server/http/rate-limit.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
@@ -228,7 +229,51 @@ describe.each([
     expect(await refusal(await callback(params))).toBe('500 internal')
     seal.mockRestore()
     expect(harness.logged.join()).toContain('request failed')
+    const notEnded = { event: 'unused grant not ended', provider, error: 'Error' }
+    expect(harness.logged.map((line) => JSON.parse(line))).toContainEqual(
+      expect.objectContaining(notEnded),
+    )
     expect(harness.logged.join()).not.toMatch(/SECRET|authorization failed/)
+  })
+})
+
+test('only the first authorization of a browser counts as one of a new browser', async () => {
+  const limits = createRateLimits({ trustedProxies: 0, log: () => undefined })
+  const counted = vi.spyOn(limits, 'authorization')
+  const own = openBrowser({ ...harness, app: harness.appWith({ limits }) })
+  for (const isNew of [true, false]) {
+    const way = await own.authorize('slack')
+    const session = { tokenHash: own.tokenHash(), isNew }
+    expect(counted).toHaveBeenLastCalledWith(expect.anything(), session)
+    await own.call(`/api/slack/callback?${way}`)
+  }
+})
+
+describe('pending authorizations', () => {
+  const pending = () => harness.database.$count(authorizations)
+  beforeEach(async () => {
+    await harness.database.delete(users)
+  })
+
+  test('of one session are ten, the newest', async () => {
+    const first = await browser.authorize('slack')
+    const others = []
+    for (let n = 0; n < 15; n++) {
+      harness.clock.now = new Date(harness.clock.now.getTime() + 1)
+      others.push(await browser.authorize('slack'))
+    }
+    expect(await pending()).toBe(10)
+    expect((await browser.call(`/api/slack/callback?${first}`)).status).toBe(400)
+    expect((await browser.call(`/api/slack/callback?${others[6]}`)).status).toBe(204)
+  })
+
+  test('that expired are deleted a few at a time, by whoever begins the next one', async () => {
+    for (let n = 0; n < 30; n++) await openBrowser(harness).send('/api/slack/auth')
+    harness.clock.now = new Date(harness.clock.now.getTime() + 11 * 60 * 1000)
+    await browser.send('/api/slack/auth')
+    expect(await pending()).toBe(11)
+    await browser.send('/api/slack/auth')
+    expect(await pending()).toBe(2)
   })
 })
 
@@ -483,6 +528,43 @@ describe('Slack’s token, which all users of a workspace share', () => {
     await vi.waitFor(() => expect(revoked).toEqual(['first']), 20_000)
     expect(stateAtRevocation).toBe('sent')
     await harness.database.delete(dealEvents)
+  })
+
+  test('is connected though the database then fails, which is logged', async () => {
+    slackOf({ accessToken: 'first', team: 'T1' })
+    await browser.connect('slack')
+    const former = await rowOf(browser)
+    const { database } = harness
+    const failure = () => {
+      throw new TypeError('SECRET')
+    }
+    const fail = async () => {
+      for (const step of ['select', 'update'] as const) {
+        vi.spyOn(database, step).mockImplementation(failure)
+      }
+    }
+    // Slack says that it is revoked, which cannot be stored.
+    revoked = ['second']
+    slackOf({ accessToken: 'second', team: 'T2' }, { exchange: fail })
+    await browser.connect('slack').finally(vi.restoreAllMocks)
+    const { id: connection } = await rowOf(browser)
+    const of = { provider: 'slack', error: 'TypeError' }
+    expect(harness.logged.map((line) => JSON.parse(line))).toMatchObject([
+      { event: 'former connection not ended', connection: former.id, error: 'TypeError' },
+      { event: 'check failed', connection, ...of },
+    ])
+  })
+
+  test('is revoked if the session ends while Slack’s answer with it is on its way', async () => {
+    const exchange = hold()
+    slackOf({ accessToken: 'unused' }, { exchange: exchange.wait })
+    const way = await browser.authorize('slack')
+    const answer = browser.call(`/api/slack/callback?${way}`)
+    await exchange.reached
+    await browser.call('/api/session', { method: 'DELETE' })
+    exchange.release()
+    expect(await refusal(await answer)).toBe('400 invalid_state')
+    await vi.waitFor(() => expect(revoked).toEqual(['unused']), 20_000)
   })
 
   test('breaks visibly when it is revoked after a colleague has got it', async () => {

@@ -123,13 +123,24 @@ test('a malformed request after valid ones is refused after their answers', asyn
   ])
 })
 
-test('a malformed request after an answer that is being sent adds nothing to it', async () => {
+test('a malformed request after a complete answer is refused', async () => {
+  const { open } = await serve(answerAll)
+  const client = await open(health)
+  await expect.poll(() => client.received).toContain('fine')
+  client.socket.write('nonsense\r\n\r\n')
+  await expect.poll(() => client.received).toContain('HTTP/1.1 400')
+})
+
+test.each([
+  ['request', health, 200],
+  ['body', 'POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n', 60_000],
+])('a malformed %s during an answer adds nothing to it', async (_, text, answerWithinMs) => {
   const begun: RequestListener = (_request, response) => {
     response.writeHead(200, { 'Content-Length': 100 })
     response.write('half')
   }
-  const { open, count } = await serve(begun, { answerWithinMs: 200 })
-  const client = await open(health)
+  const { open, count } = await serve(begun, { answerWithinMs })
+  const client = await open(text)
   await expect.poll(() => client.received).toContain('half')
   client.socket.write('nonsense\r\n\r\n')
   await expect.poll(count).toBe(0)

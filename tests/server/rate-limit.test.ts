@@ -194,34 +194,6 @@ describe('callbacks', () => {
   })
 })
 
-describe('pending authorizations', () => {
-  /** Begins without an address, so that no rate limit applies. */
-  const browser = () => openBrowser(harness)
-
-  test('of one session are ten, the newest', async () => {
-    const one = browser()
-    const first = await one.authorize('slack')
-    const others = []
-    for (let n = 0; n < 15; n++) {
-      harness.clock.now = new Date(harness.clock.now.getTime() + 1)
-      others.push(await one.authorize('slack'))
-    }
-    expect(await stored.authorizations()).toBe(10)
-    expect((await one.call(`/api/slack/callback?${first}`)).status).toBe(400)
-    expect((await one.call(`/api/slack/callback?${others[6]}`)).status).toBe(204)
-  })
-
-  test('that expired are deleted a few at a time, by whoever begins the next one', async () => {
-    for (let n = 0; n < 30; n++) await browser().send('/api/slack/auth')
-    harness.clock.now = new Date(harness.clock.now.getTime() + 11 * 60 * 1000)
-    const one = browser()
-    await one.send('/api/slack/auth')
-    expect(await stored.authorizations()).toBe(11)
-    await one.send('/api/slack/auth')
-    expect(await stored.authorizations()).toBe(2)
-  })
-})
-
 describe('the client’s address', () => {
   /** What a request counts as that came from `socket` with this X-Forwarded-For. */
   async function countedAs(

@@ -10,10 +10,10 @@ import { createVault, keyFromFolder, type Vault, VaultError } from '../../server
 import { openTestDatabase } from '../database.ts'
 import { storeAccounts } from '../relay/accounts.ts'
 
-// A file system without links (some network folders) cannot be had here otherwise.
+// A file system that is full, or without links (some network folders), cannot be had here otherwise.
 vi.mock(import('node:fs/promises'), async (importOriginal) => {
   const original = await importOriginal()
-  return { ...original, link: vi.fn(original.link) }
+  return { ...original, link: vi.fn(original.link), writeFile: vi.fn(original.writeFile) }
 })
 
 const oldKey = Buffer.alloc(32, 1)
@@ -118,7 +118,7 @@ describe('the key in the data folder', () => {
     expect(await readFile(path, 'utf8')).toBe(before)
   })
 
-  test('that others can read is reported, and used', async () => {
+  test('that others can read is reported, except on Windows, and used', async () => {
     const data = join(folder, 'open')
     const log = vi.fn()
     const key = await keyFromFolder(data, log)
@@ -127,18 +127,26 @@ describe('the key in the data folder', () => {
     for (const mode of [0o640, 0o604]) {
       await chmod(path, mode)
       expect(await keyFromFolder(data, log)).toEqual(key)
-      expect(log).toHaveBeenLastCalledWith(
-        'others can read the encryption key',
-        expect.objectContaining({ path }),
-      )
+      expect(log).toHaveBeenLastCalledWith('others can read the encryption key', {
+        path,
+        remedy: `chmod 600 ${path}`,
+      })
     }
+    expect(log).toHaveBeenCalledTimes(2)
+    expect(await keyFromFolder(data)).toEqual(key)
+
+    vi.stubGlobal('process', Object.create(process, { platform: { value: 'win32' } }))
+    await keyFromFolder(data, log).finally(vi.unstubAllGlobals)
     expect(log).toHaveBeenCalledTimes(2)
   })
 
-  test('that cannot be made is said with its reason, and leaves nothing behind', async () => {
-    const data = join(folder, 'without-links')
-    const refusal = Object.assign(new Error('links are not permitted'), { code: 'EPERM' })
-    vi.mocked(link).mockRejectedValueOnce(refusal)
+  test.each([
+    ['linked', link],
+    ['written', writeFile],
+  ])('that cannot be %s is said with its reason, and leaves nothing behind', async (what, step) => {
+    const data = join(folder, `not-${what}`)
+    const refusal = Object.assign(new Error('refused'), { code: 'EPERM' })
+    vi.mocked(step).mockRejectedValueOnce(refusal)
     await expect(keyFromFolder(data)).rejects.toBe(refusal)
     expect(await readdir(data)).toEqual([])
   })

@@ -24,8 +24,8 @@ export function createHubspotWebhook({
 
 function signatureHeaders(header: (name: string) => string | undefined) {
   return {
-    timestamp: header('X-HubSpot-Request-Timestamp'),
-    signature: header('X-HubSpot-Signature-v3'),
+    timestamp: header('X-HubSpot-Request-Timestamp') ?? '',
+    signature: header('X-HubSpot-Signature-v3') ?? '',
   }
 }
 
