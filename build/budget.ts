@@ -20,12 +20,14 @@ export function budget(limits: Budget): Plugin {
     generateBundle: {
       order: 'post',
       handler(_options, bundle) {
-        const { boot, main, reactDom, ofRoute } = chunksOf(bundle)
+        const { boot, main, reactDom, ofRoute, lateStyles } = chunksOf(bundle)
         const scripts = [boot, ...main, ...reactDom, ...(ofRoute.get('index') ?? [])].map(
           ({ code }) => code,
         )
         const styles = Object.values(bundle).flatMap((file) =>
-          file.type === 'asset' && file.fileName.endsWith('.css') ? [file.source] : [],
+          file.fileName.endsWith('.css') && file.fileName !== lateStyles && 'source' in file
+            ? [file.source]
+            : [],
         )
         const sizes: Budget = { script: gzipSize(scripts), style: gzipSize(styles) }
         const excesses = (['script', 'style'] as const)
