@@ -43,8 +43,8 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
     build: {
       // src/boot.ts loads what Vite would preload (build/preload.ts).
       modulePreload: false,
-      // The page loads one style sheet. Otherwise each script that imports another one later would list
-      // the style sheet in its first line, which belongs to the hint below.
+      // One style sheet, and the one that src/components/late-styles.ts loads. Otherwise each script that imports
+      // another one later would list the style sheet in its first line, which belongs to the hint below.
       cssCodeSplit: false,
       rolldownOptions: {
         output: {

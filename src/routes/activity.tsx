@@ -1,12 +1,12 @@
 import { createFileRoute } from '@tanstack/react-router'
 import { type ActivityState, activityEndpoints } from '../../contract/activity.ts'
 import { useHasFeature } from '../api/health.ts'
-import { ActivityChart } from '../late/ActivityChart.tsx'
-import { ActivityList } from '../late/ActivityList.tsx'
 import { GenericError } from '../components/GenericError.tsx'
 import { loadLateStyles } from '../components/late-styles.ts'
 import { useInsights } from '../components/use-insights.ts'
 import { config } from '../config.ts'
+import { ActivityChart } from '../late/ActivityChart.tsx'
+import { ActivityList } from '../late/ActivityList.tsx'
 import { Screen } from '../ui/Screen.tsx'
 
 // Every address loads the code of `validateSearch`. So it uses only the type of the contract, whose
