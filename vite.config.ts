@@ -10,6 +10,7 @@ import { lateSchemas } from './build/late-schemas.ts'
 import { precompress } from './build/precompress.ts'
 import { preload } from './build/preload.ts'
 import { security } from './build/security.ts'
+import { settings } from './build/settings.ts'
 import { parseConfig } from './src/parse-config.ts'
 
 export default defineConfig(async ({ command }): Promise<UserConfig> => {
@@ -29,6 +30,7 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
         disableLogging: true,
       }),
       react(),
+      settings(config),
       lateSchemas(),
       preload(config),
       budget(pageBudget),

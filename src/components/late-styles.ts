@@ -1,23 +1,17 @@
 import address from '../late/late.css?url'
 
-let loading: Promise<void> | undefined
+let loading: Promise<unknown> | undefined
 
-/**
- * Loads the styles of what loads late, once. Resolves when they apply, or when they failed to load: what waits for
- * them is then shown without them.
- */
-export function loadLateStyles(): Promise<void> {
+/** Loads the styles of what loads late, once. Resolves when they apply. */
+export function loadLateStyles(): Promise<unknown> {
   loading ??= new Promise((resolve) => {
     // The build's link contains the integrity. In development there is none.
     const link =
       document.querySelector<HTMLLinkElement>('link[as=style]') ?? document.createElement('link')
-    link.onload = () => resolve()
-    link.onerror = () => {
-      console.error('Loading the late styles failed')
-      resolve()
-    }
+    // If they fail to load, which the browser logs, what waits for them is shown without them.
+    link.onload = link.onerror = resolve
     link.href = address
-    // After the other sheet, whose rules it repeats in their order.
+    // After the other sheet, whose rules it repeats.
     document.head.append(link)
     link.rel = 'stylesheet'
   })

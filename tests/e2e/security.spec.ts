@@ -231,7 +231,6 @@ test.describe('a file that was changed on its way', () => {
           /late styles failed/.test(message.text()),
         )
         await showState(page, stateOf(name))
-        await failed
         await expectViolations(violations, /integrity/)
       }
       await context.unrouteAll({ behavior: 'ignoreErrors' })
