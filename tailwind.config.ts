@@ -20,7 +20,6 @@ const tokens = [
 ]
 
 export default {
-  content: ['./index.html', './src/**/*.{ts,tsx}'],
   theme: {
     extend: { colors: Object.fromEntries(tokens.map((token) => [token, `var(--${token})`])) },
   },

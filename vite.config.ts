@@ -10,6 +10,7 @@ import { lateSchemas } from './build/late-schemas.ts'
 import { precompress } from './build/precompress.ts'
 import { preload } from './build/preload.ts'
 import { security } from './build/security.ts'
+import { settings } from './build/settings.ts'
 import { parseConfig } from './src/parse-config.ts'
 
 export default defineConfig(async ({ command }): Promise<UserConfig> => {
@@ -29,6 +30,7 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
         disableLogging: true,
       }),
       react(),
+      settings(config),
       lateSchemas(),
       preload(config),
       budget(pageBudget),
@@ -43,8 +45,8 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
     build: {
       // src/boot.ts loads what Vite would preload (build/preload.ts).
       modulePreload: false,
-      // The page loads one style sheet. Otherwise each script that imports another one later would list
-      // the style sheet in its first line, which belongs to the hint below.
+      // One style sheet, and the one that src/components/late-styles.ts loads. Otherwise each script that imports
+      // another one later would list the style sheet in its first line, which belongs to the hint below.
       cssCodeSplit: false,
       rolldownOptions: {
         output: {

@@ -24,7 +24,7 @@ export function chunksOf(bundle: Rolldown.OutputBundle) {
     ...new Set(withImports(chunk).filter((needed) => !main.has(needed))),
   ]
   const beyond = withoutMain(
-    find('what goes beyond §7', (id) => id.endsWith('/src/components/Insights.tsx')),
+    find('what goes beyond §7', (id) => id.endsWith('/src/late/Insights.tsx')),
   )
   const ofRoute = new Map<string, Rolldown.OutputChunk[]>()
   for (const chunk of chunks) {
@@ -32,12 +32,20 @@ export function chunksOf(bundle: Rolldown.OutputBundle) {
     if (file === undefined) continue
     ofRoute.set(file, [...new Set([...(ofRoute.get(file) ?? []), ...withoutMain(chunk)])])
   }
+  const lateStyles = Object.values(bundle).find(
+    (file) =>
+      file.type === 'asset' &&
+      file.originalFileNames.some((name) => name.endsWith('src/late/late.css')),
+  )
+  if (lateStyles === undefined) throw new Error('The build has no sheet for what loads late.')
   return {
     boot,
     main: [...main],
     reactDom: withoutMain(find('react-dom', (id) => id.includes('/react-dom/client.js'))),
     /** What the dashboard loads last, and only for a backend that offers more than §7. */
     beyond: beyond.filter((chunk) => !ofRoute.get('index')?.includes(chunk)),
+    /** The file of the styles that only these scripts and /activity need. */
+    lateStyles: lateStyles.fileName,
     /** The chunks of each route, by its file in src/routes, without the extension. */
     ofRoute,
   }

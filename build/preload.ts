@@ -63,7 +63,7 @@ export function preload(config: Config): Plugin {
       order: 'post',
       handler(_html, { bundle }) {
         if (bundle === undefined) return
-        const { boot, reactDom, beyond, ofRoute } = chunksOf(bundle)
+        const { boot, reactDom, beyond, ofRoute, lateStyles } = chunksOf(bundle)
         const linksByPath = routes.map(({ path, file, calls }) => ({
           path,
           links: [...calls.map(callLink), ...(ofRoute.get(file) ?? []).map(scriptLink)],
@@ -74,6 +74,8 @@ export function preload(config: Config): Plugin {
           // Every address needs react-dom, but later. The boot script loads it, so the main script
           // arrives first. A browser divides the bandwidth among scripts that it requests together.
           ...reactDom.map((chunk) => ({ ...scriptLink(chunk), rel: 'boot' })),
+          // /activity needs them at once, the dashboard perhaps later (src/components/late-styles.ts).
+          { rel: 'boot', as: 'style', href: `/${lateStyles}`, 'data-at': '/activity' },
           // Only the dashboard itself knows whether it needs these (src/components/use-insights.ts).
           ...beyond.map((chunk) => ({ ...scriptLink(chunk), rel: 'later' })),
         ]

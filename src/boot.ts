@@ -16,7 +16,7 @@ for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=boot]'))
     response.catch(() => {})
     globalThis.startedCalls.set(link.href, { response, startedAt: Date.now(), abort })
   } else {
-    link.rel = 'modulepreload'
+    link.rel = link.as === 'style' ? 'preload' : 'modulepreload'
   }
 }
 

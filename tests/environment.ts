@@ -15,7 +15,11 @@ export default {
 
     // Without a console happy-dom is silent. It would log that it loads no frames.
     global.console = undefined
-    const environment = await builtinEnvironments['happy-dom'].setup(global, options)
+    const environment = await builtinEnvironments['happy-dom'].setup(global, {
+      ...options,
+      // happy-dom loads no style sheet. It says that it has, so that the app goes on.
+      happyDOM: { settings: { handleDisabledFileLoadingAsSuccess: true } },
+    })
     global.console = console
 
     for (const [name, value] of kept) global[name] = value

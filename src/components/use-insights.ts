@@ -1,7 +1,8 @@
 import { type QueryClient, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useSyncExternalStore } from 'react'
+import { loadLateStyles } from './late-styles.ts'
 
-type Insights = typeof import('./Insights.tsx')
+type Insights = typeof import('../late/Insights.tsx')
 
 // Outside the components, so that the header of the same app has what the screen has loaded.
 const loaded = new WeakMap<QueryClient, Insights>()
@@ -43,10 +44,11 @@ function subscribe(listener: () => void): () => void {
   }
 }
 
-function load(): Promise<Insights> {
+async function load(): Promise<Insights> {
   // The links contain the integrity of the scripts (docs/server/sessions-and-safety.md).
   for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=later]')) {
     link.rel = 'modulepreload'
   }
-  return import('./Insights.tsx')
+  const [insights] = await Promise.all([import('../late/Insights.tsx'), loadLateStyles()])
+  return insights
 }

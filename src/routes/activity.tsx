@@ -1,11 +1,12 @@
 import { createFileRoute } from '@tanstack/react-router'
 import { type ActivityState, activityEndpoints } from '../../contract/activity.ts'
 import { useHasFeature } from '../api/health.ts'
-import { ActivityChart } from '../components/ActivityChart.tsx'
-import { ActivityList } from '../components/ActivityList.tsx'
 import { GenericError } from '../components/GenericError.tsx'
+import { loadLateStyles } from '../components/late-styles.ts'
 import { useInsights } from '../components/use-insights.ts'
 import { config } from '../config.ts'
+import { ActivityChart } from '../late/ActivityChart.tsx'
+import { ActivityList } from '../late/ActivityList.tsx'
 import { Screen } from '../ui/Screen.tsx'
 
 // Every address loads the code of `validateSearch`. So it uses only the type of the contract, whose
@@ -27,13 +28,14 @@ interface ActivitySearch {
 }
 
 export const Route = createFileRoute('/activity')({
-  // An unknown state counts as all. The page looks at the rest (components/activity-filter.ts).
+  // An unknown state counts as all. The page looks at the rest (late/activity-filter.ts).
   validateSearch: ({ state, rule, q, day }: ActivitySearch): ActivitySearch => ({
     state: isState(state) ? state : undefined,
     rule,
     q,
     day,
   }),
+  loader: loadLateStyles,
   component: ActivityPage,
 })
 

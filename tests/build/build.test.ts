@@ -125,6 +125,23 @@ test('what goes beyond section 7 is a script of its own, which the dashboard its
   expect(new Set(texts.join('').match(only))).toEqual(new Set(['Would have sent', 'iso_timestamp']))
 })
 
+test('the styles of what goes beyond section 7 are a sheet of their own, which no address loads by itself but /activity', async () => {
+  const sheets = elementsOf(await readPage()).flatMap(
+    ({ attributes: { rel, href = '', ...rest } }) =>
+      href.endsWith('.css') ? [{ rel, href, at: rest['data-at'] }] : [],
+  )
+  const [first, late] = [named(/style-[\w-]+\.css$/), named(/late-[\w-]+\.css$/)]
+  expect(sheets).toEqual([
+    { rel: 'stylesheet', href: `/${first}`, at: undefined },
+    { rel: 'boot', href: `/${late}`, at: '/activity' },
+  ])
+  const only = /\.(account-menu|activity-field|chart-sent)\b/g
+  expect(String(await read(first)).match(only)).toBeNull()
+  expect(new Set(String(await read(late)).match(only)).size).toBe(3)
+  // Complete, because only one sheet with all utilities has them in the right order.
+  expect(String(await read(late))).toContain('.save-bar{')
+})
+
 test('the build contains nothing of the panels and of /states, which npm run dev shows', async () => {
   expect(modules.some((id) => id.endsWith('/src/main.tsx'))).toBe(true)
   expect(modules.filter((id) => /devtools|\/tests\/|\/msw\//.test(id))).toEqual([])
@@ -158,6 +175,7 @@ describe('the boot script', () => {
     run({ pathname }, document, fetched, page)
     return {
       scripts: links.filter(({ rel }) => rel === 'modulepreload').map(({ href }) => href),
+      styles: links.filter(({ rel }) => rel === 'preload').map(({ href }) => href),
       fetched: fetched.mock.calls as unknown as [string, RequestInit][],
       started: [...(page.startedCalls?.keys() ?? [])],
     }
@@ -165,7 +183,8 @@ describe('the boot script', () => {
   const scriptAt = (pattern: RegExp) => `/${named(pattern)}`
 
   test('starts the calls and scripts of the dashboard at /', async () => {
-    const { scripts, fetched, started } = await bootAt('/')
+    const { scripts, styles, fetched, started } = await bootAt('/')
+    expect(styles).toEqual([])
     expect(scripts).toEqual([scriptAt(/routes-[\w-]+\.js$/), scriptAt(/client-[\w-]+\.js$/)])
     expect(started).toEqual([
       '/health',
@@ -189,6 +208,13 @@ describe('the boot script', () => {
     // A script that two routes share may come, too.
     expect(scripts).toEqual(expect.arrayContaining([scriptAt(script), scriptAt(/client-/)]))
     expect(scripts.filter((each) => !/failed-authorization/.test(each))).toHaveLength(2)
+    expect(started).toEqual(['/health'])
+  })
+
+  test('starts the scripts and the late styles of /activity', async () => {
+    const { scripts, styles, started } = await bootAt('/activity')
+    expect(scripts).toEqual(expect.arrayContaining([scriptAt(/activity-/), scriptAt(/client-/)]))
+    expect(styles).toEqual([scriptAt(/late-[\w-]+\.css$/)])
     expect(started).toEqual(['/health'])
   })
 

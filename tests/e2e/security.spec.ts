@@ -1,5 +1,7 @@
 import { expect, type Page } from '@playwright/test'
+import { stateOf } from '../states/states.ts'
 import { connect, sharedTest, test } from './server.ts'
+import { showState } from './show-state.ts'
 import { serve, serveBuild } from './site.ts'
 
 /** Leaves a test to `npm run test:all`. */
@@ -213,6 +215,27 @@ test.describe('a file that was changed on its way', () => {
     await page.close()
     violations.splice(0)
   })
+
+  sharedTest(
+    'is not applied: the late styles. What waits for them appears',
+    async ({ page, context, violations }) => {
+      await context.route('**/assets/late-*.css', async (route) => {
+        const answer = await route.fetch()
+        await route.fulfill({ response: answer, body: 'body { display: none }' })
+      })
+      for (const name of [
+        'What each rule has sent or would have sent',
+        'Activity: messages in every state',
+      ]) {
+        const failed = page.waitForEvent('console', (message) =>
+          /late styles failed/.test(message.text()),
+        )
+        await showState(page, stateOf(name))
+        await expectViolations(violations, /integrity/)
+      }
+      await context.unrouteAll({ behavior: 'ignoreErrors' })
+    },
+  )
 })
 
 test.describe('a contact form that turned hostile', () => {

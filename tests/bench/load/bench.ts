@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { availableParallelism, loadavg, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { serve } from '@hono/node-server'
@@ -17,7 +17,7 @@ import { safetyHeaders } from '../../../server/http/safety-headers.ts'
 import { readDashboard, serveDashboard } from '../../../server/page/serve.ts'
 
 // How long it takes from the navigation until both connections and the ticked rules can be used, on
-// a phone with a poor connection, beside two rivals that are built here: see docs/performance.md.
+// a phone with a poor connection, beside other pages that are built here: see docs/performance.md.
 
 const network = { latency: 150, downloadThroughput: 1_600_000 / 8, uploadThroughput: 750_000 / 8 }
 const cpuSlowdown = 4
@@ -27,10 +27,11 @@ const timeoutMs = 30_000
 
 const pages = {
   'hand-written': '(a) hand-written page',
-  'bare-react': '(b) bare React, preloaded',
+  'same-packages': '(b) the least page with the same packages',
   dealbell: 'Dealbell, first visit',
   again: 'Dealbell, second visit',
   features: 'Dealbell with all features',
+  former: 'a former Dealbell',
 } as const
 type Page = keyof typeof pages
 
@@ -41,14 +42,22 @@ interface Visit {
 }
 
 const limits: [what: string, measure: keyof Visit, of: Page, by: Page, limit: number][] = [
-  ['ready', 'readyMs', 'dealbell', 'bare-react', 1.3],
+  ['ready', 'readyMs', 'dealbell', 'same-packages', 1],
   ['ready', 'readyMs', 'dealbell', 'hand-written', 2.7],
   ['first paint', 'firstPaintMs', 'dealbell', 'hand-written', 1.15],
   ['ready', 'readyMs', 'again', 'hand-written', 1.7],
   ['ready', 'readyMs', 'features', 'dealbell', 1.03],
+  ['ready', 'readyMs', 'dealbell', 'former', 1.03],
+  ['bytes', 'bytes', 'dealbell', 'former', 1.01],
 ]
 
-const { values: options } = parseArgs({ options: { runs: { type: 'string', default: '9' } } })
+const { values: options } = parseArgs({
+  options: {
+    runs: { type: 'string', default: '9' },
+    // The folder of a checkout of another commit, with its packages installed.
+    former: { type: 'string' },
+  },
+})
 const runs = Number(options.runs)
 if (!Number.isInteger(runs) || runs < 7) throw new Error('--runs must be 7 or more.')
 
@@ -69,43 +78,39 @@ try {
 
 async function run(browser: Browser): Promise<boolean> {
   await buildPage('dealbell', { root: project })
-  for (const rival of ['hand-written', 'bare-react'] as const) {
+  if (options.former !== undefined) await buildPage('former', { root: resolve(options.former) })
+  for (const rival of ['hand-written', 'same-packages'] as const) {
     const root = join(import.meta.dirname, rival)
     const plugins = [react(), precompress()]
     await buildPage(rival, { root, configFile: false, publicDir: false, plugins })
   }
 
-  const servers = {
-    'hand-written': await servePage('hand-written'),
-    'bare-react': await servePage('bare-react'),
-    dealbell: await servePage('dealbell'),
-    features: await servePage('dealbell', features),
-  }
-  const visits: Record<Page, Visit[]> = {
-    'hand-written': [],
-    'bare-react': [],
-    dealbell: [],
-    again: [],
-    features: [],
-  }
+  const servers = new Map([
+    ['hand-written', await servePage('hand-written')],
+    ['same-packages', await servePage('same-packages')],
+    ['dealbell', await servePage('dealbell')],
+    ['features', await servePage('dealbell', features)],
+  ] as [Page, Awaited<ReturnType<typeof servePage>>][])
+  if (options.former !== undefined) servers.set('former', await servePage('former'))
+  const visits = new Map([...servers.keys(), 'again' as const].map((page) => [page, [] as Visit[]]))
 
-  // In turn, and each as often first, so that whatever else the machine does slows all of them alike.
-  const order: (keyof typeof servers)[] = ['hand-written', 'bare-react', 'dealbell', 'features']
+  // In turn, each as often first and before each other, so that whatever else the machine does slows all of them alike.
+  const order = [...servers]
   for (let round = 0; round <= runs; round += 1) {
-    order.push(...order.splice(0, 1))
-    for (const page of order) {
+    if (round % 2 === 0) order.push(...order.splice(0, 1))
+    for (const [page, { url }] of round % 2 === 0 ? order : order.toReversed()) {
       const context = await browser.newContext({ viewport: { width: 390, height: 844 } })
-      const first = await visit(context, servers[page].url)
+      const first = await visit(context, url)
       // The first round warms up.
-      if (round > 0) visits[page].push(first)
+      if (round > 0) visits.get(page)?.push(first)
       if (page === 'dealbell') {
-        const again = await visit(context, servers[page].url)
-        if (round > 0) visits.again.push(again)
+        const again = await visit(context, url)
+        if (round > 0) visits.get('again')?.push(again)
       }
       await context.close()
     }
   }
-  for (const { close } of Object.values(servers)) close()
+  for (const { close } of servers.values()) close()
   return report(visits)
 }
 
@@ -217,7 +222,7 @@ function watch(): void {
 
 declare function sayReady(measured: string): void
 
-function report(visits: Record<Page, Visit[]>): boolean {
+function report(visits: ReadonlyMap<Page, readonly Visit[]>): boolean {
   // Other work takes more from the page that needs the processor more: above one a processor, run it again.
   const [load = 0] = loadavg()
   console.log(`${availableParallelism()} processors, of which ${load.toFixed(1)} were asked for`)
@@ -226,41 +231,57 @@ function report(visits: Record<Page, Visit[]>): boolean {
   )
   console.table(
     Object.fromEntries(
-      Object.entries(visits).map(([page, list]) => [
-        pages[page as Page],
+      [...visits].map(([page, list]) => [
+        pages[page],
         {
-          'first paint': written(list, 'firstPaintMs'),
-          ready: written(list, 'readyMs'),
-          'kB received': (median(list, 'bytes') / 1000).toFixed(1),
+          'first paint': written(list.map(({ firstPaintMs }) => firstPaintMs)),
+          ready: written(list.map(({ readyMs }) => readyMs)),
+          'kB received': (
+            quantile(
+              list.map(({ bytes }) => bytes),
+              0.5,
+            ) / 1000
+          ).toFixed(1),
         },
       ]),
     ),
   )
-  const ratios = limits.map(([what, measure, of, by, limit]) => {
-    const ratio = median(visits[of], measure) / median(visits[by], measure)
-    return { what: `${what}: ${pages[of]} ÷ ${pages[by]}`, ratio, limit, isKept: ratio <= limit }
+  // Two visits of the same round met the same machine.
+  const ratios = limits.flatMap(([what, measure, of, by, limit]) => {
+    const others = visits.get(by) ?? []
+    const pairs = (visits.get(of) ?? []).flatMap((visit, round) => {
+      const other = others[round]
+      return other === undefined ? [] : visit[measure] / other[measure]
+    })
+    if (pairs.length === 0) return []
+    const ratio = quantile(pairs, 0.5)
+    const half = [0.25, 0.75].map((share) => quantile(pairs, share).toFixed(2)).join(' to ')
+    const name = `${what}: ${pages[of]} ÷ ${pages[by]}`
+    // The limits have two digits.
+    return { name, ratio, half, limit, isKept: Math.round(ratio * 100) <= limit * 100 }
   })
+  console.log('Ratios in each round: their median, and the middle half of them')
   console.table(
     Object.fromEntries(
-      ratios.map(({ what, ratio, limit, isKept }) => [
-        what,
-        { ratio: ratio.toFixed(2), limit, '': isKept ? 'kept' : 'MISSED' },
+      ratios.map(({ name, ratio, half, limit, isKept }) => [
+        name,
+        { ratio: ratio.toFixed(2), half, limit, '': isKept ? 'kept' : 'MISSED' },
       ]),
     ),
   )
   return ratios.every(({ isKept }) => isKept)
 }
 
-function written(visits: Visit[], measure: keyof Visit): string {
-  const values = visits.map((visit) => visit[measure])
-  const [lowest, highest] = [Math.min(...values), Math.max(...values)]
-  return `${median(visits, measure).toFixed(0)} ms (${lowest.toFixed(0)} to ${highest.toFixed(0)})`
+function written(values: readonly number[]): string {
+  const [lowest, median, highest] = [0, 0.5, 1].map((share) => quantile(values, share).toFixed(0))
+  return `${median} ms (${lowest} to ${highest})`
 }
 
-function median(visits: Visit[], measure: keyof Visit): number {
-  const values = visits.map((visit) => visit[measure]).sort((a, b) => a - b)
-  const middle = (values.length - 1) / 2
-  const [low, high] = [values[Math.floor(middle)], values[Math.ceil(middle)]]
+/** The value below which this share of the values lies. */
+function quantile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  const place = (sorted.length - 1) * share
+  const [low, high] = [sorted[Math.floor(place)], sorted[Math.ceil(place)]]
   if (low === undefined || high === undefined) throw new Error('There was no run.')
-  return (low + high) / 2
+  return low + (high - low) * (place % 1)
 }

@@ -12,7 +12,7 @@ import { SendAllAgain } from './SendAllAgain.tsx'
 import { StandInLink } from './StandIn.tsx'
 
 // What the dashboard shows beyond §7. It is a script of its own, which only a backend with one of these
-// features makes the dashboard load (use-insights.ts).
+// features makes the dashboard load (components/use-insights.ts).
 export { AccountMenu, PageNotice, StandInLink }
 
 /** Below a rule: what it has sent, or what it would have sent. The element with `id` describes the rule. */
