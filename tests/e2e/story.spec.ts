@@ -145,7 +145,7 @@ for (const { device, tag, options } of devices) {
       // What comes in above does not move what is read.
       await page.getByRole('link', { name: 'Contact Support' }).scrollIntoViewIfNeeded()
       const before = await rows(page).last().boundingBox()
-      await move(9003, 'closedwon')
+      await move(9003, 'closedlost')
       await expect(button(page, '1 new message above')).toBeInViewport()
       expect(await rows(page).last().boundingBox()).toEqual(before)
       await press(button(page, '1 new message above'))
