@@ -24,7 +24,8 @@ export const summaryQuery = queryOptions({
 })
 
 /** What each rule has sent. Makes no call if the backend does not offer it. */
-export const useSummary = () => useQuery({ ...summaryQuery, enabled: useHasFeature(feature) })
+export const useSummary = (options: { refetchOnMount?: 'always' } = {}) =>
+  useQuery({ ...summaryQuery, ...options, enabled: useHasFeature(feature) })
 
 /**
  * The provider to connect before any message can be sent; undefined if there is none, or if this is not known. Only

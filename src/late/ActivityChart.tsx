@@ -14,7 +14,8 @@ type Daily = Summary['daily'][number]
  * filters the list, if the backend can.
  */
 export function ActivityChart() {
-  const summary = useSummary()
+  // The list is new when the page opens. Its numbers must not differ.
+  const summary = useSummary({ refetchOnMount: 'always' })
   const { day: chosen, counts: canChoose } = useFilter()
   const headingId = useId()
   const hatchId = useId()

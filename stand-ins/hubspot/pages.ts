@@ -42,7 +42,7 @@ export function createDealsPage(
         c.redirect(`${list}#deal-${c.req.param('id')}`),
       )
       .get('/deals', (c) => {
-        const { moved, edited } = c.req.query()
+        const { moved, same, edited } = c.req.query()
         const message = site.pages.slack && html`<a href="${site.pages.slack}">See the message</a>.`
         return c.html(
           standInPage({
@@ -57,8 +57,10 @@ export function createDealsPage(
               .map((deal) =>
                 dealItem(deal, `${list}/${deal.id}`, {
                   after:
-                    deal.id === moved &&
-                    html`<p class="told" role="status">Reported to Dealbell. ${message}</p>`,
+                    deal.id === moved
+                      ? html`<p class="told" role="status">Reported to Dealbell. ${message}</p>`
+                      : deal.id === same &&
+                        html`<p class="told" role="status">The deal is in this stage already. Choose another one.</p>`,
                   isOpen: deal.id === edited,
                 }),
               )}</ul>
@@ -117,7 +119,7 @@ export function createDealsPage(
           webhooks.linked(deal, change, deal[change])
         }
         if (deal !== undefined && change === 'stage' && isStage(stage)) {
-          query = enter(deal, 'dealstage', stage) ? `?moved=${id}` : ''
+          query = `?${enter(deal, 'dealstage', stage) ? 'moved' : 'same'}=${id}`
         }
         if (deal !== undefined && change === 'amount' && amount !== undefined && isAmount(amount)) {
           enter(deal, 'amount', amount)

@@ -6,7 +6,7 @@ import { pass, settle, stopClock } from '../clock.ts'
 import { hostileStrings } from '../hostile-strings.ts'
 import { sentItem as item } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
-import { hold, lookAgain, renderApp, startBackend, withStatus } from '../render.tsx'
+import { both, hold, lookAgain, renderApp, startBackend, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const path = '*/api/notifications/activity'
@@ -803,6 +803,19 @@ describe('Send again', () => {
 })
 
 describe('the chart', () => {
+  test('counts again when the page opens, also a moment after the dashboard has counted', async () => {
+    const { state } = startBackend({
+      features: ['activity'],
+      connected: both(),
+      rules: ['deal-closed'],
+    })
+    const { user } = renderApp('/')
+    await screen.findByText('No messages sent in 14 days')
+    state.activity.items.push(item('1', { at: new Date().toISOString() }))
+    await user.click(screen.getByRole('link', { name: 'Activity' }))
+    expect(await screen.findByText('1 sent')).toBeVisible()
+  })
+
   const daily = (sent: number[], failed: number[]) =>
     sent.map((count, n) => ({
       date: new Date(Date.UTC(2026, 10, 18 + n)).toISOString().slice(0, 10),

@@ -1,28 +1,18 @@
-import { AxeBuilder } from '@axe-core/playwright'
 import { expect, type Locator, type Page } from '@playwright/test'
 import { stateOf, states } from '../states/states.ts'
+import { axe, expectNoFinding } from './axe.ts'
 import { sharedTest, test } from './server.ts'
 import { showState } from './show-state.ts'
 
 // A trace of these many steps would cost more than the steps.
 test.use({ trace: 'off' })
 
-// Level AA of WCAG 2.2, axe's best practices and its experimental rules; none is disabled.
-const tags = ['a', 'aa'].flatMap((level) => [`wcag2${level}`, `wcag21${level}`, `wcag22${level}`])
-const axe = (page: Page) =>
-  new AxeBuilder({ page })
-    // Only findings with all their elements, which is faster.
-    .options({ resultTypes: ['violations'] })
-    .withTags([...tags, 'best-practice', 'experimental'])
-    // Legacy mode opens no second page per run. It skips frames; the form in the frame has its own run.
-    .setLegacyMode()
-
 const looks = [
   { width: 1280, colorScheme: 'light' },
   { width: 320, colorScheme: 'dark' },
 ] as const
 
-async function expectNoFinding(
+async function expectNoFindingIn(
   page: Page,
   where: string,
   inLooks: readonly (typeof looks)[number][] = looks,
@@ -30,26 +20,9 @@ async function expectNoFinding(
   for (const { width, colorScheme } of inLooks) {
     await page.setViewportSize({ width, height: 800 })
     await page.emulateMedia({ colorScheme })
-    await endTransitions(page)
-    const { violations, passes } = await axe(page).analyze()
-    const findings = violations.map(
-      ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`,
-    )
-    expect(findings, `${where}, ${colorScheme}, ${width} px`).toEqual([])
-    expect(passes.length).toBeGreaterThan(10)
+    await expectNoFinding(page, `${where}, ${colorScheme}, ${width} px`)
   }
 }
-
-/** Waits until colours have changed. In the middle of a transition their contrast means nothing. */
-const endTransitions = (page: Page) =>
-  page.evaluate(() =>
-    Promise.all(
-      document
-        .getAnimations()
-        .filter((animation) => animation instanceof CSSTransition)
-        .map(({ finished }) => finished.catch(() => {})),
-    ),
-  )
 
 /** Sets the spacing of WCAG 1.4.12. The page's policy does not apply to a constructed style sheet. */
 function raiseTextSpacing() {
@@ -155,7 +128,7 @@ for (const part of [0, 1]) {
           const own = looks.filter(
             (_look, index) => index === Math.floor(number / 2) % looks.length,
           )
-          await expectNoFinding(page, state.name, isAll ? looks : own)
+          await expectNoFindingIn(page, state.name, isAll ? looks : own)
           if (isAll) await expectWideTextToFit(page, state.name)
         })
       }
@@ -167,10 +140,10 @@ test('axe finds nothing on the pages of the stand-ins', { tag: '@all' }, async (
   test.setTimeout(300_000)
   await page.goto('/')
   await page.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
-  await expectNoFinding(page, 'HubSpot consent')
+  await expectNoFindingIn(page, 'HubSpot consent')
   await page.getByRole('button', { name: 'Allow' }).click()
   await page.getByRole('button', { name: 'Connect Slack', exact: true }).click()
-  await expectNoFinding(page, 'Slack consent')
+  await expectNoFindingIn(page, 'Slack consent')
   for (const address of [
     '/sandbox/hubspot',
     '/sandbox/hubspot/deals?edited=9001',
@@ -180,7 +153,7 @@ test('axe finds nothing on the pages of the stand-ins', { tag: '@all' }, async (
     '/sandbox/contact-form',
   ]) {
     await page.goto(address)
-    await expectNoFinding(page, address)
+    await expectNoFindingIn(page, address)
   }
 })
 

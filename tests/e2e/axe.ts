@@ -1,0 +1,35 @@
+import { AxeBuilder } from '@axe-core/playwright'
+import { expect, type Page } from '@playwright/test'
+
+// Level AA of WCAG 2.2, axe's best practices and its experimental rules; none is disabled.
+const tags = ['a', 'aa'].flatMap((level) => [`wcag2${level}`, `wcag21${level}`, `wcag22${level}`])
+
+export const axe = (page: Page) =>
+  new AxeBuilder({ page })
+    // Only findings with all their elements, which is faster.
+    .options({ resultTypes: ['violations'] })
+    .withTags([...tags, 'best-practice', 'experimental'])
+    // Legacy mode opens no second page per run. It skips frames; the form in the frame has its own run.
+    .setLegacyMode()
+
+/** @param where is in the message of a failure. */
+export async function expectNoFinding(page: Page, where: string): Promise<void> {
+  await endTransitions(page)
+  const { violations, passes } = await axe(page).analyze()
+  const findings = violations.map(
+    ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`,
+  )
+  expect(findings, where).toEqual([])
+  expect(passes.length).toBeGreaterThan(10)
+}
+
+/** Waits until colours have changed. In the middle of a transition their contrast means nothing. */
+const endTransitions = (page: Page) =>
+  page.evaluate(() =>
+    Promise.all(
+      document
+        .getAnimations()
+        .filter((animation) => animation instanceof CSSTransition)
+        .map(({ finished }) => finished.catch(() => {})),
+    ),
+  )
