@@ -9,7 +9,7 @@ import {
   summaryAnswer,
 } from '../../contract/activity.ts'
 import { forgetDealsOfDisconnected } from '../../server/clean/deal-names.ts'
-import { channels, deliveries, users } from '../../server/database/schema.ts'
+import { channels, connections, deliveries, rules, users } from '../../server/database/schema.ts'
 import { rateLimits } from '../../server/http/rate-limit.ts'
 import { createProviders } from '../../server/providers/create.ts'
 import { reasonInWords } from '../../server/relay/show/reasons.ts'
@@ -174,6 +174,42 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await retryAll('')).toEqual({ queued: 1, more: false })
     await backend.settled()
     expect(posts()).toHaveLength(3)
+  })
+
+  test('after a break, a change that no ticked rule is about counts as skipped, and not as failed', async () => {
+    const userId = await connect({ ruleIds: ['deal-closed'] })
+    const { activity, summary } = signIn(userId)
+    refusePosts('is_archived')
+    const at = Date.now() - 10_000
+    await backend.tell([
+      stageChange(1, { portal, at, stage: 'w1' }),
+      stageChange(2, { portal, at: at + 1, stage: 'next' }),
+      stageChange(3, { portal, at: at + 2, stage: 'l1' }),
+    ])
+    await backend.settled()
+    const unwanted = {
+      state: 'skipped',
+      reason: 'none of your saved rules applies to this change',
+      to: 'Proposal sent',
+    }
+    // The relay learns the stages only after the break.
+    await vi.waitFor(async () =>
+      expect((await activity()).items).toMatchObject([
+        { state: 'failed', to: 'Gone' },
+        unwanted,
+        { state: 'failed', to: 'Signed' },
+      ]),
+    )
+    expect(await summary()).toMatchObject({ failedWhileBroken: { count: 2 } })
+
+    // Without a rule, HubSpot need not even work.
+    const of = eq(connections.userId, userId)
+    const broken = { brokenReason: 'BAD_HUB', brokenSince: new Date() }
+    await open.database.update(connections).set(broken).where(of)
+    await open.database.update(rules).set({ ruleIds: [] }).where(eq(rules.userId, userId))
+    await backend.tell([stageChange(4, { portal, stage: 'w1' })])
+    await backend.settled()
+    expect((await activity()).items[0]).toMatchObject({ state: 'skipped' })
   })
 
   test('of more than 1,000 failed messages, one call sends the newest 1,000 again, also between others', async () => {

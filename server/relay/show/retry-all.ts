@@ -4,7 +4,7 @@ import { batchRows, inBatches } from '../../database/batches.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { connections, testProperty } from '../../database/schema.ts'
 import { isOfConfigured } from '../../people/connections.ts'
-import type { Providers } from '../../providers/provider.ts'
+import { type Providers, unknownRefusal } from '../../providers/provider.ts'
 import {
   chatIds,
   crmIds,
@@ -35,15 +35,18 @@ export interface Which {
 
 const all = { q: undefined, rule: undefined, day: undefined }
 
-/** By the stored reason of a delivery, the providers whose broken connection it may mean. */
-function brokenCodes(providers: Providers): Map<string, ProviderId[]> {
-  const codes = new Map<string, ProviderId[]>([['refused', [...crmIds]]])
-  for (const id of providerIds) {
-    for (const code of Object.keys(providers[id].brokenReasons)) {
-      codes.set(code, [...(codes.get(code) ?? []), id])
-    }
-  }
-  return codes
+/** Whether the stored reason of a delivery may mean that the provider no longer accepted the connection. */
+const mayBeOf = (providers: Providers, id: ProviderId, reason: string) =>
+  Object.hasOwn(providers[id].brokenReasons, reason) ||
+  reason.startsWith(unknownRefusal(id, '')) ||
+  (isCrmId(id) && reason === 'refused')
+
+/** The same condition for any provider, about rows. */
+const becauseBroken = (providers: Providers) => {
+  const codes = providerIds.flatMap((id) => Object.keys(providers[id].brokenReasons))
+  const unknown = providerIds.map((id) => unknownRefusal(id, '%'))
+  return sql`(reason = any(${sql.param(['refused', ...codes])}::text[])
+              or reason like any(${sql.param(unknown)}::text[]))`
 }
 
 /**
@@ -62,7 +65,6 @@ async function findFailed(
   { filter, onlyBroken }: Which,
 ): Promise<{ ids: string[]; reasons: string[]; more: boolean }> {
   const columns = sql`id, event_id, reason, occurred_at, rule_id, deal_name, to_label`
-  const codes = sql.param([...brokenCodes(providers).keys()])
   const [found] = await rowsOf<{ ids: string[]; reasons: string[]; hasOlder: boolean }>(
     database,
     // The first rows are enough if they fit, so the failed ones are not materialized.
@@ -70,7 +72,7 @@ async function findFailed(
           select id, reason
           from ${newestIn(userId, 'dead', filter, { columns, limit: mostLookedAt })} as failed
           where ${isFound(filter)} and ${isNews}
-            and ${onlyBroken ? sql`reason = any(${codes}::text[])` : sql`true`}
+            and ${onlyBroken ? becauseBroken(providers) : sql`true`}
           order by occurred_at desc, id desc limit ${mostAtOnce + 1}
         )
         select array(select id::text from found) as ids,
@@ -120,17 +122,17 @@ export async function readBroken(
   dependencies: Dependencies,
   userId: string,
 ): Promise<Pick<Summary, 'failedWhileBroken' | 'connectFirst'>> {
-  const codes = brokenCodes(dependencies.providers)
   const [{ ids, reasons, more }, connectFirst] = await Promise.all([
     findFailed(dependencies, userId, { filter: all, onlyBroken: true }),
     readConnectFirst(dependencies, userId),
   ])
-  const ofReasons = reasons.flatMap((reason) => codes.get(reason) ?? [])
+  const isOfSome = (id: ProviderId) =>
+    reasons.some((reason) => mayBeOf(dependencies.providers, id, reason))
   return {
     failedWhileBroken: {
       count: ids.length,
       more,
-      providers: providerIds.filter((id) => ofReasons.includes(id)),
+      providers: providerIds.filter(isOfSome),
     },
     connectFirst,
   }
