@@ -33,8 +33,9 @@ export const activityEndpoints = {
   retry: { method: 'POST', path: '/api/notifications/activity/:id/retry', feature: 'activity' },
   /**
    * Sends the newest failed messages again, up to 1,000. Query: `because=broken`, to send only those that failed
-   * because a connection no longer worked: `failedWhileBroken` of the summary counts them. 202; 409 if a service is
-   * not connected.
+   * because a connection no longer worked: `failedWhileBroken` of the summary counts them; and `q`, `rule`, `day` and
+   * `zone` as in `search`, to send only those that it finds: `retryable` counts them. The dashboard sends these only
+   * to a backend that answers `retryable`. 202; 409 if a service is not connected; 429 if there were too many calls.
    */
   retryAll: {
     method: 'POST',
@@ -101,7 +102,7 @@ export type Summary = v.InferOutput<typeof summaryAnswer>
 export const retryAllAnswer = v.object({
   /** How many messages will be sent again. */
   queued: count,
-  /** Whether there are older ones, which stay failed. */
+  /** Whether older ones may be left, which stay failed. */
   more: v.boolean(),
 })
 export type RetryAllAnswer = v.InferOutput<typeof retryAllAnswer>
@@ -139,7 +140,7 @@ const activityItem = v.object({
 })
 export type ActivityItem = v.InferOutput<typeof activityItem>
 
-/** How many messages are in a state. If `more`, only the newest were counted. */
+/** How many messages there are. If `more`, only the newest were counted. */
 const stateCount = v.object({ count, more: v.boolean() })
 
 /** The answer of `activity`: one page. */
@@ -153,6 +154,11 @@ export const activityAnswer = v.object({
   counts: v.optional(
     v.object({ sent: stateCount, waiting: stateCount, failed: stateCount, skipped: stateCount }),
   ),
+  /**
+   * With `counts=true` and `state=failed`: how many messages `retryAll` sends again with the same `q`, `rule` and
+   * `day`. Test messages, for example, are not sent again. Missing: `retryAll` does not know these parameters.
+   */
+  retryable: v.optional(stateCount),
 })
 export type ActivityCounts = Record<ActivityState, v.InferOutput<typeof stateCount>>
 export type Activity = v.InferOutput<typeof activityAnswer>

@@ -11,14 +11,19 @@ import { ApiError } from '../http/errors.ts'
 import { registry } from '../providers/registry.ts'
 import { type ActivityFilter, countActivity, readPosition } from '../relay/show/find.ts'
 import { isItemId, readActivity, readItems, sendAgain } from '../relay/show/list.ts'
-import { readBroken, readConnectFirst, sendAllAgain } from '../relay/show/retry-all.ts'
+import {
+  countRetryable,
+  readBroken,
+  readConnectFirst,
+  sendAllAgain,
+} from '../relay/show/retry-all.ts'
 import { type Day, readSummary } from '../relay/show/summary.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const minuteMs = 60 * 1000
 
 /** What became of the messages of a user, and sending a failed one again. */
-export function activityRoutes({ database, providers, sessions, wakeRelay, now }: Context) {
+export function activityRoutes({ database, providers, sessions, limits, wakeRelay, now }: Context) {
   return new Hono()
     .get(activityEndpoints.summary.path, async (c) => {
       const count = wholeNumber(c, 'days', { most: 30, otherwise: 14 })
@@ -58,24 +63,21 @@ export function activityRoutes({ database, providers, sessions, wakeRelay, now }
       if (ids !== undefined && (ids.length > 100 || !ids.every(isItemId))) {
         throw new ApiError(400, 'invalid_query', '`ids` must be at most 100 ids of messages.')
       }
-      const filter: ActivityFilter = {
-        state,
-        // Without anything but spaces, it would find every deal that has a name.
-        q: shortText(c, 'q')?.trim() || undefined,
-        rule: shortText(c, 'rule'),
-        day: dayOf(c),
-      }
+      const filter = { state, ...filterOf(c) }
       const isCounted = c.req.query('counts') === 'true'
       const session = await sessions.find(c)
       let page: Activity = { items: [], next: null }
       if (session !== undefined) {
         const { userId } = session
         if (ids === undefined) {
-          const [read, counts] = await Promise.all([
+          const [read, counts, retryable] = await Promise.all([
             readActivity({ database, providers }, userId, { limit, before, filter }),
             isCounted ? countActivity(database, userId, filter) : undefined,
+            isCounted && state === 'failed'
+              ? countRetryable({ database, providers }, userId, filter)
+              : undefined,
           ])
-          page = { ...read, ...(counts && { counts }) }
+          page = { ...read, ...(counts && { counts }), ...(retryable && { retryable }) }
         } else {
           page = { items: await readItems({ database, providers }, userId, ids), next: null }
         }
@@ -102,17 +104,18 @@ export function activityRoutes({ database, providers, sessions, wakeRelay, now }
       if (because !== undefined && because !== 'broken') {
         throw new ApiError(400, 'invalid_query', '`because` must be `broken`.')
       }
+      const which = { filter: filterOf(c), onlyBroken: because !== undefined }
       const session = await sessions.find(c)
       let answer: RetryAllAnswer = { queued: 0, more: false }
       if (session !== undefined) {
         const { userId } = session
+        await limits.retryAll(c, userId)
         const [missing] = await readConnectFirst({ database, providers }, userId)
         // Otherwise the relay would end them all again, and perhaps for another reason.
         if (missing !== undefined) {
           throw new ApiError(409, 'not_connected', `Connect ${registry[missing].name} first`)
         }
-        const options = { onlyBroken: because !== undefined }
-        answer = await sendAllAgain({ database, providers }, userId, options)
+        answer = await sendAllAgain({ database, providers }, userId, which)
       }
       if (answer.queued > 0) wakeRelay()
       return c.json(answer, 202)
@@ -133,6 +136,14 @@ function wholeNumber(
   }
   return number
 }
+
+/** Returns what a query narrows the list by, apart from the state. @throws ApiError */
+const filterOf = (c: Call): Omit<ActivityFilter, 'state'> => ({
+  // Without anything but spaces, it would find every deal that has a name.
+  q: shortText(c, 'q')?.trim() || undefined,
+  rule: shortText(c, 'rule'),
+  day: dayOf(c),
+})
 
 /** @throws ApiError if the query has a text that is too long, or that PostgreSQL cannot store. */
 function shortText(c: Call, name: string): string | undefined {

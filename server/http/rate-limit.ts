@@ -49,6 +49,12 @@ export const rateLimits = {
     seconds: 10,
     refusal: 'The last test message was less than ten seconds ago. Try again in a moment.',
   },
+  /** Each changes up to 1,000 messages. Five clicks send what failed in a long break. */
+  retryAllOfUser: {
+    times: 6,
+    seconds: 60,
+    refusal: 'Failed messages were sent again several times in a minute. Try again in a moment.',
+  },
   /** The pages of the stand-ins. One person plays with them. */
   standInsOfAddress: { times: 600, seconds: 60, timesOfSite: 6_000 },
 } as const satisfies Record<string, Limit>
@@ -80,6 +86,8 @@ export interface RateLimits {
   authorization(c: Context, session: IssuedSession): Promise<void>
   /** Counts a test message that begins. */
   testMessage(c: Context, userId: string): Promise<void>
+  /** Counts a call that sends all failed messages again. */
+  retryAll(c: Context, userId: string): Promise<void>
 }
 
 /** Counts in memory. Requests that come through no socket are not counted (tests in one process). */
@@ -171,6 +179,7 @@ export function createRateLimits({
     },
     // A user needs no address to be counted.
     testMessage: (c, userId) => count(c, ['testMessagesOfUser', userId]),
+    retryAll: (c, userId) => count(c, ['retryAllOfUser', userId]),
   }
 }
 

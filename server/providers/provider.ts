@@ -42,6 +42,9 @@ interface Provider {
   brokenReasons: Readonly<Record<string, string>>
 }
 
+/** The stored reason of a connection that a provider no longer accepts, with a code that `brokenReasons` lacks. */
+export const unknownRefusal = (provider: ProviderId, code: string) => `${provider}_refused_${code}`
+
 /** A property of a deal that got a new value, as a webhook reports it. */
 export interface DealEvent {
   /**

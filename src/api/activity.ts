@@ -18,7 +18,7 @@ import { call, getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { currentTurn } from './person.ts'
 import { useSingleMutation } from './single-mutation.ts'
-import { summaryQuery } from './summary.ts'
+import { summaryQuery, timeZone } from './summary.ts'
 
 /** What is listed; undefined for everything. Without the feature `activity-search`, only the state. */
 export interface ActivityFilter {
@@ -41,6 +41,8 @@ interface List {
   searchedTo: string | null
   /** How many messages are in each state, if the backend says so. */
   counts: ActivityCounts | undefined
+  /** How many messages 'Send all again' sends, if the backend says so. */
+  retryable: Activity['retryable']
   /** The turn of the person whose messages these are. */
   turn: number
   /** The `before` with which the next refresh goes on through a long list; null to begin again. */
@@ -70,7 +72,7 @@ function getPage(
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== undefined) query.set(name, String(value))
   }
-  if (query.has('day')) query.set('zone', Intl.DateTimeFormat().resolvedOptions().timeZone)
+  if (query.has('day')) query.set('zone', timeZone())
   return getJson(`${path}?${query}`, activityAnswer)
 }
 
@@ -143,12 +145,14 @@ async function refresh(client: QueryClient, filter: ActivityFilter): Promise<Lis
   const isEnd =
     last.next === null ||
     last.items.some(({ id, at }) => id === oldest?.id || timeOf(at) < timeOf(oldest?.at ?? ''))
+  const { counts, retryable } = newest
   // How far a search has come is known only by its own pages.
-  if (isSearch) return { ...list, items, counts: newest.counts }
+  if (isSearch) return { ...list, items, counts, retryable }
   return {
     ...list,
     items,
-    counts: newest.counts,
+    counts,
+    retryable,
     next: isEnd ? last.next : list.next,
     round: isEnd ? null : last.next,
   }
@@ -156,7 +160,7 @@ async function refresh(client: QueryClient, filter: ActivityFilter): Promise<Lis
 
 /** A list that begins with its newest page. */
 function listOf(
-  { items, next, searchedTo = null, counts }: Activity,
+  { items, next, searchedTo = null, counts, retryable }: Activity,
   about: Pick<List, 'turn' | 'startedAgain'>,
 ): List {
   const loaded = items.length
@@ -165,6 +169,7 @@ function listOf(
     next,
     searchedTo,
     counts,
+    retryable,
     round: null,
     loaded,
     most: loaded + mostAdded,

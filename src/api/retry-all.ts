@@ -1,21 +1,36 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { activityEndpoints, retryAllAnswer } from '../../contract/activity.ts'
+import type { ActivityFilter } from './activity.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { useSingleMutation } from './single-mutation.ts'
+import { timeZone } from './summary.ts'
 
 const { feature, method, path } = activityEndpoints.retryAll
 
 export const useCanRetryAll = () => useHasFeature(feature)
 
-/** Sends failed messages again: `broken` for those that failed because of a broken connection, or all. */
+/** Which failed messages: those that failed because of a broken connection, or those of a filter. */
+export type Which = 'broken' | Pick<ActivityFilter, 'q' | 'rule' | 'day'>
+
+function pathOf(which: Which): string {
+  if (which === 'broken') return `${path}?because=broken`
+  const { q, rule, day } = which
+  const query = new URLSearchParams({
+    ...(q !== undefined && { q }),
+    ...(rule !== undefined && { rule }),
+    ...(day !== undefined && { day, zone: timeZone() }),
+  })
+  return query.size === 0 ? path : `${path}?${query}`
+}
+
+/** Sends failed messages again. */
 export function useRetryAll() {
   const queryClient = useQueryClient()
   return useSingleMutation({
     mutationKey: ['retry-all', 'messages'],
     isInOrder: true,
-    mutationFn: (which: 'broken' | 'all') =>
-      getJson(which === 'broken' ? `${path}?because=broken` : path, retryAllAnswer, { method }),
+    mutationFn: (which: Which) => getJson(pathOf(which), retryAllAnswer, { method }),
     // Also after a failure: the answer may be lost.
     onSettled: () => {
       void queryClient.invalidateQueries({ predicate: ({ meta }) => meta?.feature === 'activity' })

@@ -9,11 +9,13 @@ export const summaryDays = 14
 
 const { feature, path } = activityEndpoints.summary
 
+/** This browser's time zone, in which days begin. */
+export const timeZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone
+
 export const summaryQuery = queryOptions({
   queryKey: ['summary'],
   queryFn: () => {
-    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
-    const query = new URLSearchParams({ days: String(summaryDays), zone })
+    const query = new URLSearchParams({ days: String(summaryDays), zone: timeZone() })
     return getJson(`${path}?${query}`, summaryAnswer)
   },
   staleTime: 10_000,

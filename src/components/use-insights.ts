@@ -44,11 +44,15 @@ function subscribe(listener: () => void): () => void {
   }
 }
 
+const loadScript = () => import('../late/Insights.tsx')
+
 async function load(): Promise<Insights> {
   // The links contain the integrity of the scripts (docs/server/sessions-and-safety.md).
   for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=later]')) {
     link.rel = 'modulepreload'
   }
-  const [insights] = await Promise.all([import('../late/Insights.tsx'), loadLateStyles()])
+  const styles = loadLateStyles()
+  const insights = await loadScript()
+  await styles
   return insights
 }

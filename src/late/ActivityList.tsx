@@ -13,7 +13,7 @@ import { ActivityRow } from './ActivityRow.tsx'
 import { SearchAndRule, StateFilter, Updated } from './ActivityTools.tsx'
 import { useFilter } from './activity-filter.ts'
 import { dayName } from './activity-times.ts'
-import { SendAllAgain } from './SendAllAgain.tsx'
+import { SendAllAgain, SendFoundAgain } from './SendAllAgain.tsx'
 
 /** The messages that the address asks for, the newest first. */
 export function ActivityList() {
@@ -46,10 +46,17 @@ export function ActivityList() {
         <p role="status" className={isLoading ? 'loading-activity' : 'activity-announced'}>
           {isLoading ? 'Loading messages…' : announced}
         </p>
-        {/* The call knows no other filter, and must not send more than is shown. */}
-        {filter.state === 'failed' && !filter.q && !filter.rule && !filter.day && (
-          <SendAllAgain hasFailed={items.some((item) => item.state === 'failed')} />
-        )}
+        {filter.state === 'failed' &&
+          (filter.q || filter.rule || filter.day ? (
+            // The former list counts what another filter finds.
+            <SendFoundAgain
+              key={`${key} again`}
+              filter={filter}
+              found={list.isPlaceholderData ? undefined : list.data?.retryable}
+            />
+          ) : (
+            <SendAllAgain hasFailed={items.some((item) => item.state === 'failed')} />
+          ))}
         {list.data !== undefined && !list.isPlaceholderData && (
           <ActivityNew key={`${key} new`} items={items} />
         )}

@@ -1,7 +1,9 @@
-import { useLayoutEffect, useRef } from 'react'
+import { type ReactNode, useLayoutEffect, useRef } from 'react'
+import type { Activity } from '../../contract/activity.ts'
+import type { ActivityFilter } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
 import { ApiError } from '../api/errors.ts'
-import { useCanRetryAll, useRetryAll } from '../api/retry-all.ts'
+import { useCanRetryAll, useRetryAll, type Which } from '../api/retry-all.ts'
 import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
@@ -13,37 +15,71 @@ export function SendAllAgain({
   /** Whether there are failed messages to offer the button for, whatever was the reason. */
   hasFailed?: boolean
 }) {
-  const retry = useRetryAll()
-  const connectFirst = useConnectFirst()
-  const summary = useSummary().data
-  const broken = summary?.failedWhileBroken
+  const broken = useSummary().data?.failedWhileBroken
   const failed = broken?.count ?? 0
-  const isNeeded = failed > 0 || hasFailed
-  // Before the summary is there, it is not known which messages the button would send.
-  if (!useCanRetryAll() || summary === undefined || (!isNeeded && retry.isIdle)) return null
-
   const names = [config.crm, config.chat]
     .filter(({ id }) => broken?.providers.includes(id))
     .map(({ name }) => name)
+  return (
+    <SendAgain which={failed > 0 ? 'broken' : {}} isNeeded={failed > 0 || hasFailed}>
+      {failed > 0 && (
+        <>
+          {broken?.more && 'At least '}
+          {messages(failed)} failed while {names.join(' or ') || 'a service'}{' '}
+          {names.length > 1 ? 'were' : 'was'} disconnected.
+        </>
+      )}
+    </SendAgain>
+  )
+}
+
+/** Sends the failed messages of a filter again, with one button. */
+export function SendFoundAgain({
+  filter,
+  found,
+}: {
+  filter: ActivityFilter
+  /** How many there are; undefined while this is not known. */
+  found: Activity['retryable']
+}) {
+  const { count, more } = found ?? { count: 0, more: false }
+  return (
+    <SendAgain which={filter} isNeeded={count > 0}>
+      {count > 0 && (
+        <>
+          {more && 'At least '}
+          {count.toLocaleString('en')} failed {count === 1 ? 'message matches.' : 'messages match.'}
+        </>
+      )}
+    </SendAgain>
+  )
+}
+
+function SendAgain({
+  which,
+  isNeeded,
+  children,
+}: {
+  which: Which
+  isNeeded: boolean
+  /** Which messages the button sends. */
+  children: ReactNode
+}) {
+  const retry = useRetryAll()
+  const connectFirst = useConnectFirst()
+  const summary = useSummary().data
+  // Before the summary is there, it is not known which messages the button would send.
+  if (!useCanRetryAll() || summary === undefined || (!isNeeded && retry.isIdle)) return null
   return (
     // It takes the focus when the button disappears.
     <div
       tabIndex={-1}
       className="flex w-full flex-wrap items-center gap-x-3 gap-y-2 text-sm outline-none"
     >
-      {failed > 0 && (
-        <p className="min-w-0 wrap-anywhere">
-          {broken?.more && 'More than '}
-          {messages(failed)} failed while {names.join(' or ') || 'a service'}{' '}
-          {names.length > 1 ? 'were' : 'was'} disconnected.
-        </p>
-      )}
+      {children && <p className="min-w-0 wrap-anywhere">{children}</p>}
       {isNeeded &&
         (connectFirst === undefined ? (
-          <SendButton
-            isBusy={retry.isPending}
-            onClick={() => retry.mutate(failed > 0 ? 'broken' : 'all')}
-          />
+          <SendButton isBusy={retry.isPending} onClick={() => retry.mutate(which)} />
         ) : (
           // Without this provider, no message can be sent.
           <Button onClick={() => window.location.assign(authorizeUrl(connectFirst))}>
@@ -78,7 +114,7 @@ function SendButton({ isBusy, onClick }: { isBusy: boolean; onClick: () => void 
 
 function resultOf({ queued, more }: { queued: number; more: boolean }): string {
   if (queued === 0) return 'No failed message is left.'
-  const rest = more ? ' There are older ones.' : ''
+  const rest = more ? ' There may be older ones.' : ''
   return `${messages(queued)} will be sent again.${rest}`
 }
 

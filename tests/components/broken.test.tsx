@@ -62,7 +62,7 @@ test('more failed messages than one call sends again are named, and a failed cal
   server.use(http.post('*/retry-all', withStatus(503)))
   const { user } = renderApp('/')
   await screen.findByText(
-    'More than 1,000 messages failed while HubSpot or Slack were disconnected.',
+    'At least 1,000 messages failed while HubSpot or Slack were disconnected.',
   )
   await user.click(screen.getByRole('button', { name: 'Send all again' }))
   await screen.findByText('❌ Failed to send them again. The server answered with an error (503).')
@@ -86,15 +86,44 @@ test('while Slack is broken, failed messages lead to Slack and not to another tr
   expect(calls('POST')).toEqual([])
 })
 
-test.each([
-  ['without the feature retry-all', 'state=failed', allFeatures.filter((f) => f !== 'retry-all')],
-  // The call would send more than the list shows.
-  ['at a search', 'state=failed&q=deal', allFeatures],
-  ['at a rule', 'state=failed&rule=deal-closed', allFeatures],
-  ['at a day', 'state=failed&day=2026-11-20', allFeatures],
-])('%s, failed messages have no button for all', async (_where, query, features) => {
-  startBackend({ connected: both(), features: [...features], activity: { items: messages() } })
-  renderApp(`/activity?${query}`)
+test('with a filter, one button sends all again that it finds, and says so', async () => {
+  const rule = 'deal-stage-changed'
+  const { calls } = startBackend({
+    connected: both(),
+    features: [...features, 'activity-search'],
+    activity: { items: messages().map((item, n) => (n < 3 ? { ...item, rule } : item)) },
+  })
+  const { user } = renderApp(`/activity?state=failed&q=deal&rule=${rule}`)
+  await screen.findByText('2 failed messages match.')
+  await user.dblClick(screen.getByRole('button', { name: 'Send all again' }))
+  expect(await screen.findByText('2 messages will be sent again.')).toHaveRole('status')
+  await waitFor(() => expect(screen.queryByText(/match\.$/)).not.toBeInTheDocument())
+  expect(calls('POST')).toEqual([`POST /api/notifications/activity/retry-all?q=deal&rule=${rule}`])
+  // What is said is about the former filter.
+  await user.selectOptions(screen.getByRole('combobox', { name: 'Rule' }), 'All rules')
+  await screen.findByText('1 failed message matches.')
+  expect(screen.queryByText('2 messages will be sent again.')).not.toBeInTheDocument()
+})
+
+test('a backend that would send more than a filter finds shows no button for it', async () => {
+  startBackend({
+    connected: both(),
+    features: [...allFeatures],
+    activity: { items: messages(), retriesFilter: false },
+  })
+  renderApp('/activity?state=failed&day=2026-11-20')
+  await screen.findByText('Deal 4')
+  await settle()
+  expect(screen.queryByText(/match|Send all again/)).not.toBeInTheDocument()
+})
+
+test('a backend without the feature retry-all shows no button for all', async () => {
+  startBackend({
+    connected: both(),
+    features: allFeatures.filter((each) => each !== 'retry-all'),
+    activity: { items: messages() },
+  })
+  renderApp('/activity?state=failed')
   await screen.findByText('Deal 4')
   await settle()
   expect(screen.queryByText(/failed while|Send all again/)).not.toBeInTheDocument()

@@ -399,6 +399,9 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     }
     // None of them failed because of a broken connection.
     expect(await retryAll('?because=broken')).toEqual({ queued: 0, more: false })
+    const counted = '?counts=true&state=failed&q=none'
+    expect((await list(backend, counted)).retryable).toEqual({ count: 0, more: false })
+    expect(await retryAll('?q=none')).toEqual({ queued: 0, more: false })
     expect(await retryAll('')).toEqual({ queued: 2, more: false })
     expect(statesOf(await list(backend))).toEqual(['waiting', 'sent', 'waiting'])
   })

@@ -17,6 +17,8 @@ export interface ActivityBackend {
   /** Overrides what the summary counts. */
   summary: Partial<Summary>
   preview: Preview
+  /** Whether it knows which messages of a filter can be sent again. An older backend does not. */
+  retriesFilter: boolean
   /** What becomes of a test message, or why it fails. */
   test: TestAnswer | { status: 409 | 429 | 502; code: string; message: string }
 }
@@ -41,6 +43,7 @@ export function createActivityBackend(initial: Partial<ActivityBackend> = {}): A
   return {
     items: [],
     summary: {},
+    retriesFilter: true,
     preview: {
       days: 7,
       rules: { 'deal-stage-changed': 31, 'deal-closed': 4, 'deal-stage-changed-orphan': 2 },
@@ -87,14 +90,7 @@ export function activityHandlers(
       const limit = Number(query.get('limit') ?? 25)
       const before = query.get('before')
       const wanted = query.get('state')
-      const [q, rule, day] = ['q', 'rule', 'day'].map((name) => query.get(name))
-      const found = state.items.filter(
-        (item) =>
-          (!q || item.deal?.name?.toLowerCase().includes(q.toLowerCase())) &&
-          (!rule || item.rule === rule) &&
-          // The days of the backend in memory begin in UTC.
-          (!day || item.at.startsWith(day)),
-      )
+      const found = state.items.filter(isFound(query))
       const older = state.items.findIndex(({ id }) => id === before) + 1
       const left = found.filter(
         (item) => (wanted === null || item.state === wanted) && state.items.indexOf(item) >= older,
@@ -103,7 +99,9 @@ export function activityHandlers(
       const next = left.length > limit ? (items.at(-1)?.id ?? null) : null
       const counts = countsOf(found)
       const isCounted = offers('activity-search') && query.get('counts') === 'true'
-      return HttpResponse.json({ items, next, ...(isCounted && { counts }) } satisfies Activity)
+      const answer: Activity = { items, next, ...(isCounted && { counts }) }
+      if (isCounted && wanted === 'failed' && state.retriesFilter) answer.retryable = counts.failed
+      return HttpResponse.json(answer)
     }),
 
     http.post<{ id: string }>('*/api/notifications/activity/:id/retry', ({ params }) => {
@@ -117,10 +115,11 @@ export function activityHandlers(
 
     http.post('*/api/notifications/activity/retry-all', ({ request }) => {
       if (!offers('retry-all')) return notFound()
-      const onlyBroken = new URL(request.url).searchParams.get('because') === 'broken'
-      const failed = state.items.filter(
-        (item) => item.state === 'failed' && (!onlyBroken || isOfBreak(item)),
-      )
+      const query = new URL(request.url).searchParams
+      const onlyBroken = query.get('because') === 'broken'
+      const failed = state.items
+        .filter(isFound(query))
+        .filter((item) => item.state === 'failed' && (!onlyBroken || isOfBreak(item)))
       for (const item of failed) Object.assign(item, { state: 'waiting', reason: null, tries: 0 })
       const answer: RetryAllAnswer = { queued: failed.length, more: false }
       return HttpResponse.json(answer, { status: 202 })
@@ -143,6 +142,16 @@ export function activityHandlers(
       return HttpResponse.json(state.test, { status: state.test.state === 'sent' ? 200 : 202 })
     }),
   ]
+}
+
+/** Whether the parameters `q`, `rule` and `day` find an item. */
+function isFound(query: URLSearchParams): (item: ActivityItem) => boolean {
+  const [q, rule, day] = ['q', 'rule', 'day'].map((name) => query.get(name))
+  return (item) =>
+    (!q || item.deal?.name?.toLowerCase().includes(q.toLowerCase()) === true) &&
+    (!rule || item.rule === rule) &&
+    // The days of the backend in memory begin in UTC.
+    (!day || item.at.startsWith(day))
 }
 
 /** How many items are in each state. */

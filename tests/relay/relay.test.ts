@@ -318,7 +318,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       // A code that this server does not know.
       [
         'NO_LONGER_ALLOWED',
-        'HubSpot answered with an error (NO_LONGER_ALLOWED)',
+        'HubSpot no longer accepts the connection (NO_LONGER_ALLOWED). Connect HubSpot again',
         'HubSpot says that it no longer accepts this connection.',
       ],
     ])(
@@ -333,6 +333,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
         const activity = await (await backend.call(userId, '/api/notifications/activity')).json()
         expect(activity.items).toMatchObject([{ state: 'failed', reason: ofMessage }])
         expect(await statusOf(userId)).toMatchObject({ connected: false, reason: ofConnection })
+        const summary = await (await backend.call(userId, '/api/notifications/summary')).json()
+        expect(summary.failedWhileBroken).toMatchObject({ count: 1, providers: ['hubspot'] })
       },
     )
 

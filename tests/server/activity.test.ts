@@ -9,7 +9,8 @@ import {
   summaryAnswer,
 } from '../../contract/activity.ts'
 import { forgetDealsOfDisconnected } from '../../server/clean/deal-names.ts'
-import { channels, deliveries, users } from '../../server/database/schema.ts'
+import { channels, connections, deliveries, rules, users } from '../../server/database/schema.ts'
+import { rateLimits } from '../../server/http/rate-limit.ts'
 import { createProviders } from '../../server/providers/create.ts'
 import { reasonInWords } from '../../server/relay/show/reasons.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
@@ -175,16 +176,53 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(posts()).toHaveLength(3)
   })
 
-  test('of more than 1,000 failed messages, one call sends the newest 1,000 again', async () => {
+  test('after a break, a change that no ticked rule is about counts as skipped, and not as failed', async () => {
+    const userId = await connect({ ruleIds: ['deal-closed'] })
+    const { activity, summary } = signIn(userId)
+    refusePosts('is_archived')
+    const at = Date.now() - 10_000
+    await backend.tell([
+      stageChange(1, { portal, at, stage: 'w1' }),
+      stageChange(2, { portal, at: at + 1, stage: 'next' }),
+      stageChange(3, { portal, at: at + 2, stage: 'l1' }),
+    ])
+    await backend.settled()
+    const unwanted = {
+      state: 'skipped',
+      reason: 'none of your saved rules applies to this change',
+      to: 'Proposal sent',
+    }
+    // The relay learns the stages only after the break.
+    await vi.waitFor(async () =>
+      expect((await activity()).items).toMatchObject([
+        { state: 'failed', to: 'Gone' },
+        unwanted,
+        { state: 'failed', to: 'Signed' },
+      ]),
+    )
+    expect(await summary()).toMatchObject({ failedWhileBroken: { count: 2 } })
+
+    // Without a rule, HubSpot need not even work.
+    const of = eq(connections.userId, userId)
+    const broken = { brokenReason: 'BAD_HUB', brokenSince: new Date() }
+    await open.database.update(connections).set(broken).where(of)
+    await open.database.update(rules).set({ ruleIds: [] }).where(eq(rules.userId, userId))
+    await backend.tell([stageChange(4, { portal, stage: 'w1' })])
+    await backend.settled()
+    expect((await activity()).items[0]).toMatchObject({ state: 'skipped' })
+  })
+
+  test('of more than 1,000 failed messages, one call sends the newest 1,000 again, also between others', async () => {
     const { userId, call, summary } = await connected()
     await open.database.execute(
       sql`with event as (
             insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
-            select ${userId} || n, 'hubspot', '7', '1', 'stage', 'next', now() - n * interval '1 minute'
-            from generate_series(1, 1001) as n returning id, occurred_at
+            select ${userId} || n, 'hubspot', '7', n::text, 'stage', 'next', now() - n * interval '1 minute'
+            from generate_series(1, 1201) as n returning id, deal_id::int as n, occurred_at
           )
           insert into deliveries (event_id, user_id, channel, state, reason, occurred_at)
-          select id, ${userId}::uuid, 'T/C', 'dead', 'is_archived', occurred_at from event`,
+          select id, ${userId}::uuid, 'T/C', 'dead', case when n > 200 then 'is_archived' else 'invalid_blocks' end,
+                 occurred_at from event`,
     )
     expect(await summary()).toMatchObject({ failedWhileBroken: { count: 1000, more: true } })
     const retryAll = () => call(`${activityEndpoints.retryAll.path}?because=broken`, 'POST')
@@ -193,6 +231,39 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await backend.disconnect(userId, 'slack')
     expect((await retryAll()).status).toBe(409)
     await open.database.delete(deliveries).where(eq(deliveries.userId, userId))
+  })
+
+  test('what a search finds of the failed messages is counted and sent again with one call, and nothing else', async () => {
+    const { userId, call, activity } = await connected()
+    const dead = { state: 'dead', reason: 'invalid_blocks' } as const
+    const at = (time: string) => ({ occurredAt: new Date(`2026-03-${time}Z`) })
+    const acme = { ...dead, dealName: 'ACME renewal', ruleId: 'deal-closed' }
+    const found = await store(userId, { ...acme, ...at('28T23:00:00') })
+    await store(userId, { ...acme, ...at('28T22:59:59') })
+    await store(userId, { ...acme, ...at('28T23:00:01'), reason: 'disconnected' })
+    await store(userId, { ...acme, ...at('28T23:00:02'), ruleId: 'deal-stage-changed' })
+    await store(userId, { ...dead, ...at('28T23:00:03'), property: 'test' })
+    await store(await connect(), { ...acme, ...at('28T23:00:00') })
+    const query = 'q=acme&rule=deal-closed&day=2026-03-29&zone=Europe/Berlin'
+    const retryable = async (more: string) =>
+      (await activity(`?counts=true&state=failed&${more}`)).retryable
+    expect(await retryable(query)).toEqual({ count: 1, more: false })
+    expect(await retryable('')).toEqual({ count: 3, more: false })
+    const answer = await call(`${activityEndpoints.retryAll.path}?${query}`, 'POST')
+    expect(await answer.json()).toEqual({ queued: 1, more: false })
+    await backend.settled()
+    const { items } = await activity()
+    expect(items.filter(({ state }) => state !== 'failed').map(({ id }) => id)).toEqual([found])
+  })
+
+  test('all failed messages can be sent again a few times a minute', async () => {
+    const { call } = await connected()
+    const { times } = rateLimits.retryAllOfUser
+    const statuses: number[] = []
+    for (let n = 0; n <= times; n++) {
+      statuses.push((await call(activityEndpoints.retryAll.path, 'POST')).status)
+    }
+    expect(statuses).toEqual([...Array(times).fill(202), 429])
   })
 
   test('a pause of the channel is why all of its messages wait, until it ends', async () => {

@@ -3,7 +3,7 @@ import type { Database } from '../../database/open.ts'
 import { errorFields, type Log } from '../../log.ts'
 import type { CrmConnection } from '../../people/access-token.ts'
 import { type Connection, markBroken } from '../../people/connections.ts'
-import { ProviderError, type Providers } from '../../providers/provider.ts'
+import { ProviderError, type Providers, unknownRefusal } from '../../providers/provider.ts'
 import type { Delivery, Group } from '../pick/delivery.ts'
 import type { NextStep } from '../schedule/next-step.ts'
 import type { RelayTimes } from '../times.ts'
@@ -65,8 +65,8 @@ export function createFailures({
     if (error.kind === 'refused') {
       const { reason: code = 'refused' } = error
       const isKnown = Object.hasOwn(providers[crm.provider].brokenReasons, code)
-      // An unknown code needs the name of the CRM in front.
-      const reason = isKnown || error.reason === undefined ? code : `${crm.provider}_${code}`
+      const reason =
+        isKnown || error.reason === undefined ? code : unknownRefusal(crm.provider, code)
       await connectionBroke(crm, reason)
       return await end([delivery], 'dead', reason, { countTry: true })
     }

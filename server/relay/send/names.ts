@@ -1,5 +1,6 @@
 // When a broken chat ends a backlog, nothing is known of its deals yet. This reads from the CRM, which may still work,
-// what the user's list of messages shows of the newest ones. It works beside the channels and holds up none of them.
+// what the user's list of messages shows of the newest ones. Those that need no message end as ignored, because nothing
+// of them was missed. It works beside the channels and holds up none of them.
 
 import { and, desc, eq, inArray, isNull, sql } from 'drizzle-orm'
 import { isRefusedWithoutRoom } from '../../database/failure.ts'
@@ -20,8 +21,12 @@ import {
 import { entryOf } from '../write/message.ts'
 import { shownOfChange, shownOfEntry, shownOfValue } from '../write/shown.ts'
 import { idsOf, setShown, shownItems } from './group.ts'
+import { mostNamed } from './record.ts'
 
-/** The most backlogs that wait for their names. Those of further ones are shown with the ids of their deals. */
+/**
+ * The most users and channels whose backlogs wait for their names. Those of further ones are shown with the ids of their
+ * deals.
+ */
 const mostWaiting = 50
 
 interface NamingDependencies {
@@ -31,31 +36,40 @@ interface NamingDependencies {
   isStopping: () => boolean
 }
 
-/** Deliveries of the same user and channel as `delivery`, of which the relay has read nothing. */
+/** Deliveries of the same user and channel as `delivery`, of which the relay has read nothing. The newest come first. */
 interface Unnamed {
   delivery: Delivery
   crm: CrmConnection
   ids: readonly number[]
 }
 
+/** What was read of a delivery. It needs no message if there is a reason. */
+interface Named {
+  delivery: Delivery
+  needless?: 'no_rule' | 'no_such_deal'
+}
+
 /** Creates the function that names ended deliveries. It works on one backlog at a time. */
 export function createNaming({ database, log, changes, isStopping }: NamingDependencies) {
-  const waiting: Unnamed[] = []
-  let running: Promise<void> | undefined
+  /** By user and channel. A long backlog ends in many batches, the oldest first. */
+  const waiting = new Map<string, Unnamed>()
+  let isRunning = false
+  let storing: Promise<void> | undefined
 
   async function run(): Promise<void> {
-    for (;;) {
-      const next = waiting.shift()
-      if (next === undefined || isStopping()) break
+    isRunning = true
+    for (const [key, next] of waiting) {
+      if (isStopping()) break
+      waiting.delete(key)
       try {
         await nameAll(next)
       } catch (error) {
-        // A list with ids is better than more calls to a CRM that refuses them.
+        // A list with ids is better than more calls to a CRM that refuses them. A stop closes the database.
         const isExpected = error instanceof ProviderError || isRefusedWithoutRoom(error)
-        if (!isExpected) log('deals not named', errorFields(error))
+        if (!isExpected && !isStopping()) log('deals not named', errorFields(error))
       }
     }
-    running = undefined
+    isRunning = false
   }
 
   async function nameAll({ delivery, crm, ids }: Unnamed): Promise<void> {
@@ -79,47 +93,60 @@ export function createNaming({ database, log, changes, isStopping }: NamingDepen
       .filter(isOfDeal)
     const by: ReadBy = { crm, urgency: 'backlog' }
     const candidates = await changes.candidatesOf(unnamed, by)
-    const named: Delivery[] = []
+    const named: Named[] = []
     try {
       for (const [n, candidate] of candidates.entries()) {
         if (isStopping()) break
         const others = candidates.slice(n + 1).filter(({ possible }) => possible.length > 0)
-        named.push({ ...candidate.delivery, shown: await shownOf([candidate, ...others], by) })
+        named.push(await nameOf([candidate, ...others], by))
       }
     } finally {
-      if (named.length > 0) await store(named, crm)
+      // The server no longer waits for this, and closes the database.
+      if (!isStopping()) {
+        storing = storeAll(named, crm)
+        await storing
+      }
     }
   }
 
   /** Reads what the list shows of the first change. The same calls read those after it. */
-  async function shownOf(
+  async function nameOf(
     candidates: readonly [Candidate, ...Candidate[]],
     by: ReadBy,
-  ): Promise<Shown> {
+  ): Promise<Named> {
     const [{ delivery, possible, stage }] = candidates
     const atMs = Date.now()
+    const withShown = (shown: Shown) => ({ ...delivery, shown })
+    const withoutDeal = withShown(shownOfValue({ ...delivery, stage }))
     // A deal that no rule needs is not read.
-    const change = possible.length > 0 ? await changes.changeOf(candidates, by, atMs) : undefined
-    if (change === undefined) return shownOfValue({ ...delivery, stage })
+    if (possible.length === 0) return { delivery: withoutDeal, needless: 'no_rule' }
+    const change = await changes.changeOf(candidates, by, atMs)
+    if (change === undefined) return { delivery: withoutDeal, needless: 'no_such_deal' }
     const decision = decide(change, new Set(delivery.ruleIds), { mayLookAgain: false })
-    return decision.kind === 'send'
-      ? shownOfEntry(entryOf(change, decision, { occurredAt: delivery.occurredAt, atMs }))
-      : shownOfChange(change)
+    if (decision.kind !== 'send') {
+      return { delivery: withShown(shownOfChange(change)), needless: 'no_rule' }
+    }
+    const entry = entryOf(change, decision, { occurredAt: delivery.occurredAt, atMs })
+    return { delivery: withShown(shownOfEntry(entry)) }
   }
 
-  async function store(named: readonly Delivery[], crm: CrmConnection): Promise<void> {
-    // The lock makes a disconnect wait. It then deletes these names, too.
-    await database.execute(
-      sql`with crm as materialized (
-            select id from ${connections} where id = ${crm.id} for share
-          )
-          update deliveries set rule_id = coalesce(item."ruleId", rule_id), ${setShown}
-          from ${shownItems(named)}
-          where id = item.delivery and exists (select from crm) and id = any(array(
-            select id from deliveries
-            where id = any(${idsOf(named)}) and ${stateWithoutIndex} = 'dead' order by id for update
-          ))`,
-    )
+  async function storeAll(named: readonly Named[], crm: CrmConnection): Promise<void> {
+    for (const [needless, some] of Map.groupBy(named, (each) => each.needless)) {
+      const end = needless && sql`state = 'ignored', reason = ${needless},`
+      const group = some.map(({ delivery }) => delivery)
+      // The lock makes a disconnect wait. It then deletes these names, too.
+      await database.execute(
+        sql`with crm as materialized (
+              select id from ${connections} where id = ${crm.id} for share
+            )
+            update deliveries set ${end ?? sql``} rule_id = coalesce(item."ruleId", rule_id), ${setShown}
+            from ${shownItems(group)}
+            where id = item.delivery and exists (select from crm) and id = any(array(
+              select id from deliveries
+              where id = any(${idsOf(group)}) and ${stateWithoutIndex} = 'dead' order by id for update
+            ))`,
+      )
+    }
   }
 
   return {
@@ -127,14 +154,18 @@ export function createNaming({ database, log, changes, isStopping }: NamingDepen
     nameLater(delivery: Delivery, ids: readonly number[]): void {
       const { crm, crmId } = delivery
       if (crm === null || crm.brokenReason !== null || ids.length === 0) return
-      if (waiting.length >= mostWaiting) return
-      waiting.push({ delivery, crm: { ...crm, provider: crmId }, ids })
-      running ??= run()
+      const key = `${delivery.userId} ${delivery.channel}`
+      const former = waiting.get(key)
+      if (former === undefined && waiting.size >= mostWaiting) return
+      // Of a long backlog, the newest messages are those that the user sees.
+      const newest = [...ids, ...(former?.ids ?? [])].slice(0, mostNamed)
+      waiting.set(key, { delivery, crm: { ...crm, provider: crmId }, ids: newest })
+      if (!isRunning) void run()
     },
 
-    /** Resolves when nothing is being read or stored. */
+    /** Resolves when nothing is being stored. What is still read for a list must not hold up a stop. */
     async ended(): Promise<void> {
-      await running
+      await storing?.catch(() => undefined)
     },
   }
 }

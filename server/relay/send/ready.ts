@@ -35,6 +35,10 @@ type Readiness =
  */
 export function readinessOf(delivery: Delivery, turnMs: number): Readiness {
   const { crmId, crm, chat, channel } = delivery
+  // First of all, because a message that nobody wants does not fail.
+  if (isOfDeal(delivery) && delivery.ruleIds.length === 0) {
+    return { kind: 'end', state: 'ignored', reason: 'no_rule' }
+  }
   if (crm === null || chat === null) return { kind: 'end', state: 'dead', reason: 'disconnected' }
   const broken = [crm, chat].find(({ brokenReason }) => brokenReason !== null)
   if (broken !== undefined) return { kind: 'broken', connection: broken }
@@ -43,9 +47,6 @@ export function readinessOf(delivery: Delivery, turnMs: number): Readiness {
   if (chosenChannel !== channel) return { kind: 'moved', channel: chosenChannel }
   if (channelId === null || !isChatId(provider)) {
     return { kind: 'end', state: 'dead', reason: 'no_channel' }
-  }
-  if (isOfDeal(delivery) && delivery.ruleIds.length === 0) {
-    return { kind: 'end', state: 'ignored', reason: 'no_rule' }
   }
   const waitMs = Math.max(delivery.channelFreeAt - performance.now(), turnMs)
   if (waitMs > shortWaitMs) return { kind: 'rest', ms: waitMs }

@@ -156,7 +156,7 @@ export async function moveToChannel(
 }
 
 /** Of so many deliveries of an ended backlog, two calls to HubSpot read the deals. */
-const mostNamed = 100
+export const mostNamed = 100
 
 /**
  * Ends the user's first pending deliveries in a channel, because a connection is broken. If it works again

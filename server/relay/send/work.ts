@@ -86,7 +86,7 @@ interface Decided {
 interface Work {
   /** Works on the next delivery of a channel, or on several with one digest. */
   work: (channel: string) => Promise<NextStep>
-  /** Resolves when nothing is read any more for deliveries that have ended. */
+  /** Resolves when nothing is being stored about deliveries that have ended. */
   ended: () => Promise<void>
 }
 

@@ -47,11 +47,11 @@ const mostSearched = 1_000
 const mostCounted = 1_000
 const mostCountedInSearch = 250
 
-/** The newest deliveries of a user in a state, from the index `deliveries_activity`. */
-const newestIn = (
+/** The newest deliveries of a user in a state, from the index `deliveries_activity`. Looks only at the filter's day. */
+export const newestIn = (
   userId: string,
   state: DeliveryState,
-  { day }: ActivityFilter,
+  { day }: Pick<ActivityFilter, 'day'>,
   { columns, isOlder = sql``, limit }: { columns: SQL; isOlder?: SQL; limit: number },
 ) =>
   sql`(select ${columns} from deliveries
@@ -64,7 +64,7 @@ const newestIn = (
        order by occurred_at desc, id desc limit ${limit})`
 
 /** Whether a row has the text in its deal's name, and the rule. */
-const isFound = ({ q, rule }: ActivityFilter) =>
+export const isFound = ({ q, rule }: Pick<ActivityFilter, 'q' | 'rule'>) =>
   sql`${q === undefined ? sql`true` : sql`strpos(lower(deal_name), lower(${q}::text)) > 0`}
       and ${rule === undefined ? sql`true` : sql`rule_id = ${rule}`}`
 

@@ -1,4 +1,4 @@
-import type { Providers } from '../../providers/provider.ts'
+import { type Providers, unknownRefusal } from '../../providers/provider.ts'
 import { type ChatId, type CrmId, chatIds, registry } from '../../providers/registry.ts'
 
 /**
@@ -48,6 +48,10 @@ export function reasonInWords(
       : `${names} no longer accepts the connection (${reason}). Connect that service again`
   }
 
+  const unknown = unknownRefusal(crm, '')
+  if (reason.startsWith(unknown)) {
+    return `${crmName} no longer accepts the connection (${reason.slice(unknown.length)}). Connect ${crmName} again`
+  }
   const fromCrm = reason.startsWith(`${crm}_`) ? reason.slice(crm.length + 1) : undefined
   if (fromCrm !== undefined) {
     return find(failures(crmName), fromCrm) ?? `${crmName} answered with an error (${fromCrm})`

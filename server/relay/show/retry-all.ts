@@ -1,10 +1,10 @@
-import { type SQL, sql } from 'drizzle-orm'
-import type { RetryAllAnswer, Summary } from '../../../contract/activity.ts'
+import { sql } from 'drizzle-orm'
+import type { Activity, RetryAllAnswer, Summary } from '../../../contract/activity.ts'
 import { batchRows, inBatches } from '../../database/batches.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { connections, testProperty } from '../../database/schema.ts'
 import { isOfConfigured } from '../../people/connections.ts'
-import type { Providers } from '../../providers/provider.ts'
+import { type Providers, unknownRefusal } from '../../providers/provider.ts'
 import {
   chatIds,
   crmIds,
@@ -13,6 +13,7 @@ import {
   type ProviderId,
   providerIds,
 } from '../../providers/registry.ts'
+import { type ActivityFilter, isFound, newestIn } from './find.ts'
 import { revive } from './operator.ts'
 
 interface Dependencies {
@@ -20,61 +21,97 @@ interface Dependencies {
   providers: Providers
 }
 
-/** The most messages that one call sends again. The list and the counts look no further back, either. */
+/** The most messages that one call sends again. */
 const mostAtOnce = 1_000
+/** So many of the newest failed messages are looked at, to find those. */
+const mostLookedAt = 2_000
 
-/** By the stored reason of a delivery, the providers whose broken connection it may mean. */
-function brokenCodes(providers: Providers): Map<string, ProviderId[]> {
-  const codes = new Map<string, ProviderId[]>([['refused', [...crmIds]]])
-  for (const id of providerIds) {
-    for (const code of Object.keys(providers[id].brokenReasons)) {
-      codes.set(code, [...(codes.get(code) ?? []), id])
-    }
-  }
-  return codes
+/** Which failed messages. */
+export interface Which {
+  filter: Omit<ActivityFilter, 'state'>
+  /** Only those that failed because a connection was broken. */
+  onlyBroken: boolean
 }
 
-/** A user's newest failed deliveries, one more than are sent again at once. */
-const newestFailed = (userId: string) => sql`
-  select id, event_id, reason from deliveries
-  where user_id = ${userId} and state = 'dead'
-  order by occurred_at desc, id desc limit ${mostAtOnce + 1}`
+const all = { q: undefined, rule: undefined, day: undefined }
+
+/** Whether the stored reason of a delivery may mean that the provider no longer accepted the connection. */
+const mayBeOf = (providers: Providers, id: ProviderId, reason: string) =>
+  Object.hasOwn(providers[id].brokenReasons, reason) ||
+  reason.startsWith(unknownRefusal(id, '')) ||
+  (isCrmId(id) && reason === 'refused')
+
+/** The same condition for any provider, about rows. */
+const becauseBroken = (providers: Providers) => {
+  const codes = providerIds.flatMap((id) => Object.keys(providers[id].brokenReasons))
+  const unknown = providerIds.map((id) => unknownRefusal(id, '%'))
+  return sql`(reason = any(${sql.param(['refused', ...codes])}::text[])
+              or reason like any(${sql.param(unknown)}::text[]))`
+}
 
 /**
- * The condition that a row of `newestFailed` may be sent again with others. A test message is no news, and after a
- * disconnect nothing more was to be sent.
+ * The condition that a failed delivery may be sent again with others. A test message is no news, and after a
+ * disconnect nothing more was to be sent. The event is read only if the delivery itself tells nothing of a deal.
  */
 const isNews = sql`
-  reason is distinct from 'disconnected'
-  and (select property from deal_events where deal_events.id = event_id) <> ${testProperty}`
+  reason is distinct from 'disconnected' and (
+    coalesce(rule_id, deal_name, to_label) is not null
+    or (select property from deal_events where deal_events.id = event_id) <> ${testProperty})`
 
-/** The condition that such a row failed because of a broken connection. */
-const becauseBroken = (codes: Iterable<string>): SQL => sql`
-  ${isNews} and reason = any(${sql.param([...codes])}::text[])`
+/** Finds a user's newest failed deliveries that one call may send again, and one more. */
+async function findFailed(
+  { database, providers }: Dependencies,
+  userId: string,
+  { filter, onlyBroken }: Which,
+): Promise<{ ids: string[]; reasons: string[]; more: boolean }> {
+  const columns = sql`id, event_id, reason, occurred_at, rule_id, deal_name, to_label`
+  const [found] = await rowsOf<{ ids: string[]; reasons: string[]; hasOlder: boolean }>(
+    database,
+    // The first rows are enough if they fit, so the failed ones are not materialized.
+    sql`with found as materialized (
+          select id, reason
+          from ${newestIn(userId, 'dead', filter, { columns, limit: mostLookedAt })} as failed
+          where ${isFound(filter)} and ${isNews}
+            and ${onlyBroken ? becauseBroken(providers) : sql`true`}
+          order by occurred_at desc, id desc limit ${mostAtOnce + 1}
+        )
+        select array(select id::text from found) as ids,
+               array(select distinct reason from found where reason is not null) as reasons,
+               (select count(*) from found) <= ${mostAtOnce} and exists (
+                 select from ${newestIn(userId, 'dead', filter, {
+                   columns: sql`id`,
+                   limit: mostLookedAt + 1,
+                 })} as failed offset ${mostLookedAt}
+               ) as "hasOlder"`,
+  )
+  const { ids, reasons, hasOlder } = found ?? { ids: [], reasons: [], hasOlder: false }
+  return { ids: ids.slice(0, mostAtOnce), reasons, more: ids.length > mostAtOnce || hasOlder }
+}
+
+/** Counts what `sendAllAgain` would send again. */
+export async function countRetryable(
+  dependencies: Dependencies,
+  userId: string,
+  filter: Which['filter'],
+): Promise<NonNullable<Activity['retryable']>> {
+  const { ids, more } = await findFailed(dependencies, userId, { filter, onlyBroken: false })
+  return { count: ids.length, more }
+}
 
 /** Makes a user's newest failed deliveries pending again. They keep their places in the list. */
 export async function sendAllAgain(
-  { database, providers }: Dependencies,
+  dependencies: Dependencies,
   userId: string,
-  { onlyBroken }: { onlyBroken: boolean },
+  which: Which,
 ): Promise<RetryAllAnswer> {
   // Find them all first. What a batch revives may soon be dead again, and must not be revived for ever.
-  const found = await rowsOf<{ id: string }>(
-    database,
-    sql`with failed as materialized (${newestFailed(userId)})
-        select id::text as id from failed
-        where ${onlyBroken ? becauseBroken(brokenCodes(providers).keys()) : isNews}`,
-  )
-  const more = found.length > mostAtOnce
+  const { ids, more } = await findFailed(dependencies, userId, which)
   // The oldest change goes first.
-  const ids = found
-    .slice(0, mostAtOnce)
-    .map(({ id }) => id)
-    .reverse()
+  ids.reverse()
   let queued = 0
   await inBatches(async () => {
     const some = ids.splice(0, batchRows)
-    if (some.length > 0) queued += await revive(database, some)
+    if (some.length > 0) queued += await revive(dependencies.database, some)
     return some.length
   })
   return { queued, more }
@@ -82,26 +119,20 @@ export async function sendAllAgain(
 
 /** Counts what failed because of a broken connection, and lists what must be connected first. */
 export async function readBroken(
-  { database, providers }: Dependencies,
+  dependencies: Dependencies,
   userId: string,
 ): Promise<Pick<Summary, 'failedWhileBroken' | 'connectFirst'>> {
-  const codes = brokenCodes(providers)
-  const [failed, connectFirst] = await Promise.all([
-    rowsOf<{ reason: string; count: number }>(
-      database,
-      sql`with failed as materialized (${newestFailed(userId)})
-          select reason, count(*)::int as count from failed where ${becauseBroken(codes.keys())}
-          group by reason`,
-    ),
-    readConnectFirst({ database, providers }, userId),
+  const [{ ids, reasons, more }, connectFirst] = await Promise.all([
+    findFailed(dependencies, userId, { filter: all, onlyBroken: true }),
+    readConnectFirst(dependencies, userId),
   ])
-  const total = failed.reduce((sum, { count }) => sum + count, 0)
-  const ofCode = failed.flatMap(({ reason }) => codes.get(reason) ?? [])
+  const isOfSome = (id: ProviderId) =>
+    reasons.some((reason) => mayBeOf(dependencies.providers, id, reason))
   return {
     failedWhileBroken: {
-      count: Math.min(total, mostAtOnce),
-      more: total > mostAtOnce,
-      providers: providerIds.filter((id) => ofCode.includes(id)),
+      count: ids.length,
+      more,
+      providers: providerIds.filter(isOfSome),
     },
     connectFirst,
   }
