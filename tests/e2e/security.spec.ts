@@ -227,9 +227,6 @@ test.describe('a file that was changed on its way', () => {
         'What each rule has sent or would have sent',
         'Activity: messages in every state',
       ]) {
-        const failed = page.waitForEvent('console', (message) =>
-          /late styles failed/.test(message.text()),
-        )
         await showState(page, stateOf(name))
         await expectViolations(violations, /integrity/)
       }
