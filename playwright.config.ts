@@ -22,8 +22,6 @@ export default defineConfig<object, { engine: Engine }>({
   expect: { timeout: 20_000 },
   reporter: [['list']],
   use: {
-    // In CI, nobody opens a trace, and recording it takes time.
-    trace: process.env.CI ? 'off' : 'retain-on-failure',
     // No element has this attribute, because tests find elements by role and text, as users do.
     testIdAttribute: 'data-no-test-ids',
     launchOptions: {
@@ -47,7 +45,7 @@ export default defineConfig<object, { engine: Engine }>({
       ? [
           {
             name: 'alone',
-            use: { browserName: 'chromium' as const, trace: 'off' as const },
+            use: { browserName: 'chromium' as const },
             grep: /@alone/,
             dependencies: ['chromium', ...engines.map((engine) => `every-browser-${engine}`)],
             workers: 1,

@@ -4,20 +4,13 @@ import { axe, expectNoFinding } from './axe.ts'
 import { sharedTest, test } from './server.ts'
 import { showState } from './show-state.ts'
 
-// A trace of these many steps would cost more than the steps.
-test.use({ trace: 'off' })
-
 const looks = [
   { width: 1280, colorScheme: 'light' },
   { width: 320, colorScheme: 'dark' },
 ] as const
 
-async function expectNoFindingIn(
-  page: Page,
-  where: string,
-  inLooks: readonly (typeof looks)[number][] = looks,
-) {
-  for (const { width, colorScheme } of inLooks) {
+async function expectNoFindingIn(page: Page, where: string) {
+  for (const { width, colorScheme } of looks) {
     await page.setViewportSize({ width, height: 800 })
     await page.emulateMedia({ colorScheme })
     await expectNoFinding(page, `${where}, ${colorScheme}, ${width} px`)
@@ -108,28 +101,23 @@ async function expectWideTextToFit(page: Page, where: string) {
   }
 }
 
-const isAll = process.env.TEST_ALL === '1'
-// `npm test` gives every second state one look. `npm run test:all` gives all states both, and wide text.
-const seen = states.filter((_state, number) => isAll || number % 2 === 0)
 // Two tests, one for each worker.
 for (const part of [0, 1]) {
   sharedTest(
     `axe finds nothing in any state, and no name occurs twice: part ${part + 1}`,
+    { tag: '@all' },
     async ({ page }) => {
       // Many steps of about a second each.
       test.setTimeout(300_000)
-      for (const [number, state] of seen.entries()) {
+      for (const [number, state] of states.entries()) {
         if (number % 2 !== part) continue
         await test.step(state.name, async () => {
           await page.setViewportSize({ width: 1280, height: 800 })
           await showState(page, state)
           const names = await controls(page)
           expect(names).toEqual([...new Set(names)])
-          const own = looks.filter(
-            (_look, index) => index === Math.floor(number / 2) % looks.length,
-          )
-          await expectNoFindingIn(page, state.name, isAll ? looks : own)
-          if (isAll) await expectWideTextToFit(page, state.name)
+          await expectNoFindingIn(page, state.name)
+          await expectWideTextToFit(page, state.name)
         })
       }
     },

@@ -95,6 +95,8 @@ for (const { device, tag, options } of devices) {
       await expect(page.getByText(saved)).toBeInViewport()
       await expect(page.getByRole('link', { name: 'Open #sales-floor' })).toBeVisible()
       await look(page)
+      await press(button(page, 'Send a test message'))
+      await expect(page.getByText('Sent to #sales-floor.')).toBeVisible()
       expect(asked).toEqual([])
 
       const tab = await open(page, 'Open its deals')
@@ -106,10 +108,9 @@ for (const { device, tag, options } of devices) {
       await look(tab)
     })
 
-    test('every day, a person sees what was sent, finds one message, sends it again, and signs out', async ({
-      page,
-      server,
-    }) => {
+    test('every day, a person sees what was sent, finds one message, sends it again, and signs out', {
+      tag: '@all',
+    }, async ({ page, server }) => {
       const move = async (deal: number, stage: string) => {
         const form = { change: 'stage', stage }
         await expect(await page.request.post(`${deals}/${deal}`, { form })).toBeOK()
@@ -173,9 +174,9 @@ for (const { device, tag, options } of devices) {
       await look(page)
     })
 
-    test('when the channel is archived, a person sees what broke and what was missed, and sends it to another channel', async ({
-      page,
-    }) => {
+    test('when the channel is archived, a person sees what broke and what was missed, and sends it to another channel', {
+      tag: '@all',
+    }, async ({ page }) => {
       await page.goto('/')
       await connect(page, 'HubSpot', 'Slack')
       await rule(page, 'a deal is signed or closed').check()
@@ -218,6 +219,10 @@ for (const { device, tag, options } of devices) {
       for (const message of ['Initech expansion was lost', 'Acme renewal was won']) {
         await expect(chat.getByText(message)).toBeVisible()
       }
+      await page.goto('/')
+      await expect(rule(page, 'a deal is signed or closed')).toHaveAccessibleDescription(
+        /^Sent 2 times in 14 days/,
+      )
     })
   })
 }
