@@ -63,6 +63,13 @@ export const newestIn = (
        }
        order by occurred_at desc, id desc limit ${limit})`
 
+/**
+ * The rows with the ids that a query selects. Without statistics, PGlite would otherwise read and sort all rows of the
+ * user, and not only the newest: it takes the order from the index only if it needs no other column.
+ */
+const foundIn = (ids: SQL) =>
+  sql`select id, occurred_at, deal_name, rule_id from deliveries where id = any(array(${ids}))`
+
 /** Whether a row has the text in its deal's name, and the rule. */
 export const isFound = ({ q, rule }: Pick<ActivityFilter, 'q' | 'rule'>) =>
   sql`${q === undefined ? sql`true` : sql`strpos(lower(deal_name), lower(${q}::text)) > 0`}
@@ -87,7 +94,7 @@ export function newest(userId: string, { before, filter }: Page, limit: number):
           (timestamptz 'epoch' + ${before.at}::bigint * interval '1 microsecond', ${before.id}::bigint)`
   const { state } = filter
   const states = state === undefined ? Object.values(deliveryStates) : [deliveryStates[state]]
-  const columns = isSearch(filter) ? sql`id, occurred_at, deal_name, rule_id` : sql`id, occurred_at`
+  const columns = sql`id, occurred_at`
   const ofStates = states.map((each) => newestIn(userId, each, filter, { columns, isOlder, limit }))
   return sql`select * from (${sql.join(ofStates, sql` union all `)}) as newest
     order by occurred_at desc, id desc limit ${limit}`
@@ -103,7 +110,7 @@ export async function search(
 ): Promise<{ ids: string[]; stop?: { position: string; at: string } }> {
   const [found] = await rowsOf<{ ids: string[]; looked: number; position: string; at: string }>(
     database,
-    sql`with newest as materialized (${newest(userId, page, mostSearched)})
+    sql`with newest as materialized (${foundIn(sql`select id from (${newest(userId, page, mostSearched)}) as newest`)})
         select array(select id::text from newest where ${isFound(page.filter)}
                      order by occurred_at desc, id desc limit ${page.limit + 1}) as ids,
                (select count(*)::int from newest) as looked,
@@ -121,14 +128,14 @@ export async function countActivity(
   userId: string,
   filter: ActivityFilter,
 ): Promise<ActivityCounts> {
-  const columns = isSearch(filter) ? sql`deal_name, rule_id` : sql`id`
+  const columns = sql`id`
   const limit = isSearch(filter) ? mostCountedInSearch : mostCounted
-  const counted = Object.entries(deliveryStates).map(
-    ([shown, state]) =>
-      sql`select ${shown}::text as state, count(*)::int as looked,
+  const counted = Object.entries(deliveryStates).map(([shown, state]) => {
+    const rows = newestIn(userId, state, filter, { columns, limit })
+    return sql`select ${shown}::text as state, count(*)::int as looked,
                  (count(*) filter (where ${isFound(filter)}))::int as found
-          from ${newestIn(userId, state, filter, { columns, limit })} as newest`,
-  )
+          from ${isSearch(filter) ? sql`(${foundIn(rows)})` : rows} as newest`
+  })
   const rows = await rowsOf<{ state: ActivityState; looked: number; found: number }>(
     database,
     sql.join(counted, sql` union all `),
