@@ -6,7 +6,8 @@ import { simulate } from './simulate.ts'
 
 // `npm run simulate` plays more seeds, and `npm run simulate -- --seed N` shows one.
 
-const fixedSeeds = 200
+/** Each costs 0.3 seconds of processor time. `npm test` plays as many as fit into 40 seconds. */
+const fixedSeeds = process.env.TEST_ALL === '1' ? 200 : 140
 /** 5,000 would cost about 16 minutes of processor time. This many cost a minute, and each run has others. */
 const newSeeds = 300
 /** Seeds that have failed once. */
@@ -31,12 +32,10 @@ test('fixed seeds, and those that have failed once', { timeout: 300_000 }, async
 })
 
 test.runIf(process.env.TEST_ALL === '1')('new seeds', { timeout: 600_000 }, async () => {
-  await play(from(newSeed(fixedSeeds + 1), newSeeds))
+  await play(from(newSeed(201), newSeeds))
 })
 
 test('a seed repeats exactly', { timeout: 300_000 }, async () => {
-  for (const seed of from(1, 3)) {
-    const [once, again] = [await simulate(database, seed), await simulate(database, seed)]
-    expect(again.log).toEqual(once.log)
-  }
+  const [once, again] = [await simulate(database, 1), await simulate(database, 1)]
+  expect(again.log).toEqual(once.log)
 })
