@@ -27,8 +27,8 @@ async function hasChanged() {
 }
 
 async function lookAgain() {
-  // The server may be away for a while.
-  if (await hasChanged().catch(() => false)) {
+  // The server may be away for a while. Nobody looks at a hidden tab.
+  if (!document.hidden && (await hasChanged().catch(() => false))) {
     history.replaceState(scrollY < bottom() - 50 ? { scrollY } : null, '')
     location.reload()
   }
