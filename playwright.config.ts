@@ -14,8 +14,7 @@ export default defineConfig<object, { engine: Engine }>({
   // No retries: a test that passes only at its second try is broken.
   retries: 0,
   fullyParallel: true,
-  // More than there usually are processors, because many tests wait more than they compute.
-  workers: 3,
+  workers: 2,
   // These limits leave room for a busy machine. Tests wait for conditions, so they are usually
   // faster.
   timeout: 60_000,

@@ -13,6 +13,10 @@ HTMLElement.prototype.focus = () => {}
 // Each frame is a browser of its own. Otherwise a failed sign-out in one frame makes the others forget.
 Reflect.deleteProperty(globalThis, 'BroadcastChannel')
 
+// When its last page closes, MSW's worker unregisters. A frame of the next page that starts meanwhile would wait for it
+// for ever. So no page tells it. MSW listens later than this.
+window.addEventListener('pagehide', (event) => event.stopImmediatePropagation())
+
 await setupWorker(...state.backend()).start({ quiet: true, onUnhandledFrame: 'bypass' })
 holdTime()
 // /contact reloads if the document was not loaded at its address. Here none was.
