@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:f
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { findSystemdAnalyze } from '../../scripts/programs.ts'
 import { launch, type Program } from '../server/program.ts'
 import { defaultSettings } from './build-page.ts'
 
@@ -82,4 +83,22 @@ test('a release on an older Node says which one it needs', async () => {
   expect(await program.exited).toBe(1)
   expect(program.output).toMatch(/^Dealbell needs Node 99 or later, but this is Node 24\..*\n$/)
   await writeFile(file, text)
+})
+
+const systemdAnalyze = findSystemdAnalyze()
+
+test.skipIf(systemdAnalyze === undefined)('the systemd unit is valid and in a sandbox', async () => {
+  const text = await readFile(join(release, 'dealbell.service'), 'utf8')
+  const unit = join(folder, 'dealbell.service')
+  await writeFile(unit, text.replace('/opt/dealbell/bin/dealbell', '/bin/true'))
+  const analyze = (...args: string[]) => {
+    const { status, stdout, stderr } = spawnSync(systemdAnalyze ?? '', [...args, unit], {
+      encoding: 'utf8',
+    })
+    return { status, output: stdout + stderr }
+  }
+  expect(analyze('verify')).toEqual({ status: 0, output: '' })
+  // The threshold is ten times the exposure level.
+  const security = analyze('security', '--offline=true', '--threshold=20')
+  expect(security.status, security.output).toBe(0)
 })
