@@ -3,7 +3,14 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { ensureCaddy, ensureChromium, ensureFirefox, ensureNginx, ensureWebkit, findSystemdAnalyze } from './programs.ts'
+import {
+  ensureCaddy,
+  ensureChromium,
+  ensureFirefox,
+  ensureNginx,
+  ensureWebkit,
+  findSystemdAnalyze,
+} from './programs.ts'
 
 const root = join(import.meta.dirname, '..')
 const runsAll = process.argv.includes('--all')
