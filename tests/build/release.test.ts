@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { findSystemdAnalyze } from '../../scripts/programs.ts'
-import { launch, type Program } from '../server/program.ts'
+import { launch } from '../server/program.ts'
 import { defaultSettings } from './build-page.ts'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -36,11 +36,6 @@ beforeAll(async () => {
 }, 300_000)
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-async function stop(server: Program): Promise<void> {
-  server.child.kill('SIGTERM')
-  expect(await server.exited, server.output).toBe(0)
-}
-
 test('a release starts without npm and without network, and serves the dashboard', async () => {
   const env = { PATH: path, PORT: '0', DATA_DIR: join(folder, 'data') }
   const program = join(release, 'bin/dealbell')
@@ -51,17 +46,22 @@ test('a release starts without npm and without network, and serves the dashboard
     ? launch([...noNetwork, program], env, { program: 'unshare', cwd: folder })
     : launch([], env, { program, cwd: folder })
   await alone.listens()
-  await stop(alone)
+  await alone.kill()
 
   const server = launch(['start'], env, { program, cwd: folder })
   const url = await server.listens()
   expect(await (await fetch(`${url}/health`)).json()).toMatchObject({ status: 'ok' })
   expect(await (await fetch(url)).text()).toContain('<title>Dealbell</title>')
   expect((await fetch(`${url}/sandbox/slack`)).status).toBe(200)
-  const status = launch(['relay', 'status'], env, { program, cwd: folder })
+  const status = launch(
+    ['relay', 'status'],
+    { ...env, PORT: new URL(url).port },
+    { program, cwd: folder },
+  )
   expect(await status.exited, status.output).toBe(0)
-  await stop(server)
-})
+  server.child.kill('SIGTERM')
+  expect(await server.exited, server.output).toBe(0)
+}, 180_000)
 
 test('a release contains what the server needs, and no tool of the development', async () => {
   const licenses = await readFile(join(release, 'licenses.txt'), 'utf8')
