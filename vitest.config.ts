@@ -9,6 +9,7 @@ const slow = ['tests/build/build.test.ts', 'tests/server/build.test.ts']
 const testAllOnly = [
   'tests/build/hosting.test.ts',
   'tests/build/production-install.test.ts',
+  'tests/build/release.test.ts',
   'tests/relay/catch-up.test.ts',
   'tests/relay/crash.test.ts',
   'tests/relay/digest.test.ts',

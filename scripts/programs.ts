@@ -53,6 +53,25 @@ export function ensureNginx(): string | undefined {
   return findNginx()
 }
 
+/** The path of Caddy: CADDY_PATH, or one on the PATH. */
+export function findCaddy(): string | undefined {
+  return firstThatExists([process.env.CADDY_PATH, ...onPath('caddy')])
+}
+
+/** Installs Caddy if there is none. @returns its path; undefined when it cannot be installed. */
+export function ensureCaddy(): string | undefined {
+  if (findCaddy() === undefined) {
+    console.log('A hosting test needs Caddy: installing it.')
+    installDebianPackages('caddy')
+  }
+  return findCaddy()
+}
+
+/** The path of systemd-analyze. It is not installed for the tests, because a system has its own. */
+export function findSystemdAnalyze(): string | undefined {
+  return firstThatExists(onPath('systemd-analyze'))
+}
+
 /** The path of Firefox: FIREFOX_PATH, or one on the PATH. */
 export function findFirefox(): string | undefined {
   return firstThatExists([process.env.FIREFOX_PATH, ...onPath('firefox-esr'), ...onPath('firefox')])

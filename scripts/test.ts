@@ -3,7 +3,14 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { ensureChromium, ensureFirefox, ensureNginx, ensureWebkit } from './programs.ts'
+import {
+  ensureCaddy,
+  ensureChromium,
+  ensureFirefox,
+  ensureNginx,
+  ensureWebkit,
+  findSystemdAnalyze,
+} from './programs.ts'
 
 const root = join(import.meta.dirname, '..')
 const runsAll = process.argv.includes('--all')
@@ -29,20 +36,28 @@ if (runsAll && ensureNginx() === undefined) {
 }
 const canAttack = process.platform === 'linux'
 if (runsAll && !canAttack) missing.push('The attack did not run: it needs Linux.')
-// An engine besides Chromium may be missing everywhere, also in CI: not every system has a package
-// of it. Its tests are then skipped.
-const otherEngines: string[] = []
+// These may be missing everywhere, also in CI: not every system has a package of them. Their tests are
+// then skipped.
+const optional: string[] = []
+if (runsAll && ensureCaddy() === undefined) {
+  optional.push(
+    'The test of Caddy did not run: there is no Caddy and none could be installed. Install one, or set CADDY_PATH.',
+  )
+}
+if (runsAll && findSystemdAnalyze() === undefined) {
+  optional.push('The test of the systemd unit did not run: there is no systemd-analyze.')
+}
 if (runsAll && ensureFirefox() === undefined) {
-  otherEngines.push(
+  optional.push(
     'The tests in Firefox did not run: there is no Firefox and none could be installed. Install one, or set FIREFOX_PATH.',
   )
 }
 if (runsAll && ensureWebkit() === undefined) {
-  otherEngines.push(
+  optional.push(
     'The tests in WebKit did not run: the driver of WebKitGTK or Xvfb is missing and could not be installed. Install both, or set WEBKIT_DRIVER_PATH.',
   )
 }
-for (const sentence of [...missing, ...otherEngines]) console.log(sentence)
+for (const sentence of [...missing, ...optional]) console.log(sentence)
 
 runPart(
   'Dashboard, server and relay',
@@ -71,8 +86,8 @@ for (const { name, passed, durationMs } of results) {
   console.log(`${name}: ${passed ? 'passed' : 'FAILED'} after ${inMinutes(durationMs)}`)
 }
 console.log(`In all: ${inMinutes(performance.now())}`)
-for (const sentence of [...missing, ...otherEngines]) console.log(sentence)
-// On a developer's machine, a program may be missing. In CI, only an engine besides Chromium may.
+for (const sentence of [...missing, ...optional]) console.log(sentence)
+// On a developer's machine, a program may be missing. In CI, only an optional one may.
 if (results.some(({ passed }) => !passed) || (isCi && missing.length > 0)) process.exitCode = 1
 
 function runPart(name: string, program: string, ...args: string[]): void {

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import * as v from 'valibot'
 import type { ProviderSettings } from '../providers/calls.ts'
@@ -46,8 +47,9 @@ type Env = Readonly<Record<string, string | undefined>>
  * Reads process.env once.
  * @throws Error that lists everything that is wrong.
  */
-export function parseEnv(env: Env): Settings {
+export function parseEnv(given: Env): Settings {
   const problems: string[] = []
+  const env = withSecretFiles(given, problems)
   const result = v.safeParse(variables, env)
   if (!result.success) problems.push(...inWords(result.issues))
   const ofProviders = parseProviders(env, problems)
@@ -84,6 +86,32 @@ export function parseEnv(env: Env): Settings {
       }
     },
   }
+}
+
+/** Each of these may stand in a file that NAME_FILE names: a credential of systemd, a secret of Docker. */
+const secrets = ['ENCRYPTION_KEY', 'DATABASE_URL', ...providerIds.map(clientSecretOf)]
+
+/** @returns the settings with what the files contain. Adds to `problems` what is wrong. */
+function withSecretFiles(env: Env, problems: string[]): Env {
+  const read: Record<string, string> = {}
+  for (const name of secrets) {
+    const path = env[`${name}_FILE`]?.trim()
+    if (!path) continue
+    if (env[name]?.trim()) problems.push(`${name} and ${name}_FILE are both set. Remove one.`)
+    try {
+      read[name] = readFileSync(path, 'utf8').trim()
+      // Empty, the setting would count as unset, and the server would make a key of its own.
+      if (read[name] === '') problems.push(`${name}_FILE is ${path}, but this file is empty`)
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      problems.push(`${name}_FILE is ${path}, but this process cannot read it (${code})`)
+    }
+  }
+  return { ...env, ...read }
+}
+
+function clientSecretOf(id: ProviderId) {
+  return `${id.toUpperCase()}_CLIENT_SECRET`
 }
 
 /** Adds to `problems` what is wrong. */

@@ -7,13 +7,14 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { Hono } from 'hono'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
-import { findNginx } from '../../scripts/programs.ts'
+import { findCaddy, findNginx } from '../../scripts/programs.ts'
 import { safetyHeaders } from '../../server/http/safety-headers.ts'
 import { readBuiltPage } from '../../server/page/build.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
 import { freePort } from '../relay/postgres.ts'
+import { launch } from '../server/program.ts'
 import { buildPage } from './build-page.ts'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -283,7 +284,8 @@ http {
 
   test('sends the safety headers with errors too, and lets caches keep none', async () => {
     const internal = ['/.build.json', '/_headers', '/_redirects', '/nginx-headers.conf']
-    for (const path of ['/assets/old.js', ...internal]) {
+    const forThisMachine = ['/relay/status', '/metrics']
+    for (const path of ['/assets/old.js', ...internal, ...forThisMachine]) {
       const answer = await get(path)
       expect(answer.status, path).toBe(404)
       expect(safeguards(answer.headers)).toMatchObject({
@@ -327,6 +329,7 @@ http {
     try {
       for (const path of [
         '/health',
+        '/ready',
         '/api/hubspot/status',
         '/sandbox/slack',
         '/webhooks/hubspot',
@@ -350,3 +353,41 @@ http {
     }
   })
 })
+
+const caddyProgram = findCaddy()
+
+test.skipIf(caddyProgram === undefined)(
+  'Caddy passes every address except those that are for the machine itself',
+  async () => {
+    const backend = createServer((request, response) => {
+      response.end(`${request.url} for ${request.headers['x-forwarded-for']}`)
+    })
+    backend.listen(0, '127.0.0.1')
+    await once(backend, 'listening')
+    const url = `http://127.0.0.1:${await freePort()}`
+    // The configuration of docs/hosting.md, with other addresses.
+    const docs = await readFile(join(root, 'docs/hosting.md'), 'utf8')
+    const site = (/```caddy\n(.*?)```/s.exec(docs)?.[1] ?? '')
+      .replace('dealbell.example.com', url)
+      .replace('127.0.0.1:3000', `127.0.0.1:${(backend.address() as AddressInfo).port}`)
+    const config = join(folder, 'Caddyfile')
+    await writeFile(config, `{\nadmin off\n}\n${site}`)
+    const caddy = launch(
+      ['run', '--config', config, '--adapter', 'caddyfile'],
+      { HOME: folder },
+      { program: caddyProgram },
+    )
+    onTestFinished(async () => {
+      await caddy.kill()
+      backend.closeAllConnections()
+      backend.close()
+    })
+    await caddy.said(/serving initial configuration/)
+    for (const path of ['/', '/health', '/ready', '/api/slack/status', '/webhooks/hubspot']) {
+      expect(await (await fetch(url + path)).text()).toBe(`${path} for 127.0.0.1`)
+    }
+    for (const path of ['/relay', '/relay/status', '/metrics', '//metrics', '/Relay/status']) {
+      expect((await fetch(url + path)).status, path).toBe(404)
+    }
+  },
+)

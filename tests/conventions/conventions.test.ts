@@ -107,6 +107,11 @@ test('only contract/ writes the paths of calls', () => {
   }
 })
 
-test('the nginx configuration of docs/hosting.md proxies every path of the backend', () => {
-  expect(read('docs/hosting.md')).toContain(`location ~ ^/(${backendRoots.join('|')})(/|$) {`)
+test('the nginx configuration of docs/hosting.md proxies the backend, and keeps the rest inside', () => {
+  const docs = read('docs/hosting.md')
+  const isInside = (name: string) => name === 'relay' || name === 'metrics'
+  const proxied = backendRoots.filter((name) => !isInside(name))
+  expect(docs).toContain(`location ~ ^/(${proxied.join('|')})(/|$) {\n    proxy_pass`)
+  const inside = backendRoots.filter(isInside)
+  expect(docs).toContain(`location ~ ^/(${inside.join('|')})(/|$) {\n    return 404;`)
 })

@@ -1,4 +1,7 @@
-import { describe, expect, test } from 'vitest'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { registry } from '../../server/providers/registry.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 
@@ -111,6 +114,21 @@ describe('settings', () => {
     })
     expect([trustedProxies, databasePoolSize]).toEqual([2, 25])
     expect(encryptionKeys?.map((one) => one.toString('base64'))).toEqual([key, otherKey])
+  })
+
+  test('that are secrets may stand in files', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'dealbell-env-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    const path = join(folder, 'key')
+    const read = () => parseEnv({ ENCRYPTION_KEY_FILE: path })
+    expect(read).toThrow(`ENCRYPTION_KEY_FILE is ${path}, but this process cannot read it (ENOENT)`)
+    await writeFile(path, '\n')
+    expect(read).toThrow(`ENCRYPTION_KEY_FILE is ${path}, but this file is empty`)
+    await writeFile(path, `${key}\n`)
+    expect(read().encryptionKeys?.[0]?.toString('base64')).toBe(key)
+    expect(() => parseEnv({ ENCRYPTION_KEY: key, ENCRYPTION_KEY_FILE: path })).toThrow(
+      'ENCRYPTION_KEY and ENCRYPTION_KEY_FILE are both set. Remove one.',
+    )
   })
 
   test.each([

@@ -1,0 +1,164 @@
+// `npm run release` writes release/dealbell-VERSION and the same as a .tar.gz: the built page, the server as
+// a few files, and PGlite. It needs neither npm nor node_modules. With `-- --with-node` it contains this Node too.
+import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import {
+  chmod,
+  copyFile,
+  cp,
+  mkdir,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises'
+import { dirname, join, relative, sep } from 'node:path'
+import { parseArgs } from 'node:util'
+import { build, type Plugin } from 'vite'
+import { ensurePageBuilt } from '../server/page/build.ts'
+
+const root = join(import.meta.dirname, '..')
+const { values: options } = parseArgs({
+  options: {
+    'with-node': { type: 'boolean', default: false },
+    /** The folder in which the release is made (for tests). */
+    to: { type: 'string', default: join(root, 'release') },
+  },
+})
+const project = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+const name = `dealbell-${project.version}`
+const release = join(options.to, name)
+
+/** What `dealbell NAME` runs. */
+const programs = ['main.ts', 'cli/relay.ts', 'cli/data.ts', 'doctor/doctor.ts']
+  .map((file) => join(root, 'server', file))
+  .filter((file) => existsSync(file))
+/** It finds its WebAssembly beside its own file, so it stays a package. */
+const pglite = '@electric-sql/pglite'
+
+await ensurePageBuilt(console.log)
+await rm(release, { recursive: true, force: true })
+await mkdir(release, { recursive: true })
+await copy('dist')
+await copy('server/database/migrations')
+await copy('stand-ins', (path) => !path.endsWith('.ts'))
+for (const file of ['LICENSE', 'CHANGELOG.md', '.env.example']) await copy(file)
+await cp(join(root, 'packaging'), release, { recursive: true })
+await chmod(join(release, 'bin/dealbell'), 0o755)
+await copy(`node_modules/${pglite}`, (path) => !/\.(map|cjs|d\.c?ts|md)$/.test(path))
+if (options['with-node']) await copyFile(process.execPath, join(release, 'bin/node'))
+
+const packages = await bundleServer()
+await writeFile(join(release, 'licenses.txt'), await licensesOf(packages))
+const [major] = process.versions.node.split('.')
+const ofRelease = {
+  name: project.name,
+  version: project.version,
+  license: project.license,
+  private: true,
+  type: 'module',
+  // The server's tests run on this version.
+  engines: { node: `>=${major}` },
+}
+await writeFile(join(release, 'package.json'), `${JSON.stringify(ofRelease, null, 2)}\n`)
+
+const archive = `${release}.tar.gz`
+const { status } = spawnSync('tar', ['-czf', archive, '-C', options.to, name], { stdio: 'inherit' })
+if (status !== 0) throw new Error('tar failed.')
+console.log(`${release}: ${inMegabytes(await sizeOf(release))}`)
+console.log(`${archive}: ${inMegabytes((await stat(archive)).size)}`)
+
+async function copy(path: string, isWanted: (path: string) => boolean = () => true) {
+  const from = join(root, path)
+  await cp(from, join(release, path), {
+    recursive: true,
+    filter: (each) => isWanted(relative(root, each)),
+  })
+}
+
+/** Writes each program as one file, beside files that they share. @returns the packages in them. */
+async function bundleServer(): Promise<Set<string>> {
+  const packages = new Set<string>()
+  await build({
+    configFile: false,
+    envDir: false,
+    root,
+    publicDir: false,
+    logLevel: 'warn',
+    plugins: [sameFolders(), listPackages(packages)],
+    ssr: { noExternal: true, external: [pglite] },
+    build: {
+      ssr: true,
+      target: `node${process.versions.node}`,
+      outDir: join(release, 'server'),
+      emptyOutDir: false,
+      // Names in a stack trace stay those of the source.
+      minify: false,
+      rolldownOptions: {
+        input: programs,
+        output: { entryFileNames: '[name].js', chunkFileNames: '[name].js' },
+      },
+    },
+  })
+  return packages
+}
+
+/** A module in the bundle finds its files, such as migrations, at their place in the project. */
+function sameFolders(): Plugin {
+  return {
+    name: 'dealbell:same-folders',
+    transform(code, id) {
+      if (!id.startsWith(root) || id.includes('node_modules')) return
+      if (!code.includes('import.meta')) return
+      if (/import\.meta\.(?!dirname\b)/.test(code)) {
+        throw new Error(`${id} may use import.meta.dirname only: the release moves its code.`)
+      }
+      const folder = relative(join(root, 'server'), dirname(id)).split(sep).join('/')
+      return code.replaceAll(
+        'import.meta.dirname',
+        `(import.meta.dirname + ${JSON.stringify(`/${folder}`)})`,
+      )
+    },
+  }
+}
+
+function listPackages(packages: Set<string>): Plugin {
+  return {
+    name: 'dealbell:list-packages',
+    generateBundle(_options, bundle) {
+      for (const output of Object.values(bundle)) {
+        if (output.type !== 'chunk') continue
+        for (const id of output.moduleIds) {
+          const folder = /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(id.split(sep).join('/'))?.[0]
+          if (folder !== undefined) packages.add(folder.replaceAll('\0', ''))
+        }
+      }
+    },
+  }
+}
+
+/** The licenses ask that their texts go with the code. */
+async function licensesOf(packages: Set<string>): Promise<string> {
+  const texts: string[] = []
+  for (const folder of [...packages].toSorted()) {
+    const { name, version, license } = JSON.parse(
+      await readFile(join(folder, 'package.json'), 'utf8'),
+    )
+    const file = (await readdir(folder)).find((each) => /^licen[cs]e/i.test(each))
+    const text = file === undefined ? '' : await readFile(join(folder, file), 'utf8')
+    texts.push(`# ${name} ${version} (${license})\n\n${text.trim()}\n`)
+  }
+  return texts.join('\n')
+}
+
+async function sizeOf(folder: string): Promise<number> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true })
+  const files = entries.filter((entry) => entry.isFile())
+  const sizes = files.map(async (file) => (await stat(join(file.parentPath, file.name))).size)
+  return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
+}
+
+function inMegabytes(bytes: number): string {
+  return `${(bytes / 1_000_000).toFixed(1)} MB`
+}

@@ -1,0 +1,107 @@
+import { spawnSync } from 'node:child_process'
+import { mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { findSystemdAnalyze } from '../../scripts/programs.ts'
+import { launch } from '../server/program.ts'
+import { defaultSettings } from './build-page.ts'
+
+const root = resolve(import.meta.dirname, '../..')
+let folder: string
+/** The release, at a path with a space that only its owner can enter. */
+let release: string
+/** A PATH with Node and without npm. */
+let path: string
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'dealbell-release-'))
+  const made = spawnSync(process.execPath, ['scripts/release.ts', '--to', folder], {
+    cwd: root,
+    env: { ...process.env, ...defaultSettings, VITEST: undefined },
+    encoding: 'utf8',
+  })
+  expect(made.status, made.stderr).toBe(0)
+  release = join(folder, 'a folder', 'dealbell')
+  await mkdir(join(folder, 'a folder'), { mode: 0o700 })
+  const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+  await rename(join(folder, `dealbell-${version}`), release)
+  path = join(folder, 'programs')
+  await mkdir(path)
+  await symlink(process.execPath, join(path, 'node'))
+  for (const name of ['dirname', 'readlink', 'unshare']) {
+    const { stdout } = spawnSync('sh', ['-c', `command -v ${name}`], { encoding: 'utf8' })
+    if (stdout !== '') await symlink(stdout.trim(), join(path, name))
+  }
+}, 300_000)
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+test('a release starts without npm and without network, and serves the dashboard', async () => {
+  const env = { PATH: path, PORT: '0', DATA_DIR: join(folder, 'data') }
+  const program = join(release, 'bin/dealbell')
+  // Not even loopback works there, so nothing can answer the server.
+  const noNetwork = ['--map-root-user', '--net', '--']
+  const canUnshare = spawnSync('unshare', [...noNetwork, 'true']).status === 0
+  const alone = canUnshare
+    ? launch([...noNetwork, program], env, { program: 'unshare', cwd: folder })
+    : launch([], env, { program, cwd: folder })
+  await alone.listens()
+  await alone.kill()
+
+  const server = launch(['start'], env, { program, cwd: folder })
+  const url = await server.listens()
+  expect(await (await fetch(`${url}/health`)).json()).toMatchObject({ status: 'ok' })
+  expect(await (await fetch(url)).text()).toContain('<title>Dealbell</title>')
+  expect((await fetch(`${url}/sandbox/slack`)).status).toBe(200)
+  const status = launch(
+    ['relay', 'status'],
+    { ...env, PORT: new URL(url).port },
+    { program, cwd: folder },
+  )
+  expect(await status.exited, status.output).toBe(0)
+  server.child.kill('SIGTERM')
+  expect(await server.exited, server.output).toBe(0)
+}, 180_000)
+
+test('a release contains what the server needs, and no tool of the development', async () => {
+  const licenses = await readFile(join(release, 'licenses.txt'), 'utf8')
+  const packages = [...licenses.matchAll(/^# (\S+) \d/gm)].map(([, name]) => name)
+  expect(packages).toEqual(expect.arrayContaining(['hono', 'drizzle-orm', 'pg', 'valibot']))
+  const tools =
+    /^(vite|rolldown|esbuild|react.*|tailwindcss|msw|postcss|@(vitejs|tanstack|tailwindcss|playwright)\/.*|playwright.*)$/
+  expect(packages.filter((name) => tools.test(name ?? ''))).toEqual([])
+  const { stdout } = spawnSync('du', ['-sk', release], { encoding: 'utf8' })
+  expect(Number.parseInt(stdout, 10)).toBeLessThan(30_000)
+})
+
+test('a release on an older Node says which one it needs', async () => {
+  const file = join(release, 'package.json')
+  const text = await readFile(file, 'utf8')
+  expect(text).toContain('"node": ">=24"')
+  await writeFile(file, text.replace('>=24', '>=99'))
+  const program = launch([], { PATH: path }, { program: join(release, 'bin/dealbell') })
+  expect(await program.exited).toBe(1)
+  expect(program.output).toMatch(/^Dealbell needs Node 99 or later, but this is Node 24\..*\n$/)
+  await writeFile(file, text)
+})
+
+const systemdAnalyze = findSystemdAnalyze()
+
+test.skipIf(systemdAnalyze === undefined)(
+  'the systemd unit is valid and in a sandbox',
+  async () => {
+    const text = await readFile(join(release, 'dealbell.service'), 'utf8')
+    const unit = join(folder, 'dealbell.service')
+    await writeFile(unit, text.replace('/opt/dealbell/bin/dealbell', '/bin/true'))
+    const analyze = (...args: string[]) => {
+      const { status, stdout, stderr } = spawnSync(systemdAnalyze ?? '', [...args, unit], {
+        encoding: 'utf8',
+      })
+      return { status, output: stdout + stderr }
+    }
+    expect(analyze('verify')).toEqual({ status: 0, output: '' })
+    // The threshold is ten times the exposure level.
+    const security = analyze('security', '--offline=true', '--threshold=20')
+    expect(security.status, security.output).toBe(0)
+  },
+)
