@@ -12,6 +12,7 @@ const testAllOnly = [
   'tests/relay/catch-up.test.ts',
   'tests/relay/crash.test.ts',
   'tests/relay/long-history.test.ts',
+  'tests/relay/pgbouncer.test.ts',
   'tests/relay/preview.test.ts',
   'tests/relay/processes.test.ts',
   'tests/relay/slow-account.test.ts',

@@ -53,6 +53,24 @@ export function ensureNginx(): string | undefined {
   return findNginx()
 }
 
+/** The path of PgBouncer: PGBOUNCER_PATH, or one on the PATH or in the usual folders. */
+export function findPgbouncer(): string | undefined {
+  const folders = [...pathFolders(), '/usr/sbin', '/usr/local/sbin']
+  return firstThatExists([
+    process.env.PGBOUNCER_PATH,
+    ...folders.map((folder) => join(folder, 'pgbouncer')),
+  ])
+}
+
+/** Installs PgBouncer if there is none. @returns its path; undefined when it cannot be installed. */
+export function ensurePgbouncer(): string | undefined {
+  if (findPgbouncer() === undefined) {
+    console.log('The tests with PgBouncer need it: installing it.')
+    installDebianPackages('pgbouncer')
+  }
+  return findPgbouncer()
+}
+
 /** The path of Firefox: FIREFOX_PATH, or one on the PATH. */
 export function findFirefox(): string | undefined {
   return firstThatExists([process.env.FIREFOX_PATH, ...onPath('firefox-esr'), ...onPath('firefox')])

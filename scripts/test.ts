@@ -3,7 +3,13 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { ensureChromium, ensureFirefox, ensureNginx, ensureWebkit } from './programs.ts'
+import {
+  ensureChromium,
+  ensureFirefox,
+  ensureNginx,
+  ensurePgbouncer,
+  ensureWebkit,
+} from './programs.ts'
 
 const root = join(import.meta.dirname, '..')
 const runsAll = process.argv.includes('--all')
@@ -25,6 +31,11 @@ if (chromium === undefined) {
 if (runsAll && ensureNginx() === undefined) {
   missing.push(
     'The nginx tests did not run: there is no nginx and none could be installed. Install one, or set NGINX_PATH.',
+  )
+}
+if (runsAll && ensurePgbouncer() === undefined) {
+  missing.push(
+    'The tests with PgBouncer did not run: there is none and none could be installed. Install it, or set PGBOUNCER_PATH.',
   )
 }
 const canAttack = process.platform === 'linux'
