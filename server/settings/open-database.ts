@@ -11,7 +11,12 @@ export async function openDatabase(
   settings: Settings,
   onIdleError: () => void = () => undefined,
 ): Promise<OpenDatabase> {
-  const { databaseUrl, databasePoolSize: poolSize, databaseStatementMs: statementMs, dataDir } = settings
+  const {
+    databaseUrl,
+    databasePoolSize: poolSize,
+    databaseStatementMs: statementMs,
+    dataDir,
+  } = settings
   const opening =
     databaseUrl === undefined
       ? openPglite(join(dataDir, 'pglite'))

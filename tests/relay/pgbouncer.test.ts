@@ -112,9 +112,9 @@ describe.runIf(process.env.TEST_ALL === '1' && program !== undefined)('behind Pg
     await expect(open(missing)).rejects.toThrow(
       'DATABASE_CA_FILE: /no/such.pem cannot be read (ENOENT). Correct the path.',
     )
-    await expect(
-      open({ DATABASE_URL: directUrl, DATABASE_CA_FILE: certificate }),
-    ).rejects.toThrow(/does not support SSL connections/)
+    await expect(open({ DATABASE_URL: directUrl, DATABASE_CA_FILE: certificate })).rejects.toThrow(
+      /does not support SSL connections/,
+    )
   })
 
   async function open(env: Record<string, string>) {
