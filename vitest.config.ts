@@ -11,6 +11,7 @@ const testAllOnly = [
   'tests/build/production-install.test.ts',
   'tests/relay/catch-up.test.ts',
   'tests/relay/crash.test.ts',
+  'tests/relay/former-version.test.ts',
   'tests/relay/four-processes.test.ts',
   'tests/relay/long-history.test.ts',
   'tests/relay/pgbouncer.test.ts',
