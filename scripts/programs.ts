@@ -72,6 +72,50 @@ export function findSystemdAnalyze(): string | undefined {
   return firstThatExists(onPath('systemd-analyze'))
 }
 
+/** The path of PgBouncer: PGBOUNCER_PATH, or one on the PATH or in the usual folders. */
+export function findPgbouncer(): string | undefined {
+  const folders = [...pathFolders(), '/usr/sbin', '/usr/local/sbin']
+  return firstThatExists([
+    process.env.PGBOUNCER_PATH,
+    ...folders.map((folder) => join(folder, 'pgbouncer')),
+  ])
+}
+
+/** Installs PgBouncer if there is none. @returns its path; undefined when it cannot be installed. */
+export function ensurePgbouncer(): string | undefined {
+  if (findPgbouncer() === undefined) {
+    console.log('The tests with PgBouncer need it: installing it.')
+    installDebianPackages('pgbouncer')
+  }
+  return findPgbouncer()
+}
+
+/** The programs of a PostgreSQL that fails over. */
+export interface ClusterPrograms {
+  etcd: string
+  patroni: string
+  haproxy: string
+  /** The folder with PostgreSQL's own programs. */
+  postgresBin: string
+}
+
+/** Installs what is missing of Debian's packages. @returns undefined when they cannot be installed. */
+export function ensureCluster(): ClusterPrograms | undefined {
+  const found = findCluster()
+  if (found !== undefined) return found
+  console.log('The failover test needs PostgreSQL, Patroni, etcd and HAProxy: installing them.')
+  installDebianPackages('postgresql', 'patroni', 'etcd-server', 'haproxy')
+  return findCluster()
+}
+
+function findCluster(): ClusterPrograms | undefined {
+  const find = (name: string) => firstThatExists([...onPath(name), join('/usr/sbin', name)])
+  const [etcd, patroni, haproxy] = ['etcd', 'patroni', 'haproxy'].map(find)
+  const postgresBin = globSync('/usr/lib/postgresql/*/bin').at(-1)
+  if (!etcd || !patroni || !haproxy || !postgresBin) return undefined
+  return { etcd, patroni, haproxy, postgresBin }
+}
+
 /** The path of Firefox: FIREFOX_PATH, or one on the PATH. */
 export function findFirefox(): string | undefined {
   return firstThatExists([process.env.FIREFOX_PATH, ...onPath('firefox-esr'), ...onPath('firefox')])

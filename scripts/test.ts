@@ -8,6 +8,7 @@ import {
   ensureChromium,
   ensureFirefox,
   ensureNginx,
+  ensurePgbouncer,
   ensureWebkit,
   findSystemdAnalyze,
 } from './programs.ts'
@@ -32,6 +33,11 @@ if (chromium === undefined) {
 if (runsAll && ensureNginx() === undefined) {
   missing.push(
     'The nginx tests did not run: there is no nginx and none could be installed. Install one, or set NGINX_PATH.',
+  )
+}
+if (runsAll && ensurePgbouncer() === undefined) {
+  missing.push(
+    'The tests with PgBouncer did not run: there is none and none could be installed. Install it, or set PGBOUNCER_PATH.',
   )
 }
 const canAttack = process.platform === 'linux'

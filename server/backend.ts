@@ -2,6 +2,7 @@ import type { Hono } from 'hono'
 import { createSandbox } from '../stand-ins/sandbox.ts'
 import { createApp } from './app.ts'
 import type { Context } from './context.ts'
+import { createCallCounter } from './database/call-counter.ts'
 import type { Database } from './database/open.ts'
 import type { HasRoom } from './database/room.ts'
 import { createRateLimits } from './http/rate-limit.ts'
@@ -59,9 +60,10 @@ export function createBackend({
 }: BackendOptions): Backend {
   const { appUrl, apiUrl } = addresses
   const vault = createVault(encryptionKeys)
-  const providers = createProviders(addresses.providers)
+  const countCall = alone ? undefined : createCallCounter(database)
+  const providers = createProviders(addresses.providers, countCall)
   const limits = createRateLimits({ trustedProxies, log })
-  const relay = createRelay({ database, vault, providers, log, alone, times })
+  const relay = createRelay({ database, vault, providers, log, alone, countCall, times })
   const inbox = createInbox(database, providers, relay.wake)
   const catchUp = createCatchUp({ database, vault, providers, inbox, log })
   const checks = createChecks({ database, vault, providers, log })

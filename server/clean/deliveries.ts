@@ -1,7 +1,14 @@
 import { sql } from 'drizzle-orm'
 import { deleteInBatches, inBatches, refersToOne } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
-import { channels, connections, crmAccounts, dealEvents, deliveries } from '../database/schema.ts'
+import {
+  channels,
+  connections,
+  crmAccounts,
+  dealEvents,
+  deliveries,
+  recentCalls,
+} from '../database/schema.ts'
 
 /** HubSpot repeats an event for a day. After 30 days, even a dead delivery is only history. */
 const keepDays = 30
@@ -10,8 +17,8 @@ const old = sql`now() - make_interval(days => ${keepDays})`
 const eventsAtOnce = 100
 
 /**
- * Deletes old events with their deliveries, channels in which nothing happens any more, and accounts that
- * nobody has connected any more. It works in batches. @returns how many rows were deleted.
+ * Deletes old events with their deliveries, channels in which nothing happens any more, accounts that nobody
+ * has connected any more, and old counts of calls. It works in batches. @returns how many rows were deleted.
  */
 export async function deleteOld(
   database: Database,
@@ -52,6 +59,12 @@ export async function deleteOld(
     return gone.length
   }, signal)
 
+  await deleteInBatches(
+    database,
+    recentCalls,
+    sql`made[cardinality(made)] < now() - interval '1 day'`,
+    signal,
+  )
   return {
     events,
     // A channel that is due is about to be worked on, or a webhook has just added a delivery to it.

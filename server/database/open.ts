@@ -69,45 +69,50 @@ function refuseWithoutRoom(client: PGlite, hasRoom: HasRoom): void {
   }
 }
 
-// A frozen or crashed process must not block other processes for long. PostgreSQL ends the
-// transaction of a frozen process before other processes stop waiting for its locks.
-const timeouts = `set idle_in_transaction_session_timeout = '10s';
-  set lock_timeout = '15s'; set statement_timeout = '20s'`
+/**
+ * A frozen or crashed process must not block other processes for long. PostgreSQL ends the transaction of a
+ * frozen process before other processes stop waiting for its locks.
+ */
+function timeLimits(statementMs: number) {
+  return {
+    idle_in_transaction_session_timeout: Math.min(10_000, statementMs / 2),
+    lock_timeout: Math.min(15_000, statementMs * 0.75),
+    statement_timeout: statementMs,
+  }
+}
+
+interface PostgresOptions {
+  /** The most connections at a time. */
+  poolSize?: number
+  /** How long a statement may take. Migrations have no limit. */
+  statementMs?: number
+}
 
 /**
  * Opens and migrates PostgreSQL. One process at a time migrates.
  * @param onIdleError is called after an idle connection broke. The pool replaces the connection.
- * @param poolSize is the most connections at a time.
  */
 export async function openPostgres(
   url: string,
   onIdleError: (error: Error) => void,
-  poolSize = 10,
+  { poolSize = 10, statementMs = 20_000 }: PostgresOptions = {},
 ): Promise<OpenDatabase> {
-  // This connection has no time limits, because a migration may take long. Its end releases the
-  // lock.
-  const migrator = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
-  // A failed query already reports the error. Without a listener, the error would end this process.
-  migrator.on('error', () => {})
-  try {
-    await migrator.connect()
-    const migrating = drizzlePostgres(migrator)
-    await migrating.execute(sql`select pg_advisory_lock(${migrationLock})`)
-    await migratePostgres(migrating, { migrationsFolder })
-  } finally {
-    await migrator.end()
-  }
+  const { isPooled } = await migrateAlone(url)
+  const limits = Object.entries(timeLimits(statementMs))
+  const setLimits = limits.map(([name, ms]) => `set ${name} = ${ms}`).join('; ')
+  const setLocalLimits = sql.raw(setLimits.replaceAll('set ', 'set local '))
 
   const pool = new pg.Pool({
     connectionString: url,
     max: poolSize,
     connectionTimeoutMillis: 10_000,
-    query_timeout: 25_000,
+    query_timeout: statementMs + 5_000,
     keepAlive: true,
     async onConnect(client) {
       // The pool listens only to idle connections. Without a listener, an error ends this process.
       client.on('error', () => {})
-      await client.query(timeouts)
+      // A pooler may give each transaction another session, and this session to another program.
+      if (!isPooled) await client.query(setLimits)
     },
   })
   pool.on('error', onIdleError)
@@ -116,7 +121,10 @@ export async function openPostgres(
   database.transaction = async (work, config) => {
     const client = await pool.connect()
     try {
-      const result = await drizzlePostgres(client, { schema }).transaction(work, config)
+      const result = await drizzlePostgres(client, { schema }).transaction(async (tx) => {
+        if (isPooled) await tx.execute(setLocalLimits)
+        return await work(tx)
+      }, config)
       client.release()
       return result
     } catch (error) {
@@ -127,6 +135,34 @@ export async function openPostgres(
   }
   // A full disk of PostgreSQL fails single statements.
   return { database, hasRoom: () => true, close: () => pool.end() }
+}
+
+/**
+ * Migrates while no other process does. A transaction of its own connection holds the lock. A lock of the session
+ * would stay behind in a session of PgBouncer.
+ * @returns whether a pooler is in front of PostgreSQL, such as PgBouncer.
+ */
+async function migrateAlone(url: string): Promise<{ isPooled: boolean }> {
+  const [holder, migrator] = [newClient(url), newClient(url)]
+  try {
+    await Promise.all([holder.connect(), migrator.connect()])
+    // A migration may take long.
+    await holder.query('begin; set local idle_in_transaction_session_timeout = 0')
+    await holder.query(`select pg_advisory_xact_lock(${migrationLock})`)
+    await migratePostgres(drizzlePostgres(migrator), { migrationsFolder })
+    const { rows } = await holder.query('select pg_backend_pid() as id')
+    // A pooler names a process id of its own when a connection begins.
+    return { isPooled: rows[0].id !== Object(holder).processID }
+  } finally {
+    await Promise.all([holder.end(), migrator.end()])
+  }
+}
+
+function newClient(url: string): pg.Client {
+  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
+  // A failed query already reports the error. Without a listener, the error would end this process.
+  client.on('error', () => {})
+  return client
 }
 
 /** Returns the rows of an SQL query. The caller must make sure that they have the type `Row`. */

@@ -261,3 +261,13 @@ export const channels = pgTable(
     index('channels_leased').on(table.leasedUntil).where(sql`leased_until is not null`),
   ],
 )
+
+/**
+ * When all processes together have made their last calls to what has a limit, such as an account of a CRM
+ * (call-counter.ts). The table is unlogged: a crash of the database empties it, and a count costs no write to its log.
+ */
+export const recentCalls = pgTable('recent_calls', {
+  key: text('key').primaryKey(),
+  // In the order of time.
+  made: time('made').array().notNull(),
+})

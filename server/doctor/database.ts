@@ -94,16 +94,18 @@ async function readPglite(folder: string): Promise<Stored> {
 }
 
 async function readPostgres(databaseUrl: string): Promise<Stored> {
-  const client = new pg.Client({ connectionString: databaseUrl, connectionTimeoutMillis: 10_000 })
-  // A failed query already reports the error. Without a listener, the error would end this process.
-  client.on('error', () => {})
+  let client: pg.Client | undefined
   try {
-    await client.connect()
-    return await readStored(async (statement) => (await client.query(statement)).rows)
+    const opened = new pg.Client({ connectionString: databaseUrl, connectionTimeoutMillis: 10_000 })
+    client = opened
+    // A failed query already reports the error. Without a listener, the error would end this process.
+    opened.on('error', () => {})
+    await opened.connect()
+    return await readStored(async (statement) => (await opened.query(statement)).rows)
   } catch (error) {
     throw databaseUrlError(databaseUrl, error)
   } finally {
-    await client.end()
+    await client?.end()
   }
 }
 

@@ -1,12 +1,17 @@
 import type { ProviderSettings } from './calls.ts'
 import { createHubspot } from './hubspot/hubspot.ts'
+import type { CountSharedCall } from './hubspot/limiter.ts'
 import type { Providers } from './provider.ts'
 import type { ProviderId } from './registry.ts'
 import { createSlack } from './slack/slack.ts'
 
-export function createProviders(settings: Record<ProviderId, ProviderSettings>): Providers {
+/** @param countShared counts the calls of all processes on one database. Without it, there is only this process. */
+export function createProviders(
+  settings: Record<ProviderId, ProviderSettings>,
+  countShared?: CountSharedCall,
+): Providers {
   return {
-    hubspot: createHubspot(settings.hubspot),
+    hubspot: createHubspot(settings.hubspot, undefined, countShared),
     slack: createSlack(settings.slack),
   }
 }

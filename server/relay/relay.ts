@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { CountCall } from '../database/call-counter.ts'
 import type { Database } from '../database/open.ts'
 import type { Log } from '../log.ts'
 import type { Vault } from '../people/vault.ts'
@@ -17,6 +18,8 @@ interface RelayDependencies {
   log: Log
   /** True if no other process uses this database. Leases in it are then from a dead process. */
   alone: boolean
+  /** Counts the messages of all processes on this database. Undefined if there is only this one. */
+  countCall: CountCall | undefined
   times: RelayTimes
 }
 

@@ -11,11 +11,16 @@ export async function openDatabase(
   settings: Settings,
   onIdleError: () => void = () => undefined,
 ): Promise<OpenDatabase> {
-  const { databaseUrl, databasePoolSize, dataDir } = settings
+  const {
+    databaseUrl,
+    databasePoolSize: poolSize,
+    databaseStatementMs: statementMs,
+    dataDir,
+  } = settings
   const opening =
     databaseUrl === undefined
       ? openPglite(join(dataDir, 'pglite'))
-      : openPostgres(databaseUrl, onIdleError, databasePoolSize)
+      : openPostgres(databaseUrl, onIdleError, { poolSize, statementMs })
   return await opening.catch((error: unknown) => {
     throw databaseUrl === undefined
       ? dataDirError(settings, error)

@@ -54,6 +54,12 @@ export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
   const cause = failure instanceof Error && failure.cause ? failure.cause : failure
   const { code } = codesOf(cause)
   const say = (problem: string) => new Error(`DATABASE_URL: ${problem}`, { cause })
+  const caFile = url.searchParams.get('sslrootcert')
+  if (caFile !== null && Object(cause).path === caFile) {
+    return new Error(`DATABASE_CA_FILE: ${caFile} cannot be read (${code}). Correct the path.`, {
+      cause,
+    })
+  }
 
   switch (code) {
     case 'ECONNREFUSED':
@@ -70,6 +76,13 @@ export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
     case '3D000':
       return say(
         `PostgreSQL at ${at} has no database named ${database}. Create it, or correct the name.`,
+      )
+    case 'DEPTH_ZERO_SELF_SIGNED_CERT':
+    case 'SELF_SIGNED_CERT_IN_CHAIN':
+    case 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY':
+    case 'UNABLE_TO_VERIFY_LEAF_SIGNATURE':
+      return say(
+        `the certificate of PostgreSQL at ${at} is from an unknown authority. Set DATABASE_CA_FILE to the file with the authority's certificate.`,
       )
     case '42501':
       return say(

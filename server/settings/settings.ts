@@ -21,6 +21,8 @@ export interface Settings {
   databaseUrl: string | undefined
   /** The most connections to PostgreSQL of one process. */
   databasePoolSize: number
+  /** How long a statement of PostgreSQL may take, in ms. */
+  databaseStatementMs: number
   /** 32 bytes each, the newest first; if undefined, a file in `dataDir` holds the key. */
   encryptionKeys: Buffer[] | undefined
   /** False if another host serves the page: a static host, or Vite during development. */
@@ -67,8 +69,9 @@ export function parseEnv(given: Env): Settings {
     port: settings.PORT,
     host: settings.HOST,
     dataDir: settings.DATA_DIR,
-    databaseUrl: settings.DATABASE_URL,
+    databaseUrl: withCertificate(settings.DATABASE_URL, settings.DATABASE_CA_FILE),
     databasePoolSize: settings.DATABASE_POOL_SIZE,
+    databaseStatementMs: settings.DATABASE_STATEMENT_TIMEOUT * 1_000,
     encryptionKeys: settings.ENCRYPTION_KEY,
     serveDashboard: settings.SERVE_DASHBOARD,
     trustedProxies: settings.TRUSTED_PROXIES,
@@ -112,6 +115,15 @@ function withSecretFiles(env: Env, problems: string[]): Env {
 
 function clientSecretOf(id: ProviderId) {
   return `${id.toUpperCase()}_CLIENT_SECRET`
+}
+
+/** With the CA's certificate, the driver encrypts, and checks certificate and host of PostgreSQL. */
+function withCertificate(databaseUrl: string | undefined, caFile: string | undefined) {
+  if (databaseUrl === undefined || caFile === undefined) return databaseUrl
+  const url = new URL(databaseUrl)
+  url.searchParams.set('sslmode', 'verify-full')
+  url.searchParams.set('sslrootcert', caFile)
+  return url.href
 }
 
 /** Adds to `problems` what is wrong. */

@@ -115,3 +115,36 @@ test('the nginx configuration of docs/hosting.md proxies the backend, and keeps 
   const inside = backendRoots.filter(isInside)
   expect(docs).toContain(`location ~ ^/(${inside.join('|')})(/|$) {\n    return 404;`)
 })
+
+// During a rolling upgrade, a process of the former release works on the migrated database.
+const removes =
+  /\bdrop\b|\brename\b|\bset not null\b|\btype\b|\btruncate\b|\badd column\b(?!.*\bdefault\b).*\bnot null\b/is
+
+test.each([
+  ['DROP INDEX "a";', true],
+  ['ALTER TABLE "a" DROP COLUMN "b";', true],
+  ['ALTER TABLE "a" RENAME COLUMN "b" TO "c";', true],
+  ['ALTER TABLE "a" ALTER COLUMN "b" SET DATA TYPE text;', true],
+  ['ALTER TABLE "a" ALTER COLUMN "b" SET NOT NULL;', true],
+  ['ALTER TABLE "a" ADD COLUMN "b" text NOT NULL;', true],
+  ['ALTER TABLE "a" ADD COLUMN "b" text DEFAULT \'x\' NOT NULL;', false],
+  ['ALTER TABLE "a" ADD COLUMN "b" text;', false],
+  ['CREATE TABLE "a" ("b" text NOT NULL);', false],
+])('the convention for migrations says of %s whether it removes something: %s', (statement, is) => {
+  expect(removes.test(statement)).toBe(is)
+})
+
+test('a migration only adds; what it removes has been unused since a release that it names', () => {
+  const folder = 'server/database/migrations'
+  // Those before were written before the first release.
+  const migrations = globSync(`${folder}/*.sql`, { cwd: root }).filter(
+    (path) => path > `${folder}/0010`,
+  )
+  expect(migrations.length).toBeGreaterThan(0)
+  for (const path of migrations) {
+    for (const statement of read(path).split('--> statement-breakpoint')) {
+      if (/^-- Unused since \d+\.\d+\.\d+/m.test(statement)) continue
+      expect(statement.replaceAll(/^--.*$/gm, ''), path).not.toMatch(removes)
+    }
+  }
+})

@@ -7,27 +7,44 @@ let waits: number[]
 
 const channels = (count: number) => Array.from({ length: count }, (_, n) => `T1/C${n}`)
 
-beforeEach(() => {
+beforeEach(async () => {
   now = 100_000
-  pace = createWorkspacePace(() => now)
-  waits = channels(30).map((channel) => pace.take(channel))
+  pace = createWorkspacePace(undefined, () => now)
+  waits = await Promise.all(channels(30).map((channel) => pace.take(channel)))
 })
 
-test('a workspace takes a burst of twenty messages, and five a second after it; another does not wait', () => {
+test('a workspace takes a burst of twenty messages, and five a second after it; another does not wait', async () => {
   expect(waits.filter((ms) => ms === 0)).toHaveLength(20)
   expect(waits.slice(20)).toEqual([200, 400, 600, 800, 1_000, 1_200, 1_400, 1_600, 1_800, 2_000])
-  expect(pace.take('T2/C1')).toBe(0)
+  expect(await pace.take('T2/C1')).toBe(0)
 })
 
-test('a channel keeps its turn, however often it asks, and then starts again at the end', () => {
-  expect(pace.take('T1/C25')).toBe(waits[25])
+test('a channel keeps its turn, however often it asks, and then starts again at the end', async () => {
+  expect(await pace.take('T1/C25')).toBe(waits[25])
   now += 1_200
-  expect(pace.take('T1/C25')).toBe(0)
-  expect(pace.take('T1/C25')).toBe(1_000)
+  expect(await pace.take('T1/C25')).toBe(0)
+  expect(await pace.take('T1/C25')).toBe(1_000)
 })
 
-test('a turn that was not used for ten seconds is lost', () => {
+test('a turn that was not used for ten seconds is lost', async () => {
   now += 60_000
-  for (const channel of channels(20)) pace.take(`${channel}x`)
-  expect(pace.take('T1/C29')).toBe(200)
+  for (const channel of channels(20)) await pace.take(`${channel}x`)
+  expect(await pace.take('T1/C29')).toBe(200)
+})
+
+test('if other processes used the room, all channels of the workspace wait longer, in the same order', async () => {
+  let roomMs = 0
+  pace = createWorkspacePace(
+    async () => roomMs,
+    () => now,
+  )
+  for (const channel of channels(22)) await pace.take(channel)
+  now += 200
+  roomMs = 500
+  expect(await pace.take('T1/C20')).toBe(500)
+  expect(['T1/C20', 'T1/C21'].map(pace.waitOf)).toEqual([500, 700])
+  now += 500
+  roomMs = 0
+  expect(await pace.take('T1/C20')).toBe(0)
+  expect(await pace.take('T1/C21')).toBe(200)
 })

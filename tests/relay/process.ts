@@ -15,6 +15,8 @@ export interface ServerOptions {
   failpoint?: string
   encryptionKey?: string
   poolSize?: number
+  /** The folder of another version of the code. */
+  version?: string
 }
 
 export function serverEnv(
@@ -46,6 +48,7 @@ export type ServerProcess = Awaited<ReturnType<typeof startServer>>
 export async function startServer(options: ServerOptions) {
   const port = await freePort()
   const child: ChildProcess = spawn(process.execPath, ['server/main.ts'], {
+    cwd: options.version,
     env: serverEnv(options, port),
     stdio: ['ignore', 'pipe', 'pipe'],
   })

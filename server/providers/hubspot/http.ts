@@ -9,7 +9,7 @@ import {
   type Timeouts,
 } from '../calls.ts'
 import { answerTooLarge, type CrmAccess, ProviderError } from '../provider.ts'
-import { callLimit, createCallLimiter, searchLimit } from './limiter.ts'
+import { type CountSharedCall, callLimit, createCallLimiter, searchLimit } from './limiter.ts'
 
 // `status` is the most precise code (BAD_REDIRECT_URI). But if it is 'error', use `category`. An error of
 // the CRM API need not have a `status`.
@@ -43,10 +43,14 @@ const json = { Accept: 'application/json' }
 /**
  * Creates the functions that call HubSpot's API. They try once, because the relay itself retries.
  */
-export function createHubspotHttp(settings: ProviderSettings, timeouts: Timeouts) {
+export function createHubspotHttp(
+  settings: ProviderSettings,
+  timeouts: Timeouts,
+  countShared?: CountSharedCall,
+) {
   const client = { client_id: settings.clientId, client_secret: settings.clientSecret }
-  const callLimiter = createCallLimiter(callLimit)
-  const searchLimiter = createCallLimiter(searchLimit)
+  const callLimiter = createCallLimiter(callLimit, undefined, countShared)
+  const searchLimiter = createCallLimiter(searchLimit, undefined, countShared)
 
   return {
     /** POSTs a form to the OAuth API 2026-03. @throws ProviderError */

@@ -2,6 +2,7 @@ import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.
 import type { Crm } from '../provider.ts'
 import { createHubspotDeals } from './deals.ts'
 import { createHubspotHttp } from './http.ts'
+import type { CountSharedCall } from './limiter.ts'
 import { createHubspotOAuth } from './oauth.ts'
 import { createHubspotNames } from './stages-and-owners.ts'
 import { createHubspotWebhook } from './webhook.ts'
@@ -9,8 +10,9 @@ import { createHubspotWebhook } from './webhook.ts'
 export function createHubspot(
   settings: ProviderSettings,
   timeouts: Timeouts = defaultTimeouts,
+  countShared?: CountSharedCall,
 ): Crm {
-  const http = createHubspotHttp(settings, timeouts)
+  const http = createHubspotHttp(settings, timeouts, countShared)
   return {
     standIn: settings.standIn,
     ...createHubspotOAuth(http, settings, timeouts),

@@ -3,8 +3,13 @@ import { LRUCache } from 'lru-cache'
 import { atMost } from '../../cache-size.ts'
 import { type CrmAccess, ProviderError, type Urgency } from '../provider.ts'
 
+/** Counts a call of any process (`CountCall` in database/call-counter.ts). */
+export type CountSharedCall = (key: string, most: number, intervalMs: number) => Promise<number>
+
 /** How many calls an account may get in any interval, and which share each kind of call may use. */
 interface Limit {
+  /** What is limited, in the key under which all processes count. */
+  of: string
   calls: number
   intervalMs: number
   shares: Record<Urgency, number>
@@ -12,16 +17,18 @@ interface Limit {
 
 /**
  * Calls of one app in one account, until HubSpot's headers name another limit: 100 with private
- * distribution and a small subscription, 110 with marketplace distribution. Other processes use the
- * same limit.
+ * distribution and a small subscription, 110 with marketplace distribution. All processes together
+ * have this limit.
  */
 export const callLimit: Limit = {
+  of: 'calls',
   calls: 100,
   intervalMs: 10_000,
   shares: { fresh: 0.9, backlog: 0.8, spare: 0.4 },
 }
 /** HubSpot takes five searches a second from all apps together. They do not count as other calls. */
 export const searchLimit: Limit = {
+  of: 'searches',
   calls: 4,
   intervalMs: 1_000,
   shares: { fresh: 1, backlog: 1, spare: 1 },
@@ -31,7 +38,9 @@ export const searchLimit: Limit = {
  * seven calls (docs/server/hubspot.md lists them), and a stopping server waits for this work for 9.5 seconds.
  */
 const longestQueueMs = 1_500
-/** If other processes used so many calls that only this share of the limit is left, calls wait. */
+/** Calls of two processes may arrive so much closer together than they were counted. */
+const arrivalMs = 500
+/** If other programs used so many calls that only this share of the limit is left, calls wait. */
 const almostNone = 0.05
 const almostNoneMs = 1_000
 /** More accounts than this process can call within an interval. */
@@ -50,6 +59,7 @@ interface Account {
  * Keeps the calls to each account below HubSpot's limit, so that HubSpot refuses none with 429. The
  * more urgent a call, the more of the limit it may use. So fresh events find room during a backlog.
  * @param now is in ms and never goes back.
+ * @param countShared counts the calls of all processes on the database. Without it, this process is the only one.
  */
 export function createCallLimiter(
   limit: Limit = callLimit,
@@ -57,6 +67,7 @@ export function createCallLimiter(
     now: () => performance.now(),
     wait: delay,
   },
+  countShared?: CountSharedCall,
 ) {
   const accounts = new LRUCache<string, Account>(atMost(mostAccounts))
 
@@ -75,11 +86,13 @@ export function createCallLimiter(
     const time = now()
     const firstInInterval = account.made.findIndex((at) => at > time - account.intervalMs)
     account.made.splice(0, firstInInterval === -1 ? account.made.length : firstInInterval)
-    const most = Math.max(1, Math.floor(account.calls * limit.shares[urgency]))
-    const tooMany = account.made.length - most
+    const tooMany = account.made.length - mostOf(account, urgency)
     const room = tooMany < 0 ? 0 : (account.made[tooMany] ?? 0) + account.intervalMs - time
     return Math.max(0, room, account.pausedUntil - time)
   }
+
+  const mostOf = ({ calls }: Account, urgency: Urgency) =>
+    Math.max(1, Math.floor(calls * limit.shares[urgency]))
 
   return {
     /**
@@ -90,7 +103,12 @@ export function createCallLimiter(
       const account = accountOf(accountId)
       const endsAt = now() + longestQueueMs
       for (;;) {
-        const ms = waitMs(account, urgency)
+        let ms = waitMs(account, urgency)
+        if (ms === 0 && countShared !== undefined) {
+          const key = `hubspot ${limit.of} ${accountId}`
+          const intervalMs = account.intervalMs + arrivalMs
+          ms = await countShared(key, mostOf(account, urgency), intervalMs)
+        }
         if (ms === 0) break
         if (now() + ms > endsAt) {
           throw new ProviderError('hubspot', 'read', 'unreachable', 'rate_limited', ms)

@@ -1,13 +1,15 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { LRUCache } from 'lru-cache'
 import { atMost } from '../../cache-size.ts'
+import type { CountCall } from '../../database/call-counter.ts'
 import { type Executor, lockedChannels } from './channels.ts'
 
 // A message may have to wait for three things:
 // - Its delivery is put off: `deliveries.not_before`. Then later deliveries of the user wait, too (pick/next.ts).
 // - Its channel has a pause: `channels.next_at`. pick/ reads it (`channelFreeAt`), so that the process knows how long to
 //   wait. The claim checks it again (`wait_ms`), because it may have grown.
-// - Its channel has no turn among the channels of its workspace: each process has a pace for each workspace.
+// - Its channel has no turn among the channels of its workspace. Each process gives turns to its channels. All processes
+//   together have one pace for each workspace.
 //
 // During a short wait (`shortWaitMs` in send/ready.ts) for a pause or a turn, the process keeps the channel. Otherwise
 // the channel rests: the process releases it, and any process leases it later.
@@ -64,9 +66,17 @@ const pauseForSql = (forMs: number, name?: string | null) =>
 
 /**
  * Creates the pace of this process's messages. Each channel waits for its turn in its workspace, in
- * the order in which they first asked. Other processes on the same database have their own pace.
+ * the order in which they first asked.
+ * @param countCall counts the messages of all processes on the database. A channel whose turn has come, and all channels
+ * of its workspace that wait behind it, wait longer if there is no room.
  */
-export function createWorkspacePace(now: () => number = () => performance.now()) {
+export function createWorkspacePace(
+  countCall?: CountCall,
+  now: () => number = () => performance.now(),
+) {
+  /** How long the turns of a workspace have stood still, in ms. All turns are on the clock that stood still with them. */
+  const stoodStill = new LRUCache<string, number>(atMost(mostChannels))
+  const clockOf = (workspace: string) => now() - (stoodStill.get(workspace) ?? 0)
   /** When the next new turn of a workspace is. */
   const nextTurn = new LRUCache<string, number>(atMost(mostChannels))
   /** The turns of the channels that wait. */
@@ -74,9 +84,9 @@ export function createWorkspacePace(now: () => number = () => performance.now())
 
   return {
     /** Returns the wait in ms until the channel's turn. If it is 0, the channel has used its turn. */
-    take(channel: string): number {
-      const time = now()
+    async take(channel: string): Promise<number> {
       const workspace = workspaceOf(channel)
+      const time = clockOf(workspace)
       let turn = turns.get(channel)
       if (turn === undefined || turn < time - keepTurnMs) {
         turn = Math.max(nextTurn.get(workspace) ?? 0, time - (burst - 1) * intervalMs)
@@ -86,13 +96,20 @@ export function createWorkspacePace(now: () => number = () => performance.now())
         turns.set(channel, turn)
         return turn - time
       }
+      const ms = (await countCall?.(`messages ${workspace}`, burst, burst * intervalMs)) ?? 0
+      if (ms > 0) {
+        turns.set(channel, time)
+        stoodStill.set(workspace, Math.max(stoodStill.get(workspace) ?? 0, now() + ms - time))
+        return ms
+      }
       turns.delete(channel)
       return 0
     },
 
     /** Returns the wait in ms for a channel that has asked for its turn before. Otherwise 0. Uses no turn. */
     waitOf(channel: string): number {
-      return Math.max(0, (turns.peek(channel) ?? 0) - now())
+      const turn = turns.peek(channel)
+      return turn === undefined ? 0 : Math.max(0, turn - clockOf(workspaceOf(channel)))
     },
   }
 }

@@ -107,7 +107,7 @@ export function createSend({
         waitMs = claimed.ms
       } else {
         // Before the claim, because a claim lasts for seconds only.
-        waitMs = pace.take(channel)
+        waitMs = await pace.take(channel)
         hasTurn = waitMs === 0
       }
     }

@@ -17,6 +17,7 @@
 
 import { LRUCache } from 'lru-cache'
 import { atMost } from '../../cache-size.ts'
+import type { CountCall } from '../../database/call-counter.ts'
 import type { Database } from '../../database/open.ts'
 import type { Log } from '../../log.ts'
 import { createWithAccess } from '../../people/access-token.ts'
@@ -64,6 +65,7 @@ interface WorkDependencies {
   times: RelayTimes
   /** The id of this process, which holds the leases. */
   processId: string
+  countCall: CountCall | undefined
   isStopping: () => boolean
 }
 
@@ -97,7 +99,7 @@ export function createWork(dependencies: WorkDependencies): Work {
   const refusedInDigest = new LRUCache<number, true>(atMost(mostRemembered))
   const mayDigest = ({ id }: Delivery) => !refusedInDigest.has(id)
   const unlessBusy = createBusyAccounts()
-  const pace = createWorkspacePace()
+  const pace = createWorkspacePace(dependencies.countCall)
   const changes = createChangeReader(providers, createWithAccess(dependencies), times)
   const memberFor = createMentions(dependencies)
   const naming = createNaming({ ...dependencies, changes })
