@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import * as v from 'valibot'
+import { named } from '../../watch/metrics.ts'
 import { type CrmAccess, isOfToken } from '../provider.ts'
 import type { HubspotHttp } from './http.ts'
 
@@ -33,7 +34,7 @@ export function createCurrencyCache(
   { read }: Pick<HubspotHttp, 'read'>,
   now: () => number = () => performance.now(),
 ) {
-  const accounts = new LRUCache<string, Account>({ max: mostAccounts })
+  const accounts = named('currencies', new LRUCache<string, Account>({ max: mostAccounts }))
 
   function start(access: CrmAccess, currency: string | null, refused: readonly string[]): Account {
     const answer = read(access, '/account-info/2026-03/details', accountAnswer)

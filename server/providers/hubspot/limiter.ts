@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
+import { named } from '../../watch/metrics.ts'
 import { type CrmAccess, ProviderError, type Urgency } from '../provider.ts'
 
 /** How many calls an account may get in any interval, and which share each kind of call may use. */
@@ -57,7 +58,7 @@ export function createCallLimiter(
     wait: delay,
   },
 ) {
-  const accounts = new LRUCache<string, Account>({ max: mostAccounts })
+  const accounts = named('hubspot_limits', new LRUCache<string, Account>({ max: mostAccounts }))
 
   function accountOf(id: string): Account {
     let account = accounts.get(id)
@@ -108,6 +109,18 @@ export function createCallLimiter(
       if (calls !== undefined && calls > 0 && intervalMs === limit.intervalMs) account.calls = calls
       const left = positive(headers.get('X-HubSpot-RateLimit-Remaining')) ?? Number.NaN
       if (left <= account.calls * almostNone) pause(account, almostNoneMs)
+    },
+
+    /** What is left of the limit for the account that has the least left, from 0 to 1. */
+    room(): number {
+      const time = now()
+      let least = 1
+      for (const { calls, intervalMs, made, pausedUntil } of accounts.values()) {
+        if (pausedUntil > time) return 0
+        const recent = made.length - (made.findLastIndex((at) => at <= time - intervalMs) + 1)
+        least = Math.min(least, Math.max(0, 1 - recent / calls))
+      }
+      return least
     },
 
     /** HubSpot asked for a pause. */

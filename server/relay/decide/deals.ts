@@ -8,6 +8,7 @@ import {
   type Urgency,
 } from '../../providers/provider.ts'
 import type { DealProperty } from '../../providers/registry.ts'
+import { named } from '../../watch/metrics.ts'
 
 /** A read serves the tries of an event for this long. Then the deal may have another name. */
 const freshMs = 15 * 60_000
@@ -202,7 +203,7 @@ interface Entry<Value> {
 
 /** A cache of reads, which forgets those that failed, and those that nobody needed for the longest time. */
 function createCache<Value>(now: () => number) {
-  const entries = new LRUCache<string, Entry<Value>>({ max: mostEntries })
+  const entries = named('deal_reads', new LRUCache<string, Entry<Value>>({ max: mostEntries }))
 
   return {
     /** Finds a read that began at `afterMs` or later. */

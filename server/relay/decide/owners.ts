@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { type Crm, type CrmAccess, type CrmOwner, ProviderError } from '../../providers/provider.ts'
+import { named } from '../../watch/metrics.ts'
 
 const ownersFreshMs = 60 * 60_000
 /** Beyond these, the caches forget what was not needed for the longest time. */
@@ -11,9 +12,12 @@ const mostOwners = 10_000
  * undefined, and there are no further calls for an hour.
  */
 export function createOwnerCache(crm: Pick<Crm, 'owner'>, now: () => number = Date.now) {
-  const owners = new LRUCache<string, { owner: CrmOwner | undefined; loadedAt: number }>({
-    max: mostOwners,
-  })
+  const owners = named(
+    'owners',
+    new LRUCache<string, { owner: CrmOwner | undefined; loadedAt: number }>({
+      max: mostOwners,
+    }),
+  )
   const refusedAt = new LRUCache<string, number>({ max: mostAccounts })
 
   return async function ownerOf(access: CrmAccess, ownerId: string): Promise<CrmOwner | undefined> {

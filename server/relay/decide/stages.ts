@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { type Crm, type CrmAccess, isOfToken, type Stage } from '../../providers/provider.ts'
+import { named } from '../../watch/metrics.ts'
 
 const stagesFreshMs = 5 * 60_000
 /** More deleted stages than an account's events can name within minutes. */
@@ -19,7 +20,7 @@ interface AccountStages {
  * because a stage may be new. If it is still missing then, remembers this for five minutes as well.
  */
 export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = Date.now) {
-  const accounts = new LRUCache<string, AccountStages>({ max: mostAccounts })
+  const accounts = named('stages', new LRUCache<string, AccountStages>({ max: mostAccounts }))
   const loading = new Map<string, { accessToken: string; stages: Promise<Stage[]> }>()
 
   /** All users of an account share a read. If it fails because of one user's token, the next one reads. */

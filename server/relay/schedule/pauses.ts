@@ -1,5 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { LRUCache } from 'lru-cache'
+import { named } from '../../watch/metrics.ts'
 import { type Executor, lockedChannels } from './channels.ts'
 
 // A message may have to wait for three things:
@@ -67,7 +68,7 @@ const pauseForSql = (forMs: number, name?: string | null) =>
  */
 export function createWorkspacePace(now: () => number = () => performance.now()) {
   /** When the next new turn of a workspace is. */
-  const nextTurn = new LRUCache<string, number>({ max: mostChannels })
+  const nextTurn = named('workspace_turns', new LRUCache<string, number>({ max: mostChannels }))
   /** The turns of the channels that wait. */
   const turns = new LRUCache<string, number>({ max: mostChannels })
 

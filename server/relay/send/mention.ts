@@ -3,6 +3,7 @@ import type { Log } from '../../log.ts'
 import { openSecrets } from '../../people/connections.ts'
 import type { Vault } from '../../people/vault.ts'
 import { ProviderError, type Providers } from '../../providers/provider.ts'
+import { named } from '../../watch/metrics.ts'
 import type { OpenRoute } from './ready.ts'
 
 const freshMs = 60 * 60_000
@@ -30,9 +31,12 @@ export function createMentions(
   { providers, vault, log }: { providers: Providers; vault: Vault; log: Log },
   now: () => number = Date.now,
 ): (chat: OpenRoute['chat'], email: string) => Promise<string | undefined> {
-  const members = new LRUCache<string, { id: Promise<string | undefined>; askedAt: number }>({
-    max: mostMembers,
-  })
+  const members = named(
+    'members',
+    new LRUCache<string, { id: Promise<string | undefined>; askedAt: number }>({
+      max: mostMembers,
+    }),
+  )
   /** Until when nothing is asked, by workspace or by connection. */
   const pauses = new LRUCache<string, number>({ max: mostPauses })
 

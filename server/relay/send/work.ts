@@ -114,7 +114,13 @@ export function createWork(dependencies: WorkDependencies): Work {
   const { end, endOfBroken, putOff } = ends
   const { afterError } = failures
 
-  return { work, ended: naming.ended }
+  return {
+    work,
+    async ended() {
+      await naming.ended()
+      ends.reportIgnored()
+    },
+  }
 
   async function work(channel: string): Promise<NextStep> {
     const next = await nextDelivery(database, providers, channel)
