@@ -88,7 +88,7 @@ export function createBackend({
     wakeRelay: relay.wake,
     refusedWebhooks: countRefusedWebhooks({ log, now, searchSoon: catchUp.searchSoon }),
     operatorToken: operatorToken(encryptionKeys),
-    watch: createWatch({ database, hasRoom, providers, pool, turnedAt: relay.turnedAt }),
+    watch: createWatch({ database, hasRoom, providers, pool, turnedAt: relay.turnedAt, log }),
     metricsToken,
     appUrl,
     apiUrl,

@@ -24,6 +24,7 @@ const levels: Readonly<Record<Exclude<LogLevel, 'info'>, ReadonlySet<string>>> =
     'checks failed',
     'clean-up failed',
     'checkpoint failed',
+    'the database gave no answer',
     'names of deals not deleted',
     'the disk has too little room',
     'stopped: the database could not write its log',

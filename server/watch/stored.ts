@@ -42,10 +42,10 @@ export async function readStored(
           select count(*)::int from (
             select from deliveries where state = 'pending' order by channel, occurred_at, id
             limit ${mostCounted}
-          ) as some
+          ) as waiting
         ) as pending, (
           select coalesce(extract(epoch from now() - min(received_at)), 0)::float8
-          from (select event_id from head limit ${mostChannels}) as some
+          from (select event_id from head limit ${mostChannels}) as oldest
           cross join lateral (select received_at from deal_events where id = event_id) as event
         ) as "oldestPendingS", (
           select coalesce(json_agg(counted), '[]') from (

@@ -3,6 +3,7 @@
 import { Gauge, Registry } from '@prometheus-io/client'
 import type { Database } from '../database/open.ts'
 import type { HasRoom } from '../database/room.ts'
+import { errorFields, type Log } from '../log.ts'
 import type { Providers } from '../providers/provider.ts'
 import { providerIds } from '../providers/registry.ts'
 import { registry } from './metrics.ts'
@@ -36,6 +37,7 @@ export function createWatch({
   providers,
   pool,
   turnedAt,
+  log,
 }: {
   database: Database
   hasRoom: HasRoom
@@ -44,6 +46,7 @@ export function createWatch({
   pool: (() => PoolCounts) | undefined
   /** When the relay's loop last looked for work without an error, by `performance.now()`. */
   turnedAt: () => number
+  log: Log
 }): Watch {
   const own = new Registry()
   const gauge = <Label extends string = never>(
@@ -99,7 +102,8 @@ export function createWatch({
       })
       try {
         return await Promise.race([asking, tooLate])
-      } catch {
+      } catch (error) {
+        log('the database gave no answer', errorFields(error))
         return undefined
       } finally {
         clearTimeout(timer)
