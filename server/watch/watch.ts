@@ -7,7 +7,8 @@ import { errorFields, type Log } from '../log.ts'
 import type { Providers } from '../providers/provider.ts'
 import { providerIds } from '../providers/registry.ts'
 import { registry } from './metrics.ts'
-import { readStored, type StoredFigures } from './stored.ts'
+import { readStored } from './stored.ts'
+import { countedInWords, storedInWords } from './words.ts'
 
 /** Longer than a slow statement, shorter than the time limits of load balancers and of Prometheus. */
 const databaseWithinMs = 3_000
@@ -23,13 +24,15 @@ export interface Watch {
   contentType: string
   /** The metrics of this process and of the database, in the text format of Prometheus. */
   metrics(): Promise<string>
-  /** What the database says; undefined if it does not answer in time. */
-  stored(): Promise<StoredFigures | undefined>
+  /** The same, line by line. */
+  inWords(): Promise<string[]>
   /** What prevents the server from working; empty if nothing does. */
   unready(): Promise<Unready[]>
   /** The server stops. From now on it is not ready. */
   stopping(): void
 }
+
+const indented = (line: string) => `  ${line}`
 
 export function createWatch({
   database,
@@ -120,11 +123,26 @@ export function createWatch({
     await database.execute('select 1')
     return true
   })
+  const startedAt = new Date()
   let isStopping = false
 
   return {
     contentType: registry.contentType,
-    stored,
+    async inWords() {
+      const counts = pool?.()
+      return [
+        'In the database:',
+        ...storedInWords(await stored()).map(indented),
+        `This server, since ${startedAt.toISOString()}:`,
+        ...(await countedInWords(registry)).map(indented),
+        ...(counts
+          ? [
+              `connections to the database: ${counts.total}, and ${counts.waiting} calls wait for one`,
+            ]
+          : []
+        ).map(indented),
+      ]
+    },
     async metrics() {
       const figures = await stored()
       own.resetMetrics()

@@ -41,7 +41,7 @@ interface Person {
 /** Measures the calls of the activity page at the server's address, with a million stored deliveries. */
 export async function measureActivity(outside: Outside, database: Target): Promise<Measured[]> {
   const open = await openTarget(database)
-  const people = await seed(open.database, 'url' in database)
+  const people = await seedActivity(open.database, 'url' in database)
   const measurements: Array<{ name: string; path: string; cookie: string }> = []
   for (const { name, id } of people) {
     const paths = ['summary?days=14&zone=Europe/Berlin']
@@ -107,7 +107,7 @@ async function signIn(database: Database, userId: string): Promise<string> {
  * Stores a million deliveries of 30 days as the relay leaves them: 10 % failed, 1 % pending, 20 % skipped.
  * The last day comes after the vacuum, as at the worst time of a day.
  */
-async function seed(database: Database, keepsStatistics: boolean): Promise<[Person, Person]> {
+export async function seedActivity(database: Database, keepsStatistics: boolean): Promise<[Person, Person]> {
   const brokenSince = new Date(Date.now() - 86_400_000)
   const broken = { channelName: '#sales', brokenReason: 'is_archived', brokenSince }
   const ids = await seedUsers(database, smallUsers + 1, broken)
