@@ -4,7 +4,15 @@ import * as v from 'valibot'
  * The first segments of all paths that the backend answers. No address of the dashboard begins with
  * one of them, and no provider has one of them as its name.
  */
-export const backendRoots = ['api', 'health', 'sandbox', 'webhooks', 'relay'] as const
+export const backendRoots = [
+  'api',
+  'health',
+  'sandbox',
+  'webhooks',
+  'relay',
+  'ready',
+  'metrics',
+] as const
 
 /** Matches the path of every address that the backend answers. */
 export const backendPath = new RegExp(`^/(${backendRoots.join('|')})(/|$)`)

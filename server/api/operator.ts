@@ -7,6 +7,7 @@ import { readStored } from '../database/stored.ts'
 import { ApiError } from '../http/errors.ts'
 import { fromThisMachineOnly } from '../http/origin.ts'
 import { countDeliveries, replayDead } from '../relay/show/operator.ts'
+import type { Watch } from '../watch/watch.ts'
 
 /**
  * What `npm run relay` and `npm run doctor` ask a server that holds the data folder. They run on the
@@ -17,7 +18,7 @@ export function operatorRoutes({
   operatorToken,
   wakeRelay,
   watch,
-}: Pick<Context, 'database' | 'operatorToken' | 'wakeRelay' | 'watch'>) {
+}: Pick<Context, 'database' | 'operatorToken' | 'wakeRelay'> & { watch: Pick<Watch, 'inWords'> }) {
   return new Hono()
     .use(fromThisMachineOnly)
     .use(async (c, next) => {
