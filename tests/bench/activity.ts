@@ -107,7 +107,10 @@ async function signIn(database: Database, userId: string): Promise<string> {
  * Stores a million deliveries of 30 days as the relay leaves them: 10 % failed, 1 % pending, 20 % skipped.
  * The last day comes after the vacuum, as at the worst time of a day.
  */
-export async function seedActivity(database: Database, keepsStatistics: boolean): Promise<[Person, Person]> {
+export async function seedActivity(
+  database: Database,
+  keepsStatistics: boolean,
+): Promise<[Person, Person]> {
   const brokenSince = new Date(Date.now() - 86_400_000)
   const broken = { channelName: '#sales', brokenReason: 'is_archived', brokenSince }
   const ids = await seedUsers(database, smallUsers + 1, broken)

@@ -5,7 +5,16 @@ import { watchRoutes } from '../../server/api/watch.ts'
 import { createLog } from '../../server/log.ts'
 import { createWatch } from '../../server/watch/watch.ts'
 import { databaseKinds } from '../database.ts'
-import { backend, changes, channel, connect, open, outside, portal, shareBackend } from './shared.ts'
+import {
+  backend,
+  changes,
+  channel,
+  connect,
+  open,
+  outside,
+  portal,
+  shareBackend,
+} from './shared.ts'
 
 const incoming = { rawHeaders: [], socket: { remoteAddress: '127.0.0.1' } }
 const operating = join(import.meta.dirname, '../../docs/operating')
@@ -27,9 +36,7 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
     const userId = await connect()
     const held = Promise.withResolvers<undefined>()
     outside.answerPost = () => held.promise
-    const at = Date.now() - 1_000
-    await backend.tell(changes([1], at))
-    await outside.accepted((posts) => posts.length === 0)
+    await backend.tell(changes([1]))
     await vi.waitFor(async () => {
       const waiting = await scrape()
       expect(waiting.get('dealbell_deliveries_pending')).toBe(1)
@@ -69,7 +76,9 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
   test.runIf(kind === 'PGlite')(
     'that the dashboard and the alerts of docs/operating name exist',
     async () => {
-      const names = new Set([...(await scrape()).keys()].map((series) => series.replace(/\{.*/, '')))
+      const names = new Set(
+        [...(await scrape()).keys()].map((series) => series.replace(/\{.*/, '')),
+      )
       for (const file of ['dashboard.json', 'alerts.yml', 'watching.md']) {
         const used = readFileSync(join(operating, file), 'utf8').match(/\bdealbell_[a-z_]+/g) ?? []
         expect(used.length).toBeGreaterThan(3)
@@ -80,28 +89,31 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
     },
   )
 
-  test.runIf(kind === 'PGlite')('of a bulk edit without a rule are one line in the log', async () => {
-    await connect({ ruleIds: ['deal-closed'] })
-    await backend.tell(changes(range(40)))
-    await backend.settled()
-    const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
-    const log = createLog('info')
-    await backend.stop()
-    for (const line of backend.lines) {
-      const { event, ...fields } = JSON.parse(line)
-      log(event, fields)
-    }
-    const lines = write.mock.calls.map(([line]) => JSON.parse(String(line)))
-    write.mockRestore()
-    expect(lines.filter(({ event }) => event.includes('ignored'))).toEqual([
-      {
-        time: expect.any(String),
-        level: 'info',
-        event: 'deliveries ignored',
-        reasons: { no_rule: 40 },
-      },
-    ])
-  })
+  test.runIf(kind === 'PGlite')(
+    'of a bulk edit without a rule are one line in the log',
+    async () => {
+      await connect({ ruleIds: ['deal-closed'] })
+      await backend.tell(changes(range(40)))
+      await backend.settled()
+      const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+      const log = createLog('info')
+      await backend.stop()
+      for (const line of backend.lines) {
+        const { event, ...fields } = JSON.parse(line)
+        log(event, fields)
+      }
+      const lines = write.mock.calls.map(([line]) => JSON.parse(String(line)))
+      write.mockRestore()
+      expect(lines.filter(({ event }) => event.includes('ignored'))).toEqual([
+        {
+          time: expect.any(String),
+          level: 'info',
+          event: 'deliveries ignored',
+          reasons: { no_rule: 40 },
+        },
+      ])
+    },
+  )
 })
 
 describe('a load balancer that asks /ready', () => {
@@ -110,6 +122,7 @@ describe('a load balancer that asks /ready', () => {
 
   /** The answer of a server whose parts are in this state. */
   async function ask({ answers = true, room = true, turnedMsAgo = 0, isStopping = false } = {}) {
+    const turnedAt = performance.now() - turnedMsAgo
     const database = answers ? open.database : { execute: () => never }
     const watch = createWatch({
       // It is only asked for statements.
@@ -117,17 +130,21 @@ describe('a load balancer that asks /ready', () => {
       hasRoom: () => room,
       providers: backend.providers,
       pool: undefined,
-      turnedAt: () => performance.now() - turnedMsAgo,
+      turnedAt: () => turnedAt,
       log: backend.log,
     })
     if (isStopping) watch.stopping()
-    const answer = await watchRoutes({ watch, metricsToken: undefined }).request('/ready')
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    const asking = watchRoutes({ watch, metricsToken: undefined }).request('/ready')
+    if (!answers) await vi.advanceTimersByTimeAsync(3_000)
+    vi.useRealTimers()
+    const answer = await asking
     return `${answer.status} ${await answer.text()}`
   }
 
   test.each([
     [{}, '200 {"status":"ready"}'],
-    [{ turnedMsAgo: 29_000 }, '200 {"status":"ready"}'],
+    [{ turnedMsAgo: 20_000 }, '200 {"status":"ready"}'],
     [{ turnedMsAgo: 30_000 }, '503 {"status":"not ready","failing":["relay"]}'],
     [{ turnedMsAgo: Infinity }, '503 {"status":"not ready","failing":["relay"]}'],
     [{ answers: false }, '503 {"status":"not ready","failing":["database"]}'],
@@ -144,7 +161,11 @@ describe('the metrics are for', () => {
 
   const ask = async (
     headers: Record<string, string>,
-    { host = '127.0.0.1:3000', remoteAddress = '127.0.0.1', metricsToken = token as string | undefined } = {},
+    {
+      host = '127.0.0.1:3000',
+      remoteAddress = '127.0.0.1',
+      metricsToken = token as string | undefined,
+    } = {},
   ) => {
     const watch = { ...backend.watch, metrics: async () => 'figures' }
     const app = watchRoutes({ watch, metricsToken })
@@ -157,7 +178,11 @@ describe('the metrics are for', () => {
   test.each([
     ['a program on this machine', {}, {}],
     ['a proxy that has the token', { ...proxied, ...bearer(token) }, {}],
-    ['another machine that has it', bearer(token), { remoteAddress: '203.0.113.9', host: 'bell.example' }],
+    [
+      'another machine that has it',
+      bearer(token),
+      { remoteAddress: '203.0.113.9', host: 'bell.example' },
+    ],
   ])('%s', async (_, headers, from) => {
     expect(await (await ask(headers, from)).text()).toBe('figures')
   })
@@ -169,8 +194,16 @@ describe('the metrics are for', () => {
     ['a wrong token', { ...proxied, ...bearer(`${token}x`) }, {}],
     ['the beginning of it', { ...proxied, ...bearer(token.slice(0, -1)) }, {}],
     ['no text as the token', { ...proxied, ...bearer('') }, {}],
-    ['the word undefined, where no token is set', { ...proxied, ...bearer('undefined') }, { metricsToken: undefined }],
-    ['nothing, where no token is set', { ...proxied, Authorization: '' }, { metricsToken: undefined }],
+    [
+      'the word undefined, where no token is set',
+      { ...proxied, ...bearer('undefined') },
+      { metricsToken: undefined },
+    ],
+    [
+      'nothing, where no token is set',
+      { ...proxied, Authorization: '' },
+      { metricsToken: undefined },
+    ],
   ])('not for %s', async (_, headers, from) => {
     const answer = await ask(headers, from)
     expect(answer.status).toBe(404)
