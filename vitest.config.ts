@@ -13,6 +13,7 @@ const testAllOnly = [
   'tests/relay/preview.test.ts',
   'tests/relay/processes.test.ts',
   'tests/relay/slow-account.test.ts',
+  'tests/server/alerts.test.ts',
   'tests/server/damaged-folder.test.ts',
   'tests/server/dev.test.ts',
   'tests/server/doctor.test.ts',

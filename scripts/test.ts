@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { ensureChromium, ensureFirefox, ensureNginx, ensureWebkit } from './programs.ts'
+import { ensureChromium, ensureFirefox, ensureNginx, ensurePromtool, ensureWebkit } from './programs.ts'
 
 const root = join(import.meta.dirname, '..')
 const runsAll = process.argv.includes('--all')
@@ -25,6 +25,11 @@ if (chromium === undefined) {
 if (runsAll && ensureNginx() === undefined) {
   missing.push(
     'The nginx tests did not run: there is no nginx and none could be installed. Install one, or set NGINX_PATH.',
+  )
+}
+if (runsAll && ensurePromtool() === undefined) {
+  missing.push(
+    'The tests of the alert rules did not run: there is no promtool and none could be installed. Install Prometheus, or set PROMTOOL_PATH.',
   )
 }
 const canAttack = process.platform === 'linux'

@@ -53,16 +53,18 @@ export async function measureActivity(outside: Outside, database: Target): Promi
     paths.push(`activity?limit=25&counts=true`, `activity?limit=25&q=nothing&before=${middle()}`)
     for (const path of paths) {
       // Each session may make 300 calls a minute.
-      measurements.push({ name, path, cookie: await signIn(open.database, id) })
+      const cookie = await signIn(open.database, id)
+      measurements.push({ name, path: `/api/notifications/${path}`, cookie })
     }
   }
+  measurements.push({ name: 'no', path: '/metrics', cookie: '' })
   await open.close()
 
   const server = await startServer({ outside, database })
   const measured: Measured[] = []
   try {
     for (const { name, path, cookie } of measurements) {
-      const call = () => timed(server, cookie, `/api/notifications/${path}`)
+      const call = () => timed(server, cookie, path)
       for (let n = 0; n < warmUp; n++) await call()
       const times: number[] = []
       const healthTimes: number[] = []
@@ -71,7 +73,7 @@ export async function measureActivity(outside: Outside, database: Target): Promi
         healthTimes.push(await timed(server, cookie, '/health'))
       }
       measured.push({
-        measured: `${name} user: ${path.replace(/(before=).*/, '$1middle')}`,
+        measured: `${name} user: ${path.replace('/api/notifications/', '').replace(/(before=).*/, '$1middle')}`,
         times,
         healthTimes,
       })
