@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Database } from '../database/open.ts'
-import { providerIds } from '../providers/registry.ts'
 import {
   countDeliveries,
   type DeliveryCounts,
@@ -37,8 +36,7 @@ try {
 async function statusOf(settings: Settings): Promise<string[]> {
   const ofServer = async () => (await askServer(settings, '/relay/status', statusAnswer)).lines
   async function ofDatabase(database: Database): Promise<string[]> {
-    const { providers } = settings.addressesAt(settings.port)
-    const figures = await readStored(database, (id) => providers[id].standIn, providerIds)
+    const figures = await readStored(database, settings.addressesAt(settings.port).providers)
     return [
       'In the database:',
       ...storedInWords(figures).map((line) => `  ${line}`),

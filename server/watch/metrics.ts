@@ -58,20 +58,18 @@ const deliverySeconds = new Histogram({
   registers,
 })
 
-export const callOutcomes = [
-  'ok',
+export type CallOutcome =
+  | 'ok'
   /** 429, or another answer that asks for a wait. */
-  'rate_limited',
-  'refused',
-  'unauthorized',
+  | 'rate_limited'
+  | 'refused'
+  | 'unauthorized'
   /** There is no such object. */
-  'not_found',
+  | 'not_found'
   /** An answer of an unknown form. */
-  'nonsense',
+  | 'nonsense'
   /** No answer, or an error that may be temporary. */
-  'unreachable',
-] as const
-export type CallOutcome = (typeof callOutcomes)[number]
+  | 'unreachable'
 
 const providerCalls = new Counter({
   name: 'dealbell_provider_calls_total',

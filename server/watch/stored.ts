@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
-import type { ProviderId } from '../providers/registry.ts'
+import { type ProviderId, providerIds } from '../providers/registry.ts'
 
 /** What the database says of the relay, in all processes together. */
 export interface StoredFigures {
@@ -18,13 +18,15 @@ export interface StoredFigures {
 export const mostCounted = 10_000
 const mostChannels = 1_000
 
-/** Reads them in one round trip, from indexes and small tables: it must be cheap with millions of deliveries. */
+/**
+ * Reads them in one round trip, from indexes and small tables: it must be cheap with millions of deliveries.
+ * @param providers those that are configured. What their stand-ins granted does not count besides them, nor the reverse.
+ */
 export async function readStored(
   database: Pick<Database, 'execute'>,
-  isStandIn: (provider: ProviderId) => boolean,
-  providers: readonly ProviderId[],
+  providers: Readonly<Record<ProviderId, { standIn: boolean }>>,
 ): Promise<StoredFigures> {
-  const standIns = sql.param(providers.filter(isStandIn))
+  const standIns = sql.param(providerIds.filter((id) => providers[id].standIn))
   const [row] = await rowsOf<StoredFigures>(
     database,
     // The first pending delivery of each channel: one look at the index `deliveries_pending` for each. It does not ask

@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { watchRoutes } from '../../server/api/watch.ts'
-import { createLog } from '../../server/log.ts'
+import { createLog, type LogLevel } from '../../server/log.ts'
+import { watchProcess } from '../../server/watch/metrics.ts'
 import { createWatch } from '../../server/watch/watch.ts'
 import { databaseKinds } from '../database.ts'
 import {
@@ -26,6 +27,19 @@ async function scrape(): Promise<Map<string, number>> {
   expect(answer.headers.get('Content-Type')).toBe('text/plain; version=0.0.4; charset=utf-8')
   const lines = (await answer.text()).split('\n').filter((line) => /^[a-z]/.test(line))
   return new Map(lines.map((line) => [line.replace(/ \S+$/, ''), Number(/\S+$/.exec(line)?.[0])]))
+}
+
+/** What a server with this LOG_LEVEL writes of what the backend has logged. */
+function written(least: LogLevel): Array<Record<string, unknown> & { event: string }> {
+  const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+  const log = createLog(least)
+  for (const line of backend.lines) {
+    const { event, ...fields } = JSON.parse(line)
+    log(event, fields)
+  }
+  const lines = write.mock.calls.map(([line]) => JSON.parse(String(line)))
+  write.mockRestore()
+  return lines
 }
 
 describe.each(databaseKinds)('on %s, the metrics', (kind) => {
@@ -74,17 +88,20 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
   })
 
   test.runIf(kind === 'PGlite')(
-    'that the dashboard and the alerts of docs/operating name exist',
+    'that the dashboard, the alerts and the page of docs/operating name exist',
     async () => {
-      const names = new Set(
-        [...(await scrape()).keys()].map((series) => series.replace(/\{.*/, '')),
+      watchProcess()
+      const answer = await backend.app.request('http://127.0.0.1/metrics', {}, { incoming })
+      const types = [...(await answer.text()).matchAll(/^# TYPE (\S+) (\S+)$/gm)]
+      const names = types.flatMap(([, name = '', type]) =>
+        type === 'histogram' ? [name, `${name}_bucket`] : [name],
       )
       for (const file of ['dashboard.json', 'alerts.yml', 'watching.md']) {
-        const used = readFileSync(join(operating, file), 'utf8').match(/\bdealbell_[a-z_]+/g) ?? []
-        expect(used.length).toBeGreaterThan(3)
-        // With PGlite there is no pool, and no call has failed yet.
-        const others = ['dealbell_database_pool_connections', 'dealbell_requests_limited_total']
-        expect(used.filter((name) => !names.has(name) && !others.includes(name))).toEqual([])
+        const used = readFileSync(join(operating, file), 'utf8').match(
+          /\b(dealbell|nodejs|process)_[a-z0-9_]+/g,
+        )
+        expect(used?.length).toBeGreaterThan(5)
+        expect(used?.filter((name) => !names.includes(name))).toEqual([])
       }
     },
   )
@@ -95,16 +112,8 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
       await connect({ ruleIds: ['deal-closed'] })
       await backend.tell(changes(range(40)))
       await backend.settled()
-      const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
-      const log = createLog('info')
       await backend.stop()
-      for (const line of backend.lines) {
-        const { event, ...fields } = JSON.parse(line)
-        log(event, fields)
-      }
-      const lines = write.mock.calls.map(([line]) => JSON.parse(String(line)))
-      write.mockRestore()
-      expect(lines.filter(({ event }) => event.includes('ignored'))).toEqual([
+      expect(written('info').filter(({ event }) => event.includes('ignored'))).toEqual([
         {
           time: expect.any(String),
           level: 'info',
@@ -112,6 +121,8 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
           reasons: { no_rule: 40 },
         },
       ])
+      expect(written('debug').filter(({ level }) => level === 'debug')).toHaveLength(40)
+      expect(written('warn')).toEqual([])
     },
   )
 })
