@@ -23,6 +23,7 @@ const testAllOnly = [
   'tests/relay/processes.test.ts',
   'tests/relay/slow-account.test.ts',
   'tests/relay/tries.test.ts',
+  'tests/server/alerts.test.ts',
   'tests/server/callback-orders.test.ts',
   'tests/server/cleanup.test.ts',
   'tests/server/damaged-folder.test.ts',

@@ -116,6 +116,20 @@ function findCluster(): ClusterPrograms | undefined {
   return { etcd, patroni, haproxy, postgresBin }
 }
 
+/** The path of promtool, which comes with Prometheus: PROMTOOL_PATH, or one on the PATH. */
+export function findPromtool(): string | undefined {
+  return firstThatExists([process.env.PROMTOOL_PATH, ...onPath('promtool')])
+}
+
+/** Installs Prometheus if there is no promtool. @returns its path; undefined when it cannot be installed. */
+export function ensurePromtool(): string | undefined {
+  if (findPromtool() === undefined) {
+    console.log('The tests of the alert rules need promtool: installing Prometheus.')
+    installDebianPackages('prometheus')
+  }
+  return findPromtool()
+}
+
 /** The path of Firefox: FIREFOX_PATH, or one on the PATH. */
 export function findFirefox(): string | undefined {
   return firstThatExists([process.env.FIREFOX_PATH, ...onPath('firefox-esr'), ...onPath('firefox')])

@@ -9,6 +9,7 @@ import {
   ensureFirefox,
   ensureNginx,
   ensurePgbouncer,
+  ensurePromtool,
   ensureWebkit,
   findSystemdAnalyze,
 } from './programs.ts'
@@ -38,6 +39,11 @@ if (runsAll && ensureNginx() === undefined) {
 if (runsAll && ensurePgbouncer() === undefined) {
   missing.push(
     'The tests with PgBouncer did not run: there is none and none could be installed. Install it, or set PGBOUNCER_PATH.',
+  )
+}
+if (runsAll && ensurePromtool() === undefined) {
+  missing.push(
+    'The tests of the alert rules did not run: there is no promtool and none could be installed. Install Prometheus, or set PROMTOOL_PATH.',
   )
 }
 const canAttack = process.platform === 'linux'

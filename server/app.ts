@@ -10,7 +10,8 @@ import { ruleRoutes } from './api/rules.ts'
 import { sessionRoutes, writesForShownPersonOnly } from './api/session.ts'
 import { statusAndDisconnectRoutes } from './api/status-and-disconnect.ts'
 import { testMessageRoutes } from './api/test-message.ts'
-import { webhookRoutes } from './api/webhooks.ts'
+import { watchRoutes } from './api/watch.ts'
+import { countWebhooks, webhookRoutes } from './api/webhooks.ts'
 import type { Context } from './context.ts'
 import { answerError, errorAnswer, noRoomAnswer } from './http/errors.ts'
 import {
@@ -38,6 +39,7 @@ export function createApp(
 
   app.use(safetyHeaders({ https: appUrl.startsWith('https:') }))
   app.use(withOneHost)
+  app.use('/webhooks/*', countWebhooks)
   app.use('/api/*', corsForDashboard(appUrl))
   app.use(endpoints.health.path, corsForDashboard(appUrl))
   app.use('/api/*', limits.calls(sessions.issued))
@@ -79,6 +81,7 @@ export function createApp(
   app.route('/sandbox', sandbox)
   app.route('/webhooks', webhookRoutes(context))
   app.route('/relay', operatorRoutes(context))
+  app.route('/', watchRoutes(context))
 
   if (dashboard !== undefined) app.all('*', atOneLoopbackName(appUrl), serveDashboard(dashboard))
   app.notFound((c) => errorAnswer(c, 404, 'not_found', 'There is nothing at this address.'))

@@ -20,10 +20,13 @@ import { type CatchUp, createCatchUp } from './relay/search/schedule.ts'
 import { operatorToken } from './relay/show/operator.ts'
 import { type RelayTimes, relayTimes } from './relay/times.ts'
 import type { Addresses } from './settings/settings.ts'
+import { createWatch, type PoolCounts } from './watch/watch.ts'
 
 export interface BackendOptions {
   database: Database
   hasRoom?: HasRoom
+  /** The connections to the database; undefined if it has none. */
+  pool?: (() => PoolCounts) | undefined
   /** 32 bytes each, the newest first. */
   encryptionKeys: readonly Buffer[]
   addresses: Addresses
@@ -33,6 +36,7 @@ export interface BackendOptions {
   alone: boolean
   /** How many proxies in front may name the client's address. */
   trustedProxies?: number
+  metricsToken?: string | undefined
   log: Log
   now?: () => Date
   times?: RelayTimes
@@ -49,11 +53,13 @@ export interface Backend extends Context {
 export function createBackend({
   database,
   hasRoom = () => true,
+  pool,
   encryptionKeys,
   addresses,
   dashboard,
   alone,
   trustedProxies = 0,
+  metricsToken,
   log,
   now = () => new Date(),
   times = relayTimes,
@@ -84,6 +90,8 @@ export function createBackend({
     wakeRelay: relay.wake,
     refusedWebhooks: countRefusedWebhooks({ log, now, searchSoon: catchUp.searchSoon }),
     operatorToken: operatorToken(encryptionKeys),
+    watch: createWatch({ database, hasRoom, providers, pool, turnedAt: relay.turnedAt, log }),
+    metricsToken,
     appUrl,
     apiUrl,
     now,

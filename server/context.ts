@@ -7,6 +7,7 @@ import type { Vault } from './people/vault.ts'
 import type { Providers } from './providers/provider.ts'
 import type { Inbox } from './relay/receive/inbox.ts'
 import type { RefusedWebhooks } from './relay/search/refused-webhooks.ts'
+import type { Watch } from './watch/watch.ts'
 
 /** What every route receives. */
 export interface Context {
@@ -25,6 +26,10 @@ export interface Context {
   refusedWebhooks: RefusedWebhooks
   /** The bearer token of `npm run relay`. */
   operatorToken: string
+  /** What the operator can watch. */
+  watch: Watch
+  /** The bearer token of GET /metrics. Without one, only programs on this machine may read it. */
+  metricsToken: string | undefined
   /** The origin at which people open the dashboard, without a trailing slash. */
   appUrl: string
   /** The address at which providers call the server, without a trailing slash. */

@@ -1,14 +1,81 @@
 /** Writes one line about an event. Fields hold ids and codes, never tokens, secrets or users' texts. */
 export type Log = (
   event: string,
-  // Each line already has these two. A field of the same name would overwrite it.
-  fields?: Readonly<Record<string, unknown> & { time?: never; event?: never }>,
+  // Each line already has these. A field of the same name would overwrite it.
+  fields?: Readonly<Record<string, unknown> & { time?: never; level?: never; event?: never }>,
 ) => void
 
-/** Writes JSON lines to standard error. Standard output is for the person who starts the server. */
-export const logToStderr: Log = (event, fields) => {
-  process.stderr.write(`${JSON.stringify({ time: new Date().toISOString(), event, ...fields })}\n`)
+/** The most important first. */
+export const logLevels = ['error', 'warn', 'info', 'debug'] as const
+export type LogLevel = (typeof logLevels)[number]
+
+// In one place, so that what an operator is alerted by can be compared. Every other event has the level `info`.
+const levels: Readonly<Record<Exclude<LogLevel, 'info'>, ReadonlySet<string>>> = {
+  /** The server, or its database, does not do what it must. */
+  error: new Set([
+    'uncaught error',
+    'request failed',
+    'relay loop failed',
+    'upkeep failed',
+    'channel failed',
+    'delivery failed',
+    'delivery not noted',
+    'catch-up failed',
+    'checks failed',
+    'clean-up failed',
+    'checkpoint failed',
+    'the database gave no answer',
+    'names of deals not deleted',
+    'the disk has too little room',
+    'stopped: the database could not write its log',
+  ]),
+  /** A message did not come, or somebody has to look at a connection, a setting or a limit. */
+  warn: new Set([
+    'delivery dead',
+    'connection broken',
+    'webhooks refused',
+    'rate limit reached',
+    'channel rate limited',
+    'search for missed changes failed',
+    'authorization failed',
+    'check failed',
+    'claim too old',
+    'deal too large',
+    'deals not named',
+    'former connection not ended',
+    'unused grant not ended',
+    'revoke failed',
+    'uninstall failed',
+    'idle database connection lost',
+    'no room to vacuum',
+    'stopped before everything had ended',
+    'X-Forwarded-For is ignored: set TRUSTED_PROXIES if a proxy of yours sends it',
+  ]),
+  /** One line for each delivery, of which a bulk edit has thousands. */
+  debug: new Set(['delivery ignored']),
 }
+
+function levelOf(event: string): LogLevel {
+  if (levels.error.has(event)) return 'error'
+  if (levels.warn.has(event)) return 'warn'
+  return levels.debug.has(event) ? 'debug' : 'info'
+}
+
+/**
+ * Creates the log: JSON lines on standard error. Standard output is for the person who starts the server.
+ * @param least leaves out what is less important.
+ */
+export function createLog(least: LogLevel): Log {
+  return (event, fields) => {
+    const level = levelOf(event)
+    if (logLevels.indexOf(level) > logLevels.indexOf(least)) return
+    const line = { time: new Date().toISOString(), level, event, ...fields }
+    process.stderr.write(`${JSON.stringify(line)}\n`)
+  }
+}
+
+/** For what happens before the settings are known, or as the process dies. */
+export const logToStderr = createLog('debug')
 
 /** What may be logged of an error: its name and our own lines. Its message may quote data of users. */
 export function errorFields(error: unknown): { error: string; at: string[] } {

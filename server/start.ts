@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
+import { setTimeout as delay } from 'node:timers/promises'
 import { getRequestListener } from '@hono/node-server'
 import { createBackend } from './backend.ts'
 import { startCleanup } from './clean/clean.ts'
@@ -7,7 +8,7 @@ import { watchDisk } from './database/disk.ts'
 import type { FolderLock } from './database/lock.ts'
 import { answerUnreadable } from './http/safety-headers.ts'
 import { clientTimes, connectionLimit, guardConnections } from './http/socket-limits.ts'
-import { logToStderr as log } from './log.ts'
+import { createLog, errorFields } from './log.ts'
 import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/keys.ts'
 import { createVault, keyFromFolder } from './people/vault.ts'
@@ -15,6 +16,7 @@ import { providerIds, registry } from './providers/registry.ts'
 import { openDatabase } from './settings/open-database.ts'
 import { dataDirError, listenError } from './settings/open-errors.ts'
 import type { Settings } from './settings/settings.ts'
+import { watchProcess } from './watch/metrics.ts'
 
 /** How long requests that run when the server stops may take. */
 const requestGraceMs = 8_000
@@ -23,6 +25,11 @@ const stopWithinMs = 9_500
 
 /** Opens database and port, and closes them in order on SIGTERM and SIGINT. */
 export async function start(settings: Settings, lock: FolderLock | undefined): Promise<void> {
+  const log = createLog(settings.logLevel)
+  process.on('uncaughtException', (error, origin) => {
+    log('uncaught error', { origin, ...errorFields(error) })
+    process.exit(1)
+  })
   if (settings.serveDashboard) await ensurePageBuilt(console.log)
   const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
   const encryptionKeys = settings.encryptionKeys ?? [
@@ -30,7 +37,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       throw dataDirError(settings, error)
     }),
   ]
-  const { database, hasRoom, close } = await openDatabase(settings, () =>
+  const { database, hasRoom, pool, close } = await openDatabase(settings, () =>
     log('idle database connection lost'),
   )
   const vault = createVault(encryptionKeys)
@@ -43,15 +50,17 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const port = await listen(server, settings)
   // No await from here to the handler: a request that arrived meanwhile would never be answered.
   const addresses = settings.addressesAt(port)
-  const { app, relay, catchUp, checks } = createBackend({
+  const { app, relay, catchUp, checks, watch } = createBackend({
     database,
     hasRoom,
+    pool,
     encryptionKeys,
     addresses,
     dashboard,
     // PGlite's folder belongs to this process only.
     alone: settings.databaseUrl === undefined,
     trustedProxies: settings.trustedProxies,
+    metricsToken: settings.metricsToken,
     log,
   })
   const https = addresses.appUrl.startsWith('https:')
@@ -68,6 +77,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   // `npm run dev` waits for this message.
   process.send?.('ready')
 
+  watchProcess()
   const hasFolder = settings.databaseUrl === undefined
   const disk = hasFolder ? [watchDisk({ database, hasRoom, log })] : []
   const cleanup = startCleanup({ database, vacuum: hasFolder, hasRoom, log })
@@ -80,12 +90,16 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     }
     stopping = { signal, since: Date.now() }
     console.log('Stopping …')
+    watch.stopping()
+    // Ctrl-C comes from a person, who does not want to wait.
+    const delayMs = signal === 'SIGTERM' ? settings.stopDelayMs : 0
     // A provider may take longer to answer. What is cut then is sent again after the next start.
     setTimeout(() => {
       log('stopped before everything had ended')
       lock?.release()
       process.exit(1)
-    }, stopWithinMs)
+    }, delayMs + stopWithinMs)
+    if (delayMs > 0) await delay(delayMs)
     const background = [relay, catchUp, checks, cleanup, ...disk].map((each) => each.stop())
     await Promise.all([connections.close(requestGraceMs), ...background])
     await close()

@@ -6,7 +6,8 @@ import { rowsOf } from '../database/open.ts'
 import { readStored } from '../database/stored.ts'
 import { ApiError } from '../http/errors.ts'
 import { fromThisMachineOnly } from '../http/origin.ts'
-import { countDeliveries, type RelayStatus, replayDead } from '../relay/show/operator.ts'
+import { countDeliveries, replayDead } from '../relay/show/operator.ts'
+import type { Watch } from '../watch/watch.ts'
 
 /**
  * What `npm run relay` and `npm run doctor` ask a server that holds the data folder. They run on the
@@ -16,8 +17,8 @@ export function operatorRoutes({
   database,
   operatorToken,
   wakeRelay,
-  refusedWebhooks,
-}: Pick<Context, 'database' | 'operatorToken' | 'wakeRelay' | 'refusedWebhooks'>) {
+  watch,
+}: Pick<Context, 'database' | 'operatorToken' | 'wakeRelay'> & { watch: Pick<Watch, 'inWords'> }) {
   return new Hono()
     .use(fromThisMachineOnly)
     .use(async (c, next) => {
@@ -28,11 +29,8 @@ export function operatorRoutes({
       }
       await next()
     })
-    .get('/status', async (c) => {
-      const deliveries = await countDeliveries(database)
-      const status: RelayStatus = { ...deliveries, refusedWebhooks: refusedWebhooks.counts() }
-      return c.json(status)
-    })
+    .get('/status', async (c) => c.json({ lines: await watch.inWords() }))
+    .get('/count', async (c) => c.json(await countDeliveries(database)))
     .post('/replay', async (c) => {
       const replayed = await replayDead(database)
       wakeRelay()

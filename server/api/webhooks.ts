@@ -2,7 +2,7 @@
 // events of properties that a rule is about to the inbox (relay/receive/). Answers 204 only after they are stored: the
 // CRM repeats a webhook that gets a 5xx or no answer.
 
-import { Hono } from 'hono'
+import { Hono, type MiddlewareHandler } from 'hono'
 import type { Context } from '../context.ts'
 import { createBodyReader } from '../http/bodies.ts'
 import { ApiError, errorAnswer } from '../http/errors.ts'
@@ -10,12 +10,25 @@ import type { WebhookRefusal } from '../providers/provider.ts'
 import { crmIds, registry } from '../providers/registry.ts'
 import { watchedProperties } from '../relay/decide/rules.ts'
 import { failpoint } from '../relay/failpoint.ts'
+import { countWebhook } from '../watch/metrics.ts'
 
 const maxBodyBytes = 1024 * 1024
 /** Bodies that are read at the same time, and the bytes of them that are kept in memory. */
 const maxBodies = 64
 const maxBodyBytesInMemory = 12 * 1024 * 1024
 const retryAfterS = 10
+
+/** Counts what becomes of webhooks. Those that are not signed are counted where the reason is known. */
+export const countWebhooks: MiddlewareHandler = async (c, next) => {
+  const startedAt = performance.now()
+  await next()
+  const crm = crmIds.find((id) => c.req.path === `/webhooks/${id}`)
+  if (crm === undefined || c.req.method !== 'POST') return
+  const { status } = c.res
+  if (status === 204) countWebhook(crm, 'stored', startedAt)
+  else if (status >= 500) countWebhook(crm, 'failed')
+  else if (status !== 401) countWebhook(crm, 'malformed')
+}
 
 /** Where each CRM reports changes: one address for all accounts. */
 export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, log }: Context) {
@@ -29,6 +42,7 @@ export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, 
     const { name } = registry[crm]
     const notSigned = (why: WebhookRefusal) => {
       refusedWebhooks.count(why)
+      countWebhook(crm, why)
       return new ApiError(401, 'invalid_signature', `The request is not signed by ${name}.`)
     }
 

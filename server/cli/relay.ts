@@ -3,38 +3,58 @@ import { join } from 'node:path'
 import type { Database } from '../database/open.ts'
 import {
   countDeliveries,
-  type RelayStatus,
-  relayStatus,
+  type DeliveryCounts,
+  deliveryCounts,
   replayAnswer,
   replayDead,
+  statusAnswer,
 } from '../relay/show/operator.ts'
 import { openDatabase } from '../settings/open-database.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
+import { readStored } from '../watch/stored.ts'
+import { storedInWords } from '../watch/words.ts'
 import { askServer, withDataFolder } from './running-server.ts'
 
-/** `npm run relay -- status|replay`: shows what became of the deliveries, or sends dead ones again. */
-const usage = `Usage: npm run relay -- status   counts of deliveries, why the dead ones are dead, and how many webhooks were refused
+/** `npm run relay -- COMMAND`: what the operator asks the relay, and has it do. */
+const usage = `Usage: npm run relay -- status   what waits, and what the server on this machine has done since its start
+       npm run relay -- count    counts all stored deliveries by state, and the dead ones by reason
        npm run relay -- replay   sends the dead ones of the last three days again`
 
 try {
   if (existsSync('.env')) process.loadEnvFile()
-  const command = process.argv[2]
-  if (command !== 'status' && command !== 'replay') throw new Error(usage)
+  const [, , command] = process.argv
+  if (command !== 'status' && command !== 'count' && command !== 'replay') throw new Error(usage)
   const settings = parseEnv(process.env)
-  if (command === 'status') print(await statusOf(settings))
+  if (command === 'status') for (const line of await statusOf(settings)) console.log(line)
+  else if (command === 'count') print(await count(settings))
   else console.log(`${await replay(settings)} dead deliveries are sent again`)
 } catch (error) {
   console.error(error instanceof Error ? error.message : error)
   process.exitCode = 1
 }
 
-async function statusOf(settings: Settings): Promise<RelayStatus> {
-  const ofServer = () => askServer(settings, '/relay/status', relayStatus)
-  const status = await inDatabase<RelayStatus>(settings, countDeliveries, ofServer)
-  if (settings.databaseUrl === undefined) return status
-  // Each server counts webhooks in its memory.
-  const { refusedWebhooks } = (await ofServer().catch(() => undefined)) ?? {}
-  return { ...status, refusedWebhooks }
+async function statusOf(settings: Settings): Promise<string[]> {
+  const ofServer = async () => (await askServer(settings, '/relay/status', statusAnswer)).lines
+  async function ofDatabase(database: Database): Promise<string[]> {
+    const figures = await readStored(database, settings.addressesAt(settings.port).providers)
+    return [
+      'In the database:',
+      ...storedInWords(figures).map((line) => `  ${line}`),
+      'No server answers on this machine, so nothing else is known.',
+    ]
+  }
+  if (settings.databaseUrl !== undefined) {
+    // A server on this machine knows more than the database.
+    const lines = await ofServer().catch(() => undefined)
+    if (lines !== undefined) return lines
+  }
+  return await inDatabase(settings, ofDatabase, ofServer)
+}
+
+async function count(settings: Settings): Promise<DeliveryCounts> {
+  return await inDatabase(settings, countDeliveries, () =>
+    askServer(settings, '/relay/count', deliveryCounts, { timeoutS: 60 }),
+  )
 }
 
 /** @returns how many deliveries are sent again. */
@@ -73,21 +93,7 @@ async function inDatabase<Result>(
   return await withDataFolder(settings, openAndWork, askServer)
 }
 
-function print({ pending, sent, ignored, dead, reasons, refusedWebhooks }: RelayStatus): void {
+function print({ pending, sent, ignored, dead, reasons }: DeliveryCounts): void {
   console.log(`pending  ${pending}\nsent     ${sent}\nignored  ${ignored}\ndead     ${dead}`)
   for (const [reason, count] of Object.entries(reasons)) console.log(`  ${count} × ${reason}`)
-  if (refusedWebhooks === undefined) {
-    console.log('refused webhooks: unknown, because no server answers on this machine')
-    return
-  }
-  const { signature, time, missing, since } = refusedWebhooks
-  console.log(`refused webhooks since ${since}  ${signature + time + missing}`)
-  const reasonsInWords = [
-    [signature, 'not signed with a client secret of ours, or for another address than API_URL'],
-    [time, 'signed more than five minutes before or after the time of this server'],
-    [missing, 'without a signature'],
-  ] as const
-  for (const [count, reason] of reasonsInWords) {
-    if (count > 0) console.log(`  ${count} × ${reason}`)
-  }
 }

@@ -47,7 +47,7 @@ export async function storedKeys(settings: Settings): Promise<Buffer[] | undefin
  */
 export async function askServer<Answer>(
   settings: Settings,
-  path: '/relay/status' | '/relay/replay' | '/relay/doctor',
+  path: '/relay/status' | '/relay/count' | '/relay/replay' | '/relay/doctor',
   shape: v.GenericSchema<unknown, Answer>,
   options: { method?: 'POST'; timeoutS?: number } = {},
 ): Promise<Answer> {

@@ -1,6 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { LRUCache } from 'lru-cache'
-import { atMost } from '../cache-size.ts'
+import { createCache } from '../cache.ts'
 import { type Database, rowsOf } from './open.ts'
 import { recentCalls } from './schema.ts'
 
@@ -27,7 +26,7 @@ export function createCallCounter(
   database: Database,
   now: () => number = () => performance.now(),
 ): CountCall {
-  const keys = new LRUCache<string, Key>(atMost(mostKeys))
+  const keys = createCache<Key>('shared_calls', mostKeys)
 
   async function ask(key: string, most: number, intervalMs: number): Promise<number> {
     // Use clock_timestamp(). now() is the start of the statement, before it waited for locks.

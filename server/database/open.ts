@@ -21,6 +21,8 @@ export interface OpenDatabase {
   database: Database
   /** False if the disk of PGlite's folder has too little room. PGlite then refuses what writes. */
   hasRoom: HasRoom
+  /** The connections to PostgreSQL; undefined with PGlite. */
+  pool?: () => { total: number; idle: number; waiting: number }
   close(): Promise<void>
 }
 
@@ -134,7 +136,12 @@ export async function openPostgres(
     }
   }
   // A full disk of PostgreSQL fails single statements.
-  return { database, hasRoom: () => true, close: () => pool.end() }
+  return {
+    database,
+    hasRoom: () => true,
+    pool: () => ({ total: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
+    close: () => pool.end(),
+  }
 }
 
 /**

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import type { MiddlewareHandler } from 'hono'
+import type { Context, MiddlewareHandler } from 'hono'
 import { cors } from 'hono/cors'
 import { personHeader } from '../../contract/endpoints.ts'
 import { ApiError } from './errors.ts'
@@ -95,10 +95,10 @@ export const withOneHost: MiddlewareHandler = async (c, next) => {
 const proxyHeaders = ['Forwarded', 'X-Forwarded-For', 'X-Forwarded-Host', 'X-Real-IP', 'Via']
 
 /**
- * Hides an address from all but programs on this machine. A proxy on this machine passes the requests of
- * others on; its headers show that, or the name of the public host.
+ * Whether a program on this machine asks. A proxy on this machine passes the requests of others on; its headers show
+ * that, or the name of the public host.
  */
-export const fromThisMachineOnly: MiddlewareHandler = async (c, next) => {
+export function isFromThisMachine(c: Context): boolean {
   const { remoteAddress, localAddress } = incomingOf(c)?.socket ?? {}
   const isLocal =
     remoteAddress !== undefined &&
@@ -107,6 +107,11 @@ export const fromThisMachineOnly: MiddlewareHandler = async (c, next) => {
   const isDirect = proxyHeaders.every((name) => c.req.header(name) === undefined)
   const { hostname } = new URL(c.req.url)
   const isByNumber = hostname === 'localhost' || isIP(hostname.replace(/^\[|\]$/g, '')) !== 0
-  if (!isLocal || !isDirect || !isByNumber) return c.notFound()
+  return isLocal && isDirect && isByNumber
+}
+
+/** Hides an address from all but programs on this machine. */
+export const fromThisMachineOnly: MiddlewareHandler = async (c, next) => {
+  if (!isFromThisMachine(c)) return c.notFound()
   await next()
 }

@@ -3,6 +3,7 @@ import type { Context, MiddlewareHandler } from 'hono'
 import { expandIPv6 } from 'hono/utils/ipaddr'
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
 import type { Log } from '../log.ts'
+import { requestsLimited } from '../watch/metrics.ts'
 import { ApiError } from './errors.ts'
 import { incomingOf } from './incoming.ts'
 
@@ -120,6 +121,7 @@ export function createRateLimits({
       const limit: Limit = rateLimits[name]
       const waitMs = (await countOne(name, limit, key)) || (await countSite(name, limit, key))
       if (waitMs === 0) continue
+      requestsLimited.inc({ limit: name })
       const isLogged = limit.refusal === undefined
       if (isLogged && Date.now() - (lastLogged.get(name) ?? 0) >= logEveryMs) {
         lastLogged.set(name, Date.now())

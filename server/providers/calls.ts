@@ -1,4 +1,6 @@
-import { longestWaitMs } from './provider.ts'
+import { type CallOutcome, countCall } from '../watch/metrics.ts'
+import { longestWaitMs, ProviderError } from './provider.ts'
+import type { ProviderId } from './registry.ts'
 
 /** How this server reaches a provider. */
 export interface ProviderSettings {
@@ -53,3 +55,32 @@ export const oneTry = (ms: number, mostBytes = mostAnswerBytes) =>
 
 /** A provider's answer was cut off, because to parse it would block the thread. */
 export class AnswerTooLarge extends Error {}
+
+/** Makes a call to a provider, and counts it by its outcome. */
+export async function counted<Answer>(
+  provider: ProviderId,
+  call: string,
+  make: () => Promise<Answer>,
+  {
+    ofAnswer = () => 'ok',
+    ofError = outcomeOfError,
+  }: {
+    ofAnswer?: (answer: Answer) => CallOutcome
+    ofError?: (error: unknown) => CallOutcome
+  } = {},
+): Promise<Answer> {
+  const startedAt = performance.now()
+  try {
+    const answer = await make()
+    countCall(provider, call, ofAnswer(answer), startedAt)
+    return answer
+  } catch (error) {
+    countCall(provider, call, ofError(error), startedAt)
+    throw error
+  }
+}
+
+export function outcomeOfError(error: unknown): CallOutcome {
+  if (!(error instanceof ProviderError)) return 'unreachable'
+  return error.retryAfterMs === undefined ? error.kind : 'rate_limited'
+}

@@ -27,6 +27,8 @@ export interface Relay {
   start(): Promise<void>
   /** Tells the relay that a channel is due now. */
   wake(): void
+  /** When the loop last looked for work without an error, by `performance.now()`. */
+  turnedAt(): number
   /** Resolves after the results of all running calls are recorded. */
   stop(): Promise<void>
 }
@@ -43,6 +45,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
   return {
     start: loop.start,
     wake: loop.wake,
+    turnedAt: loop.turnedAt,
     async stop() {
       await loop.stop()
       await ended()

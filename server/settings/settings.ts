@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import * as v from 'valibot'
+import type { LogLevel } from '../log.ts'
 import type { ProviderSettings } from '../providers/calls.ts'
 import {
   chatIds,
@@ -29,6 +30,12 @@ export interface Settings {
   serveDashboard: boolean
   /** How many proxies in front of the server may name the client in X-Forwarded-For. */
   trustedProxies: number
+  /** The bearer token of GET /metrics. */
+  metricsToken: string | undefined
+  /** The least important lines that the log gets. */
+  logLevel: LogLevel
+  /** How long GET /ready says 503 before the server stops, after SIGTERM. */
+  stopDelayMs: number
   /** The origin at which this machine itself reaches the server. */
   localOriginAt(port: number): string
   /** Addresses contain the port. With port 0 it is known only when the server listens. */
@@ -75,6 +82,9 @@ export function parseEnv(given: Env): Settings {
     encryptionKeys: settings.ENCRYPTION_KEY,
     serveDashboard: settings.SERVE_DASHBOARD,
     trustedProxies: settings.TRUSTED_PROXIES,
+    metricsToken: settings.METRICS_TOKEN,
+    logLevel: settings.LOG_LEVEL,
+    stopDelayMs: settings.STOP_DELAY * 1000,
     localOriginAt,
     addressesAt(port) {
       const appUrl = new URL(settings.APP_URL ?? `http://localhost:${port}`).origin

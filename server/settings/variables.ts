@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import * as v from 'valibot'
+import { logLevels } from '../log.ts'
 import { isPlaceholder } from '../people/vault.ts'
 
 const optionalText = v.pipe(
@@ -99,6 +100,19 @@ export const variables = v.object({
   ALLOW_STAND_INS: flag('false'),
   MENTION_OWNERS: flag('false'),
   TRUSTED_PROXIES: wholeNumber('0', 0, 99),
+  METRICS_TOKEN: v.pipe(
+    optionalText,
+    v.check(
+      (text) => text === undefined || /^[\w.~+/=-]{16,}$/.test(text),
+      'must have at least 16 characters, and no space (openssl rand -hex 32)',
+    ),
+  ),
+  LOG_LEVEL: v.pipe(
+    v.optional(v.string(), 'info'),
+    v.trim(),
+    v.picklist(logLevels, "must be 'error', 'warn', 'info' or 'debug'"),
+  ),
+  STOP_DELAY: wholeNumber('0', 0, 300, 'number of seconds'),
 })
 
 /** The settings of one provider, without the prefix: HUBSPOT_CLIENT_ID is CLIENT_ID here. */

@@ -41,7 +41,7 @@ interface Person {
 /** Measures the calls of the activity page at the server's address, with a million stored deliveries. */
 export async function measureActivity(outside: Outside, database: Target): Promise<Measured[]> {
   const open = await openTarget(database)
-  const people = await seed(open.database, 'url' in database)
+  const people = await seedActivity(open.database, 'url' in database)
   const measurements: Array<{ name: string; path: string; cookie: string }> = []
   for (const { name, id } of people) {
     const paths = ['summary?days=14&zone=Europe/Berlin']
@@ -53,16 +53,18 @@ export async function measureActivity(outside: Outside, database: Target): Promi
     paths.push(`activity?limit=25&counts=true`, `activity?limit=25&q=nothing&before=${middle()}`)
     for (const path of paths) {
       // Each session may make 300 calls a minute.
-      measurements.push({ name, path, cookie: await signIn(open.database, id) })
+      const cookie = await signIn(open.database, id)
+      measurements.push({ name, path: `/api/notifications/${path}`, cookie })
     }
   }
+  measurements.push({ name: 'no', path: '/metrics', cookie: '' })
   await open.close()
 
   const server = await startServer({ outside, database })
   const measured: Measured[] = []
   try {
     for (const { name, path, cookie } of measurements) {
-      const call = () => timed(server, cookie, `/api/notifications/${path}`)
+      const call = () => timed(server, cookie, path)
       for (let n = 0; n < warmUp; n++) await call()
       const times: number[] = []
       const healthTimes: number[] = []
@@ -71,7 +73,7 @@ export async function measureActivity(outside: Outside, database: Target): Promi
         healthTimes.push(await timed(server, cookie, '/health'))
       }
       measured.push({
-        measured: `${name} user: ${path.replace(/(before=).*/, '$1middle')}`,
+        measured: `${name} user: ${path.replace('/api/notifications/', '').replace(/(before=).*/, '$1middle')}`,
         times,
         healthTimes,
       })
@@ -107,7 +109,10 @@ async function signIn(database: Database, userId: string): Promise<string> {
  * Stores a million deliveries of 30 days as the relay leaves them: 10 % failed, 1 % pending, 20 % skipped.
  * The last day comes after the vacuum, as at the worst time of a day.
  */
-async function seed(database: Database, keepsStatistics: boolean): Promise<[Person, Person]> {
+export async function seedActivity(
+  database: Database,
+  keepsStatistics: boolean,
+): Promise<[Person, Person]> {
   const brokenSince = new Date(Date.now() - 86_400_000)
   const broken = { channelName: '#sales', brokenReason: 'is_archived', brokenSince }
   const ids = await seedUsers(database, smallUsers + 1, broken)

@@ -52,7 +52,7 @@ export async function startBackend(
     APP_URL: appUrl,
     ...settings,
   }).addressesAt(1)
-  const { app, relay, vault, providers } = createBackend({
+  const { app, relay, vault, providers, watch } = createBackend({
     database,
     encryptionKeys: [key],
     addresses,
@@ -115,6 +115,7 @@ export async function startBackend(
     relay,
     vault,
     providers,
+    watch,
     lines,
     log,
     /** HubSpot tells of items; resolves to the answer's status. */

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
-import { operatorToken, type RelayStatus } from '../../server/relay/show/operator.ts'
+import { type DeliveryCounts, operatorToken } from '../../server/relay/show/operator.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
 import { freePort } from './postgres.ts'
@@ -91,11 +91,11 @@ export async function startServer(options: ServerOptions) {
         return undefined
       }
     },
-    async status(): Promise<RelayStatus> {
-      const answer = await fetch(`${url}/relay/status`, {
+    async status(): Promise<DeliveryCounts> {
+      const answer = await fetch(`${url}/relay/count`, {
         headers: { Authorization: `Bearer ${operatorToken([serverKey])}` },
       })
-      return (await answer.json()) as RelayStatus
+      return (await answer.json()) as DeliveryCounts
     },
   }
 }
@@ -145,7 +145,7 @@ export async function connectAccount(
 }
 
 /** Resolves when nothing is pending. */
-export async function drained(server: ServerProcess, withinMs: number): Promise<RelayStatus> {
+export async function drained(server: ServerProcess, withinMs: number): Promise<DeliveryCounts> {
   const end = Date.now() + withinMs
   for (;;) {
     const status = await server.status()

@@ -162,6 +162,9 @@ describe('settings', () => {
     { HOST: 'dealbell.example' },
     { TRUSTED_PROXIES: '-1' },
     { TRUSTED_PROXIES: 'loopback' },
+    { METRICS_TOKEN: 'too-short' },
+    { LOG_LEVEL: 'loud' },
+    { STOP_DELAY: '5s' },
     { ALLOW_STAND_INS: 'yes' },
   ])('refuse %j', (env) => {
     expect(() => parseEnv(env)).toThrow(Object.keys(env)[0])

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { newDataFolder } from '../database.ts'
 import { listen } from './harness.ts'
-import { connect, type Program, startServer } from './program.ts'
+import { connect, launch as launchProgram, type Program, startServer } from './program.ts'
 
 // A process takes a second to start, and many more on a busy machine.
 vi.setConfig({ testTimeout: 120_000 })
@@ -76,6 +76,9 @@ test('a data folder belongs to one process, and keeps everything over a restart 
   await expectEverything(owner)
 })
 
+const ready = (url: string) =>
+  vi.waitFor(async () => expect((await fetch(`${url}/ready`)).status).toBe(200), 20_000)
+
 describe('a signal', () => {
   /** A server that got a signal while a request waits for HubSpot, whose answer the test gives. */
   async function busy(signal: 'SIGTERM' | 'SIGINT') {
@@ -107,6 +110,27 @@ describe('a signal', () => {
     expect(performance.now() - answeredAt).toBeLessThan(4_900)
   })
 
+  test('SIGTERM with a STOP_DELAY first tells load balancers, and Ctrl-C does not wait for it', async () => {
+    const server = launch({ STOP_DELAY: '300' })
+    const url = await server.listens()
+    await ready(url)
+    server.child.kill('SIGTERM')
+    await server.said(/Stopping/)
+    const answer = await fetch(`${url}/ready`)
+    expect([answer.status, await answer.json()]).toEqual([
+      503,
+      { status: 'not ready', failing: ['stopping'] },
+    ])
+    // Everything else still works.
+    expect((await fetch(`${url}/health`)).status).toBe(200)
+    await server.kill()
+
+    const other = launch({ STOP_DELAY: '300' })
+    await ready(await other.listens())
+    other.child.kill('SIGINT')
+    expect(await other.exited).toBe(0)
+  })
+
   test('of a second kind ends it at once', async () => {
     const { server, answer, response } = await busy('SIGINT')
     // The same signal again at once is one Ctrl-C: it comes from the terminal and from npm.
@@ -116,6 +140,26 @@ describe('a signal', () => {
     await answer
     response.destroy()
   })
+})
+
+test('an uncaught error ends the server with one JSON line, which does not quote its message', async () => {
+  const fault = "process.once('SIGUSR2', () => { throw new TypeError('hunter' + 2) })"
+  const server = launchProgram(['--import', `data:text/javascript,${fault}`, 'server/main.ts'], {
+    ...{ PORT: '0', SERVE_DASHBOARD: 'false', LOG_LEVEL: 'error', DATA_DIR: dataDir },
+  })
+  onTestFinished(() => server.kill())
+  await server.listens()
+  server.child.kill('SIGUSR2')
+  expect(await server.exited).toBe(1)
+  expect(JSON.parse(server.output.trim().split('\n').at(-1) ?? '')).toEqual({
+    time: expect.any(String),
+    level: 'error',
+    event: 'uncaught error',
+    origin: 'uncaughtException',
+    error: 'TypeError',
+    at: expect.any(Array),
+  })
+  expect(server.output).not.toContain('hunter2')
 })
 
 test('silent clients use up no files that the process may open, and a stop takes at most ten seconds, whatever clients do', async () => {

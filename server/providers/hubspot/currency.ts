@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { LRUCache } from 'lru-cache'
 import * as v from 'valibot'
-import { atMost } from '../../cache-size.ts'
+import { createCache } from '../../cache.ts'
 import { type CrmAccess, isOfToken } from '../provider.ts'
 import type { HubspotHttp } from './http.ts'
 
@@ -34,7 +33,7 @@ export function createCurrencyCache(
   { read }: Pick<HubspotHttp, 'read'>,
   now: () => number = () => performance.now(),
 ) {
-  const accounts = new LRUCache<string, Account>(atMost(mostAccounts))
+  const accounts = createCache<Account>('currencies', mostAccounts)
 
   function start(access: CrmAccess, currency: string | null, refused: readonly string[]): Account {
     const answer = read(access, '/account-info/2026-03/details', accountAnswer)

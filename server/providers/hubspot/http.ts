@@ -1,10 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
+import { addLimiter } from '../../watch/metrics.ts'
 import {
   AnswerTooLarge,
   askedWaitMs,
+  counted,
   oneTry,
+  outcomeOfError,
   type ProviderSettings,
   type Timeouts,
 } from '../calls.ts'
@@ -51,6 +54,8 @@ export function createHubspotHttp(
   const client = { client_id: settings.clientId, client_secret: settings.clientSecret }
   const callLimiter = createCallLimiter(callLimit, undefined, countShared)
   const searchLimiter = createCallLimiter(searchLimit, undefined, countShared)
+  addLimiter('calls', callLimiter)
+  addLimiter('searches', searchLimiter)
 
   return {
     /** POSTs a form to the OAuth API 2026-03. @throws ProviderError */
@@ -140,10 +145,13 @@ export async function unlessMissing<Answer>(
 }
 
 // ky's errors contain the request with its secrets. So convert them before they leave this file.
-async function asProviderError<T>(
-  stage: ProviderError['stage'],
-  call: () => Promise<T>,
-): Promise<T> {
+function asProviderError<T>(stage: ProviderError['stage'], call: () => Promise<T>): Promise<T> {
+  return counted('hubspot', stage, () => converted(stage, call), {
+    ofError: (error) => (Object(error).reason === notFound ? 'not_found' : outcomeOfError(error)),
+  })
+}
+
+async function converted<T>(stage: ProviderError['stage'], call: () => Promise<T>): Promise<T> {
   try {
     return await call()
   } catch (error) {

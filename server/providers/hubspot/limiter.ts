@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { LRUCache } from 'lru-cache'
-import { atMost } from '../../cache-size.ts'
+import { createCache } from '../../cache.ts'
 import { type CrmAccess, ProviderError, type Urgency } from '../provider.ts'
 
 /** Counts a call of any process (`CountCall` in database/call-counter.ts). */
@@ -69,7 +68,7 @@ export function createCallLimiter(
   },
   countShared?: CountSharedCall,
 ) {
-  const accounts = new LRUCache<string, Account>(atMost(mostAccounts))
+  const accounts = createCache<Account>('hubspot_limits', mostAccounts)
 
   function accountOf(id: string): Account {
     let account = accounts.get(id)
@@ -127,6 +126,18 @@ export function createCallLimiter(
       if (calls !== undefined && calls > 0 && intervalMs === limit.intervalMs) account.calls = calls
       const left = positive(headers.get('X-HubSpot-RateLimit-Remaining')) ?? Number.NaN
       if (left <= account.calls * almostNone) pause(account, almostNoneMs)
+    },
+
+    /** What is left of the limit for the account that has the least left, from 0 to 1. */
+    room(): number {
+      const time = now()
+      let least = 1
+      for (const { calls, intervalMs, made, pausedUntil } of accounts.values()) {
+        if (pausedUntil > time) return 0
+        const recent = made.length - (made.findLastIndex((at) => at <= time - intervalMs) + 1)
+        least = Math.min(least, Math.max(0, 1 - recent / calls))
+      }
+      return least
     },
 
     /** HubSpot asked for a pause. */

@@ -1,8 +1,7 @@
 import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import ky, { HTTPError } from 'ky'
-import { LRUCache } from 'lru-cache'
-import { atMost } from '../../cache-size.ts'
-import { oneTry, type Timeouts } from '../calls.ts'
+import { createCache } from '../../cache.ts'
+import { counted, oneTry, type Timeouts } from '../calls.ts'
 import type { ChatMessage } from '../chat-message.ts'
 import type { Chat, PostOutcome } from '../provider.ts'
 import { type SlackClient, waitMs } from './client.ts'
@@ -26,7 +25,7 @@ export function createSlackPost(
   now: () => number = () => performance.now(),
 ): Pick<Chat, 'post'> {
   /** Until when to use a webhook first. */
-  const webhookFirst = new LRUCache<string, number>(atMost(mostWebhooks))
+  const webhookFirst = createCache<number>('slack_webhooks', mostWebhooks)
 
   return {
     async post({ accessToken, incomingWebhookUrl: webhook }, channelId, message) {
@@ -36,7 +35,7 @@ export function createSlackPost(
 
       let byWebhook: PostOutcome | undefined
       if (webhook !== undefined && now() < (webhookFirst.get(webhook) ?? 0)) {
-        byWebhook = await postToWebhook(webhook, message, leftMs())
+        byWebhook = await countedPost(() => postToWebhook(webhook, message, leftMs()))
         if (byWebhook.kind === 'posted' || byWebhook.kind === 'wait') return byWebhook
         // The next message begins with the bot. Only if Slack refused the webhook is it certain that
         // this message was not posted.
@@ -44,11 +43,13 @@ export function createSlackPost(
         if (byWebhook.kind === 'failed' || !byWebhook.connectionBroken) return byWebhook
       }
 
-      const byBot = await postAsBot(client(accessToken, leftMs()), channelId, message)
+      const byBot = await countedPost(() =>
+        postAsBot(client(accessToken, leftMs()), channelId, message),
+      )
       const isNoMember = byBot.kind === 'refused' && needsMembership.has(byBot.reason)
       if (!isNoMember || webhook === undefined) return byBot
       if (byWebhook !== undefined) return byWebhook
-      const outcome = await postToWebhook(webhook, message, leftMs())
+      const outcome = await countedPost(() => postToWebhook(webhook, message, leftMs()))
       if (outcome.kind === 'posted') webhookFirst.set(webhook, now() + webhookFirstMs)
       return outcome
     },
@@ -66,6 +67,14 @@ const plain = ({ text, blocks }: ChatMessage) => ({
   unfurl_links: false,
   unfurl_media: false,
 })
+
+const countedPost = (post: () => Promise<PostOutcome>) =>
+  counted('slack', 'post', post, {
+    ofAnswer: ({ kind }) =>
+      (
+        ({ posted: 'ok', wait: 'rate_limited', failed: 'unreachable', refused: 'refused' }) as const
+      )[kind],
+  })
 
 async function postAsBot(
   { chat }: ReturnType<SlackClient>,

@@ -1,4 +1,4 @@
-import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
+import { counted, defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
 import type { Chat } from '../provider.ts'
 import { createSlackClient } from './client.ts'
 import { brokenReasons } from './errors.ts'
@@ -11,10 +11,18 @@ export function createSlack(
   timeouts: Timeouts = defaultTimeouts,
 ): Chat {
   const client = createSlackClient(settings.apiUrl)
+  const { authorizeUrl, exchange, check, revoke } = createSlackOAuth(client, settings, timeouts)
+  const { memberWithEmail } = createSlackMembers(client, settings, timeouts)
   return {
     standIn: settings.standIn,
-    ...createSlackOAuth(client, settings, timeouts),
-    ...createSlackMembers(client, settings, timeouts),
+    authorizeUrl,
+    exchange: (request) => counted('slack', 'exchange', () => exchange(request)),
+    check: (secrets) => counted('slack', 'check', () => check(secrets)),
+    revoke: (secrets) => counted('slack', 'revoke', () => revoke(secrets)),
+    ...(memberWithEmail && {
+      memberWithEmail: (secrets, email) =>
+        counted('slack', 'member', () => memberWithEmail(secrets, email)),
+    }),
     ...createSlackPost(client, timeouts),
     brokenReasons,
   }

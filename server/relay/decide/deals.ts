@@ -1,5 +1,4 @@
-import { LRUCache } from 'lru-cache'
-import { atMost } from '../../cache-size.ts'
+import { createCache } from '../../cache.ts'
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
 import {
   type Crm,
@@ -39,8 +38,8 @@ export function createDealReader(
   withAccess: WithAccess,
   now: () => number = Date.now,
 ) {
-  const deals = createCache<CrmDeal | undefined | typeof notInBatch>(now)
-  const links = createCache<boolean>(now)
+  const deals = createReads<CrmDeal | undefined | typeof notInBatch>(now)
+  const links = createReads<boolean>(now)
   const dealKey = ({ accountId }: CrmConnection, property: DealProperty, dealId: string) =>
     `${accountId}/${property}/${dealId}`
   const linkKey = ({ accountId }: CrmConnection, dealId: string) => `${accountId}/${dealId}`
@@ -202,8 +201,8 @@ interface Entry<Value> {
 }
 
 /** A cache of reads, which forgets those that failed, and those that nobody needed for the longest time. */
-function createCache<Value>(now: () => number) {
-  const entries = new LRUCache<string, Entry<Value>>(atMost(mostEntries))
+function createReads<Value>(now: () => number) {
+  const entries = createCache<Entry<Value>>('deal_reads', mostEntries)
 
   return {
     /** Finds a read that began at `afterMs` or later. */

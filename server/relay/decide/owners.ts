@@ -1,5 +1,4 @@
-import { LRUCache } from 'lru-cache'
-import { atMost } from '../../cache-size.ts'
+import { createCache } from '../../cache.ts'
 import { type Crm, type CrmAccess, type CrmOwner, ProviderError } from '../../providers/provider.ts'
 
 const ownersFreshMs = 60 * 60_000
@@ -12,10 +11,11 @@ const mostOwners = 10_000
  * undefined, and there are no further calls for an hour.
  */
 export function createOwnerCache(crm: Pick<Crm, 'owner'>, now: () => number = Date.now) {
-  const owners = new LRUCache<string, { owner: CrmOwner | undefined; loadedAt: number }>(
-    atMost(mostOwners),
+  const owners = createCache<{ owner: CrmOwner | undefined; loadedAt: number }>(
+    'owners',
+    mostOwners,
   )
-  const refusedAt = new LRUCache<string, number>(atMost(mostAccounts))
+  const refusedAt = createCache<number>('refused_owner_reads', mostAccounts)
 
   return async function ownerOf(access: CrmAccess, ownerId: string): Promise<CrmOwner | undefined> {
     const { accountId, mayReadOwners } = access

@@ -1,5 +1,4 @@
-import { LRUCache } from 'lru-cache'
-import { atMost } from '../../cache-size.ts'
+import { createCache } from '../../cache.ts'
 import { type Crm, type CrmAccess, isOfToken, type Stage } from '../../providers/provider.ts'
 
 const stagesFreshMs = 5 * 60_000
@@ -20,7 +19,7 @@ interface AccountStages {
  * because a stage may be new. If it is still missing then, remembers this for five minutes as well.
  */
 export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = Date.now) {
-  const accounts = new LRUCache<string, AccountStages>(atMost(mostAccounts))
+  const accounts = createCache<AccountStages>('stages', mostAccounts)
   const loading = new Map<string, { accessToken: string; stages: Promise<Stage[]> }>()
 
   /** All users of an account share a read. If it fails because of one user's token, the next one reads. */

@@ -48,12 +48,13 @@ export async function unknownOf(tx: Executor, { events, near }: FoundEvents): Pr
  * Inserts events from webhooks, except those that a search has found before. Such an event gets the key
  * of the webhook, so that it also counts as stored if the webhook comes again. It also gets the deliveries
  * to users who were not connected at its time, because a webhook is for every user who is connected now.
+ * @returns how many it inserted.
  */
 export async function insertUnlessFound(
   tx: Executor,
   providers: Providers,
   events: readonly CrmEvent[],
-): Promise<void> {
+): Promise<number> {
   const keys = sql.param(events.map(({ key }) => key))
   const stored = await rowsOf<{ key: string }>(
     tx,
@@ -62,7 +63,7 @@ export async function insertUnlessFound(
   const storedKeys = new Set(stored.map(({ key }) => key))
   const byKey = new Map(events.map((event) => [event.key, event]))
   const fresh = [...byKey.values()].filter(({ key }) => !storedKeys.has(key))
-  if (fresh.length === 0) return
+  if (fresh.length === 0) return 0
 
   const { from, until } = timesAround(fresh)
   // Another transaction may handle a copy of the webhook. This waits until it has set the key.
@@ -90,7 +91,7 @@ export async function insertUnlessFound(
   )
   const others = fresh.filter((event) => !same.has(event))
   const channels = made.map(({ channel }) => channel)
-  await insertEvents(tx, others, targets, { foundBy: 'webhook', channels })
+  return await insertEvents(tx, others, targets, { foundBy: 'webhook', channels })
 }
 
 interface KnownEvent extends ReportedChange {

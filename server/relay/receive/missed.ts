@@ -5,6 +5,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../database/open.ts'
 import type { Providers } from '../../providers/provider.ts'
+import { eventsStored } from '../../watch/metrics.ts'
 import { type FoundEvents, unknownOf } from './known.ts'
 import { byTime, type CrmEvent, firstOf, insertEvents, targetsOf, usersOf } from './store.ts'
 
@@ -39,6 +40,7 @@ export async function storeMissed(
       const stored = await storeFirst({ database, providers }, part, aheadMs)
       if (stored === 0) break
       count += stored
+      eventsStored.inc({ found_by: 'search' }, stored)
       onStored()
       await nextTurn()
     }

@@ -47,6 +47,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
   let endRest: (() => void) | undefined
   let running: Promise<void> | undefined
   let renewing: NodeJS.Timeout | undefined
+  let turnedAt = Number.NEGATIVE_INFINITY
 
   /** While the disk has no room, the relay pauses: the database refuses each lease. That is logged once (watchDisk). */
   function logFailure(event: string, error: unknown, fields?: { channel: string }): void {
@@ -128,6 +129,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
           due ||= leasedAll
           for (const channel of leased) working.set(channel, workOn(channel))
         }
+        turnedAt = performance.now()
       } catch (error) {
         logFailure('relay loop failed', error)
         due = true
@@ -142,6 +144,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
   return {
     wake,
     isStopping: () => stopping,
+    turnedAt: () => turnedAt,
     async start(): Promise<void> {
       if (alone) await endAllLeases(database)
       const renew = async () => {

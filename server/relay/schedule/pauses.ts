@@ -1,6 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { LRUCache } from 'lru-cache'
-import { atMost } from '../../cache-size.ts'
+import { createCache } from '../../cache.ts'
 import type { CountCall } from '../../database/call-counter.ts'
 import { type Executor, lockedChannels } from './channels.ts'
 
@@ -75,12 +74,12 @@ export function createWorkspacePace(
   now: () => number = () => performance.now(),
 ) {
   /** How long the turns of a workspace have stood still, in ms. All turns are on the clock that stood still with them. */
-  const stoodStill = new LRUCache<string, number>(atMost(mostChannels))
+  const stoodStill = createCache<number>('workspaces_stood_still', mostChannels)
   const clockOf = (workspace: string) => now() - (stoodStill.get(workspace) ?? 0)
   /** When the next new turn of a workspace is. */
-  const nextTurn = new LRUCache<string, number>(atMost(mostChannels))
+  const nextTurn = createCache<number>('workspace_turns', mostChannels)
   /** The turns of the channels that wait. */
-  const turns = new LRUCache<string, number>(atMost(mostChannels))
+  const turns = createCache<number>('channel_turns', mostChannels)
 
   return {
     /** Returns the wait in ms until the channel's turn. If it is 0, the channel has used its turn. */

@@ -1,22 +1,11 @@
-import * as v from 'valibot'
 import type { Log } from '../../log.ts'
 import type { WebhookRefusal } from '../../providers/provider.ts'
 
 /** A flood must fill neither the log nor the CRM's limits. */
 const everyMs = 60_000
 
-/** How many webhooks this process has refused since it started, for each reason. */
-export const refusedWebhookCounts = v.object({
-  signature: v.number(),
-  time: v.number(),
-  missing: v.number(),
-  since: v.string(),
-})
-type RefusedWebhookCounts = v.InferOutput<typeof refusedWebhookCounts>
-
 export interface RefusedWebhooks {
   count(why: WebhookRefusal): void
-  counts(): RefusedWebhookCounts
 }
 
 /**
@@ -58,6 +47,5 @@ export function countRefusedWebhooks({
       mayBeMissed ||= why !== 'missing'
       if (timer === undefined) report()
     },
-    counts: () => ({ ...counts, since }),
   }
 }

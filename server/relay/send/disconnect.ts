@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, inArray, sql } from 'drizzle-orm'
-import type { Database } from '../../database/open.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
+import { deliveriesEnded } from '../../watch/metrics.ts'
 import { isUnclaimed } from './group.ts'
 
 // What a disconnect and a new connection wait for.
@@ -10,12 +11,15 @@ import { isUnclaimed } from './group.ts'
 export async function stopSendingTo(database: Database, userId: string): Promise<void> {
   const isUnclaimedOne = sql`user_id = ${userId} and state = 'pending' and ${isUnclaimed}`
   for (;;) {
-    await database.execute(
+    const ended = await rowsOf(
+      database,
       sql`update deliveries set state = 'dead', reason = 'disconnected', finished_at = now()
           where id = any(array(
             select id from deliveries where ${isUnclaimedOne} order by id for update
-          ))`,
+          ))
+          returning 1`,
     )
+    deliveriesEnded.inc({ state: 'dead', reason: 'disconnected' }, ended.length)
     const sending = await database
       .select({ id: deliveries.id })
       .from(deliveries)

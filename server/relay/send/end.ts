@@ -1,12 +1,17 @@
 import type { Database } from '../../database/open.ts'
 import type { Log } from '../../log.ts'
 import type { Connection } from '../../people/connections.ts'
+import type { Providers } from '../../providers/provider.ts'
+import { countEnded } from '../../watch/metrics.ts'
 import type { Delivery, Group } from '../pick/delivery.ts'
 import { goOn, type NextStep, whileLeased } from '../schedule/next-step.ts'
 import { endBacklog, type PutOff, recordEnd, recordPutOff } from './record.ts'
 
+const reportEveryMs = 60_000
+
 interface EndDependencies {
   database: Database
+  providers: Providers
   log: Log
   processId: string
   /** A backlog was ended of which the relay has read nothing. `newest` are the ids of its newest deliveries. */
@@ -16,7 +21,32 @@ interface EndDependencies {
 export type Ends = ReturnType<typeof createEnds>
 
 /** Creates the functions for deliveries that get no message now: they end as ignored or dead, or they are put off. */
-export function createEnds({ database, log, processId, onBacklogEnded }: EndDependencies) {
+export function createEnds({
+  database,
+  providers,
+  log,
+  processId,
+  onBacklogEnded,
+}: EndDependencies) {
+  /** How many deliveries were ignored since the last report, by reason. */
+  const ignored = new Map<string, number>()
+  let reporting: NodeJS.Timeout | undefined
+
+  /** Sums them up: one edit in bulk ends thousands. */
+  function reportIgnored(): void {
+    clearTimeout(reporting)
+    reporting = undefined
+    if (ignored.size > 0) log('deliveries ignored', { reasons: Object.fromEntries(ignored) })
+    ignored.clear()
+  }
+
+  function count(state: 'dead' | 'ignored', reason: string, ended: number): void {
+    countEnded(state, reason, ended, providers)
+    if (state === 'dead') return
+    ignored.set(reason, (ignored.get(reason) ?? 0) + ended)
+    reporting ??= setTimeout(reportIgnored, reportEveryMs).unref()
+  }
+
   return {
     /** Ends deliveries. Set `countTry` after a failed try. */
     async end(
@@ -29,6 +59,7 @@ export function createEnds({ database, log, processId, onBacklogEnded }: EndDepe
       if (first === undefined) return goOn
       const ended = { state, reason, countTry }
       const isLeased = await recordEnd(database, processId, [first, ...others], ended)
+      count(state, reason, group.length)
       for (const delivery of group) {
         const event = state === 'dead' ? 'delivery dead' : 'delivery ignored'
         log(event, { ...logFields(delivery), reason })
@@ -40,6 +71,7 @@ export function createEnds({ database, log, processId, onBacklogEnded }: EndDepe
     async endOfBroken(delivery: Delivery, broken: Connection): Promise<NextStep> {
       const ended = await endBacklog(database, processId, delivery, broken)
       const reason = broken.brokenReason
+      if (ended) count('dead', reason ?? '', ended.ended)
       log('delivery dead', { ...logFields(delivery), messages: ended?.ended ?? 0, reason })
       if (ended?.newest) onBacklogEnded(delivery, ended.newest)
       return whileLeased(ended !== undefined)
@@ -48,6 +80,9 @@ export function createEnds({ database, log, processId, onBacklogEnded }: EndDepe
     async putOff(group: Group, options: PutOff): Promise<NextStep> {
       return whileLeased(await recordPutOff(database, processId, group, options))
     },
+
+    /** Logs what was ignored since the last report. */
+    reportIgnored,
   }
 }
 

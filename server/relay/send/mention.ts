@@ -1,5 +1,4 @@
-import { LRUCache } from 'lru-cache'
-import { atMost } from '../../cache-size.ts'
+import { createCache } from '../../cache.ts'
 import type { Log } from '../../log.ts'
 import { openSecrets } from '../../people/connections.ts'
 import type { Vault } from '../../people/vault.ts'
@@ -31,11 +30,12 @@ export function createMentions(
   { providers, vault, log }: { providers: Providers; vault: Vault; log: Log },
   now: () => number = Date.now,
 ): (chat: OpenRoute['chat'], email: string) => Promise<string | undefined> {
-  const members = new LRUCache<string, { id: Promise<string | undefined>; askedAt: number }>(
-    atMost(mostMembers),
+  const members = createCache<{ id: Promise<string | undefined>; askedAt: number }>(
+    'members',
+    mostMembers,
   )
   /** Until when nothing is asked, by workspace or by connection. */
-  const pauses = new LRUCache<string, number>(atMost(mostPauses))
+  const pauses = createCache<number>('mention_pauses', mostPauses)
 
   return async function memberFor(chat, email) {
     const { memberWithEmail } = providers[chat.provider]

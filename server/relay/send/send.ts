@@ -12,6 +12,7 @@ import { openSecrets } from '../../people/connections.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { ChatMessage } from '../../providers/chat-message.ts'
 import type { PostOutcome, Providers } from '../../providers/provider.ts'
+import { countSent } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
 import type { Group } from '../pick/delivery.ts'
 import { done, goOn, type NextStep } from '../schedule/next-step.ts'
@@ -123,6 +124,7 @@ export function createSend({
     switch (answer.kind) {
       case 'posted': {
         const more = await recordUntilRecorded(group)
+        countSent(group.map(({ receivedAtMs }) => receivedAtMs))
         failpoint('noted', first.dealId)
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         return more ? goOn : done

@@ -15,8 +15,7 @@
 // or dead, or it stays pending until its next try. The chat gets each event once, except if its answer is lost, or is
 // not recorded before the claim ends.
 
-import { LRUCache } from 'lru-cache'
-import { atMost } from '../../cache-size.ts'
+import { createCache } from '../../cache.ts'
 import type { CountCall } from '../../database/call-counter.ts'
 import type { Database } from '../../database/open.ts'
 import type { Log } from '../../log.ts'
@@ -96,7 +95,7 @@ interface Work {
 export function createWork(dependencies: WorkDependencies): Work {
   const { database, providers, times, processId, isStopping } = dependencies
   /** Deliveries whose digest the chat refused because of its form. Each gets a message of its own. */
-  const refusedInDigest = new LRUCache<number, true>(atMost(mostRemembered))
+  const refusedInDigest = createCache<true, number>('refused_digests', mostRemembered)
   const mayDigest = ({ id }: Delivery) => !refusedInDigest.has(id)
   const unlessBusy = createBusyAccounts()
   const pace = createWorkspacePace(dependencies.countCall)
@@ -117,7 +116,13 @@ export function createWork(dependencies: WorkDependencies): Work {
   const { end, endOfBroken, putOff } = ends
   const { afterError } = failures
 
-  return { work, ended: naming.ended }
+  return {
+    work,
+    async ended() {
+      await naming.ended()
+      ends.reportIgnored()
+    },
+  }
 
   async function work(channel: string): Promise<NextStep> {
     const next = await nextDelivery(database, providers, channel)

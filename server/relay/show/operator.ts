@@ -6,28 +6,23 @@ import { type Database, rowsOf } from '../../database/open.ts'
 import { testProperty } from '../../database/schema.ts'
 import { stateWithoutIndex } from '../pick/delivery.ts'
 import { makeDue } from '../schedule/channels.ts'
-import { refusedWebhookCounts } from '../search/refused-webhooks.ts'
 import { pendingAgain } from './list.ts'
 
 /** The number of deliveries in each state, and the number of dead deliveries for each reason. */
-const deliveryCounts = v.object({
+export const deliveryCounts = v.object({
   pending: v.number(),
   sent: v.number(),
   ignored: v.number(),
   dead: v.number(),
   reasons: v.record(v.string(), v.number()),
 })
-type DeliveryCounts = v.InferOutput<typeof deliveryCounts>
+export type DeliveryCounts = v.InferOutput<typeof deliveryCounts>
 
-/** What a server knows about its relay. Without a running server, nobody counts webhooks. */
-export const relayStatus = v.object({
-  ...deliveryCounts.entries,
-  refusedWebhooks: v.optional(refusedWebhookCounts),
-})
-export type RelayStatus = v.InferOutput<typeof relayStatus>
+export const statusAnswer = v.object({ lines: v.array(v.string()) })
 
 export const replayAnswer = v.object({ replayed: v.number() })
 
+/** Counts all deliveries of all time. With millions, this takes seconds. */
 export async function countDeliveries(database: Database): Promise<DeliveryCounts> {
   const rows = await rowsOf<{ state: string; reason: string | null; count: number }>(
     database,

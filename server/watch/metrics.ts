@@ -1,0 +1,202 @@
+// What this process counts, for GET /metrics and `npm run relay -- status`. A count is a step of a process, not of a
+// backend, so these are variables of the module: whoever does a thing counts it here, and nothing is handed through the
+// layers. What is stored in the database is read at each scrape (stored.ts).
+// No label holds a user, an account, a deal or a text of a provider: each has a short list of values.
+
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client'
+import { chatIds, crmIds, type ProviderId } from '../providers/registry.ts'
+
+/** Not the library's own, which it shares with everything else in this process. */
+export const registry = new Registry()
+const registers = [registry]
+
+type WebhookOutcome =
+  | 'stored'
+  /** No valid signature; `WebhookRefusal` in providers/provider.ts explains these. */
+  | 'signature'
+  | 'time'
+  | 'missing'
+  /** The body is too large, does not arrive or has an unknown form. */
+  | 'malformed'
+  /** It could not be stored, or too many came at once. The CRM sends it again. */
+  | 'failed'
+const webhookOutcomes = ['stored', 'signature', 'time', 'missing', 'malformed', 'failed']
+
+const webhooks = new Counter({
+  name: 'dealbell_webhooks_total',
+  help: 'Webhooks by outcome.',
+  labelNames: ['provider', 'outcome'],
+  registers,
+})
+
+const webhookSeconds = new Histogram({
+  name: 'dealbell_webhook_seconds',
+  help: 'From the headers of a webhook to its answer, if its events were stored.',
+  buckets: [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
+  registers,
+})
+
+export const eventsStored = new Counter({
+  name: 'dealbell_events_stored_total',
+  help: 'Events stored for at least one user, by what found them: a webhook, or a search for missed changes.',
+  labelNames: ['found_by'],
+  registers,
+})
+
+export const deliveriesEnded = new Counter({
+  name: 'dealbell_deliveries_ended_total',
+  help: 'Deliveries that were sent, ignored (no message is needed) or are dead (the message failed), by reason.',
+  labelNames: ['state', 'reason'],
+  registers,
+})
+
+const deliverySeconds = new Histogram({
+  name: 'dealbell_delivery_seconds',
+  help: 'From the arrival of an event to the answer of the chat that it has the message.',
+  buckets: [0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 7_200],
+  registers,
+})
+
+export type CallOutcome =
+  | 'ok'
+  /** 429, or another answer that asks for a wait. */
+  | 'rate_limited'
+  | 'refused'
+  | 'unauthorized'
+  /** There is no such object. */
+  | 'not_found'
+  /** An answer of an unknown form. */
+  | 'nonsense'
+  /** No answer, or an error that may be temporary. */
+  | 'unreachable'
+
+const providerCalls = new Counter({
+  name: 'dealbell_provider_calls_total',
+  help: 'Calls to a provider by kind and outcome.',
+  labelNames: ['provider', 'call', 'outcome'],
+  registers,
+})
+
+const providerCallSeconds = new Histogram({
+  name: 'dealbell_provider_call_seconds',
+  help: 'Duration of the calls to a provider.',
+  labelNames: ['provider'],
+  buckets: [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+  registers,
+})
+
+export const requestsLimited = new Counter({
+  name: 'dealbell_requests_limited_total',
+  help: 'Requests that this server answered with 429, by the limit that they reached.',
+  labelNames: ['limit'],
+  registers,
+})
+
+// A series that begins with 1 has no increase, so the ones that alerts are about begin with 0.
+for (const provider of crmIds) {
+  for (const outcome of webhookOutcomes) webhooks.inc({ provider, outcome }, 0)
+}
+for (const found_by of ['webhook', 'search']) eventsStored.inc({ found_by }, 0)
+for (const provider of [...crmIds, ...chatIds]) providerCallSeconds.zero({ provider })
+deliveriesEnded.inc({ state: 'sent', reason: '' }, 0)
+deliveriesEnded.inc({ state: 'ignored', reason: 'no_rule' }, 0)
+deliveriesEnded.inc({ state: 'dead', reason: 'other' }, 0)
+
+/** Counts a webhook. @param startedAt when its headers had arrived, by `performance.now()`. */
+export function countWebhook(provider: ProviderId, outcome: WebhookOutcome, startedAt?: number) {
+  webhooks.inc({ provider, outcome })
+  if (startedAt !== undefined) webhookSeconds.observe((performance.now() - startedAt) / 1000)
+}
+
+/** Counts the deliveries of a message that the chat has. @param receivedAtMs when each event arrived. */
+export function countSent(receivedAtMs: readonly number[]): void {
+  deliveriesEnded.inc({ state: 'sent', reason: '' }, receivedAtMs.length)
+  const now = Date.now()
+  for (const at of receivedAtMs) deliverySeconds.observe(Math.max(0, now - at) / 1000)
+}
+
+/** Reasons that the relay itself gives. Those of the providers are in their `brokenReasons`. */
+const ownReasons = new Set([
+  ...['no_rule', 'no_such_deal', 'another_account', 'said_in_channel'],
+  ...['disconnected', 'no_channel', 'refused', 'internal_error'],
+  ...['unreachable', 'nonsense', 'answer_too_large'],
+  ...crmIds.flatMap((crm) => [`${crm}_unreachable`, `${crm}_nonsense`, `${crm}_answer_too_large`]),
+])
+
+/** Counts deliveries that ended without a message. A reason from no list counts as `other`: the log has it. */
+export function countEnded(
+  state: 'dead' | 'ignored',
+  reason: string,
+  count: number,
+  providers: Readonly<Record<ProviderId, { brokenReasons: Readonly<Record<string, string>> }>>,
+): void {
+  const isKnown =
+    ownReasons.has(reason) ||
+    Object.values(providers).some(({ brokenReasons }) => Object.hasOwn(brokenReasons, reason))
+  deliveriesEnded.inc({ state, reason: isKnown ? reason : 'other' }, count)
+}
+
+/** Counts a call to a provider. @param call is a word of our code, such as `post`. */
+export function countCall(
+  provider: ProviderId,
+  call: string,
+  outcome: CallOutcome,
+  startedAt: number,
+): void {
+  providerCalls.inc({ provider, call, outcome })
+  providerCallSeconds.observe({ provider }, (performance.now() - startedAt) / 1000)
+}
+
+/** Things in memory that are looked at only at a scrape. Weak, because tests make many backends in one process. */
+function observed<Source extends object>() {
+  const sources: Array<{ name: string; source: WeakRef<Source> }> = []
+  return {
+    add(name: string, source: Source): void {
+      sources.push({ name, source: new WeakRef(source) })
+    },
+    *[Symbol.iterator](): Generator<[string, Source], void> {
+      for (const { name, source: weak } of sources) {
+        const source = weak.deref()
+        if (source !== undefined) yield [name, source]
+      }
+    },
+  }
+}
+
+const caches = observed<{ readonly size: number }>()
+/** Shows the size of a cache. */
+export const addCache = (name: string, cache: { readonly size: number }) => caches.add(name, cache)
+
+new Gauge({
+  name: 'dealbell_cache_entries',
+  help: 'Entries of a cache in memory.',
+  labelNames: ['cache'],
+  registers,
+  collect() {
+    this.reset()
+    for (const [cache, { size }] of caches) this.inc({ cache }, size)
+  },
+})
+
+const limiters = observed<{ room: () => number }>()
+export const addLimiter = limiters.add
+
+new Gauge({
+  name: 'dealbell_hubspot_room_ratio',
+  help: "What is left of HubSpot's limit for the account that has the least left, from 0 to 1. This process knows only its own calls.",
+  labelNames: ['limit'],
+  registers,
+  collect() {
+    this.reset()
+    const least = new Map<string, number>()
+    for (const [name, limiter] of limiters) {
+      least.set(name, Math.min(least.get(name) ?? 1, limiter.room()))
+    }
+    for (const [limit, room] of least) this.set({ limit }, room)
+  },
+})
+
+/** Also shows memory, processor time, files and the delay of the event loop. Call it once in a process. */
+export function watchProcess(): void {
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 20 })
+}

@@ -1,0 +1,182 @@
+// What an operator asks a running server: its metrics, and whether it can work (docs/operating/watching.md).
+
+import { Gauge, Registry } from '@prometheus-io/client'
+import type { Database } from '../database/open.ts'
+import type { HasRoom } from '../database/room.ts'
+import { errorFields, type Log } from '../log.ts'
+import type { Providers } from '../providers/provider.ts'
+import { providerIds } from '../providers/registry.ts'
+import { registry } from './metrics.ts'
+import { readStored } from './stored.ts'
+import { countedInWords, storedInWords } from './words.ts'
+
+/** Longer than a slow statement, shorter than the time limits of load balancers and of Prometheus. */
+const databaseWithinMs = 3_000
+/** The relay looks for work twice a second. */
+const turnWithinMs = 30_000
+
+export type PoolCounts = Readonly<Record<'total' | 'idle' | 'waiting', number>>
+
+/** Why the server cannot work now. */
+export type Unready = 'database' | 'relay' | 'stopping'
+
+export interface Watch {
+  contentType: string
+  /** The metrics of this process and of the database, in the text format of Prometheus. */
+  metrics(): Promise<string>
+  /** The same, line by line. */
+  inWords(): Promise<string[]>
+  /** What prevents the server from working; empty if nothing does. */
+  unready(): Promise<Unready[]>
+  /** The server stops. From now on it is not ready. */
+  stopping(): void
+}
+
+const indented = (line: string) => `  ${line}`
+
+export function createWatch({
+  database,
+  hasRoom,
+  providers,
+  pool,
+  turnedAt,
+  log,
+}: {
+  database: Database
+  hasRoom: HasRoom
+  providers: Providers
+  /** The connections to the database; undefined if it has none. */
+  pool: (() => PoolCounts) | undefined
+  /** When the relay's loop last looked for work without an error, by `performance.now()`. */
+  turnedAt: () => number
+  log: Log
+}): Watch {
+  const own = new Registry()
+  const gauge = <Label extends string = never>(
+    name: string,
+    help: string,
+    labelNames: Label[] = [],
+  ) => new Gauge({ name: `dealbell_${name}`, help, labelNames, registers: [own] })
+
+  const up = gauge('database_up', 'Whether the database answers within three seconds: 1 or 0.')
+  const answerSeconds = gauge(
+    'database_answer_seconds',
+    'How long the database took to read the figures of this scrape.',
+  )
+  const connectionsOfPool = gauge(
+    'database_pool_connections',
+    'Connections of this process to PostgreSQL, and what waits for one.',
+    ['state'],
+  )
+  const turnSeconds = gauge(
+    'relay_turn_seconds',
+    "Time since the relay's loop last looked for work.",
+  )
+  const pending = gauge(
+    'deliveries_pending',
+    'Deliveries that wait, in all processes; at most 10000 are counted.',
+  )
+  const oldestPending = gauge(
+    'oldest_pending_seconds',
+    'How long the oldest pending delivery has been waiting; 0 if none is.',
+  )
+  const connections = gauge(
+    'connections',
+    'Connections of users: working, or broken because the provider no longer accepts them.',
+    ['provider', 'state'],
+  )
+  const oldestSearch = gauge(
+    'oldest_search_seconds',
+    'Age of the last complete search for missed changes, of the account of which it is oldest.',
+  )
+
+  const turnAgeMs = () => performance.now() - turnedAt()
+
+  /** One question at a time, however many ask: a database that hangs must not be asked ever more. */
+  function shared<Answer>(ask: () => Promise<Answer>): () => Promise<Answer | undefined> {
+    let asking: Promise<Answer> | undefined
+    return async () => {
+      asking ??= ask().finally(() => {
+        asking = undefined
+      })
+      let timer: NodeJS.Timeout | undefined
+      const tooLate = new Promise<undefined>((resolve) => {
+        timer = setTimeout(() => resolve(undefined), databaseWithinMs)
+      })
+      try {
+        return await Promise.race([asking, tooLate])
+      } catch (error) {
+        log('the database gave no answer', errorFields(error))
+        return undefined
+      } finally {
+        clearTimeout(timer)
+      }
+    }
+  }
+
+  const stored = shared(async () => {
+    const askedAt = performance.now()
+    const figures = await readStored(database, providers)
+    return { ...figures, answerS: (performance.now() - askedAt) / 1000 }
+  })
+  const databaseAnswers = shared(async () => {
+    await database.execute('select 1')
+    return true
+  })
+  const startedAt = new Date()
+  let isStopping = false
+
+  return {
+    contentType: registry.contentType,
+    async inWords() {
+      const counts = pool?.()
+      return [
+        'In the database:',
+        ...storedInWords(await stored()).map(indented),
+        `This server, since ${startedAt.toISOString()}:`,
+        ...(await countedInWords(registry)).map(indented),
+        ...(counts
+          ? [
+              `connections to the database: ${counts.total}, and ${counts.waiting} calls wait for one`,
+            ]
+          : []
+        ).map(indented),
+      ]
+    },
+    async metrics() {
+      const figures = await stored()
+      own.resetMetrics()
+      up.set(figures === undefined ? 0 : 1)
+      // Without an answer these are not known. A 0 would say that nothing waits.
+      for (const metric of [answerSeconds, pending, oldestPending, oldestSearch]) metric.remove()
+      if (figures !== undefined) {
+        answerSeconds.set(figures.answerS)
+        pending.set(figures.pending)
+        oldestPending.set(figures.oldestPendingS)
+        oldestSearch.set(figures.oldestSearchS)
+        for (const provider of providerIds) {
+          for (const state of ['working', 'broken']) connections.set({ provider, state }, 0)
+        }
+        for (const { provider, broken, count } of figures.connections) {
+          connections.set({ provider, state: broken ? 'broken' : 'working' }, count)
+        }
+      }
+      for (const [state, count] of Object.entries(pool?.() ?? {})) {
+        connectionsOfPool.set({ state }, count)
+      }
+      turnSeconds.set(turnAgeMs() / 1000)
+      return `${await own.metrics()}\n${await registry.metrics()}`
+    },
+    async unready() {
+      if (isStopping) return ['stopping']
+      const isUp = hasRoom() && (await databaseAnswers()) === true
+      return [
+        ...(isUp ? [] : (['database'] as const)),
+        ...(turnAgeMs() < turnWithinMs ? [] : (['relay'] as const)),
+      ]
+    },
+    stopping() {
+      isStopping = true
+    },
+  }
+}

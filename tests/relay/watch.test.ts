@@ -1,0 +1,223 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test, vi } from 'vitest'
+import { watchRoutes } from '../../server/api/watch.ts'
+import { createLog, type LogLevel } from '../../server/log.ts'
+import { watchProcess } from '../../server/watch/metrics.ts'
+import { createWatch } from '../../server/watch/watch.ts'
+import { databaseKinds } from '../database.ts'
+import {
+  backend,
+  changes,
+  channel,
+  connect,
+  open,
+  outside,
+  portal,
+  shareBackend,
+} from './shared.ts'
+
+const incoming = { rawHeaders: [], socket: { remoteAddress: '127.0.0.1' } }
+const operating = join(import.meta.dirname, '../../docs/operating')
+const range = (count: number) => Array.from({ length: count }, (_, n) => n + 1)
+
+/** The series of a scrape, each with its value. */
+async function scrape(): Promise<Map<string, number>> {
+  const answer = await backend.app.request('http://127.0.0.1/metrics', {}, { incoming })
+  expect(answer.headers.get('Content-Type')).toBe('text/plain; version=0.0.4; charset=utf-8')
+  const lines = (await answer.text()).split('\n').filter((line) => /^[a-z]/.test(line))
+  return new Map(lines.map((line) => [line.replace(/ \S+$/, ''), Number(/\S+$/.exec(line)?.[0])]))
+}
+
+/** What a server with this LOG_LEVEL writes of what the backend has logged. */
+function written(least: LogLevel): Array<Record<string, unknown> & { event: string }> {
+  const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+  const log = createLog(least)
+  for (const line of backend.lines) {
+    const { event, ...fields } = JSON.parse(line)
+    log(event, fields)
+  }
+  const lines = write.mock.calls.map(([line]) => JSON.parse(String(line)))
+  write.mockRestore()
+  return lines
+}
+
+describe.each(databaseKinds)('on %s, the metrics', (kind) => {
+  shareBackend(kind)
+
+  test('count the way of a webhook to its message, and what waits, and name nobody', async () => {
+    const before = await scrape()
+    const userId = await connect()
+    const held = Promise.withResolvers<undefined>()
+    outside.answerPost = () => held.promise
+    await backend.tell(changes([1]))
+    await vi.waitFor(async () => {
+      const waiting = await scrape()
+      expect(waiting.get('dealbell_deliveries_pending')).toBe(1)
+      expect(waiting.get('dealbell_oldest_pending_seconds')).toBeGreaterThan(0)
+    })
+    held.resolve(undefined)
+    await backend.settled()
+    expect(await backend.app.request('/webhooks/hubspot', { method: 'POST' })).toHaveProperty(
+      'status',
+      401,
+    )
+    const more = await vi.waitFor(async () => {
+      const after = await scrape()
+      expect(after.get('dealbell_deliveries_ended_total{state="sent",reason=""}')).toBeGreaterThan(
+        before.get('dealbell_deliveries_ended_total{state="sent",reason=""}') ?? 0,
+      )
+      return new Map([...after].map(([name, value]) => [name, value - (before.get(name) ?? 0)]))
+    })
+    for (const [name, value] of Object.entries({
+      'webhooks_total{provider="hubspot",outcome="stored"}': 1,
+      'webhooks_total{provider="hubspot",outcome="missing"}': 1,
+      webhook_seconds_count: 1,
+      'events_stored_total{found_by="webhook"}': 1,
+      'deliveries_ended_total{state="sent",reason=""}': 1,
+      delivery_seconds_count: 1,
+      'provider_calls_total{provider="slack",call="post",outcome="ok"}': 1,
+      'connections{provider="slack",state="working"}': 1,
+      database_up: 0,
+    })) {
+      expect([name, more.get(`dealbell_${name}`)]).toEqual([name, value])
+    }
+    expect(more.get('dealbell_provider_call_seconds_count{provider="hubspot"}')).toBeGreaterThan(0)
+    const text = [...more.keys()].join('\n')
+    for (const secret of [userId, channel, `${portal}`]) expect(text).not.toContain(secret)
+  })
+
+  test.runIf(kind === 'PGlite')(
+    'that the dashboard, the alerts and the page of docs/operating name exist',
+    async () => {
+      watchProcess()
+      const answer = await backend.app.request('http://127.0.0.1/metrics', {}, { incoming })
+      const types = [...(await answer.text()).matchAll(/^# TYPE (\S+) (\S+)$/gm)]
+      const names = types.flatMap(([, name = '', type]) =>
+        type === 'histogram' ? [name, `${name}_bucket`] : [name],
+      )
+      for (const file of ['dashboard.json', 'alerts.yml', 'watching.md']) {
+        const used = readFileSync(join(operating, file), 'utf8').match(
+          /\b(dealbell|nodejs|process)_[a-z0-9_]+/g,
+        )
+        expect(used?.length).toBeGreaterThan(5)
+        expect(used?.filter((name) => !names.includes(name))).toEqual([])
+      }
+    },
+  )
+
+  test.runIf(kind === 'PGlite')(
+    'of a bulk edit without a rule are one line in the log',
+    async () => {
+      await connect({ ruleIds: ['deal-closed'] })
+      await backend.tell(changes(range(40)))
+      await backend.settled()
+      await backend.stop()
+      expect(written('info').filter(({ event }) => event.includes('ignored'))).toEqual([
+        {
+          time: expect.any(String),
+          level: 'info',
+          event: 'deliveries ignored',
+          reasons: { no_rule: 40 },
+        },
+      ])
+      expect(written('debug').filter(({ level }) => level === 'debug')).toHaveLength(40)
+      expect(written('warn')).toEqual([])
+    },
+  )
+})
+
+describe('a load balancer that asks /ready', () => {
+  shareBackend('PGlite', { working: false })
+  const never = new Promise<never>(() => {})
+
+  /** The answer of a server whose parts are in this state. */
+  async function ask({ answers = true, room = true, turnedMsAgo = 0, isStopping = false } = {}) {
+    const turnedAt = performance.now() - turnedMsAgo
+    const database = answers ? open.database : { execute: () => never }
+    const watch = createWatch({
+      // It is only asked for statements.
+      database: database as typeof open.database,
+      hasRoom: () => room,
+      providers: backend.providers,
+      pool: undefined,
+      turnedAt: () => turnedAt,
+      log: backend.log,
+    })
+    if (isStopping) watch.stopping()
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    const asking = watchRoutes({ watch, metricsToken: undefined }).request('/ready')
+    if (!answers) await vi.advanceTimersByTimeAsync(3_000)
+    vi.useRealTimers()
+    const answer = await asking
+    return `${answer.status} ${await answer.text()}`
+  }
+
+  test.each([
+    [{}, '200 {"status":"ready"}'],
+    [{ turnedMsAgo: 20_000 }, '200 {"status":"ready"}'],
+    [{ turnedMsAgo: 30_000 }, '503 {"status":"not ready","failing":["relay"]}'],
+    [{ turnedMsAgo: Infinity }, '503 {"status":"not ready","failing":["relay"]}'],
+    [{ answers: false }, '503 {"status":"not ready","failing":["database"]}'],
+    [{ room: false }, '503 {"status":"not ready","failing":["database"]}'],
+    [{ isStopping: true }, '503 {"status":"not ready","failing":["stopping"]}'],
+  ])('of a server in the state %j hears %s', async (state, expected) => {
+    expect(await ask(state)).toBe(expected)
+  })
+})
+
+describe('the metrics are for', () => {
+  shareBackend('PGlite', { working: false })
+  const token = 'a-token-of-at-least-16'
+
+  const ask = async (
+    headers: Record<string, string>,
+    {
+      host = '127.0.0.1:3000',
+      remoteAddress = '127.0.0.1',
+      metricsToken = token as string | undefined,
+    } = {},
+  ) => {
+    const watch = { ...backend.watch, metrics: async () => 'figures' }
+    const app = watchRoutes({ watch, metricsToken })
+    const env = { incoming: { rawHeaders: [], socket: { remoteAddress } } }
+    return await app.request(`http://${host}/metrics`, { headers }, env)
+  }
+  const proxied = { 'X-Forwarded-For': '203.0.113.9' }
+  const bearer = (text: string) => ({ Authorization: `Bearer ${text}` })
+
+  test.each([
+    ['a program on this machine', {}, {}],
+    ['a proxy that has the token', { ...proxied, ...bearer(token) }, {}],
+    [
+      'another machine that has it',
+      bearer(token),
+      { remoteAddress: '203.0.113.9', host: 'bell.example' },
+    ],
+  ])('%s', async (_, headers, from) => {
+    expect(await (await ask(headers, from)).text()).toBe('figures')
+  })
+
+  test.each([
+    ['a proxy', proxied, {}],
+    ['one that names the public host only', {}, { host: 'dealbell.example' }],
+    ['another machine', {}, { remoteAddress: '203.0.113.9' }],
+    ['a wrong token', { ...proxied, ...bearer(`${token}x`) }, {}],
+    ['the beginning of it', { ...proxied, ...bearer(token.slice(0, -1)) }, {}],
+    ['no text as the token', { ...proxied, ...bearer('') }, {}],
+    [
+      'the word undefined, where no token is set',
+      { ...proxied, ...bearer('undefined') },
+      { metricsToken: undefined },
+    ],
+    [
+      'nothing, where no token is set',
+      { ...proxied, Authorization: '' },
+      { metricsToken: undefined },
+    ],
+  ])('not for %s', async (_, headers, from) => {
+    const answer = await ask(headers, from)
+    expect(answer.status).toBe(404)
+    expect(await answer.text()).not.toContain('figures')
+  })
+})
