@@ -3,7 +3,13 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { ensureChromium, ensureFirefox, ensureNginx, ensurePromtool, ensureWebkit } from './programs.ts'
+import {
+  ensureChromium,
+  ensureFirefox,
+  ensureNginx,
+  ensurePromtool,
+  ensureWebkit,
+} from './programs.ts'
 
 const root = join(import.meta.dirname, '..')
 const runsAll = process.argv.includes('--all')
