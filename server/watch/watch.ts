@@ -18,7 +18,7 @@ const turnWithinMs = 30_000
 export type PoolCounts = Readonly<Record<'total' | 'idle' | 'waiting', number>>
 
 /** Why the server cannot work now. */
-export type Unready = 'database' | 'relay' | 'stopping'
+type Unready = 'database' | 'relay' | 'stopping'
 
 export interface Watch {
   contentType: string

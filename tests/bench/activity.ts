@@ -109,7 +109,7 @@ async function signIn(database: Database, userId: string): Promise<string> {
  * Stores a million deliveries of 30 days as the relay leaves them: 10 % failed, 1 % pending, 20 % skipped.
  * The last day comes after the vacuum, as at the worst time of a day.
  */
-export async function seedActivity(
+async function seedActivity(
   database: Database,
   keepsStatistics: boolean,
 ): Promise<[Person, Person]> {
