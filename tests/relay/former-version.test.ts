@@ -40,7 +40,8 @@ test.runIf(version !== undefined)(
     const database = { url: await newPostgresDatabase() }
     const former = await startServer({ outside, database, version: version ?? '' })
     const portals = [0, 1, 2, 3, 4, 5, 6, 7]
-    const connect = async (portal: number) => connectAccount(former, { portal, channel: `C${portal}` })
+    const connect = async (portal: number) =>
+      connectAccount(former, { portal, channel: `C${portal}` })
     for (const portal of portals.slice(0, 4)) await connect(portal)
     const current = await startServer({ outside, database })
     onTestFinished(async () => {
