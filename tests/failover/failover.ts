@@ -53,11 +53,10 @@ async function tell(deal: number): Promise<void> {
 }
 
 async function tellAll(): Promise<void> {
-  const began = performance.now()
   const told: Promise<void>[] = []
   while (telling) {
     told.push(tell(++events))
-    await delay(Math.max(0, began + (events * 1000) / perSecond - performance.now()))
+    await delay(1000 / perSecond)
   }
   await Promise.all(told)
 }
