@@ -375,7 +375,7 @@ test.skipIf(caddyProgram === undefined)(
     const caddy = launch(
       ['run', '--config', config, '--adapter', 'caddyfile'],
       { HOME: folder },
-      { program: caddyProgram },
+      { program: caddyProgram ?? '' },
     )
     onTestFinished(async () => {
       await caddy.kill()
