@@ -2,7 +2,7 @@ import type { Hono } from 'hono'
 import { createSandbox } from '../stand-ins/sandbox.ts'
 import { createApp } from './app.ts'
 import type { Context } from './context.ts'
-import type { Database } from './database/open.ts'
+import type { Database, OpenDatabase } from './database/open.ts'
 import type { HasRoom } from './database/room.ts'
 import { createRateLimits } from './http/rate-limit.ts'
 import type { Log } from './log.ts'
@@ -23,6 +23,7 @@ import type { Addresses } from './settings/settings.ts'
 export interface BackendOptions {
   database: Database
   hasRoom?: HasRoom
+  copyFolder?: OpenDatabase['copyFolder']
   /** 32 bytes each, the newest first. */
   encryptionKeys: readonly Buffer[]
   addresses: Addresses
@@ -48,6 +49,7 @@ export interface Backend extends Context {
 export function createBackend({
   database,
   hasRoom = () => true,
+  copyFolder,
   encryptionKeys,
   addresses,
   dashboard,
@@ -68,6 +70,7 @@ export function createBackend({
   const context: Context = {
     database,
     hasRoom,
+    copyFolder,
     vault,
     providers,
     sessions: createSessions(database, {

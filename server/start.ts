@@ -30,7 +30,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       throw dataDirError(settings, error)
     }),
   ]
-  const { database, hasRoom, close } = await openDatabase(settings, () =>
+  const { database, hasRoom, copyFolder, close } = await openDatabase(settings, () =>
     log('idle database connection lost'),
   )
   const vault = createVault(encryptionKeys)
@@ -46,6 +46,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const { app, relay, catchUp, checks } = createBackend({
     database,
     hasRoom,
+    copyFolder,
     encryptionKeys,
     addresses,
     dashboard,

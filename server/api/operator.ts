@@ -9,15 +9,16 @@ import { fromThisMachineOnly } from '../http/origin.ts'
 import { countDeliveries, type RelayStatus, replayDead } from '../relay/show/operator.ts'
 
 /**
- * What `npm run relay` and `npm run doctor` ask a server that holds the data folder. They run on the
+ * What `npm run relay`, `npm run data` and `npm run doctor` ask a server that holds the data folder. They run on the
  * same machine and need the server's key.
  */
 export function operatorRoutes({
   database,
+  copyFolder,
   operatorToken,
   wakeRelay,
   refusedWebhooks,
-}: Pick<Context, 'database' | 'operatorToken' | 'wakeRelay' | 'refusedWebhooks'>) {
+}: Pick<Context, 'database' | 'copyFolder' | 'operatorToken' | 'wakeRelay' | 'refusedWebhooks'>) {
   return new Hono()
     .use(fromThisMachineOnly)
     .use(async (c, next) => {
@@ -38,6 +39,9 @@ export function operatorRoutes({
       wakeRelay()
       return c.json({ replayed })
     })
+    .post('/copy', async (c) =>
+      copyFolder === undefined ? c.notFound() : c.json(await copyFolder()),
+    )
     .get('/doctor', async (c) =>
       c.json(await readStored((statement) => rowsOf(database, sql.raw(statement)))),
     )

@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs'
-import { join } from 'node:path'
 import type { Database } from '../database/open.ts'
 import {
   countDeliveries,
@@ -10,7 +9,7 @@ import {
 } from '../relay/show/operator.ts'
 import { openDatabase } from '../settings/open-database.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
-import { askServer, withDataFolder } from './running-server.ts'
+import { askServer, requireStored, withDataFolder } from './running-server.ts'
 
 /** `npm run relay -- status|replay`: shows what became of the deliveries, or sends dead ones again. */
 const usage = `Usage: npm run relay -- status   counts of deliveries, why the dead ones are dead, and how many webhooks were refused
@@ -62,14 +61,9 @@ async function inDatabase<Result>(
       await close()
     }
   }
-  const { databaseUrl, dataDir } = settings
-  if (databaseUrl !== undefined) return await openAndWork()
-  // Opening a folder creates it, and the answer about an empty database would mislead.
-  if (!existsSync(join(dataDir, 'pglite'))) {
-    throw new Error(
-      `DATA_DIR is ${dataDir}, but no server has stored anything there. Set DATA_DIR to the folder of the server, or start the server first (npm start).`,
-    )
-  }
+  if (settings.databaseUrl !== undefined) return await openAndWork()
+  // The answer about an empty database would mislead.
+  requireStored(settings)
   return await withDataFolder(settings, openAndWork, askServer)
 }
 

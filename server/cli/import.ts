@@ -1,0 +1,98 @@
+import { sql } from 'drizzle-orm'
+import { type Database, rowsOf, type Transaction } from '../database/open.ts'
+import { lastMigrationOf } from '../database/version.ts'
+import { checkKeys } from '../people/keys.ts'
+import type { Vault } from '../people/vault.ts'
+import { readDataFile } from './data-file.ts'
+
+/** PGlite makes no checkpoints itself, so the log of a large import would fill the disk. */
+const rowsPerCheckpoint = 50_000
+
+/**
+ * Writes all rows of a file to an empty database, or none.
+ * @param migration is that of the file.
+ * @param checkpoints True for PGlite. PostgreSQL makes them itself.
+ * @param onRows gets the number of rows so far.
+ * @throws Error if the database is not empty, or `readDataFile` throws.
+ */
+export async function importData(
+  database: Database,
+  {
+    path,
+    vault,
+    migration,
+    checkpoints,
+    onRows,
+  }: {
+    path: string
+    vault: Vault
+    migration: string
+    checkpoints: boolean
+    onRows: (count: number) => void
+  },
+): Promise<void> {
+  if ((await lastMigrationOf(database)) !== migration) {
+    throw new Error('A newer Dealbell has already used the database. Import into a new one.')
+  }
+  await database.transaction(async (tx) => {
+    // The disk of the file may be slow.
+    await tx.execute(sql`set local idle_in_transaction_session_timeout = '5min'`)
+    await requireEmpty(tx)
+    // The rows of the file replace it. `readDataFile` has checked the key.
+    await tx.execute(sql`delete from key_check`)
+    let count = 0
+    let checkpointAt = rowsPerCheckpoint
+    // Leases need no change: they end by their times. A delivery that was being sent keeps its mark.
+    await readDataFile(path, vault, {
+      async onRows(name, rows, length) {
+        const table = sql.identifier(name)
+        await tx.execute(
+          sql`insert into ${table} overriding system value
+              select * from json_populate_recordset(null::${table}, ${rows}::json)`,
+        )
+        count += length
+        onRows(count)
+        if (!checkpoints || count < checkpointAt) return
+        checkpointAt = count + rowsPerCheckpoint
+        await tx.execute(sql`checkpoint`)
+      },
+    })
+    await advanceSequences(tx)
+    // The tokens may have another key than the file, if the key was changed right before the export.
+    await checkKeys(tx, vault)
+  })
+}
+
+/** Locks all tables against writes, and checks that they have no rows. A started server may have left `key_check`. */
+async function requireEmpty(tx: Transaction): Promise<void> {
+  const tables = await rowsOf<{ name: string }>(
+    tx,
+    sql`select tablename as name from pg_tables where schemaname = 'public'`,
+  )
+  const names = tables.map(({ name }) => sql.identifier(name))
+  await tx.execute(sql`lock table ${sql.join(names, sql`, `)} in share row exclusive mode`)
+  for (const { name } of tables) {
+    if (name === 'key_check') continue
+    const rows = await rowsOf(tx, sql`select from ${sql.identifier(name)} limit 1`)
+    if (rows.length > 0) {
+      throw new Error(
+        'The database is not empty. Import into a new one: an empty database of PostgreSQL, or a DATA_DIR that no server has used.',
+      )
+    }
+  }
+}
+
+/** Makes new rows get ids after those of the imported rows. */
+async function advanceSequences(tx: Transaction): Promise<void> {
+  const columns = await rowsOf<{ table: string; column: string }>(
+    tx,
+    sql`select table_name as "table", column_name as "column" from information_schema.columns
+        where table_schema = 'public' and is_identity = 'YES'`,
+  )
+  for (const { table, column } of columns) {
+    await tx.execute(
+      sql`select setval(pg_get_serial_sequence(${table}, ${column}), max(${sql.identifier(column)}))
+          from ${sql.identifier(table)}`,
+    )
+  }
+}
