@@ -13,7 +13,7 @@ export interface Context {
   database: Database
   /** False if the database refuses what writes, because its disk has too little room. */
   hasRoom: HasRoom
-  copyFolder: OpenDatabase['copyFolder']
+  copyFolder?: OpenDatabase['copyFolder']
   vault: Vault
   providers: Providers
   sessions: Sessions

@@ -1,0 +1,194 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { getTableName, sql } from 'drizzle-orm'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { exportData } from '../../server/cli/export.ts'
+import { importData } from '../../server/cli/import.ts'
+import { type Database, type OpenDatabase, rowsOf } from '../../server/database/open.ts'
+import { deliveries, rules, sessions, users } from '../../server/database/schema.ts'
+import { exportedTables, tablesLeftOut } from '../../server/database/tables.ts'
+import { knownMigrations } from '../../server/database/version.ts'
+import { createVault } from '../../server/people/vault.ts'
+import { type DatabaseKind, newDataFolder, openTestDatabase } from '../database.ts'
+import { startBackend } from '../relay/backend.ts'
+import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
+import { type Outside, openOutside } from '../relay/outside.ts'
+import { connectAccount, drained, serverEnv, startServer } from '../relay/process.ts'
+import { outputOf } from './program.ts'
+
+let folder: string
+let outside: Outside
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'dealbell-data-'))
+  outside = await openOutside()
+})
+afterAll(async () => {
+  await outside.close()
+  await rm(folder, { recursive: true })
+})
+let last = 0
+const newPath = () => join(folder, String(++last))
+
+const key = randomBytes(32)
+const options = { vault: createVault([key]), onRows: () => undefined }
+const migration = knownMigrations().at(-1)?.tag ?? ''
+
+async function openEmpty(kind: DatabaseKind): Promise<OpenDatabase> {
+  const open = await openTestDatabase(kind)
+  onTestFinished(open.close)
+  return open
+}
+
+/** All rows that belong into an export, as text, in the same order for the same rows. */
+async function rowsIn(database: Database): Promise<string[]> {
+  const all = exportedTables().map(
+    (table) => sql`select row_to_json(${table})::text as row from ${table}`,
+  )
+  const rows = await rowsOf<{ row: string }>(database, sql.join(all, sql` union all `))
+  return rows.map(({ row }) => row).sort()
+}
+
+test('each table is in an export, or is named as left out', async () => {
+  const { database } = await openEmpty('PGlite')
+  const tables = await rowsOf<{ name: string }>(
+    database,
+    sql`select tablename as name from pg_tables where schemaname = 'public'`,
+  )
+  const known = [...exportedTables(), ...tablesLeftOut].map(getTableName)
+  expect(known.sort()).toEqual(tables.map(({ name }) => name).sort())
+})
+
+describe.each([
+  ['PGlite', 'PGlite'],
+  ['PGlite', 'PostgreSQL'],
+  ['PostgreSQL', 'PGlite'],
+] as const)('from %s to %s', (from, to) => {
+  test('every row goes along but sessions, a pending message is sent once, and new changes follow it', async () => {
+    const [path, portal] = [newPath(), last]
+    const posts = () => outside.posts.filter(({ channel }) => channel === `C${portal}`)
+    const source = await openEmpty(from)
+    const idle = await startBackend(source, outside, { key, working: false })
+    const userId = await idle.connect({ portal, channel: `C${portal}` })
+    expect((await idle.call(userId, '/api/notifications/rules')).status).toBe(200)
+    await idle.tell([stageChange(1, { portal })])
+    // JSON leaves the line separator as it is.
+    await source.database.update(deliveries).set({ dealName: '"\u2028\r\n\\🔔</script>' })
+    await exportData(source.database, { ...options, path })
+
+    const target = await openEmpty(to)
+    const { database } = target
+    await importData(database, { ...options, path, migration, checkpoints: to === 'PGlite' })
+    expect(await rowsIn(database)).toEqual(await rowsIn(source.database))
+    expect(await source.database.$count(sessions)).toBe(1)
+    expect(await database.$count(sessions)).toBe(0)
+
+    const working = await startBackend(target, outside, { key, alone: to === 'PGlite' })
+    onTestFinished(working.stop)
+    await working.settled()
+    await working.tell([stageChange(2, { portal }), stageChange(1, { portal })])
+    await working.settled()
+    expect(posts().map(dealsIn)).toEqual([[1], [2]])
+  })
+})
+
+test('an export of PostgreSQL shows one moment, whatever is written meanwhile', async () => {
+  const { database } = await openEmpty('PostgreSQL')
+  const path = newPath()
+  let exporting: Promise<unknown> = Promise.resolve()
+  await database.transaction(async (tx) => {
+    await tx.execute(sql`lock table rules in access exclusive mode`)
+    exporting = exportData(database, { ...options, path })
+    // The export has read the users, and waits for the rules.
+    await vi.waitUntil(async () => {
+      const waiting = sql`select from pg_locks where relation = 'rules'::regclass and not granted`
+      return (await rowsOf(database, waiting)).length > 0
+    })
+    const [user] = await tx.insert(users).values({}).returning()
+    await tx.insert(rules).values({ userId: user?.id ?? '', ruleIds: [], savedAt: new Date() })
+  })
+  await exporting
+  expect(await readFile(path, 'utf8')).toMatch(/\n\{"rows":\{\},"hash":"[^"]+"\}\n$/)
+})
+
+test('a server on a folder is backed up while it works; its copy goes on in a new folder', async () => {
+  const path = newPath()
+  const [oldFolder, newFolder] = [await newDataFolder(), newPath()]
+  const data = (command: string, dataDir: string, port = 1) =>
+    outputOf(['server/cli/data.ts', command, path], {
+      ...serverEnv({ outside, database: { folder: dataDir } }, port),
+      DEBUG: '',
+    } as Record<string, string>)
+  outside.answerPost = () => ({ status: 503 })
+  const old = await startServer({ outside, database: { folder: oldFolder } })
+  onTestFinished(old.kill)
+  await connectAccount(old, { portal: 7, channel: 'C7' })
+  await old.tell([stageChange(3, { portal: 7 })])
+  const port = Number(new URL(old.url).port)
+
+  const said = await data('export', oldFolder, port)
+  expect(said).toMatch(/^The server has copied its folder \(\d+ MB\)\..* \d+ ms/)
+  expect(said).toMatch(/ has \d+ rows\. .*\nexit 0$/)
+  expect(await readdir(oldFolder)).not.toContain('pglite.copy')
+  expect((await stat(path)).mode & 0o777).toBe(0o600)
+  expect(await data('export', oldFolder, port)).toBe(
+    `${path} exists already. Choose another name.\nexit 1`,
+  )
+  expect(await data('import', oldFolder, port)).toContain(`A server uses the folder ${oldFolder}`)
+  await old.kill()
+  expect(await data('import', oldFolder)).toContain('The database is not empty.')
+
+  expect(await data('import', newFolder)).toMatch(/\d+ rows were imported\. .*\nexit 0$/)
+  outside.answerPost = () => undefined
+  const server = await startServer({ outside, database: { folder: newFolder } })
+  onTestFinished(server.kill)
+  await drained(server, 20_000)
+  expect(outside.posts.filter(({ channel }) => channel === 'C7').map(dealsIn)).toEqual([[3]])
+})
+
+describe('a file that cannot be imported is refused before anything is written', () => {
+  let file: string
+  beforeAll(async () => {
+    const { database, close } = await openTestDatabase('PGlite')
+    await database.insert(users).values([{}, {}])
+    const path = newPath()
+    await exportData(database, { ...options, path })
+    await close()
+    file = await readFile(path, 'utf8')
+  })
+
+  const lines = (from: number, to?: number) =>
+    file
+      .split(/(?<=\n)/)
+      .slice(from, to)
+      .join('')
+  test.each<[string, () => string, RegExp, Record<string, string>?]>([
+    [
+      'has another key',
+      () => file,
+      /with another encryption key\. Set ENCRYPTION_KEY/,
+      {
+        ENCRYPTION_KEY: randomBytes(32).toString('base64'),
+      },
+    ],
+    ['comes without its key', () => file, /There is no encryption key\./, { ENCRYPTION_KEY: '' }],
+    ['is cut off after a row', () => lines(0, -1), /is cut off/],
+    ['is cut off in a row', () => file.slice(0, file.length / 2), /is cut off/],
+    ['lost a row', () => lines(0, 1) + lines(2), /was changed/],
+    ['has another value', () => file.replace('"created_at":"2', '"created_at":"1'), /was changed/],
+    ['goes on after its end', () => file + lines(1, 2), /was changed/],
+    ['is of a newer release', () => file.replace(migration, '9999_next'), /is of a newer Dealbell/],
+    ['is something else', () => '-- PostgreSQL database dump\n', /was not made by/],
+    ['is empty', () => '', /was not made by/],
+  ])('it %s', async (_, text, reason, env) => {
+    const [path, dataDir] = [newPath(), newPath()]
+    await writeFile(path, text())
+    const settings = { DATA_DIR: dataDir, ENCRYPTION_KEY: key.toString('base64'), ...env }
+    const said = await outputOf(['server/cli/data.ts', 'import', path], settings)
+    expect(said).toMatch(reason)
+    expect(said).toMatch(/\nexit 1$/)
+    expect(existsSync(dataDir)).toBe(false)
+  })
+})
