@@ -14,6 +14,7 @@ const testAllOnly = [
   'tests/relay/processes.test.ts',
   'tests/relay/slow-account.test.ts',
   'tests/server/damaged-folder.test.ts',
+  'tests/server/data.test.ts',
   'tests/server/dev.test.ts',
   'tests/server/doctor.test.ts',
   'tests/server/full-disk.test.ts',

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { type Database, rowsOf, type Transaction } from '../database/open.ts'
-import { lastMigrationOf } from '../database/version.ts'
+import { fillAsOf, lastMigrationOf, tableNames } from '../database/version.ts'
 import { checkKeys } from '../people/keys.ts'
 import type { Vault } from '../people/vault.ts'
 import { readDataFile } from './data-file.ts'
@@ -31,31 +31,32 @@ export async function importData(
     onRows: (count: number) => void
   },
 ): Promise<void> {
-  if ((await lastMigrationOf(database)) !== migration) {
-    throw new Error('A newer Dealbell has already used the database. Import into a new one.')
+  if ((await lastMigrationOf(database)) === undefined) {
+    throw new Error('A newer Dealbell has used the database. Import with that release.')
   }
   await database.transaction(async (tx) => {
     // The disk of the file may be slow.
     await tx.execute(sql`set local idle_in_transaction_session_timeout = '5min'`)
     await requireEmpty(tx)
-    // The rows of the file replace it. `readDataFile` has checked the key.
+    // The file may have one, and its key was checked.
     await tx.execute(sql`delete from key_check`)
     let count = 0
     let checkpointAt = rowsPerCheckpoint
+    async function insert(name: string, rows: string, length: number): Promise<void> {
+      const table = sql.identifier(name)
+      await tx.execute(
+        sql`insert into ${table} overriding system value
+            select * from json_populate_recordset(null::${table}, ${rows}::json)`,
+      )
+      count += length
+      onRows(count)
+      if (!checkpoints || count < checkpointAt) return
+      checkpointAt = count + rowsPerCheckpoint
+      await tx.execute(sql`checkpoint`)
+    }
     // Leases need no change: they end by their times. A delivery that was being sent keeps its mark.
-    await readDataFile(path, vault, {
-      async onRows(name, rows, length) {
-        const table = sql.identifier(name)
-        await tx.execute(
-          sql`insert into ${table} overriding system value
-              select * from json_populate_recordset(null::${table}, ${rows}::json)`,
-        )
-        count += length
-        onRows(count)
-        if (!checkpoints || count < checkpointAt) return
-        checkpointAt = count + rowsPerCheckpoint
-        await tx.execute(sql`checkpoint`)
-      },
+    await fillAsOf(tx, migration, async () => {
+      await readDataFile(path, vault, { onRows: insert })
     })
     await advanceSequences(tx)
     // The tokens may have another key than the file, if the key was changed right before the export.
@@ -65,13 +66,10 @@ export async function importData(
 
 /** Locks all tables against writes, and checks that they have no rows. A started server may have left `key_check`. */
 async function requireEmpty(tx: Transaction): Promise<void> {
-  const tables = await rowsOf<{ name: string }>(
-    tx,
-    sql`select tablename as name from pg_tables where schemaname = 'public'`,
-  )
-  const names = tables.map(({ name }) => sql.identifier(name))
-  await tx.execute(sql`lock table ${sql.join(names, sql`, `)} in share row exclusive mode`)
-  for (const { name } of tables) {
+  const names = await tableNames(tx)
+  const tables = sql.join(names.map(sql.identifier), sql`, `)
+  await tx.execute(sql`lock table ${tables} in share row exclusive mode`)
+  for (const name of names) {
     if (name === 'key_check') continue
     const rows = await rowsOf(tx, sql`select from ${sql.identifier(name)} limit 1`)
     if (rows.length > 0) {
