@@ -30,7 +30,8 @@ const version = 1
 /** A sealed value opens only in its own place. */
 const places = { key: 'export.key', hash: 'export.hash' }
 /** The database writes and reads the row. JavaScript would round large numbers. */
-const rowLine = /^\{"table":"(\w+)","row":(\{.*\})\}$/
+// JSON leaves U+2028 as it is, and `.` matches it only with the flag s.
+const rowLine = /^\{"table":"(\w+)","row":(\{.*\})\}$/s
 const rowsAtOnce = 1_000
 
 /** Begins a file that only its owner can read. @throws Error with the code EEXIST if the file exists. */
