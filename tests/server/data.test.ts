@@ -1,14 +1,15 @@
-import { randomBytes } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getTableName, sql } from 'drizzle-orm'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { createDataFile } from '../../server/cli/data-file.ts'
 import { exportData } from '../../server/cli/export.ts'
 import { importData } from '../../server/cli/import.ts'
 import { type Database, type OpenDatabase, rowsOf } from '../../server/database/open.ts'
-import { deliveries, rules, sessions, users } from '../../server/database/schema.ts'
+import { crmAccounts, deliveries, rules, sessions, users } from '../../server/database/schema.ts'
 import { exportedTables, tablesLeftOut } from '../../server/database/tables.ts'
 import { knownMigrations, tableNames } from '../../server/database/version.ts'
 import { createVault } from '../../server/people/vault.ts'
@@ -110,6 +111,24 @@ test('an export of PostgreSQL shows one moment, whatever is written meanwhile', 
   })
   await exporting
   expect(await readFile(path, 'utf8')).toMatch(/\n\{"rows":\{\},"hash":"[^"]+"\}\n$/)
+})
+
+test('a file of an older release becomes what an update would have made of its database', async () => {
+  const { database } = await openEmpty('PGlite')
+  const path = newPath()
+  // Its next migration begins to search the accounts of all connections.
+  const older = knownMigrations()[4]?.tag ?? ''
+  const file = await createDataFile(path, options.vault, older)
+  const userId = randomUUID()
+  await file.write('users', [JSON.stringify({ id: userId, created_at: new Date() })])
+  const connection = {
+    ...{ id: randomUUID(), user_id: userId, provider: 'hubspot', stand_in: false, account_id: '7' },
+    ...{ grant_id: 'g', secrets: options.vault.seal('', 'x'), connected_at: new Date() },
+  }
+  await file.write('connections', [JSON.stringify(connection)])
+  await file.end()
+  await importData(database, { ...options, path, migration: older, checkpoints: true })
+  expect(await database.select().from(crmAccounts)).toMatchObject([{ accountId: '7' }])
 })
 
 test('a server on a folder is backed up while it works; its copy goes on in a new folder', async () => {
