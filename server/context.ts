@@ -13,6 +13,7 @@ export interface Context {
   database: Database
   /** False if the database refuses what writes, because its disk has too little room. */
   hasRoom: HasRoom
+  /** Copies PGlite's folder. Undefined for PostgreSQL. */
   copyFolder?: OpenDatabase['copyFolder']
   vault: Vault
   providers: Providers

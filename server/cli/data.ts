@@ -1,5 +1,5 @@
 import { existsSync, rmSync } from 'node:fs'
-import { rename } from 'node:fs/promises'
+import { rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import * as v from 'valibot'
 import { FolderInUse, lockFolder } from '../database/lock.ts'
@@ -113,8 +113,14 @@ async function importFrom(path: string, settings: Settings): Promise<void> {
     },
   })
   async function openAndImport(): Promise<void> {
-    const { database, close } = await openDatabase(settings)
+    const { database, hasRoom, close } = await openDatabase(settings)
     try {
+      // What the rows and their indexes take, and the database's log.
+      if (!hasRoom(2 * (await stat(path)).size)) {
+        throw new Error(
+          `The disk of DATA_DIR, ${settings.dataDir}, has too little room. The import needs about twice the size of ${path}.`,
+        )
+      }
       const onRows = progress('imported', total)
       const checkpoints = settings.databaseUrl === undefined
       await importData(database, { path, vault, migration, checkpoints, onRows })
@@ -145,7 +151,7 @@ function progress(verb: string, total?: number): (count: number) => void {
   const ofAll = total === undefined ? '' : ` of ${inWords(total)}`
   let last = performance.now()
   return (count) => {
-    if (performance.now() - last < 2_000) return
+    if (performance.now() - last < 5_000) return
     last = performance.now()
     console.error(`${verb} ${inWords(count)}${ofAll} rows …`)
   }

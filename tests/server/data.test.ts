@@ -46,13 +46,14 @@ async function openEmpty(kind: DatabaseKind): Promise<OpenDatabase> {
   return open
 }
 
-/** All rows that belong into an export, as text, in the same order for the same rows. */
+/** All rows that belong into an export, as text. */
 async function rowsIn(database: Database): Promise<string[]> {
-  const all = exportedTables().map(
-    (table) => sql`select row_to_json(${table})::text as row from ${table}`,
-  )
-  const rows = await rowsOf<{ row: string }>(database, sql.join(all, sql` union all `))
-  return rows.map(({ row }) => row).sort()
+  const all = exportedTables().map((table) => sql`select row_to_json(${table})::text from ${table}`)
+  return await database.transaction(async (tx) => {
+    await tx.execute(sql`set local timezone = 'UTC'`)
+    const rows = await rowsOf<{ row_to_json: string }>(tx, sql.join(all, sql` union all `))
+    return rows.map((row) => row.row_to_json).sort()
+  })
 }
 
 test('each table is in an export, or is named as left out', async () => {
@@ -73,7 +74,8 @@ describe.each([
     const idle = await startBackend(source, outside, { key, working: false })
     const userId = await idle.connect({ portal, channel: `C${portal}` })
     expect((await idle.call(userId, '/api/notifications/rules')).status).toBe(200)
-    await idle.tell([stageChange(1, { portal })])
+    const change = stageChange(1, { portal })
+    await idle.tell([change])
     // JSON leaves the line separator as it is.
     await source.database.update(deliveries).set({ dealName: '"\u2028\r\n\\🔔</script>' })
     await exportData(source.database, { ...options, path })
@@ -88,7 +90,7 @@ describe.each([
     const working = await startBackend(target, outside, { key, alone: to === 'PGlite' })
     onTestFinished(working.stop)
     await working.settled()
-    await working.tell([stageChange(2, { portal }), stageChange(1, { portal })])
+    await working.tell([stageChange(2, { portal }), change])
     await working.settled()
     expect(posts().map(dealsIn)).toEqual([[1], [2]])
   })
@@ -166,47 +168,50 @@ test('a server on a folder is backed up while it works; its copy goes on in a ne
   expect(outside.posts.filter(({ channel }) => channel === 'C7').map(dealsIn)).toEqual([[3]])
 })
 
-describe('a file that cannot be imported is refused before anything is written', () => {
-  let file: string
+describe('a file is refused, and nothing is written, if it', () => {
+  let target: OpenDatabase
+  /** The last one is empty. */
+  let lines: string[]
   beforeAll(async () => {
-    const { database, close } = await openTestDatabase('PGlite')
-    await database.insert(users).values([{}, {}])
+    target = await openTestDatabase('PGlite')
+    await target.database.insert(users).values([{}, {}])
     const path = newPath()
-    await exportData(database, { ...options, path })
-    await close()
-    file = await readFile(path, 'utf8')
+    await exportData(target.database, { ...options, path })
+    await target.database.delete(users)
+    lines = (await readFile(path, 'utf8')).split('\n')
+  })
+  afterAll(() => target.close())
+
+  const otherKey = createVault([randomBytes(32)])
+  const cutOff = /is cut off: its last line is missing\./
+  test.each<[string, (lines: string[]) => string[], RegExp, typeof otherKey?]>([
+    ['has another key', (all) => all, /with another encryption key\. Set ENCRYPTION_KEY/, otherKey],
+    ['is cut off after a row', (all) => all.slice(0, 3), cutOff],
+    ['is cut off in a row', ([first = '', row = '']) => [first, row.slice(0, 50)], cutOff],
+    ['lost a row', (all) => all.toSpliced(1, 1), /was changed/],
+    ['has another value', (all) => all.with(1, all[1]?.replace(':"2', ':"1') ?? ''), /was changed/],
+    ['goes on after its end', (all) => all.with(-1, all[1] ?? ''), cutOff],
+    ['is something else', () => ['-- PostgreSQL database dump'], /was not made by/],
+    ['is empty', () => [], /was not made by/],
+  ])('%s', async (_, change, reason, vault = options.vault) => {
+    const path = newPath()
+    await writeFile(path, change(lines).join('\n'))
+    const more = { path, vault, migration, checkpoints: true }
+    const importing = importData(target.database, { ...options, ...more })
+    await expect(importing).rejects.toThrow(reason)
+    expect(await rowsIn(target.database)).toEqual([])
   })
 
-  const lines = (from: number, to?: number) =>
-    file
-      .split(/(?<=\n)/)
-      .slice(from, to)
-      .join('')
-  test.each<[string, () => string, RegExp, Record<string, string>?]>([
-    [
-      'has another key',
-      () => file,
-      /with another encryption key\. Set ENCRYPTION_KEY/,
-      {
-        ENCRYPTION_KEY: randomBytes(32).toString('base64'),
-      },
-    ],
-    ['comes without its key', () => file, /There is no encryption key\./, { ENCRYPTION_KEY: '' }],
-    ['is cut off after a row', () => lines(0, -1), /is cut off/],
-    ['is cut off in a row', () => file.slice(0, file.length / 2), /is cut off/],
-    ['lost a row', () => lines(0, 1) + lines(2), /was changed/],
-    ['has another value', () => file.replace('"created_at":"2', '"created_at":"1'), /was changed/],
-    ['goes on after its end', () => file + lines(1, 2), /was changed/],
-    ['is of a newer release', () => file.replace(migration, '9999_next'), /is of a newer Dealbell/],
-    ['is something else', () => '-- PostgreSQL database dump\n', /was not made by/],
-    ['is empty', () => '', /was not made by/],
-  ])('it %s', async (_, text, reason, env) => {
-    const [path, dataDir] = [newPath(), newPath()]
-    await writeFile(path, text())
-    const settings = { DATA_DIR: dataDir, ENCRYPTION_KEY: key.toString('base64'), ...env }
-    const said = await outputOf(['server/cli/data.ts', 'import', path], settings)
-    expect(said).toMatch(reason)
-    expect(said).toMatch(/\nexit 1$/)
+  test('comes without its key, is of a newer release or was changed: the command opens no database', async () => {
+    const [path, newer, changed, dataDir] = [newPath(), newPath(), newPath(), newPath()]
+    await writeFile(path, lines.join('\n'))
+    await writeFile(newer, lines.join('\n').replace(migration, '9999_next'))
+    await writeFile(changed, lines.toSpliced(1, 1).join('\n'))
+    const said = (from: string, ENCRYPTION_KEY = key.toString('base64')) =>
+      outputOf(['server/cli/data.ts', 'import', from], { DATA_DIR: dataDir, ENCRYPTION_KEY })
+    expect(await said(path, '')).toMatch(/^There is no encryption key\. .*\nexit 1$/)
+    expect(await said(newer)).toMatch(/ is of a newer Dealbell\. .*\nexit 1$/)
+    expect(await said(changed)).toMatch(/ was changed .*\nexit 1$/)
     expect(existsSync(dataDir)).toBe(false)
   })
 })
