@@ -1,6 +1,7 @@
 import { existsSync, rmSync } from 'node:fs'
 import { rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { DrizzleQueryError } from 'drizzle-orm'
 import * as v from 'valibot'
 import { FolderInUse, lockFolder } from '../database/lock.ts'
 import { type OpenDatabase, openPglite } from '../database/open.ts'
@@ -36,7 +37,9 @@ try {
   const settings = parseEnv(process.env)
   await (command === 'export' ? exportTo(path, settings) : importFrom(path, settings))
 } catch (error) {
-  console.error(error instanceof Error ? error.message : error)
+  // Drizzle's message quotes the rows.
+  const shown = error instanceof DrizzleQueryError ? (error.cause ?? error.name) : error
+  console.error(shown instanceof Error ? shown.message : shown)
   process.exitCode = 1
 }
 
