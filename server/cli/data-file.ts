@@ -102,7 +102,8 @@ export async function readDataFile(
   for await (const lines of linesOf(path)) {
     for (const line of lines) {
       if (isFirst) {
-        onHeader?.(readHeader(path, line, vault))
+        const first = readHeader(path, line, vault)
+        onHeader?.(first)
         hash.update(`${line}\n`)
         isFirst = false
         continue
