@@ -27,6 +27,7 @@ const testAllOnly = [
   'tests/server/callback-orders.test.ts',
   'tests/server/cleanup.test.ts',
   'tests/server/damaged-folder.test.ts',
+  'tests/server/data.test.ts',
   'tests/server/dev.test.ts',
   'tests/server/doctor.test.ts',
   'tests/server/full-disk.test.ts',

@@ -37,7 +37,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       throw dataDirError(settings, error)
     }),
   ]
-  const { database, hasRoom, pool, close } = await openDatabase(settings, () =>
+  const { database, hasRoom, pool, copyFolder, close } = await openDatabase(settings, () =>
     log('idle database connection lost'),
   )
   const vault = createVault(encryptionKeys)
@@ -54,6 +54,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     database,
     hasRoom,
     pool,
+    copyFolder,
     encryptionKeys,
     addresses,
     dashboard,

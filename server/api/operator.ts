@@ -10,15 +10,18 @@ import { countDeliveries, replayDead } from '../relay/show/operator.ts'
 import type { Watch } from '../watch/watch.ts'
 
 /**
- * What `npm run relay` and `npm run doctor` ask a server that holds the data folder. They run on the
+ * What `npm run relay`, `npm run data` and `npm run doctor` ask a server that holds the data folder. They run on the
  * same machine and need the server's key.
  */
 export function operatorRoutes({
   database,
+  copyFolder,
   operatorToken,
   wakeRelay,
   watch,
-}: Pick<Context, 'database' | 'operatorToken' | 'wakeRelay'> & { watch: Pick<Watch, 'inWords'> }) {
+}: Pick<Context, 'database' | 'copyFolder' | 'operatorToken' | 'wakeRelay'> & {
+  watch: Pick<Watch, 'inWords'>
+}) {
   return new Hono()
     .use(fromThisMachineOnly)
     .use(async (c, next) => {
@@ -36,6 +39,9 @@ export function operatorRoutes({
       wakeRelay()
       return c.json({ replayed })
     })
+    .post('/copy', async (c) =>
+      copyFolder === undefined ? c.notFound() : c.json(await copyFolder()),
+    )
     .get('/doctor', async (c) =>
       c.json(await readStored((statement) => rowsOf(database, sql.raw(statement)))),
     )

@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs'
-import { join } from 'node:path'
 import type { Database } from '../database/open.ts'
 import {
   countDeliveries,
@@ -13,7 +12,7 @@ import { openDatabase } from '../settings/open-database.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
 import { readStored } from '../watch/stored.ts'
 import { storedInWords } from '../watch/words.ts'
-import { askServer, withDataFolder } from './running-server.ts'
+import { askServer, requireStored, withDataFolder } from './running-server.ts'
 
 /** `npm run relay -- COMMAND`: what the operator asks the relay, and has it do. */
 const usage = `Usage: npm run relay -- status   what waits, and what the server on this machine has done since its start
@@ -82,14 +81,9 @@ async function inDatabase<Result>(
       await close()
     }
   }
-  const { databaseUrl, dataDir } = settings
-  if (databaseUrl !== undefined) return await openAndWork()
-  // Opening a folder creates it, and the answer about an empty database would mislead.
-  if (!existsSync(join(dataDir, 'pglite'))) {
-    throw new Error(
-      `DATA_DIR is ${dataDir}, but no server has stored anything there. Set DATA_DIR to the folder of the server, or start the server first (npm start).`,
-    )
-  }
+  if (settings.databaseUrl !== undefined) return await openAndWork()
+  // The answer about an empty database would mislead.
+  requireStored(settings)
   return await withDataFolder(settings, openAndWork, askServer)
 }
 

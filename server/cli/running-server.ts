@@ -8,6 +8,14 @@ import { dataDirError } from '../settings/open-errors.ts'
 import type { Settings } from '../settings/settings.ts'
 import { ask, fieldsOf } from './ask.ts'
 
+/** @throws Error if no server has used the data folder. Opening the folder would create it. */
+export function requireStored({ dataDir }: Settings): void {
+  if (existsSync(join(dataDir, 'pglite'))) return
+  throw new Error(
+    `DATA_DIR is ${dataDir}, but no server has stored anything there. Set DATA_DIR to the folder of the server, or start the server first (npm start).`,
+  )
+}
+
 /** Runs `work` while no server can open the data folder, or `askServer` if a server holds it. */
 export async function withDataFolder<Result>(
   settings: Settings,
@@ -47,7 +55,7 @@ export async function storedKeys(settings: Settings): Promise<Buffer[] | undefin
  */
 export async function askServer<Answer>(
   settings: Settings,
-  path: '/relay/status' | '/relay/count' | '/relay/replay' | '/relay/doctor',
+  path: '/relay/status' | '/relay/count' | '/relay/replay' | '/relay/copy' | '/relay/doctor',
   shape: v.GenericSchema<unknown, Answer>,
   options: { method?: 'POST'; timeoutS?: number } = {},
 ): Promise<Answer> {
@@ -72,6 +80,10 @@ export async function askServer<Answer>(
     case 500:
       throw new Error(
         `The server at ${origin} cannot read its database. Read its log, then restart it.`,
+      )
+    case 503:
+      throw new Error(
+        `The disk of DATA_DIR, ${settings.dataDir}, has too little room. Make room on it, or stop the server first.`,
       )
     default:
       throw new Error(`${held}, but another program answers at ${origin}. ${remedy}`)

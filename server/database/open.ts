@@ -7,7 +7,7 @@ import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
 import pg from 'pg'
-import { openFolder } from './pglite-folder.ts'
+import { copyFolder, type FolderCopy, openFolder } from './pglite-folder.ts'
 import { type HasRoom, hasRoomAt, NoRoom } from './room.ts'
 import * as schema from './schema.ts'
 
@@ -23,10 +23,12 @@ export interface OpenDatabase {
   hasRoom: HasRoom
   /** The connections to PostgreSQL; undefined with PGlite. */
   pool?: () => { total: number; idle: number; waiting: number }
+  /** Copies PGlite's folder beside it, for `npm run data`. Undefined for PostgreSQL and in memory. */
+  copyFolder?: () => Promise<FolderCopy>
   close(): Promise<void>
 }
 
-const migrationsFolder = join(import.meta.dirname, 'migrations')
+export const migrationsFolder = join(import.meta.dirname, 'migrations')
 
 // A process takes this advisory lock before it migrates a shared PostgreSQL.
 const migrationLock = 7_325_213
@@ -41,7 +43,12 @@ export async function openPglite(folder?: string, synced = true): Promise<OpenDa
   await migratePglite(database, { migrationsFolder })
   const hasRoom = folder === undefined ? () => true : hasRoomAt(folder)
   refuseWithoutRoom(client, hasRoom)
-  return { database, hasRoom, close: () => client.close() }
+  return {
+    database,
+    hasRoom,
+    ...(folder !== undefined && { copyFolder: () => copyFolder(client, folder, hasRoom) }),
+    close: () => client.close(),
+  }
 }
 
 /**

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto'
 import fs from 'node:fs'
 import { dirname, join, sep } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import * as v from 'valibot'
 import { UnusableFolder } from './lock.ts'
-import { requireRoomAt } from './room.ts'
+import { type HasRoom, NoRoom, requireRoomAt } from './room.ts'
 import { openSynced, syncPath } from './synced-folder.ts'
 
 /**
@@ -75,6 +76,72 @@ function isReplaceable(folder: string): boolean {
 function syncFolder(folder: string): void {
   for (const path of pathsIn(folder)) syncPath(join(folder, path))
   syncPath(folder)
+}
+
+/** Where a running server copies its folder for `npm run data`, which locks and then deletes the place. */
+export const copyPlaceOf = (folder: string) => `${folder}.copy`
+
+export interface FolderCopy {
+  bytes: number
+  /** How long statements had to wait for the copy. */
+  blockedMs: number
+}
+
+/** Two changes of a file have different times if they are this far apart. */
+const timesDifferMs = 1_000
+
+/**
+ * Copies a folder that is in use, as it is at one moment. Another process can open the copy, as after a power cut.
+ * A transaction in PGlite would block all other statements until everything is read. Here, they wait only while the
+ * files are copied again that have changed during the copy.
+ * @throws NoRoom if the disk has too little room for it.
+ */
+export async function copyFolder(
+  client: PGlite,
+  folder: string,
+  hasRoom: HasRoom,
+): Promise<FolderCopy> {
+  const target = join(copyPlaceOf(folder), 'pglite')
+  if (!hasRoom(pathsIn(folder).reduce((sum, path) => sum + bytesOf(join(folder, path)), 0))) {
+    throw new NoRoom('The disk of DATA_DIR has too little room for a copy.')
+  }
+  // What opens the copy then has less of the log to repeat, and few files change soon after.
+  await client.query('checkpoint')
+  await delay(timesDifferMs)
+  /** For each file, the size and time of what was copied. Undefined: copy it again. */
+  const copied = new Map<string, string | undefined>()
+  fs.mkdirSync(target, { recursive: true, mode: 0o700 })
+  for (const path of pathsIn(folder)) {
+    const began = Date.now()
+    // The database may have deleted the file.
+    const stat = fs.statSync(join(folder, path), { throwIfNoEntry: false })
+    if (stat?.isDirectory()) fs.mkdirSync(join(target, path), { recursive: true })
+    if (!stat?.isFile()) continue
+    const copying = fs.promises.copyFile(join(folder, path), join(target, path))
+    const isCopied = await copying.then(
+      () => true,
+      () => false,
+    )
+    const isCertain = isCopied && stat.mtimeMs < began - timesDifferMs
+    copied.set(path, isCertain ? `${stat.size} ${stat.mtimeMs}` : undefined)
+  }
+
+  const began = performance.now()
+  const bytes = await client.runExclusive(async () => {
+    let sum = 0
+    for (const path of pathsIn(folder)) {
+      const stat = fs.statSync(join(folder, path))
+      sum += stat.isFile() ? stat.size : 0
+      if (stat.isDirectory()) fs.mkdirSync(join(target, path), { recursive: true })
+      else if (copied.get(path) !== `${stat.size} ${stat.mtimeMs}`) {
+        await fs.promises.copyFile(join(folder, path), join(target, path))
+      }
+      copied.delete(path)
+    }
+    for (const path of copied.keys()) fs.rmSync(join(target, path), { force: true })
+    return sum
+  })
+  return { bytes, blockedMs: Math.round(performance.now() - began) }
 }
 
 /** What a folder held when PGlite closed it: the path and the bytes of each file. Folders have 0 bytes. */
