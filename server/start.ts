@@ -67,16 +67,6 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const https = addresses.appUrl.startsWith('https:')
   const errorHandler = answerUnreadable(server, { https })
   server.on('request', getRequestListener(app.fetch, { errorHandler }))
-  // Without the dashboard, another host answers at APP_URL.
-  const address = settings.serveDashboard ? addresses.appUrl : `http://localhost:${port}`
-  console.log(`${settings.serveDashboard ? 'Dealbell' : 'The server'} listens on ${address}`)
-  for (const id of providerIds) {
-    if (!addresses.providers[id].standIn) continue
-    const { name } = registry[id]
-    console.log(`${name} is a stand-in: set ${id.toUpperCase()}_CLIENT_ID for the real one.`)
-  }
-  // `npm run dev` waits for this message.
-  process.send?.('ready')
 
   watchProcess()
   const hasFolder = settings.databaseUrl === undefined
@@ -107,8 +97,21 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     lock?.release()
     process.exit(0)
   }
+  // Before anybody learns that the server listens. Otherwise a signal would kill it at once.
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
+
+  // Without the dashboard, another host answers at APP_URL.
+  const address = settings.serveDashboard ? addresses.appUrl : `http://localhost:${port}`
+  console.log(`${settings.serveDashboard ? 'Dealbell' : 'The server'} listens on ${address}`)
+  for (const id of providerIds) {
+    if (!addresses.providers[id].standIn) continue
+    const { name } = registry[id]
+    console.log(`${name} is a stand-in: set ${id.toUpperCase()}_CLIENT_ID for the real one.`)
+  }
+  // `npm run dev` waits for this message.
+  process.send?.('ready')
+
   await relay.start()
   catchUp.start()
   checks.start()
