@@ -3,7 +3,7 @@ import { mkdtempSync, symlinkSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { newPostgresDatabase } from '../database.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
 import { openOutside } from './outside.ts'
@@ -59,7 +59,7 @@ test.runIf(version !== undefined)(
     // As after a step back to the former version.
     await current.stop()
     for (const portal of portals) await former.tell([stageChange(10 + portal, { portal })])
-    expect(await drained(former, 20_000)).toMatchObject({ sent: 16, dead: 0, ignored: 0 })
+    await vi.waitFor(() => expect(outside.posts).toHaveLength(16), { timeout: 20_000 })
     expect(outside.posts.map(dealIn).toSorted((a, b) => a - b)).toEqual([
       ...portals,
       ...portals.map((portal) => 10 + portal),
