@@ -32,10 +32,10 @@ export const activityEndpoints = {
   /** Sends a failed message again. 202; 409 if it has not failed; 404 if the user has no such message. */
   retry: { method: 'POST', path: '/api/notifications/activity/:id/retry', feature: 'activity' },
   /**
-   * Sends the newest failed messages again, up to 1,000. Query: `because=broken`, to send only those that failed
-   * because a connection no longer worked: `failedWhileBroken` of the summary counts them; and `q`, `rule`, `day` and
-   * `zone` as in `search`, to send only those that it finds: `retryable` counts them. The dashboard sends these only
-   * to a backend that answers `retryable`. 202; 409 if a service is not connected; 429 if there were too many calls.
+   * Sends the newest failed messages again, up to 1,000. Query: `because=broken` sends only those that failed because a
+   * connection no longer worked (`failedWhileBroken` of the summary counts them). `q`, `rule`, `day` and `zone`, as in
+   * `search`, send only what they find (`retryable` counts them). The dashboard sends these only to a backend that
+   * answers `retryable`. 202; 409 if a service is not connected; 429 if there were too many calls.
    */
   retryAll: {
     method: 'POST',

@@ -9,7 +9,7 @@ export type Log = (
 export const logLevels = ['error', 'warn', 'info', 'debug'] as const
 export type LogLevel = (typeof logLevels)[number]
 
-// In one place, so that what an operator is alerted by can be compared. Every other event has the level `info`.
+// All levels are in one place, so that they can be compared. Every other event has the level `info`.
 const levels: Readonly<Record<Exclude<LogLevel, 'info'>, ReadonlySet<string>>> = {
   /** The server, or its database, does not do what it must. */
   error: new Set([

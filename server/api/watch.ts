@@ -12,7 +12,7 @@ export function watchRoutes({ watch, metricsToken }: Pick<Context, 'watch' | 'me
     .get('/metrics', async (c) => {
       const given = digest(c.req.header('Authorization') ?? '')
       const hasToken = expected !== undefined && timingSafeEqual(given, expected)
-      // Without the right to it, nobody can tell whether it exists.
+      // 404, so that others cannot tell whether it exists.
       if (!hasToken && !isFromThisMachine(c)) return c.notFound()
       return c.body(await watch.metrics(), 200, { 'Content-Type': watch.contentType })
     })

@@ -17,7 +17,7 @@ const againMs = 20
 interface Key {
   /** Ends when the statement that was asked last has ended. */
   asked: Promise<unknown>
-  /** A call that may be one of so many has no room before this time. */
+  /** No room before `until`, for a limit of at most `most` calls. */
   full: { most: number; until: number }
 }
 

@@ -105,7 +105,7 @@ export async function copyFolder(
   if (!hasRoom(pathsIn(folder).reduce((sum, path) => sum + bytesOf(join(folder, path)), 0))) {
     throw new NoRoom('The disk of DATA_DIR has too little room for a copy.')
   }
-  // What opens the copy then has less of the log to repeat, and few files change soon after.
+  // After a checkpoint, few files change, and whoever opens the copy repeats less of the log.
   await client.query('checkpoint')
   await delay(timesDifferMs)
   /** For each file, the size and time of what was copied. Undefined: copy it again. */

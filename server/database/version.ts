@@ -23,7 +23,8 @@ export async function lastMigrationOf(database: Transaction): Promise<string | u
 }
 
 /**
- * Fills a migrated database without rows as a database of an older release would have been filled and migrated.
+ * Fills an empty, migrated database with rows of an older release. It makes that release's tables, fills them, and then
+ * applies the later migrations.
  * @param tag the last migration of the older release.
  * @param fill gets the tables of that release.
  */

@@ -113,7 +113,7 @@ function withSecretFiles(env: Env, problems: string[]): Env {
     if (env[name]?.trim()) problems.push(`${name} and ${name}_FILE are both set. Remove one.`)
     try {
       read[name] = readFileSync(path, 'utf8').trim()
-      // Empty, the setting would count as unset, and the server would make a key of its own.
+      // An empty setting would count as unset.
       if (read[name] === '') problems.push(`${name}_FILE is ${path}, but this file is empty`)
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException

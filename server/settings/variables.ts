@@ -77,7 +77,7 @@ export const variables = v.object({
   ),
   // With one connection, a slow statement would keep all others waiting, also those that renew leases.
   DATABASE_POOL_SIZE: wholeNumber('10', 2, 1_000),
-  // In seconds. The relay's claims last for 20 seconds, and no statement of its takes that long.
+  // In seconds. The relay's claims last for 20 seconds, and none of its statements takes that long.
   DATABASE_STATEMENT_TIMEOUT: wholeNumber('20', 5, 600),
   DATABASE_CA_FILE: optionalText,
   ENCRYPTION_KEY: v.pipe(

@@ -1,12 +1,12 @@
-// What this process counts, for GET /metrics and `npm run relay -- status`. A count is a step of a process, not of a
-// backend, so these are variables of the module: whoever does a thing counts it here, and nothing is handed through the
-// layers. What is stored in the database is read at each scrape (stored.ts).
+// What this process counts, for GET /metrics and `npm run relay -- status`. These counts belong to the process, so they
+// are variables of this module. Each part of the server counts here what it does. What is stored in the database is
+// read at each scrape (stored.ts).
 // No label holds a user, an account, a deal or a text of a provider: each has a short list of values.
 
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client'
 import { chatIds, crmIds, type ProviderId } from '../providers/registry.ts'
 
-/** Not the library's own, which it shares with everything else in this process. */
+/** Our own registry: others in this process may use the library's. */
 export const registry = new Registry()
 const registers = [registry]
 
@@ -92,7 +92,7 @@ export const requestsLimited = new Counter({
   registers,
 })
 
-// A series that begins with 1 has no increase, so the ones that alerts are about begin with 0.
+// Prometheus sees no increase if a series begins with 1. So the series that alerts use begin with 0.
 for (const provider of crmIds) {
   for (const outcome of webhookOutcomes) webhooks.inc({ provider, outcome }, 0)
 }

@@ -20,7 +20,8 @@ const mostChannels = 1_000
 
 /**
  * Reads them in one round trip, from indexes and small tables: it must be cheap with millions of deliveries.
- * @param providers those that are configured. What their stand-ins granted does not count besides them, nor the reverse.
+ * @param providers the configured ones. Beside a real provider, connections to its stand-in do not count, nor the
+ * reverse.
  */
 export async function readStored(
   database: Pick<Database, 'execute'>,

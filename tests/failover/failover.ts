@@ -14,7 +14,7 @@ const perSecond = 20
 const accounts = 40
 /** Webhooks must be acknowledged again so soon after the promotion. */
 const mostAgainMs = 15_000
-/** HubSpot waits longer before it repeats a webhook. */
+/** After this time, the test repeats a webhook. The real HubSpot waits longer. */
 const repeatMs = 1_000
 /** While the database was away, Slack may have accepted a message that a server could not record. */
 const recordMs = 20_000

@@ -14,7 +14,7 @@ HTMLElement.prototype.focus = () => {}
 Reflect.deleteProperty(globalThis, 'BroadcastChannel')
 
 // When its last page closes, MSW's worker unregisters. A frame of the next page that starts meanwhile would wait for it
-// for ever. So no page tells it. MSW listens later than this.
+// for ever. So MSW never hears that a page closes. It listens later than this.
 window.addEventListener('pagehide', (event) => event.stopImmediatePropagation())
 
 await setupWorker(...state.backend()).start({ quiet: true, onUnhandledFrame: 'bypass' })

@@ -37,7 +37,7 @@ export const searchLimit: Limit = {
  * seven calls (docs/server/hubspot.md lists them), and a stopping server waits for this work for 9.5 seconds.
  */
 const longestQueueMs = 1_500
-/** Calls of two processes may arrive so much closer together than they were counted. */
+/** How much closer together two processes' calls may arrive than they were counted. */
 const arrivalMs = 500
 /** If other programs used so many calls that only this share of the limit is left, calls wait. */
 const almostNone = 0.05

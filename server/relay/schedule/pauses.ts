@@ -73,7 +73,7 @@ export function createWorkspacePace(
   countCall?: CountCall,
   now: () => number = () => performance.now(),
 ) {
-  /** How long the turns of a workspace have stood still, in ms. All turns are on the clock that stood still with them. */
+  /** For how many ms a workspace's clock has stood still. All its turns use this clock. */
   const stoodStill = createCache<number>('workspaces_stood_still', mostChannels)
   const clockOf = (workspace: string) => now() - (stoodStill.get(workspace) ?? 0)
   /** When the next new turn of a workspace is. */

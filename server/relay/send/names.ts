@@ -24,7 +24,7 @@ import { idsOf, setShown, shownItems } from './group.ts'
 import { mostNamed } from './record.ts'
 
 /**
- * The most users and channels whose backlogs wait for their names. Those of further ones are shown with the ids of their
+ * At most so many pairs of a user and a channel wait for names. The messages of other pairs show the ids of their
  * deals.
  */
 const mostWaiting = 50

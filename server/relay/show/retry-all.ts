@@ -23,7 +23,7 @@ interface Dependencies {
 
 /** The most messages that one call sends again. */
 const mostAtOnce = 1_000
-/** So many of the newest failed messages are looked at, to find those. */
+/** How many of the newest failed messages it looks at to find them. */
 const mostLookedAt = 2_000
 
 /** Which failed messages. */
@@ -50,15 +50,15 @@ const becauseBroken = (providers: Providers) => {
 }
 
 /**
- * The condition that a failed delivery may be sent again with others. A test message is no news, and after a
- * disconnect nothing more was to be sent. The event is read only if the delivery itself tells nothing of a deal.
+ * The condition that a failed delivery may be sent again with others. A test message is no news. After a disconnect,
+ * nothing is sent any more. The event is read only if the delivery itself tells nothing of a deal.
  */
 const isNews = sql`
   reason is distinct from 'disconnected' and (
     coalesce(rule_id, deal_name, to_label) is not null
     or (select property from deal_events where deal_events.id = event_id) <> ${testProperty})`
 
-/** Finds a user's newest failed deliveries that one call may send again, and one more. */
+/** Finds a user's newest failed deliveries, as many as one call may send again. `more`: there may be others. */
 async function findFailed(
   { database, providers }: Dependencies,
   userId: string,

@@ -94,7 +94,7 @@ async function run(browser: Browser): Promise<boolean> {
   if (options.former !== undefined) servers.set('former', await servePage('former'))
   const visits = new Map([...servers.keys(), 'again' as const].map((page) => [page, [] as Visit[]]))
 
-  // In turn, each as often first and before each other, so that whatever else the machine does slows all of them alike.
+  // The pages take turns, so that other work on the machine slows all of them alike.
   const order = [...servers]
   for (let round = 0; round <= runs; round += 1) {
     if (round % 2 === 0) order.push(...order.splice(0, 1))
