@@ -15,10 +15,11 @@ export interface ServerOptions {
   failpoint?: string
   encryptionKey?: string
   poolSize?: number
+  trustedProxies?: number
 }
 
 export function serverEnv(
-  { outside, database, failpoint, encryptionKey, poolSize }: ServerOptions,
+  { outside, database, failpoint, encryptionKey, poolSize, trustedProxies }: ServerOptions,
   port: number,
 ) {
   return {
@@ -36,6 +37,7 @@ export function serverEnv(
     ...('url' in database ? { DATABASE_URL: database.url } : { DATA_DIR: database.folder }),
     ...(failpoint !== undefined && { DEALBELL_FAILPOINT: failpoint }),
     ...(poolSize !== undefined && { DATABASE_POOL_SIZE: String(poolSize) }),
+    ...(trustedProxies !== undefined && { TRUSTED_PROXIES: String(trustedProxies) }),
     DEBUG: '1',
   }
 }
