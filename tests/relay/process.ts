@@ -16,10 +16,19 @@ export interface ServerOptions {
   encryptionKey?: string
   poolSize?: number
   trustedProxies?: number
+  nodeOptions?: string
 }
 
 export function serverEnv(
-  { outside, database, failpoint, encryptionKey, poolSize, trustedProxies }: ServerOptions,
+  {
+    outside,
+    database,
+    failpoint,
+    encryptionKey,
+    poolSize,
+    trustedProxies,
+    nodeOptions,
+  }: ServerOptions,
   port: number,
 ) {
   return {
@@ -38,6 +47,7 @@ export function serverEnv(
     ...(failpoint !== undefined && { DEALBELL_FAILPOINT: failpoint }),
     ...(poolSize !== undefined && { DATABASE_POOL_SIZE: String(poolSize) }),
     ...(trustedProxies !== undefined && { TRUSTED_PROXIES: String(trustedProxies) }),
+    ...(nodeOptions !== undefined && { NODE_OPTIONS: nodeOptions }),
     DEBUG: '1',
   }
 }
