@@ -55,6 +55,8 @@ interface Running {
 
 console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}, load ${loads()}`)
 const rows: Array<Record<string, string | number>> = []
+// Clears up when it is cut short: PostgreSQL and both servers end with this process.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
 const outside = await openOutside()
 for (const kind of ['PGlite', 'PostgreSQL'].filter((each) => each === (options.database ?? each))) {
   const folder = await mkdtemp(join(tmpdir(), 'dealbell-http-'))
@@ -82,6 +84,7 @@ async function measure(kind: string, database: Target, outside: Outside): Promis
     rivals = { DATA_DIR: copy }
   }
   const server = await startServer({ outside, database, trustedProxies: 1 })
+  process.once('exit', server.kill)
   const program = launch(['tests/bench/http-rival.ts'], rivals)
   const rival = { url: await program.listens(), pid: program.child.pid }
   try {
@@ -101,6 +104,7 @@ async function measure(kind: string, database: Target, outside: Outside): Promis
       report(kind, name, pairs.slice(1))
     }
   } finally {
+    process.off('exit', server.kill)
     await server.kill()
     await program.kill()
   }

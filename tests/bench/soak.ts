@@ -68,6 +68,9 @@ const database: Target = postgres === undefined ? { folder } : { url: postgres.u
 const outside = await openOutside()
 const start = () => startServer({ outside, database, nodeOptions: '--inspect=127.0.0.1:0' })
 let server: ServerProcess | undefined = await start()
+// When it is cut short, PostgreSQL and the server end with this process.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
+process.once('exit', () => server?.kill())
 let counts = new Map<string, number>()
 /** When each deal was told of whose message has not arrived. */
 const waiting = new Map<number, number>()
