@@ -61,8 +61,9 @@ export function ruleRoutes({ database, providers, sessions, now }: Context) {
         const { userId } = session
         // An id that we do not offer is kept if it is already stored, because an older client saves
         // back what a newer one set. Nobody can add such an id.
-        const stored = new Set(await savedRules(userId))
-        if (!ruleIds.every((id) => availableRuleIds.has(id) || stored.has(id))) {
+        const others = ruleIds.filter((id) => !availableRuleIds.has(id))
+        const stored = new Set(others.length > 0 ? await savedRules(userId) : [])
+        if (!others.every((id) => stored.has(id))) {
           throw new ApiError(400, 'unknown_rule', 'The rules hold an id that is not offered.')
         }
 

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { and, eq, gt, isNull, ne, type SQL } from 'drizzle-orm'
 import type { Context } from 'hono'
 import { personHeader } from '../../contract/endpoints.ts'
@@ -291,5 +291,5 @@ function earlier(a: Date, b: Date): Date {
 
 /** What the database stores in place of a random secret. */
 export function sha256(text: string): string {
-  return createHash('sha256').update(text).digest('hex')
+  return hash('sha256', text, 'hex')
 }

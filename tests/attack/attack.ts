@@ -25,20 +25,25 @@ const { values: options } = parseArgs({
   options: {
     seconds: { type: 'string', default: '60' },
     database: { type: 'string' },
+    // How often the attackers begin an authorization without a session.
+    'auth-per-second': { type: 'string', default: '100' },
     // Shows times without judging them: on a machine that others use, they say nothing about the server.
     'any-time': { type: 'boolean', default: false },
   },
 })
 const seconds = Number(options.seconds)
+const authPerSecond = Number(options['auth-per-second'])
 const chosen = databases.filter((each) => each === (options.database ?? each))
-if (!Number.isFinite(seconds) || seconds < 1 || chosen.length === 0) {
+if (!(seconds >= 1) || !(authPerSecond >= 1) || chosen.length === 0) {
   throw new Error(
-    'Usage: npm run attack -- [--seconds 60] [--database PGlite|PostgreSQL] [--any-time]',
+    'Usage: npm run attack -- [--seconds 60] [--database PGlite|PostgreSQL] [--auth-per-second 100] [--any-time]',
   )
 }
 
 // What is promised.
 const maxCallMs = 500
+/** Until somebody without a session has the page and the status of both services. */
+const maxFirstVisitMs = 1_000
 const maxGrowthMb = 150
 /**
  * Until the attackers have opened their 2,000 connections, a new connection may wait for ten seconds: Node accepts one
@@ -120,18 +125,20 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
       user.callMs.length = 0
       user.rounds = 0
     }
-    const floods = startFloods(server.url, cookies)
+    const floods = startFloods(server.url, cookies, authPerSecond)
     const sieges = startSieges(server.url, largestFile())
     for (const { stop } of [...floods, ...sieges]) stops.push(stop)
     const end = performance.now() + seconds * 1000
     const working = user && delay(settleMs).then(() => user.work(end))
     const waitedBefore = server.waitedMs()
     let halfClosed: Set<string> | undefined
+    const firstVisits = visitWithoutSession(server.url, end)
     while (performance.now() < end) {
       if (performance.now() > end - maxHalfClosedMs) halfClosed ??= server.halfClosed()
       await delay(200)
     }
     await working
+    const visitMs = await firstVisits
     // While the attack goes on, and after the user's work: a collection makes the server slow for a while.
     const memoryAfter = await server.memoryMb()
     // Other processes, such as the attackers and the user's browser, take a share of the processors.
@@ -167,6 +174,8 @@ async function attack(database: Database, folder: string, databaseUrl?: string):
       checkBelow(database, "failures in the user's work", failures.length, 1, 'failures')
       checkTime(database, "steps of the user's work that took over 10 s", late.length, 1, 'steps')
     }
+    const visits = `p99 of ${visitMs.length} first visits`
+    checkTime(database, visits, percentile(visitMs, 0.99), maxFirstVisitMs / (1 - waited))
     checkBelow(database, 'growth of memory', memoryAfter - memoryBefore, maxGrowthMb, 'MB')
     check(database, 'ended connections still open after 10 s', `${kept}`, '0', kept === 0)
     const ending = `end after SIGTERM with ${clients} clients`
@@ -207,6 +216,30 @@ async function warmUp(url: string): Promise<void> {
     })
     await answer.arrayBuffer()
   }
+}
+
+/**
+ * Somebody without a session opens the dashboard every two seconds.
+ * @returns how long each visit took; infinity if one of its calls failed.
+ */
+async function visitWithoutSession(url: string, end: number): Promise<number[]> {
+  const times: number[] = []
+  await delay(settleMs)
+  do {
+    const begun = performance.now()
+    let failed = false
+    for (const path of ['/', '/health', '/api/hubspot/status', '/api/slack/status']) {
+      // As long as the page waits. Otherwise a visit could go on when the server stops.
+      const answer = await fetch(url + path, { signal: AbortSignal.timeout(10_000) }).catch(
+        () => undefined,
+      )
+      await answer?.arrayBuffer().catch(() => undefined)
+      failed ||= answer?.ok !== true
+    }
+    times.push(failed ? Number.POSITIVE_INFINITY : performance.now() - begun)
+    await delay(2_000)
+  } while (performance.now() < end)
+  return times
 }
 
 /** The path of the largest file of the built page. */

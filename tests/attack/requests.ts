@@ -54,10 +54,14 @@ export async function signIn(url: string): Promise<string[]> {
 }
 
 /**
- * Starts all floods: about 370 requests a second from all addresses together.
+ * Starts all floods: about 370 requests a second from all addresses together, if 100 of them are authorizations.
  * @param cookies of signed-in sessions, one for each address.
  */
-export function startFloods(url: string, cookies: readonly string[]): Flood[] {
+export function startFloods(
+  url: string,
+  cookies: readonly string[],
+  authPerSecond: number,
+): Flood[] {
   const collected: string[] = []
   return [
     // The server has to ask HubSpot for each number of days. If each call waited, they would fill all connections.
@@ -73,7 +77,7 @@ export function startFloods(url: string, cookies: readonly string[]): Flood[] {
       { mostSockets: 400 },
     ),
     // Each stores a session with its user, and an authorization.
-    startFlood(url, 'GET /api/…/auth', 100, async (send, n) => {
+    startFlood(url, 'GET /api/…/auth', authPerSecond, async (send, n) => {
       await send({ method: 'GET', path: `/api/${providers[n % 2]}/auth` })
     }),
     // Each stores a session with its user, and rules.

@@ -91,7 +91,7 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
 }
 
 /** Collects the garbage of a process and reads what is left, by the Chrome DevTools Protocol. */
-async function usedMemoryMb(inspectorUrl: string): Promise<number> {
+export async function usedMemoryMb(inspectorUrl: string): Promise<number> {
   const socket = new WebSocket(inspectorUrl)
   const answer = (id: number, method: string, params = {}) =>
     new Promise<{ result: { value?: number } }>((resolve, reject) => {

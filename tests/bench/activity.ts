@@ -1,11 +1,9 @@
 import { sql } from 'drizzle-orm'
 import type { Database } from '../../server/database/open.ts'
-import { channels, sessions } from '../../server/database/schema.ts'
-import { sha256 } from '../../server/people/session.ts'
-import { createSessionTokens } from '../../server/people/session-token.ts'
+import { channels } from '../../server/database/schema.ts'
 import type { Outside } from '../relay/outside.ts'
-import { type ServerProcess, serverKey, startServer } from '../relay/process.ts'
-import { openTarget, seedUsers, type Target } from './seed.ts'
+import { type ServerProcess, startServer } from '../relay/process.ts'
+import { openTarget, seedSessions, seedUsers, type Target } from './seed.ts'
 
 const stored = 1_000_000
 /** One user has 50,000 of the deliveries, more than one a minute. The others share the rest. */
@@ -53,7 +51,7 @@ export async function measureActivity(outside: Outside, database: Target): Promi
     paths.push(`activity?limit=25&counts=true`, `activity?limit=25&q=nothing&before=${middle()}`)
     for (const path of paths) {
       // Each session may make 300 calls a minute.
-      const cookie = await signIn(open.database, id)
+      const [cookie = ''] = await seedSessions(open.database, [id])
       measurements.push({ name, path: `/api/notifications/${path}`, cookie })
     }
   }
@@ -95,14 +93,6 @@ async function timed(server: ServerProcess, cookie: string, path: string): Promi
   await answer.arrayBuffer()
   if (answer.status !== 200) throw new Error(`${path}: ${answer.status}`)
   return performance.now() - begun
-}
-
-async function signIn(database: Database, userId: string): Promise<string> {
-  const token = createSessionTokens([serverKey]).issue('connected')
-  const createdAt = new Date(Date.now() - 3_600_000)
-  const expiresAt = new Date(Date.now() + 170 * 86_400_000)
-  await database.insert(sessions).values({ tokenHash: sha256(token), userId, createdAt, expiresAt })
-  return `__Host-dealbell=${token}`
 }
 
 /**

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,6 +10,7 @@ import { startPostgres } from '../relay/postgres.ts'
 import { type ServerProcess, startServer } from '../relay/process.ts'
 import { measureActivity } from './activity.ts'
 import { runBulk } from './bulk.ts'
+import { cpuMs } from './cpu.ts'
 import { openTarget, seedUsers, type Target } from './seed.ts'
 
 // Measures the relay on this machine. docs/performance.md explains the table.
@@ -247,15 +247,4 @@ function row(
 function percentile(times: number[], part: number): number {
   const sorted = times.toSorted((a, b) => a - b)
   return sorted[Math.ceil(sorted.length * part) - 1] ?? 0
-}
-
-/** Processor time of the server so far; NaN where there is no /proc. */
-function cpuMs({ pid }: ServerProcess): number {
-  try {
-    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
-    // Clock ticks of 10 ms, in user and in system mode.
-    return (Number(fields[11]) + Number(fields[12])) * 10
-  } catch {
-    return Number.NaN
-  }
 }

@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { type Database, openPglite, openPostgres } from '../../server/database/open.ts'
-import { connections, rules, users } from '../../server/database/schema.ts'
+import { connections, rules, sessions, users } from '../../server/database/schema.ts'
 import { sealSecrets } from '../../server/people/connections.ts'
+import { sha256 } from '../../server/people/session.ts'
+import { createSessionTokens } from '../../server/people/session-token.ts'
 import { createVault } from '../../server/people/vault.ts'
 import { type ServerOptions, serverKey } from '../relay/process.ts'
 
@@ -64,4 +66,22 @@ export async function seedUsers(
     await database.insert(connections).values(rows)
   }
   return all.map(({ userId }) => userId)
+}
+
+/** Signs each user in once, an hour ago. @returns the cookies, in the order of the users. */
+export async function seedSessions(
+  database: Database,
+  userIds: readonly string[],
+): Promise<string[]> {
+  const tokens = createSessionTokens([serverKey])
+  const createdAt = new Date(Date.now() - 3_600_000)
+  const expiresAt = new Date(Date.now() + 170 * 86_400_000)
+  const all = userIds.map((userId) => ({ userId, token: tokens.issue('connected') }))
+  for (let first = 0; first < all.length; first += 1_000) {
+    const rows = all
+      .slice(first, first + 1_000)
+      .map(({ userId, token }) => ({ tokenHash: sha256(token), userId, createdAt, expiresAt }))
+    await database.insert(sessions).values(rows)
+  }
+  return all.map(({ token }) => `__Host-dealbell=${token}`)
 }

@@ -17,10 +17,20 @@ export interface ServerOptions {
   poolSize?: number
   /** The folder of another version of the code. */
   version?: string
+  trustedProxies?: number
+  nodeOptions?: string
 }
 
 export function serverEnv(
-  { outside, database, failpoint, encryptionKey, poolSize }: ServerOptions,
+  {
+    outside,
+    database,
+    failpoint,
+    encryptionKey,
+    poolSize,
+    trustedProxies,
+    nodeOptions,
+  }: ServerOptions,
   port: number,
 ) {
   return {
@@ -38,6 +48,8 @@ export function serverEnv(
     ...('url' in database ? { DATABASE_URL: database.url } : { DATA_DIR: database.folder }),
     ...(failpoint !== undefined && { DEALBELL_FAILPOINT: failpoint }),
     ...(poolSize !== undefined && { DATABASE_POOL_SIZE: String(poolSize) }),
+    ...(trustedProxies !== undefined && { TRUSTED_PROXIES: String(trustedProxies) }),
+    ...(nodeOptions !== undefined && { NODE_OPTIONS: nodeOptions }),
     DEBUG: '1',
   }
 }
