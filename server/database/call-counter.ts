@@ -13,6 +13,8 @@ export type CountCall = (key: string, most: number, intervalMs: number) => Promi
 const mostKeys = 20_000
 /** The wait if another process took the last room while this one asked. */
 const againMs = 20
+/** A caller that waited longer for other callers' statements does not ask in its turn, because the database is slow. */
+const longestWaitMs = 1_500
 
 interface Key {
   /** Ends when the statement that was asked last has ended. */
@@ -65,8 +67,10 @@ export function createCallCounter(
     const { promise, resolve } = Promise.withResolvers<void>()
     // One statement at a time for a key. So after a refusal, the callers that waited need not ask.
     state.asked = promise
+    const calledAt = now()
     await asked
     try {
+      if (now() - calledAt > longestWaitMs) return againMs
       const fullMs = most <= state.full.most ? state.full.until - now() : 0
       if (fullMs > 0) return fullMs
       const ms = await ask(key, most, intervalMs)

@@ -175,9 +175,7 @@ async function migrateAlone(url: string): Promise<{ isPooled: boolean }> {
     await client.connect()
     // A migration may take long, and so may the wait for another process that migrates. The server, the role or a
     // pooler may have set limits.
-    await client.query(
-      `begin isolation level read committed; ${setLimits('set local', 0)}`,
-    )
+    await client.query(`begin isolation level read committed; ${setLimits('set local', 0)}`)
     // A lock of the session would stay behind in a session of PgBouncer.
     await client.query(`select pg_advisory_xact_lock(${migrationLock})`)
     // Drizzle also says `begin`, which only warns in a transaction. Its `commit` ends this transaction and its lock.
