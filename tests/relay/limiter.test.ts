@@ -91,16 +91,3 @@ test('searches have a limit of four a second', async () => {
   await advance(1_000)
   expect(made).toEqual([0, 0, 0, 0, 1_000, 1_000, 1_000, 1_000])
 })
-
-test('a call for which the database took long is not made, nor one for which HubSpot asked for a pause meanwhile', async () => {
-  let countMs = 2_000
-  limiter = createCallLimiter(callLimit, clock, () => clock.wait(countMs).then(() => 0))
-  const slow = limiter.enter(access('fresh')).catch((error) => error)
-  await advance(2_000)
-  expect(await slow).toMatchObject({ reason: 'rate_limited', retryAfterMs: 1_000 })
-  countMs = 100
-  const paused = limiter.enter(access('fresh')).catch((error) => error)
-  limiter.pause('1', 10_000)
-  await advance(100)
-  expect(await paused).toMatchObject({ reason: 'rate_limited', retryAfterMs: 9_900 })
-})
