@@ -13,6 +13,8 @@ export type CountCall = (key: string, most: number, intervalMs: number) => Promi
 const mostKeys = 20_000
 /** The wait if another process took the last room while this one asked. */
 const againMs = 20
+/** A caller that waited longer for other callers' statements does not ask in its turn, because the database is slow. */
+const longestWaitMs = 1_500
 
 interface Key {
   /** Ends when the statement that was asked last has ended. */
@@ -31,26 +33,28 @@ export function createCallCounter(
   async function ask(key: string, most: number, intervalMs: number): Promise<number> {
     // Use clock_timestamp(). now() is the start of the statement, before it waited for locks.
     const since = sql`clock_timestamp() - make_interval(secs => ${intervalMs / 1000})`
+    // If the database's clock was set back, do not count the calls that then seem to come later.
+    const isRecent = sql`at > ${since} and at <= clock_timestamp()`
     const [row] = await rowsOf<{ counted: boolean; wait_ms: number | null }>(
       database,
       sql`with counted as (
             insert into ${recentCalls} as calls (key, made) values (${key}, array[clock_timestamp()])
             on conflict (key) do update
             set made = array(
-              select at from unnest(calls.made) as at where at > ${since} order by at
+              select at from unnest(calls.made) as at where ${isRecent} order by at
             ) || clock_timestamp()
-            where (select count(*) from unnest(calls.made) as at where at > ${since}) < ${most}
+            where (select count(*) from unnest(calls.made) as at where ${isRecent}) < ${most}
             returning key
           )
           select exists (select from counted) as counted, (
             select extract(epoch from at - (${since}))::float8 * 1000
             from ${recentCalls} cross join unnest(made) as at
-            where key = ${key} and at > ${since}
+            where key = ${key} and ${isRecent}
             order by at desc offset ${most - 1} limit 1
           ) as wait_ms`,
     )
     if (row?.counted === true) return 0
-    return Math.max(row?.wait_ms ?? 0, againMs)
+    return Math.min(Math.max(row?.wait_ms ?? 0, againMs), intervalMs)
   }
 
   return async function count(key, most, intervalMs) {
@@ -63,8 +67,10 @@ export function createCallCounter(
     const { promise, resolve } = Promise.withResolvers<void>()
     // One statement at a time for a key. So after a refusal, the callers that waited need not ask.
     state.asked = promise
+    const calledAt = now()
     await asked
     try {
+      if (now() - calledAt > longestWaitMs) return againMs
       const fullMs = most <= state.full.most ? state.full.until - now() : 0
       if (fullMs > 0) return fullMs
       const ms = await ask(key, most, intervalMs)

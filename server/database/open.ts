@@ -81,12 +81,27 @@ function refuseWithoutRoom(client: PGlite, hasRoom: HasRoom): void {
 /**
  * A frozen or crashed process must not block other processes for long. PostgreSQL ends the transaction of a
  * frozen process before other processes stop waiting for its locks.
+ * @param statementMs how long a statement may take. With 0, nothing has a limit.
  */
-function timeLimits(statementMs: number) {
-  return {
+function setLimits(set: 'set' | 'set local', statementMs: number): string {
+  const limits = {
     idle_in_transaction_session_timeout: Math.min(10_000, statementMs / 2),
     lock_timeout: Math.min(15_000, statementMs * 0.75),
     statement_timeout: statementMs,
+  }
+  return Object.entries(limits)
+    .map(([name, ms]) => `${set} ${name} = ${ms}`)
+    .join('; ')
+}
+
+/** How both kinds of connections reach PostgreSQL. */
+function connectionTo(url: string) {
+  return {
+    connectionString: url,
+    connectionTimeoutMillis: 10_000,
+    keepAlive: true,
+    // Linux would wait two hours before it looks whether a silent connection still exists.
+    keepAliveInitialDelayMillis: 10_000,
   }
 }
 
@@ -107,21 +122,17 @@ export async function openPostgres(
   { poolSize = 10, statementMs = 20_000 }: PostgresOptions = {},
 ): Promise<OpenDatabase> {
   const { isPooled } = await migrateAlone(url)
-  const limits = Object.entries(timeLimits(statementMs))
-  const setLimits = limits.map(([name, ms]) => `set ${name} = ${ms}`).join('; ')
-  const setLocalLimits = sql.raw(setLimits.replaceAll('set ', 'set local '))
+  const setLocalLimits = sql.raw(setLimits('set local', statementMs))
 
   const pool = new pg.Pool({
-    connectionString: url,
+    ...connectionTo(url),
     max: poolSize,
-    connectionTimeoutMillis: 10_000,
     query_timeout: statementMs + 5_000,
-    keepAlive: true,
     async onConnect(client) {
       // The pool listens only to idle connections. Without a listener, an error ends this process.
       client.on('error', () => {})
       // A pooler may give each transaction another session, and this session to another program.
-      if (!isPooled) await client.query(setLimits)
+      if (!isPooled) await client.query(setLimits('set', statementMs))
     },
   })
   pool.on('error', onIdleError)
@@ -152,31 +163,29 @@ export async function openPostgres(
 }
 
 /**
- * Migrates while no other process does. A transaction of its own connection holds the lock. A lock of the session
- * would stay behind in a session of PgBouncer.
+ * Migrates while no other process does. One connection locks and migrates. With two, processes behind PgBouncer that
+ * wait for the lock could use up the connections, and the one that has the lock would get no second one.
  * @returns whether a pooler is in front of PostgreSQL, such as PgBouncer.
  */
 async function migrateAlone(url: string): Promise<{ isPooled: boolean }> {
-  const [holder, migrator] = [newClient(url), newClient(url)]
-  try {
-    await Promise.all([holder.connect(), migrator.connect()])
-    // A migration may take long.
-    await holder.query('begin; set local idle_in_transaction_session_timeout = 0')
-    await holder.query(`select pg_advisory_xact_lock(${migrationLock})`)
-    await migratePostgres(drizzlePostgres(migrator), { migrationsFolder })
-    const { rows } = await holder.query('select pg_backend_pid() as id')
-    // A pooler names a process id of its own when a connection begins.
-    return { isPooled: rows[0].id !== Object(holder).processID }
-  } finally {
-    await Promise.all([holder.end(), migrator.end()])
-  }
-}
-
-function newClient(url: string): pg.Client {
-  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
+  const client = new pg.Client(connectionTo(url))
   // A failed query already reports the error. Without a listener, the error would end this process.
   client.on('error', () => {})
-  return client
+  try {
+    await client.connect()
+    // A migration may take long, and so may the wait for another process that migrates. The server, the role or a
+    // pooler may have set limits.
+    await client.query(`begin isolation level read committed; ${setLimits('set local', 0)}`)
+    // A lock of the session would stay behind in a session of PgBouncer.
+    await client.query(`select pg_advisory_xact_lock(${migrationLock})`)
+    // Drizzle also says `begin`, which only warns in a transaction. Its `commit` ends this transaction and its lock.
+    await migratePostgres(drizzlePostgres(client), { migrationsFolder })
+    const { rows } = await client.query('select pg_backend_pid() as id')
+    // A pooler names a process id of its own when a connection begins.
+    return { isPooled: rows[0].id !== Object(client).processID }
+  } finally {
+    await client.end()
+  }
 }
 
 /** Returns the rows of an SQL query. The caller must make sure that they have the type `Row`. */

@@ -48,3 +48,22 @@ test('if other processes used the room, all channels of the workspace wait longe
   expect(await pace.take('T1/C20')).toBe(0)
   expect(await pace.take('T1/C21')).toBe(200)
 })
+
+test('while there is no room, channels that ask for the first time wait behind those that asked before', async () => {
+  let roomAt = now + 500
+  pace = createWorkspacePace(
+    async () => Math.max(0, roomAt - now),
+    () => now,
+  )
+  expect(await pace.take('T1/C1')).toBe(500)
+  now += 100
+  expect(await pace.take('T1/C2')).toBe(600)
+  expect(await pace.take('T1/C3')).toBe(800)
+  expect(pace.waitOf('T1/C1')).toBe(400)
+  now += 400
+  expect(await pace.take('T1/C1')).toBe(0)
+  roomAt = now + 300
+  now += 200
+  expect(await pace.take('T1/C2')).toBe(100)
+  expect(['T1/C2', 'T1/C3'].map(pace.waitOf)).toEqual([100, 300])
+})

@@ -4,7 +4,7 @@ import { chmod, copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { findPgbouncer } from '../../scripts/programs.ts'
 import { rowsOf } from '../../server/database/open.ts'
 import { openDatabase } from '../../server/settings/open-database.ts'
@@ -28,7 +28,8 @@ describe.runIf(process.env.TEST_ALL === '1' && program !== undefined)('behind Pg
 
   beforeAll(async () => {
     directUrl = await newPostgresDatabase()
-    const { hostname, port, username, password } = new URL(directUrl)
+    const { hostname, port, username, password, pathname } = new URL(directUrl)
+    const server = `host=${hostname} port=${port} user=${username} password=${password}`
     const pooled = new URL(directUrl)
     pooled.hostname = 'localhost'
     pooled.port = String(await freePort())
@@ -37,7 +38,8 @@ describe.runIf(process.env.TEST_ALL === '1' && program !== undefined)('behind Pg
     await chmod(folder, 0o755)
     await copyFile(certificate, join(folder, 'localhost.pem'))
     const settings = `[databases]
-      * = host=${hostname} port=${port} user=${username} password=${password}
+      * = ${server}
+      limited = ${server} dbname=${pathname.slice(1)} connect_query='set lock_timeout = 1'
       [pgbouncer]
       listen_addr = 127.0.0.1
       listen_port = ${pooled.port}
@@ -101,6 +103,22 @@ describe.runIf(process.env.TEST_ALL === '1' && program !== undefined)('behind Pg
     expect(outsideOf.flat()).toEqual(Array(5).fill({ idle: '0', lock: '0', statement: '0' }))
     const { rows: locks } = await direct("select from pg_locks where locktype = 'advisory'")
     expect(locks).toEqual([])
+  })
+
+  test('more processes start at once than PgBouncer has connections, and its time limits do not limit the wait for a migration', async () => {
+    const holder = new pg.Client({ connectionString: directUrl })
+    await holder.connect()
+    onTestFinished(() => holder.end())
+    await holder.query('begin; select pg_advisory_xact_lock(7325213)')
+    const limited = new URL(pooledUrl)
+    limited.pathname = 'limited'
+    const opening = Promise.all([1, 2, 3, 4].map(() => open({ DATABASE_URL: limited.href })))
+    // The pool has three.
+    const waiting = "select from pg_locks where locktype = 'advisory' and not granted"
+    const threeWait = async () => expect((await direct(waiting)).rowCount).toBe(3)
+    await Promise.race([opening, vi.waitFor(threeWait, 20_000)])
+    await holder.query('commit')
+    expect(await opening).toHaveLength(4)
   })
 
   test('with DATABASE_CA_FILE the connection is encrypted, and a certificate of another authority is refused', async () => {

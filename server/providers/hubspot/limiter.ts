@@ -37,6 +37,8 @@ export const searchLimit: Limit = {
  * seven calls (docs/server/hubspot.md lists them), and a stopping server waits for this work for 9.5 seconds.
  */
 const longestQueueMs = 1_500
+/** When the relay tries again if the database took longer than that to count a call. */
+const slowMs = 1_000
 /** How much closer together two processes' calls may arrive than they were counted. */
 const arrivalMs = 500
 /** If other programs used so many calls that only this share of the limit is left, calls wait. */
@@ -106,7 +108,10 @@ export function createCallLimiter(
         if (ms === 0 && countShared !== undefined) {
           const key = `hubspot ${limit.of} ${accountId}`
           const intervalMs = account.intervalMs + arrivalMs
+          const askedAt = now()
           ms = await countShared(key, mostOf(account, urgency), intervalMs)
+          // The database may have been slow, and HubSpot may have asked for a pause meanwhile.
+          if (ms === 0) ms = now() - askedAt > longestQueueMs ? slowMs : waitMs(account, urgency)
         }
         if (ms === 0) break
         if (now() + ms > endsAt) {

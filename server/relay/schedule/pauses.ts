@@ -73,9 +73,15 @@ export function createWorkspacePace(
   countCall?: CountCall,
   now: () => number = () => performance.now(),
 ) {
-  /** For how many ms a workspace's clock has stood still. All its turns use this clock. */
-  const stoodStill = createCache<number>('workspaces_stood_still', mostChannels)
-  const clockOf = (workspace: string) => now() - (stoodStill.get(workspace) ?? 0)
+  /**
+   * For how many ms a workspace's clock has stood still. All its turns use this clock. By it, no turn comes before
+   * `until`.
+   */
+  const stoodStill = createCache<{ ms: number; until: number }>(
+    'workspaces_stood_still',
+    mostChannels,
+  )
+  const clockOf = (workspace: string) => now() - (stoodStill.get(workspace)?.ms ?? 0)
   /** When the next new turn of a workspace is. */
   const nextTurn = createCache<number>('workspace_turns', mostChannels)
   /** The turns of the channels that wait. */
@@ -91,6 +97,8 @@ export function createWorkspacePace(
         turn = Math.max(nextTurn.get(workspace) ?? 0, time - (burst - 1) * intervalMs)
         nextTurn.set(workspace, turn + intervalMs)
       }
+      // While the turns stand still, do not ask again: each refusal would put all turns off.
+      turn = Math.max(turn, stoodStill.get(workspace)?.until ?? 0)
       if (turn > time) {
         turns.set(channel, turn)
         return turn - time
@@ -98,7 +106,13 @@ export function createWorkspacePace(
       const ms = (await countCall?.(`messages ${workspace}`, burst, burst * intervalMs)) ?? 0
       if (ms > 0) {
         turns.set(channel, time)
-        stoodStill.set(workspace, Math.max(stoodStill.get(workspace) ?? 0, now() + ms - time))
+        // Channels that ask later come later. What was left of the burst would give them a turn at once.
+        nextTurn.set(workspace, Math.max(nextTurn.get(workspace) ?? 0, time + intervalMs))
+        const stood = stoodStill.get(workspace)
+        stoodStill.set(workspace, {
+          ms: Math.max(stood?.ms ?? 0, now() + ms - time),
+          until: Math.max(stood?.until ?? 0, time),
+        })
         return ms
       }
       turns.delete(channel)
