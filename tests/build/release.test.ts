@@ -73,7 +73,16 @@ test('a release starts without npm and without network, and serves the dashboard
 test('a release contains what the server needs, and no tool of the development', async () => {
   const licenses = await readFile(join(release, 'licenses.txt'), 'utf8')
   const packages = [...licenses.matchAll(/^# (\S+) \d/gm)].map(([, name]) => name)
-  expect(packages).toEqual(expect.arrayContaining(['hono', 'drizzle-orm', 'pg', 'valibot', 'react', '@tanstack/react-router']))
+  expect(packages).toEqual(
+    expect.arrayContaining([
+      'hono',
+      'drizzle-orm',
+      'pg',
+      'valibot',
+      'react',
+      '@tanstack/react-router',
+    ]),
+  )
   const tools =
     /^(vite|rolldown|esbuild|tailwindcss|msw|postcss|@(vitejs|tailwindcss|playwright)\/.*|playwright.*)$/
   expect(packages.filter((name) => tools.test(name ?? ''))).toEqual([])
