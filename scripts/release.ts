@@ -16,7 +16,6 @@ import {
 import { dirname, join, relative, sep } from 'node:path'
 import { parseArgs } from 'node:util'
 import { build, type Plugin } from 'vite'
-import { ensurePageBuilt } from '../server/page/build.ts'
 
 const root = join(import.meta.dirname, '..')
 const { values: options } = parseArgs({
@@ -37,10 +36,11 @@ const programs = ['main.ts', 'cli/relay.ts', 'cli/data.ts', 'doctor/doctor.ts']
 /** It finds its WebAssembly beside its own file, so it stays a package. */
 const pglite = '@electric-sql/pglite'
 
-await ensurePageBuilt(console.log)
 await rm(release, { recursive: true, force: true })
 await mkdir(release, { recursive: true })
-await copy('dist')
+const packages = new Set<string>()
+await buildPage()
+await buildServer()
 await copy('server/database/migrations')
 await copy('stand-ins', (path) => !path.endsWith('.ts'))
 for (const file of ['LICENSE', 'CHANGELOG.md', '.env.example']) await copy(file)
@@ -48,9 +48,7 @@ await cp(join(root, 'packaging'), release, { recursive: true })
 await chmod(join(release, 'bin/dealbell'), 0o755)
 await copy(`node_modules/${pglite}`, (path) => !/\.(map|cjs|d\.c?ts|md)$/.test(path))
 if (options['with-node']) await copyFile(process.execPath, join(release, 'bin/node'))
-
-const packages = await bundleServer()
-await writeFile(join(release, 'licenses.txt'), await licensesOf(packages))
+await writeFile(join(release, 'licenses.txt'), await licenses())
 const [major] = process.versions.node.split('.')
 const ofRelease = {
   name: project.name,
@@ -63,11 +61,23 @@ const ofRelease = {
 }
 await writeFile(join(release, 'package.json'), `${JSON.stringify(ofRelease, null, 2)}\n`)
 
+// Who makes the release, and with which umask, must not decide who may read or change it.
+run('chmod', '-R', 'u=rwX,go=rX', release)
 const archive = `${release}.tar.gz`
-const { status } = spawnSync('tar', ['-czf', archive, '-C', options.to, name], { stdio: 'inherit' })
-if (status !== 0) throw new Error('tar failed.')
+const byRoot = isGnuTar() ? ['--owner=0', '--group=0'] : ['--uid=0', '--gid=0']
+run('tar', ...byRoot, '--numeric-owner', '-czf', archive, '-C', options.to, name)
 console.log(`${release}: ${inMegabytes(await sizeOf(release))}`)
 console.log(`${archive}: ${inMegabytes((await stat(archive)).size)}`)
+
+function run(program: string, ...args: string[]) {
+  const { status } = spawnSync(program, args, { stdio: 'inherit' })
+  if (status !== 0) throw new Error(`${program} failed.`)
+}
+
+/** macOS has BSD's tar. */
+function isGnuTar(): boolean {
+  return spawnSync('tar', ['--version'], { encoding: 'utf8' }).stdout.includes('GNU')
+}
 
 async function copy(path: string, isWanted: (path: string) => boolean = () => true) {
   const from = join(root, path)
@@ -77,16 +87,26 @@ async function copy(path: string, isWanted: (path: string) => boolean = () => tr
   })
 }
 
-/** Writes each program as one file, beside files that they share. @returns the packages in them. */
-async function bundleServer(): Promise<Set<string>> {
-  const packages = new Set<string>()
+async function buildPage(): Promise<void> {
+  process.env.NODE_ENV = 'production'
+  await build({
+    root,
+    configLoader: 'native',
+    logLevel: 'warn',
+    plugins: [listPackages()],
+    build: { outDir: join(release, 'dist'), emptyOutDir: true },
+  })
+}
+
+/** Writes each program as one file, beside chunks that they share. */
+async function buildServer(): Promise<void> {
   await build({
     configFile: false,
     envDir: false,
     root,
     publicDir: false,
     logLevel: 'warn',
-    plugins: [sameFolders(), listPackages(packages)],
+    plugins: [sameFolders(), listPackages()],
     ssr: { noExternal: true, external: [pglite] },
     build: {
       ssr: true,
@@ -97,11 +117,10 @@ async function bundleServer(): Promise<Set<string>> {
       minify: false,
       rolldownOptions: {
         input: programs,
-        output: { entryFileNames: '[name].js', chunkFileNames: '[name].js' },
+        output: { entryFileNames: '[name].js', chunkFileNames: 'chunk-[name].js' },
       },
     },
   })
-  return packages
 }
 
 /** A module in the bundle finds its files, such as migrations, at their place in the project. */
@@ -123,7 +142,8 @@ function sameFolders(): Plugin {
   }
 }
 
-function listPackages(packages: Set<string>): Plugin {
+/** Notes the packages whose code is in a build. */
+function listPackages(): Plugin {
   return {
     name: 'dealbell:list-packages',
     generateBundle(_options, bundle) {
@@ -139,7 +159,7 @@ function listPackages(packages: Set<string>): Plugin {
 }
 
 /** The licenses ask that their texts go with the code. */
-async function licensesOf(packages: Set<string>): Promise<string> {
+async function licenses(): Promise<string> {
   const texts: string[] = []
   for (const folder of [...packages].toSorted()) {
     const { name, version, license } = JSON.parse(
@@ -149,7 +169,22 @@ async function licensesOf(packages: Set<string>): Promise<string> {
     const text = file === undefined ? '' : await readFile(join(folder, file), 'utf8')
     texts.push(`# ${name} ${version} (${license})\n\n${text.trim()}\n`)
   }
+  if (options['with-node']) {
+    const text = await readFile(licenseOfNode(), 'utf8')
+    texts.push(`# Node ${process.versions.node}, with what it contains\n\n${text.trim()}\n`)
+  }
   return texts.join('\n')
+}
+
+function licenseOfNode(): string {
+  const folder = join(dirname(process.execPath), '..')
+  // The package `node` links to the program in the second one.
+  const ofPackage = `node_modules/node-${process.platform}-${process.arch}`
+  const path = [folder, join(folder, ofPackage)]
+    .map((each) => join(each, 'LICENSE'))
+    .find((each) => existsSync(each))
+  if (path === undefined) throw new Error(`There is no LICENSE of ${process.execPath}.`)
+  return path
 }
 
 async function sizeOf(folder: string): Promise<number> {

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import { parseAst } from 'vite'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { findSystemdAnalyze } from '../../scripts/programs.ts'
 import { launch } from '../server/program.ts'
@@ -11,12 +12,15 @@ const root = resolve(import.meta.dirname, '../..')
 let folder: string
 /** The release, at a path with a space that only its owner can enter. */
 let release: string
+let archive: string
 /** A PATH with Node and without npm. */
 let path: string
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'dealbell-release-'))
-  const made = spawnSync(process.execPath, ['scripts/release.ts', '--to', folder], {
+  // Such an umask hides new files from other users.
+  const make = ['-c', 'umask 077; exec "$@"', 'sh', process.execPath]
+  const made = spawnSync('sh', [...make, 'scripts/release.ts', '--to', folder], {
     cwd: root,
     env: { ...process.env, ...defaultSettings, VITEST: undefined },
     encoding: 'utf8',
@@ -26,6 +30,7 @@ beforeAll(async () => {
   await mkdir(join(folder, 'a folder'), { mode: 0o700 })
   const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
   await rename(join(folder, `dealbell-${version}`), release)
+  archive = join(folder, `dealbell-${version}.tar.gz`)
   path = join(folder, 'programs')
   await mkdir(path)
   await symlink(process.execPath, join(path, 'node'))
@@ -53,12 +58,14 @@ test('a release starts without npm and without network, and serves the dashboard
   expect(await (await fetch(`${url}/health`)).json()).toMatchObject({ status: 'ok' })
   expect(await (await fetch(url)).text()).toContain('<title>Dealbell</title>')
   expect((await fetch(`${url}/sandbox/slack`)).status).toBe(200)
-  const status = launch(
-    ['relay', 'status'],
-    { ...env, PORT: new URL(url).port },
-    { program, cwd: folder },
-  )
+  const run = (...args: string[]) =>
+    launch(args, { ...env, PORT: new URL(url).port }, { program, cwd: folder })
+  const status = run('relay', 'status')
   expect(await status.exited, status.output).toBe(0)
+  const doctor = run('doctor')
+  expect(await doctor.exited, doctor.output).toBe(0)
+  const backup = run('data', 'export', join(folder, 'backup.jsonl'))
+  expect(await backup.exited, backup.output).toBe(0)
   server.child.kill('SIGTERM')
   expect(await server.exited, server.output).toBe(0)
 }, 180_000)
@@ -66,12 +73,28 @@ test('a release starts without npm and without network, and serves the dashboard
 test('a release contains what the server needs, and no tool of the development', async () => {
   const licenses = await readFile(join(release, 'licenses.txt'), 'utf8')
   const packages = [...licenses.matchAll(/^# (\S+) \d/gm)].map(([, name]) => name)
-  expect(packages).toEqual(expect.arrayContaining(['hono', 'drizzle-orm', 'pg', 'valibot']))
+  expect(packages).toEqual(
+    expect.arrayContaining([
+      'hono',
+      'drizzle-orm',
+      'pg',
+      'valibot',
+      'react',
+      '@tanstack/react-router',
+    ]),
+  )
   const tools =
-    /^(vite|rolldown|esbuild|react.*|tailwindcss|msw|postcss|@(vitejs|tanstack|tailwindcss|playwright)\/.*|playwright.*)$/
+    /^(vite|rolldown|esbuild|tailwindcss|msw|postcss|@(vitejs|tailwindcss|playwright)\/.*|playwright.*)$/
   expect(packages.filter((name) => tools.test(name ?? ''))).toEqual([])
   const { stdout } = spawnSync('du', ['-sk', release], { encoding: 'utf8' })
   expect(Number.parseInt(stdout, 10)).toBeLessThan(30_000)
+})
+
+test('the tarball belongs to root, and everybody may read it', () => {
+  const { stdout } = spawnSync('tar', ['-tvzf', archive, '--numeric-owner'], { encoding: 'utf8' })
+  const lines = stdout.trim().split('\n')
+  expect(lines.length).toBeGreaterThan(50)
+  expect(lines.filter((line) => !/^[d-]rw[x-](r-[x-]){2} +0[/ ]/.test(line))).toEqual([])
 })
 
 test('a release on an older Node says which one it needs', async () => {
@@ -83,6 +106,25 @@ test('a release on an older Node says which one it needs', async () => {
   expect(await program.exited).toBe(1)
   expect(program.output).toMatch(/^Dealbell needs Node 99 or later, but this is Node 24\..*\n$/)
   await writeFile(file, text)
+
+  // A Node of any age reads the file that says so.
+  const checks = await readFile(join(release, 'bin/dealbell.cjs'), 'utf8')
+  const syntax = parseAst(checks, { sourceType: 'script' })
+  const types = [...JSON.stringify(syntax).matchAll(/"(?:type|kind)":"(\w+)"/g)]
+  const newer =
+    /^(let|const|Arrow.*|Template.*|Import.*|Await.*|Class.*|Chain.*|Spread.*|.*Pattern|ForOf.*)$/
+  expect(types.map(([, type]) => type ?? '').filter((type) => newer.test(type))).toEqual([])
+  expect(checks).not.toMatch(/,\s*\)/)
+})
+
+test('the containers build the dashboard with the same settings as the release', async () => {
+  const read = (file: string) => readFile(join(root, file), 'utf8')
+  const settings = (text: string) => new Set(text.match(/VITE_[A-Z_]+/g))
+  const names = settings(await read('.env.example'))
+  expect(names.size).toBeGreaterThan(3)
+  for (const file of ['Containerfile', 'compose.yaml']) {
+    expect(settings(await read(file)), file).toEqual(names)
+  }
 })
 
 const systemdAnalyze = findSystemdAnalyze()

@@ -80,6 +80,12 @@ describe('the address of the operator', () => {
     expect(await ask(...headers)).toBe(status)
   })
 
+  test('is not found under a spelling that proxies pass on', async () => {
+    // In the URL of a request, \ means /.
+    const answer = await send('GET /api/..\\relay/status HTTP/1.1', host)
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /)
+  })
+
   test.each([
     ['203.0.113.9', '192.0.2.1', 404],
     ['::ffff:203.0.113.9', '::ffff:192.0.2.1', 404],
