@@ -1,4 +1,5 @@
-import { existsSync, rmSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DrizzleQueryError } from 'drizzle-orm'
@@ -20,14 +21,18 @@ const usage = `Usage: npm run data -- export FILE   writes all data but sessions
        npm run data -- import FILE   reads such a file into an empty database`
 
 /** The answer of the server. */
-const copied = v.object({ bytes: v.number(), blockedMs: v.number() })
+const copied = v.union([
+  v.object({ bytes: v.number(), blockedMs: v.number() }),
+  v.object({ running: v.literal(true) }),
+])
 
 // What an unfinished run must not leave behind, also after Ctrl-C.
 const unfinished = new Set<string>()
 process.on('exit', () => {
   for (const path of unfinished) rmSync(path, { recursive: true, force: true })
 })
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+  process.on(signal, () => process.exit(1))
 
 try {
   if (existsSync('.env')) process.loadEnvFile()
@@ -79,11 +84,17 @@ async function fromServer<Result>(
   const lock = lockPlace(place)
   unfinished.add(place)
   try {
-    const copy = join(place, 'pglite')
-    // A process that was killed may have left one.
-    rmSync(copy, { recursive: true, force: true })
-    const options = { method: 'POST', timeoutS: 60 } as const
-    const { bytes, blockedMs } = await askServer(settings, '/relay/copy', copied, options)
+    // A process that was killed may have left copies.
+    for (const name of readdirSync(place)) {
+      if (!name.startsWith('lock')) rmSync(join(place, name), { recursive: true, force: true })
+    }
+    const name = randomUUID()
+    const copy = join(place, name)
+    const next = () =>
+      askServer(settings, `/relay/copy/${name}`, copied, { method: 'POST', timeoutS: 30 })
+    let answer = await next()
+    while ('running' in answer) answer = await next()
+    const { bytes, blockedMs } = answer
     const mb = Math.ceil(bytes / 1e6)
     console.error(
       `The server has copied its folder (${inWords(mb)} MB). Its database waited ${blockedMs} ms for that.`,

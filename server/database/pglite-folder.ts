@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import * as v from 'valibot'
 import { UnusableFolder } from './lock.ts'
-import { type HasRoom, NoRoom, requireRoomAt } from './room.ts'
+import { hasRoomAt, NoRoom, requireRoomAt } from './room.ts'
 import { openSynced, syncPath } from './synced-folder.ts'
 
 /**
@@ -90,6 +90,9 @@ export interface FolderCopy {
 /** Two changes of a file have different times if they are this far apart. */
 const timesDifferMs = 1_000
 
+/** The server writes on while the copy is there. */
+const roomBesideCopy = 512 * 1024 * 1024
+
 /**
  * Copies a folder that is in use, as it is at one moment. Another process can open the copy, as after a power cut.
  * A transaction in PGlite would block all other statements until everything is read. Here, they wait only while the
@@ -99,12 +102,27 @@ const timesDifferMs = 1_000
 export async function copyFolder(
   client: PGlite,
   folder: string,
-  hasRoom: HasRoom,
+  { name, signal }: { name: string; signal: AbortSignal },
 ): Promise<FolderCopy> {
-  const target = join(copyPlaceOf(folder), 'pglite')
-  if (!hasRoom(pathsIn(folder).reduce((sum, path) => sum + bytesOf(join(folder, path)), 0))) {
+  const target = join(copyPlaceOf(folder), name)
+  const bytes = pathsIn(folder).reduce((sum, path) => sum + bytesOf(join(folder, path)), 0)
+  // The folder itself may be on another disk. The server must have room to go on.
+  if (!hasRoomAt(dirname(folder))(bytes + roomBesideCopy)) {
     throw new NoRoom('The disk of DATA_DIR has too little room for a copy.')
   }
+  try {
+    return await copyTo(target, { client, folder, signal })
+  } catch (error) {
+    // Nobody reads it.
+    fs.rmSync(target, { recursive: true, force: true })
+    throw error
+  }
+}
+
+async function copyTo(
+  target: string,
+  { client, folder, signal }: { client: PGlite; folder: string; signal: AbortSignal },
+): Promise<FolderCopy> {
   // What opens the copy then has less of the log to repeat, and few files change soon after.
   await client.query('checkpoint')
   await delay(timesDifferMs)
@@ -112,6 +130,7 @@ export async function copyFolder(
   const copied = new Map<string, string | undefined>()
   fs.mkdirSync(target, { recursive: true, mode: 0o700 })
   for (const path of pathsIn(folder)) {
+    signal.throwIfAborted()
     const began = Date.now()
     // The database may have deleted the file.
     const stat = fs.statSync(join(folder, path), { throwIfNoEntry: false })
@@ -130,6 +149,7 @@ export async function copyFolder(
   const bytes = await client.runExclusive(async () => {
     let sum = 0
     for (const path of pathsIn(folder)) {
+      signal.throwIfAborted()
       const stat = fs.statSync(join(folder, path))
       sum += stat.isFile() ? stat.size : 0
       if (stat.isDirectory()) fs.mkdirSync(join(target, path), { recursive: true })
