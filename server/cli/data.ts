@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { existsSync, readdirSync, rmSync } from 'node:fs'
-import { rename, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { link, rename, stat, unlink } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { DrizzleQueryError } from 'drizzle-orm'
 import * as v from 'valibot'
 import { FolderInUse, lockFolder } from '../database/lock.ts'
 import { type OpenDatabase, openPglite } from '../database/open.ts'
 import { copyPlaceOf } from '../database/pglite-folder.ts'
+import { syncPath } from '../database/synced-folder.ts'
 import { knownMigrations } from '../database/version.ts'
 import { createVault, type Vault } from '../people/vault.ts'
 import { openDatabase } from '../settings/open-database.ts'
@@ -52,8 +53,8 @@ async function exportTo(path: string, settings: Settings): Promise<void> {
   if (existsSync(path)) throw new Error(`${path} exists already. Choose another name.`)
   if (settings.databaseUrl === undefined) requireStored(settings)
   const vault = await openVault(settings)
-  const part = `${path}.part`
-  rmSync(part, { force: true })
+  // Another export to this file may run.
+  const part = `${path}.${randomUUID()}.part`
   unfinished.add(part)
 
   async function exportFrom({ database, close }: OpenDatabase): Promise<number> {
@@ -68,11 +69,26 @@ async function exportTo(path: string, settings: Settings): Promise<void> {
     settings.databaseUrl === undefined
       ? await withDataFolder(settings, open, async () => await fromServer(settings, exportFrom))
       : await open()
-  await rename(part, path)
+  await appear(part, path)
   unfinished.delete(part)
   console.log(
     `${path} has ${inWords(count)} rows. Keep the encryption key too: it is not in the file.`,
   )
+}
+
+/** Gives a complete file its name, and keeps a file that has this name already. */
+async function appear(part: string, path: string): Promise<void> {
+  try {
+    await link(part, path)
+    await unlink(part)
+  } catch (error) {
+    const { code } = Object(error)
+    if (code === 'EEXIST') throw new Error(`${path} exists already. Choose another name.`)
+    // Some file systems have no links.
+    if (existsSync(path)) throw error
+    await rename(part, path)
+  }
+  syncPath(dirname(path))
 }
 
 /** Lets the server that holds the folder copy it, and reads the copy. */

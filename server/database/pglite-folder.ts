@@ -4,7 +4,7 @@ import { dirname, join, sep } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import * as v from 'valibot'
-import { UnusableFolder } from './lock.ts'
+import { lockFolder, UnusableFolder } from './lock.ts'
 import { hasRoomAt, NoRoom, requireRoomAt } from './room.ts'
 import { openSynced, syncPath } from './synced-folder.ts'
 
@@ -15,6 +15,7 @@ import { openSynced, syncPath } from './synced-folder.ts'
  */
 export async function openFolder(folder: string, synced = true): Promise<PGlite> {
   fs.mkdirSync(dirname(folder), { recursive: true, mode: 0o700 })
+  removeOldCopies(folder)
   // The folder may be on another disk.
   requireRoomAt(fs.existsSync(folder) ? folder : dirname(folder))
   if (fs.existsSync(join(folder, 'PG_VERSION'))) checkFiles(folder)
@@ -80,6 +81,19 @@ function syncFolder(folder: string): void {
 
 /** Where a running server copies its folder for `npm run data`, which locks and then deletes the place. */
 export const copyPlaceOf = (folder: string) => `${folder}.copy`
+
+/** Removes what an export left that was killed. It may fill the disk. */
+function removeOldCopies(folder: string): void {
+  const place = copyPlaceOf(folder)
+  if (!fs.existsSync(place)) return
+  try {
+    lockFolder(place).release()
+  } catch {
+    // An export still reads it.
+    return
+  }
+  fs.rmSync(place, { recursive: true, force: true })
+}
 
 export interface FolderCopy {
   bytes: number
