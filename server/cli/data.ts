@@ -1,11 +1,13 @@
-import { existsSync, rmSync } from 'node:fs'
-import { rename, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { randomUUID } from 'node:crypto'
+import { existsSync, readdirSync, rmSync } from 'node:fs'
+import { link, rename, stat, unlink } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { DrizzleQueryError } from 'drizzle-orm'
 import * as v from 'valibot'
 import { FolderInUse, lockFolder } from '../database/lock.ts'
 import { type OpenDatabase, openPglite } from '../database/open.ts'
 import { copyPlaceOf } from '../database/pglite-folder.ts'
+import { syncPath } from '../database/synced-folder.ts'
 import { knownMigrations } from '../database/version.ts'
 import { createVault, type Vault } from '../people/vault.ts'
 import { openDatabase } from '../settings/open-database.ts'
@@ -20,14 +22,18 @@ const usage = `Usage: npm run data -- export FILE   writes all data but sessions
        npm run data -- import FILE   reads such a file into an empty database`
 
 /** The answer of the server. */
-const copied = v.object({ bytes: v.number(), blockedMs: v.number() })
+const copied = v.union([
+  v.object({ bytes: v.number(), blockedMs: v.number() }),
+  v.object({ running: v.literal(true) }),
+])
 
 // What an unfinished run must not leave behind, also after Ctrl-C.
 const unfinished = new Set<string>()
 process.on('exit', () => {
   for (const path of unfinished) rmSync(path, { recursive: true, force: true })
 })
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+  process.on(signal, () => process.exit(1))
 
 try {
   if (existsSync('.env')) process.loadEnvFile()
@@ -47,8 +53,8 @@ async function exportTo(path: string, settings: Settings): Promise<void> {
   if (existsSync(path)) throw new Error(`${path} exists already. Choose another name.`)
   if (settings.databaseUrl === undefined) requireStored(settings)
   const vault = await openVault(settings)
-  const part = `${path}.part`
-  rmSync(part, { force: true })
+  // Another export to this file may run.
+  const part = `${path}.${randomUUID()}.part`
   unfinished.add(part)
 
   async function exportFrom({ database, close }: OpenDatabase): Promise<number> {
@@ -63,11 +69,26 @@ async function exportTo(path: string, settings: Settings): Promise<void> {
     settings.databaseUrl === undefined
       ? await withDataFolder(settings, open, async () => await fromServer(settings, exportFrom))
       : await open()
-  await rename(part, path)
+  await appear(part, path)
   unfinished.delete(part)
   console.log(
     `${path} has ${inWords(count)} rows. Keep the encryption key too: it is not in the file.`,
   )
+}
+
+/** Gives a complete file its name, and keeps a file that has this name already. */
+async function appear(part: string, path: string): Promise<void> {
+  try {
+    await link(part, path)
+    await unlink(part)
+  } catch (error) {
+    const { code } = Object(error)
+    if (code === 'EEXIST') throw new Error(`${path} exists already. Choose another name.`)
+    // Some file systems have no links.
+    if (existsSync(path)) throw error
+    await rename(part, path)
+  }
+  syncPath(dirname(path))
 }
 
 /** Lets the server that holds the folder copy it, and reads the copy. */
@@ -79,11 +100,17 @@ async function fromServer<Result>(
   const lock = lockPlace(place)
   unfinished.add(place)
   try {
-    const copy = join(place, 'pglite')
-    // A process that was killed may have left one.
-    rmSync(copy, { recursive: true, force: true })
-    const options = { method: 'POST', timeoutS: 60 } as const
-    const { bytes, blockedMs } = await askServer(settings, '/relay/copy', copied, options)
+    // A process that was killed may have left copies.
+    for (const name of readdirSync(place)) {
+      if (!name.startsWith('lock')) rmSync(join(place, name), { recursive: true, force: true })
+    }
+    const name = randomUUID()
+    const copy = join(place, name)
+    const next = () =>
+      askServer(settings, `/relay/copy/${name}`, copied, { method: 'POST', timeoutS: 30 })
+    let answer = await next()
+    while ('running' in answer) answer = await next()
+    const { bytes, blockedMs } = answer
     const mb = Math.ceil(bytes / 1e6)
     console.error(
       `The server has copied its folder (${inWords(mb)} MB). Its database waited ${blockedMs} ms for that.`,

@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { type Database, rowsOf, type Transaction } from '../database/open.ts'
+import { ownTables } from '../database/tables.ts'
 import { fillAsOf, lastMigrationOf, tableNames } from '../database/version.ts'
 import { checkKeys } from '../people/keys.ts'
 import type { Vault } from '../people/vault.ts'
@@ -66,7 +67,13 @@ export async function importData(
 
 /** Locks all tables against writes, and checks that they have no rows. A started server may have left `key_check`. */
 async function requireEmpty(tx: Transaction): Promise<void> {
-  const names = await tableNames(tx)
+  const names = ownTables()
+  const foreign = (await tableNames(tx)).filter((name) => !names.includes(name))
+  if (foreign.length > 0) {
+    throw new Error(
+      `The database also has tables of another program: ${foreign.join(', ')}. Import into a database of Dealbell alone.`,
+    )
+  }
   const tables = sql.join(names.map(sql.identifier), sql`, `)
   await tx.execute(sql`lock table ${tables} in share row exclusive mode`)
   for (const name of names) {

@@ -24,7 +24,7 @@ export interface OpenDatabase {
   /** The connections to PostgreSQL; undefined with PGlite. */
   pool?: () => { total: number; idle: number; waiting: number }
   /** Copies PGlite's folder beside it, for `npm run data`. Undefined for PostgreSQL and in memory. */
-  copyFolder?: () => Promise<FolderCopy>
+  copyFolder?: (name: string, signal: AbortSignal) => Promise<FolderCopy>
   close(): Promise<void>
 }
 
@@ -46,7 +46,10 @@ export async function openPglite(folder?: string, synced = true): Promise<OpenDa
   return {
     database,
     hasRoom,
-    ...(folder !== undefined && { copyFolder: () => copyFolder(client, folder, hasRoom) }),
+    ...(folder !== undefined && {
+      copyFolder: (name: string, signal: AbortSignal) =>
+        copyFolder(client, folder, { name, signal }),
+    }),
     close: () => client.close(),
   }
 }

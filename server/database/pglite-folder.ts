@@ -4,8 +4,8 @@ import { dirname, join, sep } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import * as v from 'valibot'
-import { UnusableFolder } from './lock.ts'
-import { type HasRoom, NoRoom, requireRoomAt } from './room.ts'
+import { lockFolder, UnusableFolder } from './lock.ts'
+import { hasRoomAt, NoRoom, requireRoomAt } from './room.ts'
 import { openSynced, syncPath } from './synced-folder.ts'
 
 /**
@@ -15,6 +15,7 @@ import { openSynced, syncPath } from './synced-folder.ts'
  */
 export async function openFolder(folder: string, synced = true): Promise<PGlite> {
   fs.mkdirSync(dirname(folder), { recursive: true, mode: 0o700 })
+  removeOldCopies(folder)
   // The folder may be on another disk.
   requireRoomAt(fs.existsSync(folder) ? folder : dirname(folder))
   if (fs.existsSync(join(folder, 'PG_VERSION'))) checkFiles(folder)
@@ -81,6 +82,19 @@ function syncFolder(folder: string): void {
 /** Where a running server copies its folder for `npm run data`, which locks and then deletes the place. */
 export const copyPlaceOf = (folder: string) => `${folder}.copy`
 
+/** Removes what an export left that was killed. It may fill the disk. */
+function removeOldCopies(folder: string): void {
+  const place = copyPlaceOf(folder)
+  if (!fs.existsSync(place)) return
+  try {
+    lockFolder(place).release()
+  } catch {
+    // An export still reads it.
+    return
+  }
+  fs.rmSync(place, { recursive: true, force: true })
+}
+
 export interface FolderCopy {
   bytes: number
   /** How long statements had to wait for the copy. */
@@ -89,6 +103,9 @@ export interface FolderCopy {
 
 /** Two changes of a file have different times if they are this far apart. */
 const timesDifferMs = 1_000
+
+/** The server writes on while the copy is there. */
+const roomBesideCopy = 512 * 1024 * 1024
 
 /**
  * Copies a folder that is in use, as it is at one moment. Another process can open the copy, as after a power cut.
@@ -99,12 +116,27 @@ const timesDifferMs = 1_000
 export async function copyFolder(
   client: PGlite,
   folder: string,
-  hasRoom: HasRoom,
+  { name, signal }: { name: string; signal: AbortSignal },
 ): Promise<FolderCopy> {
-  const target = join(copyPlaceOf(folder), 'pglite')
-  if (!hasRoom(pathsIn(folder).reduce((sum, path) => sum + bytesOf(join(folder, path)), 0))) {
+  const target = join(copyPlaceOf(folder), name)
+  const bytes = pathsIn(folder).reduce((sum, path) => sum + bytesOf(join(folder, path)), 0)
+  // The folder itself may be on another disk. The server must have room to go on.
+  if (!hasRoomAt(dirname(folder))(bytes + roomBesideCopy)) {
     throw new NoRoom('The disk of DATA_DIR has too little room for a copy.')
   }
+  try {
+    return await copyTo(target, { client, folder, signal })
+  } catch (error) {
+    // Nobody reads it.
+    fs.rmSync(target, { recursive: true, force: true })
+    throw error
+  }
+}
+
+async function copyTo(
+  target: string,
+  { client, folder, signal }: { client: PGlite; folder: string; signal: AbortSignal },
+): Promise<FolderCopy> {
   // After a checkpoint, few files change, and whoever opens the copy repeats less of the log.
   await client.query('checkpoint')
   await delay(timesDifferMs)
@@ -112,6 +144,7 @@ export async function copyFolder(
   const copied = new Map<string, string | undefined>()
   fs.mkdirSync(target, { recursive: true, mode: 0o700 })
   for (const path of pathsIn(folder)) {
+    signal.throwIfAborted()
     const began = Date.now()
     // The database may have deleted the file.
     const stat = fs.statSync(join(folder, path), { throwIfNoEntry: false })
@@ -130,6 +163,7 @@ export async function copyFolder(
   const bytes = await client.runExclusive(async () => {
     let sum = 0
     for (const path of pathsIn(folder)) {
+      signal.throwIfAborted()
       const stat = fs.statSync(join(folder, path))
       sum += stat.isFile() ? stat.size : 0
       if (stat.isDirectory()) fs.mkdirSync(join(target, path), { recursive: true })

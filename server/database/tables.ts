@@ -1,4 +1,4 @@
-import { is } from 'drizzle-orm'
+import { getTableName, is } from 'drizzle-orm'
 import { getTableConfig, PgTable } from 'drizzle-orm/pg-core'
 import * as schema from './schema.ts'
 
@@ -22,4 +22,9 @@ export function exportedTables(): PgTable[] {
   }
   for (const each of Object.values(schema)) if (is(each, PgTable)) add(each)
   return sorted
+}
+
+/** The names of all tables of this release. */
+export function ownTables(): string[] {
+  return [...exportedTables(), ...tablesLeftOut].map(getTableName)
 }

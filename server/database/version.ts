@@ -4,6 +4,7 @@ import { sql } from 'drizzle-orm'
 import { readMigrationFiles } from 'drizzle-orm/migrator'
 import * as v from 'valibot'
 import { migrationsFolder, rowsOf, type Transaction } from './open.ts'
+import { ownTables } from './tables.ts'
 
 const journal = v.object({ entries: v.array(v.object({ tag: v.string(), when: v.number() })) })
 
@@ -36,8 +37,9 @@ export async function fillAsOf(
   const statements = readMigrationFiles({ migrationsFolder }).map((migration) => migration.sql)
   const old = knownMigrations().findIndex((each) => each.tag === tag) + 1
   if (old < statements.length) {
-    const tables = sql.join((await tableNames(tx)).map(sql.identifier), sql`, `)
-    await tx.execute(sql`drop table ${tables} cascade`)
+    const tables = sql.join(ownTables().map(sql.identifier), sql`, `)
+    // Not `cascade`, which would also drop what another program has made of them.
+    await tx.execute(sql`drop table ${tables}`)
     for (const each of statements.slice(0, old).flat()) await tx.execute(sql.raw(each))
   }
   await fill()

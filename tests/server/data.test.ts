@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getTableName, sql } from 'drizzle-orm'
@@ -142,8 +142,11 @@ test('a server on a folder is backed up while it works; its copy goes on in a ne
       DEBUG: '',
     } as Record<string, string>)
   outside.answerPost = () => ({ status: 503 })
+  // A killed export left it.
+  await mkdir(join(oldFolder, 'pglite.copy'))
   const old = await startServer({ outside, database: { folder: oldFolder } })
   onTestFinished(old.kill)
+  expect(await readdir(oldFolder)).not.toContain('pglite.copy')
   await connectAccount(old, { portal: 7, channel: 'C7' })
   await old.tell([stageChange(3, { portal: 7 })])
   const port = Number(new URL(old.url).port)
