@@ -1,8 +1,8 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { Hono } from 'hono'
 import type { Context } from '../context.ts'
+import { isLoopback } from '../http/loopback.ts'
 import { isFromThisMachine } from '../http/origin.ts'
-import { isLoopback } from '../loopback.ts'
 
 /** GET /metrics for Prometheus, and GET /ready for load balancers. `/health` is for the dashboard. */
 export function watchRoutes({

@@ -1,6 +1,6 @@
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { ask, fieldsOf } from '../cli/ask.ts'
-import { isLoopback } from '../loopback.ts'
+import { isLoopback } from '../http/loopback.ts'
 import { hubSpotSignature } from '../providers/hubspot/signature.ts'
 import { providerIds } from '../providers/registry.ts'
 import type { Addresses } from '../settings/settings.ts'

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import * as v from 'valibot'
+import { isLoopback } from '../http/loopback.ts'
 import type { LogLevel } from '../log.ts'
-import { isLoopback } from '../loopback.ts'
 import type { ProviderSettings } from '../providers/calls.ts'
 import {
   chatIds,
