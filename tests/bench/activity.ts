@@ -4,7 +4,7 @@ import { channels, sessions } from '../../server/database/schema.ts'
 import { sha256 } from '../../server/people/session.ts'
 import { createSessionTokens } from '../../server/people/session-token.ts'
 import type { Outside } from '../relay/outside.ts'
-import { type ServerProcess, serverKey, startServer } from '../relay/process.ts'
+import { metricsToken, type ServerProcess, serverKey, startServer } from '../relay/process.ts'
 import { openTarget, seedUsers, type Target } from './seed.ts'
 
 const stored = 1_000_000
@@ -90,7 +90,11 @@ const middle = () => `${(Date.now() - (days / 2) * 86_400_000) * 1000}.1`
 async function timed(server: ServerProcess, cookie: string, path: string): Promise<number> {
   const begun = performance.now()
   const answer = await fetch(server.url + path, {
-    headers: { Cookie: cookie, 'Sec-Fetch-Site': 'same-origin' },
+    headers: {
+      Cookie: cookie,
+      'Sec-Fetch-Site': 'same-origin',
+      Authorization: `Bearer ${metricsToken}`,
+    },
   })
   await answer.arrayBuffer()
   if (answer.status !== 200) throw new Error(`${path}: ${answer.status}`)
