@@ -30,7 +30,7 @@ export interface Context {
   operatorToken: string
   /** What the operator can watch. */
   watch: Watch
-  /** The bearer token of GET /metrics. Without one, only programs on this machine may read it. */
+  /** The bearer token of GET /metrics. Without one, only programs on this machine may read it, if APP_URL and API_URL are there. */
   metricsToken: string | undefined
   /** The origin at which people open the dashboard, without a trailing slash. */
   appUrl: string

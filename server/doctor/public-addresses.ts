@@ -1,8 +1,9 @@
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { ask, fieldsOf } from '../cli/ask.ts'
+import { isLoopback } from '../http/loopback.ts'
 import { hubSpotSignature } from '../providers/hubspot/signature.ts'
 import { providerIds } from '../providers/registry.ts'
-import { type Addresses, isLoopback } from '../settings/settings.ts'
+import type { Addresses } from '../settings/settings.ts'
 import { codeOf, type Finding, right, warning, wrong } from './finding.ts'
 import { webhookUrl } from './manifests.ts'
 

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import * as v from 'valibot'
+import { isLoopback } from '../http/loopback.ts'
 import type { LogLevel } from '../log.ts'
 import type { ProviderSettings } from '../providers/calls.ts'
 import {
@@ -102,7 +103,12 @@ export function parseEnv(given: Env): Settings {
 }
 
 /** Each of these may stand in a file that NAME_FILE names: a credential of systemd, a secret of Docker. */
-const secrets = ['ENCRYPTION_KEY', 'DATABASE_URL', ...providerIds.map(clientSecretOf)]
+const secrets = [
+  'ENCRYPTION_KEY',
+  'DATABASE_URL',
+  'METRICS_TOKEN',
+  ...providerIds.map(clientSecretOf),
+]
 
 /** @returns the settings with what the files contain. Adds to `problems` what is wrong. */
 function withSecretFiles(env: Env, problems: string[]): Env {
@@ -205,10 +211,6 @@ function unknownProviders(env: Env): string[] {
     unknown('VITE_CRM_NAME', 'CRM', crmIds),
     unknown('VITE_CHAT_NAME', 'chat', chatIds),
   ].flat()
-}
-
-export function isLoopback(hostname: string): boolean {
-  return /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)
 }
 
 /** The name of this server in a URL that only this machine uses. */

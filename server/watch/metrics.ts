@@ -92,7 +92,8 @@ export const requestsLimited = new Counter({
   registers,
 })
 
-// Prometheus sees no increase if a series begins with 1. So the series that alerts use begin with 0.
+// Prometheus sees no increase if a series begins with 1. So the series that alerts use begin with 0: these, and those of
+// `countDeadFromZero`.
 for (const provider of crmIds) {
   for (const outcome of webhookOutcomes) webhooks.inc({ provider, outcome }, 0)
 }
@@ -100,7 +101,6 @@ for (const found_by of ['webhook', 'search']) eventsStored.inc({ found_by }, 0)
 for (const provider of [...crmIds, ...chatIds]) providerCallSeconds.zero({ provider })
 deliveriesEnded.inc({ state: 'sent', reason: '' }, 0)
 deliveriesEnded.inc({ state: 'ignored', reason: 'no_rule' }, 0)
-deliveriesEnded.inc({ state: 'dead', reason: 'other' }, 0)
 
 /** Counts a webhook. @param startedAt when its headers had arrived, by `performance.now()`. */
 export function countWebhook(provider: ProviderId, outcome: WebhookOutcome, startedAt?: number) {
@@ -115,24 +115,40 @@ export function countSent(receivedAtMs: readonly number[]): void {
   for (const at of receivedAtMs) deliverySeconds.observe(Math.max(0, now - at) / 1000)
 }
 
+const ignoredReasons = ['no_rule', 'no_such_deal', 'another_account', 'said_in_channel']
 /** Reasons that the relay itself gives. Those of the providers are in their `brokenReasons`. */
-const ownReasons = new Set([
-  ...['no_rule', 'no_such_deal', 'another_account', 'said_in_channel'],
+const deadReasons = [
   ...['disconnected', 'no_channel', 'refused', 'internal_error'],
   ...['unreachable', 'nonsense', 'answer_too_large'],
   ...crmIds.flatMap((crm) => [`${crm}_unreachable`, `${crm}_nonsense`, `${crm}_answer_too_large`]),
-])
+]
+
+type BrokenReasons = Readonly<
+  Record<ProviderId, { brokenReasons: Readonly<Record<string, string>> }>
+>
+const knownReasons = (state: 'dead' | 'ignored', providers: BrokenReasons) =>
+  state === 'ignored'
+    ? ignoredReasons
+    : [
+        ...deadReasons,
+        ...Object.values(providers).flatMap(({ brokenReasons }) => Object.keys(brokenReasons)),
+      ]
+
+/** Lets the count of dead deliveries begin with 0 for each reason. */
+export function countDeadFromZero(providers: BrokenReasons): void {
+  for (const reason of [...knownReasons('dead', providers), 'other']) {
+    deliveriesEnded.inc({ state: 'dead', reason }, 0)
+  }
+}
 
 /** Counts deliveries that ended without a message. A reason from no list counts as `other`: the log has it. */
 export function countEnded(
   state: 'dead' | 'ignored',
   reason: string,
   count: number,
-  providers: Readonly<Record<ProviderId, { brokenReasons: Readonly<Record<string, string>> }>>,
+  providers: BrokenReasons,
 ): void {
-  const isKnown =
-    ownReasons.has(reason) ||
-    Object.values(providers).some(({ brokenReasons }) => Object.hasOwn(brokenReasons, reason))
+  const isKnown = knownReasons(state, providers).includes(reason)
   deliveriesEnded.inc({ state, reason: isKnown ? reason : 'other' }, count)
 }
 

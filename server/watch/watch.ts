@@ -6,7 +6,7 @@ import type { HasRoom } from '../database/room.ts'
 import { errorFields, type Log } from '../log.ts'
 import type { Providers } from '../providers/provider.ts'
 import { providerIds } from '../providers/registry.ts'
-import { registry } from './metrics.ts'
+import { countDeadFromZero, registry } from './metrics.ts'
 import { readStored } from './stored.ts'
 import { countedInWords, storedInWords } from './words.ts'
 
@@ -123,6 +123,7 @@ export function createWatch({
     await database.execute('select 1')
     return true
   })
+  countDeadFromZero(providers)
   const startedAt = new Date()
   let isStopping = false
 

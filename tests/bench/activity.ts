@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import type { Database } from '../../server/database/open.ts'
 import { channels } from '../../server/database/schema.ts'
 import type { Outside } from '../relay/outside.ts'
-import { type ServerProcess, startServer } from '../relay/process.ts'
+import { metricsToken, type ServerProcess, startServer } from '../relay/process.ts'
 import { openTarget, seedSessions, seedUsers, type Target } from './seed.ts'
 
 const stored = 1_000_000
@@ -88,7 +88,11 @@ const middle = () => `${(Date.now() - (days / 2) * 86_400_000) * 1000}.1`
 async function timed(server: ServerProcess, cookie: string, path: string): Promise<number> {
   const begun = performance.now()
   const answer = await fetch(server.url + path, {
-    headers: { Cookie: cookie, 'Sec-Fetch-Site': 'same-origin' },
+    headers: {
+      Cookie: cookie,
+      'Sec-Fetch-Site': 'same-origin',
+      Authorization: `Bearer ${metricsToken}`,
+    },
   })
   await answer.arrayBuffer()
   if (answer.status !== 200) throw new Error(`${path}: ${answer.status}`)

@@ -11,6 +11,8 @@ import { storeAccounts } from './accounts.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
 
+export const metricsToken = 'a-token-of-at-least-16'
+
 export interface Account {
   portal: number
   channel: string
@@ -57,6 +59,7 @@ export async function startBackend(
     encryptionKeys: [key],
     addresses,
     dashboard: undefined,
+    metricsToken,
     alone,
     log,
     now,

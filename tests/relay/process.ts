@@ -21,6 +21,8 @@ export interface ServerOptions {
   nodeOptions?: string
 }
 
+export const metricsToken = serverKey.toString('hex')
+
 export function serverEnv(
   {
     outside,
@@ -38,6 +40,7 @@ export function serverEnv(
     PORT: String(port),
     APP_URL: appUrl,
     SERVE_DASHBOARD: 'false',
+    METRICS_TOKEN: metricsToken,
     ENCRYPTION_KEY: encryptionKey ?? serverKey.toString('base64'),
     HUBSPOT_CLIENT_ID: 'hubspot-client',
     HUBSPOT_CLIENT_SECRET: clientSecret,

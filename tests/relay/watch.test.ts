@@ -6,6 +6,7 @@ import { createLog, type LogLevel } from '../../server/log.ts'
 import { watchProcess } from '../../server/watch/metrics.ts'
 import { createWatch } from '../../server/watch/watch.ts'
 import { databaseKinds } from '../database.ts'
+import { metricsToken } from './backend.ts'
 import {
   backend,
   changes,
@@ -18,12 +19,14 @@ import {
 } from './shared.ts'
 
 const incoming = { rawHeaders: [], socket: { remoteAddress: '127.0.0.1' } }
+const withToken = { headers: { Authorization: `Bearer ${metricsToken}` } }
 const operating = join(import.meta.dirname, '../../docs/operating')
+const local = { appUrl: 'http://localhost:3000', apiUrl: 'http://localhost:3000' }
 const range = (count: number) => Array.from({ length: count }, (_, n) => n + 1)
 
 /** The series of a scrape, each with its value. */
 async function scrape(): Promise<Map<string, number>> {
-  const answer = await backend.app.request('http://127.0.0.1/metrics', {}, { incoming })
+  const answer = await backend.app.request('/metrics', withToken, { incoming })
   expect(answer.headers.get('Content-Type')).toBe('text/plain; version=0.0.4; charset=utf-8')
   const lines = (await answer.text()).split('\n').filter((line) => /^[a-z]/.test(line))
   return new Map(lines.map((line) => [line.replace(/ \S+$/, ''), Number(/\S+$/.exec(line)?.[0])]))
@@ -47,6 +50,11 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
 
   test('count the way of a webhook to its message, and what waits, and name nobody', async () => {
     const before = await scrape()
+    // Otherwise the first dead deliveries would be no increase to the alerts.
+    for (const reason of ['token_revoked', 'BAD_REFRESH_TOKEN', 'hubspot_unreachable', 'other']) {
+      const dead = `dealbell_deliveries_ended_total{state="dead",reason="${reason}"}`
+      expect([dead, before.get(dead)]).toEqual([dead, 0])
+    }
     const userId = await connect()
     const held = Promise.withResolvers<undefined>()
     outside.answerPost = () => held.promise
@@ -91,7 +99,7 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
     'that the dashboard, the alerts and the page of docs/operating name exist',
     async () => {
       watchProcess()
-      const answer = await backend.app.request('http://127.0.0.1/metrics', {}, { incoming })
+      const answer = await backend.app.request('/metrics', withToken, { incoming })
       const types = [...(await answer.text()).matchAll(/^# TYPE (\S+) (\S+)$/gm)]
       const names = types.flatMap(([, name = '', type]) =>
         type === 'histogram' ? [name, `${name}_bucket`] : [name],
@@ -146,7 +154,7 @@ describe('a load balancer that asks /ready', () => {
     })
     if (isStopping) watch.stopping()
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
-    const asking = watchRoutes({ watch, metricsToken: undefined }).request('/ready')
+    const asking = watchRoutes({ watch, metricsToken: undefined, ...local }).request('/ready')
     if (!answers) await vi.advanceTimersByTimeAsync(3_000)
     vi.useRealTimers()
     const answer = await asking
@@ -168,18 +176,19 @@ describe('a load balancer that asks /ready', () => {
 
 describe('the metrics are for', () => {
   shareBackend('PGlite', { working: false })
-  const token = 'a-token-of-at-least-16'
+  const token = metricsToken
+  const without = { metricsToken: undefined }
 
   const ask = async (
     headers: Record<string, string>,
     {
       host = '127.0.0.1:3000',
       remoteAddress = '127.0.0.1',
-      metricsToken = token as string | undefined,
-    } = {},
+      ...settings
+    }: { host?: string; remoteAddress?: string } & Partial<Parameters<typeof watchRoutes>[0]>,
   ) => {
     const watch = { ...backend.watch, metrics: async () => 'figures' }
-    const app = watchRoutes({ watch, metricsToken })
+    const app = watchRoutes({ watch, metricsToken, ...local, ...settings })
     const env = { incoming: { rawHeaders: [], socket: { remoteAddress } } }
     return await app.request(`http://${host}/metrics`, { headers }, env)
   }
@@ -187,7 +196,7 @@ describe('the metrics are for', () => {
   const bearer = (text: string) => ({ Authorization: `Bearer ${text}` })
 
   test.each([
-    ['a program on this machine', {}, {}],
+    ['a program on this machine, where no token is set', {}, without],
     ['a proxy that has the token', { ...proxied, ...bearer(token) }, {}],
     [
       'another machine that has it',
@@ -199,22 +208,18 @@ describe('the metrics are for', () => {
   })
 
   test.each([
-    ['a proxy', proxied, {}],
-    ['one that names the public host only', {}, { host: 'dealbell.example' }],
-    ['another machine', {}, { remoteAddress: '203.0.113.9' }],
+    ['a proxy', proxied, without],
+    ['one that names the public host only', {}, { host: 'dealbell.example', ...without }],
+    // It may be a proxy that adds no header.
+    ['this machine at a public address', {}, { appUrl: 'https://bell.example', ...without }],
+    ['this machine with public webhooks', {}, { apiUrl: 'https://bell.example', ...without }],
+    ['this machine, where a token is set', {}, {}],
+    ['another machine', {}, { remoteAddress: '203.0.113.9', ...without }],
     ['a wrong token', { ...proxied, ...bearer(`${token}x`) }, {}],
     ['the beginning of it', { ...proxied, ...bearer(token.slice(0, -1)) }, {}],
     ['no text as the token', { ...proxied, ...bearer('') }, {}],
-    [
-      'the word undefined, where no token is set',
-      { ...proxied, ...bearer('undefined') },
-      { metricsToken: undefined },
-    ],
-    [
-      'nothing, where no token is set',
-      { ...proxied, Authorization: '' },
-      { metricsToken: undefined },
-    ],
+    ['the word undefined, where no token is set', { ...proxied, ...bearer('undefined') }, without],
+    ['nothing, where no token is set', { ...proxied, Authorization: '' }, without],
   ])('not for %s', async (_, headers, from) => {
     const answer = await ask(headers, from)
     expect(answer.status).toBe(404)

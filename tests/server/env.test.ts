@@ -127,6 +127,7 @@ describe('settings', () => {
     expect(read).toThrow(`ENCRYPTION_KEY_FILE is ${path}, but this file is empty`)
     await writeFile(path, `${key}\n`)
     expect(read().encryptionKeys?.[0]?.toString('base64')).toBe(key)
+    expect(parseEnv({ METRICS_TOKEN_FILE: path }).metricsToken).toBe(key)
     expect(() => parseEnv({ ENCRYPTION_KEY: key, ENCRYPTION_KEY_FILE: path })).toThrow(
       'ENCRYPTION_KEY and ENCRYPTION_KEY_FILE are both set. Remove one.',
     )

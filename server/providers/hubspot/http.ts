@@ -67,10 +67,10 @@ export function createHubspotHttp(
     ): Promise<unknown> {
       const url = `${settings.apiUrl}/oauth/2026-03/${path}`
       const body = new URLSearchParams({ ...client, ...form })
-      const text = await asProviderError(stage, () =>
-        ky.post(url, { body, headers: json, ...oneTry(timeoutMs) }).text(),
-      )
-      return text === '' ? undefined : parseJson(text, stage)
+      return await asProviderError(stage, async () => {
+        const text = await ky.post(url, { body, headers: json, ...oneTry(timeoutMs) }).text()
+        return text === '' ? undefined : parseJson(text, stage)
+      })
     },
 
     /**
@@ -89,7 +89,7 @@ export function createHubspotHttp(
     ): Promise<Answer> {
       const limiter = path.endsWith('/search') ? searchLimiter : callLimiter
       await limiter.enter(access)
-      const text = await asProviderError('read', async () => {
+      return await asProviderError('read', async () => {
         const request = ky(`${settings.apiUrl}${path}`, {
           headers: { ...json, Authorization: `Bearer ${access.accessToken}` },
           ...(body !== undefined && { method: 'POST', json: body }),
@@ -100,18 +100,18 @@ export function createHubspotHttp(
         // Searches and association reads have their own limits. Their headers say nothing about this limit.
         if (!isCountedApart.test(path)) limiter.learn(access.accountId, headers)
         // Read the text from the request, because its timeout includes the body. The response has no timeout.
-        return await request.text()
+        const text = await request.text()
+        // Each of these steps takes tens of milliseconds for a large answer. Between them, other work has its turn.
+        const parsed = parseJson(text, 'read')
+        await nextTurn()
+        const answer = v.safeParse(shape, parsed)
+        if (!answer.success) throw new ProviderError('hubspot', 'read', 'nonsense')
+        await nextTurn()
+        return answer.output
       }).catch((error: ProviderError) => {
         if (error.retryAfterMs !== undefined) limiter.pause(access.accountId, error.retryAfterMs)
         throw error
       })
-      // Each of these steps takes tens of milliseconds for a large answer. Between them, other work has its turn.
-      const parsed = parseJson(text, 'read')
-      await nextTurn()
-      const answer = v.safeParse(shape, parsed)
-      if (!answer.success) throw new ProviderError('hubspot', 'read', 'nonsense')
-      await nextTurn()
-      return answer.output
     },
 
     /** Removes the app from the token's account. @throws ProviderError */
@@ -155,6 +155,7 @@ async function converted<T>(stage: ProviderError['stage'], call: () => Promise<T
   try {
     return await call()
   } catch (error) {
+    if (error instanceof ProviderError) throw error
     if (error instanceof AnswerTooLarge) {
       throw new ProviderError('hubspot', stage, 'nonsense', answerTooLarge)
     }

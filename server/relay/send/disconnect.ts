@@ -11,15 +11,18 @@ import { isUnclaimed } from './group.ts'
 export async function stopSendingTo(database: Database, userId: string): Promise<void> {
   const isUnclaimedOne = sql`user_id = ${userId} and state = 'pending' and ${isUnclaimed}`
   for (;;) {
-    const ended = await rowsOf(
+    const [row] = await rowsOf<{ ended: number }>(
       database,
-      sql`update deliveries set state = 'dead', reason = 'disconnected', finished_at = now()
-          where id = any(array(
-            select id from deliveries where ${isUnclaimedOne} order by id for update
-          ))
-          returning 1`,
+      sql`with changed as (
+            update deliveries set state = 'dead', reason = 'disconnected', finished_at = now()
+            where id = any(array(
+              select id from deliveries where ${isUnclaimedOne} order by id for update
+            ))
+            returning 1
+          )
+          select count(*)::int as ended from changed`,
     )
-    deliveriesEnded.inc({ state: 'dead', reason: 'disconnected' }, ended.length)
+    deliveriesEnded.inc({ state: 'dead', reason: 'disconnected' }, row?.ended ?? 0)
     const sending = await database
       .select({ id: deliveries.id })
       .from(deliveries)

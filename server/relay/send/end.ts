@@ -42,7 +42,7 @@ export function createEnds({
 
   function count(state: 'dead' | 'ignored', reason: string, ended: number): void {
     countEnded(state, reason, ended, providers)
-    if (state === 'dead') return
+    if (state === 'dead' || ended === 0) return
     ignored.set(reason, (ignored.get(reason) ?? 0) + ended)
     reporting ??= setTimeout(reportIgnored, reportEveryMs).unref()
   }
@@ -57,10 +57,14 @@ export function createEnds({
     ): Promise<NextStep> {
       const [first, ...others] = group
       if (first === undefined) return goOn
-      const ended = { state, reason, countTry }
-      const isLeased = await recordEnd(database, processId, [first, ...others], ended)
-      count(state, reason, group.length)
-      for (const delivery of group) {
+      const { ended, isLeased } = await recordEnd(database, processId, [first, ...others], {
+        state,
+        reason,
+        countTry,
+      })
+      // Another process may have ended the rest, and has counted it.
+      count(state, reason, ended.length)
+      for (const delivery of group.filter(({ id }) => ended.includes(id))) {
         const event = state === 'dead' ? 'delivery dead' : 'delivery ignored'
         log(event, { ...logFields(delivery), reason })
       }

@@ -65,15 +65,15 @@ export async function recordSent(database: Database, group: Group): Promise<bool
 
 /**
  * Ends deliveries without a message. Set `countTry` after a failed try.
- * @returns whether this process still has the lease of the channel. Otherwise it may have changed nothing.
+ * @returns the ids of those that it ended, and whether this process still has the lease of the channel.
  */
 export async function recordEnd(
   database: Database,
   processId: string,
   group: Group,
   { state, reason, countTry }: { state: 'dead' | 'ignored'; reason: string; countTry: boolean },
-): Promise<boolean> {
-  return await hasLease(
+): Promise<{ ended: number[]; isLeased: boolean }> {
+  const [row] = await rowsOf<{ ended: number[]; isLeased: boolean }>(
     database,
     sql`with ${owned(processId, group)}, changed as (
           update deliveries
@@ -82,9 +82,12 @@ export async function recordEnd(
               rule_id = coalesce(item."ruleId", rule_id), ${setShown}
           from ${shownItems(group)}
           where id = item.delivery and id = any(array(select id from owned))
+          returning id
         )
-        select from lease`,
+        select coalesce((select json_agg(id) from changed), '[]') as ended,
+          exists (select from lease) as "isLeased"`,
   )
+  return row ?? { ended: [], isLeased: false }
 }
 
 export interface PutOff {
