@@ -79,9 +79,13 @@ describe.each(databaseKinds)('on %s', (kind) => {
           answer = await process.tell([event])
         }
       }
-      // As if 20 seconds had passed: rests after failures, lost leases and lost claims end.
-      await endAllLeases(open.database)
-      await open.database.execute(sql`update channels set due_at = now() where due_at > now()`)
+      // As if 20 seconds had passed: rests after failures, lost leases and lost claims end. A connection that was just cut
+      // may still fail a statement.
+      await vi.waitFor(() => endAllLeases(open.database), { timeout: 20_000 })
+      await vi.waitFor(
+        () => open.database.execute(sql`update channels set due_at = now() where due_at > now()`),
+        { timeout: 20_000 },
+      )
       await process.settled(60_000)
       const said = outside.posts.flatMap(dealsIn).filter((deal) => deal >= 30_000)
       expect(said.sort((a, b) => a - b)).toEqual(deals)
