@@ -1,8 +1,8 @@
 import { defineConfig } from '@playwright/test'
-import { chromiumArguments, findChromium } from './scripts/programs.ts'
+import { chromium, chromiumArguments } from './scripts/programs.ts'
 import type { Engine } from './tests/browsers/tab.ts'
 
-const executablePath = findChromium()
+const executablePath = chromium.find()
 const runsAll = process.env.TEST_ALL === '1'
 const engines = ['chromium', 'firefox', 'webkit'] as const
 

@@ -4,70 +4,40 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import {
-  ensureCaddy,
-  ensureChromium,
-  ensureFirefox,
-  ensureNginx,
-  ensurePgbouncer,
-  ensurePromtool,
-  ensureWebkit,
+  caddy,
+  chromium,
+  ensure,
   findSystemdAnalyze,
+  firefox,
+  nginx,
+  pgbouncer,
+  promtool,
+  webkit,
+  without,
 } from './programs.ts'
 
 const root = join(import.meta.dirname, '..')
 const runsAll = process.argv.includes('--all')
 const isCi = Boolean(process.env.CI)
 
-/** One sentence for each kind of test that cannot run on this machine. */
-const missing: string[] = []
 const results: Array<{ name: string; passed: boolean; durationMs: number }> = []
 /** A JUnit report of the part that runs, so that the end of a long log names what failed. */
 const report = join(root, 'reports/part.xml')
 const failures: string[] = []
 
-const chromium = ensureChromium()
-if (chromium === undefined) {
-  missing.push(
-    'The browser tests did not run: there is no Chromium and none could be installed. Install one, or set CHROMIUM_PATH.',
-  )
-}
-if (runsAll && ensureNginx() === undefined) {
-  missing.push(
-    'The nginx tests did not run: there is no nginx and none could be installed. Install one, or set NGINX_PATH.',
-  )
-}
-if (runsAll && ensurePgbouncer() === undefined) {
-  missing.push(
-    'The tests with PgBouncer did not run: there is none and none could be installed. Install it, or set PGBOUNCER_PATH.',
-  )
-}
-if (runsAll && ensurePromtool() === undefined) {
-  missing.push(
-    'The tests of the alert rules did not run: there is no promtool and none could be installed. Install Prometheus, or set PROMTOOL_PATH.',
-  )
-}
+/** One sentence for each kind of test that cannot run on this machine. */
+const missing = [chromium, ...(runsAll ? [nginx, pgbouncer, promtool] : [])]
+  .filter((program) => ensure(program) === undefined)
+  .map(without)
 const canAttack = process.platform === 'linux'
 if (runsAll && !canAttack) missing.push('The attack did not run: it needs Linux.')
 // These may be missing everywhere, also in CI: not every system has a package of them. Their tests are
 // then skipped.
-const optional: string[] = []
-if (runsAll && ensureCaddy() === undefined) {
-  optional.push(
-    'The test of Caddy did not run: there is no Caddy and none could be installed. Install one, or set CADDY_PATH.',
-  )
-}
+const optional = (runsAll ? [caddy, firefox, webkit] : [])
+  .filter((program) => ensure<unknown>(program) === undefined)
+  .map(without)
 if (runsAll && findSystemdAnalyze() === undefined) {
   optional.push('The test of the systemd unit did not run: there is no systemd-analyze.')
-}
-if (runsAll && ensureFirefox() === undefined) {
-  optional.push(
-    'The tests in Firefox did not run: there is no Firefox and none could be installed. Install one, or set FIREFOX_PATH.',
-  )
-}
-if (runsAll && ensureWebkit() === undefined) {
-  optional.push(
-    'The tests in WebKit did not run: the driver of WebKitGTK or Xvfb is missing and could not be installed. Install both, or set WEBKIT_DRIVER_PATH.',
-  )
 }
 for (const sentence of [...missing, ...optional]) console.log(sentence)
 
@@ -81,10 +51,11 @@ runPart(
 )
 const playwright = 'node_modules/@playwright/test/cli.js'
 const reporters = '--reporter=list,junit'
+const hasChromium = chromium.find() !== undefined
 const projects = [
-  ...(chromium === undefined ? [] : ['chromium']),
+  ...(hasChromium ? ['chromium'] : []),
   ...(runsAll ? ['every-browser-*'] : []),
-  ...(chromium !== undefined && runsAll ? ['alone'] : []),
+  ...(hasChromium && runsAll ? ['alone'] : []),
 ].map((project) => `--project=${project}`)
 if (projects.length > 0) runPart('Browser', playwright, 'test', reporters, ...projects)
 // Last and alone, because it needs all processors.

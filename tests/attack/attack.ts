@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { sql } from 'drizzle-orm'
-import { findChromium } from '../../scripts/programs.ts'
+import { chromium } from '../../scripts/programs.ts'
 import { openPglite, openPostgres, rowsOf } from '../../server/database/open.ts'
 import { startPostgres } from '../relay/postgres.ts'
 import { falseSignature, startSieges } from './connections.ts'
@@ -73,7 +73,7 @@ setTimeout(() => {
   process.exit(1)
 }, limitMs).unref()
 
-const executablePath = findChromium()
+const executablePath = chromium.find()
 const noUser = 'There is no Chromium, so no user worked during the attack. Set CHROMIUM_PATH.'
 if (executablePath === undefined) console.log(noUser)
 

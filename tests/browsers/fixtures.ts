@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test as base, expect } from '@playwright/test'
-import { findChromium, findFirefox, findWebkit } from '../../scripts/programs.ts'
+import { chromium, firefox, webkit } from '../../scripts/programs.ts'
 import { withServer } from '../e2e/server.ts'
 import { freePort } from '../relay/postgres.ts'
 import { Front } from './front.ts'
@@ -14,15 +14,15 @@ import { launchWebkit } from './webkit.ts'
 /** Starts an engine; undefined if this machine does not have it. */
 const launch = {
   chromium: (home) => {
-    const path = findChromium()
+    const path = chromium.find()
     return path === undefined ? undefined : launchPuppeteer('chrome', path, home)
   },
   firefox: (home) => {
-    const path = findFirefox()
+    const path = firefox.find()
     return path === undefined ? undefined : launchPuppeteer('firefox', path, home)
   },
   webkit: (home) => {
-    const programs = findWebkit()
+    const programs = webkit.find()
     return programs === undefined ? undefined : launchWebkit(programs, home)
   },
 } satisfies Record<Engine, (home: string) => Promise<Browser> | undefined>

@@ -9,7 +9,7 @@ import { join, resolve } from 'node:path'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
-import { findCaddy, findNginx } from '../../scripts/programs.ts'
+import { caddy, nginx } from '../../scripts/programs.ts'
 import { safetyHeaders } from '../../server/http/safety-headers.ts'
 import { readBuiltPage } from '../../server/page/build.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
@@ -181,7 +181,7 @@ describe('dist/_redirects', () => {
 })
 
 // scripts/test.ts installs nginx where it can, and says so where it cannot.
-const program = findNginx()
+const program = nginx.find()
 
 describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () => {
   let nginx: ChildProcess
@@ -354,7 +354,7 @@ http {
   })
 })
 
-const caddyProgram = findCaddy()
+const caddyProgram = caddy.find()
 
 test.skipIf(caddyProgram === undefined)(
   'Caddy passes every address except those that are for the machine itself',

@@ -4,7 +4,7 @@ import { createWriteStream, rmSync } from 'node:fs'
 import { chmod, chown, mkdtemp, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { ensureCluster } from '../../scripts/programs.ts'
+import { cluster, ensure } from '../../scripts/programs.ts'
 import { freePort } from '../relay/postgres.ts'
 
 // Two PostgreSQL with Patroni, an etcd and a HAProxy that leads to the primary, all on this machine.
@@ -35,7 +35,7 @@ export async function until(
 
 /** Starts the cluster. Resolves when it has a primary and a synchronous standby. */
 export async function startCluster() {
-  const programs = ensureCluster()
+  const programs = ensure(cluster)
   if (programs === undefined) throw new Error('Install postgresql, patroni, etcd-server, haproxy.')
   // PostgreSQL does not run as root.
   const id = (flag: string) => Number(execFileSync('id', [flag, 'postgres'], { encoding: 'utf8' }))

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
-import { findPgbouncer } from '../../scripts/programs.ts'
+import { pgbouncer } from '../../scripts/programs.ts'
 import { rowsOf } from '../../server/database/open.ts'
 import { openDatabase } from '../../server/settings/open-database.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
@@ -15,7 +15,7 @@ import { dealIn, stageChange } from './hubspot-webhook.ts'
 import { openOutside } from './outside.ts'
 import { freePort } from './postgres.ts'
 
-const program = findPgbouncer()
+const program = pgbouncer.find()
 const certificate = join(import.meta.dirname, '../build/localhost.pem')
 
 // Only `npm run test:all` starts PostgreSQL. It says so if PgBouncer is missing.

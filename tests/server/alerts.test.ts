@@ -1,8 +1,8 @@
 import { spawnSync } from 'node:child_process'
 import { expect, test } from 'vitest'
-import { findPromtool } from '../../scripts/programs.ts'
+import { promtool as program } from '../../scripts/programs.ts'
 
-const promtool = findPromtool()
+const promtool = program.find()
 
 test.runIf(promtool)('each alert of docs/operating comes in its time, and no other one', () => {
   // alerts.yml has the times.

@@ -12,7 +12,11 @@ import { build, type InlineConfig } from 'vite'
 import { precompress } from '../../../build/precompress.ts'
 import { features } from '../../../contract/endpoints.ts'
 import { pagePolicy } from '../../../contract/page-headers.ts'
-import { chromiumArguments, ensureChromium } from '../../../scripts/programs.ts'
+import {
+  chromiumArguments,
+  ensure,
+  chromium as installedChromium,
+} from '../../../scripts/programs.ts'
 import { safetyHeaders } from '../../../server/http/safety-headers.ts'
 import { readDashboard, serveDashboard } from '../../../server/page/serve.ts'
 
@@ -63,7 +67,7 @@ if (!Number.isInteger(runs) || runs < 7) throw new Error('--runs must be 7 or mo
 
 const project = join(import.meta.dirname, '../../..')
 const folder = await mkdtemp(join(tmpdir(), 'dealbell-load-'))
-const executablePath = ensureChromium()
+const executablePath = ensure(installedChromium)
 const browser = await chromium.launch({
   ...(executablePath !== undefined && { executablePath }),
   args: chromiumArguments,
