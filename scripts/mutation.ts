@@ -39,7 +39,7 @@ for (const name of asked.length > 0 ? asked : Object.keys(areas)) {
     // 7 no longer has. Vitest does not need the changes that Stryker would make to tsconfig.json.
     tsconfigFile: 'no-tsconfig.json',
     tempDirName: 'reports/.stryker',
-    ignorePatterns: ['data', 'dist', 'docs', 'reports', 'test-results', 'screenshots'],
+    ignorePatterns: ['data', 'dist', 'reports', 'test-results', 'screenshots'],
     // Skip mutants whose code and tests have not changed. MUTATION_ALL runs them again.
     incremental: true,
     force: process.env.MUTATION_ALL !== undefined,

@@ -58,12 +58,16 @@ export const areas: Readonly<Record<string, Area>> = {
   },
   operator: {
     mutate: ['server/relay/show/operator.ts', 'server/api/operator.ts'],
-    tests: ['tests/relay/operator.test.ts'],
+    tests: ['tests/relay/{operator,watch}.test.ts'],
     project: 'server',
   },
   'same-site': {
     mutate: ['server/http/origin.ts'],
-    tests: ['tests/server/same-site.test.ts', 'tests/server/incoming.test.ts'],
+    tests: [
+      'tests/relay/operator.test.ts',
+      'tests/relay/watch.test.ts',
+      'tests/server/{incoming,same-site}.test.ts',
+    ],
     project: 'server',
   },
   api: {
