@@ -146,25 +146,28 @@ describe('another HubSpot identity in the same browser', () => {
   test.each([
     ['account', 1, [2, 1]],
     ['person', 3, [3, 2]],
-  ] as const)('of a second %s starts afresh, and the first one’s things are found again by authorizing as that one', async (_, first, second) => {
-    const shared = openBrowser(harness)
-    atHubspot(first, 1)
-    await setUp(shared)
-    atHubspot(...second)
-    await shared.connect('hubspot')
-    expect(await shared.rules()).toEqual({ rules: [] })
-    expect(await shared.connected('slack')).toEqual({ connected: false })
-    expect(await shared.connected('hubspot')).toMatchObject({ connected: true })
-    await shared.keep(['deal-stage-changed'])
-    await shared.disconnect('slack')
+  ] as const)(
+    'of a second %s starts afresh, and the first one’s things are found again by authorizing as that one',
+    async (_, first, second) => {
+      const shared = openBrowser(harness)
+      atHubspot(first, 1)
+      await setUp(shared)
+      atHubspot(...second)
+      await shared.connect('hubspot')
+      expect(await shared.rules()).toEqual({ rules: [] })
+      expect(await shared.connected('slack')).toEqual({ connected: false })
+      expect(await shared.connected('hubspot')).toMatchObject({ connected: true })
+      await shared.keep(['deal-stage-changed'])
+      await shared.disconnect('slack')
 
-    atHubspot(first, 1)
-    for (const browser of [openBrowser(harness), shared]) {
-      await browser.connect('hubspot')
-      expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
-      expect(await browser.connected('slack')).toMatchObject({ connected: true })
-    }
-  })
+      atHubspot(first, 1)
+      for (const browser of [openBrowser(harness), shared]) {
+        await browser.connect('hubspot')
+        expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
+        expect(await browser.connected('slack')).toMatchObject({ connected: true })
+      }
+    },
+  )
 
   test('that is known brings nothing of the first along', async () => {
     const known = openBrowser(harness)
