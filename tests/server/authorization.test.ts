@@ -108,7 +108,7 @@ describe.each([
       await expectRefused(params)
     })
 
-    test('but not a moment before', async () => {
+    test('but not a moment before the ten minutes are over', async () => {
       const params = await browser.authorize(provider)
       later(10 * 60 * 1000 - 1)
       expect((await callback(params)).status).toBe(204)
@@ -274,8 +274,8 @@ describe('pending authorizations', () => {
   })
 })
 
-describe('what is kept of a connection', () => {
-  test('HubSpot: account and a label; the tokens sealed', async () => {
+describe('a stored connection', () => {
+  test('of HubSpot has its account and a label, and its tokens are sealed', async () => {
     await browser.connect('hubspot')
     const row = await rowOf(browser)
     const { hubId, domain } = standInHub
@@ -289,7 +289,7 @@ describe('what is kept of a connection', () => {
     expect(JSON.stringify(row)).not.toContain('hubspot-stand-in-')
   })
 
-  test('Slack: workspace and channel; the token and the webhook’s address sealed', async () => {
+  test('of Slack has its workspace and channel, and the token and the webhook’s address are sealed', async () => {
     await browser.connect('slack')
     const row = await rowOf(browser)
     const { teamId, teamName } = standInWorkspace
@@ -302,7 +302,7 @@ describe('what is kept of a connection', () => {
     expect(JSON.stringify(row)).not.toMatch(/xoxb|services/)
   })
 
-  test('HubSpot without its label, if introspection fails and the token answer names the user', async () => {
+  test('of HubSpot has no label if introspection fails and the token answer names the user', async () => {
     const params = await browser.authorize('hubspot')
     harness.faults.current = async (request) => {
       if (request.url.endsWith('/introspect')) return new Response('', { status: 500 })
@@ -319,7 +319,7 @@ describe('what is kept of a connection', () => {
   test.each([
     ['fails', () => new Response('', { status: 500 })],
     ['says that the token is not valid', () => Response.json({ active: false })],
-  ])('nothing, if only introspection can name the user and it %s', async (_, answer) => {
+  ])('is not made if only introspection can name the user and it %s', async (_, answer) => {
     const params = await browser.authorize('hubspot')
     harness.faults.current = (request) =>
       request.url.endsWith('/introspect') ? answer() : undefined
@@ -328,7 +328,7 @@ describe('what is kept of a connection', () => {
     expect(await rowsOf(browser)).toEqual([])
   })
 
-  test('a row moved to another user does not open', async () => {
+  test('does not open in the row of another user', async () => {
     await browser.connect('slack')
     const other = openBrowser(harness)
     await other.connect('slack')
