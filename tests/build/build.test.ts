@@ -238,11 +238,17 @@ function playOtherBuilds(bundle: Rolldown.OutputBundle): void {
     VITE_CHAT_NAME: 'Teams',
   }
   const { transformIndexHtml } = preload(parseConfig(settings))
-  other.links = hookOf(transformIndexHtml)('', { bundle }) as HtmlTagDescriptor[]
-  const facadeModuleId = join(import.meta.dirname, '../../src/routes/about.tsx?tsr-split=component')
-  const about = { type: 'chunk', fileName: 'assets/about.js', imports: [], facadeModuleId }
-  const withRoute = { ...bundle, about } as unknown as Rolldown.OutputBundle
-  other.withRoute = errorOf(preload(parseConfig({})), withRoute)
+  const linksWith = (file: string) => {
+    const facadeModuleId = join(import.meta.dirname, `../../src/routes/${file}?tsr-split=component`)
+    const about = { type: 'chunk', fileName: 'assets/about.js', imports: [], facadeModuleId }
+    return hookOf(transformIndexHtml)('', { bundle: { ...bundle, about } }) as HtmlTagDescriptor[]
+  }
+  other.links = linksWith('about.$person.us.tsx')
+  try {
+    linksWith('_about.tsx')
+  } catch (error) {
+    other.withRoute = String(error)
+  }
   other.withLimits = errorOf(budget({ script: 100_000, style: 3000 }), bundle)
 }
 
@@ -270,10 +276,13 @@ test('the page of other settings starts the calls of their backend and providers
   ])
 })
 
-test('a build with a route that has no links fails and says what to add and where', () => {
-  expect(other.withRoute).toMatch(
-    /src\/routes\/about\.tsx is missing .* build\/preload\.ts\. Add \{.*file: 'about'/,
-  )
+test('the boot script loads the script of a new route at the address that its file name says', () => {
+  const link = other.links.find(({ attrs }) => attrs?.href === '/assets/about.js')
+  expect(link?.attrs).toMatchObject({ rel: 'boot', 'data-at': '/about/[^/]+/us' })
+})
+
+test('a build with a route whose address its file name does not say fails', () => {
+  expect(other.withRoute).toMatch(/build\/preload\.ts cannot read .* src\/routes\/_about\.tsx/)
 })
 
 test('a build that exceeds its budget fails and says where the limit is', () => {
