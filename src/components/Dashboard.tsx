@@ -100,11 +100,9 @@ export function Dashboard() {
           <Card heading="Notification Rules">
             <RuleSettings
               save={save}
-              canSave={areConnected}
               hasSummary={hasSummary}
               hasPreview={hasPreview && isCrmConnected}
               Note={insights?.RuleNote}
-              isChecking={crmStatus.isFetching || chatStatus.isFetching}
             />
           </Card>
           <div className="after-rules">
