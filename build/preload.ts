@@ -51,7 +51,7 @@ export function preload(config: Config): Plugin {
       order: 'post',
       handler(_html, { bundle }) {
         if (bundle === undefined) return
-        const { boot, reactDom, beyond, ofRoute, lateStyles } = chunksOf(bundle)
+        const { boot, reactDom, late, ofRoute, lateStyles } = chunksOf(bundle)
         const routes = [...ofRoute].map(([file, chunks]) => ({
           path: pathOfRoute(file),
           links: [...(calls[file] ?? []).map(callLink), ...chunks.map(scriptLink)],
@@ -59,13 +59,13 @@ export function preload(config: Config): Plugin {
         const links = [
           callLink(endpoints.health.path),
           ...bootLinks(routes),
-          // Every address needs react-dom, but later. The boot script loads it, so the main script
+          // Every address needs react-dom, but last. The boot script loads it, so the main script
           // arrives first. A browser divides the bandwidth among scripts that it requests together.
           ...reactDom.map((chunk) => ({ ...scriptLink(chunk), rel: 'boot' })),
-          // /activity needs them at once, the dashboard perhaps later (src/components/late-styles.ts).
+          // /activity needs them at once, the dashboard perhaps late (src/late/load.ts).
           { rel: 'boot', as: 'style', href: `/${lateStyles}`, 'data-at': '/activity' },
-          // Only the dashboard itself knows whether it needs these (src/components/use-insights.ts).
-          ...beyond.map((chunk) => ({ ...scriptLink(chunk), rel: 'later' })),
+          // Only the dashboard itself knows whether it needs these (src/late/load.ts).
+          ...late.map((chunk) => ({ ...scriptLink(chunk), rel: 'late' })),
         ]
         return [
           {

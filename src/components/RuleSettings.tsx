@@ -1,12 +1,5 @@
 import { useRouter } from '@tanstack/react-router'
-import {
-  type ComponentProps,
-  type FormEvent,
-  Fragment,
-  useCallback,
-  useEffect,
-  useRef,
-} from 'react'
+import { type ComponentProps, type FormEvent, Fragment, useCallback, useEffect } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import {
   isDraftKept,
@@ -18,6 +11,7 @@ import {
 import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Button } from '../ui/Button.tsx'
+import { useRestoredFocus } from '../ui/focus.ts'
 import { RuleCheckbox } from '../ui/RuleCheckbox.tsx'
 import { Warning } from '../ui/Warning.tsx'
 
@@ -79,8 +73,7 @@ export function RuleSettings({
   // Do not use isPending: rules that failed to load are pending again at each new attempt.
   const areLoaded = rules.isFetched
   // What the bar says stays in view.
-  const isBarNeeded =
-    isUnsaved || save.isPending || save.isError || save.isRefused || save.isSaved
+  const isBarNeeded = isUnsaved || save.isPending || save.isError || save.isRefused || save.isSaved
   const saved = rules.data?.rules
   return (
     <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">
@@ -152,21 +145,4 @@ export function RuleSettings({
       )}
     </form>
   )
-}
-
-/**
- * A ref for a button that is disabled while busy. A disabled button loses the focus; this restores
- * it.
- */
-function useRestoredFocus(isBusy: boolean) {
-  const button = useRef<HTMLButtonElement>(null)
-  const hadFocus = useRef(false)
-  useEffect(() => {
-    if (isBusy) hadFocus.current = document.activeElement === button.current
-    else if (hadFocus.current && document.activeElement === document.body) {
-      // The bar is sticky, so the browser would scroll to its place in the page.
-      button.current?.focus({ preventScroll: true })
-    }
-  }, [isBusy])
-  return button
 }

@@ -93,14 +93,14 @@ test('the page states the integrity of every script and style sheet of the build
     expect(integrity, path).toBe(`sha384-${hash.digest('base64')}`)
   }
   const built = files.filter((file) => /\.(js|css)$/.test(file)).map((file) => `/${file}`)
-  // One script is loaded at once at /activity, and later at /.
+  // One script is loaded at once at /activity, and late at /.
   expect([...new Set(loaded.map(({ path }) => path))].toSorted()).toEqual(built.toSorted())
 })
 
 test('the page itself loads only what every address needs', async () => {
   const page = await readPage()
   const loading = elementsOf(page).filter(
-    ({ attributes: { rel = '' } }) => !['boot', 'later'].includes(rel),
+    ({ attributes: { rel = '' } }) => !['boot', 'late'].includes(rel),
   )
   const links = loading.filter(({ name }) => name === 'link')
   // A preload of a call would double it in WebKit.
@@ -112,9 +112,9 @@ test('the page itself loads only what every address needs', async () => {
 })
 
 test('what goes beyond section 7 is a script of its own, which the dashboard itself loads', async () => {
-  const later = elementsOf(await readPage()).filter(({ attributes }) => attributes.rel === 'later')
-  const scripts = later.map(({ attributes }) => attributes.href?.slice(1) ?? '')
-  expect(scripts).toContain(named(/Insights-[\w-]+\.js$/))
+  const late = elementsOf(await readPage()).filter(({ attributes }) => attributes.rel === 'late')
+  const scripts = late.map(({ attributes }) => attributes.href?.slice(1) ?? '')
+  expect(scripts).toContain(named(/parts-[\w-]+\.js$/))
   // Neither its texts nor the schemas of its calls are in a script that every address loads.
   const only = /Would have sent|iso_timestamp/g
   for (const file of files.filter((file) => file.endsWith('.js'))) {
