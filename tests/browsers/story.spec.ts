@@ -58,7 +58,7 @@ test('a person connects both services and saves a rule, and a deal makes a messa
   await person.click({ role: 'link', name: 'See the message' })
   await person.see({ text: 'moved to Contract sent' })
   // The person leaves pages while their last scripts load. Firefox then logs that they are empty.
-  const ofStopped = [hashOfNothing, 'Loading the insights failed']
+  const ofStopped = [hashOfNothing, 'Loading what goes beyond section 7 failed']
   const errors = person.errors.filter((error) => !ofStopped.some((text) => error.includes(text)))
   expect(errors).toEqual([])
 })

@@ -18,7 +18,7 @@ import {
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 // The app loads this script later. Its first import may take longer than a test waits.
-import '../../src/late/Insights.tsx'
+import '../../src/late/parts.ts'
 
 const features = ['activity', 'retry-all']
 const ofBreak = { state: 'failed', reason: 'the access was revoked. Connect Slack again' } as const

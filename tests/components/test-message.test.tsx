@@ -7,7 +7,7 @@ import { server } from '../msw/server.ts'
 import { renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 // The app loads this script later. A test with a stopped clock cannot wait for its first import.
-import '../../src/late/Insights.tsx'
+import '../../src/late/parts.ts'
 
 const start = (test?: ActivityBackend['test'], connected = ['hubspot', 'slack']) =>
   startBackend({

@@ -144,15 +144,15 @@ test.runIf(databaseKinds.includes('PostgreSQL'))(
 
 describe('another HubSpot identity in the same browser', () => {
   test.each([
-    ['account', 1, 2, 1],
-    ['person', 3, 3, 2],
-  ] as const)(
+    ['account', { first: 1, second: { portal: 2, user: 1 } }],
+    ['person', { first: 3, second: { portal: 3, user: 2 } }],
+  ])(
     'of a second %s starts afresh, and the first one’s things are found again by authorizing as that one',
-    async (_, first, hubId, userId) => {
+    async (_, { first, second }) => {
       const shared = openBrowser(harness)
       atHubspot(first, 1)
       await setUp(shared)
-      atHubspot(hubId, userId)
+      atHubspot(second.portal, second.user)
       await shared.connect('hubspot')
       expect(await shared.rules()).toEqual({ rules: [] })
       expect(await shared.connected('slack')).toEqual({ connected: false })
