@@ -265,6 +265,8 @@ export class ProviderError extends Error {
    * The provider's error code, such as `invalid_code`. Undefined if it does not look like a code.
    */
   readonly reason: string | undefined
+  /** What is not as expected in an answer of an unknown form, such as `results.0.label`. */
+  readonly field: string | undefined
 
   constructor(
     provider: ProviderId,
@@ -272,14 +274,22 @@ export class ProviderError extends Error {
     kind: ProviderError['kind'],
     reason?: unknown,
     retryAfterMs?: number,
+    field?: string,
   ) {
-    super(`${provider}: ${stage} ${kind}`)
+    super(`${provider}: ${stage} ${kind}${field === undefined ? '' : ` in ${field}`}`)
+    this.field = field
     this.retryAfterMs = retryAfterMs
     this.provider = provider
     this.stage = stage
     this.kind = kind
     this.reason =
       typeof reason === 'string' && /^[A-Za-z0-9_]{1,60}$/.test(reason) ? reason : undefined
+  }
+
+  /** What the log says of the error. */
+  get fields() {
+    const { stage, kind, reason, field } = this
+    return { stage, kind, reason, field }
   }
 }
 
