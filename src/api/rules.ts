@@ -10,9 +10,8 @@ import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpo
 import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
 import { isOneMissing } from './connections.ts'
-import { ApiError } from './errors.ts'
 import { assertSamePerson, currentTurn, shownPerson } from './person.ts'
-import { logFailure, reloadStatuses } from './query-client.ts'
+import { callOptions, logFailure, reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 /** Rule ids. A newer client may have stored ids that this client does not offer. */
@@ -20,7 +19,7 @@ export type RuleIds = readonly string[]
 
 const loadRules = () => getJson(endpoints.rules.path, rulesAnswer)
 
-export const rulesQuery = queryOptions({
+export const rulesQuery = callOptions({
   queryKey: ['rules'],
   queryFn: async ({ client }) => {
     const begun = currentTurn()
@@ -113,7 +112,7 @@ export function useSaveRules() {
       // A change made during the save stays in the draft.
       dropSavedDraft(queryClient)
       // The backend refuses the rules of a user who is not connected.
-      if (error instanceof ApiError && error.status === 409) void reloadStatuses(queryClient)
+      if (error?.status === 409) void reloadStatuses(queryClient)
     },
     meta: { action: 'Saving rules' },
   })

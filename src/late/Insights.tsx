@@ -1,6 +1,6 @@
 import { Link } from '@tanstack/react-router'
 import { useId, useLayoutEffect, useRef, useState } from 'react'
-import { ApiError } from '../api/errors.ts'
+import type { ApiError } from '../api/errors.ts'
 import { usePreview } from '../api/preview.ts'
 import { useRules } from '../api/rules.ts'
 import { useConnectFirst, useSummary } from '../api/summary.ts'
@@ -136,7 +136,7 @@ export function TestMessage() {
       <p role="status" className="min-w-40 flex-1 wrap-anywhere not-empty:py-2">
         {test.isPending
           ? 'Sending…'
-          : test.isError
+          : test.error
             ? failureOf(test.error)
             : test.data && resultOf(test.data)}
       </p>
@@ -159,12 +159,9 @@ function resultOf({
   return parts.length === 0 ? 'Waiting.' : `Waiting: ${parts.join(', ')}.`
 }
 
-function failureOf(error: unknown): string {
-  if (!(error instanceof ApiError)) return 'The test message failed, try again.'
+function failureOf({ kind, message }: ApiError): string {
   // Without an answer, nobody knows whether the server has sent it.
-  return error.kind === 'status'
-    ? error.message
-    : `${error.message}. The test message may still arrive.`
+  return kind === 'status' ? message : `${message}. The test message may still arrive.`
 }
 
 /** Beside a connection that no longer works: the messages that it holds up. */
