@@ -14,6 +14,9 @@ import {
 } from '../providers/provider.ts'
 import { chatIds, crmIds, type ProviderId, registry } from '../providers/registry.ts'
 
+type Parts = Pick<Context, 'database' | 'vault' | 'providers' | 'log'> & {
+  sessions: { find(c: Call): Promise<{ userId: string } | undefined> }
+}
 type Role = keyof Route
 type Connected = { userId: string } & { [Each in Role]: NonNullable<Route[Each]> }
 
@@ -22,7 +25,7 @@ type Connected = { userId: string } & { [Each in Role]: NonNullable<Route[Each]>
  * @throws ApiError 409 that says which of them does not, and why.
  */
 export async function connectedOf<Needed extends Role>(
-  { database, providers, sessions }: Context,
+  { database, providers, sessions }: Pick<Parts, 'database' | 'providers' | 'sessions'>,
   c: Call,
   ...roles: Needed[]
 ): Promise<Pick<Connected, 'userId' | Needed>> {
@@ -49,7 +52,7 @@ interface CrmOfUser {
  * limit has to spare, because messages come first.
  * @throws ApiError: 409 if no CRM is connected, 502 if it refuses or does not answer.
  */
-export function createWithCrm(context: Context) {
+export function createWithCrm(context: Parts) {
   const { providers, log } = context
   const withAccess = createWithAccess(context)
   const check = createCheck(context)
