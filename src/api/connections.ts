@@ -44,11 +44,10 @@ export function useCanAsk(provider: Provider, feature: Feature): () => boolean {
   return () => isOffered && isConnected && queryClient.getQueryData(queryKey)?.connected === true
 }
 
-/** Whether the page knows that a service is not connected. */
-export function isOneMissing(queryClient: QueryClient): boolean {
-  return [config.crm, config.chat].some(
-    (provider) =>
-      queryClient.getQueryData(connectionStatusQuery(provider).queryKey)?.connected === false,
+/** Whether the page knows that both services are connected. */
+export function areConnected(queryClient: QueryClient): boolean {
+  return [config.crm, config.chat].every(
+    (provider) => queryClient.getQueryData(connectionStatusQuery(provider).queryKey)?.connected,
   )
 }
 
