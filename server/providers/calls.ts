@@ -1,3 +1,4 @@
+import * as v from 'valibot'
 import { type CallOutcome, countCall } from '../watch/metrics.ts'
 import { longestWaitMs, ProviderError } from './provider.ts'
 import type { ProviderId } from './registry.ts'
@@ -55,6 +56,19 @@ export const oneTry = (ms: number, mostBytes = mostAnswerBytes) =>
 
 /** A provider's answer was cut off, because to parse it would block the thread. */
 export class AnswerTooLarge extends Error {}
+
+/** Checks the form of an answer. @throws ProviderError that names the first field of another form. */
+export function understood<Answer>(
+  provider: ProviderId,
+  stage: ProviderError['stage'],
+  shape: v.GenericSchema<unknown, Answer>,
+  answer: unknown,
+): Answer {
+  const { success, output, issues } = v.safeParse(shape, answer)
+  if (success) return output
+  const field = v.getDotPath(issues[0]) ?? undefined
+  throw new ProviderError(provider, stage, 'nonsense', undefined, undefined, field)
+}
 
 /** Makes a call to a provider, and counts it by its outcome. */
 export async function counted<Answer>(

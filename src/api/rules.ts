@@ -11,9 +11,8 @@ import { availableRuleIds } from '../../contract/rules.ts'
 import { config } from '../config.ts'
 import { call, getJson } from './client.ts'
 import { areConnected, useConnectionStatus } from './connections.ts'
-import { ApiError } from './errors.ts'
 import { assertSamePerson, currentTurn, onNextPerson, shownPerson } from './person.ts'
-import { logFailure, reloadStatuses } from './query-client.ts'
+import { callOptions, logFailure, reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 /** Rule ids. A newer client may have stored ids that this client does not offer. */
@@ -21,7 +20,7 @@ export type RuleIds = readonly string[]
 
 const loadRules = () => getJson(endpoints.rules.path, rulesAnswer)
 
-export const rulesQuery = queryOptions({
+export const rulesQuery = callOptions({
   queryKey: ['rules'],
   queryFn: async ({ client }) => {
     const begun = currentTurn()
@@ -117,7 +116,7 @@ export function useSaveRules() {
       // A change made during the save stays in the draft.
       dropSavedDraft(queryClient)
       // The backend refuses the rules of a user who is not connected.
-      if (error instanceof ApiError && error.status === 409) void reloadStatuses(queryClient)
+      if (error?.status === 409) void reloadStatuses(queryClient)
     },
     meta: { action: 'Saving rules' },
   })

@@ -364,7 +364,7 @@ test.each([
   [
     { status: 403, body: { status: 'error', category: 'MISSING_SCOPES' } },
     'read_refused',
-    'HubSpot refuses to say what changed (MISSING_SCOPES).',
+    'HubSpot refuses to say it (MISSING_SCOPES).',
   ],
   [
     { status: 500, body: { message: 'token hubspot-access-secret' } },
@@ -394,7 +394,7 @@ test.each([
     expect(outside.reads).toHaveLength(length)
     const status = await connectionStatus(backend, { userId, provider: 'hubspot' })
     expect(status.connected).toBe(true)
-    const failed = backend.lines.filter((line) => line.includes('"preview failed"'))
+    const failed = backend.lines.filter((line) => line.includes('"read failed"'))
     expect(failed.at(-1)).toContain('connection')
   },
 )
