@@ -23,7 +23,7 @@ let wasReady = false
 try {
   process.chdir(root)
   if (existsSync('.env')) process.loadEnvFile()
-  // The browser would navigate to a backend of another origin. The configuration reads .env again, so this is no `delete`.
+  // The browser would navigate to a backend of another origin. vite.config.ts reads .env again: no `delete`.
   if (isMock) process.env.VITE_API_URL = ''
   const port = Number(process.env.DEV_PORT ?? 5173)
   const vite = await createServer({
