@@ -98,9 +98,8 @@ test('a read is retried a second later, and is not logged if it then succeeds', 
 test('a successful callback has its connection status fetched again', async () => {
   const { calls } = startBackend({ codes: new Set(['abc']) })
   // A status that was requested before the callback arrives after it.
-  const late = Promise.withResolvers<void>()
-  const stale = () => late.promise.then(() => HttpResponse.json({ connected: false }))
-  server.use(http.get('*/api/hubspot/status', stale, { once: true }))
+  const stale = () => HttpResponse.json({ connected: false })
+  const answerLate = hold('get', '*/api/hubspot/status', stale, { once: true })
   const answer = hold('get', '*/api/hubspot/callback')
   const { result } = renderAppHook(() => ({
     status: useConnectionStatus(config.crm),
@@ -110,7 +109,7 @@ test('a successful callback has its connection status fetched again', async () =
   await settle()
   answer()
   await waitFor(() => expect(result.current.status.data).toEqual({ connected: true }))
-  late.resolve()
+  answerLate()
   await settle()
   expect(result.current.status.data).toEqual({ connected: true })
   expect(calls('GET /api/hubspot/callback')).toHaveLength(1)

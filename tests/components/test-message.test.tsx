@@ -34,7 +34,7 @@ test.each<[ActivityBackend['test'], string]>([
   ],
   [{ ...waits, reason: 'Slack asks for a pause' }, 'Waiting: Slack asks for a pause.'],
   [waits, 'Waiting.'],
-])('a test message: %j', async (answer, text) => {
+])('a test message that is %j says %j', async (answer, text) => {
   const { calls } = start(answer)
   const { user } = renderApp('/')
   const button = await sendButton()

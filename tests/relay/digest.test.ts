@@ -133,16 +133,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
       },
     )
 
-    testOnce('counts amounts in the currency of the account, which is read once', async () => {
-      await connect({ ruleIds: ['deal-closed'] })
-      for (const deal of range(1, 6)) outside.deals.set(String(deal), { amount: '1000' })
-      outside.deals.set('7', { amount: '50', currency: 'USD' })
-      await tell(range(1, 7), 'w1')
-      await backend.settled()
-      expect(posts()[0]?.text).toBe('7 deals moved · 7 won, €6,000, $50')
-      expect(readsOf('/account-info/')).toHaveLength(1)
-    })
-
     testOnce('that Slack refuses is sent as single messages, in order', async () => {
       const userId = await connect()
       answerPosts((call) =>
@@ -212,17 +202,5 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await backend.settled()
     // One call for the contacts. All deals have one, so nobody asks for the companies.
     expect(readsOf('associations')).toHaveLength(1)
-  })
-
-  testOnce('a workspace takes twenty messages at once, and five a second after them', async () => {
-    const names = range(0, 28).map((n) => `${channel}-${n}`)
-    for (const name of names) await connect({ channel: name })
-    await tell([1])
-    await backend.settled()
-    const times = outside.posts
-      .filter((post) => names.includes(post.channel))
-      .map((post) => post.atMs)
-    expect(times).toHaveLength(28)
-    expect((times[27] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(1_000)
   })
 })
