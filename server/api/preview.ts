@@ -3,7 +3,7 @@ import { activityEndpoints } from '../../contract/activity.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { ProviderError } from '../providers/provider.ts'
-import { crmIds, registry } from '../providers/registry.ts'
+import { crmIds, registry, usedOf } from '../providers/registry.ts'
 import { createPreview } from '../relay/show/preview.ts'
 
 /** What each rule would have sent. */
@@ -17,7 +17,7 @@ export function previewRoutes(context: Context) {
     const session = await context.sessions.find(c)
     const preview = session && (await previewOf(session.userId, Number(days)).catch(asApiError))
     if (preview === undefined) {
-      const { name } = registry[crmIds[0]]
+      const { name } = registry[usedOf(context.providers, crmIds)[0]]
       throw new ApiError(409, 'not_connected', `${name} is not connected.`)
     }
     return c.json(preview)

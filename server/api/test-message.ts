@@ -13,6 +13,7 @@ import {
   crmIds,
   type ProviderId,
   registry,
+  usedOf,
 } from '../providers/registry.ts'
 import { reasonInWords } from '../relay/show/reasons.ts'
 import { storeTestMessage, testMessageOutcome } from '../relay/show/test-message.ts'
@@ -85,7 +86,8 @@ function missingOf(
   connection: Connection | undefined,
 ): string | undefined {
   if (connection === undefined) {
-    return `${ids.map((id) => registry[id].name).join(' or ')} is not connected.`
+    return `${usedOf(providers, ids)
+      .map((id) => registry[id].name).join(' or ')} is not connected.`
   }
   const { provider, brokenReason } = connection
   if (brokenReason === null) return undefined
