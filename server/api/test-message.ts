@@ -87,7 +87,8 @@ function missingOf(
 ): string | undefined {
   if (connection === undefined) {
     return `${usedOf(providers, ids)
-      .map((id) => registry[id].name).join(' or ')} is not connected.`
+      .map((id) => registry[id].name)
+      .join(' or ')} is not connected.`
   }
   const { provider, brokenReason } = connection
   if (brokenReason === null) return undefined

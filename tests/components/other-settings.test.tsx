@@ -44,12 +44,12 @@ test('every call goes to the other origin, with credentials and the paths of the
 
   const sent = fetched.mock.calls.map(([input]) => input as Request)
   expect(sent.map(({ method, url }) => `${method} ${url}`).sort()).toEqual([
-    `DELETE ${api}/api/pipedrive/disconnect`,
     `DELETE ${api}/api/microsoft-teams/disconnect`,
+    `DELETE ${api}/api/pipedrive/disconnect`,
+    `GET ${api}/api/microsoft-teams/status`,
     `GET ${api}/api/notifications/rules`,
     `GET ${api}/api/pipedrive/callback?code=abc`,
     `GET ${api}/api/pipedrive/status`,
-    `GET ${api}/api/microsoft-teams/status`,
     `GET ${api}/health`,
     `POST ${api}/api/notifications/rules`,
   ])
@@ -66,7 +66,10 @@ test('the dashboard names and connects the services of the settings', async () =
   ).toBeVisible()
   await user.click(await button('Connect Pipedrive'))
   await user.click(await button('Connect Microsoft Teams'))
-  expect(assign.mock.calls).toEqual([[`${api}/api/pipedrive/auth`], [`${api}/api/microsoft-teams/auth`]])
+  expect(assign.mock.calls).toEqual([
+    [`${api}/api/pipedrive/auth`],
+    [`${api}/api/microsoft-teams/auth`],
+  ])
   expectNoOtherName()
 })
 

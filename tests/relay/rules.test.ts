@@ -12,7 +12,14 @@ import {
 import { stageMove, stages } from './change.ts'
 
 const { open, next, won, lost } = stages
-const settings = { clientId: '', clientSecret: '', authorizeUrl: '', apiUrl: '', inUse: true, standIn: false }
+const settings = {
+  clientId: '',
+  clientSecret: '',
+  authorizeUrl: '',
+  apiUrl: '',
+  inUse: true,
+  standIn: false,
+}
 const all = availableRuleIds
 const only = (id: string) => new Set([id])
 const final = { mayLookAgain: false }

@@ -62,6 +62,7 @@ describe('settings', () => {
       olderSecrets: ['old', 'older'],
       authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
       apiUrl: 'https://api.hubapi.com',
+      inUse: true,
       standIn: false,
     })
     expect(slack).toMatchObject({

@@ -26,7 +26,10 @@ function backendWith(standIn: boolean, unused?: ProviderId): Backend {
   return createBackend({
     database: harness.database,
     encryptionKeys: [Buffer.alloc(32, 7)],
-    addresses: { ...addresses, providers: { ...providers, hubspot: settingsOf('hubspot'), slack: settingsOf('slack') } },
+    addresses: {
+      ...addresses,
+      providers: { ...providers, hubspot: settingsOf('hubspot'), slack: settingsOf('slack') },
+    },
     dashboard: undefined,
     alone: true,
     log: () => {},

@@ -36,12 +36,10 @@ export function reasonInWords(
   }
 
   // Both may have a code of this name. It does not say whose it was.
-  const [broken, ...others] = ([crm, ...chats] as const).flatMap(
-    (id) => {
-      const words = find(providers[id].brokenReasons, reason)
-      return words === undefined ? [] : [{ name: registry[id].name, words }]
-    },
-  )
+  const [broken, ...others] = ([crm, ...chats] as const).flatMap((id) => {
+    const words = find(providers[id].brokenReasons, reason)
+    return words === undefined ? [] : [{ name: registry[id].name, words }]
+  })
   if (broken !== undefined) {
     const names = [broken, ...others].map(({ name }) => name).join(' or ')
     return others.length === 0
