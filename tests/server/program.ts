@@ -102,7 +102,7 @@ export async function outputOf(
 /** Consents at a stand-in as a browser does. @returns the cookie of the session. */
 export async function connect(
   url: string,
-  provider: 'hubspot' | 'slack',
+  provider: string,
   cookie = '',
 ): Promise<string> {
   const begun = await fetch(`${url}/api/${provider}/auth`, {
