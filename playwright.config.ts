@@ -3,6 +3,8 @@ import { chromium, chromiumArguments } from './scripts/programs.ts'
 import type { Engine } from './tests/browsers/tab.ts'
 
 const executablePath = chromium.find()
+// `npx playwright test FILE` runs all tests of the file. The workers read the environment.
+if (process.argv.some((argument) => /\.spec\.ts\b/.test(argument))) process.env.TEST_ALL = '1'
 const runsAll = process.env.TEST_ALL === '1'
 const engines = ['chromium', 'firefox', 'webkit'] as const
 

@@ -45,7 +45,7 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
     build: {
       // src/boot.ts loads what Vite would preload (build/preload.ts).
       modulePreload: false,
-      // One style sheet, and the one that src/components/late-styles.ts loads. Otherwise each script that imports
+      // One style sheet, and the one that src/late/load.ts loads. Otherwise each script that imports
       // another one later would list the style sheet in its first line, which belongs to the hint below.
       cssCodeSplit: false,
       rolldownOptions: {

@@ -42,8 +42,10 @@ const left = {
   main: testAllOnly,
   all: [],
 }[process.env.TEST_ALL === '1' ? 'all' : process.env.TEST_MAIN === '1' ? 'main' : 'none']
-// `npx vitest run FILE` runs each file that it names.
-const exclude = left.filter((file) => !process.argv.some((argument) => argument.endsWith(file)))
+// `npx vitest run FILE` runs each file that it names, with all of its tests.
+const isNamed = (file: string) => process.argv.some((argument) => argument.endsWith(file))
+const exclude = left.filter((file) => !isNamed(file))
+if (testAllOnly.some(isNamed)) process.env.TEST_ALL = '1'
 
 /** The file that takes longest. Vitest knows that only after a run, and would start this small file last. */
 const longest = 'tests/simulation/simulation.test.ts'

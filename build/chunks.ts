@@ -23,9 +23,7 @@ export function chunksOf(bundle: Rolldown.OutputBundle) {
   const withoutMain = (chunk: Rolldown.OutputChunk) => [
     ...new Set(withImports(chunk).filter((needed) => !main.has(needed))),
   ]
-  const beyond = withoutMain(
-    find('what goes beyond §7', (id) => id.endsWith('/src/late/Insights.tsx')),
-  )
+  const late = withoutMain(find('what loads late', (id) => id.endsWith('/src/late/parts.ts')))
   const ofRoute = new Map<string, Rolldown.OutputChunk[]>()
   for (const chunk of chunks) {
     const file = routeFile.exec(chunk.facadeModuleId ?? '')?.[1]
@@ -42,8 +40,8 @@ export function chunksOf(bundle: Rolldown.OutputBundle) {
     boot,
     main: [...main],
     reactDom: withoutMain(find('react-dom', (id) => id.includes('/react-dom/client.js'))),
-    /** What the dashboard loads last, and only for a backend that offers more than §7. */
-    beyond: beyond.filter((chunk) => !ofRoute.get('index')?.includes(chunk)),
+    /** What the dashboard loads late, and only for a backend that offers more than §7. */
+    late: late.filter((chunk) => !ofRoute.get('index')?.includes(chunk)),
     /** The file of the styles that only these scripts and /activity need. */
     lateStyles: lateStyles.fileName,
     /** The chunks of each route, by its file in src/routes, without the extension. */

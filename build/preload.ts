@@ -1,19 +1,17 @@
 import { join } from 'node:path'
 import type { HtmlTagDescriptor, Plugin, Rolldown } from 'vite'
-import { endpoints, navigations, pathOf } from '../contract/endpoints.ts'
+import { endpoints, pathOf } from '../contract/endpoints.ts'
 import type { Config } from '../src/parse-config.ts'
 import { chunksOf } from './chunks.ts'
 
 /** The attributes of a link element. True stands for an attribute without a value. */
 type Link = Readonly<Record<string, string | true>>
 
+/** What boots at the addresses of one route. */
 interface Route {
-  /** For a parameter, it contains `[^/]+`: src/boot.ts uses it as a pattern. */
+  /** A pattern for src/boot.ts. */
   path: string
-  /** The route's file in src/routes, without the extension. */
-  file: string
-  /** The paths of the calls that the route makes at its start, besides the health check. */
-  calls: readonly string[]
+  links: readonly Link[]
 }
 
 /**
@@ -26,25 +24,15 @@ interface Route {
  * (docs/decisions/0301-one-page-and-a-boot-script.md).
  */
 export function preload(config: Config): Plugin {
+  // By file in src/routes: the calls that the loader of a route makes at once. /activity waits for the health check.
   const { crm, chat } = config
-  const callback = { file: '$provider.callback', calls: [] }
-  const routes: readonly Route[] = [
-    {
-      path: '/',
-      file: 'index',
-      calls: [
-        pathOf(endpoints.status, crm.id),
-        pathOf(endpoints.status, chat.id),
-        endpoints.rules.path,
-      ],
-    },
-    { path: '/contact', file: 'contact', calls: [] },
-    // Its calls wait for the health check, which says whether the backend answers them.
-    { path: '/activity', file: 'activity', calls: [] },
-    { path: pathOf(navigations.callbackPage, crm.id), ...callback },
-    { path: pathOf(navigations.callbackPage, chat.id), ...callback },
-    { path: `/connect/${crm.id}`, file: 'connect.$provider', calls: [] },
-  ]
+  const calls: Readonly<Record<string, readonly string[]>> = {
+    index: [
+      pathOf(endpoints.status, crm.id),
+      pathOf(endpoints.status, chat.id),
+      endpoints.rules.path,
+    ],
+  }
 
   // Not rel="preload": WebKit uses such a preload for no fetch, and makes each call twice.
   const callLink = (path: string): Link => ({
@@ -63,21 +51,21 @@ export function preload(config: Config): Plugin {
       order: 'post',
       handler(_html, { bundle }) {
         if (bundle === undefined) return
-        const { boot, reactDom, beyond, ofRoute, lateStyles } = chunksOf(bundle)
-        const linksByPath = routes.map(({ path, file, calls }) => ({
-          path,
-          links: [...calls.map(callLink), ...(ofRoute.get(file) ?? []).map(scriptLink)],
+        const { boot, reactDom, late, ofRoute, lateStyles } = chunksOf(bundle)
+        const routes = [...ofRoute].map(([file, chunks]) => ({
+          path: pathOfRoute(file),
+          links: [...(calls[file] ?? []).map(callLink), ...chunks.map(scriptLink)],
         }))
         const links = [
           callLink(endpoints.health.path),
-          ...bootLinks(linksByPath),
-          // Every address needs react-dom, but later. The boot script loads it, so the main script
+          ...bootLinks(routes),
+          // Every address needs react-dom, but last. The boot script loads it, so the main script
           // arrives first. A browser divides the bandwidth among scripts that it requests together.
           ...reactDom.map((chunk) => ({ ...scriptLink(chunk), rel: 'boot' })),
-          // /activity needs them at once, the dashboard perhaps later (src/components/late-styles.ts).
+          // /activity needs them at once, the dashboard perhaps late (src/late/load.ts).
           { rel: 'boot', as: 'style', href: `/${lateStyles}`, 'data-at': '/activity' },
-          // Only the dashboard itself knows whether it needs these (src/components/use-insights.ts).
-          ...beyond.map((chunk) => ({ ...scriptLink(chunk), rel: 'later' })),
+          // Only the dashboard itself knows whether it needs these (src/late/load.ts).
+          ...late.map((chunk) => ({ ...scriptLink(chunk), rel: 'late' })),
         ]
         return [
           {
@@ -93,25 +81,26 @@ export function preload(config: Config): Plugin {
     },
     generateBundle(_options, bundle) {
       // The page loads the boot script as a classic script, which can neither import nor export.
-      const { boot, ofRoute } = chunksOf(bundle)
+      const { boot } = chunksOf(bundle)
       if (boot.imports.length > 0 || boot.exports.length > 0) {
         this.error('src/boot.ts must be one script without imports and exports.')
       }
-      const listed = new Set(routes.map(({ file }) => file))
-      const missing = [...ofRoute.keys()].find((file) => !listed.has(file))
-      if (missing !== undefined) {
-        this.error(
-          `src/routes/${missing}.tsx is missing from the list of routes in build/preload.ts. Add { path: '/its/address', file: '${missing}', calls: [] } there. In calls, list the paths of the calls that the route makes at its start. Without an entry, its script loads late and without integrity.`,
-        )
-      }
-      const superfluous = [...listed].find((file) => !ofRoute.has(file))
-      if (superfluous !== undefined) {
-        this.error(
-          `The list of routes in build/preload.ts names src/routes/${superfluous}.tsx, but this file does not exist or has no component. Correct or remove the entry.`,
-        )
-      }
     },
   }
+}
+
+/**
+ * A pattern of the addresses of a route, by its file in src/routes, without the extension.
+ * @throws Error for a name with the router's further signs, such as `_layout` or `(group)`.
+ */
+function pathOfRoute(file: string): string {
+  if (!/^\$?[a-z-]+([./]\$?[a-z-]+)*$/.test(file)) {
+    throw new Error(
+      `build/preload.ts cannot read the address of src/routes/${file}.tsx from its name. Use only words, '.', '/' and '$', or teach pathOfRoute the rest.`,
+    )
+  }
+  const segments = file.split(/[./]/).map((name) => (name.startsWith('$') ? '[^/]+' : name))
+  return `/${segments.join('/').replace(/(^|\/)index$/, '')}`
 }
 
 const scriptLink = ({ fileName }: Rolldown.OutputChunk): Link => ({
@@ -121,7 +110,7 @@ const scriptLink = ({ fileName }: Rolldown.OutputChunk): Link => ({
 })
 
 /** One `rel="boot"` link for each script and call, with the paths of all routes that need it. */
-function bootLinks(routes: readonly { path: string; links: readonly Link[] }[]): Link[] {
+function bootLinks(routes: readonly Route[]): Link[] {
   const byHref = new Map(routes.flatMap(({ links }) => links).map((link) => [link.href, link]))
   return [...byHref.values()].map((link) => {
     const needing = routes.filter(({ links }) => links.some(({ href }) => href === link.href))

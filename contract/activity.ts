@@ -183,6 +183,3 @@ export const testAnswer = v.object({
   nextTryAt: v.optional(v.nullable(time), null),
 })
 export type TestAnswer = v.InferOutput<typeof testAnswer>
-
-/** The body of every answer with an error status. Users may see the message. */
-export const errorBody = v.object({ error: v.object({ code: v.string(), message: v.string() }) })

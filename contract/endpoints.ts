@@ -121,6 +121,9 @@ export type Rules = v.InferOutput<typeof rulesAnswer>
 export const saveRulesBody = v.object({ rules: v.array(v.string()) })
 export type SaveRulesBody = v.InferOutput<typeof saveRulesBody>
 
+/** The body of an answer with an error status. Users may see the message. */
+export const errorBody = v.object({ error: v.object({ code: v.string(), message: v.string() }) })
+
 /** The values that are paths on the backend's own origin. They become links. */
 function pathsIn(value: unknown): Record<string, string> {
   const paths = Object.entries(value ?? {}).filter(

@@ -64,11 +64,17 @@ async function run(): Promise<number> {
 
   const backend = openClient({ ...target, stop: stopping.signal })
   const outcomes: Outcome[] = []
-  const left = { origin: 0, write: 0 }
+  const left = { origin: 0, write: 0, kept: 0 }
   try {
     for (const check of createChecks(target)) {
       if (check.needs !== undefined && !(check.needs === 'write' ? write : origin)) {
         left[check.needs]++
+        continue
+      }
+      // Of the checks that save, the first says whether a save is kept. The others would say the same.
+      const ofSave = outcomes.find((outcome) => outcome.check.needs === 'write')
+      if (check.needs === 'write' && ofSave?.result === 'failed') {
+        left.kept++
         continue
       }
       const outcome = await runCheck(check, backend)
@@ -90,11 +96,12 @@ async function run(): Promise<number> {
 
   const skipped = signs['not run']
   if (left.write > 0) console.log(`${skipped} ${left.write} checks need --write.`)
+  if (left.kept > 0) console.log(`${skipped} ${left.kept} checks need saves that are kept.`)
   if (left.origin > 0) console.log(`${skipped} ${left.origin} checks need --origin.`)
   console.log(`${skipped} Disconnecting and a callback with a code are never called.`)
   const count = (result: Outcome['result']) =>
     outcomes.filter((outcome) => outcome.result === result).length
-  const notRun = count('not run') + left.write + left.origin
+  const notRun = count('not run') + left.write + left.kept + left.origin
   console.log(
     `\n${count('passed')} passed, ${count('failed')} failed, ${count('warning')} with a warning, ${notRun} not run`,
   )

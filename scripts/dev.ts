@@ -1,11 +1,12 @@
 // Runs the dashboard with hot reload, and restarts the server after each change of its files.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { EventEmitter, once } from 'node:events'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { type AddressInfo, createServer as createSocket } from 'node:net'
 import { join } from 'node:path'
 import { createServer, type Plugin } from 'vite'
 import { backendRoots } from '../contract/endpoints.ts'
+import { whenNpmEnds } from '../server/npm.ts'
 import { parseEnv } from '../server/settings/settings.ts'
 
 const root = join(import.meta.dirname, '..')
@@ -40,12 +41,15 @@ try {
   // Vite's own listener ends this process without waiting for the server.
   process.removeAllListeners('SIGTERM')
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, stop)
-  stopWithNpm()
+  // A second signal of another kind would end the server before it has closed its database.
+  whenNpmEnds('dev', () => state !== 'stopping' && stop('SIGTERM'))
 
   const address = vite.httpServer?.address() as AddressInfo
   const dashboard = `http://localhost:${address.port}`
   // Providers redirect to APP_URL, and Vite serves the dashboard.
   Object.assign(process.env, { APP_URL: dashboard, SERVE_DASHBOARD: 'false' })
+  // A fault of the server's code is shown with its place.
+  process.env.DEBUG ||= '1'
   startServer()
   await once(changes, 'ready')
   console.log(`The dashboard is at ${dashboard}. Ctrl-C ends it.`)
@@ -97,27 +101,6 @@ function stop(signal: NodeJS.Signals): void {
   if (hasEnded) process.exit()
   // The signal of Ctrl-C also reaches the server itself, which ignores the second of the same kind.
   server.kill(signal === 'SIGHUP' ? 'SIGTERM' : signal)
-}
-
-/**
- * Stops when npm ends. npm starts this process through a shell that forwards no signal, and a killed npm
- * sends none.
- */
-function stopWithNpm(): void {
-  if (process.env.npm_lifecycle_event !== 'dev') return
-  const started = ancestors()
-  const timer = setInterval(() => {
-    if (ancestors() === started) return
-    clearInterval(timer)
-    stop('SIGTERM')
-  }, 250)
-}
-
-/** The ids of the parent and its parent: the shell and npm. The parent alone where there is no /proc. */
-function ancestors(): string {
-  const status = `/proc/${process.ppid}/status`
-  const shell = existsSync(status) ? readFileSync(status, 'utf8') : ''
-  return `${process.ppid} ${/^PPid:.*/m.exec(shell)}`
 }
 
 /** Restarts the server after a change. Calls wait while it starts. */

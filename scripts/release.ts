@@ -106,7 +106,7 @@ async function buildServer(): Promise<void> {
     root,
     publicDir: false,
     logLevel: 'warn',
-    plugins: [sameFolders(), listPackages()],
+    plugins: [sameFolders(), namesOwnCommands(), listPackages()],
     ssr: { noExternal: true, external: [pglite] },
     build: {
       ssr: true,
@@ -138,6 +138,19 @@ function sameFolders(): Plugin {
         'import.meta.dirname',
         `(import.meta.dirname + ${JSON.stringify(`/${folder}`)})`,
       )
+    },
+  }
+}
+
+/** Where a message names a command, a release names its own. It has no npm. */
+function namesOwnCommands(): Plugin {
+  return {
+    name: 'dealbell:own-commands',
+    transform(code, id) {
+      if (!id.startsWith(root) || id.includes('node_modules')) return
+      return code
+        .replaceAll('npm start', 'dealbell start')
+        .replaceAll(/npm run (relay|data|doctor)( --)?/g, 'dealbell $1')
     },
   }
 }

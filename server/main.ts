@@ -13,9 +13,8 @@ try {
   const { start } = await import('./start.ts')
   await start(settings, folderLock)
 } catch (error) {
-  // A person who can fix the problem needs only the message. DEBUG adds the stack.
-  console.error(error instanceof Error ? error.message : error)
-  if (process.env.DEBUG && error instanceof Error) console.error(error.stack)
+  // A person who can fix a setting needs only the message. With DEBUG, the place in the code is shown too.
+  console.error(error instanceof Error && !process.env.DEBUG ? error.message : error)
   process.exit(1)
 }
 

@@ -9,6 +9,7 @@ import type { FolderLock } from './database/lock.ts'
 import { answerUnreadable } from './http/safety-headers.ts'
 import { clientTimes, connectionLimit, guardConnections } from './http/socket-limits.ts'
 import { createLog, errorFields } from './log.ts'
+import { whenNpmEnds } from './npm.ts'
 import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/keys.ts'
 import { createVault, keyFromFolder } from './people/vault.ts'
@@ -100,6 +101,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   // Before anybody learns that the server listens. Otherwise a signal would kill it at once.
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
+  whenNpmEnds('start', () => stopping === undefined && stop('SIGTERM'))
 
   // Without the dashboard, another host answers at APP_URL.
   const address = settings.serveDashboard ? addresses.appUrl : `http://localhost:${port}`

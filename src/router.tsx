@@ -3,8 +3,8 @@ import { createRouter, type RouterHistory } from '@tanstack/react-router'
 import { useEffect } from 'react'
 import { GenericError } from './components/GenericError.tsx'
 import { routeTree } from './routeTree.gen.ts'
+import { focusHeading } from './ui/focus.ts'
 import { Loading } from './ui/Loading.tsx'
-import { focusHeading } from './ui/Screen.tsx'
 
 /** Creates the router. Tests pass a `history`; the default is the browser's. */
 export function createAppRouter(queryClient: QueryClient, history?: RouterHistory) {

@@ -32,21 +32,21 @@ export const both = () => new Set(['hubspot', 'slack'])
 export const withStatus = (status: number) => () => new HttpResponse(null, { status })
 
 /**
- * Holds the answer of a call until the returned function is called: with this status, or else `answer`, or else the
- * backend's own.
+ * Holds the answers of a call, or only the next one, until the returned function is called: with this status, or else
+ * `answer`, or else the backend's own.
  */
 export function hold(
   method: 'get' | 'post' | 'delete' | 'all',
   path: string,
   answer: () => Response | undefined = () => undefined,
+  options: { once?: true } = {},
 ) {
   const held = Promise.withResolvers<number | undefined>()
-  server.use(
-    http[method](path, async () => {
-      const status = await held.promise
-      return status === undefined ? answer() : withStatus(status)()
-    }),
-  )
+  const resolver = async () => {
+    const status = await held.promise
+    return status === undefined ? answer() : withStatus(status)()
+  }
+  server.use(http[method](path, resolver, options))
   return (status?: number) => held.resolve(status)
 }
 

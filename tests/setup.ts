@@ -27,10 +27,12 @@ beforeEach(() => {
   })
 })
 
-afterEach(() => {
+afterEach(({ task }) => {
   cleanup()
   server.resetHandlers()
-  expectNothingLogged()
+  if (task.result?.state !== 'fail') return expectNothingLogged()
+  // One failure is enough. What was logged may explain it.
+  for (const line of takeLog()) console.log(`console.error: ${line}`)
 })
 
 export function expectNothingLogged(): void {

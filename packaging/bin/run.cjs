@@ -7,6 +7,10 @@ const fileOf = (program) => join(__dirname, `../server/${programs[program]}.js`)
 
 const [name = 'start'] = process.argv.splice(2, 1)
 const names = Object.keys(programs).filter((each) => existsSync(fileOf(each)))
+if (name === '--help') {
+  console.log(`Usage: dealbell ${names.join('|')} …`)
+  process.exit()
+}
 if (!names.includes(name)) {
   console.error(`There is no 'dealbell ${name}'. There are: ${names.join(', ')}.`)
   process.exit(2)

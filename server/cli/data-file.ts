@@ -6,8 +6,7 @@ import type { Vault } from '../people/vault.ts'
 import { fieldsOf } from './ask.ts'
 
 // The file of `npm run data`. Each line is a JSON object: first a header, then each row of each table, and at the end
-// the number of rows and a hash of all lines before. Tokens stay encrypted as in the database. The key is not in the
-// file.
+// a hash of all lines before. Tokens stay encrypted as in the database. The key is not in the file.
 
 const header = v.object({
   format: v.literal('dealbell'),
@@ -21,7 +20,6 @@ const header = v.object({
 type Header = v.InferOutput<typeof header>
 
 const end = v.object({
-  rows: v.record(v.string(), v.number()),
   /** The SHA-256 of all lines before. It is sealed, so that only who has the key can change the file. */
   hash: v.string(),
 })
@@ -33,12 +31,13 @@ const places = { key: 'export.key', hash: 'export.hash' }
 // JSON leaves U+2028 as it is, and `.` matches it only with the flag s.
 const rowLine = /^\{"table":"(\w+)","row":(\{.*\})\}$/s
 const rowsAtOnce = 1_000
+/** A line of an export is much shorter. A longer one would fill the memory. */
+const longestLine = 2 ** 24
 
 /** Begins a file that only its owner can read. @throws Error with the code EEXIST if the file exists. */
 export async function createDataFile(path: string, vault: Vault, migration: string) {
   const file = await open(path, 'wx', 0o600)
   const hash = createHash('sha256')
-  const rows: Record<string, number> = {}
 
   async function write(text: string): Promise<void> {
     hash.update(text)
@@ -56,13 +55,12 @@ export async function createDataFile(path: string, vault: Vault, migration: stri
   return {
     /** @param json one object for each row. */
     async write(table: string, json: readonly string[]): Promise<void> {
-      rows[table] = (rows[table] ?? 0) + json.length
       await write(json.map((row) => `{"table":"${table}","row":${row}}\n`).join(''))
     },
     /** Writes the end, and resolves when the disk has everything. */
     async end(): Promise<void> {
       const sealed = vault.seal(hash.digest('base64url'), places.hash)
-      const last: v.InferOutput<typeof end> = { rows, hash: sealed }
+      const last: v.InferOutput<typeof end> = { hash: sealed }
       await file.appendFile(`${JSON.stringify(last)}\n`)
       await file.sync()
       await file.close()
@@ -88,7 +86,7 @@ export async function readDataFile(
   },
 ): Promise<number> {
   const hash = createHash('sha256')
-  const counts: Record<string, number> = {}
+  let count = 0
   let isFirst = true
   /** The line before, which may be the last one. */
   let held: string | undefined
@@ -114,7 +112,7 @@ export async function readDataFile(
         if (ofTable !== table || rows.length === rowsAtOnce) await flush()
         table = ofTable
         rows.push(row)
-        counts[table] = (counts[table] ?? 0) + 1
+        count += 1
         hash.update(`${held}\n`)
       }
       held = line
@@ -128,7 +126,7 @@ export async function readDataFile(
     throw new Error(`${path} is cut off: its last line is missing. Take another copy of the file.`)
   }
   if (opened(vault, last.output.hash, places.hash) !== hash.digest('base64url')) throw changed(path)
-  return Object.values(counts).reduce((sum, count) => sum + count, 0)
+  return count
 }
 
 function readHeader(path: string, line: string, vault: Vault): Header {
@@ -164,6 +162,9 @@ async function* linesOf(path: string): AsyncGenerator<string[]> {
   for await (const chunk of createReadStream(path, { encoding: 'utf8', highWaterMark: 2 ** 20 })) {
     const lines = (rest + chunk).split('\n')
     rest = lines.pop() ?? ''
+    if (rest.length > longestLine) {
+      throw new Error(`${path} has a line that is longer than any of an export. Take another file.`)
+    }
     yield lines
   }
   if (rest !== '') yield [rest]

@@ -111,7 +111,7 @@ function connectionTo(url: string) {
 interface PostgresOptions {
   /** The most connections at a time. */
   poolSize?: number
-  /** How long a statement may take. Migrations have no limit. */
+  /** How long a statement may take; 0 for any time. Migrations have no limit. */
   statementMs?: number
 }
 
@@ -130,7 +130,7 @@ export async function openPostgres(
   const pool = new pg.Pool({
     ...connectionTo(url),
     max: poolSize,
-    query_timeout: statementMs + 5_000,
+    ...(statementMs > 0 && { query_timeout: statementMs + 5_000 }),
     async onConnect(client) {
       // The pool listens only to idle connections. Without a listener, an error ends this process.
       client.on('error', () => {})

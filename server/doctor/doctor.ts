@@ -8,8 +8,11 @@ import { type Finding, warning } from './finding.ts'
 import { distributions, writeManifests } from './manifests.ts'
 import { checkDashboard, checkWebhookAddress } from './public-addresses.ts'
 
-const usage = `Usage: npm run doctor                           says what prevents the first message; changes nothing
-       npm run doctor -- manifests [FOLDER]     writes the files of the apps at HubSpot and Slack
+const usage = `Usage:
+  npm run doctor
+    says what prevents the first message; changes nothing
+  npm run doctor -- manifests [FOLDER]
+    writes the files of the apps at HubSpot and Slack
 
 Options of manifests:
   --distribution private|marketplace  who may install the HubSpot app (marketplace)

@@ -10,7 +10,7 @@ export interface StoredFigures {
   oldestPendingS: number
   /** How many connections there are, by provider and whether they work. */
   connections: Array<{ provider: ProviderId; broken: boolean; count: number }>
-  /** How long ago the search for missed changes was last complete, for the account of which this is longest. */
+  /** How long ago the search for missed changes was last complete, for the account of which this is longest; 0 without accounts. */
   oldestSearchS: number
 }
 

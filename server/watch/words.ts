@@ -13,7 +13,9 @@ export function storedInWords(figures: StoredFigures | undefined): string[] {
       ? 'no message waits'
       : `${count} wait, the oldest for ${duration(oldestPendingS)}`,
     `connections: ${total(connections)}, of which ${total(broken)} are broken${list(broken.map((each) => [each.count, each.provider]))}`,
-    `missed changes: searched in all accounts until ${duration(oldestSearchS)} ago`,
+    oldestSearchS === 0
+      ? 'missed changes: no account is searched'
+      : `missed changes: searched in all accounts until ${duration(oldestSearchS)} ago`,
   ]
 }
 

@@ -1,5 +1,6 @@
 import ky, { isTimeoutError, type Options, type ResponsePromise } from 'ky'
 import { type GenericSchema, type InferOutput, safeParse } from 'valibot'
+import { errorBody } from '../../contract/endpoints.ts'
 import { config } from '../config.ts'
 import { ApiError } from './errors.ts'
 import { currentTurn, noticePerson, personIn, shownPersonHeader } from './person.ts'
@@ -58,18 +59,16 @@ function takeStarted(request: string | URL | Request): Promise<Response> | undef
   return response
 }
 
-/** Reads a sentence from the body of a refusal. Returns undefined if there is none. */
-export type Explain = (readBody: () => Promise<unknown>) => Promise<string | undefined>
-
 /**
  * Calls `path` and checks the answer. It takes no `signal`. StrictMode mounts twice, so with Query's
- * signal it would make every call twice. `explain` is only for calls whose answers never contain a code.
+ * signal it would make every call twice. With `showsRefusal`, the message of the error is the backend's own: only for
+ * calls whose answers never contain a code.
  * @throws ApiError for any failure. A thrown value that is no Error passes unchanged.
  */
 export function getJson<Schema extends GenericSchema>(
   path: string,
   answer: Schema,
-  { method = 'GET', explain }: { method?: 'GET' | 'POST'; explain?: Explain } = {},
+  { method = 'GET', showsRefusal }: { method?: 'GET' | 'POST'; showsRefusal?: true } = {},
 ): Promise<InferOutput<Schema>> {
   return asApiError(async () => {
     const begun = currentTurn()
@@ -77,7 +76,7 @@ export function getJson<Schema extends GenericSchema>(
     const response = await request
     // Not the answer to a call for the former person. The refusal of a change is noticed by its mutation.
     if (method === 'GET' && begun === currentTurn()) noticePerson(personIn(response))
-    await assertOk(response, () => explain?.(() => request.json()))
+    await assertOk(response, showsRefusal && request)
     // Call json() on the request. Its timeout includes the body; on the response there is none.
     const { success, output } = safeParse(answer, await request.json())
     if (!success) throw new ApiError('format')
@@ -111,13 +110,12 @@ function send(method: string, path: string, options: Options = {}): ResponseProm
   })
 }
 
-async function assertOk(
-  response: Response,
-  explain?: () => Promise<string | undefined> | undefined,
-): Promise<void> {
+/** @param refused is the request whose refusal users may see */
+async function assertOk(response: Response, refused?: ResponsePromise): Promise<void> {
   if (response.ok) return
-  const sentence = await explain?.()
+  const { success, output } = safeParse(errorBody, await refused?.json().catch(() => undefined))
   dropBody(response)
+  const sentence = success ? output.error.message : undefined
   throw new ApiError('status', response.status, sentence, personIn(response))
 }
 

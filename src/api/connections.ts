@@ -24,11 +24,10 @@ export const connectionStatusQuery = (provider: Provider) =>
 
 export const useConnectionStatus = (provider: Provider) => useQuery(connectionStatusQuery(provider))
 
-/** Whether the page knows that a service is not connected. */
-export function isOneMissing(queryClient: QueryClient): boolean {
-  return [config.crm, config.chat].some(
-    (provider) =>
-      queryClient.getQueryData(connectionStatusQuery(provider).queryKey)?.connected === false,
+/** Whether the page knows that both services are connected. */
+export function areConnected(queryClient: QueryClient): boolean {
+  return [config.crm, config.chat].every(
+    (provider) => queryClient.getQueryData(connectionStatusQuery(provider).queryKey)?.connected,
   )
 }
 

@@ -5,13 +5,14 @@ import {
   useQuery,
   useQueryClient,
 } from '@tanstack/react-query'
-import { useCallback } from 'react'
+import { useCallback, useEffect, useState } from 'react'
 import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
+import { config } from '../config.ts'
 import { call, getJson } from './client.ts'
-import { isOneMissing } from './connections.ts'
+import { areConnected, useConnectionStatus } from './connections.ts'
 import { ApiError } from './errors.ts'
-import { assertSamePerson, currentTurn, shownPerson } from './person.ts'
+import { assertSamePerson, currentTurn, onNextPerson, shownPerson } from './person.ts'
 import { logFailure, reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
@@ -87,16 +88,19 @@ function isSaving(queryClient: QueryClient): boolean {
 }
 
 /**
- * Saves a selection. `data` is what was sent: the rules were loaded first if they were unknown. It is null if
- * nothing was sent, because a disconnect came first (§5).
+ * Saves a selection if both services are connected. Otherwise it makes no call, and `isRefused` says so until they are
+ * (§5). If the saved rules are unknown, it loads them first.
  */
 export function useSaveRules() {
   const queryClient = useQueryClient()
-  return useSingleMutation<RuleIds, RuleIds | null>({
+  const statuses = [useConnectionStatus(config.crm), useConnectionStatus(config.chat)]
+  const canSave = statuses.every((status) => status.data?.connected)
+  // The data are what was sent. Null: nothing was sent, because a disconnect came first.
+  const { mutate, reset, data, ...save } = useSingleMutation<RuleIds, RuleIds | null>({
     mutationKey: saveKey,
     isInOrder: true,
     mutationFn: async (selected) => {
-      if (isOneMissing(queryClient)) return null
+      if (!areConnected(queryClient)) return null
       const rules = await withUnknownRules(queryClient, selected)
       await call('POST', endpoints.saveRules.path, {
         json: { rules: [...rules] } satisfies SaveRulesBody,
@@ -117,6 +121,36 @@ export function useSaveRules() {
     },
     meta: { action: 'Saving rules' },
   })
+
+  const [wasRefused, setWasRefused] = useState(false)
+  useEffect(() => onNextPerson(() => setWasRefused(false)), [])
+  // The refusal ends when both services are connected, so a later disconnect does not show it
+  // again. Wait for both statuses. Otherwise their order would decide whether the refusal ends.
+  if (wasRefused && canSave && !statuses.some((status) => status.isFetching)) setWasRefused(false)
+  // The success was about connections that have ended, or the save was not sent because of that.
+  const isOver = data !== undefined && !canSave
+  useEffect(() => {
+    if (!isOver) return
+    if (data === null) setWasRefused(true)
+    reset()
+  }, [isOver, data, reset])
+
+  return {
+    ...save,
+    canSave,
+    isRefused: wasRefused && !canSave,
+    isSaved: canSave && Boolean(data),
+    mutate: (selected: RuleIds) => {
+      setWasRefused(!canSave)
+      if (canSave) mutate(selected)
+      else reset()
+    },
+    // Always the same function, because components pass it on.
+    reset: useCallback(() => {
+      setWasRefused(false)
+      reset()
+    }, [reset]),
+  }
 }
 
 /**

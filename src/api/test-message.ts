@@ -1,21 +1,10 @@
 import { useQueryClient } from '@tanstack/react-query'
-import { safeParse } from 'valibot'
-import {
-  activityEndpoints,
-  errorBody,
-  type TestAnswer,
-  testAnswer,
-} from '../../contract/activity.ts'
-import { type Explain, getJson } from './client.ts'
+import { activityEndpoints, type TestAnswer, testAnswer } from '../../contract/activity.ts'
+import { getJson } from './client.ts'
 import { reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 const { method, path } = activityEndpoints.test
-
-const explain: Explain = async (readBody) => {
-  const body = safeParse(errorBody, await readBody().catch(() => undefined))
-  return body.success ? body.output.error.message : undefined
-}
 
 /**
  * Sends a test message. `data` says what became of it. If the backend refuses, the message of `error` is
@@ -25,7 +14,7 @@ export function useSendTest() {
   const queryClient = useQueryClient()
   return useSingleMutation<void, TestAnswer>({
     mutationKey: ['test-message', 'own'],
-    mutationFn: () => getJson(path, testAnswer, { method, explain }),
+    mutationFn: () => getJson(path, testAnswer, { method, showsRefusal: true }),
     onSettled: (_data, error) => {
       // The refusal may have broken a connection.
       if (error) void reloadStatuses(queryClient)

@@ -3,14 +3,15 @@ import { useConnectionStatus } from '../api/connections.ts'
 import { useHasFeature, useHealth } from '../api/health.ts'
 import { useRules, useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
+import { useLateParts } from '../late/load.ts'
 import type { Provider } from '../parse-config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Card } from '../ui/Card.tsx'
-import { focusHeading, Screen } from '../ui/Screen.tsx'
+import { focusHeading } from '../ui/focus.ts'
+import { Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
 import { Connection } from './Connection.tsx'
 import { RuleSettings } from './RuleSettings.tsx'
-import { useInsights } from './use-insights.ts'
 
 export function Dashboard() {
   const { crm, chat } = config
@@ -35,15 +36,13 @@ export function Dashboard() {
     if (wereKnown.current && !areKnown && document.activeElement === document.body) focusHeading()
     wereKnown.current = areKnown
   }, [areKnown])
-  const insights = useInsights(isLoaded && (features ?? standIns) !== undefined)
-  // What loads later has its place from the start, so that it moves nothing.
+  const late = useLateParts(isLoaded && (features ?? standIns) !== undefined)
+  // What loads late has its place from the start, so that it moves nothing.
   const unsentMessages = ({ name }: Provider, { data }: typeof crmStatus) =>
     hasSummary &&
     data?.connected === false &&
     data.reason && (
-      <div className="below-connection">
-        {insights && <insights.UnsentMessages provider={name} />}
-      </div>
+      <div className="below-connection">{late && <late.UnsentMessages provider={name} />}</div>
     )
 
   const badge = ({ id }: Provider) => standIns?.[id] && <Badge>Stand-in</Badge>
@@ -55,7 +54,7 @@ export function Dashboard() {
       title="Deal notifications"
       lead={`Choose which ${crm.name} deal events ${chat.name} reports.`}
     >
-      {insights && hasSummary && <insights.PageNotice />}
+      {late && hasSummary && <late.PageNotice />}
       <Warning isShown={areKnown && !areConnected} title="Connections required">
         Please connect both {crm.name} and {chat.name} so that notifications work.
       </Warning>
@@ -67,7 +66,7 @@ export function Dashboard() {
                 {unsentMessages(crm, crmStatus)}
                 {hasLink(crm, crmStatus) && (
                   <div className="below-connection">
-                    {insights && <insights.StandInLink provider={crm} />}
+                    {late && <late.StandInLink provider={crm} />}
                   </div>
                 )}
                 {/* What a disconnect also does: server/api/status-and-disconnect.ts. */}
@@ -83,15 +82,15 @@ export function Dashboard() {
                   <div
                     className={`below-connection ${canTest && hasLink(chat, chatStatus) ? 'below-both' : ''}`}
                   >
-                    {insights && hasLink(chat, chatStatus) && (
-                      <insights.StandInLink provider={chat} channel={chatStatus.data?.channel} />
+                    {late && hasLink(chat, chatStatus) && (
+                      <late.StandInLink provider={chat} channel={chatStatus.data?.channel} />
                     )}
-                    {insights && canTest && <insights.TestMessage />}
+                    {late && canTest && <late.TestMessage />}
                   </div>
                 )}
-                {areConnected && hasSummary && insights && (
+                {areConnected && hasSummary && late && (
                   <div className="below-connection empty:hidden">
-                    <insights.FailedMessages />
+                    <late.FailedMessages />
                   </div>
                 )}
               </Connection>
@@ -100,11 +99,9 @@ export function Dashboard() {
           <Card heading="Notification Rules">
             <RuleSettings
               save={save}
-              canSave={areConnected}
               hasSummary={hasSummary}
               hasPreview={hasPreview && isCrmConnected}
-              Note={insights?.RuleNote}
-              isChecking={crmStatus.isFetching || chatStatus.isFetching}
+              Note={late?.RuleNote}
             />
           </Card>
           <div className="after-rules">

@@ -1,14 +1,14 @@
 import { Link } from '@tanstack/react-router'
 import { useHasFeature } from '../api/health.ts'
+import { useLateParts } from '../late/load.ts'
 import { Bell } from '../ui/icons.tsx'
-import { useInsights } from './use-insights.ts'
 
 /** The product's name, which links to the dashboard, the other pages, and the user's account. */
 export function Header() {
   const hasActivity = useHasFeature('activity')
   const hasSessions = useHasFeature('sessions')
   // The dashboard and the activity load it.
-  const insights = useInsights(false)
+  const late = useLateParts(false)
   return (
     <header className="border-b border-line bg-surface">
       <div className="mx-auto flex w-full max-w-3xl flex-wrap items-center gap-x-4 px-4 sm:gap-x-6 sm:px-6">
@@ -33,7 +33,7 @@ export function Header() {
             </Link>
           </nav>
         )}
-        {hasSessions && insights && <insights.AccountMenu />}
+        {hasSessions && late && <late.AccountMenu />}
       </div>
     </header>
   )

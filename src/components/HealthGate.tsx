@@ -1,9 +1,10 @@
 import { type ReactNode, useEffect, useRef } from 'react'
 import { useHealth } from '../api/health.ts'
 import { Button } from '../ui/Button.tsx'
+import { focusHeading } from '../ui/focus.ts'
 import { WarningSign } from '../ui/icons.tsx'
 import { Loading } from '../ui/Loading.tsx'
-import { focusHeading, Screen } from '../ui/Screen.tsx'
+import { Screen } from '../ui/Screen.tsx'
 
 /** Renders the app only after the backend is available. Until then, nothing uses up a code. */
 export function HealthGate({ children }: { children: ReactNode }) {

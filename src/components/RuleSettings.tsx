@@ -1,13 +1,5 @@
 import { useRouter } from '@tanstack/react-router'
-import {
-  type ComponentProps,
-  type FormEvent,
-  Fragment,
-  useCallback,
-  useEffect,
-  useRef,
-  useState,
-} from 'react'
+import { type ComponentProps, type FormEvent, Fragment, useCallback, useEffect } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import {
   isDraftKept,
@@ -19,24 +11,20 @@ import {
 import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Button } from '../ui/Button.tsx'
+import { useRestoredFocus } from '../ui/focus.ts'
 import { RuleCheckbox } from '../ui/RuleCheckbox.tsx'
 import { Warning } from '../ui/Warning.tsx'
 
 const catalogue: readonly RuleCategory[] = ruleCatalogue
 
-/** The rule catalogue as checkboxes, and Save. Saving needs both connections (§5). */
+/** The rule catalogue as checkboxes, and Save. */
 export function RuleSettings({
   save,
-  canSave,
-  isChecking,
   hasSummary,
   hasPreview,
   Note,
 }: {
   save: ReturnType<typeof useSaveRules>
-  canSave: boolean
-  /** Whether a connection status is loading again. `canSave` may change in a moment. */
-  isChecking: boolean
   /** Whether it is known what the saved rules have sent, and what the others would have sent. */
   hasSummary: boolean
   hasPreview: boolean
@@ -44,11 +32,6 @@ export function RuleSettings({
 }) {
   const rules = useRules()
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
-  const [wasRefused, setWasRefused] = useState(false)
-  // The refusal ends when both services are connected, so a later disconnect does not show it
-  // again. Wait for both statuses. Otherwise their order would decide whether the refusal ends.
-  if (wasRefused && canSave && !isChecking) setWasRefused(false)
-  const isRefused = wasRefused && !canSave
   const saveButton = useRestoredFocus(save.isPending)
 
   // Like the router's useBlocker, which is much larger. It too registers again after each render.
@@ -73,35 +56,24 @@ export function RuleSettings({
 
   // A message disappears when the selection changes. The function always stays the same, so that a
   // tick renders only one row.
-  const { reset, isSuccess, data } = save
+  const { reset } = save
   const onToggle = useCallback(
     (id: string) => {
       toggle(id)
-      setWasRefused(false)
       reset()
     },
     [toggle, reset],
   )
 
-  // The success was about connections that have ended, or the save was not sent because of that.
-  useEffect(() => {
-    if (!isSuccess || canSave) return
-    if (data === null) setWasRefused(true)
-    reset()
-  }, [isSuccess, data, canSave, reset])
-
   function onSubmit(event: FormEvent) {
     event.preventDefault()
-    setWasRefused(!canSave)
-    if (canSave) save.mutate(selected)
-    else save.reset()
+    save.mutate(selected)
   }
 
   // Do not use isPending: rules that failed to load are pending again at each new attempt.
   const areLoaded = rules.isFetched
   // What the bar says stays in view.
-  const isBarNeeded =
-    isUnsaved || save.isPending || save.isError || isRefused || (data !== undefined && canSave)
+  const isBarNeeded = isUnsaved || save.isPending || save.isError || save.isRefused || save.isSaved
   const saved = rules.data?.rules
   return (
     <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">
@@ -153,7 +125,7 @@ export function RuleSettings({
         <div className={`save-bar sm:col-span-full ${isBarNeeded ? 'tall:sticky' : ''}`}>
           {/* Without both connections, Connect is the next step. */}
           <Button
-            kind={canSave && (isUnsaved || save.isPending) ? 'primary' : 'secondary'}
+            kind={save.canSave && (isUnsaved || save.isPending) ? 'primary' : 'secondary'}
             type="submit"
             disabled={save.isPending}
             ref={saveButton}
@@ -161,33 +133,16 @@ export function RuleSettings({
             {save.isPending ? 'Saving…' : 'Save'}
           </Button>
           <p role="status" className="save-message">
-            {isUnsaved && !save.isPending && !save.isError && !isRefused && (
+            {isUnsaved && !save.isPending && !save.isError && !save.isRefused && (
               <span className="text-muted">Unsaved changes</span>
             )}
-            {isRefused &&
+            {save.isRefused &&
               `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`}
-            {data && canSave && !isUnsaved && '✅ Rules saved successfully!'}
+            {save.isSaved && !isUnsaved && '✅ Rules saved successfully!'}
             {save.isError && '❌ Failed to save rules, try again.'}
           </p>
         </div>
       )}
     </form>
   )
-}
-
-/**
- * A ref for a button that is disabled while busy. A disabled button loses the focus; this restores
- * it.
- */
-function useRestoredFocus(isBusy: boolean) {
-  const button = useRef<HTMLButtonElement>(null)
-  const hadFocus = useRef(false)
-  useEffect(() => {
-    if (isBusy) hadFocus.current = document.activeElement === button.current
-    else if (hadFocus.current && document.activeElement === document.body) {
-      // The bar is sticky, so the browser would scroll to its place in the page.
-      button.current?.focus({ preventScroll: true })
-    }
-  }, [isBusy])
-  return button
 }

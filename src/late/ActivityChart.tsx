@@ -3,9 +3,9 @@ import { type KeyboardEvent, type ReactNode, useId, useState } from 'react'
 import type { Summary } from '../../contract/activity.ts'
 import { summaryDays, useSummary } from '../api/summary.ts'
 import { ActivityFailure } from './ActivityFailure.tsx'
-import { ActivityPlace } from './ActivityPlace.tsx'
 import { useFilter } from './activity-filter.ts'
-import { dateName, shortDateName } from './activity-times.ts'
+import { KeepPosition } from './KeepPosition.tsx'
+import { dateName, shortDateName, written } from './words.ts'
 
 type Daily = Summary['daily'][number]
 
@@ -42,23 +42,23 @@ export function ActivityChart() {
           {summary.data && (
             <>
               <Key sign={<rect width={12} height={12} rx={2} className="chart-sent" />}>
-                {number(total('sent'))} sent
+                {written(total('sent'))} sent
               </Key>
               <Key
                 sign={<Failed x={0.5} y={0.5} width={11} height={11} fill={`url(#${hatchId})`} />}
               >
-                {number(total('failed'))} failed
+                {written(total('failed'))} failed
               </Key>
               <li>
                 {active === undefined
-                  ? `${number(summary.data.waiting)} waiting`
+                  ? `${written(summary.data.waiting)} waiting`
                   : `on ${shortDateName(active.date)}`}
               </li>
             </>
           )}
         </ul>
       </div>
-      <ActivityPlace>
+      <KeepPosition>
         <ActivityFailure what="The chart" query={summary} />
         {summary.data && !isEmpty ? (
           <div>
@@ -84,7 +84,7 @@ export function ActivityChart() {
             {summary.data ? 'Nothing sent yet' : !summary.isFetched && 'Loading the chart…'}
           </p>
         )}
-      </ActivityPlace>
+      </KeepPosition>
     </section>
   )
 }
@@ -131,7 +131,7 @@ function Chart({
             textAnchor="end"
             className="chart-label"
           >
-            {number(count)}
+            {written(count)}
           </text>
         ))}
       </svg>
@@ -267,7 +267,7 @@ function Columns({
 }
 
 const countsOf = ({ date, sent, failed }: Daily) =>
-  `${dateName(date)}: ${number(sent)} sent, ${number(failed)} failed`
+  `${dateName(date)}: ${written(sent)} sent, ${written(failed)} failed`
 
 function Table({ days }: { days: readonly Daily[] }) {
   return (
@@ -292,8 +292,8 @@ function Table({ days }: { days: readonly Daily[] }) {
               <th scope="row" className="py-1 font-normal">
                 {dateName(date)}
               </th>
-              <td className="text-right">{number(sent)}</td>
-              <td className="text-right">{number(failed)}</td>
+              <td className="text-right">{written(sent)}</td>
+              <td className="text-right">{written(failed)}</td>
             </tr>
           ))}
         </tbody>
@@ -326,5 +326,3 @@ function niceCeiling(count: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(count, 1)))
   return power * ([1, 2, 4, 6, 8].find((step) => step * power >= count) ?? 10)
 }
-
-const number = (count: number) => count.toLocaleString('en')

@@ -8,12 +8,12 @@ import { Button } from '../ui/Button.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
 import { ActivityFailure, messageOf } from './ActivityFailure.tsx'
 import { ActivityNew } from './ActivityNew.tsx'
-import { ActivityPlace } from './ActivityPlace.tsx'
 import { ActivityRow } from './ActivityRow.tsx'
 import { SearchAndRule, StateFilter, Updated } from './ActivityTools.tsx'
 import { useFilter } from './activity-filter.ts'
-import { dayName } from './activity-times.ts'
+import { KeepPosition } from './KeepPosition.tsx'
 import { SendAllAgain, SendFoundAgain } from './SendAllAgain.tsx'
+import { count, dayName } from './words.ts'
 
 /** The messages that the address asks for, the newest first. */
 export function ActivityList() {
@@ -41,7 +41,7 @@ export function ActivityList() {
         </div>
         <StateFilter filter={filter} counts={list.data?.counts} />
       </div>
-      <ActivityPlace>
+      <KeepPosition>
         <ActivityFailure key={key} what="The messages" query={list} />
         <p role="status" className={isLoading ? 'loading-activity' : 'activity-announced'}>
           {isLoading ? 'Loading messages…' : announced}
@@ -97,7 +97,7 @@ export function ActivityList() {
             </div>
           )}
         </div>
-      </ActivityPlace>
+      </KeepPosition>
     </section>
   )
 }
@@ -162,7 +162,7 @@ function loadedInWords({
   startedAgain: boolean
 }): string {
   if (startedAgain) return 'The list starts again with the newest messages.'
-  return `${loaded} ${loaded === 1 ? 'message' : 'messages'} loaded.`
+  return `${count(loaded, 'message')} loaded.`
 }
 
 function byDay(items: readonly ActivityItem[]): [day: string, items: ActivityItem[]][] {

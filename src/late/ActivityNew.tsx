@@ -1,9 +1,10 @@
 import { useEffect, useRef, useState } from 'react'
 import type { ActivityItem } from '../../contract/activity.ts'
+import { count } from './words.ts'
 
 /**
  * Says how many messages came above what the user reads, and leads there. The messages themselves do not move
- * what is in sight (ActivityPlace.tsx).
+ * what is in sight (KeepPosition.tsx).
  */
 export function ActivityNew({ items }: { items: readonly ActivityItem[] }) {
   const top = useRef<HTMLDivElement>(null)
@@ -20,7 +21,7 @@ export function ActivityNew({ items }: { items: readonly ActivityItem[] }) {
   }, [newest])
 
   // If the list has started again, nothing tells how many are new.
-  const count = Math.max(
+  const added = Math.max(
     0,
     items.findIndex(({ id }) => id === seen),
   )
@@ -28,7 +29,7 @@ export function ActivityNew({ items }: { items: readonly ActivityItem[] }) {
     <>
       <div ref={top} className="absolute top-0" />
       <div role="status" className="activity-new">
-        {count > 0 && (
+        {added > 0 && (
           <button
             type="button"
             className="button button-primary rounded-full"
@@ -38,7 +39,7 @@ export function ActivityNew({ items }: { items: readonly ActivityItem[] }) {
               section?.scrollIntoView()
             }}
           >
-            {count} new {count === 1 ? 'message' : 'messages'} above
+            {count(added, 'new message')} above
           </button>
         )}
       </div>

@@ -7,7 +7,7 @@ import { ApiError } from '../api/errors.ts'
 import { useConnectFirst } from '../api/summary.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
-import { clockTime, fullTime, timeInWords } from './activity-times.ts'
+import { clockTime, fullTime, timeInWords } from './words.ts'
 
 /** One message: what it is about, and what became of it. Memoized, so a refresh renders what changed. */
 export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityItem }) {

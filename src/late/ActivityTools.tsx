@@ -5,7 +5,7 @@ import { availableRuleIds } from '../../contract/rules.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { ruleInWords } from './ActivityRow.tsx'
 import { longest } from './activity-filter.ts'
-import { dateName } from './activity-times.ts'
+import { dateName, written } from './words.ts'
 
 const states = [undefined, ...activityStates]
 const stateNames = { sent: 'Sent', waiting: 'Waiting', failed: 'Failed', skipped: 'Skipped' }
@@ -77,9 +77,7 @@ function Count({
   if (state === undefined || counts === undefined) return null
   const { count, more } = counts[state]
   if (count === 0 && more) return null
-  return (
-    <span className="pl-1.5 tabular-nums">{` ${count.toLocaleString('en')}${more ? '+' : ''}`}</span>
-  )
+  return <span className="pl-1.5 tabular-nums">{` ${written(count)}${more ? '+' : ''}`}</span>
 }
 
 /** How long typing must rest before the list loads, in milliseconds. */

@@ -1,4 +1,4 @@
-import { type ReactNode, useLayoutEffect, useRef } from 'react'
+import type { ReactNode } from 'react'
 import type { Activity } from '../../contract/activity.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
@@ -7,6 +7,11 @@ import { useCanRetryAll, useRetryAll, type Which } from '../api/retry-all.ts'
 import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
+import { passFocus } from '../ui/focus.ts'
+import { count } from './words.ts'
+
+// The box around the button takes its focus when it disappears.
+const passToBox = passFocus((own) => own.closest<HTMLElement>('[tabindex="-1"]'))
 
 /** Sends what failed while a connection was broken again, with one button. Nothing if there is no such message. */
 export function SendAllAgain({
@@ -25,7 +30,7 @@ export function SendAllAgain({
       {failed > 0 && (
         <>
           {broken?.more && 'At least '}
-          {messages(failed)} failed while {names.join(' or ') || 'a service'}{' '}
+          {count(failed, 'message')} failed while {names.join(' or ') || 'a service'}{' '}
           {names.length > 1 ? 'were' : 'was'} disconnected.
         </>
       )}
@@ -42,13 +47,13 @@ export function SendFoundAgain({
   /** How many there are; undefined while this is not known. */
   found: Activity['retryable']
 }) {
-  const { count, more } = found ?? { count: 0, more: false }
+  const failed = found?.count ?? 0
   return (
-    <SendAgain which={filter} isNeeded={count > 0}>
-      {count > 0 && (
+    <SendAgain which={filter} isNeeded={failed > 0}>
+      {failed > 0 && (
         <>
-          {more && 'At least '}
-          {count.toLocaleString('en')} failed {count === 1 ? 'message matches.' : 'messages match.'}
+          {found?.more && 'At least '}
+          {count(failed, 'failed message')} {failed === 1 ? 'matches' : 'match'}.
         </>
       )}
     </SendAgain>
@@ -71,7 +76,6 @@ function SendAgain({
   // Before the summary is there, it is not known which messages the button would send.
   if (!useCanRetryAll() || summary === undefined || (!isNeeded && retry.isIdle)) return null
   return (
-    // It takes the focus when the button disappears.
     <div
       tabIndex={-1}
       className="flex w-full flex-wrap items-center gap-x-3 gap-y-2 text-sm outline-none"
@@ -79,7 +83,15 @@ function SendAgain({
       {children && <p className="min-w-0 wrap-anywhere">{children}</p>}
       {isNeeded &&
         (connectFirst === undefined ? (
-          <SendButton isBusy={retry.isPending} onClick={() => retry.mutate(which)} />
+          <Button
+            key="send"
+            ref={passToBox}
+            busy={retry.isPending}
+            // The second click of a double click may come after the answer.
+            onClick={({ detail }) => detail < 2 && retry.mutate(which)}
+          >
+            {retry.isPending ? 'Sending…' : 'Send all again'}
+          </Button>
         ) : (
           // Without this provider, no message can be sent.
           <Button onClick={() => window.location.assign(authorizeUrl(connectFirst))}>
@@ -94,34 +106,13 @@ function SendAgain({
   )
 }
 
-function SendButton({ isBusy, onClick }: { isBusy: boolean; onClick: () => void }) {
-  const button = useRef<HTMLButtonElement>(null)
-  useLayoutEffect(() => {
-    const own = button.current
-    return () => {
-      if (own !== null && document.activeElement === own) {
-        own.closest<HTMLElement>('[tabindex="-1"]')?.focus()
-      }
-    }
-  }, [])
-  return (
-    // The second click of a double click may come after the answer.
-    <Button ref={button} busy={isBusy} onClick={({ detail }) => detail < 2 && onClick()}>
-      {isBusy ? 'Sending…' : 'Send all again'}
-    </Button>
-  )
-}
-
 function resultOf({ queued, more }: { queued: number; more: boolean }): string {
   if (queued === 0) return 'No failed message is left.'
   const rest = more ? ' There may be older ones.' : ''
-  return `${messages(queued)} will be sent again.${rest}`
+  return `${count(queued, 'message')} will be sent again.${rest}`
 }
 
 function failureOf(error: unknown): string {
   const reason = error instanceof ApiError ? ` ${error.message}.` : ''
   return `Failed to send them again.${reason}`
 }
-
-const messages = (count: number) =>
-  `${count.toLocaleString('en')} ${count === 1 ? 'message' : 'messages'}`

@@ -5,7 +5,7 @@ import { healthQuery } from '../api/health.ts'
 import { Header } from '../components/Header.tsx'
 import { HealthGate } from '../components/HealthGate.tsx'
 import { Footer } from '../ui/Footer.tsx'
-import { focusHeading } from '../ui/Screen.tsx'
+import { focusHeading } from '../ui/focus.ts'
 
 export const Route = createRootRouteWithContext<{ queryClient: QueryClient }>()({
   loader: ({ context }) => {

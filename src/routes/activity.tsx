@@ -2,11 +2,10 @@ import { createFileRoute } from '@tanstack/react-router'
 import { type ActivityState, activityEndpoints } from '../../contract/activity.ts'
 import { useHasFeature } from '../api/health.ts'
 import { GenericError } from '../components/GenericError.tsx'
-import { loadLateStyles } from '../components/late-styles.ts'
-import { useInsights } from '../components/use-insights.ts'
 import { config } from '../config.ts'
 import { ActivityChart } from '../late/ActivityChart.tsx'
 import { ActivityList } from '../late/ActivityList.tsx'
+import { loadLateStyles, useLateParts } from '../late/load.ts'
 import { Screen } from '../ui/Screen.tsx'
 
 // Every address loads the code of `validateSearch`. So it uses only the type of the contract, whose
@@ -42,7 +41,7 @@ export const Route = createFileRoute('/activity')({
 function ActivityPage() {
   // A backend that answers only §7 has no such page.
   const isOffered = useHasFeature(activityEndpoints.activity.feature)
-  useInsights(isOffered)
+  useLateParts(isOffered)
   if (!isOffered) return <GenericError />
   return (
     <Screen title="Activity" lead={`What was sent to ${config.chat.name}, and what was not.`}>

@@ -52,8 +52,3 @@ export function Screen({
     </main>
   )
 }
-
-/** Focuses the screen's heading, so keyboard and screen reader continue there. */
-export function focusHeading(): void {
-  document.querySelector('h1')?.focus()
-}

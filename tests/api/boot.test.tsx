@@ -5,7 +5,7 @@ import { endpoints, healthAnswer, rulesAnswer } from '../../contract/endpoints.t
 import { call, getJson } from '../../src/api/client.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { hearFromOtherTab, lookAgain, renderApp, startBackend } from '../render.tsx'
+import { both, hearFromOtherTab, lookAgain, renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 // The boot script starts calls, and the app takes their responses.
@@ -43,7 +43,7 @@ afterEach(() => {
 })
 
 test('the app takes every response once, and every later call is a new one', async () => {
-  const { calls } = startBackend({ connected: new Set(['hubspot', 'slack']) })
+  const { calls } = startBackend({ connected: both() })
   await boot(...dashboardCalls)
   renderApp('/')
   expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
@@ -94,7 +94,7 @@ test.each([
 )
 
 test('what another tab says before the app starts ends the calls that the boot script has started', async () => {
-  const { calls } = startBackend({ connected: new Set(['hubspot', 'slack']) })
+  const { calls } = startBackend({ connected: both() })
   const signals = await boot(...dashboardCalls)
   await hearFromOtherTab('bob')
   await waitFor(() => expect(signals.every(({ aborted }) => aborted)).toBe(true))

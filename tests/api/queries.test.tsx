@@ -6,7 +6,13 @@ import { healthQuery, useHealth } from '../../src/api/health.ts'
 import { useOAuthCallback } from '../../src/api/oauth.ts'
 import { usePreview } from '../../src/api/preview.ts'
 import { createQueryClient } from '../../src/api/query-client.ts'
-import { rulesQuery, sameRules, useRuleSelection, useRules } from '../../src/api/rules.ts'
+import {
+  rulesQuery,
+  sameRules,
+  useRuleSelection,
+  useRules,
+  useSaveRules,
+} from '../../src/api/rules.ts'
 import { useSummary } from '../../src/api/summary.ts'
 import { config } from '../../src/config.ts'
 import { pass, settle, stopClock } from '../clock.ts'
@@ -92,9 +98,8 @@ test('a read is retried a second later, and is not logged if it then succeeds', 
 test('a successful callback has its connection status fetched again', async () => {
   const { calls } = startBackend({ codes: new Set(['abc']) })
   // A status that was requested before the callback arrives after it.
-  const late = Promise.withResolvers<void>()
-  const stale = () => late.promise.then(() => HttpResponse.json({ connected: false }))
-  server.use(http.get('*/api/hubspot/status', stale, { once: true }))
+  const stale = () => HttpResponse.json({ connected: false })
+  const answerLate = hold('get', '*/api/hubspot/status', stale, { once: true })
   const answer = hold('get', '*/api/hubspot/callback')
   const { result } = renderAppHook(() => ({
     status: useConnectionStatus(config.crm),
@@ -104,7 +109,7 @@ test('a successful callback has its connection status fetched again', async () =
   await settle()
   answer()
   await waitFor(() => expect(result.current.status.data).toEqual({ connected: true }))
-  late.resolve()
+  answerLate()
   await settle()
   expect(result.current.status.data).toEqual({ connected: true })
   expect(calls('GET /api/hubspot/callback')).toHaveLength(1)
@@ -138,6 +143,20 @@ test('a disconnect does not cancel other calls', async () => {
   answer()
   await waitFor(() => expect(result.current.rules.data).toEqual({ rules: ['deal-closed'] }))
   expect(calls('GET')).toHaveLength(1)
+})
+
+test('the hook alone saves nothing while it is not known that both services are connected', async () => {
+  const { calls } = startBackend({ connected: both() })
+  const answer = hold('get', '*/api/slack/status')
+  const { result } = renderAppHook(useSaveRules)
+  await settle()
+  await act(async () => result.current.mutate(['deal-closed']))
+  expect(result.current).toMatchObject({ isRefused: true, isSaved: false, isPending: false })
+  answer()
+  await waitFor(() => expect(result.current.isRefused).toBe(false))
+  expect(calls('POST')).toEqual([])
+  await act(async () => result.current.mutate(['deal-closed']))
+  await waitFor(() => expect(result.current.isSaved).toBe(true))
 })
 
 test('a backend that does not list the summary and the preview is not asked for them', async () => {

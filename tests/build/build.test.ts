@@ -93,14 +93,14 @@ test('the page states the integrity of every script and style sheet of the build
     expect(integrity, path).toBe(`sha384-${hash.digest('base64')}`)
   }
   const built = files.filter((file) => /\.(js|css)$/.test(file)).map((file) => `/${file}`)
-  // One script is loaded at once at /activity, and later at /.
+  // One script is loaded at once at /activity, and late at /.
   expect([...new Set(loaded.map(({ path }) => path))].toSorted()).toEqual(built.toSorted())
 })
 
 test('the page itself loads only what every address needs', async () => {
   const page = await readPage()
   const loading = elementsOf(page).filter(
-    ({ attributes: { rel = '' } }) => !['boot', 'later'].includes(rel),
+    ({ attributes: { rel = '' } }) => !['boot', 'late'].includes(rel),
   )
   const links = loading.filter(({ name }) => name === 'link')
   // A preload of a call would double it in WebKit.
@@ -112,9 +112,9 @@ test('the page itself loads only what every address needs', async () => {
 })
 
 test('what goes beyond section 7 is a script of its own, which the dashboard itself loads', async () => {
-  const later = elementsOf(await readPage()).filter(({ attributes }) => attributes.rel === 'later')
-  const scripts = later.map(({ attributes }) => attributes.href?.slice(1) ?? '')
-  expect(scripts).toContain(named(/Insights-[\w-]+\.js$/))
+  const late = elementsOf(await readPage()).filter(({ attributes }) => attributes.rel === 'late')
+  const scripts = late.map(({ attributes }) => attributes.href?.slice(1) ?? '')
+  expect(scripts).toContain(named(/parts-[\w-]+\.js$/))
   // Neither its texts nor the schemas of its calls are in a script that every address loads.
   const only = /Would have sent|iso_timestamp/g
   for (const file of files.filter((file) => file.endsWith('.js'))) {
@@ -238,11 +238,17 @@ function playOtherBuilds(bundle: Rolldown.OutputBundle): void {
     VITE_CHAT_NAME: 'Teams',
   }
   const { transformIndexHtml } = preload(parseConfig(settings))
-  other.links = hookOf(transformIndexHtml)('', { bundle }) as HtmlTagDescriptor[]
-  const facadeModuleId = join(import.meta.dirname, '../../src/routes/about.tsx?tsr-split=component')
-  const about = { type: 'chunk', fileName: 'assets/about.js', imports: [], facadeModuleId }
-  const withRoute = { ...bundle, about } as unknown as Rolldown.OutputBundle
-  other.withRoute = errorOf(preload(parseConfig({})), withRoute)
+  const linksWith = (file: string) => {
+    const facadeModuleId = join(import.meta.dirname, `../../src/routes/${file}?tsr-split=component`)
+    const about = { type: 'chunk', fileName: 'assets/about.js', imports: [], facadeModuleId }
+    return hookOf(transformIndexHtml)('', { bundle: { ...bundle, about } }) as HtmlTagDescriptor[]
+  }
+  other.links = linksWith('about.$person.us.tsx')
+  try {
+    linksWith('_about.tsx')
+  } catch (error) {
+    other.withRoute = String(error)
+  }
   other.withLimits = errorOf(budget({ script: 100_000, style: 3000 }), bundle)
 }
 
@@ -270,10 +276,13 @@ test('the page of other settings starts the calls of their backend and providers
   ])
 })
 
-test('a build with a route that has no links fails and says what to add and where', () => {
-  expect(other.withRoute).toMatch(
-    /src\/routes\/about\.tsx is missing .* build\/preload\.ts\. Add \{.*file: 'about'/,
-  )
+test('the boot script loads the script of a new route at the address that its file name says', () => {
+  const link = other.links.find(({ attrs }) => attrs?.href === '/assets/about.js')
+  expect(link?.attrs).toMatchObject({ rel: 'boot', 'data-at': '/about/[^/]+/us' })
+})
+
+test('a build with a route whose address its file name does not say fails', () => {
+  expect(other.withRoute).toMatch(/build\/preload\.ts cannot read .* src\/routes\/_about\.tsx/)
 })
 
 test('a build that exceeds its budget fails and says where the limit is', () => {

@@ -25,7 +25,7 @@ import { connect, launch } from '../server/program.ts'
 //   Create `FILE`:
 //   In `FILE`, add to the imports:
 //   In `FILE`, add at the end:
-//   In `FILE`, add before|after `A PART OF ONE LINE`:
+//   In `FILE`, add before|after (the line) `A PART OF ONE LINE`:
 //   In `FILE`, replace `A PART OF ONE LINE` with `TEXT`.
 //   `COMMAND` passes.
 //   `COMMAND` fails: `OUTPUT` and `OUTPUT`.
@@ -66,7 +66,7 @@ const sentences = new RegExp(
   'g',
 )
 const place =
-  /(?:Create `(?<file>[^`]+)`|In `(?<changed>[^`]+)`, add (?:(?<place>to the imports|at the end|before|after)(?: `(?<anchor>[^`]+)`)?)):$/
+  /(?:Create `(?<file>[^`]+)`|In `(?<changed>[^`]+)`, add (?:(?<place>to the imports|at the end|before|after)(?: (?:the line )?`(?<anchor>[^`]+)`)?)):$/
 
 /** Reads the steps of a guide. @throws Error if a code block has no place. */
 function stepsOf(guide: string): Step[] {

@@ -27,15 +27,13 @@ test('a production install starts, and builds the same bytes as a development in
   const install = ['ci', '--omit=dev', '--prefer-offline', '--no-audit', '--no-fund']
   execFileSync('npm', install, { cwd: project, env, stdio: 'pipe' })
 
-  const server = launch(['start'], env, { program: 'npm', cwd: project, detached: true })
+  const server = launch(['start'], env, { program: 'npm', cwd: project })
   try {
     const url = await server.listens()
     expect(await (await fetch(`${url}/health`)).json()).toMatchObject({ status: 'ok' })
     expect(await (await fetch(url)).text()).toContain('<title>Dealbell</title>')
   } finally {
-    // The group, because npm starts the server through a shell.
-    const { exitCode, pid } = server.child
-    if (exitCode === null && pid !== undefined) process.kill(-pid, 'SIGTERM')
+    server.child.kill('SIGTERM')
     await server.exited
   }
 

@@ -62,12 +62,21 @@ test('a release starts without npm and without network, and serves the dashboard
     launch(args, { ...env, PORT: new URL(url).port }, { program, cwd: folder })
   const status = run('relay', 'status')
   expect(await status.exited, status.output).toBe(0)
+  expect(status.output).toContain('missed changes: no account is searched\n')
   const doctor = run('doctor')
   expect(await doctor.exited, doctor.output).toBe(0)
   const backup = run('data', 'export', join(folder, 'backup.jsonl'))
   expect(await backup.exited, backup.output).toBe(0)
   server.child.kill('SIGTERM')
   expect(await server.exited, server.output).toBe(0)
+
+  const help = run('--help')
+  expect(await help.exited, help.output).toBe(0)
+  expect(help.output).toBe('Usage: dealbell start|relay|data|doctor …\n')
+  // There is no npm beside a release.
+  const unknown = run('relay', 'unknown')
+  await unknown.exited
+  expect(unknown.output).toMatch(/^Usage: dealbell relay status {3}what waits/)
 }, 180_000)
 
 test('a release contains what the server needs, and no tool of the development', async () => {

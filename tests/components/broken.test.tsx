@@ -18,7 +18,7 @@ import {
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 // The app loads this script later. Its first import may take longer than a test waits.
-import '../../src/late/Insights.tsx'
+import '../../src/late/parts.ts'
 
 const features = ['activity', 'retry-all']
 const ofBreak = { state: 'failed', reason: 'the access was revoked. Connect Slack again' } as const
@@ -105,28 +105,19 @@ test('with a filter, one button sends all again that it finds, and says so', asy
   expect(screen.queryByText('2 messages will be sent again.')).not.toBeInTheDocument()
 })
 
-test('a backend that would send more than a filter finds shows no button for it', async () => {
+test.each([
+  ['would send more than the filter finds', '&day=2026-11-20', [...allFeatures]],
+  ['lacks the feature retry-all', '', allFeatures.filter((each) => each !== 'retry-all')],
+])('a backend that %s shows no button for all', async (_what, filter, features) => {
   startBackend({
     connected: both(),
-    features: [...allFeatures],
+    features,
     activity: { items: messages(), retriesFilter: false },
   })
-  renderApp('/activity?state=failed&day=2026-11-20')
+  renderApp(`/activity?state=failed${filter}`)
   await screen.findByText('Deal 4')
   await settle()
-  expect(screen.queryByText(/match|Send all again/)).not.toBeInTheDocument()
-})
-
-test('a backend without the feature retry-all shows no button for all', async () => {
-  startBackend({
-    connected: both(),
-    features: allFeatures.filter((each) => each !== 'retry-all'),
-    activity: { items: messages() },
-  })
-  renderApp('/activity?state=failed')
-  await screen.findByText('Deal 4')
-  await settle()
-  expect(screen.queryByText(/failed while|Send all again/)).not.toBeInTheDocument()
+  expect(screen.queryByText(/match|failed while|Send all again/)).not.toBeInTheDocument()
 })
 
 test('the button of a failed message keeps the focus when another tab has connected Slack', async () => {

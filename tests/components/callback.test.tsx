@@ -75,18 +75,6 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     expect(texts.slice(before).filter((text) => text.includes(`${name}Not connected`))).toEqual([])
   })
 
-  test('forwards the code and the state, and no other parameter', async () => {
-    const { calls } = startBackend({ codes: new Set(['abc']) })
-    renderApp(`/${id}/callback?scope=a%20b&state=s%2F%2Bt&code=abc&extra=1`)
-    await screen.findByRole('button', { name: `Disconnect ${name}` })
-    const [line] = calls(`GET /api/${id}/callback`)
-    const query = new URLSearchParams(line?.split('?')[1])
-    expect([...query].sort()).toEqual([
-      ['code', 'abc'],
-      ['state', 's/+t'],
-    ])
-  })
-
   test.each([
     '',
     '?state=abc',
@@ -250,21 +238,29 @@ test.each([
   '..%2F..%2F',
   '%3Cscript%3E',
   'x'.repeat(2000),
-])('the backend receives the code %s unchanged, also after it was away', async (code) => {
-  const { calls } = startBackend()
-  server.use(
-    http.get('*/health', () => HttpResponse.error(), { once: true }),
-    http.get('*/api/slack/callback', withStatus(204)),
-  )
-  const { history, user } = renderApp(`/slack/callback?code=${code}&state=${code}`)
-  const again = await screen.findByRole('button', { name: 'Try again' })
-  const meant = new URLSearchParams(`code=${code}`).get('code')
-  expect(new URLSearchParams(history.location.search).get('code')).toBe(meant)
-  await user.click(again)
-  await screen.findByText('Connections required')
-  const sent = calls().filter(isCallback)
-  expect(sent).toHaveLength(1)
-  const query = new URLSearchParams(sent[0]?.split('?')[1])
-  expect([query.getAll('code'), query.getAll('state')]).toEqual([[meant], [meant]])
-  takeLog()
-})
+])(
+  'the backend receives the code %s and the state unchanged and no other parameter, also after it was away',
+  async (code) => {
+    const { calls } = startBackend()
+    server.use(
+      http.get('*/health', () => HttpResponse.error(), { once: true }),
+      http.get('*/api/slack/callback', withStatus(204)),
+    )
+    const { history, user } = renderApp(
+      `/slack/callback?scope=a%20b&state=s%2F%2Bt&code=${code}&extra=1`,
+    )
+    const again = await screen.findByRole('button', { name: 'Try again' })
+    const meant = new URLSearchParams(`code=${code}`).get('code')
+    expect(new URLSearchParams(history.location.search).get('code')).toBe(meant)
+    await user.click(again)
+    await screen.findByText('Connections required')
+    const sent = calls().filter(isCallback)
+    expect(sent).toHaveLength(1)
+    const query = new URLSearchParams(sent[0]?.split('?')[1])
+    expect([...query].sort()).toEqual([
+      ['code', meant],
+      ['state', 's/+t'],
+    ])
+    takeLog()
+  },
+)

@@ -9,7 +9,7 @@ import { both, hold, lookAgain, renderApp, startBackend, withStatus } from '../r
 import { takeLog } from '../setup.ts'
 import { accountItem, signedOut } from './dashboard.ts'
 // The app loads this script later. A test with a stopped clock cannot wait for its first import.
-import '../../src/late/Insights.tsx'
+import '../../src/late/parts.ts'
 
 const features = ['activity', 'preview', 'test-message']
 const minutes = (count: number) => new Date(Date.now() - count * 60_000).toISOString()

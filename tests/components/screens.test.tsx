@@ -3,7 +3,7 @@ import { HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { renderApp, startBackend } from '../render.tsx'
+import { both, renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const screens = [
@@ -111,7 +111,7 @@ test.each([
 })
 
 test('the live region exists before it has a message', async () => {
-  startBackend({ connected: new Set(['hubspot', 'slack']) })
+  startBackend({ connected: both() })
   server.use(http.post('*/api/notifications/rules', () => HttpResponse.error()))
   const { user } = renderApp('/')
   const save = await screen.findByRole('button', { name: 'Save' })

@@ -7,7 +7,7 @@ import { server } from '../msw/server.ts'
 import { renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 // The app loads this script later. A test with a stopped clock cannot wait for its first import.
-import '../../src/late/Insights.tsx'
+import '../../src/late/parts.ts'
 
 const start = (test?: ActivityBackend['test'], connected = ['hubspot', 'slack']) =>
   startBackend({
@@ -34,7 +34,7 @@ test.each<[ActivityBackend['test'], string]>([
   ],
   [{ ...waits, reason: 'Slack asks for a pause' }, 'Waiting: Slack asks for a pause.'],
   [waits, 'Waiting.'],
-])('a test message: %j', async (answer, text) => {
+])('a test message that is %j says %j', async (answer, text) => {
   const { calls } = start(answer)
   const { user } = renderApp('/')
   const button = await sendButton()

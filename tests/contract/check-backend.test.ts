@@ -50,7 +50,7 @@ function start(...args: string[]) {
 }
 const run = (...args: string[]) => start(...args).ended()
 
-async function example(fault?: Fault) {
+async function example(fault?: Partial<Fault>) {
   const backend = await openExampleBackend(fault)
   closing.push(backend.close)
   return backend
@@ -72,26 +72,63 @@ test('the MSW handlers pass, with other names of the services', async () => {
   expect(result.passed).toContain('GET /api/teams/status says whether Teams is connected')
 })
 
-test('another backend without a fault passes, and its old rules are back', async () => {
-  const { url, state } = await example()
+test('the example of docs/backend.md passes, and its old rules are back', async () => {
+  const { url, user, requests } = await example()
   const result = await run(url, ...inAll)
   expect(result).toMatchObject({ code: 0, failed: [], warned: [] })
   expect(result.output).toContain('18 passed, 0 failed, 0 with a warning, 0 not run')
-  expect(state.requests).toContain('POST /api/notifications/rules')
-  expect(state.rules).toEqual(['deal-closed'])
+  expect(requests).toContain('POST /api/notifications/rules')
+  expect(user.rules).toEqual(['deal-closed'])
+})
+
+test('the example connects both services and disconnects them, each for one browser', async () => {
+  const program = launch(['examples/backend.ts'], { PORT: '0' })
+  closing.push(() => program.kill())
+  const url = await program.listens()
+  const passed = await run(url, '--origin', 'http://localhost:5173')
+  expect(passed).toMatchObject({ code: 0, failed: [], warned: [] })
+
+  const browser = { Cookie: '' }
+  const call = (path: string, method = 'GET') =>
+    fetch(url + path, { method, headers: browser, redirect: 'manual' })
+  const isConnected = async () => [
+    await (await call('/api/hubspot/status')).json(),
+    await (await call('/api/slack/status')).json(),
+  ]
+  const [connected, not] = [{ connected: true }, { connected: false }]
+  for (const service of ['hubspot', 'slack']) {
+    const { headers } = await call(`/api/${service}/auth`)
+    browser.Cookie ||= headers.getSetCookie()[0]?.split(';')[0] ?? ''
+    const back = new URL(headers.get('Location') ?? '')
+    expect(back.origin + back.pathname).toBe(`http://localhost:5173/${service}/callback`)
+    const { search } = back
+    expect(
+      (await call(`/api/${service}/callback${search.replace('state=', 'state=0')}`)).status,
+    ).toBe(400)
+    expect((await call(`/api/${service}/callback${search}`)).status).toBe(204)
+    expect((await call(`/api/${service}/callback${search}`)).status).toBe(400)
+  }
+  expect(await isConnected()).toEqual([connected, connected])
+  expect((await call('/api/slack/disconnect', 'DELETE')).status).toBe(403)
+  Object.assign(browser, { Origin: 'http://localhost:5173' })
+  expect((await call('/api/slack/disconnect', 'DELETE')).status).toBe(204)
+  expect(await isConnected()).toEqual([connected, not])
+  browser.Cookie = ''
+  expect(await isConnected()).toEqual([not, not])
 })
 
 test('a fault is shown with what was sent, what came back, and the sentence; without secrets', async () => {
-  const { url } = await example('connected is a text')
+  const { url } = await example(faults['connected is a text'])
   const result = await run(url, ...inAll)
-  expect(result).toMatchObject({ code: 1, failed: [faults['connected is a text']], warned: [] })
+  expect(result).toMatchObject({ code: 1, warned: [] })
+  expect(result.failed).toEqual([faults['connected is a text']?.check])
   expect(result.output).toMatch(/\n {4}sent {6}GET http:.*\n(.*\n)+ {4}came back 200/)
   expect(result.output).toMatch(/\n {4}§7 {8}\S/)
   expect(result.output).not.toContain('secret')
 })
 
-test.each(Object.entries(faults))('names the fault: %s', async (fault, check) => {
-  const { url, state } = await example(fault as Fault)
+test.each(Object.entries(faults))('names the fault: %s', async (_name, fault) => {
+  const { url, user } = await example(fault)
   const target = { url, ...names, origin: dashboardOrigin, cookie: 'sid=secret-0' }
   const backend = openClient(target)
   const failed: string[] = []
@@ -100,17 +137,31 @@ test.each(Object.entries(faults))('names the fault: %s', async (fault, check) =>
     if (result === 'failed') failed.push(each.name)
     else expect(result, each.name).not.toBe('warning')
   }
-  expect(failed).toEqual([check])
-  expect(state.rules).toEqual(['deal-closed'])
+  expect(failed).toEqual([fault.check])
+  expect(user.rules).toEqual(['deal-closed'])
+})
+
+test('a save that is lost is one fault, not one for each check that saves', async () => {
+  const { url, user } = await example({
+    calls: /^POST /,
+    change(answer, user) {
+      user.rules = ['deal-closed']
+      return answer
+    },
+  })
+  const { failed, notRun } = await run(url, ...inAll)
+  expect(failed).toEqual(['POST /api/notifications/rules keeps what is saved'])
+  expect(notRun).toContain('2 checks need saves that are kept.')
+  expect(user.rules).toEqual(['deal-closed'])
 })
 
 test('nothing is changed without --write', async () => {
-  const { url, state } = await example()
+  const { url, requests } = await example()
   const result = await run(url, '--origin', dashboardOrigin)
   expect(result.code).toBe(0)
   expect(result.notRun).toContain('3 checks need --write.')
-  expect(state.requests).toContain('OPTIONS /api/slack/disconnect')
-  expect(state.requests.filter((request) => !/^(GET|OPTIONS) /.test(request))).toEqual([])
+  expect(requests).toContain('OPTIONS /api/slack/disconnect')
+  expect(requests.filter((request) => !/^(GET|OPTIONS) /.test(request))).toEqual([])
 })
 
 describe('an interruption brings the old rules back', () => {
@@ -118,8 +169,8 @@ describe('an interruption brings the old rules back', () => {
     ['SIGINT', 130],
     ['SIGHUP', 129],
   ] as const)('by %s, while a read waits', async (signal, exitCode) => {
-    const { url, state, hook } = await example()
-    const { child, ended } = start(url, '--write')
+    const { url, user, hook } = await example()
+    const { child, ended } = start(url, ...inAll)
     let hasSaved = false
     hook.before = ({ method }) => {
       if (method === 'POST') hasSaved = true
@@ -133,7 +184,7 @@ describe('an interruption brings the old rules back', () => {
     const { code, output } = await ended()
     if (signal === 'SIGINT') expect(output).toContain('The rules are what they were before.')
     expect(code).toBe(exitCode)
-    expect(state.rules).toEqual(['deal-closed'])
+    expect(user.rules).toEqual(['deal-closed'])
   })
 
   test('while a save runs: it is awaited, or it could come after the restoring', async () => {
@@ -213,6 +264,36 @@ describe('an answer', () => {
   ])('%s: rules of %s', async (result, rules) => {
     const answers = { [rulesPath]: () => new Response(`{"rules":${rules}}`) }
     expect(await check('answers the rules', answers)).toMatch(new RegExp(`^${result}`))
+  })
+
+  test('that names no rules is none of somebody who has none, unless another field may hold them', async () => {
+    const saved: string[] = []
+    const answersOf = (body: string): Answers => ({
+      [`GET ${rulesPath}`]: () => new Response(body),
+      [`POST ${rulesPath}`]: async (request) => {
+        saved.push(await request.text())
+        return new Response(null, { status: 204 })
+      },
+    })
+    expect(await check('answers the rules', answersOf('{}'))).toContain('warning')
+    const renamed = answersOf('{"ids":["deal-closed"]}')
+    expect(await check('answers the rules', renamed)).toMatch(/^failed: .* It has `ids`\./)
+    // The restoring could not bring back rules that cannot be read.
+    expect(await check('keeps what is saved', renamed)).toContain('not run')
+    expect(saved).toEqual([])
+  })
+
+  test('that redirects straight to the callback is an authorization, unless it leads to another page', async () => {
+    const answers = (to: string): Answers => ({
+      '/api/slack/auth': () => Response.redirect(to, 302),
+    })
+    const auth = (to: string, origin?: string) => check('slack/auth', answers(to), { origin })
+    const own = 'https://api.example.com/slack/callback'
+    expect(await auth(`${own}?code=1`)).toBe('passed')
+    expect(await auth(own)).toContain('neither to Slack nor')
+    const other = 'https://dashboard.example'
+    expect(await auth(`${other}/slack/callback?code=1`, other)).toBe('passed')
+    expect(await auth(`${own}?code=1`, other)).toContain('neither to Slack nor')
   })
 
   test.each([

@@ -99,8 +99,9 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
         if (!Array.isArray(rules)) {
           const text = `\`rules\` is ${shown(json, 'rules')}, not an array. The dashboard treats it as empty.`
           const meansNone = [undefined, 'null', 'false', '0', '""', '{}']
-          if (meansNone.includes(JSON.stringify(rules))) warn(text, answered)
-          fail(`${text} The next save overwrites what it means.`, answered)
+          if (meansNone.includes(JSON.stringify(rules)) && !isRenamed(json)) warn(text, answered)
+          const others = isRenamed(json) ? ` It has \`${Object.keys(json).join('`, `')}\`.` : ''
+          fail(`${text}${others} The next save overwrites what it means.`, answered)
         }
         if (!rules.every((id) => typeof id === 'string')) {
           fail('`rules` has items that are no texts. The dashboard drops them.', answered)
@@ -145,12 +146,20 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
         }
         if (!URL.canParse(location, answered.url)) fail('The Location is no URL.', answered)
         const to = new URL(location, answered.url)
-        // A stand-in may be at the backend's own address. Only an authorization has a client_id.
-        if (to.origin === new URL(target.url).origin && !to.searchParams.has('client_id')) {
-          fail(`The redirect leads back to the backend, not to ${name}.`, answered)
+        const callbackPage = pathOf(navigations.callbackPage, id)
+        const own = new URL(target.url).origin
+        const dashboard = target.origin ?? own
+        // A backend that plays the service has a consent page of its own, or consents at once.
+        const asks = to.searchParams.has('client_id')
+        const consents =
+          to.origin === dashboard && to.pathname === callbackPage && to.searchParams.has('code')
+        if ([own, dashboard].includes(to.origin) && !asks && !consents) {
+          fail(
+            `The redirect leads neither to ${name} nor, with a code, to the dashboard's page ${callbackPage}.`,
+            answered,
+          )
         }
         const back = to.searchParams.get('redirect_uri')
-        const callbackPage = pathOf(navigations.callbackPage, id)
         const expected = target.origin === undefined ? callbackPage : target.origin + callbackPage
         if (back !== null && !back.endsWith(expected)) {
           warn(
@@ -373,6 +382,11 @@ function isObject(json: unknown): json is Record<string, unknown> {
   return typeof json === 'object' && json !== null && !Array.isArray(json)
 }
 
+/** Whether the answer has only other fields than `rules`, one of which may hold the rules. */
+function isRenamed(json: Record<string, unknown>): boolean {
+  return !('rules' in json) && Object.keys(json).length > 0
+}
+
 /** A field of an answer, as JSON. */
 function shown(json: unknown, field: string): string {
   if (!isObject(json)) return 'missing'
@@ -547,7 +561,7 @@ async function readOldRules(backend: Client): Promise<readonly string[]> {
     if (!(error instanceof Finding)) throw error
     return notRun(`The old rules could not be read, so nothing is saved. ${error.message}`)
   })
-  const rules = isObject(json) ? (json.rules ?? []) : undefined
+  const rules = isObject(json) && !isRenamed(json) ? (json.rules ?? []) : undefined
   if (!v.is(v.array(v.string()), rules)) {
     return notRun('The old rules are no list of texts and could not be restored.')
   }

@@ -7,7 +7,6 @@ import {
   type ActivityState,
   activityAnswer,
   activityEndpoints,
-  errorBody,
   previewAnswer,
   retryAllAnswer,
   retryPath,
@@ -16,6 +15,7 @@ import {
 import {
   connectionStatusAnswer,
   endpoints,
+  errorBody,
   extraEndpoints,
   features,
   healthAnswer,

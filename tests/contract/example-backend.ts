@@ -1,88 +1,112 @@
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
-import { Hono } from 'hono'
-import { cors } from 'hono/cors'
+import { createExample, type User } from '../../examples/backend.ts'
 
-/** Faults of a backend, and the check that names each. */
-export const faults = {
-  'GET /health is answered with the page': 'GET /health answers a status',
-  'connected is a text': 'GET /api/hubspot/status says whether HubSpot is connected',
-  'rules is not an array': 'GET /api/notifications/rules answers the rules',
-  'auth leads to a log-in page': 'GET /api/slack/auth redirects to Slack',
-  'a missing code is answered with 200': 'GET /api/hubspot/callback without a code is an error',
-  'unknown addresses are answered with the page': 'an unknown address below /api is an error',
-  'answers allow every origin': 'https://dashboard.example may read the answers',
-  'preflights forget DELETE': 'https://dashboard.example may send DELETE',
-  'the cookie stays on its own site':
-    'the browser sends the cookies with every call, and scripts cannot read them',
-  'only the first rule is saved': 'POST /api/notifications/rules keeps what is saved',
-} as const
-export type Fault = keyof typeof faults
+/** What is wrong with the answers to some calls, and the check that says it. */
+export interface Fault {
+  check: string
+  calls: RegExp
+  change: Change
+}
+type Change = (answer: Response, user: User) => Response
+const body =
+  (text: string): Change =>
+  ({ headers }) =>
+    new Response(text, { headers })
+const header =
+  (name: string, value: string): Change =>
+  (answer) => {
+    answer.headers.set(name, value)
+    return answer
+  }
+const page = body('<!doctype html><title>Example</title>')
+
+export const faults: Record<string, Fault> = {
+  'GET /health is answered with the page': {
+    check: 'GET /health answers a status',
+    calls: /^GET \/health/,
+    change: page,
+  },
+  'connected is a text': {
+    check: 'GET /api/hubspot/status says whether HubSpot is connected',
+    calls: /^GET .*hubspot\/status/,
+    change: body('{"connected":"true","of":"sid=secret-0"}'),
+  },
+  'rules is not an array': {
+    check: 'GET /api/notifications/rules answers the rules',
+    calls: /^GET .*rules/,
+    change: body('{"rules":"deal-closed"}'),
+  },
+  'rules has another name': {
+    check: 'GET /api/notifications/rules answers the rules',
+    calls: /^GET .*rules/,
+    change: body('{"ids":["deal-closed"]}'),
+  },
+  'auth leads to a log-in page': {
+    check: 'GET /api/slack/auth redirects to Slack',
+    calls: /^GET .*slack\/auth/,
+    change: header('Location', '/login'),
+  },
+  'auth leads to the callback without a code': {
+    check: 'GET /api/slack/auth redirects to Slack',
+    calls: /^GET .*slack\/auth/,
+    change: header('Location', '/slack/callback'),
+  },
+  'a missing code is answered with 200': {
+    check: 'GET /api/hubspot/callback without a code is an error',
+    calls: /^GET .*hubspot\/callback/,
+    change: body('{"error":"missing code"}'),
+  },
+  'unknown addresses are answered with the page': {
+    check: 'an unknown address below /api is an error',
+    calls: /no-such/,
+    change: page,
+  },
+  'answers allow every origin': {
+    check: 'https://dashboard.example may read the answers',
+    calls: /^GET /,
+    change: header('Access-Control-Allow-Origin', '*'),
+  },
+  'preflights forget DELETE': {
+    check: 'https://dashboard.example may send DELETE',
+    calls: /^OPTIONS /,
+    change: header('Access-Control-Allow-Methods', 'GET,POST'),
+  },
+  'the cookie stays on its own site': {
+    check: 'the browser sends the cookies with every call, and scripts cannot read them',
+    calls: /auth$/,
+    change: header('Set-Cookie', 'sid=1; Path=/; HttpOnly; Secure; SameSite=Lax'),
+  },
+  'only the first rule is saved': {
+    check: 'POST /api/notifications/rules keeps what is saved',
+    calls: /^POST /,
+    change(answer, user) {
+      user.rules = user.rules.slice(0, 1)
+      return answer
+    },
+  },
+}
 
 export const dashboardOrigin = 'https://dashboard.example'
-const page = '<!doctype html><title>Example</title>'
 
-/** A small backend for one user, on another site than its dashboard. Everything secret contains 'secret'. */
-export async function openExampleBackend(fault?: Fault) {
-  const state = { rules: ['deal-closed'], requests: [] as string[] }
+/** The example with a fault, on another site than its dashboard. Its only user has the session sid=secret-0. */
+export async function openExampleBackend({ calls = /^$/, change }: Partial<Fault> = {}) {
+  const user: User = { connected: new Set(['hubspot', 'slack']), rules: ['deal-closed'] }
+  const app = createExample(dashboardOrigin, new Map([['secret-0', user]]))
+  const requests: string[] = []
   /** Awaited before a request is answered. */
   const hook: { before?: (request: Request) => Promise<void> | undefined } = {}
-  const app = new Hono()
-
-  app.use(async (c, next) => {
-    state.requests.push(`${c.req.method} ${c.req.path}`)
-    await hook.before?.(c.req.raw)
-    await next()
-  })
-  app.use(
-    cors({
-      origin: (_origin, c) =>
-        fault === 'answers allow every origin' && c.req.method === 'GET' ? '*' : dashboardOrigin,
-      credentials: true,
-      allowHeaders: ['Content-Type'],
-      allowMethods:
-        fault === 'preflights forget DELETE' ? ['GET', 'POST'] : ['GET', 'POST', 'DELETE'],
+  const { url, close } = await listen(
+    getRequestListener(async (request) => {
+      const call = `${request.method} ${new URL(request.url).pathname}`
+      requests.push(call)
+      await hook.before?.(request)
+      const answer = await app.fetch(request)
+      return change !== undefined && calls.test(call) ? change(answer, user) : answer
     }),
   )
-  app.get('/health', (c) =>
-    fault === 'GET /health is answered with the page' ? c.html(page) : c.json({ status: 'up' }),
-  )
-  app.get('/api/notifications/rules', (c) =>
-    c.json({ rules: fault === 'rules is not an array' ? 'deal-closed' : state.rules }),
-  )
-  app.post('/api/notifications/rules', async (c) => {
-    const { rules } = await c.req.json<{ rules: string[] }>()
-    state.rules = fault === 'only the first rule is saved' ? rules.slice(0, 1) : rules
-    return c.body(null, 204)
-  })
-  for (const id of ['hubspot', 'slack']) {
-    app.get(`/api/${id}/status`, (c) =>
-      id === 'hubspot' && fault === 'connected is a text'
-        ? c.json({ connected: 'true', of: c.req.header('Cookie') })
-        : c.json({ connected: true }),
-    )
-    app.get(`/api/${id}/auth`, (c) => {
-      const sameSite = fault === 'the cookie stays on its own site' ? 'Lax' : 'None'
-      c.header('Set-Cookie', `sid=secret-1; Path=/; HttpOnly; Secure; SameSite=${sameSite}`)
-      if (id === 'slack' && fault === 'auth leads to a log-in page') return c.redirect('/login')
-      const back = encodeURIComponent(`${dashboardOrigin}/${id}/callback`)
-      return c.redirect(
-        `https://${id}.example/authorize?client_id=1&state=secret-2&redirect_uri=${back}`,
-      )
-    })
-    app.get(`/api/${id}/callback`, (c) =>
-      id === 'hubspot' && fault === 'a missing code is answered with 200'
-        ? c.json({ error: 'missing code' })
-        : c.json({ error: 'missing code' }, 400),
-    )
-  }
-  app.notFound((c) =>
-    fault === 'unknown addresses are answered with the page' ? c.html(page) : c.text('', 404),
-  )
-
-  const { url, close } = await listen(getRequestListener(app.fetch))
-  return { url, close, state, hook }
+  return { url, close, user, requests, hook }
 }
 
 export async function listen(listener: RequestListener) {

@@ -5,64 +5,23 @@ import { connect, type Dealbell, sharedTest, test } from './server.ts'
 import { showState } from './show-state.ts'
 
 const closedBox = (page: Page) => page.getByLabel('Notify me when a deal is signed or closed')
-const stageBox = (page: Page) => page.getByLabel('Notify me when a deal stage changes')
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
 const saved = '✅ Rules saved successfully!'
-
-/** Connects both services and saves a rule. */
-async function setUp(page: Page): Promise<void> {
-  await page.goto('/')
-  await connect(page, 'HubSpot', 'Slack')
-  await closedBox(page).check()
-  await button(page, 'Save').click()
-  await expect(page.getByText(saved)).toBeVisible()
-}
 
 /** Ann has both services and a rule, in a browser of her own. */
 async function setUpAnn(browser: Browser, { url }: Dealbell): Promise<Page> {
   const context = await browser.newContext({ baseURL: url })
   const page = await context.newPage()
-  await setUp(page)
+  await page.goto('/')
+  await connect(page, 'HubSpot', 'Slack')
+  await closedBox(page).check()
+  await button(page, 'Save').click()
+  await expect(page.getByText(saved)).toBeVisible()
   return page
 }
 
-test('a person who signs in and out in one tab is the person of the other tab at once', {
-  tag: '@all',
-}, async ({ page, context, browser, server }) => {
-  const ann = await setUpAnn(browser, server)
-  // Somebody who has only connected Slack so far.
-  await page.goto('/')
-  await connect(page, 'Slack')
-  await stageBox(page).check()
-
-  const other = await context.newPage()
-  await other.goto('/')
-  await connect(other, 'HubSpot')
-  // The first tab shows what Ann has, and nothing of before.
-  await expect(closedBox(page)).toBeChecked()
-  await expect(button(page, 'Disconnect HubSpot')).toBeVisible()
-  await expect(stageBox(page)).not.toBeChecked()
-  await stageBox(page).check()
-  await button(page, 'Save').click()
-  await expect(page.getByText(saved)).toBeVisible()
-  await ann.reload()
-  await expect(stageBox(ann)).toBeChecked()
-  await expect(closedBox(ann)).toBeChecked()
-
-  await other.getByRole('banner').getByRole('button').click()
-  await button(other, 'Sign out of this browser').click()
-  for (const tab of [other, page]) {
-    await expect(button(tab, 'Connect HubSpot')).toBeVisible()
-    await expect(button(tab, 'Connect Slack')).toBeVisible()
-    await expect(closedBox(tab)).not.toBeChecked()
-    await expect(tab.getByText(saved)).toBeHidden()
-  }
-  await ann.reload()
-  await expect(button(ann, 'Disconnect Slack')).toBeVisible()
-  await expect(closedBox(ann)).toBeChecked()
-})
-
-test('a page that comes out of the back-forward cache shows the person of now', {
+// tests/components/person.test.tsx has the other ways in which a tab learns of another person.
+test('a page that comes out of the back-forward cache shows the person of now, and hears the other tabs again', {
   tag: '@all',
 }, async ({ playwright, launchOptions, browser, server }) => {
   const ann = await setUpAnn(browser, server)
@@ -89,7 +48,6 @@ test('a page that comes out of the back-forward cache shows the person of now', 
   await expect(page.locator('html')).toHaveAttribute('title', 'persisted is true')
   await expect(closedBox(page)).toBeChecked()
   await expect(button(page, 'Disconnect HubSpot')).toBeVisible()
-  // It hears the others again.
   await other.getByRole('banner').getByRole('button').click()
   await button(other, 'Sign out of this browser').click()
   await expect(button(page, 'Connect HubSpot')).toBeVisible()

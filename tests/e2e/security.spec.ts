@@ -1,6 +1,6 @@
-import { expect, type Page } from '@playwright/test'
+import { expect } from '@playwright/test'
 import { stateOf } from '../states/states.ts'
-import { connect, sharedTest, test } from './server.ts'
+import { sharedTest, test } from './server.ts'
 import { showState } from './show-state.ts'
 import { serve, serveBuild } from './site.ts'
 
@@ -55,29 +55,6 @@ test.describe('the page’s policy', () => {
     await expectViolations(violations, /trusted-types-sink/, /trusted-types trusted-types-policy/)
     expect(await page.evaluate(() => 'got' in window)).toBe(false)
   })
-
-  sharedTest(
-    'allows no permission of the browser',
-    async ({ page, context, server, violations }) => {
-      await context.grantPermissions(['camera', 'microphone', 'geolocation'], {
-        origin: server.url,
-      })
-      await page.goto('/')
-      const outcomes = await page.evaluate(async () => {
-        const { mediaDevices, geolocation, clipboard } = navigator
-        const attempts = [
-          mediaDevices.getUserMedia({ video: true }),
-          mediaDevices.getDisplayMedia(),
-          new Promise((resolve, reject) => geolocation.getCurrentPosition(resolve, reject)),
-          clipboard.readText(),
-          document.documentElement.requestFullscreen(),
-        ]
-        return (await Promise.allSettled(attempts)).map(({ status }) => status)
-      })
-      expect(outcomes).toEqual(Array(5).fill('rejected'))
-      await expectViolations(violations, /camera is not allowed/, /fullscreen is not allowed/)
-    },
-  )
 
   sharedTest(
     'allows the form’s frame at /contact, and no frame anywhere else',
@@ -201,19 +178,6 @@ test.describe('a file that was changed on its way', () => {
       }),
     )
     expect(violations.splice(0).filter((violation) => !/integrity/.test(violation))).toEqual([])
-  })
-
-  sharedTest('is not applied: the style sheet', async ({ page, violations }) => {
-    await page.route('**/assets/*.css', async (route) => {
-      const answer = await route.fetch()
-      await route.fulfill({ response: answer, body: 'body { display: none }' })
-    })
-    await page.goto('/')
-    await expectViolations(violations, /integrity/)
-    await expect(page.getByRole('heading', { name: 'Connections' })).toBeVisible()
-    await page.unrouteAll({ behavior: 'ignoreErrors' })
-    await page.close()
-    violations.splice(0)
   })
 
   sharedTest(
@@ -349,164 +313,4 @@ test.describe('a contact form that turned hostile', () => {
     expect(asked).not.toContain(`${dashboardUrl}/nowhere`)
     await expect(page).toHaveURL(`${dashboardUrl}/contact`)
   })
-})
-
-test.describe('another site', () => {
-  /** What the session's user has. */
-  const stateOf = ({ request }: Page, url: string) =>
-    Promise.all(
-      ['hubspot/status', 'slack/status', 'notifications/rules'].map(
-        async (path): Promise<unknown> => (await request.get(`${url}/api/${path}`)).json(),
-      ),
-    )
-
-  // Another port of localhost is the same site, so it gets the Strict cookie. tests/browsers attacks
-  // from 127.0.0.1, which is another site.
-  test(
-    'changes nothing: by link, image, form, fetch or frame',
-    inAllOnly,
-    async ({ page, context, browser, server, violations }) => {
-      await page.goto('/')
-      await connect(page, 'HubSpot', 'Slack')
-      await page.getByLabel('Notify me when a deal is signed or closed').check()
-      await page.getByRole('button', { name: 'Save' }).click()
-      await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
-      const cookies = await context.cookies()
-      const target = server.url
-      const before = await stateOf(page, target)
-      expect(before).toMatchObject([
-        { connected: true },
-        { connected: true },
-        { rules: ['deal-closed'] },
-      ])
-
-      // The attacker connects an account of his own, and keeps the code for the victim.
-      const attacker = await browser.newContext()
-      const own = await attacker.newPage()
-      let grant = ''
-      await own.route('**/hubspot/callback?*', async (route) => {
-        grant = new URL(route.request().url()).search
-        await route.abort()
-      })
-      await own.goto(target)
-      await own.getByRole('button', { name: 'Connect HubSpot', exact: true }).click()
-      await own.getByRole('button', { name: 'Allow' }).click()
-      await expect.poll(() => grant).toContain('code=')
-      await attacker.close()
-
-      const site = await serve((_request, response) => {
-        response.setHeader('Content-Type', 'text/html')
-        response.end(`<!doctype html><title>Win a prize</title>
-          <a href="${target}/api/hubspot/callback${grant}">call</a>
-          <a href="${target}/hubspot/callback${grant}">page</a>
-          <form id="rules" method="post" enctype="text/plain" action="${target}/api/notifications/rules">
-            <input name='{"rules":[],"x":"' value='"}'></form>
-          <form id="disconnect" method="post" action="${target}/api/slack/disconnect"></form>`)
-      })
-      const attack = `http://localhost:${site.port}/`
-
-      // Without a click: images, frames and calls of every kind.
-      const taken: string[] = []
-      page.on('response', (response) => {
-        const { origin, pathname } = new URL(response.url())
-        if (pathname.startsWith('/api/') && origin === target && response.ok()) {
-          taken.push(`${response.request().method()} ${pathname}`)
-        }
-      })
-      await page.goto(attack)
-      await page.evaluate(
-        async ([target, grant]) => {
-          const gone: Promise<unknown>[] = []
-          const load = (element: HTMLImageElement | HTMLIFrameElement, src: string) => {
-            const { promise, resolve } = Promise.withResolvers()
-            element.onload = resolve
-            element.onerror = resolve
-            element.src = target + src
-            document.body.append(element)
-            gone.push(promise)
-          }
-          load(new Image(), `/api/hubspot/callback${grant}`)
-          load(new Image(), '/api/slack/disconnect')
-          load(document.createElement('iframe'), '/')
-          load(document.createElement('iframe'), `/hubspot/callback${grant}`)
-          const call = (path: string, init: RequestInit) =>
-            gone.push(fetch(target + path, { credentials: 'include', ...init }).catch(() => {}))
-          const body = '{"rules":[]}'
-          const json = { 'Content-Type': 'application/json' }
-          call(`/api/hubspot/callback${grant}`, {})
-          call(`/api/hubspot/callback${grant}`, { mode: 'no-cors' })
-          call('/api/notifications/rules', { method: 'POST', mode: 'no-cors', body })
-          call('/api/notifications/rules', { method: 'POST', headers: json, body })
-          call('/api/slack/disconnect', { method: 'DELETE' })
-          call('/api/slack/disconnect', { method: 'POST', mode: 'no-cors' })
-          await Promise.all(gone)
-          navigator.sendBeacon(`${target}/api/notifications/rules`, body)
-          // The other site cannot read an answer either.
-          const read = await fetch(`${target}/api/notifications/rules`, {
-            credentials: 'include',
-          })
-            .then((answer) => answer.text())
-            .catch(() => 'refused')
-          if (read !== 'refused') throw new Error(`The other site could read ${read}`)
-        },
-        [target, grant] as const,
-      )
-      const [, ...frames] = page.frames()
-      expect(frames.map((frame) => frame.url())).not.toContain(`${target}/`)
-      // The console reports that frame-ancestors refused the frames.
-      violations.splice(0)
-      expect(await stateOf(page, target)).toEqual(before)
-
-      // By a link that the user clicks: to the call, and to the page that makes the call.
-      for (const [link, shown] of [
-        ['call', 'cross_site'],
-        ['page', 'HubSpot connection failed'],
-      ] as const) {
-        await page.goto(attack)
-        await page.getByText(link).click()
-        await expect(page.getByText(shown)).toBeVisible()
-        expect(await stateOf(page, target)).toEqual(before)
-      }
-
-      // By forms.
-      for (const id of ['rules', 'disconnect']) {
-        await page.goto(attack)
-        const answered = page.waitForResponse((response) => response.url().startsWith(target))
-        await page.evaluate((id) => document.querySelector<HTMLFormElement>(`#${id}`)?.submit(), id)
-        expect((await answered).status()).toBeGreaterThanOrEqual(400)
-        await page.waitForURL(`${target}/**`)
-        expect(await stateOf(page, target)).toEqual(before)
-      }
-
-      // The backend accepted only reads, and the session is unchanged.
-      const reads =
-        /^GET \/api\/(hubspot\/status|slack\/status|notifications\/(rules|summary|preview))$/
-      expect(taken.filter((call) => !reads.test(call))).toEqual([])
-      const values = (list: typeof cookies) => list.map(({ name, value }) => `${name}=${value}`)
-      expect(values(await context.cookies())).toEqual(values(cookies))
-      site.close()
-    },
-  )
-
-  sharedTest(
-    'keeps no reference to a dashboard that it opened',
-    inAllOnly,
-    async ({ page, context, server }) => {
-      const site = await serve((_request, response) => response.end('<title>Opener</title>'))
-      await page.goto(`http://127.0.0.1:${site.port}/`)
-      const opening = context.waitForEvent('page')
-      await page.evaluate((url) => {
-        Object.assign(window, { opened: window.open(url) })
-      }, server.url)
-      const dashboard = await opening
-      await expect(dashboard.getByRole('heading', { name: 'Connections' })).toBeVisible()
-      expect(await dashboard.evaluate(() => window.opener)).toBeNull()
-      await expect
-        .poll(() =>
-          page.evaluate(() => 'opened' in window && (window.opened as Window | null)?.closed),
-        )
-        .toBe(true)
-      site.close()
-    },
-  )
 })

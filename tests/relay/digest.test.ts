@@ -213,16 +213,4 @@ describe.each(databaseKinds)('on %s', (kind) => {
     // One call for the contacts. All deals have one, so nobody asks for the companies.
     expect(readsOf('associations')).toHaveLength(1)
   })
-
-  testOnce('a workspace takes twenty messages at once, and five a second after them', async () => {
-    const names = range(0, 28).map((n) => `${channel}-${n}`)
-    for (const name of names) await connect({ channel: name })
-    await tell([1])
-    await backend.settled()
-    const times = outside.posts
-      .filter((post) => names.includes(post.channel))
-      .map((post) => post.atMs)
-    expect(times).toHaveLength(28)
-    expect((times[27] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(1_000)
-  })
 })

@@ -143,41 +143,31 @@ test.runIf(databaseKinds.includes('PostgreSQL'))(
 )
 
 describe('another HubSpot identity in the same browser', () => {
-  test('starts afresh, and the first one’s things are found again by authorizing as that one', async () => {
-    const ann = openBrowser(harness)
-    atHubspot(1, 1)
-    await setUp(ann)
-    atHubspot(2, 1)
-    await ann.connect('hubspot')
-    expect(await ann.rules()).toEqual({ rules: [] })
-    expect(await ann.connected('slack')).toEqual({ connected: false })
-    expect(await ann.connected('hubspot')).toMatchObject({ connected: true })
+  test.each([
+    ['account', { first: 1, second: { portal: 2, user: 1 } }],
+    ['person', { first: 3, second: { portal: 3, user: 2 } }],
+  ])(
+    'of a second %s starts afresh, and the first one’s things are found again by authorizing as that one',
+    async (_, { first, second }) => {
+      const shared = openBrowser(harness)
+      atHubspot(first, 1)
+      await setUp(shared)
+      atHubspot(second.portal, second.user)
+      await shared.connect('hubspot')
+      expect(await shared.rules()).toEqual({ rules: [] })
+      expect(await shared.connected('slack')).toEqual({ connected: false })
+      expect(await shared.connected('hubspot')).toMatchObject({ connected: true })
+      await shared.keep(['deal-stage-changed'])
+      await shared.disconnect('slack')
 
-    const elsewhere = openBrowser(harness)
-    atHubspot(1, 1)
-    for (const browser of [elsewhere, ann]) {
-      await browser.connect('hubspot')
-      expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
-      expect(await browser.connected('slack')).toMatchObject({ connected: true })
-    }
-  })
-
-  test('of a second person takes over nothing of the first', async () => {
-    const shared = openBrowser(harness)
-    atHubspot(3, 1)
-    await setUp(shared)
-    atHubspot(3, 2)
-    await shared.connect('hubspot')
-    expect(await shared.rules()).toEqual({ rules: [] })
-    await shared.keep(['deal-stage-changed'])
-    await shared.disconnect('slack')
-
-    const own = openBrowser(harness)
-    atHubspot(3, 1)
-    await own.connect('hubspot')
-    expect(await own.rules()).toEqual({ rules: ['deal-closed'] })
-    expect(await own.connected('slack')).toMatchObject({ connected: true })
-  })
+      atHubspot(first, 1)
+      for (const browser of [openBrowser(harness), shared]) {
+        await browser.connect('hubspot')
+        expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
+        expect(await browser.connected('slack')).toMatchObject({ connected: true })
+      }
+    },
+  )
 
   test('that is known brings nothing of the first along', async () => {
     const known = openBrowser(harness)

@@ -91,3 +91,14 @@ test('searches have a limit of four a second', async () => {
   await advance(1_000)
   expect(made).toEqual([0, 0, 0, 0, 1_000, 1_000, 1_000, 1_000])
 })
+
+test('while the database counts slowly, no call is made on its late word', async () => {
+  const count = async () => {
+    await clock.wait(1_501)
+    return 0
+  }
+  limiter = createCallLimiter(callLimit, clock, count)
+  const refused = limiter.enter(access('fresh')).catch((error) => error)
+  await advance(1_501)
+  expect(await refused).toMatchObject({ reason: 'rate_limited', retryAfterMs: 1_000 })
+})

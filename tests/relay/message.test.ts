@@ -25,7 +25,7 @@ const deal: DealInMessage = {
 const message = (change: Change, ruleId: AvailableRuleId, about = deal) =>
   messageFor({ deal: about, ownerId: null, headline: dealRules[ruleId].headline(change), ruleId })
 
-test('a won deal: its name as a link, both stages, the amount, the owner and the rule', () => {
+test('a won deal shows its name as a link, both stages, the amount, the owner and the rule', () => {
   const { text, blocks } = message(stageMove(next, won), 'deal-closed', {
     ...deal,
     ownerName: 'Ada Byron',

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { isNotNull, sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import * as v from 'valibot'
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { operatorRoutes } from '../../server/api/operator.ts'
 import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
@@ -23,6 +23,7 @@ const searchSoon = vi.fn()
 const logged: unknown[] = []
 const startedAt = new Date('2026-11-20T11:00:00Z')
 let refusedWebhooks: RefusedWebhooks
+const copyFolder = vi.fn()
 
 let open: OpenDatabase
 let app: Hono
@@ -36,7 +37,10 @@ beforeAll(async () => {
     searchSoon,
   })
   const inWords = async () => ['no message waits']
-  const context = { database, operatorToken: token, wakeRelay: onReplayed, watch: { inWords } }
+  const context = {
+    ...{ database, operatorToken: token, wakeRelay: onReplayed, watch: { inWords } },
+    copyFolder: (name: string, signal: AbortSignal) => copyFolder(name, signal),
+  }
   app = new Hono().route('/relay', operatorRoutes(context)).onError(answerError(() => undefined))
 })
 beforeEach(async () => {
@@ -83,7 +87,7 @@ const ask = (path: string, authorization: string | undefined = `Bearer ${token}`
   app.request(
     `/relay/${path}`,
     {
-      method: path === 'replay' ? 'POST' : 'GET',
+      method: /^(replay|copy)/.test(path) ? 'POST' : 'GET',
       headers: authorization === '' ? {} : { Authorization: authorization },
     },
     { incoming: { socket: { remoteAddress: '127.0.0.1' } } },
@@ -119,6 +123,35 @@ describe('the operator of the server', () => {
     expect(await open.database.select({ state: deliveries.state }).from(deliveries)).toEqual([
       { state: 'dead' },
     ])
+  })
+
+  test('gets one copy of the folder at a time, which ends when nobody asks for it any more', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    onTestFinished(() => {
+      vi.useRealTimers()
+    })
+    let end: (bytes: { bytes: number; blockedMs: number }) => void = () => undefined
+    let signal: AbortSignal | undefined
+    copyFolder.mockImplementation((_, given) => {
+      signal = given
+      return new Promise((resolve, reject) => {
+        end = resolve
+        given.addEventListener('abort', () => reject(given.reason))
+      })
+    })
+    const [one, other] = [randomUUID(), randomUUID()]
+    const answerOf = async (name: string) => await (await ask(`copy/${name}`)).json()
+    expect(await answerOf(one)).toEqual({ running: true })
+    expect(await refusal(await ask(`copy/${other}`))).toBe('409 copy_runs')
+    await vi.advanceTimersByTimeAsync(30_000)
+    expect(signal?.aborted).toBe(true)
+    vi.useRealTimers()
+
+    const copied = answerOf(other)
+    await vi.waitUntil(() => copyFolder.mock.lastCall?.[0] === other)
+    end({ bytes: 7, blockedMs: 1 })
+    expect(await copied).toEqual({ bytes: 7, blockedMs: 1 })
+    expect(copyFolder).toHaveBeenCalledTimes(2)
   })
 
   test('hears how many deliveries stand how, and why the dead ones are dead', async () => {

@@ -58,7 +58,7 @@ test.each([
   ['a new deal', stageMove(null, next, orphan), all, final, nothing],
   ['no ticked rule', stageMove(open, won), new Set<string>(), final, nothing],
   ['another property', { ...stageMove(open, won), property: 'owner' }, all, final, nothing],
-] as const)('what is sent for %s', (_, change, ticked, look, decision) => {
+] as const)('the ticked rules decide what is sent for %s', (_, change, ticked, look, decision) => {
   expect(decide(change, ticked, look)).toEqual(decision)
 })
 

@@ -211,7 +211,7 @@ describe('what Slack does not say itself may pass', () => {
     [{ body: 'null', headers: { 'Content-Type': 'application/json' } }, 'unreachable'],
     [{ ...page, status: 403 }, 'http_403'],
     [{ status: 404 }, 'http_404'],
-  ])('%j', async (answer, reason) => {
+  ])('after %j', async (answer, reason) => {
     server.answers = { 'chat.postMessage': answer }
     expect(await post()).toEqual({ kind: 'failed', reason })
   })
@@ -222,7 +222,7 @@ describe('what Slack does not say itself may pass', () => {
     [{ ...page, status: 403 }, 'http_403'],
     [{ status: 404 }, 'http_404'],
     [{ status: 500, body: 'rollup_error' }, 'rollup_error'],
-  ])('by the second way: %j', async (answer, reason) => {
+  ])('after %j by the second way', async (answer, reason) => {
     server.answers = { 'chat.postMessage': refusal('not_in_channel'), C1: answer }
     expect(await post()).toEqual({ kind: 'failed', reason })
   })

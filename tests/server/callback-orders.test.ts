@@ -7,7 +7,7 @@ import { databaseKinds, openTestDatabase } from '../database.ts'
 import { appUrl } from '../relay/hubspot-webhook.ts'
 import { backend, outside, shareBackend } from '../relay/shared.ts'
 import { newSeed } from '../seed.ts'
-import { type Harness, openBrowser, openHarness } from './harness.ts'
+import { type Harness, hold, openBrowser, openHarness } from './harness.ts'
 
 type HarnessBrowser = ReturnType<typeof openBrowser>
 
@@ -291,22 +291,20 @@ async function play({ start, service, slots }: Order): Promise<void> {
   await doAll(begun)
 
   let isExchanged = false
-  const reached = Promise.withResolvers<void>()
-  const released = Promise.withResolvers<void>()
+  const exchange = hold()
   outside.beforeExchange = async (code) => {
     if (code !== codes.callback || isExchanged) return
     isExchanged = true
-    reached.resolve()
-    await released.promise
+    await exchange.wait()
   }
   // The callback brings the cookie of now. Only the token that began it counts.
   if (model.use(0) !== token || token.state !== 'full') model.begun.ended = true
   const callback = tabs[0].callback(service, state, codes.callback)
-  await Promise.race([reached.promise, callback])
+  await Promise.race([exchange.reached, callback])
   expect(isExchanged).toBe(!model.begun.ended)
   await doAll(during)
   const endedBefore = endedTokens()
-  released.resolve()
+  exchange.release()
   const answer = await callback
   if (model.begun.ended) {
     expect(`${answer.status} ${(await answer.json()).error.code}`).toBe('400 invalid_state')

@@ -3,6 +3,7 @@ import { createServer, type RequestListener } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import { afterAll, afterEach, expect, test } from 'vitest'
+import { answerPolicy, everyAnswer, strictTransportSecurity } from '../../contract/page-headers.ts'
 import { answerUnreadable } from '../../server/http/safety-headers.ts'
 import { connectionLimit, guardConnections } from '../../server/http/socket-limits.ts'
 import { listen, openBrowser, openHarness } from './harness.ts'
@@ -25,7 +26,7 @@ async function serve(
     keepAliveTimeout: 60_000,
   })
   const guard = guardConnections(server, { most, answerWithinMs })
-  answerUnreadable(server, { https: false })
+  answerUnreadable(server, { https: true })
   server.on('request', listener)
   const port = await listen(server)
   closers.push(() => {
@@ -75,13 +76,26 @@ test.each([
   ['a body that does not end', unfinished, '408'],
   ['no HTTP', 'hello\r\n\r\n', '400'],
   ['too long headers', `GET / HTTP/1.1\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, '431'],
-])('%s is refused and then cut, although the client does not close', async (_, text, status) => {
-  const never: RequestListener = () => undefined
-  const { open, count } = await serve(never, { requestTimeout: 200 })
-  const client = await open(text)
-  await expect.poll(() => client.received, { timeout: 5_000 }).toContain(`HTTP/1.1 ${status}`)
-  await expect.poll(count, { timeout: 5_000 }).toBe(0)
-})
+])(
+  '%s is refused with all safety headers and then cut, although the client does not close',
+  async (_, text, status) => {
+    const never: RequestListener = () => undefined
+    const { open, count } = await serve(never, { requestTimeout: 200 })
+    const client = await open(text)
+    await expect.poll(() => client.received, { timeout: 5_000 }).toContain(`HTTP/1.1 ${status}`)
+    await expect.poll(count, { timeout: 5_000 }).toBe(0)
+    const headers = {
+      ...everyAnswer,
+      'Content-Security-Policy': answerPolicy,
+      'Cache-Control': 'no-store',
+      'Strict-Transport-Security': strictTransportSecurity,
+      'Content-Length': '0',
+      Connection: 'close',
+    }
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+    expect(client.received.split('\r\n').slice(1).toSorted()).toEqual([...lines, '', ''].toSorted())
+  },
+)
 
 test('a client that does not read its answer is cut, also if it sometimes reads', async () => {
   let answers = 0

@@ -166,7 +166,7 @@ describe('after a kill, the database checks itself', () => {
     'postmaster.pid',
   ]
 
-  test.each(names)('%s', async (name) => {
+  test.each(names)('if %s is damaged', async (name) => {
     for (const how of damagesOf(join(killed, 'pglite', name))) {
       const folder = copyOf(killed)
       damage(join(folder, 'pglite', name), how)

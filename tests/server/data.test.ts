@@ -8,12 +8,22 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 
 import { createDataFile } from '../../server/cli/data-file.ts'
 import { exportData } from '../../server/cli/export.ts'
 import { importData } from '../../server/cli/import.ts'
-import { type Database, type OpenDatabase, rowsOf } from '../../server/database/open.ts'
+import {
+  type Database,
+  type OpenDatabase,
+  openPostgres,
+  rowsOf,
+} from '../../server/database/open.ts'
 import { crmAccounts, deliveries, rules, sessions, users } from '../../server/database/schema.ts'
 import { exportedTables, tablesLeftOut } from '../../server/database/tables.ts'
 import { knownMigrations, tableNames } from '../../server/database/version.ts'
 import { createVault } from '../../server/people/vault.ts'
-import { type DatabaseKind, newDataFolder, openTestDatabase } from '../database.ts'
+import {
+  type DatabaseKind,
+  newDataFolder,
+  newPostgresDatabase,
+  openTestDatabase,
+} from '../database.ts'
 import { startBackend } from '../relay/backend.ts'
 import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
 import { type Outside, openOutside } from '../relay/outside.ts'
@@ -112,7 +122,7 @@ test('an export of PostgreSQL shows one moment, whatever is written meanwhile', 
     await tx.insert(rules).values({ userId: user?.id ?? '', ruleIds: [], savedAt: new Date() })
   })
   await exporting
-  expect(await readFile(path, 'utf8')).toMatch(/\n\{"rows":\{\},"hash":"[^"]+"\}\n$/)
+  expect(await readFile(path, 'utf8')).toMatch(/\n\{"hash":"[^"]+"\}\n$/)
 })
 
 test('a file of an older release becomes what an update would have made of its database', async () => {
@@ -131,6 +141,29 @@ test('a file of an older release becomes what an update would have made of its d
   await file.end()
   await importData(database, { ...options, path, migration: older, checkpoints: true })
   expect(await database.select().from(crmAccounts)).toMatchObject([{ accountId: '7' }])
+})
+
+test('an import into PostgreSQL has no time limit, and writes what the command then counts', async () => {
+  const source = await openEmpty('PGlite')
+  await source.database.insert(users).values([{}, {}])
+  const path = newPath()
+  await exportData(source.database, { ...options, path })
+
+  const DATABASE_URL = await newPostgresDatabase()
+  const { database, close } = await openPostgres(DATABASE_URL, () => undefined)
+  onTestFinished(close)
+  const limits = ['statement_timeout', 'lock_timeout'].map((name) => `current_setting('${name}')`)
+  await database.execute(`create schema seen; create table seen.limits (of_statement text, of_lock text);
+    create function seen.note() returns trigger language plpgsql as
+      $$ begin insert into seen.limits values (${limits.join()}); return null; end $$;
+    create trigger note after insert on users execute function seen.note()`)
+  const said = await outputOf(['server/cli/data.ts', 'import', path], {
+    ...{ DATABASE_URL, DATA_DIR: newPath(), ENCRYPTION_KEY: key.toString('base64') },
+  })
+  expect(said).toMatch(/\d+ rows were imported\. .*\nexit 0$/)
+  expect(await database.$count(users)).toBe(2)
+  const seen = await rowsOf(database, sql`select * from seen.limits`)
+  expect(seen).toEqual([{ of_statement: '0', of_lock: '0' }])
 })
 
 test('a server on a folder is backed up while it works; its copy goes on in a new folder', async () => {
@@ -196,6 +229,7 @@ describe('a file is refused, and nothing is written, if it', () => {
     ['goes on after its end', (all) => all.with(-1, all[1] ?? ''), /was changed/],
     ['is something else', () => ['-- PostgreSQL database dump'], /was not made by/],
     ['is empty', () => [], /was not made by/],
+    ['has no line end', () => ['x'.repeat(2 ** 24 + 1)], /has a line that is longer than any/],
   ])('%s', async (_, change, reason, vault = options.vault) => {
     const path = newPath()
     await writeFile(path, change(lines).join('\n'))

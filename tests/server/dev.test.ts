@@ -1,6 +1,16 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFile, cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises'
+import {
+  appendFile,
+  cp,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -32,14 +42,7 @@ afterAll(() => rm(project, { recursive: true, force: true }))
 
 let npm: Program | undefined
 afterEach(async () => {
-  // The group also contains what npm started.
-  if (npm?.child.pid !== undefined) {
-    try {
-      process.kill(-npm.child.pid, 'SIGKILL')
-    } catch {
-      // All of them have ended.
-    }
-  }
+  npm?.killGroup()
   await rm(join(project, '.env'), { force: true })
 })
 
@@ -83,13 +86,14 @@ test('PORT in .env reaches the server and the proxy, a call that comes early wai
   await expectBothEnd({ port, devPort })
 })
 
-test('PORT=0 takes a free port; a server that crashes says so, and starts after the next change; both end when npm is killed', async () => {
+test('PORT=0 takes a free port; a fault in the server is shown with its place, and the next change starts it again; both end when npm is killed', async () => {
   const dev = await runDev({ port: 0, devPort: 0 })
   const devPort = Number(await dev.said(/dashboard is at http:\/\/localhost:(\d+)/))
   const port = Number(await dev.said(/server listens on http:\/\/localhost:(\d+)/))
   expect((await health(devPort)).status).toBe(200)
 
   const changed = join(project, 'server/app.ts')
+  const line = (await readFile(changed, 'utf8')).split('\n').length + 1
   await appendFile(changed, '\nthis is no TypeScript')
   const answer = await vi.waitFor(async () => {
     const response = await health(devPort)
@@ -97,9 +101,14 @@ test('PORT=0 takes a free port; a server that crashes says so, and starts after 
     return response
   }, started)
   expect(await answer.text()).toMatch(/^The server has ended because of an error\./)
-  expect(dev.output).toContain('It starts again when you save one of its files.')
+  await dev.said(/It starts again when you save one of its files\./)
+  expect(dev.output).toContain(`${changed}:${line}\n`)
 
-  await cp(resolve(import.meta.dirname, '../../server/app.ts'), changed)
+  const original = resolve(import.meta.dirname, '../../server/app.ts')
+  await writeFile(changed, `${await readFile(original, 'utf8')}\nthrow new Error('boom')\n`)
+  expect(await dev.said(/Error: boom\n +at .*\n/)).toContain(`${changed}:${line}:`)
+
+  await cp(original, changed)
   await vi.waitFor(async () => expect((await health(devPort)).status).toBe(200), started)
   dev.child.kill('SIGKILL')
   await expectBothEnd({ port, devPort })

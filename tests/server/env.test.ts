@@ -42,7 +42,7 @@ describe('settings', () => {
     expect(parseEnv({ PORT: '0' }).addressesAt(4567).appUrl).toBe('http://localhost:4567')
   })
 
-  test('empty ones are unset ones', () => {
+  test('that are empty count as unset', () => {
     const settings = parseEnv({ APP_URL: ' ', DATA_DIR: '', HUBSPOT_CLIENT_ID: '' })
     expect(settings.dataDir).toBe('./data')
     expect(settings.addressesAt(1).providers.hubspot.standIn).toBe(true)

@@ -257,7 +257,7 @@ test.each<[number, string, string, RequestInit?]>([
   expect(headers.get('Strict-Transport-Security')).toBe('max-age=63072000; includeSubDomains')
 })
 
-test.each(['/', '/contact', scriptPath])('304 %s has them', async (path) => {
+test.each(['/', '/contact', scriptPath])('304 %s has all safety headers', async (path) => {
   const whole = await app.request(path)
   const headers = { 'If-None-Match': whole.headers.get('ETag') ?? '' }
   const answer = await app.request(path, { headers })
@@ -265,7 +265,7 @@ test.each(['/', '/contact', scriptPath])('304 %s has them', async (path) => {
   expectSafe(answer.headers, whole.headers.get('Content-Security-Policy') ?? '')
 })
 
-test('500 has them', async () => {
+test('500 has all safety headers', async () => {
   const database = harness.failingDatabase('The database is gone.')
   const answer = await harness.appWith({ database }).request('/health')
   expect(answer.status).toBe(500)

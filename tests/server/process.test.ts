@@ -142,6 +142,22 @@ describe('a signal', () => {
   })
 })
 
+test.skipIf(process.platform === 'win32')(
+  'a server that npm started in the background stops when npm gets SIGTERM',
+  async () => {
+    const { HOME = '' } = process.env
+    const env = { HOME, PORT: '0', SERVE_DASHBOARD: 'false', DATA_DIR: dataDir }
+    const npm = launchProgram(['start'], env, { program: 'npm', detached: true })
+    onTestFinished(npm.killGroup)
+    const url = await npm.listens()
+    npm.child.kill('SIGTERM')
+    // The server holds npm's outputs until it ends.
+    await npm.exited
+    expect(npm.output).toContain('Stopping …')
+    await expect(fetch(`${url}/health`)).rejects.toThrow()
+  },
+)
+
 test('an uncaught error ends the server with one JSON line, which does not quote its message', async () => {
   const fault = "process.once('SIGUSR2', () => { throw new TypeError('hunter' + 2) })"
   const server = launchProgram(['--import', `data:text/javascript,${fault}`, 'server/main.ts'], {

@@ -80,6 +80,14 @@ export function launch(
       kill()
       await exited
     },
+    /** Also ends what a `detached` program has started. */
+    killGroup() {
+      try {
+        if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
+      } catch {
+        // All of them have ended.
+      }
+    },
   }
 }
 

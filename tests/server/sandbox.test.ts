@@ -68,10 +68,17 @@ const appOf = (provider: 'hubspot' | 'slack') => ({
 
 describe.each(['hubspot', 'slack'] as const)('the consent page of the stand-in %s', (provider) => {
   test('says that it is a stand-in, and writes what it is given as text', async () => {
-    const query = consentQuery(provider, { state: '"><script>alert(1)</script>' })
-    const page = await (await harness.app.request(`${authorizePaths[provider]}?${query}`)).text()
+    const shownWith = async (changes: Fields) => {
+      const query = consentQuery(provider, changes)
+      return (await harness.app.request(`${authorizePaths[provider]}?${query}`)).text()
+    }
+    for (const name of ['client_id', 'redirect_uri', 'scope', 'state']) {
+      const shown = await shownWith({ [name]: '"><script>alert(1)</script><img src=x onerror=x>' })
+      expect(shown, name).toMatch(/stand-in/i)
+      expect(shown, name).not.toMatch(/<(script|img|style)|style=|onclick/)
+    }
+    const page = await shownWith({})
     expect(page).toMatch(/Stand-in\.[\s\S]*This is not (HubSpot|Slack)/)
-    expect(page).not.toMatch(/<script|<style|style=|onclick/)
     expect(page.match(/<nav[\s\S]*<\/nav>/)?.[0].replaceAll(/<[^>]+>|\s/g, '')).toBe(
       'Dealbell·Deals·Slack',
     )

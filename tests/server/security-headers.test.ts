@@ -1,9 +1,7 @@
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
 import { RequestError } from '@hono/node-server'
 import { Hono } from 'hono'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { answerPolicy, everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
 import { answerUnreadable, safetyHeaders, standInPolicy } from '../../server/http/safety-headers.ts'
 
@@ -119,44 +117,14 @@ describe('an answer', () => {
   })
 })
 
-describe('what never reaches the app', () => {
-  const server = createServer({ requestTimeout: 300, connectionsCheckingInterval: 50 })
-  const unreadable = answerUnreadable(server, { https: true })
-  beforeAll(async () => {
-    await once(server.listen(0, '127.0.0.1'), 'listening')
-  })
-  afterAll(() => server.close())
-
-  test.each([
-    ['no HTTP at all', 'hello\r\n\r\n', '400 Bad Request'],
-    ['headers beyond measure', `GET / HTTP/1.1\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, '431 Request'],
-    ['a request that is never finished', 'GET / HTTP/1.1\r\nHost: x\r\n', '408 Request Timeout'],
-  ])('is answered with them too: %s', async (_name, text, status) => {
-    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
-    socket.write(text)
-    let answer = ''
-    for await (const chunk of socket) answer += chunk
-    const [first = '', ...lines] = answer.split('\r\n')
-    expect(first).toMatch(new RegExp(`^HTTP/1\\.1 ${status}`))
-    expect(lines.splice(-2)).toEqual(['', ''])
-    const headers = new Headers(
-      lines.map((line): [string, string] => {
-        const [name = '', value = ''] = line.split(/: (.*)/)
-        return [name, value]
-      }),
-    )
-    const ended = { 'content-length': '0', connection: 'close' }
-    expect(Object.fromEntries(headers)).toEqual({ ...onHttps, ...ended })
-  })
-
-  // incoming.test.ts says which requests these are.
-  test('an address that is none is the caller’s fault, and anything else ours', async () => {
-    const theirs = unreadable(new RequestError('Invalid URL'))
-    const our = unreadable(new Error('Something broke'))
-    expect([theirs.status, our.status]).toEqual([400, 500])
-    for (const answer of [theirs, our]) {
-      expect(await answer.text()).toBe('')
-      expect(Object.fromEntries(answer.headers)).toEqual(onHttps)
-    }
-  })
+// connections.test.ts: what is no HTTP gets these headers too. incoming.test.ts says which requests these are.
+test('of what never reaches the app, an address that is none is the caller’s fault, and anything else ours', async () => {
+  const unreadable = answerUnreadable(createServer(), { https: true })
+  const theirs = unreadable(new RequestError('Invalid URL'))
+  const our = unreadable(new Error('Something broke'))
+  expect([theirs.status, our.status]).toEqual([400, 500])
+  for (const answer of [theirs, our]) {
+    expect(await answer.text()).toBe('')
+    expect(Object.fromEntries(answer.headers)).toEqual(onHttps)
+  }
 })

@@ -39,7 +39,7 @@ const urlAt = (at: string) => `postgres://ann:${password}@${at}/sales`
 
 describe('DATABASE_URL', () => {
   // doctor.test.ts says what the programs beside the server say.
-  test('without a PostgreSQL behind it', async () => {
+  test('without a PostgreSQL behind it says that none listens there', async () => {
     const at = `127.0.0.1:${await freePort()}`
     expect(await output('main', { DATABASE_URL: urlAt(at) })).toBe(
       `DATABASE_URL: no PostgreSQL listens at ${at}. Start it, or correct the host and the port.\nexit 1`,
@@ -80,7 +80,7 @@ describe('DATABASE_URL', () => {
       createHttpServer(),
       (at) => `the database at ${at} could not be opened: `,
     ],
-  ])('whose server %s', async (_, server, problem) => {
+  ])('says in words that its server %s', async (_, server, problem) => {
     const at = `127.0.0.1:${await listenHere(server)}`
     const cause = await openPostgres(urlAt(at), () => undefined).catch((error: unknown) => error)
     const { message } = databaseUrlError(urlAt(at), cause)
@@ -89,14 +89,17 @@ describe('DATABASE_URL', () => {
   })
 })
 
-test.each(['file', 'file/below'])('DATA_DIR that is %s', async (path) => {
-  const dataDir = join(folder, path)
-  expect(await output('main', { DATA_DIR: dataDir })).toBe(
-    `DATA_DIR is ${dataDir}, but a file has that path or a part of it. Set DATA_DIR to a folder.\nexit 1`,
-  )
-})
+test.each(['file', 'file/below'])(
+  'DATA_DIR that is %s is refused in one sentence',
+  async (path) => {
+    const dataDir = join(folder, path)
+    expect(await output('main', { DATA_DIR: dataDir })).toBe(
+      `DATA_DIR is ${dataDir}, but a file has that path or a part of it. Set DATA_DIR to a folder.\nexit 1`,
+    )
+  },
+)
 
-test('a PORT that is taken', async () => {
+test('a PORT that is taken is refused in one sentence', async () => {
   const port = await listenHere(createServer())
   const dataDir = await newDataFolder()
   onTestFinished(() => rm(dataDir, { recursive: true }))
@@ -134,7 +137,7 @@ test.each([
     'PORT is 80, but this process may not listen on it: ports below 1024 need more rights. Set PORT to 1024 or higher, and put a proxy in front (docs/hosting.md).',
     ofAddress('EACCES'),
   ],
-])('%s', (words, error) => {
+])('an error of the system is said in words: %s', (words, error) => {
   expect(error).toHaveProperty('message', words)
 })
 
@@ -155,7 +158,7 @@ test('every wrong setting is listed', async () => {
 })
 
 describe('npm run relay', () => {
-  test('for a folder that no server has used', async () => {
+  test('says that no server has used the folder', async () => {
     const dataDir = join(folder, 'nowhere')
     expect(await output('cli/relay status', { DATA_DIR: dataDir })).toBe(
       `DATA_DIR is ${dataDir}, but no server has stored anything there. Set DATA_DIR to the folder of the server, or start the server first (npm start).\nexit 1`,
@@ -163,7 +166,7 @@ describe('npm run relay', () => {
   })
 
   // doctor.test.ts says what it says if nothing answers, or a server with another key.
-  test('with a PORT at which another program answers', async () => {
+  test('says that another program answers at PORT', async () => {
     // This process holds the folder.
     const held = await newDataFolder()
     const lock = lockFolder(held)

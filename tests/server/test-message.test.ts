@@ -114,7 +114,7 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
       await backend.database.delete(deliveries).where(eq(deliveries.userId, userId))
     })
 
-    test('without a channel', async () => {
+    test('if Slack gave no channel', async () => {
       await slackIs({ channelId: null })
       const words = 'Slack gave no channel. Connect Slack again and choose one.'
       expect(await sendTest()).toMatchObject(refused(409, 'not_connected', words))

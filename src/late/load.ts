@@ -1,18 +1,18 @@
 import { type QueryClient, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useSyncExternalStore } from 'react'
-import { loadLateStyles } from './late-styles.ts'
+import stylesAddress from './late.css?url'
 
-type Insights = typeof import('../late/Insights.tsx')
+type Parts = typeof import('./parts.ts').parts
 
 // Outside the components, so that the header of the same app has what the screen has loaded.
-const loaded = new WeakMap<QueryClient, Insights>()
+const loaded = new WeakMap<QueryClient, Parts>()
 const listeners = new Set<() => void>()
 
 /**
  * Loads what the pages show beyond §7, once `isWanted` is true. It loads after the frame that shows
  * what §7 names, so that it delays nothing. Without it, the dashboard works as with §7 alone.
  */
-export function useInsights(isWanted: boolean): Insights | undefined {
+export function useLateParts(isWanted: boolean): Parts | undefined {
   const queryClient = useQueryClient()
   useEffect(() => {
     if (!isWanted) return
@@ -21,11 +21,11 @@ export function useInsights(isWanted: boolean): Insights | undefined {
       // The browser paints after this function, and before the timer.
       timer = setTimeout(() => {
         load().then(
-          (insights) => {
-            loaded.set(queryClient, insights)
+          (parts) => {
+            loaded.set(queryClient, parts)
             for (const listener of listeners) listener()
           },
-          () => console.error('Loading the insights failed'),
+          () => console.error('Loading what goes beyond section 7 failed'),
         )
       })
     })
@@ -44,15 +44,33 @@ function subscribe(listener: () => void): () => void {
   }
 }
 
-const loadScript = () => import('../late/Insights.tsx')
+const loadScript = () => import('./parts.ts')
 
-async function load(): Promise<Insights> {
+async function load(): Promise<Parts> {
   // The links contain the integrity of the scripts (docs/server/sessions-and-safety.md).
-  for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=later]')) {
+  for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=late]')) {
     link.rel = 'modulepreload'
   }
   const styles = loadLateStyles()
-  const insights = await loadScript()
+  const { parts } = await loadScript()
   await styles
-  return insights
+  return parts
+}
+
+let loadingStyles: Promise<unknown> | undefined
+
+/** Loads the styles of what loads late, once. Resolves when they apply. */
+export function loadLateStyles(): Promise<unknown> {
+  loadingStyles ??= new Promise((resolve) => {
+    // The build's link contains the integrity. In development there is none.
+    const link =
+      document.querySelector<HTMLLinkElement>('link[as=style]') ?? document.createElement('link')
+    // If they fail to load, which the browser logs, what waits for them is shown without them.
+    link.onload = link.onerror = resolve
+    link.href = stylesAddress
+    // After the other sheet, whose rules it repeats.
+    document.head.append(link)
+    link.rel = 'stylesheet'
+  })
+  return loadingStyles
 }

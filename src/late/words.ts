@@ -60,3 +60,22 @@ function formatDate(format: Intl.DateTimeFormat, date: string): string {
   const day = new Date(date)
   return isValid(day) ? format.format(day) : date
 }
+
+/** How long ago a time was at `now`, in milliseconds since 1970: '2 hours ago'. */
+export function timeAgo(at: string, now: number): string {
+  const seconds = (now - Date.parse(at)) / 1000
+  const units = [
+    ['day', 86_400],
+    ['hour', 3600],
+    ['minute', 60],
+  ] as const
+  const unit = units.find(([, length]) => seconds >= length)
+  return unit ? `${count(Math.floor(seconds / unit[1]), unit[0])} ago` : 'a moment ago'
+}
+
+/** A number such as '1,200'. */
+export const written = (number: number) => number.toLocaleString('en')
+
+/** A number with its noun, such as '1 message' or '1,200 messages'. */
+export const count = (number: number, noun: string) =>
+  `${written(number)} ${noun}${number === 1 ? '' : 's'}`

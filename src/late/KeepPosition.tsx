@@ -18,7 +18,7 @@ interface Place {
  * It is a class because only `getSnapshotBeforeUpdate` can measure right before a change. The browser's
  * own scroll anchoring is not enough, because WebKit has none (src/styles.css).
  */
-export class ActivityPlace extends Component<{ children: ReactNode }> {
+export class KeepPosition extends Component<{ children: ReactNode }> {
   readonly #root = createRef<HTMLDivElement>()
 
   override getSnapshotBeforeUpdate(): Place {

@@ -1,0 +1,43 @@
+import { passFocus } from '../ui/focus.ts'
+
+// When a new try succeeds, the checkbox of the rule or the button of the service gets the focus.
+const passToControl = passFocus((own) =>
+  own.closest('.rule-row, li')?.querySelector('input, button'),
+)
+
+/** The states of a query without data. The element with `id` says the state. */
+export function Missing({
+  id,
+  query,
+  pending,
+  failed,
+  subject,
+}: {
+  id: string
+  query: { isFetched: boolean; isFetching: boolean; refetch: () => unknown }
+  pending: string
+  failed: string
+  /** Tells the buttons of several such parts apart. */
+  subject: string
+}) {
+  return (
+    <>
+      {/* Do not use isPending: after a failure, it is true again at each new attempt. */}
+      <p id={id} className="inline">
+        {query.isFetched ? failed : pending}
+      </p>{' '}
+      {query.isFetched && (
+        <button
+          ref={passToControl}
+          type="button"
+          aria-label={`Try again: ${subject}`}
+          aria-disabled={query.isFetching || undefined}
+          onClick={() => query.refetch()}
+          className="text-button"
+        >
+          Try again
+        </button>
+      )}
+    </>
+  )
+}

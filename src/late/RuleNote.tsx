@@ -1,0 +1,106 @@
+import { useState } from 'react'
+import { usePreview } from '../api/preview.ts'
+import { useRules } from '../api/rules.ts'
+import { useSummary } from '../api/summary.ts'
+import { Missing } from './Missing.tsx'
+import { count, timeAgo, written } from './words.ts'
+
+/** Below a rule: what it has sent, or what it would have sent. The element with `id` describes the rule. */
+export function RuleNote(props: { id: string; rule: string; when: string }) {
+  const isSaved = useRules().data?.rules.includes(props.rule) === true
+  return isSaved ? <Sent {...props} /> : <WouldSend {...props} />
+}
+
+function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
+  const summary = useSummary()
+  if (summary.data === undefined) {
+    return (
+      <Missing
+        id={id}
+        query={summary}
+        pending="Counting…"
+        failed="The number of sent messages could not be loaded."
+        subject={when}
+      />
+    )
+  }
+  const none = { sent: 0, failed: 0, lastSentAt: null }
+  const { sent, failed, lastSentAt } = summary.data.rules[rule] ?? none
+  const period = `in ${count(summary.data.days, 'day')}`
+  return (
+    <p id={id}>
+      {sent === 0
+        ? `No messages sent ${period}`
+        : `Sent ${sent === 1 ? 'once' : `${written(sent)} times`} ${period}`}
+      {sent > 0 && lastSentAt !== null && (
+        <>
+          {sent === 1 ? ', ' : ', last '}
+          {/* Each refetch renders this again, so the time stays correct. */}
+          <time dateTime={lastSentAt}>
+            {timeAgo(lastSentAt, Math.max(summary.dataUpdatedAt, summary.errorUpdatedAt))}
+          </time>
+        </>
+      )}
+      {failed > 0 && ` · ${written(failed)} failed`}
+    </p>
+  )
+}
+
+function WouldSend({ id, rule, when }: { id: string; rule: string; when: string }) {
+  const preview = usePreview()
+  const [isOpen, setIsOpen] = useState(false)
+  const { data } = preview
+  if (data === undefined) {
+    return (
+      <Missing
+        id={id}
+        query={preview}
+        pending="Looking at the last 7 days…"
+        failed="The preview of this rule could not be loaded."
+        subject={when}
+      />
+    )
+  }
+  const messages = data.rules[rule]
+  // The backend may not know this rule, or may not have counted anything yet.
+  if (messages === undefined) {
+    const isCounting = !data.complete && Object.keys(data.rules).length === 0
+    return isCounting ? <p id={id}>Looking at the last 7 days…</p> : null
+  }
+  const sample = data.samples[rule]
+  const sampleId = `${id}-sample`
+  return (
+    <>
+      <p className="inline" id={id}>
+        Would have sent {messages > 0 && !data.complete && 'at least '}
+        {messages === 0 ? 'no messages' : count(messages, 'message')} in the last{' '}
+        {count(data.days, 'day')}
+        {messages === 0 && !data.complete && ', as far as is known'}
+      </p>
+      {sample !== undefined && (
+        <>
+          {' '}
+          <button
+            type="button"
+            aria-expanded={isOpen}
+            aria-controls={isOpen ? sampleId : undefined}
+            aria-label={`${isOpen ? 'Hide the' : 'Show an'} example: when ${when}`}
+            onClick={() => setIsOpen(!isOpen)}
+            className="text-button"
+          >
+            {/* An inline block, so that only the words are underlined. */}
+            <span aria-hidden className="mr-1 inline-block">
+              {isOpen ? '▾' : '▸'}
+            </span>
+            {isOpen ? 'Hide the' : 'Show an'} example
+          </button>
+          {isOpen && (
+            <p id={sampleId} className="message">
+              {sample}
+            </p>
+          )}
+        </>
+      )}
+    </>
+  )
+}

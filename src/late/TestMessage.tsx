@@ -1,0 +1,48 @@
+import { ApiError } from '../api/errors.ts'
+import { useSendTest } from '../api/test-message.ts'
+import { Button } from '../ui/Button.tsx'
+import { passFocus } from '../ui/focus.ts'
+import { clockTime } from './words.ts'
+
+// A refusal may break the connection, and then this part disappears.
+const passToService = passFocus((own) => own.closest('li')?.querySelector('button'))
+
+/** Sends a test message to the chat, and says what became of it. */
+export function TestMessage() {
+  const test = useSendTest()
+  return (
+    <>
+      <Button ref={passToService} busy={test.isPending} onClick={() => test.mutate()}>
+        Send a test message
+      </Button>
+      <p role="status" className="min-w-40 flex-1 wrap-anywhere not-empty:py-2">
+        {test.isPending
+          ? 'Sending…'
+          : test.isError
+            ? failureOf(test.error)
+            : test.data && resultOf(test.data)}
+      </p>
+    </>
+  )
+}
+
+function resultOf({
+  state,
+  channel,
+  reason,
+  nextTryAt,
+}: NonNullable<ReturnType<typeof useSendTest>['data']>): string {
+  if (state === 'sent') return channel === null ? 'Sent.' : `Sent to ${channel}.`
+  const parts = [reason, nextTryAt !== null && `next try at ${clockTime(nextTryAt)}`].filter(
+    Boolean,
+  )
+  return parts.length === 0 ? 'Waiting.' : `Waiting: ${parts.join(', ')}.`
+}
+
+function failureOf(error: unknown): string {
+  if (!(error instanceof ApiError)) return 'The test message failed, try again.'
+  // Without an answer, nobody knows whether the server has sent it.
+  return error.kind === 'status'
+    ? error.message
+    : `${error.message}. The test message may still arrive.`
+}

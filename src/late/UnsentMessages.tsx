@@ -1,0 +1,51 @@
+import { Link } from '@tanstack/react-router'
+import { useId } from 'react'
+import { useConnectFirst, useSummary } from '../api/summary.ts'
+import { Missing } from './Missing.tsx'
+import { SendAllAgain } from './SendAllAgain.tsx'
+import { count, written } from './words.ts'
+
+/** Beside a connection that no longer works: the messages that it holds up. */
+export function UnsentMessages({ provider }: { provider: string }) {
+  const id = useId()
+  const summary = useSummary()
+  if (summary.data === undefined) {
+    return (
+      <Missing
+        id={id}
+        query={summary}
+        pending="Counting the messages…"
+        failed="The number of waiting messages could not be loaded."
+        subject={provider}
+      />
+    )
+  }
+  const { waiting, failedSinceBroken } = summary.data
+  const failed = failedSinceBroken ?? 0
+  return (
+    <p id={id}>
+      {waiting > 0 && `${count(waiting, 'message')} ${waiting === 1 ? 'is' : 'are'} waiting`}
+      {waiting > 0 && failed > 0 && '. '}
+      {failed > 0 && (
+        <>
+          {waiting > 0 ? written(failed) : count(failed, 'message')} {failed === 1 ? 'has' : 'have'}{' '}
+          failed since.{' '}
+          <Link to="/activity" search={{ state: 'failed' }} className="text-link">
+            {failed === 1 ? 'See the failed one' : 'See the failed ones'}
+          </Link>
+        </>
+      )}
+      {waiting > 0 && failed === 0 && '.'}
+      {waiting === 0 &&
+        failed === 0 &&
+        (failedSinceBroken === null
+          ? 'No message is waiting.'
+          : 'No messages are waiting or have failed since.')}
+    </p>
+  )
+}
+
+/** Below the connections, if both work: what failed while one of them did not. */
+export function FailedMessages() {
+  return useConnectFirst() === undefined && <SendAllAgain />
+}

@@ -1,0 +1,31 @@
+import { type RefCallback, useEffect, useRef } from 'react'
+
+/** Focuses the screen's heading, so keyboard and screen reader continue there. */
+export function focusHeading(): void {
+  document.querySelector('h1')?.focus()
+}
+
+/** A ref of an element that may disappear while it has the focus. Then the next element gets it. */
+export const passFocus =
+  (next: (own: HTMLElement) => HTMLElement | null | undefined): RefCallback<HTMLElement> =>
+  (own) =>
+  () => {
+    if (own && document.activeElement === own) next(own)?.focus()
+  }
+
+/**
+ * A ref for a button that is disabled while busy. A disabled button loses the focus; this restores
+ * it.
+ */
+export function useRestoredFocus(isBusy: boolean) {
+  const button = useRef<HTMLButtonElement>(null)
+  const hadFocus = useRef(false)
+  useEffect(() => {
+    if (isBusy) hadFocus.current = document.activeElement === button.current
+    else if (hadFocus.current && document.activeElement === document.body) {
+      // The bar is sticky, so the browser would scroll to its place in the page.
+      button.current?.focus({ preventScroll: true })
+    }
+  }, [isBusy])
+  return button
+}
