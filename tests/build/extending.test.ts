@@ -139,7 +139,9 @@ const guides = readFileSync(join(root, 'docs/extending.md'), 'utf8').split(/^## 
 // One after the other in the same copy, which then has all examples.
 for (const guide of guides) {
   const [title = ''] = guide.split('\n')
-  test(`who follows the guide '${title}' meets no surprise`, { timeout: 10 * minutes }, async () => {
+  test(`who follows the guide '${title}' meets no surprise`, {
+    timeout: 10 * minutes,
+  }, async () => {
     const steps = stepsOf(guide)
     // What CI checks first.
     expect(steps).toContainEqual({ do: 'run', command: 'npm run format && npm run check' })
@@ -147,7 +149,9 @@ for (const guide of guides) {
   })
 }
 
-test('the tests that no guide names pass with all examples', { timeout: 10 * minutes }, async () => {
+test('the tests that no guide names pass with all examples', {
+  timeout: 10 * minutes,
+}, async () => {
   await run(`npx vitest run ${others.join(' ')}`)
 })
 

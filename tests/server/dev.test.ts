@@ -106,7 +106,7 @@ test('PORT=0 takes a free port; a fault in the server is shown with its place, a
 
   const original = resolve(import.meta.dirname, '../../server/app.ts')
   await writeFile(changed, `${await readFile(original, 'utf8')}\nthrow new Error('boom')\n`)
-  await dev.said(/boom[^]*It starts again/)
+  await dev.said(/boom[\s\S]*It starts again/)
   expect(dev.output).toMatch(`Error: boom\n    at file://${changed}:${line}:`)
 
   await cp(original, changed)
