@@ -30,6 +30,8 @@ export interface Grant {
 
 /** What every provider must implement. */
 interface Provider {
+  /** This server uses this provider. */
+  readonly inUse: boolean
   /** The stand-in on this server plays this provider. */
   readonly standIn: boolean
   /** The address of the consent page, with PKCE where the provider supports it. */
