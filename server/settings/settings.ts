@@ -142,8 +142,8 @@ function withCertificate(databaseUrl: string | undefined, caFile: string | undef
 }
 
 /**
- * The providers that this server uses: the two that the dashboard shows, and each that has a client id. The dashboard of
- * another backend may show services that this server does not know.
+ * The providers that this server uses: the two that the dashboard shows, and each that has a client id. The
+ * dashboard of another backend may show services that this server does not know.
  */
 function providersInUse(env: Env): ProviderId[] {
   const shown = [
