@@ -134,17 +134,18 @@ test('a real Slack is not shared with the others whom the stand-in HubSpot signe
 })
 
 test('nothing answers for a provider that is not in use, and what it granted does not count', async () => {
+  await harness.database.update(connections).set({ standIn: false })
   for (const id of ['hubspot', 'slack'] as const) {
-    const { app, inbox } = backendWith(true, id)
-    for (const path of [`/api/${id}/status`, `/api/${id}/auth`, `/sandbox/${id}`]) {
+    const { app, inbox } = backendWith(false, id)
+    for (const path of [`/api/${id}/status`, `/api/${id}/auth`]) {
       expect((await app.request(path)).status, path).toBe(404)
     }
     expect((await app.request(`/webhooks/${id}`, { method: 'POST' })).status).toBe(404)
-    expect(await (await app.request('/health')).json()).not.toHaveProperty(`standIns.${id}`)
     await inbox.store('hubspot', [event])
   }
-  // The user has connected both, and ticked a rule.
   expect(await harness.database.select().from(deliveries)).toEqual([])
+  await backendWith(false).inbox.store('hubspot', [{ ...event, key: 'later' }])
+  expect(await harness.database.select().from(deliveries)).toHaveLength(1)
 })
 
 test('what the real provider granted is not sent to a stand-in', async () => {
