@@ -48,7 +48,8 @@ export function createBackend({
   activity,
   ...initial
 }: Partial<Omit<BackendState, 'activity'>> & {
-  providers?: readonly string[]
+  /** The CRM, then the chat. */
+  providers?: readonly [crm: string, chat: string]
   activity?: Partial<ActivityBackend>
 } = {}) {
   const state: BackendState = {
@@ -128,8 +129,10 @@ export function createBackend({
     ...activityHandlers(state.activity, {
       on,
       offers,
-      isConnected: (provider) =>
-        (provider === undefined ? providers : [provider]).every((id) => state.connected.has(id)),
+      isConnected: (which) =>
+        (which === 'crm' ? providers.slice(0, 1) : providers).every((id) =>
+          state.connected.has(id),
+        ),
       refuse,
     }),
   ]
