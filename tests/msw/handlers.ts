@@ -49,7 +49,7 @@ export function createBackend({
   ...initial
 }: Partial<Omit<BackendState, 'activity'>> & {
   /** The CRM, then the chat. */
-  providers?: readonly [crm: string, chat: string]
+  providers?: readonly string[]
   activity?: Partial<ActivityBackend>
 } = {}) {
   const state: BackendState = {
