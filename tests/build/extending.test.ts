@@ -140,7 +140,7 @@ const guides = readFileSync(join(root, 'docs/extending.md'), 'utf8').split(/^## 
 for (const guide of guides) {
   const [title = ''] = guide.split('\n')
   test(`who follows the guide '${title}' meets no surprise`, {
-    timeout: 10 * minutes,
+    timeout: 30 * minutes,
   }, async () => {
     const steps = stepsOf(guide)
     // What CI checks first.
@@ -150,7 +150,7 @@ for (const guide of guides) {
 }
 
 test('the tests that no guide names pass with all examples', {
-  timeout: 10 * minutes,
+  timeout: 30 * minutes,
 }, async () => {
   await run(`npx vitest run ${others.join(' ')}`)
 })
