@@ -61,7 +61,9 @@ test('each query key and mutation key is written once', () => {
 // Biome's rules for Query do not know our own hooks, and there is none for keys.
 test('no component takes the rest of a query result, or all of it, and renders at each change', () => {
   for (const path of dashboard) {
-    expect(read(path), path).not.toMatch(/\.\.\.\w+\s*\}\s*=\s*use(?!SingleMutation)[A-Z]|\.\.\.use[A-Z]\w*\(/)
+    expect(read(path), path).not.toMatch(
+      /\.\.\.\w+\s*\}\s*=\s*use(?!SingleMutation)[A-Z]|\.\.\.use[A-Z]\w*\(/,
+    )
   }
 })
 
