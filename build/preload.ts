@@ -94,7 +94,7 @@ export function preload(config: Config): Plugin {
  * @throws Error for a name with the router's further signs, such as `_layout` or `(group)`.
  */
 function pathOfRoute(file: string): string {
-  if (!/^\$?[a-z-]+([./]\$?[a-z-]+)*$/.test(file)) {
+  if (!/^\$?[a-z\d-]+([./]\$?[a-z\d-]+)*$/i.test(file)) {
     throw new Error(
       `build/preload.ts cannot read the address of src/routes/${file}.tsx from its name. Use only words, '.', '/' and '$', or teach pathOfRoute the rest.`,
     )

@@ -78,7 +78,7 @@ const activityQuery = (filter: ActivityFilter) =>
     // Query compares items of the same position, and a new message moves all others. `merge` compares them.
     structuralSharing: false,
     staleTime: refreshMs,
-    // The next visit begins with the newest messages, and nothing stays after the user signed out.
+    // The next visit begins with the newest messages, and `useRetry` changes only the list on screen.
     gcTime: 0,
     // Query pauses this while the page is hidden.
     refetchInterval: refreshMs,

@@ -95,7 +95,7 @@ export function useSaveRules() {
   const statuses = [useConnectionStatus(config.crm), useConnectionStatus(config.chat)]
   const canSave = statuses.every((status) => status.data?.connected)
   // The data are what was sent. Null: nothing was sent, because a disconnect came first.
-  const { mutate, reset, data, ...save } = useSingleMutation<RuleIds, RuleIds | null>({
+  const save = useSingleMutation<RuleIds, RuleIds | null>({
     mutationKey: saveKey,
     isInOrder: true,
     mutationFn: async (selected) => {
@@ -121,6 +121,7 @@ export function useSaveRules() {
     meta: { action: 'Saving rules' },
   })
 
+  const { mutate, reset, data } = save
   const [wasRefused, setWasRefused] = useState(false)
   useEffect(() => onNextPerson(() => setWasRefused(false)), [])
   // The refusal ends when both services are connected, so a later disconnect does not show it

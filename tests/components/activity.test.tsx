@@ -3,7 +3,6 @@ import { HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
 import type { ActivityItem, Summary } from '../../contract/activity.ts'
 import { pass, settle, stopClock } from '../clock.ts'
-import { hostileStrings } from '../hostile-strings.ts'
 import { sentItem as item } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
 import { both, hold, lookAgain, renderApp, startBackend, withStatus } from '../render.tsx'
@@ -188,35 +187,19 @@ describe('the list', () => {
     expect(within(await row('Trap')).queryByRole('link')).not.toBeInTheDocument()
   })
 
-  test('whatever a backend answers stays plain text', async () => {
-    const some = hostileStrings.filter((_, n) => n % 19 === 0)
+  test('whatever a backend answers stays plain text, and a time that a browser cannot read is of an unknown day', async () => {
+    const text = '"><img src=x onerror=pwned()><a href="javascript:pwned()">x</a>'
+    const said = { rule: text, from: text, to: text, channel: text, reason: text }
+    // Our schema accepts these times, but a browser does not.
+    const times = { at: '2026-01-01T10:00:00+05', nextTryAt: '2026-01-01T10:00:00 +05:00' }
     open(
-      some.flatMap((text, n) =>
-        (['sent', 'waiting', 'failed', 'skipped'] as const).map((state) =>
-          item(`${n} ${state} ${text}`, {
-            state,
-            rule: text,
-            deal: { name: text, url: text },
-            from: text,
-            to: text,
-            channel: text,
-            reason: text,
-            // Our schema accepts these times, but a browser does not.
-            at: '2026-01-01T10:00:00+05',
-            nextTryAt: '2026-01-01T10:00:00 +05:00',
-          }),
-        ),
+      (['sent', 'waiting', 'failed', 'skipped'] as const).map((state) =>
+        item(state, { state, ...said, ...times, deal: { name: text, url: text } }),
       ),
     )
-    await screen.findByText('Messages')
-    await waitFor(() =>
-      expect(screen.getAllByRole('button', { name: /^Send again/ }).length).toBeGreaterThan(5),
-    )
+    expect(await screen.findAllByText(text)).toHaveLength(4)
     expect(screen.getByRole('heading', { level: 3 })).toHaveTextContent('Unknown day')
-    const list = document.querySelector('.activity-list')
-    expect(list?.querySelector('script, img, iframe, object, form, style, meta, base')).toBeNull()
-    expect(list?.querySelectorAll('ol a')).toHaveLength(0)
-    expect(list?.querySelector('[onerror], [onload], [onclick], [onmouseover]')).toBeNull()
+    expect(document.querySelector('.activity-list')?.querySelector('img, ol a')).toBeNull()
   })
 })
 

@@ -425,10 +425,4 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
       await refused(backend.call('/api/notifications/test', { method: 'POST' }), 409)
     },
   )
-
-  test('does not know another provider', async () => {
-    await refused(open().call('/api/pipedrive/status'), 404)
-    await refused(open().call('/api/pipedrive/disconnect', { method: 'DELETE' }), 404)
-    await refused(open().call('/api/pipedrive/callback?code=x'), 404)
-  })
 })

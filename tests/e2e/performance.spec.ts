@@ -289,8 +289,7 @@ test('what goes beyond section 7 loads last, and only for a backend that offers 
 }, async ({ page }) => {
   const asked: string[] = []
   page.on('request', (request) => asked.push(new URL(request.url()).pathname))
-  const late = () =>
-    asked.filter((path) => /Insights|SendAllAgain|late-|summary|preview/.test(path))
+  const late = () => asked.filter((path) => /parts-|SendAllAgain|late-|summary|preview/.test(path))
   await showState(page, stateOf('Both connected, two rules'))
   await page.waitForLoadState('networkidle')
   expect(late()).toEqual([])
@@ -309,7 +308,7 @@ test('what goes beyond section 7 loads last, and only for a backend that offers 
       .map((path) => path.replace(/^.*\/|-.*$/g, ''))
       .toSorted(),
     // The second script is one that /activity needs as well.
-  ).toEqual(['Insights', 'SendAllAgain', 'late', 'preview', 'summary'])
+  ).toEqual(['SendAllAgain', 'late', 'parts', 'preview', 'summary'])
 })
 
 test('a backend on another origin gets each call once, with cookies and without a preflight', {

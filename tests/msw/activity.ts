@@ -143,6 +143,9 @@ export function activityHandlers(
       if ('status' in state.test) {
         return refuse(state.test.status, state.test.code, state.test.message)
       }
+      const ofNoDeal = { rule: null, deal: null, from: null, to: null }
+      const at = new Date().toISOString()
+      state.items.unshift(sentItem(crypto.randomUUID(), { at, ...ofNoDeal, ...state.test }))
       return HttpResponse.json(state.test, { status: state.test.state === 'sent' ? 200 : 202 })
     }),
   ]

@@ -133,16 +133,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
       },
     )
 
-    testOnce('counts amounts in the currency of the account, which is read once', async () => {
-      await connect({ ruleIds: ['deal-closed'] })
-      for (const deal of range(1, 6)) outside.deals.set(String(deal), { amount: '1000' })
-      outside.deals.set('7', { amount: '50', currency: 'USD' })
-      await tell(range(1, 7), 'w1')
-      await backend.settled()
-      expect(posts()[0]?.text).toBe('7 deals moved · 7 won, €6,000, $50')
-      expect(readsOf('/account-info/')).toHaveLength(1)
-    })
-
     testOnce('that Slack refuses is sent as single messages, in order', async () => {
       const userId = await connect()
       answerPosts((call) =>

@@ -409,21 +409,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(new Set(outcomes.map(String))).toEqual(new Set(['dead,token_revoked']))
       expect(outcomes).toHaveLength(600)
       expect(ends() - before).toBeLessThan(20)
-      await vi.waitFor(async () => expect(await isIdle()).toBe(true), 5_000)
-
-      // HubSpot still works. The newest ones of each statement get names, rules and stages, with few calls.
-      const newest = async () => (await backend.shown(userId)).at(-1)
-      await vi.waitFor(
-        async () =>
-          expect(await newest()).toEqual({
-            ruleId: 'deal-stage-changed',
-            dealName: 'Deal 599',
-            fromLabel: 'Appointment',
-            toLabel: 'Proposal sent',
-          }),
-        10_000,
-      )
-      expect(outside.reads.length).toBeLessThan(60)
+      // names.test.ts says which of them get names.
     })
 
     test('a call that Slack does not answer holds up no other channel', async () => {

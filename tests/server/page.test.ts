@@ -72,14 +72,6 @@ describe('the page', () => {
     expect(header('Set-Cookie')).toBeNull()
   })
 
-  test.each(['http://127.0.0.1:3000', 'http://[::1]:3000'])(
-    'redirects from %s to the origin that the providers redirect to',
-    async (origin) => {
-      const { status, header } = await get(`${origin}/contact?a=1`)
-      expect([status, header('Location')]).toEqual([302, 'http://localhost:3000/contact?a=1'])
-    },
-  )
-
   test.each(['POST', 'PUT', 'DELETE'])('refuses %s', async (method) => {
     const answer = await app.request('/contact', { method })
     expect(await refusal(answer)).toBe('405 method_not_allowed')
