@@ -11,9 +11,10 @@ import { precompress } from './build/precompress.ts'
 import { preload } from './build/preload.ts'
 import { security } from './build/security.ts'
 import { settings } from './build/settings.ts'
+import { states } from './build/states.ts'
 import { parseConfig } from './src/parse-config.ts'
 
-export default defineConfig(async ({ command }): Promise<UserConfig> => {
+export default defineConfig((): UserConfig => {
   // Like the server, read only .env, so that both always see the same settings.
   const envFile = join(import.meta.dirname, '.env')
   if (existsSync(envFile)) process.loadEnvFile(envFile)
@@ -38,9 +39,7 @@ export default defineConfig(async ({ command }): Promise<UserConfig> => {
       precompress(),
       buildInfo(config),
       devtools(),
-      // It needs MSW, which a production install omits. So the npm scripts use `--configLoader native`:
-      // Vite's own loader would resolve this import for a build as well.
-      command === 'serve' && (await import('./build/states.ts')).states(),
+      states(),
     ],
     build: {
       // src/boot.ts loads what Vite would preload (build/preload.ts).

@@ -1,15 +1,18 @@
-// Runs the dashboard with hot reload, and restarts the server after each change of its files.
+// Runs the dashboard with hot reload, and restarts the server after each change of its files. With --mock, there is no
+// server: the page answers its own calls.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { EventEmitter, once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { type AddressInfo, createServer as createSocket } from 'node:net'
 import { join } from 'node:path'
 import { createServer, type Plugin } from 'vite'
+import { mock } from '../build/mock.ts'
 import { backendRoots } from '../contract/endpoints.ts'
 import { whenNpmEnds } from '../server/npm.ts'
 import { parseEnv } from '../server/settings/settings.ts'
 
 const root = join(import.meta.dirname, '..')
+const isMock = process.argv.includes('--mock')
 const serverFolders = [join(root, 'server/'), join(root, 'stand-ins/'), join(root, 'contract/')]
 
 let server: ChildProcess
@@ -20,19 +23,15 @@ let wasReady = false
 try {
   process.chdir(root)
   if (existsSync('.env')) process.loadEnvFile()
-  // The proxy needs the server's port before the server listens.
-  if (process.env.PORT?.trim() === '0') process.env.PORT = String(await freePort())
-  const settings = parseEnv(process.env)
-  const target = settings.localOriginAt(settings.port)
-  const proxy = Object.fromEntries(
-    // One origin for page and backend, as in production.
-    backendRoots.map((path) => [`/${path}`, { target, changeOrigin: false }]),
-  )
+  // The browser would navigate to a backend of another origin. vite.config.ts reads .env again: no `delete`.
+  if (isMock) process.env.VITE_API_URL = ''
   const port = Number(process.env.DEV_PORT ?? 5173)
   const vite = await createServer({
     configLoader: 'native',
-    plugins: [serverPlugin()],
-    server: { port, strictPort: true, proxy },
+    plugins: [isMock ? mock() : serverPlugin()],
+    // Vite bundles the dependencies again when its plugins are others.
+    ...(isMock && { cacheDir: 'node_modules/.vite/mock' }),
+    server: { port, strictPort: true, ...(!isMock && { proxy: await proxyToServer() }) },
   })
   await vite.listen().catch((error: Error) => {
     if (!error.message.includes('already in use')) throw error
@@ -46,17 +45,30 @@ try {
 
   const address = vite.httpServer?.address() as AddressInfo
   const dashboard = `http://localhost:${address.port}`
-  // Providers redirect to APP_URL, and Vite serves the dashboard.
-  Object.assign(process.env, { APP_URL: dashboard, SERVE_DASHBOARD: 'false' })
-  // A fault of the server's code is shown with its place.
-  process.env.DEBUG ||= '1'
-  startServer()
-  await once(changes, 'ready')
+  if (!isMock) {
+    // Providers redirect to APP_URL, and Vite serves the dashboard.
+    Object.assign(process.env, { APP_URL: dashboard, SERVE_DASHBOARD: 'false' })
+    // A fault of the server's code is shown with its place.
+    process.env.DEBUG ||= '1'
+    startServer()
+    await once(changes, 'ready')
+  }
   console.log(`The dashboard is at ${dashboard}. Ctrl-C ends it.`)
 } catch (error) {
   // A person who can fix the problem needs only the message.
   console.error(error instanceof Error ? error.message : error)
   process.exit(1)
+}
+
+/** One origin for page and backend, as in production. */
+async function proxyToServer() {
+  // The proxy needs the server's port before the server listens.
+  if (process.env.PORT?.trim() === '0') process.env.PORT = String(await freePort())
+  const settings = parseEnv(process.env)
+  const target = settings.localOriginAt(settings.port)
+  return Object.fromEntries(
+    backendRoots.map((path) => [`/${path}`, { target, changeOrigin: false }]),
+  )
 }
 
 function startServer(): void {
@@ -98,7 +110,7 @@ function restartServer(): void {
 function stop(signal: NodeJS.Signals): void {
   const hasEnded = state === 'crashed'
   state = 'stopping'
-  if (hasEnded) process.exit()
+  if (hasEnded || isMock) process.exit()
   // The signal of Ctrl-C also reaches the server itself, which ignores the second of the same kind.
   server.kill(signal === 'SIGHUP' ? 'SIGTERM' : signal)
 }

@@ -154,8 +154,8 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         } catch (error) {
           if (error instanceof AuthorizationEnded) throw invalidState()
           if (!(error instanceof ProviderError)) throw error
-          const { stage, kind, reason } = error
-          log('authorization failed', { provider, stage, kind, reason })
+          const { kind, reason } = error
+          log('authorization failed', { provider, ...error.fields })
           throw kind === 'refused'
             ? new ApiError(
                 502,

@@ -3,47 +3,25 @@ import { Hono } from 'hono'
 import { activityEndpoints, type TestAnswer } from '../../contract/activity.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
-import type { Connection } from '../people/connections.ts'
-import { channelOf, routeOf } from '../people/routes.ts'
+import { channelOf } from '../people/routes.ts'
 import type { Providers } from '../providers/provider.ts'
-import {
-  type ChatId,
-  type CrmId,
-  chatIds,
-  crmIds,
-  type ProviderId,
-  registry,
-} from '../providers/registry.ts'
+import type { ChatId, CrmId } from '../providers/registry.ts'
 import { reasonInWords } from '../relay/show/reasons.ts'
 import { storeTestMessage, testMessageOutcome } from '../relay/show/test-message.ts'
+import { connectedOf, refusalInWords } from './connected.ts'
 
 /** The dashboard waits for ten seconds. */
 const waitMs = 8_000
 const lookEveryMs = 100
 
 /** Sending a test message. */
-export function testMessageRoutes({
-  database,
-  providers,
-  sessions,
-  limits,
-  wakeRelay,
-  now,
-}: Context) {
+export function testMessageRoutes(context: Context) {
+  const { database, providers, limits, wakeRelay, now } = context
   return new Hono().post(activityEndpoints.test.path, async (c) => {
-    const session = await sessions.find(c)
-    const { crm, chat } = await routeOf({ database, providers }, session?.userId)
-    const missing = [
-      missingOf(providers, crmIds, crm),
-      missingOf(providers, chatIds, chat) ?? missingChannel(chat),
-    ].filter((sentence) => sentence !== undefined)
-    if (session === undefined || crm === undefined || chat === undefined || missing.length > 0) {
-      throw new ApiError(409, 'not_connected', missing.join(' '))
-    }
-
-    await limits.testMessage(c, session.userId)
+    const { userId, crm, chat } = await connectedOf(context, c, 'crm', 'chat')
+    await limits.testMessage(c, userId)
     const id = await storeTestMessage(database, {
-      userId: session.userId,
+      userId,
       crm: crm.provider,
       accountId: crm.accountId,
       channel: channelOf(chat),
@@ -77,33 +55,6 @@ export function testMessageRoutes({
 }
 
 type Sent = Pick<TestAnswer, 'state' | 'channel'>
-
-/** Says what is wrong with a connection. Undefined if it works. */
-function missingOf(
-  providers: Providers,
-  ids: readonly ProviderId[],
-  connection: Connection | undefined,
-): string | undefined {
-  if (connection === undefined) {
-    return `${ids.map((id) => registry[id].name).join(' or ')} is not connected.`
-  }
-  const { provider, brokenReason } = connection
-  if (brokenReason === null) return undefined
-  const { name } = registry[provider]
-  return `${refusalInWords(providers, provider, brokenReason)} Connect ${name} again.`
-}
-
-function missingChannel(chat: Connection | undefined): string | undefined {
-  if (chat === undefined || chat.channelId !== null) return undefined
-  const { name } = registry[chat.provider]
-  return `${name} gave no channel. Connect ${name} again and choose one.`
-}
-
-function refusalInWords(providers: Providers, provider: ProviderId, code: string): string {
-  const { brokenReasons } = providers[provider]
-  const words = Object.hasOwn(brokenReasons, code) ? brokenReasons[code] : undefined
-  return `${registry[provider].name} says that ${words ?? 'it no longer accepts this connection'}.`
-}
 
 function whyNotSent(
   providers: Providers,

@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { createCache } from '../cache.ts'
+import { createCache } from '../watch/cache.ts'
 import { type Database, rowsOf } from './open.ts'
 import { recentCalls } from './schema.ts'
 

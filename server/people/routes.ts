@@ -14,7 +14,7 @@ type ChatConnection = Connection & { provider: ChatId }
  *
  * It is no database view, because a view does not know which providers are configured.
  */
-interface Route {
+export interface Route {
   crm: CrmConnection | undefined
   chat: ChatConnection | undefined
 }

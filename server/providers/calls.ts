@@ -1,3 +1,4 @@
+import * as v from 'valibot'
 import { type CallOutcome, countCall } from '../watch/metrics.ts'
 import { longestWaitMs, ProviderError } from './provider.ts'
 import type { ProviderId } from './registry.ts'
@@ -15,7 +16,12 @@ export interface ProviderSettings {
   apiUrl: string
   /** The app at a chat asks for the right to find members by e-mail, so that messages can mention a deal's owner. */
   mentionOwners?: boolean
-  /** True if no client id is set. The server then uses its stand-in for the provider. */
+  /**
+   * True if the dashboard shows the provider or a client id is set. Otherwise, the provider has neither routes nor a
+   * stand-in, and what it once granted does not count.
+   */
+  inUse: boolean
+  /** True if the provider is in use without a client id. The server then uses its stand-in for the provider. */
   standIn: boolean
 }
 
@@ -55,6 +61,19 @@ export const oneTry = (ms: number, mostBytes = mostAnswerBytes) =>
 
 /** A provider's answer was cut off, because to parse it would block the thread. */
 export class AnswerTooLarge extends Error {}
+
+/** Checks the form of an answer. @throws ProviderError that names the first field of another form. */
+export function understood<Answer>(
+  provider: ProviderId,
+  stage: ProviderError['stage'],
+  shape: v.GenericSchema<unknown, Answer>,
+  answer: unknown,
+): Answer {
+  const { success, output, issues } = v.safeParse(shape, answer)
+  if (success) return output
+  const field = v.getDotPath(issues[0]) ?? undefined
+  throw new ProviderError(provider, stage, 'nonsense', undefined, undefined, field)
+}
 
 /** Makes a call to a provider, and counts it by its outcome. */
 export async function counted<Answer>(

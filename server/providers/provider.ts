@@ -30,6 +30,8 @@ export interface Grant {
 
 /** What every provider must implement. */
 interface Provider {
+  /** This server uses this provider. */
+  readonly inUse: boolean
   /** The stand-in on this server plays this provider. */
   readonly standIn: boolean
   /** The address of the consent page, with PKCE where the provider supports it. */
@@ -245,10 +247,7 @@ export type Providers = Record<CrmId, Crm> & Record<ChatId, Chat>
 /** The longest wait that a provider may ask for, in milliseconds. After it, we ask again. */
 export const longestWaitMs = 60 * 60_000
 
-/**
- * The error of a failed call to a provider. It contains neither the original error nor its message,
- * because these may contain addresses, codes and tokens.
- */
+/** The error of a failed call to a provider. It contains nothing of the original error: neither addresses nor tokens. */
 export class ProviderError extends Error {
   readonly provider: ProviderId
   readonly stage: 'exchange' | 'introspect' | 'revoke' | 'refresh' | 'read' | 'uninstall' | 'check'
@@ -261,10 +260,10 @@ export class ProviderError extends Error {
   readonly kind: 'refused' | 'unauthorized' | 'unreachable' | 'nonsense'
   /** The wait that the provider asks for, in milliseconds. */
   readonly retryAfterMs: number | undefined
-  /**
-   * The provider's error code, such as `invalid_code`. Undefined if it does not look like a code.
-   */
+  /** The provider's error code, such as `invalid_code`. Undefined if it does not look like a code. */
   readonly reason: string | undefined
+  /** What is not as expected in an answer of an unknown form, such as `results.0.label`. */
+  readonly field: string | undefined
 
   constructor(
     provider: ProviderId,
@@ -272,14 +271,22 @@ export class ProviderError extends Error {
     kind: ProviderError['kind'],
     reason?: unknown,
     retryAfterMs?: number,
+    field?: string,
   ) {
-    super(`${provider}: ${stage} ${kind}`)
+    super(`${provider}: ${stage} ${kind}${field === undefined ? '' : ` in ${field}`}`)
+    this.field = field
     this.retryAfterMs = retryAfterMs
     this.provider = provider
     this.stage = stage
     this.kind = kind
     this.reason =
       typeof reason === 'string' && /^[A-Za-z0-9_]{1,60}$/.test(reason) ? reason : undefined
+  }
+
+  /** What the log says of the error. */
+  get fields() {
+    const { stage, kind, reason, field } = this
+    return { stage, kind, reason, field }
   }
 }
 
@@ -291,8 +298,5 @@ export const isTooLarge = (error: unknown) =>
   error instanceof ProviderError && error.reason === answerTooLarge
 
 /** Whether a call failed because of its token. The token of another user may do. */
-export function isOfToken(error: unknown): boolean {
-  return (
-    error instanceof ProviderError && (error.kind === 'refused' || error.kind === 'unauthorized')
-  )
-}
+export const isOfToken = (error: unknown): boolean =>
+  error instanceof ProviderError && (error.kind === 'refused' || error.kind === 'unauthorized')

@@ -1,10 +1,4 @@
-import {
-  type QueryClient,
-  queryOptions,
-  replaceEqualDeep,
-  useQuery,
-  useQueryClient,
-} from '@tanstack/react-query'
+import { type QueryClient, replaceEqualDeep, useQuery, useQueryClient } from '@tanstack/react-query'
 import {
   type Activity,
   type ActivityCounts,
@@ -17,6 +11,7 @@ import {
 import { call, getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { currentTurn } from './person.ts'
+import { callOptions } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 import { summaryQuery, timeZone } from './summary.ts'
 
@@ -77,7 +72,7 @@ function getPage(
 }
 
 const activityQuery = (filter: ActivityFilter) =>
-  queryOptions({
+  callOptions({
     queryKey: ['activity', filter],
     queryFn: ({ client }) => refresh(client, filter),
     // Query compares items of the same position, and a new message moves all others. `merge` compares them.

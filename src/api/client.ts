@@ -1,5 +1,5 @@
 import ky, { isTimeoutError, type Options, type ResponsePromise } from 'ky'
-import { type GenericSchema, type InferOutput, safeParse } from 'valibot'
+import { type GenericSchema, getDotPath, type InferOutput, safeParse } from 'valibot'
 import { errorBody } from '../../contract/endpoints.ts'
 import { config } from '../config.ts'
 import { ApiError } from './errors.ts'
@@ -63,7 +63,7 @@ function takeStarted(request: string | URL | Request): Promise<Response> | undef
  * Calls `path` and checks the answer. It takes no `signal`. StrictMode mounts twice, so with Query's
  * signal it would make every call twice. With `showsRefusal`, the message of the error is the backend's own: only for
  * calls whose answers never contain a code.
- * @throws ApiError for any failure. A thrown value that is no Error passes unchanged.
+ * @throws ApiError for any failure.
  */
 export function getJson<Schema extends GenericSchema>(
   path: string,
@@ -78,8 +78,8 @@ export function getJson<Schema extends GenericSchema>(
     if (method === 'GET' && begun === currentTurn()) noticePerson(personIn(response))
     await assertOk(response, showsRefusal && request)
     // Call json() on the request. Its timeout includes the body; on the response there is none.
-    const { success, output } = safeParse(answer, await request.json())
-    if (!success) throw new ApiError('format')
+    const { success, output, issues } = safeParse(answer, await request.json())
+    if (!success) throw new ApiError('format', { field: getDotPath(issues[0]) ?? undefined })
     return output
   })
 }
@@ -87,7 +87,7 @@ export function getJson<Schema extends GenericSchema>(
 /**
  * Makes a call and ignores the body of its answer: any 2xx is success (§7).
  * @returns the person whom the answer names.
- * @throws ApiError for any failure. A thrown value that is no Error passes unchanged.
+ * @throws ApiError for any failure.
  */
 export function call(
   method: 'GET' | 'POST' | 'DELETE',
@@ -116,7 +116,8 @@ async function assertOk(response: Response, refused?: ResponsePromise): Promise<
   const { success, output } = safeParse(errorBody, await refused?.json().catch(() => undefined))
   dropBody(response)
   const sentence = success ? output.error.message : undefined
-  throw new ApiError('status', response.status, sentence, personIn(response))
+  const { status } = response
+  throw new ApiError('status', { status, sentence, person: personIn(response) })
 }
 
 /** Cancels a body, because an unread body keeps its connection open. A failure does not matter. */
@@ -128,7 +129,8 @@ async function asApiError<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run()
   } catch (error) {
-    if (error instanceof ApiError || !(error instanceof Error)) throw error
+    if (error instanceof ApiError) throw error
+    if (!(error instanceof Error)) throw new ApiError('unknown')
     if (isTimeoutError(error)) throw new ApiError('timeout')
     if (error instanceof SyntaxError) throw new ApiError('format')
     throw new ApiError('network')

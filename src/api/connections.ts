@@ -1,13 +1,20 @@
-import { type QueryClient, queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
-import { connectionStatusAnswer, endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
+import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query'
+import {
+  connectionStatusAnswer,
+  endpoints,
+  type Feature,
+  navigations,
+  pathOf,
+} from '../../contract/endpoints.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { call, getJson } from './client.ts'
-import { resetFeatures } from './query-client.ts'
+import { useHasFeature } from './health.ts'
+import { callOptions, resetFeatures } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 export const connectionStatusQuery = (provider: Provider) =>
-  queryOptions({
+  callOptions({
     queryKey: ['connection-status', provider.id],
     queryFn: () => getJson(pathOf(endpoints.status, provider.id), connectionStatusAnswer),
     // The route starts the query when the dashboard opens. Components that mount do not repeat it.
@@ -23,6 +30,19 @@ export const connectionStatusQuery = (provider: Provider) =>
   })
 
 export const useConnectionStatus = (provider: Provider) => useQuery(connectionStatusQuery(provider))
+
+/**
+ * The `enabled` of a query that the backend answers only while a service is connected, and only if it offers the
+ * feature.
+ */
+export function useCanAsk(provider: Provider, feature: Feature): () => boolean {
+  const queryClient = useQueryClient()
+  const isOffered = useHasFeature(feature)
+  const isConnected = useConnectionStatus(provider).data?.connected === true
+  const { queryKey } = connectionStatusQuery(provider)
+  // Also read the cache: after a disconnect, the reset comes before the next render.
+  return () => isOffered && isConnected && queryClient.getQueryData(queryKey)?.connected === true
+}
 
 /** Whether the page knows that both services are connected. */
 export function areConnected(queryClient: QueryClient): boolean {

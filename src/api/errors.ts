@@ -1,29 +1,46 @@
-export type ApiErrorKind = 'status' | 'timeout' | 'network' | 'format'
-
-const messages: Record<ApiErrorKind, string> = {
+const messages = {
   status: 'The server answered with an error',
   timeout: 'The server took too long to answer',
   network: 'The server could not be reached',
   format: 'The server sent an answer that could not be understood',
+  /** The provider came back without a code (§8). */
+  code: 'Missing code',
+  /** The call was made for the former person. Nobody sees or logs this. */
+  former: 'The page shows another person',
+  /** What was thrown is no Error. */
+  unknown: 'The reason is unknown',
 }
 
 /**
- * The error of every failed call to the backend. Users see its message. It contains no address and
- * no body of an answer, because both may contain an authorization code. Only a call that has nothing to do
+ * The error of every query and mutation (`Register` in query-client.ts). Users see its message. It contains no address
+ * and no body of an answer, because both may contain an authorization code. Only a call that has nothing to do
  * with codes passes the `sentence` of the answer.
  */
 export class ApiError extends Error {
   override readonly name = 'ApiError'
-  readonly kind: ApiErrorKind
+  readonly kind: keyof typeof messages
   /** The HTTP status; undefined if the server did not answer. */
   readonly status: number | undefined
   /** The person whom the answer names. */
   readonly person: string | undefined
+  /** The first field of the answer that could not be understood, such as `items.0.state`. For the log. */
+  readonly field: string | undefined
 
-  constructor(kind: ApiErrorKind, status?: number, sentence?: string, person?: string) {
+  constructor(
+    kind: ApiError['kind'],
+    {
+      status,
+      sentence,
+      person,
+      field,
+    }: Partial<Record<'sentence' | 'person' | 'field', string | undefined>> & {
+      status?: number
+    } = {},
+  ) {
     super(sentence ?? (kind === 'status' ? `${messages.status} (${status})` : messages[kind]))
     this.kind = kind
     this.status = status
     this.person = person
+    this.field = field
   }
 }

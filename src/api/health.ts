@@ -1,11 +1,12 @@
-import { queryOptions, useQuery } from '@tanstack/react-query'
+import { useQuery } from '@tanstack/react-query'
 import { endpoints, type Feature, healthAnswer } from '../../contract/endpoints.ts'
 import { getJson } from './client.ts'
+import { callOptions } from './query-client.ts'
 
 /** The wait before the next call to an unavailable backend, in milliseconds. */
 const healthRetryMs = 5000
 
-export const healthQuery = queryOptions({
+export const healthQuery = callOptions({
   queryKey: ['health'],
   queryFn: async ({ client, queryKey }) => {
     const health = await getJson(endpoints.health.path, healthAnswer)

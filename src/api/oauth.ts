@@ -1,8 +1,10 @@
-import { queryOptions, useQuery } from '@tanstack/react-query'
+import { useQuery } from '@tanstack/react-query'
 import { endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Provider } from '../parse-config.ts'
 import { call } from './client.ts'
+import { ApiError } from './errors.ts'
 import { changePerson } from './person.ts'
+import { callOptions } from './query-client.ts'
 
 /** The search parameters of the provider's redirect (RFC 6749 §4.1.2). */
 export interface AuthorizationResponse {
@@ -16,10 +18,12 @@ export interface AuthorizationResponse {
  * prevents StrictMode, a remount, focus or reconnect from sending it twice.
  */
 const oauthCallbackQuery = (provider: Provider, { code, state, error }: AuthorizationResponse) =>
-  queryOptions({
+  callOptions({
     queryKey: ['oauth-callback', provider.id, code, state, error],
     queryFn: async () => {
-      if (!code || error !== undefined) throw new Error(`Missing ${provider.name} code`)
+      if (!code || error !== undefined)
+        throw new ApiError('code', { sentence: `Missing ${provider.name} code` })
+
       // The dashboard may be on screen, because the user did not wait.
       await changePerson(() =>
         // ky leaves out a state that is undefined.

@@ -33,14 +33,9 @@ export const shownPerson = (): string | undefined => shown
 
 export const hasSessionEnded = (): boolean => hasEnded
 
-/** The failure of a call that was made for the former person. Nobody sees or logs it. */
-export class FormerPersonError extends Error {
-  override readonly name = 'FormerPersonError'
-}
-
-/** @throws FormerPersonError if everything was forgotten since this turn. */
+/** @throws ApiError of the kind `former` if everything was forgotten since this turn. */
 export function assertSamePerson(begun: number): void {
-  if (begun !== turn) throw new FormerPersonError()
+  if (begun !== turn) throw new ApiError('former')
 }
 
 /** The name of the person in an answer. Undefined if the answer does not say. */

@@ -1,16 +1,16 @@
-import { queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useQuery } from '@tanstack/react-query'
 import { activityEndpoints, previewAnswer } from '../../contract/activity.ts'
 import { config } from '../config.ts'
 import { getJson } from './client.ts'
-import { connectionStatusQuery, useConnectionStatus } from './connections.ts'
-import { useHasFeature } from './health.ts'
+import { useCanAsk } from './connections.ts'
+import { callOptions } from './query-client.ts'
 
 const { feature, path } = activityEndpoints.preview
 
 /** How many answers to load at most, while they are not complete. */
 const mostTries = 6
 
-const previewQuery = queryOptions({
+const previewQuery = callOptions({
   queryKey: ['preview'],
   queryFn: () => getJson(`${path}?days=7`, previewAnswer),
   // The backend may need seconds for an answer, and a week changes slowly.
@@ -28,15 +28,5 @@ const previewQuery = queryOptions({
  * What each rule alone would have sent in the last seven days. Makes no call if the backend does not offer
  * it, or while the CRM is not connected.
  */
-export function usePreview() {
-  const queryClient = useQueryClient()
-  const isOffered = useHasFeature(feature)
-  const isConnected = useConnectionStatus(config.crm).data?.connected === true
-  const { queryKey } = connectionStatusQuery(config.crm)
-  return useQuery({
-    ...previewQuery,
-    // Also read the cache: after a disconnect, the reset comes before the next render.
-    enabled: () =>
-      isOffered && isConnected && queryClient.getQueryData(queryKey)?.connected === true,
-  })
-}
+export const usePreview = () =>
+  useQuery({ ...previewQuery, enabled: useCanAsk(config.crm, feature) })

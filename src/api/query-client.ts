@@ -5,10 +5,13 @@ import {
   type Query,
   QueryCache,
   QueryClient,
+  type QueryKey,
+  queryOptions,
+  type UnusedSkipTokenOptions,
 } from '@tanstack/react-query'
 import type { Feature } from '../../contract/endpoints.ts'
-import { ApiError } from './errors.ts'
-import { beginPage, FormerPersonError, noticePerson, shownPerson } from './person.ts'
+import type { ApiError } from './errors.ts'
+import { beginPage, noticePerson, shownPerson } from './person.ts'
 
 export interface Meta extends Record<string, unknown> {
   /** What failed, for the log: '{action} failed: {message}'. */
@@ -23,18 +26,23 @@ declare module '@tanstack/react-query' {
   interface Register {
     queryMeta: Meta
     mutationMeta: Meta
+    // client.ts and person.ts throw nothing else.
+    defaultError: ApiError
   }
 }
+
+/** `queryOptions` of a call. Query itself does not require a `meta`, without which the log cannot say what failed. */
+export const callOptions = <Answer, Key extends QueryKey>(
+  options: UnusedSkipTokenOptions<Answer, ApiError, Answer, Key> & { meta: Meta },
+) => queryOptions(options)
 
 // By default, Query notifies components in a timer. With a microtask, a checkbox changes in the
 // frame of its click.
 notifyManager.setScheduler(queueMicrotask)
 
 /** Retries a read once after a fault that may be temporary, but not after a 4xx or a timeout. */
-function retryRead(failureCount: number, error: unknown): boolean {
-  const isTemporary =
-    error instanceof ApiError && (error.kind === 'network' || (error.status ?? 0) >= 500)
-  return failureCount < 1 && isTemporary
+function retryRead(failureCount: number, { kind, status = 0 }: ApiError): boolean {
+  return failureCount < 1 && (kind === 'network' || status >= 500)
 }
 
 /**
@@ -50,7 +58,7 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
       onError: (error, _variables, _context, mutation) => {
         logFailure(mutation.meta, error)
         // A refusal may be the first answer that names another person.
-        if (error instanceof ApiError) noticePerson(error.person)
+        noticePerson(error.person)
       },
     }),
     defaultOptions: {
@@ -102,8 +110,7 @@ export function resetFeatures(queryClient: QueryClient): Promise<void> {
   return queryClient.resetQueries({ predicate: ({ meta }) => meta?.feature !== undefined })
 }
 
-export function logFailure(meta: Meta | undefined, error: unknown): void {
-  if (error instanceof FormerPersonError) return
-  const reason = error instanceof Error ? error.message : 'unknown reason'
-  console.error(`${meta?.action ?? 'A call'} failed: ${reason}`)
+export function logFailure(meta: Meta | undefined, { kind, message, field }: ApiError): void {
+  if (kind === 'former') return
+  console.error(`${meta?.action ?? 'A call'} failed: ${message}${field ? ` (${field})` : ''}`)
 }

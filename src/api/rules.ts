@@ -11,9 +11,8 @@ import { availableRuleIds } from '../../contract/rules.ts'
 import { config } from '../config.ts'
 import { call, getJson } from './client.ts'
 import { areConnected, useConnectionStatus } from './connections.ts'
-import { ApiError } from './errors.ts'
 import { assertSamePerson, currentTurn, onNextPerson, shownPerson } from './person.ts'
-import { logFailure, reloadStatuses } from './query-client.ts'
+import { callOptions, logFailure, reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 /** Rule ids. A newer client may have stored ids that this client does not offer. */
@@ -21,7 +20,7 @@ export type RuleIds = readonly string[]
 
 const loadRules = () => getJson(endpoints.rules.path, rulesAnswer)
 
-export const rulesQuery = queryOptions({
+export const rulesQuery = callOptions({
   queryKey: ['rules'],
   queryFn: async ({ client }) => {
     const begun = currentTurn()
@@ -96,7 +95,7 @@ export function useSaveRules() {
   const statuses = [useConnectionStatus(config.crm), useConnectionStatus(config.chat)]
   const canSave = statuses.every((status) => status.data?.connected)
   // The data are what was sent. Null: nothing was sent, because a disconnect came first.
-  const { mutate, reset, data, ...save } = useSingleMutation<RuleIds, RuleIds | null>({
+  const save = useSingleMutation<RuleIds, RuleIds | null>({
     mutationKey: saveKey,
     isInOrder: true,
     mutationFn: async (selected) => {
@@ -117,11 +116,12 @@ export function useSaveRules() {
       // A change made during the save stays in the draft.
       dropSavedDraft(queryClient)
       // The backend refuses the rules of a user who is not connected.
-      if (error instanceof ApiError && error.status === 409) void reloadStatuses(queryClient)
+      if (error?.status === 409) void reloadStatuses(queryClient)
     },
     meta: { action: 'Saving rules' },
   })
 
+  const { mutate, reset, data } = save
   const [wasRefused, setWasRefused] = useState(false)
   useEffect(() => onNextPerson(() => setWasRefused(false)), [])
   // The refusal ends when both services are connected, so a later disconnect does not show it

@@ -1,6 +1,7 @@
 import { type QueryClient, useMutation, useQueryClient } from '@tanstack/react-query'
 import { useCallback, useEffect, useLayoutEffect, useRef, useSyncExternalStore } from 'react'
-import { assertSamePerson, currentTurn, FormerPersonError, onNextPerson } from './person.ts'
+import type { ApiError } from './errors.ts'
+import { assertSamePerson, currentTurn, onNextPerson } from './person.ts'
 import { type Meta, reloadPerson } from './query-client.ts'
 
 /** A call, and the person for whom it was asked. */
@@ -41,7 +42,7 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
   mutationKey: readonly [name: string, subject: string]
   mutationFn: (variables: Variables) => Promise<Data>
   onSuccess?: (data: Data, variables: Variables) => unknown
-  onSettled?: (data: Data | undefined, error: unknown) => unknown
+  onSettled?: (data: Data | undefined, error: ApiError | null) => unknown
   /** The mutation waits for other mutations with this flag, because they change the data that it uses. */
   isInOrder?: true
   /** Its result is about this browser, whoever the person is. */
@@ -50,7 +51,7 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
 }) {
   const queryClient = useQueryClient()
   const { mutationKey, mutationFn, onSuccess, onSettled, isInOrder, isOfBrowser, meta } = options
-  const mutation = useMutation<Data, unknown, Attempt<Variables>>({
+  const mutation = useMutation<Data, ApiError, Attempt<Variables>>({
     mutationKey,
     mutationFn: async (attempt) => {
       const { begun, variables } = attempt
@@ -79,7 +80,7 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
 
   const findRunning = useCallback(
     (): Attempt<Variables> | undefined =>
-      queryClient.getMutationCache().find<Data, unknown, Attempt<Variables>>({
+      queryClient.getMutationCache().find<Data, ApiError, Attempt<Variables>>({
         mutationKey: [name, subject],
         status: 'pending',
       })?.state.variables,
@@ -106,7 +107,7 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
     error,
     isError: error !== null,
     isSuccess,
-    isIdle: mutation.isIdle || mutation.error instanceof FormerPersonError,
+    isIdle: mutation.isIdle || mutation.error?.kind === 'former',
     isPending: running !== undefined,
     running: running?.variables,
     mutate: (variables: Variables) => {
@@ -117,6 +118,6 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
 }
 
 /** The failure of a call for the former person counts as none. */
-function visible(error: unknown): unknown {
-  return error instanceof FormerPersonError ? null : error
+function visible(error: ApiError | null): ApiError | null {
+  return error?.kind === 'former' ? null : error
 }

@@ -1,8 +1,9 @@
-import { queryOptions, useQuery } from '@tanstack/react-query'
+import { useQuery } from '@tanstack/react-query'
 import { activityEndpoints, type Summary, summaryAnswer } from '../../contract/activity.ts'
 import { config } from '../config.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
+import { callOptions } from './query-client.ts'
 
 /** How many days the summary covers, until today. */
 export const summaryDays = 14
@@ -12,7 +13,7 @@ const { feature, path } = activityEndpoints.summary
 /** This browser's time zone, in which days begin. */
 export const timeZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone
 
-export const summaryQuery = queryOptions({
+export const summaryQuery = callOptions({
   queryKey: ['summary'],
   queryFn: () => {
     const query = new URLSearchParams({ days: String(summaryDays), zone: timeZone() })

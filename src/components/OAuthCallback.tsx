@@ -22,9 +22,9 @@ export function OAuthCallback({
 
   const failure = callback.isError
     ? `${provider.name} connection failed: ${
-        callback.error instanceof Error
-          ? callback.error.message
-          : `${provider.name} OAuth failed unexpectedly`
+        callback.error.kind === 'unknown'
+          ? `${provider.name} OAuth failed unexpectedly`
+          : callback.error.message
       }`
     : undefined
   // The next screens repeat it.

@@ -63,7 +63,7 @@ export function AccountMenu() {
         // biome-ignore lint/a11y/noStaticElementInteractions: it only hears what happens in the button and the menu
         <div
           ref={menu}
-          className="relative flex min-w-16 flex-1 basis-0 justify-end"
+          className="relative flex min-w-12 flex-1 basis-0 justify-end"
           onKeyDown={(event: KeyboardEvent) => {
             if (event.key === 'Escape' && isOpen) close()
           }}

@@ -27,7 +27,7 @@ export function ActivityFailure({
       <WarningSign />
       <div role="alert" className="min-w-0 flex-1 basis-40">
         <p className="font-semibold">{title}</p>
-        <p className="text-sm">{messageOf(failure)}</p>
+        <p className="text-sm">{failure && `${failure.message}.`}</p>
       </div>
       <Button busy={isFetching} label={`Try again: ${title}`} onClick={() => void refetch()}>
         Try again
@@ -35,6 +35,3 @@ export function ActivityFailure({
     </div>
   )
 }
-
-/** The sentence of a failed call; empty if it has none. */
-export const messageOf = (error: unknown) => (error instanceof Error ? `${error.message}.` : '')

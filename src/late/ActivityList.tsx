@@ -6,7 +6,7 @@ import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
-import { ActivityFailure, messageOf } from './ActivityFailure.tsx'
+import { ActivityFailure } from './ActivityFailure.tsx'
 import { ActivityNew } from './ActivityNew.tsx'
 import { ActivityRow } from './ActivityRow.tsx'
 import { SearchAndRule, StateFilter, Updated } from './ActivityTools.tsx'
@@ -92,7 +92,7 @@ export function ActivityList() {
                 </p>
               )}
               <p role="status">
-                {older.isError && `❌ Failed to load older messages. ${messageOf(older.error)}`}
+                {older.error && `❌ Failed to load older messages. ${older.error.message}.`}
               </p>
             </div>
           )}

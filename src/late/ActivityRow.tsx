@@ -3,7 +3,7 @@ import type { ActivityItem, ActivityState } from '../../contract/activity.ts'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { useRetry } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
-import { ApiError } from '../api/errors.ts'
+import type { ApiError } from '../api/errors.ts'
 import { useConnectFirst } from '../api/summary.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
@@ -80,7 +80,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
         )}
         {state === 'failed' && (
           <p role="status" className="order-2 basis-full">
-            {retry.isError && `❌ ${failureInWords(retry.error)}`}
+            {retry.error && `❌ ${failureInWords(retry.error)}`}
           </p>
         )}
       </div>
@@ -150,12 +150,10 @@ function isWebAddress(address: string): boolean {
   return URL.canParse(address) && ['http:', 'https:'].includes(new URL(address).protocol)
 }
 
-function failureInWords(error: unknown): string {
-  const status = error instanceof ApiError ? error.status : undefined
+function failureInWords({ status, message }: ApiError): string {
   if (status === 404) return 'This message no longer exists.'
   if (status === 409) return 'Somebody has already sent this message again.'
-  const reason = error instanceof ApiError ? ` ${error.message}.` : ''
-  return `Failed to send it again.${reason}`
+  return `Failed to send it again. ${message}.`
 }
 
 const Sign = ({ children }: { children: ReactNode }) => (

@@ -25,18 +25,21 @@ export function Missing({
       {/* Do not use isPending: after a failure, it is true again at each new attempt. */}
       <p id={id} className="inline">
         {query.isFetched ? failed : pending}
-      </p>{' '}
+      </p>
       {query.isFetched && (
-        <button
-          ref={passToControl}
-          type="button"
-          aria-label={`Try again: ${subject}`}
-          aria-disabled={query.isFetching || undefined}
-          onClick={() => query.refetch()}
-          className="text-button"
-        >
-          Try again
-        </button>
+        <>
+          {' '}
+          <button
+            ref={passToControl}
+            type="button"
+            aria-label={`Try again: ${subject}`}
+            aria-disabled={query.isFetching || undefined}
+            onClick={() => query.refetch()}
+            className="text-button"
+          >
+            Try again
+          </button>
+        </>
       )}
     </>
   )

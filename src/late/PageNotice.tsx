@@ -1,6 +1,5 @@
 import { useEffect, useSyncExternalStore } from 'react'
 import { useConnectionStatus } from '../api/connections.ts'
-import { ApiError } from '../api/errors.ts'
 import { keepFailure, useFailedAuthorization } from '../api/failed-authorization.ts'
 import { hasSessionEnded, onNextPerson } from '../api/person.ts'
 import { config } from '../config.ts'
@@ -15,7 +14,7 @@ export function PageNotice() {
   const isOnline = useSyncExternalStore(onConnectivity, () => navigator.onLine)
   const hasEnded = useSyncExternalStore(onNextPerson, hasSessionEnded)
   const isUnreachable = [useConnectionStatus(crm), useConnectionStatus(chat)].every(
-    ({ error }) => error instanceof ApiError && error.kind !== 'status' && error.kind !== 'format',
+    ({ error }) => error?.kind === 'network' || error?.kind === 'timeout',
   )
   const old = 'The connections below may be out of date.'
   return (

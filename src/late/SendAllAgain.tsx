@@ -2,7 +2,6 @@ import type { ReactNode } from 'react'
 import type { Activity } from '../../contract/activity.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
-import { ApiError } from '../api/errors.ts'
 import { useCanRetryAll, useRetryAll, type Which } from '../api/retry-all.ts'
 import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { config } from '../config.ts'
@@ -99,7 +98,7 @@ function SendAgain({
           </Button>
         ))}
       <p role="status" className="min-w-0 wrap-anywhere">
-        {retry.isError && `❌ ${failureOf(retry.error)}`}
+        {retry.error && `❌ Failed to send them again. ${retry.error.message}.`}
         {retry.data && !retry.isPending && resultOf(retry.data)}
       </p>
     </div>
@@ -110,9 +109,4 @@ function resultOf({ queued, more }: { queued: number; more: boolean }): string {
   if (queued === 0) return 'No failed message is left.'
   const rest = more ? ' There may be older ones.' : ''
   return `${count(queued, 'message')} will be sent again.${rest}`
-}
-
-function failureOf(error: unknown): string {
-  const reason = error instanceof ApiError ? ` ${error.message}.` : ''
-  return `Failed to send them again.${reason}`
 }

@@ -1,4 +1,4 @@
-import { ApiError } from '../api/errors.ts'
+import type { ApiError } from '../api/errors.ts'
 import { useSendTest } from '../api/test-message.ts'
 import { Button } from '../ui/Button.tsx'
 import { passFocus } from '../ui/focus.ts'
@@ -18,7 +18,7 @@ export function TestMessage() {
       <p role="status" className="min-w-40 flex-1 wrap-anywhere not-empty:py-2">
         {test.isPending
           ? 'Sending…'
-          : test.isError
+          : test.error
             ? failureOf(test.error)
             : test.data && resultOf(test.data)}
       </p>
@@ -39,10 +39,7 @@ function resultOf({
   return parts.length === 0 ? 'Waiting.' : `Waiting: ${parts.join(', ')}.`
 }
 
-function failureOf(error: unknown): string {
-  if (!(error instanceof ApiError)) return 'The test message failed, try again.'
+function failureOf({ kind, message }: ApiError): string {
   // Without an answer, nobody knows whether the server has sent it.
-  return error.kind === 'status'
-    ? error.message
-    : `${error.message}. The test message may still arrive.`
+  return kind === 'status' ? message : `${message}. The test message may still arrive.`
 }

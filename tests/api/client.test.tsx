@@ -6,12 +6,12 @@ import { settle } from '../clock.ts'
 import { startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
-test('a failure that is no Error is not changed, and is logged in one line', async () => {
+test('what is thrown and is no Error becomes an error without a reason, and is logged in one line', async () => {
   const queryFn = () => call('GET', 'api/x')
   vi.spyOn(globalThis, 'fetch').mockRejectedValue('not an error')
   const failing = createQueryClient().query({ queryKey: ['x'], queryFn })
-  await expect(failing).rejects.toBe('not an error')
-  expect(takeLog()).toEqual(['A call failed: unknown reason'])
+  await expect(failing).rejects.toMatchObject({ kind: 'unknown' })
+  expect(takeLog()).toEqual(['A call failed: The reason is unknown'])
 })
 
 test.each([200, 500])(

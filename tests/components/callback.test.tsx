@@ -139,7 +139,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     renderApp(`/${id}/callback?code=${secret}`)
     const message = await screen.findByRole('alert')
     expect(message.textContent).toBe(`${name} connection failed: ${name} OAuth failed unexpectedly`)
-    expect(takeLog()).toEqual([`Connecting ${name} failed: unknown reason`])
+    expect(takeLog()).toEqual([`Connecting ${name} failed: The reason is unknown`])
   })
 
   test.each([

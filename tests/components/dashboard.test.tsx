@@ -142,7 +142,7 @@ describe('a connection status', () => {
     ['a dropped connection', () => HttpResponse.error(), 2, 'could not be reached'],
     ['HTML', () => HttpResponse.html('<p>Hi</p>'), 1, 'could not be understood'],
     // tests/contract/answers.test.ts has more such answers.
-    ["'true'", () => HttpResponse.json({ connected: 'true' }), 1, 'could not be understood'],
+    ["'true'", () => HttpResponse.json({ connected: 'true' }), 1, 'be understood (connected)'],
   ])(
     'that is %s counts as not connected: one line in the log, no flicker, no loop',
     async (_name, answer, tries, reason) => {

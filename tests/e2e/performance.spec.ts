@@ -5,7 +5,7 @@ import { Hono } from 'hono'
 import { cors } from 'hono/cors'
 import { http } from 'msw'
 import { createBackend } from '../msw/handlers.ts'
-import { holdTime, type State, stateOf } from '../states/states.ts'
+import { holdTime, type State, stateOf, states } from '../states/states.ts'
 import { dashboardCalls } from './dashboard-calls.ts'
 import { sharedTest as test } from './server.ts'
 import { showState } from './show-state.ts'
@@ -48,18 +48,14 @@ const frame = (page: Page) =>
     () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 50))),
   )
 
-/** The states of the dashboard that loading alone leads to. */
+/** The states of the dashboard that loading alone leads to, new ones too. */
 const loadedStates: State[] = [
-  ...[
-    'First visit: nothing connected, no rules',
-    'One service connected',
-    'Connections with their names, and one that broke',
-    'Messages about deals of the former account still go out',
-    'Statuses and rules cannot be loaded',
-    'Both connected, two rules',
-    'What each rule has sent or would have sent',
-    'A broken connection holds up messages',
-  ].map(stateOf),
+  ...states.filter(
+    ({ name, address, steps }) =>
+      address === '/' &&
+      steps === undefined &&
+      !/^Health|^Service|is loading$|^The rules/.test(name),
+  ),
   {
     name: 'Both connected, no rules',
     address: '/',
@@ -79,7 +75,7 @@ for (const [width, height] of [
     test('nothing moves between loading and loaded, in any state', { tag: '@all' }, async ({
       page,
     }) => {
-      test.setTimeout(120_000)
+      test.setTimeout(180_000)
       const shifts = await watchShifts(page)
       for (const state of loadedStates) {
         for (const order of [

@@ -33,12 +33,21 @@ devTest(
     sharedTest.setTimeout(300_000)
     const errors: string[] = []
     page.on('pageerror', (error) => errors.push(error.message))
+    const app = Promise.withResolvers<void>()
+    await page.route('**/src/main.tsx', async (route) => {
+      await app.promise
+      await route.continue()
+    })
     await page.goto(`${dev}/states/`)
     await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
+    const first = page.frameLocator('iframe').first()
+    await expect(first.getByText('Opening this state…')).toBeVisible()
+    app.resolve()
     // Vite bundles the dependencies when the first frame asks for them.
-    const first = page.frameLocator('iframe').first().getByRole('status').first()
-    await expect(first).toBeVisible({ timeout: 120_000 })
+    await expect(first.getByText('Loading…')).toBeVisible({ timeout: 120_000 })
     await expect(page.locator('iframe')).toHaveCount(states.length)
+    // Only what comes into view loads.
+    expect(await page.locator('iframe[src]').count()).toBeLessThan(10)
     // tests/e2e/accessibility.spec.ts shows all of them. Here, some are enough for the frames.
     for (const name of [
       'Unsaved changes',

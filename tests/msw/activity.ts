@@ -1,8 +1,9 @@
-import { HttpResponse, http } from 'msw'
+import { HttpResponse, type HttpResponseResolver, type RequestHandler } from 'msw'
 import {
   type Activity,
   type ActivityCounts,
   type ActivityItem,
+  activityEndpoints,
   activityStates,
   type Preview,
   type RetryAllAnswer,
@@ -22,6 +23,14 @@ export interface ActivityBackend {
   /** What becomes of a test message, or why it fails. */
   test: TestAnswer | { status: 409 | 429 | 502; code: string; message: string }
 }
+
+export type Params = Record<'provider' | 'id', string>
+
+/** Creates the handler of a call of contract/. It answers only if the call's feature is listed. */
+export type On = (
+  call: { method: 'GET' | 'POST' | 'DELETE'; path: string; feature?: string },
+  answer: HttpResponseResolver<Params>,
+) => RequestHandler
 
 /** A message that was sent at noon UTC on 20 November 2026. */
 export const sentItem = (id: string, more: Partial<ActivityItem> = {}): ActivityItem => ({
@@ -55,31 +64,30 @@ export function createActivityBackend(initial: Partial<ActivityBackend> = {}): A
   }
 }
 
-/** The handlers of contract/activity.ts. Each answers only if `offers` says that its feature is listed. */
+/** The handlers of contract/activity.ts. */
 export function activityHandlers(
   state: ActivityBackend,
   {
+    on,
     offers,
     isConnected,
     refuse,
   }: {
+    on: On
+    /** Whether a feature is listed. */
     offers: (feature: string) => boolean
     /** With a provider's id, whether it is connected; without one, whether all are. */
     isConnected: (provider?: string) => boolean
     refuse: (status: number, code: string, message: string) => Response
   },
 ) {
-  const notFound = () => refuse(404, 'not_found', 'There is nothing here.')
-
   return [
-    http.get('*/api/notifications/summary', ({ request }) => {
-      if (!offers('activity')) return notFound()
+    on(activityEndpoints.summary, ({ request }) => {
       const days = Number(new URL(request.url).searchParams.get('days') ?? 14)
       return HttpResponse.json(summaryOf(state, days))
     }),
 
-    http.get('*/api/notifications/activity', ({ request }) => {
-      if (!offers('activity')) return notFound()
+    on(activityEndpoints.activity, ({ request }) => {
       const query = new URL(request.url).searchParams
       const ids = query.get('ids')?.split(',')
       if (ids !== undefined) {
@@ -104,8 +112,7 @@ export function activityHandlers(
       return HttpResponse.json(answer)
     }),
 
-    http.post<{ id: string }>('*/api/notifications/activity/:id/retry', ({ params }) => {
-      if (!offers('activity')) return notFound()
+    on(activityEndpoints.retry, ({ params }) => {
       const item = state.items.find(({ id }) => id === params.id)
       if (item === undefined) return refuse(404, 'no_such_message', 'There is no such message.')
       if (item.state !== 'failed') return refuse(409, 'not_failed', 'The message has not failed.')
@@ -113,8 +120,7 @@ export function activityHandlers(
       return new HttpResponse(null, { status: 202 })
     }),
 
-    http.post('*/api/notifications/activity/retry-all', ({ request }) => {
-      if (!offers('retry-all')) return notFound()
+    on(activityEndpoints.retryAll, ({ request }) => {
       const query = new URL(request.url).searchParams
       const onlyBroken = query.get('because') === 'broken'
       const failed = state.items
@@ -125,20 +131,21 @@ export function activityHandlers(
       return HttpResponse.json(answer, { status: 202 })
     }),
 
-    http.get('*/api/notifications/preview', () => {
-      if (!offers('preview')) return notFound()
+    on(activityEndpoints.preview, () => {
       if (!isConnected('hubspot')) return refuse(409, 'not_connected', 'HubSpot is not connected.')
       return HttpResponse.json(state.preview)
     }),
 
-    http.post('*/api/notifications/test', () => {
-      if (!offers('test-message')) return notFound()
+    on(activityEndpoints.test, () => {
       if (!isConnected()) {
         return refuse(409, 'not_connected', 'HubSpot and Slack must both be connected.')
       }
       if ('status' in state.test) {
         return refuse(state.test.status, state.test.code, state.test.message)
       }
+      const ofNoDeal = { rule: null, deal: null, from: null, to: null }
+      const at = new Date().toISOString()
+      state.items.unshift(sentItem(crypto.randomUUID(), { at, ...ofNoDeal, ...state.test }))
       return HttpResponse.json(state.test, { status: state.test.state === 'sent' ? 200 : 202 })
     }),
   ]

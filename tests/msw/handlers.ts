@@ -1,8 +1,20 @@
 import { getResponse, HttpResponse, http } from 'msw'
 import * as v from 'valibot'
-import { personHeader, saveRulesBody } from '../../contract/endpoints.ts'
+import {
+  endpoints,
+  extraEndpoints,
+  navigations,
+  personHeader,
+  saveRulesBody,
+} from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
-import { type ActivityBackend, activityHandlers, createActivityBackend } from './activity.ts'
+import {
+  type ActivityBackend,
+  activityHandlers,
+  createActivityBackend,
+  type On,
+  type Params,
+} from './activity.ts'
 
 export interface BackendState {
   /** The ids of the connected providers, as in paths. */
@@ -49,9 +61,14 @@ export function createBackend({
     ...initial,
   }
 
+  const offers = (feature: string) => state.features?.includes(feature) === true
+  const on: On = ({ method, path, feature }, answer) =>
+    http[lowerCase[method]]<Params>(`*${path}`, (call) =>
+      feature === undefined || offers(feature) ? answer(call) : notFound(),
+    )
+
   const calls = [
-    http.delete('*/api/session', ({ request }) => {
-      if (!state.features?.includes('sessions')) return notFound()
+    on(extraEndpoints.endSession, ({ request }) => {
       if (new URL(request.url).searchParams.get('others') !== 'true') {
         state.connected.clear()
         state.rules = []
@@ -61,9 +78,9 @@ export function createBackend({
       return new HttpResponse(null, { status: 204 })
     }),
 
-    http.get('*/api/notifications/rules', () => HttpResponse.json({ rules: state.rules })),
+    on(endpoints.rules, () => HttpResponse.json({ rules: state.rules })),
 
-    http.post('*/api/notifications/rules', async ({ request }) => {
+    on(endpoints.saveRules, async ({ request }) => {
       if (!request.headers.get('content-type')?.startsWith('application/json')) {
         return refuse(415, 'unsupported_media_type', 'The body must be application/json.')
       }
@@ -80,27 +97,27 @@ export function createBackend({
       return new HttpResponse(null, { status: 204 })
     }),
 
-    http.get<{ provider: string }>('*/api/:provider/status', ({ params: { provider } }) =>
+    on(endpoints.status, ({ params: { provider } }) =>
       providers.includes(provider)
         ? HttpResponse.json({ connected: state.connected.has(provider) })
         : notFound(),
     ),
 
-    http.delete<{ provider: string }>('*/api/:provider/disconnect', ({ params: { provider } }) => {
+    on(endpoints.disconnect, ({ params: { provider } }) => {
       if (!providers.includes(provider)) return notFound()
       state.connected.delete(provider)
       return new HttpResponse(null, { status: 204 })
     }),
 
     // The browser navigates here (§7), so no test of the dashboard gets this answer.
-    http.get<{ provider: string }>('*/api/:provider/auth', ({ params: { provider } }) => {
+    on({ method: 'GET', ...navigations.authorize }, ({ params: { provider } }) => {
       if (!providers.includes(provider)) return notFound()
       const consent = new URL('https://provider.example/authorize?client_id=msw')
       consent.searchParams.set('redirect_uri', `https://dashboard.example/${provider}/callback`)
       return HttpResponse.redirect(consent, 302)
     }),
 
-    http.get<{ provider: string }>('*/api/:provider/callback', ({ request, params }) => {
+    on(endpoints.callback, ({ request, params }) => {
       if (!providers.includes(params.provider)) return notFound()
       const code = new URL(request.url).searchParams.get('code') ?? ''
       if (!state.codes.delete(code)) return refuse(400, 'invalid_code', 'The code is not valid.')
@@ -109,7 +126,8 @@ export function createBackend({
     }),
 
     ...activityHandlers(state.activity, {
-      offers: (feature) => state.features?.includes(feature) === true,
+      on,
+      offers,
       isConnected: (provider) =>
         (provider === undefined ? providers : [provider]).every((id) => state.connected.has(id)),
       refuse,
@@ -117,7 +135,7 @@ export function createBackend({
   ]
 
   const handlers = [
-    http.get('*/health', () => HttpResponse.json({ status: 'ok', features: state.features })),
+    on(endpoints.health, () => HttpResponse.json({ status: 'ok', features: state.features })),
     http.all('*/api/*', async ({ request }) => {
       const shown = request.headers.get(personHeader)
       const isOther = request.method !== 'GET' && shown !== null && shown !== state.person
@@ -132,6 +150,8 @@ export function createBackend({
 
   return { handlers, state }
 }
+
+const lowerCase = { GET: 'get', POST: 'post', DELETE: 'delete' } as const
 
 const notFound = () => refuse(404, 'not_found', 'There is nothing here.')
 

@@ -24,6 +24,7 @@ const settings = () => ({
   clientSecret: 'secret',
   apiUrl: server.url,
   authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
+  inUse: true,
   standIn: false,
 })
 
@@ -271,6 +272,9 @@ describe('HubSpot is called for', () => {
     const several = await hubspot.stages(access)
     expect(several.map(({ pipeline }) => pipeline)).toEqual(['Sales', undefined])
     // Without stages, each deal would count as open.
+    server.answers = { '/deals': { body: { results: [{ stages: [{ id: '1' }] }] } } }
+    const field = 'results.0.stages.0.label'
+    await expect(hubspot.stages(access)).rejects.toThrow(`hubspot: read nonsense in ${field}`)
     server.answers = {}
     await expect(hubspot.stages(access)).rejects.toMatchObject({ kind: 'unreachable' })
   })

@@ -71,11 +71,11 @@ const unfinished = 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhal
 const answerAll: RequestListener = (_request, response) => response.end('fine')
 
 test.each([
-  ['a silent client', '', '408'],
-  ['headers that do not end', 'GET / HTTP/1.1\r\nHost: x\r\n', '408'],
-  ['a body that does not end', unfinished, '408'],
-  ['no HTTP', 'hello\r\n\r\n', '400'],
-  ['too long headers', `GET / HTTP/1.1\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, '431'],
+  ['a silent client', '', '408 Request Timeout'],
+  ['headers that do not end', 'GET / HTTP/1.1\r\nHost: x\r\n', '408 Request Timeout'],
+  ['a body that does not end', unfinished, '408 Request Timeout'],
+  ['no HTTP', 'hello\r\n\r\n', '400 Bad Request'],
+  ['too long headers', `GET / HTTP/1.1\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, '431 Request'],
 ])(
   '%s is refused with all safety headers and then cut, although the client does not close',
   async (_, text, status) => {

@@ -1,9 +1,10 @@
 import { configure, screen } from '@testing-library/dom'
 import userEvent from '@testing-library/user-event'
-import { setupWorker } from 'msw/browser'
+import { getResponse } from 'msw'
+import { answerFetch } from '../msw/browser.ts'
 import { holdTime, states } from './states.ts'
 
-// Shows the whole app in one state. The backend and the address must be set before the app starts.
+// Shows the whole app in one state. It sets the backend and the address before frame.html starts the app.
 const number = Number(new URLSearchParams(window.location.search).get('state'))
 const state = states[number]
 if (state === undefined) throw new Error(`There is no state ${number}`)
@@ -13,16 +14,12 @@ HTMLElement.prototype.focus = () => {}
 // Each frame is a browser of its own. Otherwise a failed sign-out in one frame makes the others forget.
 Reflect.deleteProperty(globalThis, 'BroadcastChannel')
 
-// When its last page closes, MSW's worker unregisters. A frame of the next page that starts meanwhile would wait for it
-// for ever. So MSW never hears that a page closes. It listens later than this.
-window.addEventListener('pagehide', (event) => event.stopImmediatePropagation())
-
-await setupWorker(...state.backend()).start({ quiet: true, onUnhandledFrame: 'bypass' })
+const handlers = state.backend()
+answerFetch((request) => getResponse(handlers, request))
 holdTime()
 // /contact reloads if the document was not loaded at its address. Here none was.
 performance.getEntriesByType = () => []
 window.history.replaceState(null, '', state.address)
-await import('../../src/main.tsx')
 
 // Many frames load at once, so each may take long.
 configure({ asyncUtilTimeout: 60_000 })

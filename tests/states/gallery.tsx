@@ -1,4 +1,4 @@
-import { StrictMode, useState } from 'react'
+import { type ComponentProps, StrictMode, useEffect, useRef, useState } from 'react'
 import { createRoot } from 'react-dom/client'
 import { ruleCatalogue } from '../../contract/rules.ts'
 import { Badge } from '../../src/ui/Badge.tsx'
@@ -50,12 +50,11 @@ function Gallery() {
             <h3>
               <a href={`/states/${slug}`}>{name}</a>
             </h3>
-            <iframe
+            <Frame
               // A frame reads its colour scheme only when it loads.
               key={scheme}
               title={name}
               src={`/tests/states/frame.html?state=${number}`}
-              loading="lazy"
               width={width}
               height={640}
               // A single state fills the window, so that its lower end is visible too.
@@ -72,6 +71,21 @@ function Gallery() {
       )}
     </main>
   )
+}
+
+/** A frame that loads when it comes into view. With `loading="lazy"`, a dozen more load at the same time. */
+function Frame({ src, title, ...props }: ComponentProps<'iframe'>) {
+  const [isSeen, setSeen] = useState(false)
+  const frame = useRef<HTMLIFrameElement>(null)
+  useEffect(() => {
+    if (frame.current === null) return
+    const observer = new IntersectionObserver((entries) => {
+      if (entries.some(({ isIntersecting }) => isIntersecting)) setSeen(true)
+    })
+    observer.observe(frame.current)
+    return () => observer.disconnect()
+  }, [])
+  return <iframe ref={frame} title={title} src={isSeen ? src : undefined} {...props} />
 }
 
 function Pieces() {

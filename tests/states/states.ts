@@ -88,7 +88,7 @@ const message = (
   return { ...item, at, deal: { name: deal, url: item.deal?.url ?? '' }, ...more }
 }
 
-const messagesInEveryState: readonly ActivityItem[] = [
+export const messagesInEveryState: readonly ActivityItem[] = [
   message('next', 0.02, 'Umbrella rollout', { state: 'waiting', tries: 0 }),
   message('pause', 0.1, 'Initech pilot', {
     state: 'waiting',

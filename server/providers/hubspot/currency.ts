@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import * as v from 'valibot'
-import { createCache } from '../../cache.ts'
+import { createCache } from '../../watch/cache.ts'
 import { type CrmAccess, isOfToken } from '../provider.ts'
 import type { HubspotHttp } from './http.ts'
 

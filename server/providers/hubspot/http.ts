@@ -10,6 +10,7 @@ import {
   outcomeOfError,
   type ProviderSettings,
   type Timeouts,
+  understood,
 } from '../calls.ts'
 import { answerTooLarge, type CrmAccess, ProviderError } from '../provider.ts'
 import { type CountSharedCall, callLimit, createCallLimiter, searchLimit } from './limiter.ts'
@@ -104,10 +105,9 @@ export function createHubspotHttp(
         // Each of these steps takes tens of milliseconds for a large answer. Between them, other work has its turn.
         const parsed = parseJson(text, 'read')
         await nextTurn()
-        const answer = v.safeParse(shape, parsed)
-        if (!answer.success) throw new ProviderError('hubspot', 'read', 'nonsense')
+        const answer = understood('hubspot', 'read', shape, parsed)
         await nextTurn()
-        return answer.output
+        return answer
       }).catch((error: ProviderError) => {
         if (error.retryAfterMs !== undefined) limiter.pause(access.accountId, error.retryAfterMs)
         throw error

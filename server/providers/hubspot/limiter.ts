@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { createCache } from '../../cache.ts'
+import { createCache } from '../../watch/cache.ts'
 import { type CrmAccess, ProviderError, type Urgency } from '../provider.ts'
 
 /** Counts a call of any process (`CountCall` in database/call-counter.ts). */

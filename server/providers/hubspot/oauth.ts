@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import * as v from 'valibot'
-import type { ProviderSettings, Timeouts } from '../calls.ts'
-import { type Crm, ProviderError } from '../provider.ts'
+import { type ProviderSettings, type Timeouts, understood } from '../calls.ts'
+import type { Crm } from '../provider.ts'
 import type { HubspotHttp } from './http.ts'
 
 // The list, including `oauth`, must equal the app's. Otherwise HubSpot shows no consent page.
@@ -55,9 +55,7 @@ export function createHubspotOAuth(
   async function introspect(accessToken: string) {
     const form = { token: accessToken, token_type_hint: 'access_token' }
     const answer = await postOAuth('token/introspect', form, 'introspect', timeouts.callMs / 2)
-    const token = v.safeParse(introspectAnswer, answer)
-    if (!token.success) throw new ProviderError('hubspot', 'introspect', 'nonsense')
-    return token.output
+    return understood('hubspot', 'introspect', introspectAnswer, answer)
   }
 
   return {
@@ -84,9 +82,9 @@ export function createHubspotOAuth(
         redirect_uri: redirectUri,
         code_verifier: codeVerifier,
       }
-      const token = v.safeParse(tokenAnswer, await postOAuth('token', form, 'exchange'))
-      if (!token.success) throw new ProviderError('hubspot', 'exchange', 'nonsense')
-      const { access_token, refresh_token, expires_in, scopes, ...granted } = token.output
+      const answer = await postOAuth('token', form, 'exchange')
+      const token = understood('hubspot', 'exchange', tokenAnswer, answer)
+      const { access_token, refresh_token, expires_in, scopes, ...granted } = token
       const known = await introspect(access_token).catch((error: unknown) => {
         // A connection works without the domain, but not without the account and the user.
         if (granted.hub_id === undefined || granted.user_id === undefined) throw error
@@ -122,9 +120,9 @@ export function createHubspotOAuth(
     async refresh(secrets) {
       const refreshToken = secrets.refreshToken ?? ''
       const form = { grant_type: 'refresh_token', refresh_token: refreshToken }
-      const token = v.safeParse(refreshAnswer, await postOAuth('token', form, 'refresh'))
-      if (!token.success) throw new ProviderError('hubspot', 'refresh', 'nonsense')
-      const { access_token, refresh_token = refreshToken, expires_in, scopes } = token.output
+      const answer = await postOAuth('token', form, 'refresh')
+      const token = understood('hubspot', 'refresh', refreshAnswer, answer)
+      const { access_token, refresh_token = refreshToken, expires_in, scopes } = token
       return {
         secrets: {
           ...secrets,

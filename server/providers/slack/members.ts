@@ -1,7 +1,7 @@
 import { WebAPIPlatformError } from '@slack/web-api'
 import * as v from 'valibot'
-import type { ProviderSettings, Timeouts } from '../calls.ts'
-import { type Chat, ProviderError } from '../provider.ts'
+import { type ProviderSettings, type Timeouts, understood } from '../calls.ts'
+import type { Chat } from '../provider.ts'
 import type { SlackClient } from './client.ts'
 import { providerError } from './oauth.ts'
 
@@ -35,9 +35,8 @@ export function createSlackMembers(
         if (isNobody) return undefined
         throw providerError('read', error)
       }
-      const found = v.safeParse(foundAnswer, answer)
-      if (!found.success) throw new ProviderError('slack', 'read', 'nonsense')
-      return found.output.user.deleted ? undefined : found.output.user.id
+      const { user } = understood('slack', 'read', foundAnswer, answer)
+      return user.deleted ? undefined : user.id
     },
   }
 }

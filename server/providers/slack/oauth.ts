@@ -1,6 +1,6 @@
 import { WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import * as v from 'valibot'
-import type { ProviderSettings, Timeouts } from '../calls.ts'
+import { type ProviderSettings, type Timeouts, understood } from '../calls.ts'
 import { type Chat, ProviderError } from '../provider.ts'
 import type { SlackClient } from './client.ts'
 import { installedForOrganisation } from './errors.ts'
@@ -72,12 +72,13 @@ export function createSlackOAuth(
           .catch(() => {})
         throw new ProviderError('slack', 'exchange', 'refused', installedForOrganisation)
       }
-      const access = v.safeParse(accessAnswer, answer)
-      if (!access.success || !isOfSlack(access.output.incoming_webhook.url, settings)) {
-        throw new ProviderError('slack', 'exchange', 'nonsense')
-      }
+      const access = understood('slack', 'exchange', accessAnswer, answer)
       const { access_token, refresh_token, expires_in, team, authed_user, incoming_webhook } =
-        access.output
+        access
+      if (!isOfSlack(incoming_webhook.url, settings)) {
+        const field = 'incoming_webhook.url'
+        throw new ProviderError('slack', 'exchange', 'nonsense', undefined, undefined, field)
+      }
       return {
         secrets: {
           accessToken: access_token,

@@ -1,6 +1,6 @@
 import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import ky, { HTTPError } from 'ky'
-import { createCache } from '../../cache.ts'
+import { createCache } from '../../watch/cache.ts'
 import { counted, oneTry, type Timeouts } from '../calls.ts'
 import type { ChatMessage } from '../chat-message.ts'
 import type { Chat, PostOutcome } from '../provider.ts'

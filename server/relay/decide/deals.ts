@@ -1,4 +1,3 @@
-import { createCache } from '../../cache.ts'
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
 import {
   type Crm,
@@ -8,6 +7,7 @@ import {
   type Urgency,
 } from '../../providers/provider.ts'
 import type { DealProperty } from '../../providers/registry.ts'
+import { createCache } from '../../watch/cache.ts'
 
 /** A read serves the tries of an event for this long. Then the deal may have another name. */
 const freshMs = 15 * 60_000

@@ -1,5 +1,5 @@
-import { createCache } from '../../cache.ts'
 import { type Crm, type CrmAccess, type CrmOwner, ProviderError } from '../../providers/provider.ts'
+import { createCache } from '../../watch/cache.ts'
 
 const ownersFreshMs = 60 * 60_000
 /** Beyond these, the caches forget what was not needed for the longest time. */

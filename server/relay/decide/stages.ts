@@ -1,5 +1,5 @@
-import { createCache } from '../../cache.ts'
 import { type Crm, type CrmAccess, isOfToken, type Stage } from '../../providers/provider.ts'
+import { createCache } from '../../watch/cache.ts'
 
 const stagesFreshMs = 5 * 60_000
 /** More deleted stages than an account's events can name within minutes. */

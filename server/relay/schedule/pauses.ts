@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { createCache } from '../../cache.ts'
 import type { CountCall } from '../../database/call-counter.ts'
+import { createCache } from '../../watch/cache.ts'
 import { type Executor, lockedChannels } from './channels.ts'
 
 // A message may have to wait for three things:

@@ -106,10 +106,7 @@ export function createCatchUp(
         await searchAgain(database, account, 0)
         return 0
       }
-      const fields =
-        error instanceof ProviderError
-          ? { stage: error.stage, kind: error.kind, reason: error.reason }
-          : errorFields(error)
+      const fields = error instanceof ProviderError ? error.fields : errorFields(error)
       log('search for missed changes failed', { crm, account: accountId, ...fields })
       const askedMs = error instanceof ProviderError ? (error.retryAfterMs ?? 0) : 0
       const againMs = Math.min(Math.max(times.afterErrorMs, askedMs), longestWaitMs)

@@ -35,7 +35,7 @@ export function createFailures({
   ends: { end, putOff },
 }: FailureDependencies) {
   /** Counts a failed try. The deliveries are tried again later, or are dead after the last try. */
-  async function retry(group: Group, reason: string): Promise<NextStep> {
+  async function retry(group: Group, reason: string, field?: string): Promise<NextStep> {
     // Those of a digest may have had different numbers of tries.
     const isLast = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
     const ended = await end(group.filter(isLast), 'dead', reason, { countTry: true })
@@ -44,7 +44,7 @@ export function createFailures({
     const tries = first.attempts + 1
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
     const next = await putOff([first, ...others], { afterMs, reason, countTry: true })
-    log('delivery put off', { ...logFields(first), reason, tries, afterMs })
+    log('delivery put off', { ...logFields(first), reason, field, tries, afterMs })
     return next
   }
 
@@ -77,7 +77,7 @@ export function createFailures({
         countTry: false,
       })
     }
-    return await retry([delivery], `${crm.provider}_${error.reason ?? error.kind}`)
+    return await retry([delivery], `${crm.provider}_${error.reason ?? error.kind}`, error.field)
   }
 
   async function connectionBroke(connection: Connection, reason: string): Promise<void> {

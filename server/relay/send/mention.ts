@@ -1,8 +1,8 @@
-import { createCache } from '../../cache.ts'
 import type { Log } from '../../log.ts'
 import { openSecrets } from '../../people/connections.ts'
 import type { Vault } from '../../people/vault.ts'
 import { ProviderError, type Providers } from '../../providers/provider.ts'
+import { createCache } from '../../watch/cache.ts'
 import type { OpenRoute } from './ready.ts'
 
 const freshMs = 60 * 60_000

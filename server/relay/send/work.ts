@@ -15,13 +15,13 @@
 // or dead, or it stays pending until its next try. The chat gets each event once, except if its answer is lost, or is
 // not recorded before the claim ends.
 
-import { createCache } from '../../cache.ts'
 import type { CountCall } from '../../database/call-counter.ts'
 import type { Database } from '../../database/open.ts'
 import type { Log } from '../../log.ts'
 import { createWithAccess } from '../../people/access-token.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { Providers } from '../../providers/provider.ts'
+import { createCache } from '../../watch/cache.ts'
 import { createChangeReader, type ReadBy } from '../decide/change.ts'
 import { decide } from '../decide/rules.ts'
 import {

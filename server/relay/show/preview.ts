@@ -5,7 +5,7 @@ import type { Log } from '../../log.ts'
 import type { CrmConnection } from '../../people/access-token.ts'
 import { routeOf } from '../../people/routes.ts'
 import type { Vault } from '../../people/vault.ts'
-import { ProviderError, type Providers } from '../../providers/provider.ts'
+import type { Providers } from '../../providers/provider.ts'
 import { createPreviewReader, type ReadLimits } from './read-preview.ts'
 
 /** How much a preview reads, and for how long, in milliseconds. Tests use other values. */
@@ -61,7 +61,7 @@ export function createPreview(
   limits: PreviewLimits = previewLimits,
   now: () => number = Date.now,
 ): (userId: string, days: number) => Promise<Preview | undefined> {
-  const { database, providers, log } = dependencies
+  const { database, providers } = dependencies
   const readPreview = createPreviewReader({ ...dependencies, now, stillConnected }, limits)
   const entries = new Map<string, Entry>()
   /** The connections that are being read. */
@@ -100,12 +100,9 @@ export function createPreview(
         const { standIn } = providers[connection.provider]
         entry.endsAt = now() + (standIn ? limits.freshOfStandInMs : limits.freshMs)
       },
-      (error: unknown) => {
+      // The call that waits for the read, or the next one, logs the error.
+      () => {
         entry.endsAt = now() + limits.failedMs
-        // The call that waits for the read logs other errors. When the process stops, no call waits.
-        if (!(error instanceof ProviderError) || error.reason === 'no_connection') return
-        const { stage, kind, reason } = error
-        log('preview failed', { connection: connection.id, stage, kind, reason })
       },
     )
     for (const [old, { endsAt }] of entries) {

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { addCache } from './watch/metrics.ts'
+import { addCache } from './metrics.ts'
 
 /**
  * Creates a cache that forgets what nobody needed for the longest time. The metrics show its size under `name`.

@@ -1,0 +1,49 @@
+import { expect, test } from '@playwright/test'
+import { launch } from '../server/program.ts'
+
+test('npm run dev -- --mock shows the whole dashboard without a server, and a reload keeps what the user did', {
+  tag: '@all',
+}, async ({ page }) => {
+  // Vite bundles the dependencies first, without a build.
+  test.setTimeout(180_000)
+  const mock = launch(['scripts/dev.ts', '--mock'], { DEV_PORT: '0' })
+  const button = (name: string) => page.getByRole('button', { name, exact: true })
+  const closed = page.getByLabel('Notify me when a deal is signed or closed')
+  const failed = page.getByRole('listitem').filter({ hasText: 'Globex expansion' })
+  try {
+    const url = await mock.said(/The dashboard is at (\S+)\. /)
+    await page.goto(url)
+    await expect(page.getByText('Mock: nothing leaves this page.')).toBeVisible()
+    await expect(page.getByText('Connections required')).toBeVisible({ timeout: 120_000 })
+    for (const name of ['HubSpot', 'Slack']) {
+      await button(`Connect ${name}`).click()
+      await expect(button(`Disconnect ${name}`)).toBeVisible()
+    }
+    await closed.check()
+    await button('Save').click()
+    await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+    await button('Send a test message').click()
+    await expect(page.getByText('Sent to #sales-floor.')).toBeVisible()
+
+    await page.getByRole('link', { name: 'Activity' }).click()
+    await expect(page.getByRole('listitem').filter({ hasText: 'Test message' })).toHaveCount(2)
+    await page.getByRole('button', { name: /^Send again: Globex expansion/ }).click()
+    await expect(failed).toContainText('Sent to #sales-floor')
+
+    await page.reload()
+    await expect(failed).toContainText('Sent to #sales-floor')
+    await page.goto(url)
+    await expect(closed).toBeChecked()
+    await button('Disconnect Slack').click()
+    await expect(button('Connect Slack')).toBeVisible()
+    await page.reload()
+    await expect(button('Connect Slack')).toBeVisible()
+    await expect(button('Disconnect HubSpot')).toBeVisible()
+
+    const other = await page.request.get(`${url}/api/pipelines`)
+    expect(other.status()).toBe(501)
+    expect(await other.text()).toContain('The mock does not answer GET /api/pipelines.')
+  } finally {
+    await mock.kill()
+  }
+})
