@@ -7,6 +7,7 @@ const slow = ['tests/build/build.test.ts', 'tests/server/build.test.ts']
 // These tests take longer, need programs that npm ci does not install, or use new random values at
 // each run. Only `npm run test:all` runs them.
 const testAllOnly = [
+  'tests/build/extending.test.ts',
   'tests/build/hosting.test.ts',
   'tests/build/production-install.test.ts',
   'tests/build/release.test.ts',

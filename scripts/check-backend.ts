@@ -1,5 +1,6 @@
 // Checks whether a backend answers what the dashboard calls: npm run check:backend -- https://backend.example
 import { parseArgs, stripVTControlCharacters, styleText } from 'node:util'
+import { providerIdOf, providerName } from '../contract/provider-names.ts'
 import { createChecks, type Outcome, runCheck } from '../tests/contract/checks.ts'
 import { type Exchange, Interrupted, openClient, type Target } from '../tests/contract/client.ts'
 
@@ -134,11 +135,11 @@ function readArguments(): { target: Target; write: boolean } | string | undefine
       return `--origin must be an origin such as https://dashboard.example; it is '${values.origin}'.`
     }
     for (const name of [values.crm, values.chat]) {
-      if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$/.test(name)) {
-        return `A provider's name must be 1 to 40 letters, digits, '.', '_' or '-'; it is '${name}'.`
+      if (!providerName.pattern.test(name)) {
+        return `A provider's name must be ${providerName.inWords}; it is '${name}'.`
       }
     }
-    const [crm, chat] = [values.crm, values.chat].map((name) => ({ id: name.toLowerCase(), name }))
+    const [crm, chat] = [values.crm, values.chat].map((name) => ({ id: providerIdOf(name), name }))
     if (crm === undefined || chat === undefined || crm.id === chat.id) {
       return `--crm and --chat must differ; both are '${crm?.id}' in paths.`
     }

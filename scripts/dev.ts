@@ -19,6 +19,8 @@ let server: ChildProcess
 let state: 'starting' | 'ready' | 'crashed' | 'stopping' = 'starting'
 const changes = new EventEmitter()
 let wasReady = false
+/** Whether a file has changed since the server began to start. */
+let isOutdated = false
 
 try {
   process.chdir(root)
@@ -72,6 +74,7 @@ async function proxyToServer() {
 }
 
 function startServer(): void {
+  isOutdated = false
   // However this process ends, the channel between both closes, and then the server stops too.
   const stopWithThisProcess =
     'data:text/javascript,process.on("disconnect",()=>process.kill(process.pid,"SIGTERM"))'
@@ -86,7 +89,7 @@ function startServer(): void {
     if (state === 'stopping') process.exit()
     // The server has said what is wrong, for example that its port is taken.
     if (!wasReady) process.exit(code || 1)
-    if (server.killed) return startServer()
+    if (isOutdated) return startServer()
     console.error('The server has ended. It starts again when you save one of its files.')
     become('crashed')
   })
@@ -101,6 +104,7 @@ function become(next: typeof state): void {
 function restartServer(): void {
   if (state === 'stopping' || !wasReady) return
   const hasEnded = state === 'crashed'
+  isOutdated = true
   become('starting')
   if (hasEnded) startServer()
   // Its `exit` starts the next one. A second signal would end it before it has closed its database.

@@ -24,7 +24,7 @@ import {
 import { safetyHeaders } from './http/safety-headers.ts'
 import { inShortTurns } from './http/turns.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
-import { providerIds } from './providers/registry.ts'
+import { providerIds, usedOf } from './providers/registry.ts'
 import { standInPages } from './providers/stand-in-pages.ts'
 
 /** The whole backend as a function from request to answer. It opens no port and no file. */
@@ -74,7 +74,7 @@ export function createApp(
   app.route('/', activityRoutes(context))
   app.route('/', previewRoutes(context))
   app.route('/', testMessageRoutes(context))
-  for (const provider of providerIds) {
+  for (const provider of usedOf(context.providers, providerIds)) {
     app.route('/', statusAndDisconnectRoutes(provider, context))
     app.route('/', authorizationRoutes(provider, context))
   }

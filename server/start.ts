@@ -13,7 +13,7 @@ import { whenNpmEnds } from './npm.ts'
 import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/keys.ts'
 import { createVault, keyFromFolder } from './people/vault.ts'
-import { providerIds, registry } from './providers/registry.ts'
+import { providerIds, registry, settingOf } from './providers/registry.ts'
 import { openDatabase } from './settings/open-database.ts'
 import { dataDirError, listenError } from './settings/open-errors.ts'
 import type { Settings } from './settings/settings.ts'
@@ -109,7 +109,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   for (const id of providerIds) {
     if (!addresses.providers[id].standIn) continue
     const { name } = registry[id]
-    console.log(`${name} is a stand-in: set ${id.toUpperCase()}_CLIENT_ID for the real one.`)
+    console.log(`${name} is a stand-in: set ${settingOf(id, 'CLIENT_ID')} for the real one.`)
   }
   // `npm run dev` waits for this message.
   process.send?.('ready')

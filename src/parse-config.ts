@@ -1,8 +1,8 @@
 import { backendRoots } from '../contract/endpoints.ts'
+import { defaultNames, providerIdOf, providerName } from '../contract/provider-names.ts'
 
 /** A service that the user can connect. */
 export interface Provider {
-  /** The display name in lower case. Paths contain it: `/api/{id}/status`, `/{id}/callback`. */
   id: string
   name: string
 }
@@ -37,15 +37,17 @@ export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
     return typeof value === 'string' && value.trim() !== '' ? value.trim() : fallback
   }
 
-  function provider(settingName: string, name: string): Provider {
-    if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$/.test(name)) {
+  function provider(settingName: keyof typeof defaultNames): Provider {
+    const name = setting(settingName, defaultNames[settingName])
+    const id = providerIdOf(name)
+    if (!providerName.pattern.test(name)) {
       problems.push(
-        `${settingName} must be 1 to 40 letters, digits, '.', '_' or '-', because paths contain it; it is '${name}'`,
+        `${settingName} must be ${providerName.inWords}, because paths contain it; it is '${name}'`,
       )
-    } else if (reservedNames.has(name.toLowerCase())) {
+    } else if (reservedNames.has(id)) {
       problems.push(`${settingName} must not be '${name}', because that path has another meaning`)
     }
-    return { id: name.toLowerCase(), name }
+    return { id, name }
   }
 
   const apiUrl = setting('VITE_API_URL', '')
@@ -55,8 +57,8 @@ export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
     )
   }
 
-  const crm = provider('VITE_CRM_NAME', setting('VITE_CRM_NAME', 'HubSpot'))
-  const chat = provider('VITE_CHAT_NAME', setting('VITE_CHAT_NAME', 'Slack'))
+  const crm = provider('VITE_CRM_NAME')
+  const chat = provider('VITE_CHAT_NAME')
   if (crm.id === chat.id) {
     problems.push(`VITE_CRM_NAME and VITE_CHAT_NAME must differ; both are '${crm.id}' in paths`)
   }

@@ -12,7 +12,7 @@ import {
   ProviderError,
   type Providers,
 } from '../providers/provider.ts'
-import { chatIds, crmIds, type ProviderId, registry } from '../providers/registry.ts'
+import { chatIds, crmIds, type ProviderId, registry, usedOf } from '../providers/registry.ts'
 
 type Parts = Pick<Context, 'database' | 'vault' | 'providers' | 'log'> & {
   sessions: { find(c: Call): Promise<{ userId: string } | undefined> }
@@ -97,7 +97,8 @@ function missingOf(
   connection: Connection | undefined,
 ): string | undefined {
   if (connection === undefined) {
-    const names = { crm: crmIds, chat: chatIds }[role].map((id) => registry[id].name)
+    const ids: readonly ProviderId[] = { crm: crmIds, chat: chatIds }[role]
+    const names = usedOf(providers, ids).map((id) => registry[id].name)
     return `${names.join(' or ')} is not connected.`
   }
   const { provider, brokenReason, channelId } = connection

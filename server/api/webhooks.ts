@@ -7,7 +7,7 @@ import type { Context } from '../context.ts'
 import { createBodyReader } from '../http/bodies.ts'
 import { ApiError, errorAnswer } from '../http/errors.ts'
 import type { WebhookRefusal } from '../providers/provider.ts'
-import { crmIds, registry } from '../providers/registry.ts'
+import { crmIds, registry, usedOf } from '../providers/registry.ts'
 import { watchedProperties } from '../relay/decide/rules.ts'
 import { failpoint } from '../relay/failpoint.ts'
 import { countWebhook } from '../watch/metrics.ts'
@@ -38,7 +38,7 @@ export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, 
     most: maxBodies,
     mostBytes: maxBodyBytesInMemory,
   })
-  for (const crm of crmIds) {
+  for (const crm of usedOf(providers, crmIds)) {
     const { name } = registry[crm]
     const notSigned = (why: WebhookRefusal) => {
       refusedWebhooks.count(why)

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { parseArgs, styleText } from 'node:util'
-import { providerIds, registry } from '../providers/registry.ts'
+import { providerIds, registry, settingOf } from '../providers/registry.ts'
 import { oneLine } from '../relay/write/text.ts'
 import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
 import { checkHubspotClient, checkSlackClient } from './clients.ts'
@@ -91,9 +91,10 @@ async function examine(settings: Settings): Promise<number> {
   }
   print(standIns(addresses))
   print([await checkDashboard(addresses)])
-  print([await checkWebhookAddress(addresses)])
-  print(await checkHubspotClient(addresses))
-  print([await checkSlackClient(addresses)])
+  const { hubspot, slack } = addresses.providers
+  if (hubspot.inUse) print([await checkWebhookAddress(addresses)])
+  if (hubspot.inUse) print(await checkHubspotClient(addresses))
+  if (slack.inUse) print([await checkSlackClient(addresses)])
   print(await checkStored(settings, addresses))
   return isWrong ? 1 : 0
 }
@@ -103,9 +104,8 @@ function standIns({ providers }: Addresses): Finding[] {
     .filter((id) => providers[id].standIn)
     .map((id) => {
       const { name } = registry[id]
-      const setting = id.toUpperCase()
       return warning(
-        `${name} is a stand-in on this server. Set ${setting}_CLIENT_ID and ${setting}_CLIENT_SECRET for the real one (docs/connecting.md).`,
+        `${name} is a stand-in on this server. Set ${settingOf(id, 'CLIENT_ID')} and ${settingOf(id, 'CLIENT_SECRET')} for the real one (docs/connecting.md).`,
       )
     })
 }

@@ -2,14 +2,16 @@ import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { ask, fieldsOf } from '../cli/ask.ts'
 import { isLoopback } from '../http/loopback.ts'
 import { hubSpotSignature } from '../providers/hubspot/signature.ts'
-import { providerIds } from '../providers/registry.ts'
+import { providerIds, usedOf } from '../providers/registry.ts'
 import type { Addresses } from '../settings/settings.ts'
 import { codeOf, type Finding, right, warning, wrong } from './finding.ts'
 import { webhookUrl } from './manifests.ts'
 
 /** Checks that APP_URL serves the dashboard where HubSpot and Slack redirect the browser. */
-export async function checkDashboard({ appUrl }: Addresses): Promise<Finding> {
-  const redirectUrls = providerIds.map((id) => appUrl + pathOf(navigations.callbackPage, id))
+export async function checkDashboard({ appUrl, providers }: Addresses): Promise<Finding> {
+  const redirectUrls = usedOf(providers, providerIds).map(
+    (id) => appUrl + pathOf(navigations.callbackPage, id),
+  )
   const isOnThisMachine = isLoopback(new URL(appUrl).hostname)
   if (!appUrl.startsWith('https:') && !isOnThisMachine) {
     return wrong(

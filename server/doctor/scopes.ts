@@ -5,7 +5,7 @@ import type { Vault } from '../people/vault.ts'
 import type { ProviderSettings } from '../providers/calls.ts'
 import { optionalScopes, requiredScopes } from '../providers/hubspot/oauth.ts'
 import type { Secrets } from '../providers/provider.ts'
-import { type ProviderId, providerIds, registry } from '../providers/registry.ts'
+import { type ProviderId, providerIds, registry, usedOf } from '../providers/registry.ts'
 import { botScopes } from '../providers/slack/oauth.ts'
 import type { Addresses } from '../settings/settings.ts'
 import {
@@ -41,7 +41,7 @@ export async function checkScopes(
   { connections }: Stored,
 ): Promise<Finding[]> {
   const findings: Finding[] = []
-  for (const id of providerIds) {
+  for (const id of usedOf(providers, providerIds)) {
     const { name } = registry[id]
     const ours = connections.filter(
       // A connection of the stand-in does not count at the real provider, nor the reverse.

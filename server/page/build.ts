@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import * as v from 'valibot'
 import { pagePolicy } from '../../contract/page-headers.ts'
+import { defaultNames } from '../../contract/provider-names.ts'
 import { fingerprintOf } from './fingerprint.ts'
 import { type Dashboard, readDashboard } from './serve.ts'
 
@@ -61,14 +62,16 @@ function assertSettingsOf(built: v.InferOutput<typeof buildInfo>): void {
     VITE_CHAT_NAME: built.chatName,
     VITE_CONTACT_FORM_URL: built.contactFormUrl,
   }
+  // This server answers for the default services if it serves their dashboard and no names are set.
+  const unset: Readonly<Record<string, string>> = built.apiUrl === '' ? defaultNames : {}
   const problems = Object.entries(settings).flatMap(([name, built]) => {
-    const set = process.env[name]?.trim().replace(/\/+$/, '')
-    const differs = set !== undefined && set !== '' && set !== built.replace(/\/+$/, '')
+    const set = process.env[name]?.trim().replace(/\/+$/, '') || unset[name]
+    const differs = set !== undefined && set !== built.replace(/\/+$/, '')
     return differs ? [`- ${name} is '${set}', but dist/ was built with '${built}'.`] : []
   })
   if (problems.length > 0) {
     throw new Error(
-      `${problems.join('\n')}\nRemove these settings, or build dist/ with them where the sources are (npm run build).`,
+      `${problems.join('\n')}\nCorrect these settings, or build dist/ with them where the sources are (npm run build).`,
     )
   }
 }

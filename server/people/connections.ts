@@ -12,6 +12,7 @@ import {
   type ProviderId,
   providerIds,
   registry,
+  usedOf,
 } from '../providers/registry.ts'
 import type { Vault } from './vault.ts'
 
@@ -50,7 +51,7 @@ export function openSecrets(vault: Vault, row: Owner & { secrets: string }): Sec
 }
 
 /**
- * The condition that the provider which granted a connection is the configured one. What a stand-in
+ * The condition that the provider which granted a connection is in use, and is the configured one. What a stand-in
  * granted does not count once the real provider is configured, nor the reverse: the token would go to
  * somebody who never issued it.
  */
@@ -59,7 +60,9 @@ export function isOfConfigured(
   { provider, standIn }: { provider: SQLWrapper; standIn: SQLWrapper },
 ): SQL {
   const standIns = providerIds.filter((id) => providers[id].standIn)
-  return sql`${standIn} = (${provider} = any(${sql.param(standIns)}::text[]))`
+  const used = usedOf(providers, providerIds)
+  return sql`(${provider} = any(${sql.param([...used])}::text[])
+    and ${standIn} = (${provider} = any(${sql.param(standIns)}::text[])))`
 }
 
 /**

@@ -16,7 +16,12 @@ export interface ProviderSettings {
   apiUrl: string
   /** The app at a chat asks for the right to find members by e-mail, so that messages can mention a deal's owner. */
   mentionOwners?: boolean
-  /** True if no client id is set. The server then uses its stand-in for the provider. */
+  /**
+   * True if the dashboard shows the provider or a client id is set. Otherwise, the provider has neither routes nor a
+   * stand-in, and what it once granted does not count.
+   */
+  inUse: boolean
+  /** True if the provider is in use without a client id. The server then uses its stand-in for the provider. */
   standIn: boolean
 }
 

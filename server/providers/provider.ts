@@ -7,10 +7,7 @@ export interface Secrets {
   refreshToken?: string
   /** Slack's address for posts to the channel that the user chose. Anyone with it can post. */
   incomingWebhookUrl?: string
-  /**
-   * Whether the account lets the app read the names of owners. Undefined: not known. This is not secret,
-   * but it comes and changes with the tokens.
-   */
+  /** Whether the account lets the app read owners' names; if known. Not secret, but it changes with the tokens. */
   mayReadOwners?: boolean
 }
 
@@ -30,7 +27,8 @@ export interface Grant {
 
 /** What every provider must implement. */
 interface Provider {
-  /** The stand-in on this server plays this provider. */
+  /** Whether this server uses this provider, and whether its stand-in plays it. */
+  readonly inUse: boolean
   readonly standIn: boolean
   /** The address of the consent page, with PKCE where the provider supports it. */
   authorizeUrl(request: { redirectUri: string; state: string; codeVerifier: string }): string

@@ -12,9 +12,8 @@ interface ProviderEntry {
 }
 
 /**
- * Every service that this backend can connect, by its id. Paths contain the id
- * (`/api/{id}/status`). The code derives types, database columns, settings, routes and addresses of
- * stand-ins from this list.
+ * Every service that this backend can connect, by its id: `providerIdOf` of the name, because the dashboard calls paths
+ * with this id. The code derives types, database columns, settings, routes and addresses of stand-ins from this list.
  */
 export const registry = {
   hubspot: {
@@ -56,4 +55,17 @@ export function isCrmId(id: ProviderId): id is CrmId {
 
 export function isChatId(id: ProviderId): id is ChatId {
   return registry[id].role === 'chat'
+}
+
+/** Those of `ids` that this server uses. There is at least one of each role. */
+export function usedOf<Id extends ProviderId>(
+  providers: Readonly<Record<ProviderId, { inUse: boolean }>>,
+  ids: readonly Id[],
+): readonly [Id, ...Id[]] {
+  return ids.filter((id) => providers[id].inUse) as [Id, ...Id[]]
+}
+
+/** The name of a provider's setting in the environment: SLACK_CLIENT_ID, MICROSOFT_TEAMS_CLIENT_ID. */
+export function settingOf(id: ProviderId, name: string): string {
+  return `${id.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_')}_${name}`
 }

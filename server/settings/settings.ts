@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import * as v from 'valibot'
+import { defaultNames, providerIdOf } from '../../contract/provider-names.ts'
 import { isLoopback } from '../http/loopback.ts'
 import type { LogLevel } from '../log.ts'
 import type { ProviderSettings } from '../providers/calls.ts'
@@ -11,6 +12,7 @@ import {
   type ProviderId,
   providerIds,
   registry,
+  settingOf,
 } from '../providers/registry.ts'
 import { clientVariables, providerVariables, variables } from './variables.ts'
 
@@ -62,8 +64,9 @@ export function parseEnv(given: Env): Settings {
   const env = withSecretFiles(given, problems)
   const result = v.safeParse(variables, env)
   if (!result.success) problems.push(...inWords(result.issues))
-  const ofProviders = parseProviders(env, problems)
-  problems.push(...unsafeStandIns(env), ...unknownProviders(env))
+  const used = providersInUse(env)
+  const ofProviders = parseProviders(env, used, problems)
+  problems.push(...unsafeStandIns(env, used), ...unknownProviders(env))
 
   if (!result.success || problems.length > 0) {
     throw new Error(
@@ -107,7 +110,7 @@ const secrets = [
   'ENCRYPTION_KEY',
   'DATABASE_URL',
   'METRICS_TOKEN',
-  ...providerIds.map(clientSecretOf),
+  ...providerIds.map((id) => settingOf(id, 'CLIENT_SECRET')),
 ]
 
 /** @returns the settings with what the files contain. Adds to `problems` what is wrong. */
@@ -129,10 +132,6 @@ function withSecretFiles(env: Env, problems: string[]): Env {
   return { ...env, ...read }
 }
 
-function clientSecretOf(id: ProviderId) {
-  return `${id.toUpperCase()}_CLIENT_SECRET`
-}
-
 /** With the CA's certificate, the driver encrypts, and checks certificate and host of PostgreSQL. */
 function withCertificate(databaseUrl: string | undefined, caFile: string | undefined) {
   if (databaseUrl === undefined || caFile === undefined) return databaseUrl
@@ -142,10 +141,28 @@ function withCertificate(databaseUrl: string | undefined, caFile: string | undef
   return url.href
 }
 
+/**
+ * The providers that this server uses: the two that the dashboard shows, and each that has a client id. The dashboard of
+ * another backend may show services that this server does not know.
+ */
+function providersInUse(env: Env): ProviderId[] {
+  const shown = [
+    crmIds.find((id) => id === shownIn(env, 'VITE_CRM_NAME').id) ?? crmIds[0],
+    chatIds.find((id) => id === shownIn(env, 'VITE_CHAT_NAME').id) ?? chatIds[0],
+  ]
+  return providerIds.filter((id) => shown.includes(id) || env[settingOf(id, 'CLIENT_ID')]?.trim())
+}
+
+/** A service that the dashboard shows. */
+function shownIn(env: Env, setting: keyof typeof defaultNames) {
+  const name = env[setting]?.trim() || defaultNames[setting]
+  return { id: providerIdOf(name), name }
+}
+
 /** Adds to `problems` what is wrong. */
-function parseProviders(env: Env, problems: string[]) {
+function parseProviders(env: Env, used: readonly ProviderId[], problems: string[]) {
   return eachProvider((id) => {
-    const prefix = `${id.toUpperCase()}_`
+    const prefix = settingOf(id, '')
     const ofProvider = Object.fromEntries(
       Object.keys(providerVariables.entries).map((name) => [name, env[prefix + name]]),
     )
@@ -159,7 +176,9 @@ function parseProviders(env: Env, problems: string[]) {
       problems.push(`${prefix}CLIENT_ID is missing beside its CLIENT_SECRET`)
     }
     const settings = result.success ? result.output : v.parse(providerVariables, {})
-    return (appUrl: string, local: string) => providerSettings(id, settings, { appUrl, local })
+    const inUse = used.includes(id)
+    return (appUrl: string, local: string) =>
+      providerSettings(id, settings, { inUse, appUrl, local })
   })
 }
 
@@ -167,11 +186,11 @@ function parseProviders(env: Env, problems: string[]) {
  * Why stand-ins are not safe with these settings. A stand-in checks nobody: its HubSpot has one user,
  * whoever signs in, and its Slack shows all messages.
  */
-function unsafeStandIns(env: Env): string[] {
+function unsafeStandIns(env: Env, used: readonly ProviderId[]): string[] {
   if (env.ALLOW_STAND_INS?.trim() === 'true') return []
-  const clientId = (id: ProviderId) => `${id.toUpperCase()}_CLIENT_ID`
-  const standIns = providerIds.filter((id) => !env[clientId(id)]?.trim())
-  const real = providerIds.filter((id) => !standIns.includes(id))
+  const clientId = (id: ProviderId) => settingOf(id, 'CLIENT_ID')
+  const standIns = used.filter((id) => !env[clientId(id)]?.trim())
+  const real = used.filter((id) => !standIns.includes(id))
   const unless = 'or set ALLOW_STAND_INS=true if only people you trust can reach this server'
 
   if (real.length > 0) {
@@ -182,7 +201,10 @@ function unsafeStandIns(env: Env): string[] {
         role === 'crm'
           ? `the stand-in ${name} signs everyone in as the same person, who can use the real ${others}`
           : `the stand-in ${name} shows the messages about deals of the real ${others} to everyone`
-      return `${clientId(id)} is missing beside ${real.map(clientId).join(' and ')}: ${why}. Set it, ${unless}.`
+      const [ids, setting] =
+        role === 'crm' ? [crmIds, 'VITE_CRM_NAME'] : [chatIds, 'VITE_CHAT_NAME']
+      const other = ids.length > 1 ? `name another service in ${setting}, ` : ''
+      return `${clientId(id)} is missing beside ${real.map(clientId).join(' and ')}: ${why}. Set it, ${other}${unless}.`
     })
   }
   const elsewhere = ['APP_URL', 'API_URL'].find((name) => {
@@ -201,11 +223,17 @@ function unsafeStandIns(env: Env): string[] {
  */
 function unknownProviders(env: Env): string[] {
   if (env.VITE_API_URL?.trim()) return []
-  const unknown = (setting: string, role: string, ids: readonly ProviderId[]) => {
-    const name = env[setting]?.trim()
-    if (!name || ids.some((id) => id === name.toLowerCase())) return []
-    const known = ids.map((id) => registry[id].name).join(' and ')
-    return `${setting} is '${name}', but this server knows only this ${role}: ${known}. Set it to that, add the provider (docs/extending.md), or set VITE_API_URL to a backend that knows it.`
+  const unknown = (
+    setting: keyof typeof defaultNames,
+    role: string,
+    known: readonly ProviderId[],
+  ) => {
+    const { id, name } = shownIn(env, setting)
+    if (known.some((each) => each === id)) return []
+    const names = known.map((each) => registry[each].name).join(' and ')
+    const [only, one] =
+      known.length === 1 ? [`this ${role}`, 'that'] : [`these ${role}s`, 'one of them']
+    return `${setting} is '${name}', but this server knows only ${only}: ${names}. Set it to ${one}, add the provider (docs/extending.md), or set VITE_API_URL to a backend that knows it.`
   }
   return [
     unknown('VITE_CRM_NAME', 'CRM', crmIds),
@@ -223,10 +251,10 @@ function localHost(host: string | undefined): string {
 function providerSettings(
   id: ProviderId,
   set: v.InferOutput<typeof providerVariables>,
-  { appUrl, local }: { appUrl: string; local: string },
+  { inUse, appUrl, local }: { inUse: boolean; appUrl: string; local: string },
 ): ProviderSettings {
   const { authorizeUrl, apiUrl, standIn } = registry[id]
-  const isStandIn = set.CLIENT_ID === undefined
+  const isStandIn = inUse && set.CLIENT_ID === undefined
   // The browser opens the consent page, so it is at the address where people open the dashboard. The
   // server calls the API of its own stand-in directly, not through a proxy.
   const standInPage = `${appUrl}/sandbox/${id}${standIn.authorizePath}`
@@ -238,6 +266,7 @@ function providerSettings(
     olderSecrets,
     authorizeUrl: set.AUTHORIZE_URL ?? (isStandIn ? standInPage : authorizeUrl),
     apiUrl: set.API_URL ?? (isStandIn ? standInApi : apiUrl),
+    inUse,
     standIn: isStandIn,
   }
 }

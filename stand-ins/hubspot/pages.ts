@@ -1,7 +1,7 @@
 import { Hono } from 'hono'
 import { html } from 'hono/html'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
-import { formatAmount } from '../../server/relay/write/amount.ts'
+import { formatAmount } from '../../server/relay/decide/amount.ts'
 import { formFields, type Html, standInPage } from '../page.ts'
 import {
   type Change,

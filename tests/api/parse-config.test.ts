@@ -25,6 +25,11 @@ describe('valid settings', () => {
     ['VITE_CRM_NAME', ' Zoho ', { crm: { id: 'zoho', name: 'Zoho' } }],
     ['VITE_CHAT_NAME', 'Teams', { chat: { id: 'teams', name: 'Teams' } }],
     ['VITE_CHAT_NAME', 'Rocket.Chat', { chat: { id: 'rocket.chat', name: 'Rocket.Chat' } }],
+    [
+      'VITE_CHAT_NAME',
+      'Microsoft Teams',
+      { chat: { id: 'microsoft-teams', name: 'Microsoft Teams' } },
+    ],
     ['VITE_CONTACT_FORM_URL', '/form', { contactFormUrl: '/form' }],
     [
       'VITE_CONTACT_FORM_URL',
@@ -45,7 +50,7 @@ describe('invalid settings', () => {
     ['VITE_API_URL', 'https://user:secret@example.test'],
     ['VITE_API_URL', 'https://example.test?x=1'],
     ['VITE_API_URL', 'https://example.test#x'],
-    ['VITE_CRM_NAME', 'Hub Spot'],
+    ['VITE_CRM_NAME', 'Hub\tSpot'],
     ['VITE_CRM_NAME', '../x'],
     ['VITE_CRM_NAME', 'a/b'],
     ['VITE_CRM_NAME', 'x'.repeat(41)],
@@ -53,7 +58,6 @@ describe('invalid settings', () => {
     ['VITE_CRM_NAME', 'Notifications'],
     ['VITE_CRM_NAME', 'Relay'],
     ['VITE_CRM_NAME', 'slack'],
-    ['VITE_CHAT_NAME', 'Microsoft Teams'],
     ['VITE_CHAT_NAME', 'connect'],
     ['VITE_CHAT_NAME', 'API'],
     ['VITE_CHAT_NAME', 'HUBSPOT'],

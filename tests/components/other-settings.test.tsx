@@ -8,11 +8,11 @@ import { button, saved, stageBox } from './dashboard.ts'
 vi.hoisted(() => {
   vi.stubEnv('VITE_API_URL', 'https://api.example.test/dealbell/')
   vi.stubEnv('VITE_CRM_NAME', 'Pipedrive')
-  vi.stubEnv('VITE_CHAT_NAME', 'Teams')
+  vi.stubEnv('VITE_CHAT_NAME', 'Microsoft Teams')
   vi.stubEnv('VITE_CONTACT_FORM_URL', 'https://forms.example.test/f/1?embed=1')
 })
 
-const providers = ['pipedrive', 'teams']
+const providers = ['pipedrive', 'microsoft-teams']
 const api = 'https://api.example.test/dealbell'
 let assign = vi.fn()
 beforeEach(() => {
@@ -24,7 +24,7 @@ const expectNoOtherName = () => {
 }
 
 test('every call goes to the other origin, with credentials and the paths of the services', async () => {
-  startBackend({ providers, connected: new Set(['teams']), codes: new Set(['abc']) })
+  startBackend({ providers, connected: new Set(['microsoft-teams']), codes: new Set(['abc']) })
   const fetched = vi.spyOn(globalThis, 'fetch')
   const answer = hold('get', '*/api/pipedrive/callback')
   const { user } = renderApp('/pipedrive/callback?code=abc')
@@ -33,7 +33,7 @@ test('every call goes to the other origin, with credentials and the paths of the
   await user.click(await stageBox())
   await user.click(await button('Save'))
   await screen.findByText(saved)
-  for (const name of ['Teams', 'Pipedrive']) {
+  for (const name of ['Microsoft Teams', 'Pipedrive']) {
     await user.click(await button(`Disconnect ${name}`))
     await button(`Connect ${name}`)
   }
@@ -41,12 +41,12 @@ test('every call goes to the other origin, with credentials and the paths of the
 
   const sent = fetched.mock.calls.map(([input]) => input as Request)
   expect(sent.map(({ method, url }) => `${method} ${url}`).sort()).toEqual([
+    `DELETE ${api}/api/microsoft-teams/disconnect`,
     `DELETE ${api}/api/pipedrive/disconnect`,
-    `DELETE ${api}/api/teams/disconnect`,
+    `GET ${api}/api/microsoft-teams/status`,
     `GET ${api}/api/notifications/rules`,
     `GET ${api}/api/pipedrive/callback?code=abc`,
     `GET ${api}/api/pipedrive/status`,
-    `GET ${api}/api/teams/status`,
     `GET ${api}/health`,
     `POST ${api}/api/notifications/rules`,
   ])
@@ -56,14 +56,17 @@ test('every call goes to the other origin, with credentials and the paths of the
 test('the dashboard names and connects the services of the settings', async () => {
   startBackend({ providers })
   const { user } = renderApp('/')
-  expect(await screen.findByText(/connect both Pipedrive and Teams/)).toBeVisible()
+  expect(await screen.findByText(/connect both Pipedrive and Microsoft Teams/)).toBeVisible()
   await user.click(await button('Save'))
   expect(
-    screen.getByText('❌ Please connect both Pipedrive and Teams before saving rules.'),
+    screen.getByText('❌ Please connect both Pipedrive and Microsoft Teams before saving rules.'),
   ).toBeVisible()
   await user.click(await button('Connect Pipedrive'))
-  await user.click(await button('Connect Teams'))
-  expect(assign.mock.calls).toEqual([[`${api}/api/pipedrive/auth`], [`${api}/api/teams/auth`]])
+  await user.click(await button('Connect Microsoft Teams'))
+  expect(assign.mock.calls).toEqual([
+    [`${api}/api/pipedrive/auth`],
+    [`${api}/api/microsoft-teams/auth`],
+  ])
   expectNoOtherName()
 })
 

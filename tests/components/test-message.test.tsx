@@ -20,7 +20,7 @@ const sendButton = () => screen.findByRole('button', { name: 'Send a test messag
 const sends = (calls: (start: string) => string[]) => calls('POST /api/notifications/test')
 const waits = { state: 'waiting', channel: '#sales', reason: null, nextTryAt: null } as const
 const at = '2026-11-22T12:05:00.000Z'
-const time = new Date(at).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
+const time = new Date(at).toLocaleTimeString([], { timeStyle: 'short' })
 
 test.each<[ActivityBackend['test'], string]>([
   [

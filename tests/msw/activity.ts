@@ -76,8 +76,7 @@ export function activityHandlers(
     on: On
     /** Whether a feature is listed. */
     offers: (feature: string) => boolean
-    /** With a provider's id, whether it is connected; without one, whether all are. */
-    isConnected: (provider?: string) => boolean
+    isConnected: (which: 'crm' | 'both') => boolean
     refuse: (status: number, code: string, message: string) => Response
   },
 ) {
@@ -132,12 +131,12 @@ export function activityHandlers(
     }),
 
     on(activityEndpoints.preview, () => {
-      if (!isConnected('hubspot')) return refuse(409, 'not_connected', 'HubSpot is not connected.')
+      if (!isConnected('crm')) return refuse(409, 'not_connected', 'HubSpot is not connected.')
       return HttpResponse.json(state.preview)
     }),
 
     on(activityEndpoints.test, () => {
-      if (!isConnected()) {
+      if (!isConnected('both')) {
         return refuse(409, 'not_connected', 'HubSpot and Slack must both be connected.')
       }
       if ('status' in state.test) {

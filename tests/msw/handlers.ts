@@ -48,6 +48,7 @@ export function createBackend({
   activity,
   ...initial
 }: Partial<Omit<BackendState, 'activity'>> & {
+  /** The CRM, then the chat. */
   providers?: readonly string[]
   activity?: Partial<ActivityBackend>
 } = {}) {
@@ -128,8 +129,10 @@ export function createBackend({
     ...activityHandlers(state.activity, {
       on,
       offers,
-      isConnected: (provider) =>
-        (provider === undefined ? providers : [provider]).every((id) => state.connected.has(id)),
+      isConnected: (which) =>
+        (which === 'crm' ? providers.slice(0, 1) : providers).every((id) =>
+          state.connected.has(id),
+        ),
       refuse,
     }),
   ]

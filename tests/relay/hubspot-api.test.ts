@@ -24,6 +24,7 @@ const settings = () => ({
   clientSecret: 'secret',
   apiUrl: server.url,
   authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
+  inUse: true,
   standIn: false,
 })
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import type { AvailableRuleId } from '../../contract/rules.ts'
 import type { Stage } from '../../server/providers/provider.ts'
+import { formatAmount } from '../../server/relay/decide/amount.ts'
 import { type Change, dealRules } from '../../server/relay/decide/rules.ts'
-import { formatAmount } from '../../server/relay/write/amount.ts'
 import { digestOf } from '../../server/relay/write/digest.ts'
 import {
   type DealInMessage,

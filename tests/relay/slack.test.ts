@@ -248,6 +248,7 @@ describe('connecting', () => {
       clientSecret: 'secret',
       apiUrl: url,
       authorizeUrl: 'https://slack.test/oauth/v2/authorize',
+      inUse: true,
       standIn: false,
       ...more,
     })

@@ -112,7 +112,7 @@ test('a build without its sources is served as it is, but not with other setting
   await expect(start()).rejects.toThrow(
     "- VITE_CRM_NAME is 'Pipedrive', but dist/ was built with 'HubSpot'.\n" +
       "- VITE_CONTACT_FORM_URL is '/other-form', but dist/ was built with '/form'.\n" +
-      'Remove these settings, or build dist/ with them where the sources are (npm run build).',
+      'Correct these settings, or build dist/ with them where the sources are (npm run build).',
   )
 })
 

@@ -19,7 +19,7 @@ import { newDataFolder } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
 import { launch, type Program } from './program.ts'
 
-vi.setConfig({ testTimeout: 240_000 })
+vi.setConfig({ testTimeout: 120_000 })
 const started = { timeout: 60_000, interval: 50 }
 
 // The tests change files of the server, so they run a copy of the project.

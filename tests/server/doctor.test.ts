@@ -9,6 +9,8 @@ import { Hono } from 'hono'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { requiredScopes } from '../../server/providers/hubspot/oauth.ts'
+import { propertyNames } from '../../server/providers/hubspot/properties.ts'
+import { watchedProperties } from '../../server/relay/decide/rules.ts'
 import { operatorToken } from '../../server/relay/show/operator.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
@@ -409,8 +411,13 @@ describe('npm run doctor -- manifests', () => {
     const webhooks = await read('src/app/webhooks/webhooks-hsmeta.json')
     const { settings, subscriptions } = webhooks.config
     expect(settings.targetUrl).toBe('https://api.bell.example.com/webhooks/hubspot')
+    // One for each property that a rule is about.
     expect(subscriptions).toMatchObject({
-      crmObjects: [{ objectType: 'deal', propertyName: 'dealstage', active: true }],
+      crmObjects: [...watchedProperties].map((property) => ({
+        objectType: 'deal',
+        propertyName: propertyNames[property],
+        active: true,
+      })),
       legacyCrmObjects: [],
     })
     expect(await read('slack-manifest.json')).toMatchObject({

@@ -1,8 +1,8 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, expect, onTestFinished, test } from 'vitest'
-import { registry } from '../../server/providers/registry.ts'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { chatIds, providerIds, registry } from '../../server/providers/registry.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 
 const key = Buffer.alloc(32, 'a key').toString('base64')
@@ -62,6 +62,7 @@ describe('settings', () => {
       olderSecrets: ['old', 'older'],
       authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
       apiUrl: 'https://api.hubapi.com',
+      inUse: true,
       standIn: false,
     })
     expect(slack).toMatchObject({
@@ -204,11 +205,63 @@ describe("the dashboard's services", () => {
   })
 })
 
-describe('stand-ins', () => {
-  const hubspot = { HUBSPOT_CLIENT_ID: 'id', HUBSPOT_CLIENT_SECRET: 'secret' }
-  const slack = { SLACK_CLIENT_ID: 'id', SLACK_CLIENT_SECRET: 'secret' }
-  const there = { APP_URL: 'https://dealbell.example' }
+const hubspot = { HUBSPOT_CLIENT_ID: 'id', HUBSPOT_CLIENT_SECRET: 'secret' }
+const slack = { SLACK_CLIENT_ID: 'id', SLACK_CLIENT_SECRET: 'secret' }
+const there = { APP_URL: 'https://dealbell.example' }
 
+describe('with a second chat', () => {
+  // The types know only the chat that is registered.
+  const teams = 'microsoft-teams' as 'slack'
+  const ofTeams = { MICROSOFT_TEAMS_CLIENT_ID: 'id', MICROSOFT_TEAMS_CLIENT_SECRET: 'secret' }
+  beforeAll(() => {
+    Object.assign(registry, { [teams]: { ...registry.slack, name: 'Microsoft Teams' } })
+    for (const ids of [providerIds, chatIds]) ids.push(teams)
+  })
+  afterAll(() => {
+    Reflect.deleteProperty(registry, teams)
+    for (const ids of [providerIds, chatIds]) ids.pop()
+  })
+
+  test.each([
+    ['hubspot,slack', {}],
+    ['hubspot,microsoft-teams', { VITE_CHAT_NAME: 'microsoft teams' }],
+    ['hubspot,slack', { ...hubspot, ...slack, ...there }],
+    ['hubspot,slack,microsoft-teams', { ...hubspot, ...slack, ...ofTeams, ...there }],
+    [
+      'hubspot,microsoft-teams',
+      { ...hubspot, ...ofTeams, ...there, VITE_CHAT_NAME: 'Microsoft Teams' },
+    ],
+    // The dashboard of another backend.
+    ['hubspot,slack', { VITE_API_URL: 'https://api.example', VITE_CHAT_NAME: 'Other' }],
+  ])('the server uses %s, and no other has a stand-in: %j', (used, env) => {
+    const { providers } = parseEnv(env).addressesAt(1)
+    expect(providerIds.filter((id) => providers[id].inUse).join()).toBe(used)
+    expect(providerIds.filter((id) => providers[id].standIn && !providers[id].inUse)).toEqual([])
+  })
+
+  test.each([
+    [
+      { VITE_CHAT_NAME: 'Other' },
+      "VITE_CHAT_NAME is 'Other', but this server knows only these chats: Slack and Microsoft Teams. Set it to one of them,",
+    ],
+    [
+      { ...hubspot, ...slack, VITE_CHAT_NAME: 'Microsoft Teams' },
+      'MICROSOFT_TEAMS_CLIENT_ID is missing beside HUBSPOT_CLIENT_ID and SLACK_CLIENT_ID: ',
+    ],
+    [
+      { ...hubspot, ...ofTeams },
+      'Set it, name another service in VITE_CHAT_NAME, or set ALLOW_STAND_INS=true',
+    ],
+    [
+      { MICROSOFT_TEAMS_CLIENT_SECRET: 'secret' },
+      'MICROSOFT_TEAMS_CLIENT_ID is missing beside its CLIENT_SECRET',
+    ],
+  ])('the server does not start with %j: %s', (env, problem) => {
+    expect(() => parseEnv(env)).toThrow(problem)
+  })
+})
+
+describe('stand-ins', () => {
   test.each([
     [{ ...slack }, 'HUBSPOT_CLIENT_ID is missing beside SLACK_CLIENT_ID'],
     [{ ...hubspot }, 'SLACK_CLIENT_ID is missing beside HUBSPOT_CLIENT_ID'],

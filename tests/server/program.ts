@@ -108,11 +108,7 @@ export async function outputOf(
 }
 
 /** Consents at a stand-in as a browser does. @returns the cookie of the session. */
-export async function connect(
-  url: string,
-  provider: 'hubspot' | 'slack',
-  cookie = '',
-): Promise<string> {
+export async function connect(url: string, provider: string, cookie = ''): Promise<string> {
   const begun = await fetch(`${url}/api/${provider}/auth`, {
     redirect: 'manual',
     headers: { Cookie: cookie },

@@ -4,6 +4,7 @@ import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Backend, createBackend } from '../../server/backend.ts'
 import { connections, deliveries, users } from '../../server/database/schema.ts'
 import type { DealEvent } from '../../server/providers/provider.ts'
+import type { ProviderId } from '../../server/providers/registry.ts'
 import { standInHub } from '../../stand-ins/hubspot/account.ts'
 import { openBrowser, openHarness } from './harness.ts'
 
@@ -16,14 +17,19 @@ let real: Backend
 /** The same browser, after the server was started again with the real providers. */
 let later: ReturnType<typeof openBrowser>
 
-function backendWith(standIn: boolean): Backend {
+function backendWith(standIn: boolean, unused?: ProviderId): Backend {
   const { providers, ...addresses } = harness.addresses
-  const { hubspot, slack } = providers
-  const of = { hubspot: { ...hubspot, standIn }, slack: { ...slack, standIn } }
+  const settingsOf = (id: ProviderId) => {
+    const inUse = id !== unused
+    return { ...providers[id], inUse, standIn: standIn && inUse }
+  }
   return createBackend({
     database: harness.database,
     encryptionKeys: [Buffer.alloc(32, 7)],
-    addresses: { ...addresses, providers: of },
+    addresses: {
+      ...addresses,
+      providers: { ...providers, hubspot: settingsOf('hubspot'), slack: settingsOf('slack') },
+    },
     dashboard: undefined,
     alone: true,
     log: () => {},
@@ -125,6 +131,20 @@ test('a real Slack is not shared with the others whom the stand-in HubSpot signe
   await later.connect('slack')
   expect(await later.connected('slack')).toMatchObject({ connected: true })
   expect(await other.connected('slack')).toEqual({ connected: false })
+})
+
+test('nothing answers for a provider that is not in use, and what it granted does not count', async () => {
+  for (const id of ['hubspot', 'slack'] as const) {
+    const { app, inbox } = backendWith(true, id)
+    for (const path of [`/api/${id}/status`, `/api/${id}/auth`, `/sandbox/${id}`]) {
+      expect((await app.request(path)).status, path).toBe(404)
+    }
+    expect((await app.request(`/webhooks/${id}`, { method: 'POST' })).status).toBe(404)
+    expect(await (await app.request('/health')).json()).not.toHaveProperty(`standIns.${id}`)
+    await inbox.store('hubspot', [event])
+  }
+  // The user has connected both, and ticked a rule.
+  expect(await harness.database.select().from(deliveries)).toEqual([])
 })
 
 test('what the real provider granted is not sent to a stand-in', async () => {

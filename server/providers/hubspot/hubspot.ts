@@ -14,6 +14,7 @@ export function createHubspot(
 ): Crm {
   const http = createHubspotHttp(settings, timeouts, countShared)
   return {
+    inUse: settings.inUse,
     standIn: settings.standIn,
     ...createHubspotOAuth(http, settings, timeouts),
     ...createHubspotDeals(http, settings),

@@ -14,6 +14,7 @@ export function createSlack(
   const { authorizeUrl, exchange, check, revoke } = createSlackOAuth(client, settings, timeouts)
   const { memberWithEmail } = createSlackMembers(client, settings, timeouts)
   return {
+    inUse: settings.inUse,
     standIn: settings.standIn,
     authorizeUrl,
     exchange: (request) => counted('slack', 'exchange', () => exchange(request)),

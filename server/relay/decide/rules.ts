@@ -37,8 +37,6 @@ export interface Headline {
 interface DealRule {
   /** The rule is about changes of this property. */
   property: DealProperty
-  /** If several rules apply to a change, the relay sends one message, under the highest rank. */
-  rank: number
   applies(change: Change): boolean
   /**
    * Set if the new value alone decides whether the rule applies. If no ticked rule applies, the relay
@@ -53,11 +51,13 @@ interface DealRule {
   headline(change: Change): Headline
 }
 
-/** One entry for each rule that the dashboard offers. If one is missing, this does not compile. */
+/**
+ * One entry for each rule that the dashboard offers. If one is missing, this does not compile. If several rules apply
+ * to a change, the relay sends one message, under the first of them in this list.
+ */
 export const dealRules: Readonly<Record<AvailableRuleId, DealRule>> = {
   'deal-closed': {
     property: 'stage',
-    rank: 3,
     // Also true for a deal that was created closed.
     applies: ({ to, stage }) => isClosed(to, stage),
     appliesTo: isClosed,
@@ -65,7 +65,6 @@ export const dealRules: Readonly<Record<AvailableRuleId, DealRule>> = {
   },
   'deal-stage-changed-orphan': {
     property: 'stage',
-    rank: 2,
     applies: ({ from, deal }) => from !== null && deal.linked === false,
     readsLinks: true,
     headline: (change) => ({
@@ -75,7 +74,6 @@ export const dealRules: Readonly<Record<AvailableRuleId, DealRule>> = {
   },
   'deal-stage-changed': {
     property: 'stage',
-    rank: 1,
     // A deal that was created in a stage has not changed it.
     applies: ({ from }) => from !== null,
     headline: stageHeadline,
@@ -90,8 +88,7 @@ export const watchedProperties: ReadonlySet<DealProperty> = new Set(
 export type RuleEntry = readonly [AvailableRuleId, DealRule]
 
 /**
- * Returns the ticked rules that may apply to a change of this property to this value, the highest rank
- * first.
+ * Returns the ticked rules that may apply to a change of this property to this value, in the order of `dealRules`.
  */
 export function possibleRules(
   property: DealProperty,
@@ -102,7 +99,6 @@ export function possibleRules(
   return ruleEntries
     .filter(([id, rule]) => ticked.has(id) && rule.property === property)
     .filter(([, { appliesTo }]) => appliesTo === undefined || appliesTo(value, stage))
-    .sort(([, a], [, b]) => b.rank - a.rank)
 }
 
 /** Whether the decision among these rules may depend on the deal's contacts and companies. */
@@ -139,7 +135,7 @@ export function decide(
   return { ...choice, headline: dealRules[choice.ruleId].headline(change) }
 }
 
-/** Chooses the ticked rule for a change: the highest rank of those that apply. */
+/** Chooses the ticked rule for a change: the first that applies. */
 export function ruleFor(
   change: Change,
   ticked: ReadonlySet<string>,
@@ -148,9 +144,9 @@ export function ruleFor(
   if (change.from === change.to) return { kind: 'nothing' }
   const { property, to, stage } = change
   const possible = possibleRules(property, to, ticked, stage)
-  const highest = possible.find(([, rule]) => rule.applies(change))
-  if (highest === undefined) return { kind: 'nothing' }
-  const [ruleId, rule] = highest
+  const first = possible.find(([, rule]) => rule.applies(change))
+  if (first === undefined) return { kind: 'nothing' }
+  const [ruleId, rule] = first
   return rule.readsLinks && mayLookAgain ? { kind: 'look again' } : { kind: 'send', ruleId }
 }
 

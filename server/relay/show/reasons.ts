@@ -1,5 +1,5 @@
 import { type Providers, unknownRefusal } from '../../providers/provider.ts'
-import { type ChatId, type CrmId, chatIds, registry } from '../../providers/registry.ts'
+import { type ChatId, type CrmId, chatIds, registry, usedOf } from '../../providers/registry.ts'
 
 /**
  * Says why a delivery is in its state: words that can follow 'Not sent: ', 'Waiting: ' or 'Skipped: ',
@@ -22,7 +22,8 @@ export function reasonInWords(
 ): string | null {
   if (reason === null) return null
   const crmName = registry[crm].name
-  const chatName = registry[chat ?? chatIds[0]].name
+  const chats = chat === undefined ? usedOf(providers, chatIds) : ([chat] as const)
+  const chatName = registry[chats[0]].name
 
   if (state === 'ignored') {
     const skipped: Readonly<Record<string, string>> = {
@@ -35,12 +36,10 @@ export function reasonInWords(
   }
 
   // Both may have a code of this name. It does not say whose it was.
-  const [broken, ...others] = ([crm, ...(chat === undefined ? chatIds : [chat])] as const).flatMap(
-    (id) => {
-      const words = find(providers[id].brokenReasons, reason)
-      return words === undefined ? [] : [{ name: registry[id].name, words }]
-    },
-  )
+  const [broken, ...others] = ([crm, ...chats] as const).flatMap((id) => {
+    const words = find(providers[id].brokenReasons, reason)
+    return words === undefined ? [] : [{ name: registry[id].name, words }]
+  })
   if (broken !== undefined) {
     const names = [broken, ...others].map(({ name }) => name).join(' or ')
     return others.length === 0

@@ -12,6 +12,7 @@ import {
   isCrmId,
   type ProviderId,
   providerIds,
+  usedOf,
 } from '../../providers/registry.ts'
 import { type ActivityFilter, isFound, newestIn } from './find.ts'
 import { revive } from './operator.ts'
@@ -150,7 +151,7 @@ export async function readConnectFirst(
           and ${isOfConfigured(providers, connections)}`,
   )
   return [
-    ...(working.some(({ provider }) => isCrmId(provider)) ? [] : crmIds.slice(0, 1)),
-    ...(working.some(({ provider }) => isChatId(provider)) ? [] : chatIds.slice(0, 1)),
+    ...(working.some(({ provider }) => isCrmId(provider)) ? [] : [usedOf(providers, crmIds)[0]]),
+    ...(working.some(({ provider }) => isChatId(provider)) ? [] : [usedOf(providers, chatIds)[0]]),
   ]
 }

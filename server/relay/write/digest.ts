@@ -2,7 +2,7 @@
 // it covers: at least one, and as many as Slack's limits allow.
 
 import type { ChatMessage } from '../../providers/chat-message.ts'
-import { formatAmount } from './amount.ts'
+import { formatAmount } from '../decide/amount.ts'
 import type { DealInMessage, MessageEntry } from './message.ts'
 import {
   bold,

@@ -4,8 +4,8 @@
 
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import type { ChatMessage, RichText } from '../../providers/chat-message.ts'
+import { formatAmount } from '../decide/amount.ts'
 import type { Change, Headline } from '../decide/rules.ts'
-import { formatAmount } from './amount.ts'
 import {
   bold,
   closeDateFact,
