@@ -75,7 +75,7 @@ for (const [width, height] of [
     test('nothing moves between loading and loaded, in any state', { tag: '@all' }, async ({
       page,
     }) => {
-      test.setTimeout(180_000)
+      test.setTimeout(240_000)
       const shifts = await watchShifts(page)
       for (const state of loadedStates) {
         for (const order of [
