@@ -141,7 +141,7 @@ test('nothing answers for a provider that is not in use, and what it granted doe
       expect((await app.request(path)).status, path).toBe(404)
     }
     expect((await app.request(`/webhooks/${id}`, { method: 'POST' })).status).toBe(404)
-    await inbox.store('hubspot', [event])
+    await inbox.store('hubspot', [{ ...event, key: `without ${id}` }])
   }
   expect(await harness.database.select().from(deliveries)).toEqual([])
   await backendWith(false).inbox.store('hubspot', [{ ...event, key: 'later' }])
