@@ -230,7 +230,7 @@ function unknownProviders(env: Env): string[] {
   ) => {
     const { id, name } = shownIn(env, setting)
     if (known.some((each) => each === id)) return []
-    const names = known.map((each) => registry[each].name).join(' and ')
+    const names = new Intl.ListFormat('en-GB').format(known.map((each) => registry[each].name))
     const [only, one] =
       known.length === 1 ? [`this ${role}`, 'that'] : [`these ${role}s`, 'one of them']
     return `${setting} is '${name}', but this server knows only ${only}: ${names}. Set it to ${one}, add the provider (docs/extending.md), or set VITE_API_URL to a backend that knows it.`

@@ -86,7 +86,7 @@ function copyProject(folder: string): void {
   const list = ['ls-files', '-z', '--cached', '--others', '--exclude-standard']
   const files = execFileSync('git', list, { cwd: root, encoding: 'utf8' }).split('\0')
   for (const file of files.filter((file) => file !== '' && existsSync(join(root, file)))) {
-    cpSync(join(root, file), join(folder, file))
+    cpSync(join(root, file), join(folder, file), { verbatimSymlinks: true })
   }
   linkFiles(join(root, 'node_modules'), join(folder, 'node_modules'))
 }

@@ -10,6 +10,7 @@ import {
   type Summary,
   type TestAnswer,
 } from '../../contract/activity.ts'
+import { availableRuleIds } from '../../contract/rules.ts'
 
 /** What the backend in memory knows beyond section 7. */
 export interface ActivityBackend {
@@ -55,7 +56,10 @@ export function createActivityBackend(initial: Partial<ActivityBackend> = {}): A
     retriesFilter: true,
     preview: {
       days: 7,
-      rules: { 'deal-stage-changed': 31, 'deal-closed': 4, 'deal-stage-changed-orphan': 2 },
+      rules: {
+        ...Object.fromEntries([...availableRuleIds].map((id) => [id, 0])),
+        ...{ 'deal-stage-changed': 31, 'deal-closed': 4, 'deal-stage-changed-orphan': 2 },
+      },
       samples: { 'deal-closed': '🎉 Acme renewal was won (€12,000)' },
       complete: true,
     },

@@ -4,6 +4,7 @@ import type { Preview } from '../../contract/activity.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { connections, deliveries } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
+import { watchedProperties } from '../../server/relay/decide/rules.ts'
 import {
   createPreview,
   type PreviewLimits,
@@ -251,7 +252,9 @@ test('an answer that takes too long has what is counted so far, and the reading 
 
   let batches = 0
   const { promise: held, resolve: release } = Promise.withResolvers<undefined>()
-  outside.answerRead = (read) => (isBatch(read) && ++batches > 1 ? held : undefined)
+  // Each property is read in two batches.
+  const last = 2 * [...watchedProperties].indexOf('stage') + 2
+  outside.answerRead = (read) => (isBatch(read) && ++batches === last ? held : undefined)
   search.release()
   await vi.waitFor(async () => {
     expect(await preview(userId, 7)).toMatchObject({

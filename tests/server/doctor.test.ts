@@ -371,7 +371,13 @@ test('npm run doctor without settings says that stand-ins are in use, and create
 
 test.each([
   ['lists wrong settings', { PORT: 'http' }, [], '- PORT must be a port number', 1],
-  ['explains its use', {}, ['manifests', 'x', '--distribution', 'public'], 'Usage: npm run', 2],
+  [
+    'explains its use',
+    {},
+    ['manifests', 'x', '--distribution', 'public'],
+    'Usage:\n  npm run doctor',
+    2,
+  ],
 ] as const)('npm run doctor %s', async (_, env, words, text, expected) => {
   const { output, code } = await doctor(env, ...words)
   expect(output).toContain(text)
