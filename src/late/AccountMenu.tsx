@@ -13,14 +13,17 @@ export function AccountMenu() {
   const chat = useConnectionStatus(config.chat)
   const account = crm.data?.account
   const person = shownPerson()
+  const own = useEndSession()
+  // Nobody knows whether there still is a session. So the menu stays, to try again.
+  const mayBeSignedIn = own.isError && (crm.isError || chat.isError)
   // A backend that names nobody does not say whether there is a session.
   const isSignedIn =
-    crm.isFetched &&
-    chat.isFetched &&
-    (person === undefined
-      ? [crm, chat].some(({ data }) => data?.connected || data?.reason)
-      : person !== 'nobody')
-  const own = useEndSession()
+    mayBeSignedIn ||
+    (crm.isFetched &&
+      chat.isFetched &&
+      (person === undefined
+        ? [crm, chat].some(({ data }) => data?.connected || data?.reason)
+        : person !== 'nobody'))
   const others = useEndOtherSessions()
   const [isOpen, setIsOpen] = useState(false)
   const menuId = useId()

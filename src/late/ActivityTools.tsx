@@ -130,7 +130,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
             resetScroll: false,
           })
         }}
-        className="activity-field max-sm:flex-1 sm:w-60"
+        className="activity-field max-sm:flex-1 sm:w-60 lg:w-80"
       >
         <option value="">All rules</option>
         {[...rules].map((id) => (

@@ -45,6 +45,23 @@ test('after a failure that may have signed out, the focus is at its words', asyn
   takeLog()
 })
 
+test('while the server is away, the menu stays, and signs out when the server is back', async () => {
+  signedIn()
+  const { user } = renderApp('/')
+  const item = await accountItem(user, 'Sign out of this browser')
+  server.use(http.all('*/api/*', () => HttpResponse.error()))
+  await user.click(item)
+  await screen.findByText('❌ Failed to sign out, try again.')
+  await screen.findByRole('button', { name: 'Connect Slack' })
+  takeLog()
+  const again = await accountItem(user, 'Sign out of this browser')
+  server.resetHandlers()
+  const { state } = signedIn()
+  await user.click(again)
+  expect(await screen.findByText(/^Signed out\. Connect HubSpot/)).toHaveFocus()
+  expect(state.connected.size).toBe(0)
+})
+
 test("the header's menu has the name of the CRM's account and both ways to sign out", async () => {
   signedIn()
   server.use(
