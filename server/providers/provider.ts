@@ -204,7 +204,7 @@ export interface Crm extends Provider {
   linked(access: CrmAccess, dealIds: readonly string[]): Promise<Set<string>>
   /** Finds deals of which anything changed since a time, the oldest change first. @throws ProviderError */
   changedDeals(access: CrmAccess, since: Date): Promise<ChangedDeals>
-  /** Reads all stages of all pipelines. @throws ProviderError */
+  /** Reads all stages of all pipelines, in the CRM's order. @throws ProviderError */
   stages(access: CrmAccess): Promise<Stage[]>
   /**
    * Reads who owns deals. Undefined if there is no such owner.

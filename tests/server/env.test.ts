@@ -208,26 +208,23 @@ const there = { APP_URL: 'https://dealbell.example' }
 
 describe('with a second chat', () => {
   // The types know only the chat that is registered.
-  const teams = 'microsoft-teams' as 'slack'
-  const ofTeams = { MICROSOFT_TEAMS_CLIENT_ID: 'id', MICROSOFT_TEAMS_CLIENT_SECRET: 'secret' }
+  const second = 'company-chat' as 'slack'
+  const ofSecond = { COMPANY_CHAT_CLIENT_ID: 'id', COMPANY_CHAT_CLIENT_SECRET: 'secret' }
   beforeAll(() => {
-    Object.assign(registry, { [teams]: { ...registry.slack, name: 'Microsoft Teams' } })
-    for (const ids of [providerIds, chatIds]) ids.push(teams)
+    Object.assign(registry, { [second]: { ...registry.slack, name: 'Company Chat' } })
+    for (const ids of [providerIds, chatIds]) ids.push(second)
   })
   afterAll(() => {
-    Reflect.deleteProperty(registry, teams)
+    Reflect.deleteProperty(registry, second)
     for (const ids of [providerIds, chatIds]) ids.pop()
   })
 
   test.each([
     ['hubspot,slack', {}],
-    ['hubspot,microsoft-teams', { VITE_CHAT_NAME: 'microsoft teams' }],
+    ['hubspot,company-chat', { VITE_CHAT_NAME: 'company chat' }],
     ['hubspot,slack', { ...hubspot, ...slack, ...there }],
-    ['hubspot,slack,microsoft-teams', { ...hubspot, ...slack, ...ofTeams, ...there }],
-    [
-      'hubspot,microsoft-teams',
-      { ...hubspot, ...ofTeams, ...there, VITE_CHAT_NAME: 'Microsoft Teams' },
-    ],
+    ['hubspot,slack,company-chat', { ...hubspot, ...slack, ...ofSecond, ...there }],
+    ['hubspot,company-chat', { ...hubspot, ...ofSecond, ...there, VITE_CHAT_NAME: 'Company Chat' }],
     // The dashboard of another backend.
     ['hubspot,slack', { VITE_API_URL: 'https://api.example', VITE_CHAT_NAME: 'Other' }],
   ])('the server uses %s, and no other has a stand-in: %j', (used, env) => {
@@ -239,19 +236,19 @@ describe('with a second chat', () => {
   test.each([
     [
       { VITE_CHAT_NAME: 'Other' },
-      /VITE_CHAT_NAME is 'Other', but this server knows only these chats: Slack.* and Microsoft Teams\. Set it to one of them,/,
+      /VITE_CHAT_NAME is 'Other', but this server knows only these chats: Slack.* and Company Chat\. Set it to one of them,/,
     ],
     [
-      { ...hubspot, ...slack, VITE_CHAT_NAME: 'Microsoft Teams' },
-      'MICROSOFT_TEAMS_CLIENT_ID is missing beside HUBSPOT_CLIENT_ID and SLACK_CLIENT_ID: ',
+      { ...hubspot, ...slack, VITE_CHAT_NAME: 'Company Chat' },
+      'COMPANY_CHAT_CLIENT_ID is missing beside HUBSPOT_CLIENT_ID and SLACK_CLIENT_ID: ',
     ],
     [
-      { ...hubspot, ...ofTeams },
+      { ...hubspot, ...ofSecond },
       'Set it, name another service in VITE_CHAT_NAME, or set ALLOW_STAND_INS=true',
     ],
     [
-      { MICROSOFT_TEAMS_CLIENT_SECRET: 'secret' },
-      'MICROSOFT_TEAMS_CLIENT_ID is missing beside its CLIENT_SECRET',
+      { COMPANY_CHAT_CLIENT_SECRET: 'secret' },
+      'COMPANY_CHAT_CLIENT_ID is missing beside its CLIENT_SECRET',
     ],
   ])('the server does not start with %j: %s', (env, problem) => {
     expect(() => parseEnv(env)).toThrow(problem)
