@@ -47,12 +47,13 @@ const isNamed = (file: string) => process.argv.some((argument) => argument.endsW
 const exclude = left.filter((file) => !isNamed(file))
 if (testAllOnly.some(isNamed)) process.env.TEST_ALL = '1'
 
-/** The file that takes longest. Vitest knows that only after a run, and would start this small file last. */
-const longest = 'tests/simulation/simulation.test.ts'
+/** The files that take longest. Vitest knows that only after a run, and would start these small files last. */
+const longest = ['tests/simulation/simulation.test.ts', 'tests/build/extending.test.ts']
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const rank = ({ moduleId }: TestSpecification) => (moduleId.endsWith(longest) ? 0 : 1)
+    const rank = ({ moduleId }: TestSpecification) =>
+      longest.some((file) => moduleId.endsWith(file)) ? 0 : 1
     return (await super.sort(files)).sort((a, b) => rank(a) - rank(b))
   }
 }
