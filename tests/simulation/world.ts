@@ -182,17 +182,28 @@ export function createWorld({
       isUnheard || owner === undefined || !owner.alive || owner.frozenUntil > time.now
     const own = owner && steps.get(owner)
     const open = openClaims.get(channel)
-    openClaims.delete(channel)
+    const deals = dealsIn(post)
+    // Another process may first send what nobody had claimed.
+    const claimed =
+      open === undefined || open.owner === owner
+        ? []
+        : database.ask(
+            `select from deliveries join deal_events on deal_events.id = event_id
+             where state = 'pending' and sending_until is not null and channel = $1
+               and not deal_id = any($2::text[])`,
+            [channel, `{${deals.join()}}`],
+          )
+    if (claimed.length === 0) openClaims.delete(channel)
     posts.push({
       channel,
-      deals: dealsIn(post),
+      deals,
       at: time.now,
       owner,
       pickedAt: Math.min(own?.get(`next ${channel}`) ?? 0, open?.pickedAt ?? time.now),
       claimedAt: own?.get(`claim ${channel}`),
       isExcused,
     })
-    note('Slack', `${channel} gets deal ${dealsIn(post).join()} from ${owner?.name}`)
+    note('Slack', `${channel} gets deal ${deals.join()} from ${owner?.name}`)
   }
 
   /** A request whose answer nobody can give would be collected as garbage, together with its time limit. */
