@@ -25,13 +25,14 @@ let isOutdated = false
 try {
   process.chdir(root)
   if (existsSync('.env')) process.loadEnvFile()
-  // The browser would navigate to a backend of another origin. vite.config.ts reads .env again: no `delete`.
+  // With VITE_API_URL, the browser would leave the mock to connect a service. vite.config.ts would read a deleted value
+  // from .env again.
   if (isMock) process.env.VITE_API_URL = ''
   const port = Number(process.env.DEV_PORT ?? 5173)
   const vite = await createServer({
     configLoader: 'native',
     plugins: [isMock ? mock() : serverPlugin()],
-    // Vite bundles the dependencies again when its plugins are others.
+    // Vite bundles the dependencies again when its plugins change. So the mock has its own cache.
     ...(isMock && { cacheDir: 'node_modules/.vite/mock' }),
     server: { port, strictPort: true, ...(!isMock && { proxy: await proxyToServer() }) },
   })
@@ -115,7 +116,7 @@ function stop(signal: NodeJS.Signals): void {
   const hasEnded = state === 'crashed'
   state = 'stopping'
   if (hasEnded || isMock) process.exit()
-  // The signal of Ctrl-C also reaches the server itself, which ignores the second of the same kind.
+  // Ctrl-C also reaches the server itself, which ignores the same signal if it comes again at once.
   server.kill(signal === 'SIGHUP' ? 'SIGTERM' : signal)
 }
 

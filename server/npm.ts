@@ -16,11 +16,11 @@ export function whenNpmEnds(script: string, stop: () => void): void {
   }, 250).unref()
 }
 
-/** The npm that started the shell. Undefined without /proc, or where the shell has become this process. */
+/** The npm that started the shell. Undefined without /proc, or if the shell has replaced itself with this process. */
 function parentOf(shell: number): number | undefined {
   const path = `/proc/${shell}/status`
   const status = existsSync(path) ? readFileSync(path, 'utf8') : ''
-  // Then npm is the parent itself. Whoever started npm may end, as with nohup.
+  // After such an `exec`, our parent is npm. Whoever started npm may end earlier, as with nohup.
   if (/^Name:\s*npm/.test(status)) return undefined
   return Number(/^PPid:\s*(\d+)/m.exec(status)?.[1]) || undefined
 }

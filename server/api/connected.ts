@@ -21,8 +21,8 @@ type Role = keyof Route
 type Connected = { userId: string } & { [Each in Role]: NonNullable<Route[Each]> }
 
 /**
- * Returns the connections of the session's user that work.
- * @throws ApiError 409 that says which of them does not, and why.
+ * Returns the connections of the session's user for these roles. All of them work.
+ * @throws ApiError 409 that says which one does not work, and why.
  */
 export async function connectedOf<Needed extends Role>(
   { database, providers, sessions }: Pick<Parts, 'database' | 'providers' | 'sessions'>,
@@ -50,7 +50,7 @@ interface CrmOfUser {
 /**
  * Creates the function by which a route uses the CRM of the session's user. Its calls use only room that the account's
  * limit has to spare, because messages come first.
- * @throws ApiError: 409 if no CRM is connected, 502 if it refuses or does not answer.
+ * The function throws ApiError: 409 if no CRM is connected, 502 if the CRM refuses or does not answer.
  */
 export function createWithCrm(context: Parts) {
   const { providers, log } = context

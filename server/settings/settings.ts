@@ -56,7 +56,7 @@ export interface Addresses {
 type Env = Readonly<Record<string, string | undefined>>
 
 /**
- * Reads process.env once.
+ * Checks the variables, reads the files that they name, and returns the settings.
  * @throws Error that lists everything that is wrong.
  */
 export function parseEnv(given: Env): Settings {
@@ -183,8 +183,8 @@ function parseProviders(env: Env, used: readonly ProviderId[], problems: string[
 }
 
 /**
- * Why stand-ins are not safe with these settings. A stand-in checks nobody: its HubSpot has one user,
- * whoever signs in, and its Slack shows all messages.
+ * Why stand-ins are not safe with these settings. A stand-in checks nobody. In the stand-in HubSpot,
+ * everybody is the same user. The stand-in Slack shows all messages to everybody.
  */
 function unsafeStandIns(env: Env, used: readonly ProviderId[]): string[] {
   if (env.ALLOW_STAND_INS?.trim() === 'true') return []
@@ -247,7 +247,7 @@ function localHost(host: string | undefined): string {
   return isIP(host) === 6 ? `[${host}]` : host
 }
 
-/** Without a client id, the stand-in on this server plays the provider. */
+/** Without a client id, the stand-in on this server plays a provider that is in use. */
 function providerSettings(
   id: ProviderId,
   set: v.InferOutput<typeof providerVariables>,

@@ -65,7 +65,7 @@ export function loadLateStyles(): Promise<unknown> {
     // The build's link contains the integrity. In development there is none.
     const link =
       document.querySelector<HTMLLinkElement>('link[as=style]') ?? document.createElement('link')
-    // If they fail to load, which the browser logs, what waits for them is shown without them.
+    // If the styles do not load, the browser logs it, and the page shows the late parts without them.
     link.onload = link.onerror = resolve
     link.href = stylesAddress
     // After the other sheet, whose rules it repeats.

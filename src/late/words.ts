@@ -37,7 +37,7 @@ export function timeInWords(at: string): string {
   return day === 'Today' ? `at ${clock}` : `on ${day} at ${clock}`
 }
 
-// A date without a time is a day in the user's time zone already.
+// `new Date('2026-11-21')` is midnight in UTC. In another time zone, it may be the day before.
 const dateFormat = new Intl.DateTimeFormat('en', {
   weekday: 'long',
   day: 'numeric',
@@ -61,7 +61,7 @@ function formatDate(format: Intl.DateTimeFormat, date: string): string {
   return isValid(day) ? format.format(day) : date
 }
 
-/** How long ago a time was at `now`, in milliseconds since 1970: '2 hours ago'. */
+/** How long before `now` a time was: '2 hours ago'. `now` is in milliseconds since 1970. */
 export function timeAgo(at: string, now: number): string {
   const seconds = (now - Date.parse(at)) / 1000
   const units = [

@@ -20,8 +20,8 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { connect, launch } from '../server/program.ts'
 
-// Follows docs/extending.md to the letter, in a copy of the project. These sentences are understood, and the first two
-// say where the code block below them belongs:
+// Follows docs/extending.md to the letter, in a copy of the project. It runs each command of npm or npx that is said to
+// pass or to fail. These sentences are understood. The first two say where the code block below them belongs:
 //
 //   Create `FILE`:
 //   In `FILE`, add to the imports|before the line|after the line `A PART OF THE LINE`:

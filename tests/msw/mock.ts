@@ -30,7 +30,7 @@ const { handlers, state } = createBackend({
   activity: { items: kept.items },
 })
 
-/** Sends what waits for no time, such as a message that the user sends again. */
+/** Sends each waiting message that has no next try, such as one that the user sends again. */
 function sendWaiting() {
   for (const item of state.activity.items) {
     if (item.state !== 'waiting' || item.nextTryAt !== null) continue
