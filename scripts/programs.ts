@@ -62,7 +62,7 @@ export const nginx: Program = {
   name: 'nginx',
   tests: 'The hosting tests',
   variable: 'NGINX_PATH',
-  find: () => firstThatExists([process.env.NGINX_PATH, ...onPath('nginx')]),
+  find: named('NGINX_PATH', 'nginx'),
   packages: ['nginx-light'],
 }
 
@@ -70,7 +70,7 @@ export const caddy: Program = {
   name: 'Caddy',
   tests: 'The tests of Caddy',
   variable: 'CADDY_PATH',
-  find: () => firstThatExists([process.env.CADDY_PATH, ...onPath('caddy')]),
+  find: named('CADDY_PATH', 'caddy'),
   packages: ['caddy'],
 }
 
@@ -78,7 +78,7 @@ export const pgbouncer: Program = {
   name: 'PgBouncer',
   tests: 'The tests with PgBouncer',
   variable: 'PGBOUNCER_PATH',
-  find: () => firstThatExists([process.env.PGBOUNCER_PATH, ...onPath('pgbouncer')]),
+  find: named('PGBOUNCER_PATH', 'pgbouncer'),
   packages: ['pgbouncer'],
 }
 
@@ -86,7 +86,7 @@ export const promtool: Program = {
   name: "Prometheus' promtool",
   tests: 'The tests of the alert rules',
   variable: 'PROMTOOL_PATH',
-  find: () => firstThatExists([process.env.PROMTOOL_PATH, ...onPath('promtool')]),
+  find: named('PROMTOOL_PATH', 'promtool'),
   packages: ['prometheus'],
 }
 
@@ -94,8 +94,7 @@ export const firefox: Program = {
   name: 'Firefox',
   tests: 'The tests in Firefox',
   variable: 'FIREFOX_PATH',
-  find: () =>
-    firstThatExists([process.env.FIREFOX_PATH, ...['firefox-esr', 'firefox'].flatMap(onPath)]),
+  find: named('FIREFOX_PATH', 'firefox-esr', 'firefox'),
   packages: ['firefox-esr'],
 }
 
@@ -144,6 +143,11 @@ export const cluster: Program<{
 /** The path of systemd-analyze. It is not installed for the tests, because a system has its own. */
 export function findSystemdAnalyze(): string | undefined {
   return firstThatExists(onPath('systemd-analyze'))
+}
+
+/** Returns a function that finds a program at the path in this variable, or by one of these names. */
+function named(variable: string, ...names: readonly string[]): () => string | undefined {
+  return () => firstThatExists([process.env[variable], ...names.flatMap(onPath)])
 }
 
 /** Where a program may be. A user's PATH often lacks the folders of servers. */

@@ -21,9 +21,9 @@ const oauthCallbackQuery = (provider: Provider, { code, state, error }: Authoriz
   callOptions({
     queryKey: ['oauth-callback', provider.id, code, state, error],
     queryFn: async () => {
-      if (!code || error !== undefined)
+      if (!code || error !== undefined) {
         throw new ApiError('code', { sentence: `Missing ${provider.name} code` })
-
+      }
       // The dashboard may be on screen, because the user did not wait.
       await changePerson(() =>
         // ky leaves out a state that is undefined.
