@@ -19,7 +19,7 @@ export interface Meta extends Record<string, unknown> {
   /** The feature beyond §7 that the query belongs to. */
   feature?: Feature
   /** What an answer is about, if that matters. `nobody`: it stays when the person changes. */
-  about?: 'nobody' | 'connections'
+  about?: 'nobody' | 'connections' | 'rules'
 }
 
 declare module '@tanstack/react-query' {
@@ -78,7 +78,8 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
       void reloadStatuses(queryClient)
       void resetFeatures(queryClient)
     },
-    reloadRules: () => void queryClient.refetchQueries({ queryKey: ['rules'] }),
+    reloadRules: () =>
+      void queryClient.refetchQueries({ predicate: ({ meta }) => meta?.about === 'rules' }),
   })
   // The person may have changed while the tab was hidden. Query loads the statuses on screen again. A screen without
   // calls notices the change when the next screen loads a status.

@@ -35,7 +35,7 @@ export const rulesQuery = callOptions({
   refetchOnMount: false,
   refetchOnWindowFocus: ({ state }) => state.data === undefined && 'always',
   refetchOnReconnect: ({ state }) => state.data === undefined && 'always',
-  meta: { action: 'Loading rules' },
+  meta: { action: 'Loading rules', about: 'rules' },
 })
 
 export const useRules = () => useQuery(rulesQuery)
