@@ -8,7 +8,7 @@
 //   decide/change.ts     Candidate    → Change         reads the deal, and its links if the decision needs them
 //   decide/rules.ts      Change       → Decision       a pure function
 //   write/message.ts     Decision     → MessageEntry   what a message says of the Change
-//   parcelOf (here)      MessageEntry → Parcel         reads the owner; write/ makes the message, for several a digest
+//   parcelOf, below      MessageEntry → Parcel         reads the owner; write/ makes the message, for several a digest
 //   send/send.ts         Parcel       → NextStep       waits, claims, posts, records
 //
 // Each delivery ends as sent, ignored or dead, or it stays pending until its next try. The chat gets each event once,
