@@ -100,7 +100,7 @@ async function moveToUser(
   const chats = await tx
     .select()
     .from(connections)
-    .where(and(chatOf(fromUser), isOfConfigured(providers, connections)))
+    .where(and(isChatOf(fromUser), isOfConfigured(providers, connections)))
   for (const chat of chats) {
     const owner = { userId: toUser, provider: chat.provider }
     const own = and(eq(connections.userId, toUser), eq(connections.provider, chat.provider))
@@ -118,7 +118,7 @@ async function moveToUser(
       .where(eq(connections.id, chat.id))
   }
   // No call revokes what is left, because it may be another person's workspace. Nobody has its token now.
-  await tx.delete(connections).where(chatOf(fromUser))
+  await tx.delete(connections).where(isChatOf(fromUser))
   const [saved] = await tx.select().from(rules).where(eq(rules.userId, fromUser))
   if (saved !== undefined) {
     await tx
@@ -129,6 +129,6 @@ async function moveToUser(
   }
 }
 
-function chatOf(userId: string) {
+function isChatOf(userId: string) {
   return and(eq(connections.userId, userId), inArray(connections.provider, [...chatIds]))
 }

@@ -218,7 +218,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
           occurredAt: new Date(at),
         } as const
         const search = (key: string) =>
-          inbox.storeMissed('hubspot', [{ ...missed, key: `${key} ${deal}` }], 0)
+          inbox.storeFound('hubspot', [{ ...missed, key: `${key} ${deal}` }], 0)
         const both = [() => search('one'), webhook, () => search('other')]
         return (deal % 2 ? both : both.toReversed()).map((store) => store())
       }),
@@ -235,8 +235,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
       const occurredAt = new Date(ago(20 * minute))
       const change = (value: string) => ({ ...of, key: value, value, occurredAt })
       const history = [change('won'), change('lost'), change('won')]
-      expect(await openInbox().storeMissed('hubspot', history, 0)).toBe(2)
-      expect(await openInbox().storeMissed('hubspot', history, 0)).toBe(0)
+      expect(await openInbox().storeFound('hubspot', history, 0)).toBe(2)
+      expect(await openInbox().storeFound('hubspot', history, 0)).toBe(0)
       expect(await stored()).toEqual(['1 lost search', '1 won search'])
     },
   )

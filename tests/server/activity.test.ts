@@ -616,7 +616,6 @@ test.each([
   ['dead', 'constructor', 'Slack did not accept the message (constructor)'],
   ['ignored', 'no_rule', 'none of your saved rules applies to this change'],
   ['ignored', 'no_such_deal', 'the deal is no longer in HubSpot'],
-  ['ignored', 'another_account', 'the deal is in a HubSpot account that is no longer connected'],
   ['ignored', 'said_in_channel', "another user's rule already reported this change in the channel"],
   ['ignored', 'toString', 'no message was needed (toString)'],
 ] as const)('%s because of %s: %s', (state, reason, words) => {

@@ -1,5 +1,7 @@
-// `decide/` gets a delivery. First it reads the change of the deal from the CRM (this file). It reads nothing that the
-// decision does not need, and a read serves all users and all tries. Then it decides (rules.ts), and calls nothing:
+// `decide/` gets a delivery. First it reads the change of the deal. This file has all the relay's reads of the CRM: the
+// stages and the deal, the links if the decision depends on them, and the owner. The owner is read only after the
+// decision, because only a message about a single change says the name. A read serves all users and all tries. Then
+// rules.ts decides, and calls nothing:
 // - `send`: the rule under which to send the change, and the headline
 // - `look again`: the CRM may still add a contact or a company, so read the deal again later
 // - `nothing`: no ticked rule applies
@@ -128,7 +130,7 @@ export function createChangeReader(
       return { ...change, deal: { ...deal, linked } }
     },
 
-    /** Reads the owner of a deal. Undefined if it is not known. */
+    /** Reads the owner of a deal, for a message about this deal alone. Undefined if it is not known. */
     async owner(ownerId: string, by: ReadBy): Promise<CrmOwner | undefined> {
       const { ownerOf } = ofCrm[by.crm.provider]
       try {

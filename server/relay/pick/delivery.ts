@@ -4,7 +4,7 @@ import { dealEvents, deliveries, testProperty } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
 
-/** A pending delivery, which is one event for one user, with all that the later stages need of the database. */
+/** A pending row of the table `deliveries`, with all that the later stages need of the database. */
 export interface Delivery {
   id: number
   eventId: number

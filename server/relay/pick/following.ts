@@ -32,7 +32,7 @@ export async function* singlePage(first: DealDelivery): AsyncGenerator<Page, voi
  * up to the first one that must wait or that needs a message of its own.
  *
  * If `first` has `claimedUntil`, nobody recorded what became of an earlier claim. Then this finds only the deliveries
- * with the same `claimedUntil`. So they are sent as one message again, and Slack does not get them in other messages.
+ * with the same `claimedUntil`. So they stay one message, and Slack does not get them in other messages.
  */
 export async function* digestPages(
   database: Database,

@@ -24,12 +24,12 @@ export interface Inbox {
   /** Stores the new events and their deliveries. Resolves after the commit. */
   store(crm: CrmId, events: readonly DealEvent[]): Promise<void>
   /**
-   * Stores those events that no webhook has brought, for the users who were connected when the change happened.
+   * Stores those events of a search that no webhook has brought, for the users who were connected when the change happened.
    * `events` must contain all changes of these deals and properties in the searched time.
    * @param aheadMs How far our clock is ahead of the CRM's.
    * @returns how many it stored.
    */
-  storeMissed(crm: CrmId, events: readonly DealEvent[], aheadMs: number): Promise<number>
+  storeFound(crm: CrmId, events: readonly DealEvent[], aheadMs: number): Promise<number>
 }
 
 /** A call of `store` whose events are not all stored yet. */
@@ -98,7 +98,7 @@ export function createInbox(database: Database, providers: Providers, onStored: 
       })
     },
 
-    async storeMissed(crm, found, aheadMs) {
+    async storeFound(crm, found, aheadMs) {
       const events = found.map((event) => ({ ...event, crm }))
       return await storeMissed({ database, providers, onStored }, events, aheadMs)
     },

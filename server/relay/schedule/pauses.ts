@@ -8,7 +8,7 @@ import { type Executor, lockedChannels } from './channels.ts'
 // - Its channel has a pause: `channels.next_at`. pick/ reads it (`channelFreeAt`), so that the process knows how long to
 //   wait. The claim checks it again (`wait_ms`), because it may have grown.
 // - Its channel has no turn among the channels of its workspace. Each process gives turns to its channels. All processes
-//   together have one pace for each workspace.
+//   together send at one pace to each workspace.
 //
 // During a short wait (`shortWaitMs` in send/ready.ts) for a pause or a turn, the process keeps the channel. Otherwise
 // the channel rests: the process releases it, and any process leases it later.
@@ -64,12 +64,12 @@ const pauseForSql = (forMs: number, name?: string | null) =>
           next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))`
 
 /**
- * Creates the pace of this process's messages. Each channel waits for its turn in its workspace, in
+ * Creates the turns in which this process's channels send. Each channel waits for its turn in its workspace, in
  * the order in which they first asked.
  * @param countCall counts the messages of all processes on the database. A channel whose turn has come, and all channels
  * of its workspace that wait behind it, wait longer if there is no room.
  */
-export function createWorkspacePace(
+export function createWorkspaceTurns(
   countCall?: CountCall,
   now: () => number = () => performance.now(),
 ) {

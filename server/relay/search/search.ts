@@ -135,7 +135,7 @@ export function createSearch(
               }
             }
           }
-          missed += await inbox.storeMissed(crm, events, aheadMs)
+          missed += await inbox.storeFound(crm, events, aheadMs)
         }
       }
     }

@@ -15,7 +15,7 @@ type Candidates = readonly [Candidate, ...Candidate[]]
  * Yields each candidate in their order, with those after it: the calls that read its deal also read theirs. Calls `skip`
  * for each other delivery, as soon as it knows it. @throws ProviderError
  */
-export async function* candidatesIn(
+export async function* eachCandidate(
   pages: AsyncIterable<Page>,
   {
     changes,

@@ -16,7 +16,7 @@ import { countSent } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
 import type { Group } from '../pick/delivery.ts'
 import { done, goOn, type NextStep } from '../schedule/next-step.ts'
-import type { createWorkspacePace } from '../schedule/pauses.ts'
+import type { createWorkspaceTurns } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
 import { type Claim, claim } from './claim.ts'
 import { type Ends, logFields } from './end.ts'
@@ -40,7 +40,7 @@ interface SendDependencies {
   times: RelayTimes
   processId: string
   isStopping: () => boolean
-  pace: Pick<ReturnType<typeof createWorkspacePace>, 'take'>
+  turns: Pick<ReturnType<typeof createWorkspaceTurns>, 'take'>
   ends: Ends
   failures: Failures
   /** The chat refuses a digest of these deliveries because of its form. */
@@ -55,7 +55,7 @@ export function createSend({
   times,
   processId,
   isStopping,
-  pace,
+  turns,
   ends: { end, putOff },
   failures: { retry, connectionBroke },
   onDigestRefused,
@@ -108,7 +108,7 @@ export function createSend({
         waitMs = claimed.ms
       } else {
         // Before the claim, because a claim lasts for seconds only.
-        waitMs = await pace.take(channel)
+        waitMs = await turns.take(channel)
         hasTurn = waitMs === 0
       }
     }

@@ -4,16 +4,15 @@
 //   pick/next.ts         channel      → Delivery       the first one that need not wait
 //   send/ready.ts        Delivery     → Readiness      an OpenRoute, or what prevents a message now
 //   pick/following.ts    Delivery     → Page           a digest looks at those after it, too
-//   send/candidates.ts   Page         → Candidate      those to which a ticked rule may apply
-//   decide/change.ts     Candidate    → Change         reads what the decision needs from the CRM
+//   send/candidates.ts   Page         → Candidate      reads the stages, and finds those to which a rule may apply
+//   decide/change.ts     Candidate    → Change         reads the deal, and its links if the decision needs them
 //   decide/rules.ts      Change       → Decision       a pure function
-//   write/message.ts     Decision     → MessageEntry   what a message says of the change
-//   write/message.ts     MessageEntry → ChatMessage    or write/digest.ts, for several entries
+//   write/message.ts     Decision     → MessageEntry   what a message says of the Change
+//   parcelOf, below      MessageEntry → Parcel         reads the owner; write/ makes the message, for several a digest
 //   send/send.ts         Parcel       → NextStep       waits, claims, posts, records
 //
-// Nothing is read from the CRM for a delivery that must wait or that nobody gets. Each delivery ends as sent, ignored
-// or dead, or it stays pending until its next try. The chat gets each event once, except if its answer is lost, or is
-// not recorded before the claim ends.
+// Each delivery ends as sent, ignored or dead, or it stays pending until its next try. The chat gets each event once,
+// except if its answer is lost, or is not recorded before the claim ends.
 
 import type { CountCall } from '../../database/call-counter.ts'
 import type { Database } from '../../database/open.ts'
@@ -35,12 +34,12 @@ import { digestPages, type Page, singlePage } from '../pick/following.ts'
 import { nextDelivery } from '../pick/next.ts'
 import { createBusyAccounts } from '../schedule/busy-accounts.ts'
 import { done, goOn, type NextStep, whileLeased } from '../schedule/next-step.ts'
-import { createWorkspacePace } from '../schedule/pauses.ts'
+import { createWorkspaceTurns } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
 import { digestOf, mostInDigest } from '../write/digest.ts'
 import { entryOf, type MessageEntry, messageFor, testMessage } from '../write/message.ts'
 import { shownOfChange, shownOfEntry, shownOfValue } from '../write/shown.ts'
-import { candidatesIn } from './candidates.ts'
+import { eachCandidate } from './candidates.ts'
 import { createEnds } from './end.ts'
 import { createFailures } from './failure.ts'
 import { createMentions } from './mention.ts'
@@ -98,7 +97,7 @@ export function createWork(dependencies: WorkDependencies): Work {
   const refusedInDigest = createCache<true, number>('refused_digests', mostRemembered)
   const mayDigest = ({ id }: Delivery) => !refusedInDigest.has(id)
   const unlessBusy = createBusyAccounts()
-  const pace = createWorkspacePace(dependencies.countCall)
+  const turns = createWorkspaceTurns(dependencies.countCall)
   const changes = createChangeReader(providers, createWithAccess(dependencies), times)
   const memberFor = createMentions(dependencies)
   const naming = createNaming({ ...dependencies, changes })
@@ -106,7 +105,7 @@ export function createWork(dependencies: WorkDependencies): Work {
   const failures = createFailures({ ...dependencies, ends })
   const send = createSend({
     ...dependencies,
-    pace,
+    turns,
     ends,
     failures,
     onDigestRefused(group) {
@@ -135,7 +134,7 @@ export function createWork(dependencies: WorkDependencies): Work {
   }
 
   async function deliver(delivery: Delivery): Promise<NextStep> {
-    const readiness = readinessOf(delivery, pace.waitOf(delivery.channel))
+    const readiness = readinessOf(delivery, turns.waitOf(delivery.channel))
     switch (readiness.kind) {
       case 'end':
         return await end([delivery], readiness.state, readiness.reason)
@@ -157,19 +156,20 @@ export function createWork(dependencies: WorkDependencies): Work {
 
   /** Sends the message about a change, or about several with one digest. */
   async function tell(first: DealDelivery, route: OpenRoute): Promise<NextStep> {
-    const isDigest = first.pendingInChannel >= fewestInDigest && mayDigest(first)
+    const maybeRepeats = first.claimedUntil !== null
+    const isDigest = mayDigest(first) && (maybeRepeats || first.pendingInChannel >= fewestInDigest)
     const by: ReadBy = { crm: route.crm, urgency: isDigest ? 'backlog' : 'fresh' }
     const pages = isDigest
       ? digestPages(database, first, { mayDigest, isStopping })
       : singlePage(first)
-    const { told, skipped, mustWait } = await decideOn(first, pages, by)
+    const { told, skipped, mustWait } = await readAndDecide(first, pages, by)
     for (const [reason, some] of Map.groupBy(skipped, ({ reason }) => reason)) {
       const ended = some.map(({ delivery }) => delivery)
       const step = await end(ended, 'ignored', reason)
       if (step.kind === 'done') return step
     }
     const [head, ...others] = told
-    if (head !== undefined) return await send(await write([head, ...others], by, route), route)
+    if (head !== undefined) return await send(await parcelOf([head, ...others], by, route), route)
     if (mustWait === undefined) return goOn
     if ('error' in mustWait) return await afterError(mustWait.delivery, route.crm, mustWait.error)
     return await putOff([mustWait.delivery], {
@@ -182,7 +182,7 @@ export function createWork(dependencies: WorkDependencies): Work {
   /**
    * Decides about the deliveries in their order, until the message is full, a delivery must wait, or there are no more.
    */
-  async function decideOn(
+  async function readAndDecide(
     first: DealDelivery,
     pages: AsyncIterable<Page>,
     by: ReadBy,
@@ -193,7 +193,7 @@ export function createWork(dependencies: WorkDependencies): Work {
       skipped.push({ delivery: { ...delivery, shown }, reason })
     let delivery = first
     try {
-      for await (const candidates of candidatesIn(pages, { changes, by, skip })) {
+      for await (const candidates of eachCandidate(pages, { changes, by, skip })) {
         const atMs = Date.now()
         const [candidate] = candidates
         delivery = candidate.delivery
@@ -221,14 +221,18 @@ export function createWork(dependencies: WorkDependencies): Work {
     return { told, skipped }
   }
 
-  /** Writes a digest, or a message about the first change if there are only a few. */
-  async function write(
+  /**
+   * Writes a digest, or a message about the first change if there are only a few. What may repeat a digest stays one
+   * message, also if only a few of its changes still need one.
+   */
+  async function parcelOf(
     told: readonly [Told, ...Told[]],
     by: ReadBy,
     route: OpenRoute,
   ): Promise<Parcel> {
     const [head, ...others] = told
-    if (told.length < fewestInDigest) {
+    const fewest = head.delivery.claimedUntil === null ? fewestInDigest : 2
+    if (told.length < fewest) {
       const { delivery, entry } = head
       const message = messageFor(await withOwner(entry, by, route))
       return { group: [delivery], message, ruleIds: [entry.ruleId] }

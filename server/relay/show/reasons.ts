@@ -29,7 +29,6 @@ export function reasonInWords(
     const skipped: Readonly<Record<string, string>> = {
       no_rule: 'none of your saved rules applies to this change',
       no_such_deal: `the deal is no longer in ${crmName}`,
-      another_account: `the deal is in a ${crmName} account that is no longer connected`,
       said_in_channel: "another user's rule already reported this change in the channel",
     }
     return find(skipped, reason) ?? `no message was needed (${reason})`

@@ -22,7 +22,7 @@ import {
 } from './text.ts'
 
 const longestHappened = longestLabel + 'moved to '.length
-/** If a message is sent so long after the change, it says when the change happened. */
+/** If a message is written so long after the change, it says when the change happened. */
 const lateAfterMs = 10 * 60_000
 
 /** What a message says about the deal itself. */
@@ -49,7 +49,7 @@ export interface MessageEntry {
   pipeline?: string | undefined
   /** The rule that applies. */
   ruleId: AvailableRuleId
-  /** When the change happened, if the CRM reported it long afterwards. */
+  /** When the change happened, if the message comes long afterwards. */
   late?: Date | undefined
 }
 
