@@ -50,7 +50,9 @@ async function statusOf(settings: Settings): Promise<string[]> {
   return await inDatabase(settings, ofDatabase, ofServer)
 }
 
-const operator = () => import('../relay/show/operator.ts')
+async function operator() {
+  return await import('../relay/show/operator.ts')
+}
 
 async function count(settings: Settings): Promise<DeliveryCounts> {
   return await inDatabase(
