@@ -1,7 +1,7 @@
 import type { Context as Call } from 'hono'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
-import { createWithAccess } from '../people/access-token.ts'
+import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
 import { createCheck } from '../people/checks.ts'
 import type { Connection } from '../people/connections.ts'
 import { type Route, routeOf } from '../people/routes.ts'
@@ -42,7 +42,7 @@ export async function connectedOf<Needed extends Role>(
 }
 
 interface CrmOfUser {
-  userId: string
+  connection: CrmConnection
   /** Makes a call to the CRM with the user's token. */
   ask<Answer>(call: (crm: Crm, access: CrmAccess) => Promise<Answer>): Promise<Answer>
 }
@@ -61,10 +61,10 @@ export function createWithCrm(context: Parts) {
     c: Call,
     use: (crm: CrmOfUser) => Promise<Answer>,
   ): Promise<Answer> {
-    const { userId, crm } = await connectedOf(context, c, 'crm')
+    const { crm } = await connectedOf(context, c, 'crm')
     try {
       return await use({
-        userId,
+        connection: crm,
         ask: (call) => withAccess(crm, 'spare', (access) => call(providers[crm.provider], access)),
       })
     } catch (error) {

@@ -14,7 +14,7 @@ export function previewRoutes(context: Context) {
     if (!/^[1-7]$/.test(days)) {
       throw new ApiError(400, 'invalid_days', 'The number of days must be 1 to 7.')
     }
-    const preview = await withCrm(c, ({ userId }) => previewOf(userId, Number(days)))
+    const preview = await withCrm(c, ({ connection }) => previewOf(connection, Number(days)))
     if (preview === undefined) {
       throw new ApiError(409, 'not_connected', 'The connection has just ended.')
     }

@@ -14,7 +14,7 @@ import { openDatabase } from '../settings/open-database.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
 import { readDataFile } from './data-file.ts'
 import { exportData } from './export.ts'
-import { importData } from './import.ts'
+import { importData, requireEmpty } from './import.ts'
 import { askServer, requireStored, storedKeys, withDataFolder } from './running-server.ts'
 
 /** `npm run data -- export|import FILE`: keeps a copy of all data, and moves it to another database. */
@@ -144,7 +144,8 @@ async function importFrom(path: string, settings: Settings): Promise<void> {
     },
   })
   async function openAndImport(): Promise<void> {
-    const { database, hasRoom, close } = await openDatabase(settings)
+    // A database that is not empty must stay as it is. So look before the migration, too.
+    const { database, hasRoom, close } = await openDatabase(settings, undefined, requireEmpty)
     try {
       // What the rows and their indexes take, and the database's log.
       if (!hasRoom(2 * (await stat(path)).size)) {

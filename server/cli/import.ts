@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { type Database, rowsOf, type Transaction } from '../database/open.ts'
+import { type Database, Refused, rowsOf, type Transaction } from '../database/open.ts'
 import { ownTables } from '../database/tables.ts'
 import { fillAsOf, lastMigrationOf, tableNames } from '../database/version.ts'
 import { checkKeys } from '../people/keys.ts'
@@ -38,6 +38,8 @@ export async function importData(
   await database.transaction(async (tx) => {
     // The disk of the file may be slow.
     await tx.execute(sql`set local idle_in_transaction_session_timeout = '5min'`)
+    const tables = sql.join(ownTables().map(sql.identifier), sql`, `)
+    await tx.execute(sql`lock table ${tables} in share row exclusive mode`)
     await requireEmpty(tx)
     // The file may have one, and its key was checked.
     await tx.execute(sql`delete from key_check`)
@@ -65,22 +67,24 @@ export async function importData(
   })
 }
 
-/** Locks all tables against writes, and checks that they have no rows. A started server may have left `key_check`. */
-async function requireEmpty(tx: Transaction): Promise<void> {
-  const names = ownTables()
-  const foreign = (await tableNames(tx)).filter((name) => !names.includes(name))
+/**
+ * Checks that a database has no tables but Dealbell's, of any release, and that they have no rows. A started server may
+ * have left `key_check`. @throws Refused
+ */
+export async function requireEmpty(tx: Transaction): Promise<void> {
+  const known = ownTables()
+  const names = await tableNames(tx)
+  const foreign = names.filter((name) => !known.includes(name))
   if (foreign.length > 0) {
-    throw new Error(
+    throw new Refused(
       `The database also has tables of another program: ${foreign.join(', ')}. Import into a database of Dealbell alone.`,
     )
   }
-  const tables = sql.join(names.map(sql.identifier), sql`, `)
-  await tx.execute(sql`lock table ${tables} in share row exclusive mode`)
   for (const name of names) {
     if (name === 'key_check') continue
     const rows = await rowsOf(tx, sql`select from ${sql.identifier(name)} limit 1`)
     if (rows.length > 0) {
-      throw new Error(
+      throw new Refused(
         'The database is not empty. Import into a new one: an empty database of PostgreSQL, or a DATA_DIR that no server has used.',
       )
     }

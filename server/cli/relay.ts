@@ -1,20 +1,18 @@
 import { existsSync } from 'node:fs'
 import type { Database } from '../database/open.ts'
 import {
-  countDeliveries,
   type DeliveryCounts,
   deliveryCounts,
   replayAnswer,
-  replayDead,
   statusAnswer,
-} from '../relay/show/operator.ts'
-import { openDatabase } from '../settings/open-database.ts'
+} from '../relay/show/operator-answers.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
-import { readStored } from '../watch/stored.ts'
-import { storedInWords } from '../watch/words.ts'
 import { askServer, requireStored, withDataFolder } from './running-server.ts'
 
-/** `npm run relay -- COMMAND`: what the operator asks the relay, and has it do. */
+/**
+ * `npm run relay -- COMMAND`: what the operator asks the relay, and has it do. It loads what works on a database only if
+ * no server answers, because that takes half a second.
+ */
 const usage = `Usage: npm run relay -- status   what waits, and what the server on this machine has done since its start
        npm run relay -- count    counts all stored deliveries by state, and the dead ones by reason
        npm run relay -- replay   sends the dead ones of the last three days again`
@@ -35,6 +33,8 @@ try {
 async function statusOf(settings: Settings): Promise<string[]> {
   const ofServer = async () => (await askServer(settings, '/relay/status', statusAnswer)).lines
   async function ofDatabase(database: Database): Promise<string[]> {
+    const { readStored } = await import('../watch/stored.ts')
+    const { storedInWords } = await import('../watch/words.ts')
     const figures = await readStored(database, settings.addressesAt(settings.port).providers)
     return [
       'In the database:',
@@ -50,9 +50,15 @@ async function statusOf(settings: Settings): Promise<string[]> {
   return await inDatabase(settings, ofDatabase, ofServer)
 }
 
+async function operator() {
+  return await import('../relay/show/operator.ts')
+}
+
 async function count(settings: Settings): Promise<DeliveryCounts> {
-  return await inDatabase(settings, countDeliveries, () =>
-    askServer(settings, '/relay/count', deliveryCounts, { timeoutS: 60 }),
+  return await inDatabase(
+    settings,
+    async (database) => (await operator()).countDeliveries(database),
+    () => askServer(settings, '/relay/count', deliveryCounts, { timeoutS: 60 }),
   )
 }
 
@@ -62,7 +68,7 @@ async function replay(settings: Settings): Promise<number> {
   const options = { method: 'POST', timeoutS: 60 } as const
   return await inDatabase(
     settings,
-    replayDead,
+    async (database) => (await operator()).replayDead(database),
     async () => (await askServer(settings, '/relay/replay', replayAnswer, options)).replayed,
   )
 }
@@ -74,6 +80,7 @@ async function inDatabase<Result>(
   askServer: () => Promise<Result>,
 ): Promise<Result> {
   async function openAndWork(): Promise<Result> {
+    const { openDatabase } = await import('../settings/open-database.ts')
     const { database, close } = await openDatabase(settings)
     try {
       return await work(database)

@@ -28,6 +28,12 @@ export interface OpenDatabase {
   close(): Promise<void>
 }
 
+/** Looks at a database before it is migrated. @throws Refused */
+export type BeforeMigration = (database: Transaction) => Promise<void>
+
+/** The database must not be changed. The message says why. */
+export class Refused extends Error {}
+
 export const migrationsFolder = join(import.meta.dirname, 'migrations')
 
 // A process takes this advisory lock before it migrates a shared PostgreSQL.
@@ -37,10 +43,20 @@ const migrationLock = 7_325_213
  * Opens and migrates PGlite in a folder. Without a folder, it is in memory (for tests).
  * @param synced False: a power cut may lose what was committed or break the folder (for tests).
  */
-export async function openPglite(folder?: string, synced = true): Promise<OpenDatabase> {
+export async function openPglite(
+  folder?: string,
+  synced = true,
+  beforeMigration?: BeforeMigration,
+): Promise<OpenDatabase> {
   const client = folder === undefined ? await PGlite.create() : await openFolder(folder, synced)
   const database = drizzlePglite(client, { schema })
-  await migratePglite(database, { migrationsFolder })
+  try {
+    await beforeMigration?.(database)
+    await migratePglite(database, { migrationsFolder })
+  } catch (error) {
+    await client.close()
+    throw error
+  }
   const hasRoom = folder === undefined ? () => true : hasRoomAt(folder)
   refuseWithoutRoom(client, hasRoom)
   return {
@@ -113,6 +129,7 @@ interface PostgresOptions {
   poolSize?: number
   /** How long a statement may take; 0 for any time. Migrations have no limit. */
   statementMs?: number
+  beforeMigration?: BeforeMigration | undefined
 }
 
 /**
@@ -122,9 +139,9 @@ interface PostgresOptions {
 export async function openPostgres(
   url: string,
   onIdleError: (error: Error) => void,
-  { poolSize = 10, statementMs = 20_000 }: PostgresOptions = {},
+  { poolSize = 10, statementMs = 20_000, beforeMigration }: PostgresOptions = {},
 ): Promise<OpenDatabase> {
-  const { isPooled } = await migrateAlone(url)
+  const { isPooled } = await migrateAlone(url, beforeMigration)
   const setLocalLimits = sql.raw(setLimits('set local', statementMs))
 
   const pool = new pg.Pool({
@@ -170,7 +187,10 @@ export async function openPostgres(
  * wait for the lock could use up the connections, and the one that has the lock would get no second one.
  * @returns whether a pooler is in front of PostgreSQL, such as PgBouncer.
  */
-async function migrateAlone(url: string): Promise<{ isPooled: boolean }> {
+async function migrateAlone(
+  url: string,
+  beforeMigration?: BeforeMigration,
+): Promise<{ isPooled: boolean }> {
   const client = new pg.Client(connectionTo(url))
   // A failed query already reports the error. Without a listener, the error would end this process.
   client.on('error', () => {})
@@ -181,6 +201,7 @@ async function migrateAlone(url: string): Promise<{ isPooled: boolean }> {
     await client.query(`begin isolation level read committed; ${setLimits('set local', 0)}`)
     // A lock of the session would stay behind in a session of PgBouncer.
     await client.query(`select pg_advisory_xact_lock(${migrationLock})`)
+    await beforeMigration?.(drizzlePostgres(client, { schema }))
     // Drizzle also says `begin`, which only warns in a transaction. Its `commit` ends this transaction and its lock.
     await migratePostgres(drizzlePostgres(client), { migrationsFolder })
     const { rows } = await client.query('select pg_backend_pid() as id')

@@ -1,5 +1,11 @@
 import { join } from 'node:path'
-import { type OpenDatabase, openPglite, openPostgres } from '../database/open.ts'
+import {
+  type BeforeMigration,
+  type OpenDatabase,
+  openPglite,
+  openPostgres,
+  Refused,
+} from '../database/open.ts'
 import { databaseUrlError, dataDirError } from './open-errors.ts'
 import type { Settings } from './settings.ts'
 
@@ -10,6 +16,7 @@ import type { Settings } from './settings.ts'
 export async function openDatabase(
   settings: Settings,
   onIdleError: () => void = () => undefined,
+  beforeMigration?: BeforeMigration,
 ): Promise<OpenDatabase> {
   const {
     databaseUrl,
@@ -19,9 +26,10 @@ export async function openDatabase(
   } = settings
   const opening =
     databaseUrl === undefined
-      ? openPglite(join(dataDir, 'pglite'))
-      : openPostgres(databaseUrl, onIdleError, { poolSize, statementMs })
+      ? openPglite(join(dataDir, 'pglite'), true, beforeMigration)
+      : openPostgres(databaseUrl, onIdleError, { poolSize, statementMs, beforeMigration })
   return await opening.catch((error: unknown) => {
+    if (error instanceof Refused) throw error
     throw databaseUrl === undefined
       ? dataDirError(settings, error)
       : databaseUrlError(databaseUrl, error)

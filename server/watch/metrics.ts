@@ -116,9 +116,11 @@ export function countSent(receivedAtMs: readonly number[]): void {
 }
 
 const ignoredReasons = ['no_rule', 'no_such_deal', 'another_account', 'said_in_channel']
+/** The chat refuses this message, and may accept the next one. Its code is in the log. */
+export const messageRefused = 'message_refused'
 /** Reasons that the relay itself gives. Those of the providers are in their `brokenReasons`. */
 const deadReasons = [
-  ...['disconnected', 'no_channel', 'refused', 'internal_error'],
+  ...['disconnected', 'no_channel', 'refused', 'internal_error', messageRefused],
   ...['unreachable', 'nonsense', 'answer_too_large'],
   ...crmIds.flatMap((crm) => [`${crm}_unreachable`, `${crm}_nonsense`, `${crm}_answer_too_large`]),
 ]

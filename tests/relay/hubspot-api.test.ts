@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import type { Crm } from '../../server/providers/provider.ts'
+import { registry } from '../../server/watch/metrics.ts'
 import { type Answer, endsInTime, openProvider, page, shortTimeouts } from './open-provider.ts'
 
 // What HubSpot's documents of 2026-03 say about calls and answers.
@@ -348,6 +349,23 @@ test.each([302, 307])(
 describe('to connect,', () => {
   const tokens = { access_token: 'a', refresh_token: 'r', expires_in: 1800, token_type: 'bearer' }
   const redirectUri = 'https://bell.example/hubspot/callback'
+
+  test('an answer of another form is an error, also in the metrics', async () => {
+    const outcomes = async () => {
+      const calls = await registry.getSingleMetricAsString('dealbell_provider_calls_total')
+      return calls.match(/call="(exchange|refresh)",outcome="\w+"\} \d+/g)
+    }
+    registry.resetMetrics()
+    server.answers = { '/token': { body: { ...tokens, access_token: 5 } } }
+    const nonsense = { kind: 'nonsense', field: 'access_token' }
+    const exchange = hubspot.exchange({ code: 'c', redirectUri, codeVerifier: 'v' })
+    await expect(exchange).rejects.toMatchObject(nonsense)
+    await expect(hubspot.refresh({ accessToken: 'a' })).rejects.toMatchObject(nonsense)
+    expect(await outcomes()).toEqual([
+      'call="exchange",outcome="nonsense"} 1',
+      'call="refresh",outcome="nonsense"} 1',
+    ])
+  })
 
   test('introspection names the account and the user, which the token answer need not', async () => {
     server.answers = {

@@ -1,11 +1,11 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { afterEach, expect, test, vi } from 'vitest'
 import { crmAccounts, dealEvents } from '../../server/database/schema.ts'
-import { createPreview } from '../../server/relay/show/preview.ts'
 import {
   backend,
   connect,
   connectedSince,
+  createUserPreview,
   hour,
   outside,
   portal,
@@ -48,7 +48,7 @@ async function expectToLetOthersRun(work: () => Promise<unknown>): Promise<void>
 }
 
 async function expectPreview(userId: string, counts: { moved: number; closed: number }) {
-  const preview = createPreview({ ...backend, log: () => undefined })
+  const preview = createUserPreview({ ...backend, log: () => undefined })
   const rules = { 'deal-stage-changed': counts.moved, 'deal-closed': counts.closed }
   await vi.waitFor(async () => {
     expect(await preview(userId, 7)).toMatchObject({ complete: true, rules })

@@ -12,7 +12,11 @@ import {
   countRefusedWebhooks,
   type RefusedWebhooks,
 } from '../../server/relay/search/refused-webhooks.ts'
-import { deliveryCounts, operatorToken, replayAnswer } from '../../server/relay/show/operator.ts'
+import {
+  deliveryCounts,
+  operatorToken,
+  replayAnswer,
+} from '../../server/relay/show/operator-answers.ts'
 import { openTestDatabase } from '../database.ts'
 import { refusal } from '../server/harness.ts'
 

@@ -5,17 +5,14 @@ import { availableRuleIds } from '../../contract/rules.ts'
 import { connections, deliveries } from '../../server/database/schema.ts'
 import { connectionStatus } from '../../server/people/connections.ts'
 import { watchedProperties } from '../../server/relay/decide/rules.ts'
-import {
-  createPreview,
-  type PreviewLimits,
-  previewLimits,
-} from '../../server/relay/show/preview.ts'
+import { type PreviewLimits, previewLimits } from '../../server/relay/show/preview.ts'
 import { openBrowser, openHarness, refusal } from '../server/harness.ts'
 import {
   ago,
   backend,
   channel,
   connect,
+  createUserPreview,
   day,
   history,
   hour,
@@ -38,7 +35,7 @@ shareBackend()
 
 function previewWith(limits: Partial<PreviewLimits> = {}, now?: () => number) {
   // Most tests wait for the whole answer.
-  return createPreview(backend, { ...previewLimits, answerMs: minute, ...limits }, now)
+  return createUserPreview(backend, { ...previewLimits, answerMs: minute, ...limits }, now)
 }
 
 /** Holds HubSpot's answers to these reads until `release` is called. */

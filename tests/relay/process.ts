@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
-import { type DeliveryCounts, operatorToken } from '../../server/relay/show/operator.ts'
+import { type DeliveryCounts, operatorToken } from '../../server/relay/show/operator-answers.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
 import { freePort } from './postgres.ts'

@@ -2,8 +2,10 @@ import { and, eq, inArray } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { channels, connections, crmAccounts, dealEvents } from '../../server/database/schema.ts'
+import { routeOf } from '../../server/people/routes.ts'
 import { createInbox } from '../../server/relay/receive/inbox.ts'
 import { type CatchUp, createCatchUp } from '../../server/relay/search/schedule.ts'
+import { createPreview } from '../../server/relay/show/preview.ts'
 import { type DatabaseKind, openTestDatabase } from '../database.ts'
 import { type Account, type Backend, startBackend } from './backend.ts'
 import { stageChange } from './hubspot-webhook.ts'
@@ -46,6 +48,16 @@ export function shareBackend(
     await open.close()
     await outside.close()
   })
+}
+
+/** Makes the function that asks for the preview of a user's CRM. */
+export function createUserPreview(...options: Parameters<typeof createPreview>) {
+  const previewOf = createPreview(...options)
+  return async (userId: string, days: number) => {
+    const { crm } = await routeOf(backend, userId)
+    if (crm === undefined) throw new Error('The user has no CRM.')
+    return await previewOf(crm, days)
+  }
 }
 
 /** From now on, the test is about another account, workspace and channel. */

@@ -114,6 +114,21 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
     },
   )
 
+  // The counts go on from one database to the next.
+  test.runIf(kind === 'PGlite')(
+    'count a message that Slack refuses for its form under one reason, whatever its code',
+    async () => {
+      const dead = 'dealbell_deliveries_ended_total{state="dead",reason="message_refused"}'
+      expect((await scrape()).get(dead)).toBe(0)
+      await connect()
+      const body = JSON.stringify({ ok: false, error: 'slack_connect_clip_sharing_blocked' })
+      outside.answerPost = () => ({ status: 200, body })
+      await backend.tell(changes([1]))
+      await backend.settled()
+      expect((await scrape()).get(dead)).toBe(1)
+    },
+  )
+
   test.runIf(kind === 'PGlite')(
     'of a bulk edit without a rule are one line in the log',
     async () => {

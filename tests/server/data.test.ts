@@ -9,9 +9,12 @@ import { createDataFile } from '../../server/cli/data-file.ts'
 import { exportData } from '../../server/cli/export.ts'
 import { importData } from '../../server/cli/import.ts'
 import {
+  type BeforeMigration,
   type Database,
   type OpenDatabase,
+  openPglite,
   openPostgres,
+  Refused,
   rowsOf,
 } from '../../server/database/open.ts'
 import { crmAccounts, deliveries, rules, sessions, users } from '../../server/database/schema.ts'
@@ -20,6 +23,8 @@ import { knownMigrations, tableNames } from '../../server/database/version.ts'
 import { createVault } from '../../server/people/vault.ts'
 import {
   type DatabaseKind,
+  databaseKinds,
+  newDatabase,
   newDataFolder,
   newPostgresDatabase,
   openTestDatabase,
@@ -165,6 +170,42 @@ test('an import into PostgreSQL has no time limit, and writes what the command t
   const seen = await rowsOf(database, sql`select * from seen.limits`)
   expect(seen).toEqual([{ of_statement: '0', of_lock: '0' }])
 })
+
+test.each(databaseKinds)(
+  'a full database of an older release on %s is refused before it is migrated',
+  async (kind) => {
+    const [source, path] = [await openEmpty('PGlite'), newPath()]
+    await exportData(source.database, { ...options, path })
+    const place = await newDatabase(kind)
+    const migrations = sql`drizzle.__drizzle_migrations`
+    const full = await openTarget(place)
+    await full.database.insert(users).values({})
+    await full.database.execute(sql`drop table recent_calls`)
+    await full.database.execute(
+      sql`delete from ${migrations} where created_at = (select max(created_at) from ${migrations})`,
+    )
+    await full.close()
+
+    const said = await outputOf(['server/cli/data.ts', 'import', path], {
+      ENCRYPTION_KEY: key.toString('base64'),
+      ...('url' in place ? { DATABASE_URL: place.url } : { DATA_DIR: place.folder }),
+    })
+    expect(said).toMatch(/^The database is not empty\. .*\nexit 1$/)
+    let names: string[] = []
+    const opening = openTarget(place, async (database) => {
+      names = await tableNames(database)
+      throw new Refused('The test only looks.')
+    })
+    await expect(opening).rejects.toThrow('only looks')
+    expect(names).toContain('users')
+    expect(names).not.toContain('recent_calls')
+  },
+)
+
+const openTarget = (place: { folder: string } | { url: string }, look?: BeforeMigration) =>
+  'url' in place
+    ? openPostgres(place.url, () => undefined, { beforeMigration: look })
+    : openPglite(join(place.folder, 'pglite'), false, look)
 
 test('a server on a folder is backed up while it works; its copy goes on in a new folder', async () => {
   const path = newPath()

@@ -60,17 +60,19 @@ export function createHubspotHttp(
 
   return {
     /** POSTs a form to the OAuth API 2026-03. @throws ProviderError */
-    async postOAuth(
+    async postOAuth<Answer>(
       path: string,
       form: Record<string, string>,
       stage: ProviderError['stage'],
+      shape: v.GenericSchema<unknown, Answer>,
       timeoutMs = timeouts.callMs,
-    ): Promise<unknown> {
+    ): Promise<Answer> {
       const url = `${settings.apiUrl}/oauth/2026-03/${path}`
       const body = new URLSearchParams({ ...client, ...form })
       return await asProviderError(stage, async () => {
         const text = await ky.post(url, { body, headers: json, ...oneTry(timeoutMs) }).text()
-        return text === '' ? undefined : parseJson(text, stage)
+        const answer = text === '' ? undefined : parseJson(text, stage)
+        return understood('hubspot', stage, shape, answer)
       })
     },
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import * as v from 'valibot'
-import { type ProviderSettings, type Timeouts, understood } from '../calls.ts'
+import type { ProviderSettings, Timeouts } from '../calls.ts'
 import type { Crm } from '../provider.ts'
 import type { HubspotHttp } from './http.ts'
 
@@ -54,8 +54,8 @@ export function createHubspotOAuth(
   /** Reads who authorized, and the account's domain, which users know. @throws ProviderError */
   async function introspect(accessToken: string) {
     const form = { token: accessToken, token_type_hint: 'access_token' }
-    const answer = await postOAuth('token/introspect', form, 'introspect', timeouts.callMs / 2)
-    return understood('hubspot', 'introspect', introspectAnswer, answer)
+    const timeoutMs = timeouts.callMs / 2
+    return await postOAuth('token/introspect', form, 'introspect', introspectAnswer, timeoutMs)
   }
 
   return {
@@ -82,8 +82,7 @@ export function createHubspotOAuth(
         redirect_uri: redirectUri,
         code_verifier: codeVerifier,
       }
-      const answer = await postOAuth('token', form, 'exchange')
-      const token = understood('hubspot', 'exchange', tokenAnswer, answer)
+      const token = await postOAuth('token', form, 'exchange', tokenAnswer)
       const { access_token, refresh_token, expires_in, scopes, ...granted } = token
       const known = await introspect(access_token).catch((error: unknown) => {
         // A connection works without the domain, but not without the account and the user.
@@ -114,14 +113,13 @@ export function createHubspotOAuth(
         refreshToken === undefined
           ? { token: accessToken, token_type_hint: 'access_token' }
           : { token: refreshToken, token_type_hint: 'refresh_token' }
-      await postOAuth('token/revoke', form, 'revoke', timeouts.revokeMs)
+      await postOAuth('token/revoke', form, 'revoke', v.unknown(), timeouts.revokeMs)
     },
 
     async refresh(secrets) {
       const refreshToken = secrets.refreshToken ?? ''
       const form = { grant_type: 'refresh_token', refresh_token: refreshToken }
-      const answer = await postOAuth('token', form, 'refresh')
-      const token = understood('hubspot', 'refresh', refreshAnswer, answer)
+      const token = await postOAuth('token', form, 'refresh', refreshAnswer)
       const { access_token, refresh_token = refreshToken, expires_in, scopes } = token
       return {
         secrets: {

@@ -48,12 +48,12 @@ export function createEnds({
   }
 
   return {
-    /** Ends deliveries. Set `countTry` after a failed try. */
+    /** Ends deliveries. Set `countTry` after a failed try. `countAs` is the reason in the metrics. */
     async end(
       group: readonly Delivery[],
       state: 'dead' | 'ignored',
       reason: string,
-      { countTry } = { countTry: false },
+      { countTry = false, countAs = reason }: { countTry?: boolean; countAs?: string } = {},
     ): Promise<NextStep> {
       const [first, ...others] = group
       if (first === undefined) return goOn
@@ -63,7 +63,7 @@ export function createEnds({
         countTry,
       })
       // Another process may have ended the rest, and has counted it.
-      count(state, reason, ended.length)
+      count(state, countAs, ended.length)
       for (const delivery of group.filter(({ id }) => ended.includes(id))) {
         const event = state === 'dead' ? 'delivery dead' : 'delivery ignored'
         log(event, { ...logFields(delivery), reason })

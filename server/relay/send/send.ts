@@ -12,7 +12,7 @@ import { openSecrets } from '../../people/connections.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { ChatMessage } from '../../providers/chat-message.ts'
 import type { PostOutcome, Providers } from '../../providers/provider.ts'
-import { countSent } from '../../watch/metrics.ts'
+import { countSent, messageRefused } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
 import type { Group } from '../pick/delivery.ts'
 import { done, goOn, type NextStep } from '../schedule/next-step.ts'
@@ -136,13 +136,16 @@ export function createSend({
           : done
       case 'failed':
         return await retry(group, answer.reason)
-      case 'refused':
-        if (answer.connectionBroken) await connectionBroke(chat, answer.reason)
+      case 'refused': {
+        const { reason, connectionBroken } = answer
+        if (connectionBroken) await connectionBroke(chat, reason)
         else if (group.length > 1) {
           onDigestRefused(group)
-          return await putOff(group, { afterMs: 0, reason: answer.reason, countTry: false })
+          return await putOff(group, { afterMs: 0, reason, countTry: false })
         }
-        return await end(group, 'dead', answer.reason, { countTry: true })
+        const countAs = connectionBroken ? reason : messageRefused
+        return await end(group, 'dead', reason, { countTry: true, countAs })
+      }
     }
   }
 

@@ -1,26 +1,11 @@
-import { createHmac } from 'node:crypto'
 import { sql } from 'drizzle-orm'
-import * as v from 'valibot'
 import { batchRows, inBatches } from '../../database/batches.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { testProperty } from '../../database/schema.ts'
 import { stateWithoutIndex } from '../pick/delivery.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { pendingAgain } from './list.ts'
-
-/** The number of deliveries in each state, and the number of dead deliveries for each reason. */
-export const deliveryCounts = v.object({
-  pending: v.number(),
-  sent: v.number(),
-  ignored: v.number(),
-  dead: v.number(),
-  reasons: v.record(v.string(), v.number()),
-})
-export type DeliveryCounts = v.InferOutput<typeof deliveryCounts>
-
-export const statusAnswer = v.object({ lines: v.array(v.string()) })
-
-export const replayAnswer = v.object({ replayed: v.number() })
+import type { DeliveryCounts } from './operator-answers.ts'
 
 /** Counts all deliveries of all time. With millions, this takes seconds. */
 export async function countDeliveries(database: Database): Promise<DeliveryCounts> {
@@ -85,12 +70,4 @@ export async function revive(database: Database, ids: readonly string[]): Promis
     await makeDue(tx, [...new Set(revived.map(({ channel }) => channel))])
     return revived.length
   })
-}
-
-/**
- * Derives the operator's token from the newest encryption key, which server and operator both read.
- */
-export function operatorToken([newest]: readonly Buffer[]): string {
-  if (newest === undefined) throw new Error('There is no encryption key.')
-  return createHmac('sha256', newest).update('dealbell operator').digest('base64url')
 }

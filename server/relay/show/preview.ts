@@ -51,8 +51,8 @@ interface Entry {
 }
 
 /**
- * Creates the function that returns what each rule alone would have sent to a user within the last days;
- * undefined if no CRM is connected. If the read takes longer than `answerMs`, or another one of the user is
+ * Creates the function that returns what each rule alone would have sent to a connection's user within the last days;
+ * undefined if the connection has ended meanwhile. If the read takes longer than `answerMs`, or another one of the user is
  * under way, the answer is not complete. Until something is counted, its `rules` are empty.
  * @throws ProviderError
  */
@@ -60,7 +60,7 @@ export function createPreview(
   dependencies: { database: Database; vault: Vault; providers: Providers; log: Log },
   limits: PreviewLimits = previewLimits,
   now: () => number = Date.now,
-): (userId: string, days: number) => Promise<Preview | undefined> {
+): (connection: CrmConnection, days: number) => Promise<Preview | undefined> {
   const { database, providers } = dependencies
   const readPreview = createPreviewReader({ ...dependencies, now, stillConnected }, limits)
   const entries = new Map<string, Entry>()
@@ -69,15 +69,10 @@ export function createPreview(
   /** The users of the calls that wait for a read. */
   const callers: string[] = []
 
-  async function connectionOf(userId: string): Promise<CrmConnection | undefined> {
-    const { crm } = await routeOf({ database, providers }, userId)
-    return crm?.brokenSince === null ? crm : undefined
-  }
-
-  /** Returns the user's connection, unless the user has disconnected, or connected again. */
+  /** Returns the user's connection, unless it is broken, or the user has disconnected, or connected again. */
   async function stillConnected(connection: CrmConnection): Promise<CrmConnection | undefined> {
-    const current = await connectionOf(connection.userId)
-    return current !== undefined && keyOf(current) === keyOf(connection) ? current : undefined
+    const { crm } = await routeOf({ database, providers }, connection.userId)
+    return crm?.brokenSince === null && keyOf(crm) === keyOf(connection) ? crm : undefined
   }
 
   /**
@@ -132,13 +127,11 @@ export function createPreview(
     }
   }
 
-  return async function preview(userId, days) {
-    const connection = await connectionOf(userId)
-    if (connection === undefined) return undefined
+  return async function preview(connection, days) {
     const entry = entryOf(connection, days)
     if (entry === undefined) return nothingYet(days)
     try {
-      return await orSoFar(entry, userId)
+      return await orSoFar(entry, connection.userId)
     } catch (error) {
       if ((await stillConnected(connection)) !== undefined) throw error
       // The user has disconnected meanwhile, or the CRM no longer accepts the connection.
