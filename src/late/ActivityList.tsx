@@ -3,7 +3,6 @@ import { useId } from 'react'
 import type { ActivityItem, ActivityState } from '../../contract/activity.ts'
 import { type ActivityFilter, useActivity } from '../api/activity.ts'
 import { useHasFeature } from '../api/health.ts'
-import { shownPerson } from '../api/person.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
@@ -121,13 +120,6 @@ function Day({ name, items }: { name: string; items: readonly ActivityItem[] }) 
 
 function NoMessages({ filter: { state, rule, q, day } }: { filter: ActivityFilter }) {
   const canSendTest = useHasFeature('test-message')
-  if (shownPerson() === 'nobody') {
-    return (
-      <p className="text-muted">
-        You are signed out. Connect {config.crm.name} on the dashboard to see your messages.
-      </p>
-    )
-  }
   if (rule !== undefined || q !== undefined || day !== undefined) {
     return (
       <div className="card items-start p-4 sm:p-6">

@@ -5,7 +5,15 @@ import type { ActivityItem, Summary } from '../../contract/activity.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { sentItem as item } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
-import { both, hold, lookAgain, renderApp, startBackend, withStatus } from '../render.tsx'
+import {
+  both,
+  hearFromOtherTab,
+  hold,
+  lookAgain,
+  renderApp,
+  startBackend,
+  withStatus,
+} from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const path = '*/api/notifications/activity'
@@ -676,6 +684,38 @@ test.each([
   expect(screen.queryByText('Deal 1')).not.toBeInTheDocument()
   expect(screen.queryByText('Deal 2')).not.toBeInTheDocument()
   expect(screen.queryAllByText('Deal of another')).toHaveLength(theirs.length)
+})
+
+test('who is signed out reads only that: no chart, no filter and no count of nobody', async () => {
+  const { state } = startBackend({
+    person: 'nobody',
+    features: ['activity', 'activity-search'],
+  })
+  renderApp('/activity')
+  const words = 'You are signed out. Connect HubSpot on the dashboard to see your messages.'
+  const expectOnlyThat = async () => {
+    expect(await screen.findByText(words)).toBeVisible()
+    expect(screen.getByRole('main')).toHaveTextContent(
+      new RegExp(`not\\.${words}Go to the dashboard$`),
+    )
+  }
+  await expectOnlyThat()
+
+  // In another tab, Ann signs in.
+  Object.assign(state, { person: 'ann' })
+  state.activity.items.push(item('1'))
+  await hearFromOtherTab('ann')
+  const link = within(await row('Deal 1')).getByRole('link')
+  expect(await screen.findByText('1 sent')).toBeVisible()
+  expect(screen.getByRole('link', { name: 'Failed 0' })).toBeVisible()
+
+  // There, she signs out while she reads here.
+  link.focus()
+  Object.assign(state, { person: 'nobody' })
+  state.activity.items.length = 0
+  await hearFromOtherTab('nobody')
+  await expectOnlyThat()
+  expect(screen.getByRole('heading', { level: 1 })).toHaveFocus()
 })
 
 describe('Send again', () => {
