@@ -303,10 +303,15 @@ test('the summary refreshes every 15 seconds with one call, and says the time an
   expect(about(closed)).toHaveAccessibleDescription('Sent 13 times in 14 days, last 1 minute ago')
   expect(summaries(calls)).toHaveLength(7)
   expect(takeLog()).toHaveLength(3)
+  // The preview is about a week, and was complete.
+  lookAgain()
+  await settle()
+  expect(previews(calls)).toHaveLength(1)
 
   unmount()
+  const made = summaries(calls).length
   await pass(60_000)
-  expect(summaries(calls)).toHaveLength(7)
+  expect(summaries(calls)).toHaveLength(made)
 })
 
 test.each([
