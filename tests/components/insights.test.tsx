@@ -307,6 +307,7 @@ test('the summary refreshes every 15 seconds with one call, and says the time an
   lookAgain()
   await settle()
   expect(previews(calls)).toHaveLength(1)
+  takeLog()
 
   unmount()
   const made = summaries(calls).length
