@@ -15,6 +15,7 @@ import { SearchAndRule, StateFilter, Updated } from './ActivityTools.tsx'
 import { useFilter } from './activity-filter.ts'
 import { KeepPosition } from './KeepPosition.tsx'
 import { SendAllAgain, SendFoundAgain } from './SendAllAgain.tsx'
+import { StandInLink } from './StandInLink.tsx'
 import { count, dayName } from './words.ts'
 
 /** The messages that the address asks for, the newest first. */
@@ -147,9 +148,13 @@ function NoMessages({ filter: { state, rule, q, day } }: { filter: ActivityFilte
           {canSendTest && ', or send a test message'}.
         </p>
       </div>
-      <Link to="/" className={buttonStyle.secondary}>
-        Go to the dashboard
-      </Link>
+      <div className="flex flex-wrap items-center gap-x-4 gap-y-2 text-sm">
+        <Link to="/" className={buttonStyle.secondary}>
+          Go to the dashboard
+        </Link>
+        <StandInLink provider={config.crm} />
+        <StandInLink provider={config.chat} />
+      </div>
     </div>
   )
 }

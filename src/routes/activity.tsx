@@ -1,6 +1,6 @@
 import { notifyManager, useQueryClient } from '@tanstack/react-query'
 import { createFileRoute, Link } from '@tanstack/react-router'
-import { useCallback, useEffect, useSyncExternalStore } from 'react'
+import { useCallback, useSyncExternalStore } from 'react'
 import { type ActivityState, activityEndpoints } from '../../contract/activity.ts'
 import { useHasFeature } from '../api/health.ts'
 import { shownPerson } from '../api/person.ts'
@@ -11,7 +11,7 @@ import { ActivityChart } from '../late/ActivityChart.tsx'
 import { ActivityList } from '../late/ActivityList.tsx'
 import { loadLateStyles, useLateParts } from '../late/load.ts'
 import { buttonStyle } from '../ui/button-style.ts'
-import { focusHeading } from '../ui/focus.ts'
+import { passFocus } from '../ui/focus.ts'
 import { Screen } from '../ui/Screen.tsx'
 
 // Every address loads the code of `validateSearch`. So it uses only the type of the contract, whose
@@ -55,14 +55,16 @@ function ActivityPage() {
       {isSignedOut ? (
         <SignedOut />
       ) : (
-        <>
+        <div ref={passToHeading} className="contents">
           <ActivityChart />
           <ActivityList />
-        </>
+        </div>
       )}
     </Screen>
   )
 }
+
+const passToHeading = passFocus(() => document.querySelector('h1'))
 
 const isNobody = () => shownPerson() === 'nobody'
 
@@ -79,10 +81,6 @@ function useIsSignedOut(): boolean {
 function SignedOut() {
   // Its answers say when another tab has signed in.
   useSummary()
-  // What had the focus may have disappeared.
-  useEffect(() => {
-    if (document.activeElement === document.body) focusHeading()
-  }, [])
   return (
     <div className="activity-list card items-start p-4 sm:p-6">
       <p className="text-muted">

@@ -785,10 +785,11 @@ test('who is signed out reads only that: no chart, no filter and no count of nob
   const expectOnlyThat = async () => {
     expect(await screen.findByText(words)).toBeVisible()
     expect(screen.getByRole('main')).toHaveTextContent(
-      new RegExp(`not\\.${words}Go to the dashboard$`),
+      new RegExp(`What was sent to Slack, and what was not.${words}Go to the dashboard$`),
     )
   }
   await expectOnlyThat()
+  expect(document.body).toHaveFocus()
 
   // In another tab, Ann signs in.
   Object.assign(state, { person: 'ann' })
