@@ -13,7 +13,7 @@ import { useHasFeature } from './health.ts'
 import { currentTurn } from './person.ts'
 import { callOptions } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
-import { summaryQuery, timeZone } from './summary.ts'
+import { queryOf, summaryQuery } from './summary.ts'
 
 /** What is listed; undefined for everything. Without the feature `activity-search`, only the state. */
 export interface ActivityFilter {
@@ -60,16 +60,9 @@ const mostAdded = 200
 
 const { feature, path } = activityEndpoints.activity
 
-function getPage(
+const getPage = (
   parameters: ({ limit: number; before?: string } & ActivityFilter) | { ids: string },
-): Promise<Activity> {
-  const query = new URLSearchParams()
-  for (const [name, value] of Object.entries(parameters)) {
-    if (value !== undefined) query.set(name, String(value))
-  }
-  if (query.has('day')) query.set('zone', timeZone())
-  return getJson(`${path}?${query}`, activityAnswer)
-}
+): Promise<Activity> => getJson(path + queryOf(parameters), activityAnswer)
 
 const activityQuery = (filter: ActivityFilter) =>
   callOptions({
@@ -110,14 +103,13 @@ async function refresh(client: QueryClient, filter: ActivityFilter): Promise<Lis
   const asked = byId(inTurn(open.length > 0 || isKnown ? open : others, turn))
   // A message that is found late may belong anywhere. The newest page is the whole of most lists.
   const before = shown.length > largestPage && !isSearch ? (old?.round ?? newest.next) : null
-  const [known, further] = await Promise.all([
+  const [current, further] = await Promise.all([
     asked.size === 0 ? [] : getPage({ ids: [...asked.keys()].join() }).then(({ items }) => items),
     before === null ? undefined : getPage({ limit: largestPage, before, ...withoutCounts(filter) }),
   ])
 
   // The user may have loaded older messages meanwhile.
   const list = client.getQueryData(queryKey)
-  const current = known.filter(({ id }) => asked.has(id))
   // Either there are so many new messages that a gap would remain, or this is another user.
   // The newest page of a search may have none of the messages that its older pages found.
   const isGap = newest.next !== null && newest.searchedTo == null

@@ -4,25 +4,14 @@ import type { ActivityFilter } from './activity.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { useSingleMutation } from './single-mutation.ts'
-import { timeZone } from './summary.ts'
+import { queryOf } from './summary.ts'
 
 const { feature, method, path } = activityEndpoints.retryAll
 
 export const useCanRetryAll = () => useHasFeature(feature)
 
-/** Which failed messages: those that failed because of a broken connection, or those of a filter. */
-export type Which = 'broken' | Pick<ActivityFilter, 'q' | 'rule' | 'day'>
-
-function pathOf(which: Which): string {
-  if (which === 'broken') return `${path}?because=broken`
-  const { q, rule, day } = which
-  const query = new URLSearchParams({
-    ...(q !== undefined && { q }),
-    ...(rule !== undefined && { rule }),
-    ...(day !== undefined && { day, zone: timeZone() }),
-  })
-  return query.size === 0 ? path : `${path}?${query}`
-}
+/** Which failed messages: those that failed because of a broken connection, or those of a filter, as a query. */
+export type Which = { because: 'broken' } | Pick<ActivityFilter, 'q' | 'rule' | 'day'>
 
 /** Sends failed messages again. */
 export function useRetryAll() {
@@ -30,7 +19,7 @@ export function useRetryAll() {
   return useSingleMutation({
     mutationKey: ['retry-all', 'messages'],
     isInOrder: true,
-    mutationFn: (which: Which) => getJson(pathOf(which), retryAllAnswer, { method }),
+    mutationFn: (which: Which) => getJson(path + queryOf(which), retryAllAnswer, { method }),
     // Also after a failure: the answer may be lost.
     onSettled: () => {
       void queryClient.invalidateQueries({ predicate: ({ meta }) => meta?.feature === 'activity' })

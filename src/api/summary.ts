@@ -10,15 +10,21 @@ export const summaryDays = 14
 
 const { feature, path } = activityEndpoints.summary
 
-/** This browser's time zone, in which days begin. */
-export const timeZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone
+/** A query such as `?days=14&zone=UTC`, without the parameters that are undefined. Days begin in this browser's zone. */
+export function queryOf(parameters: object): string {
+  const query = new URLSearchParams()
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== undefined) query.set(name, String(value))
+  }
+  if (query.has('day') || query.has('days')) {
+    query.set('zone', Intl.DateTimeFormat().resolvedOptions().timeZone)
+  }
+  return `?${query}`
+}
 
 export const summaryQuery = callOptions({
   queryKey: ['summary'],
-  queryFn: () => {
-    const query = new URLSearchParams({ days: String(summaryDays), zone: timeZone() })
-    return getJson(`${path}?${query}`, summaryAnswer)
-  },
+  queryFn: () => getJson(path + queryOf({ days: summaryDays }), summaryAnswer),
   staleTime: 10_000,
   // Query pauses this while the page is hidden. All components that use the query cause one call, because
   // each answer restarts their timers.

@@ -1,8 +1,10 @@
 import { useNavigate } from '@tanstack/react-router'
 import { useEffect } from 'react'
 import { keepFailure } from '../api/failed-authorization.ts'
+import { useHasFeature } from '../api/health.ts'
 import { type AuthorizationResponse, useOAuthCallback } from '../api/oauth.ts'
 import { config } from '../config.ts'
+import { useLateParts } from '../late/load.ts'
 import type { Provider } from '../parse-config.ts'
 import { RedCross, Spinner } from '../ui/icons.tsx'
 import { Screen } from '../ui/Screen.tsx'
@@ -27,6 +29,8 @@ export function OAuthCallback({
           : callback.error.message
       }`
     : undefined
+  // The dashboard repeats it above everything. If that came late, it would move everything.
+  useLateParts(useHasFeature('activity') && callback.isError)
   // The next screens repeat it.
   const isOver = callback.isSuccess || callback.isError
   useEffect(() => {

@@ -37,8 +37,8 @@ export function ActivityChart() {
         <h2 id={headingId} tabIndex={-1} className="text-lg font-semibold outline-none">
           Last {summaryDays} days
         </h2>
-        {/* Its room is there before its numbers. */}
-        <ul className="flex min-h-5 flex-wrap gap-x-4 text-sm tabular-nums max-sm:basis-full">
+        {/* Its room is there before its numbers, which need two lines on a narrow phone. */}
+        <ul className="flex min-h-5 max-[22.5rem]:min-h-10 flex-wrap gap-x-4 text-sm tabular-nums max-sm:basis-full">
           {summary.data && (
             <>
               <Key sign={<rect width={12} height={12} rx={2} className="chart-sent" />}>
@@ -59,7 +59,7 @@ export function ActivityChart() {
         </ul>
       </div>
       <KeepPosition>
-        <ActivityFailure what="The chart" query={summary} />
+        <ActivityFailure what="The chart" query={summary} room="loading-chart" />
         {summary.data && !isEmpty ? (
           <div>
             <Chart
@@ -78,7 +78,7 @@ export function ActivityChart() {
             className={
               summary.data || !summary.isFetched
                 ? 'loading-chart grid place-items-center text-muted'
-                : undefined
+                : 'activity-announced'
             }
           >
             {summary.data ? 'Nothing sent yet' : !summary.isFetched && 'Loading the chart…'}

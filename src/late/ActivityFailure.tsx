@@ -9,10 +9,13 @@ import { WarningSign } from '../ui/icons.tsx'
  */
 export function ActivityFailure({
   what,
+  room = '',
   query: { data, error, isFetched, isFetching, refetch },
 }: {
   /** The subject of its sentence: 'The chart'. */
   what: string
+  /** The class of the part's room. Without data, the words take it, so that nothing below moves. */
+  room?: string
   query: Pick<UseQueryResult, 'data' | 'error' | 'isFetched' | 'isFetching' | 'refetch'>
 }) {
   // Without data, Query forgets the error while it tries again. The words stay, or they would be announced again.
@@ -23,8 +26,13 @@ export function ActivityFailure({
 
   const title = `${what} could not be ${data === undefined ? 'loaded' : 'refreshed'}`
   return (
-    <div className="flex flex-wrap items-center gap-3 rounded-xl border border-warning-line bg-warning p-4 text-on-warning">
-      <WarningSign />
+    <div
+      className={`flex flex-wrap items-center gap-2 rounded-xl border border-warning-line bg-warning p-3 text-on-warning sm:gap-3 sm:p-4 ${data === undefined ? room : ''}`}
+    >
+      {/* On a phone, the words need its room. */}
+      <span className="max-sm:hidden">
+        <WarningSign />
+      </span>
       <div role="alert" className="min-w-0 flex-1 basis-40">
         <p className="font-semibold">{title}</p>
         <p className="text-sm">{failure && `${failure.message}.`}</p>

@@ -3,7 +3,8 @@ import { useId } from 'react'
 import type { ActivityItem, ActivityState } from '../../contract/activity.ts'
 import { type ActivityFilter, useActivity } from '../api/activity.ts'
 import { useHasFeature } from '../api/health.ts'
-import { shownPerson } from '../api/person.ts'
+import { useCanRetryAll } from '../api/retry-all.ts'
+import { useSummary } from '../api/summary.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
@@ -14,6 +15,7 @@ import { SearchAndRule, StateFilter, Updated } from './ActivityTools.tsx'
 import { useFilter } from './activity-filter.ts'
 import { KeepPosition } from './KeepPosition.tsx'
 import { SendAllAgain, SendFoundAgain } from './SendAllAgain.tsx'
+import { StandInLink } from './StandInLink.tsx'
 import { count, dayName } from './words.ts'
 
 /** The messages that the address asks for, the newest first. */
@@ -21,13 +23,17 @@ export function ActivityList() {
   const headingId = useId()
   const filter = useFilter()
   const { list, older } = useActivity(filter)
+  // The summary decides whether 'Send all again' stands above the list. If it came later, it would move the list.
+  const isCounted = useSummary().isFetched
+  const hasRow = useCanRetryAll() && filter.state === 'failed'
+  const isLoading = (list.data === undefined && !list.isFetched) || (hasRow && !isCounted)
+  const data = isLoading ? undefined : list.data
   // Nothing of one list may remain in that of another filter, but the messages until the others are there.
   const key = JSON.stringify(filter)
-  const { items, next, searchedTo } = list.data ?? { items: [], next: null, searchedTo: null }
+  const { items, next, searchedTo } = data ?? { items: [], next: null, searchedTo: null }
   // A change of the text is announced. A refresh does not change it.
   const isQuiet = older.isPending || older.isError || list.isPlaceholderData
-  const announced = isQuiet ? '' : list.data && loadedInWords(list.data)
-  const isLoading = list.data === undefined && !list.isFetched
+  const announced = isQuiet ? '' : data && loadedInWords(data)
   const searched = searchedTo === null ? null : dayName(searchedTo)
 
   return (
@@ -40,25 +46,26 @@ export function ActivityList() {
           <Updated at={list.dataUpdatedAt} />
           {filter.counts && <SearchAndRule filter={filter} />}
         </div>
-        <StateFilter filter={filter} counts={list.data?.counts} />
+        <StateFilter filter={filter} counts={data?.counts} />
       </div>
       <KeepPosition>
         <ActivityFailure key={key} what="The messages" query={list} />
         <p role="status" className={isLoading ? 'loading-activity' : 'activity-announced'}>
           {isLoading ? 'Loading messages…' : announced}
         </p>
-        {filter.state === 'failed' &&
+        {hasRow &&
+          !isLoading &&
           (filter.q || filter.rule || filter.day ? (
             // The former list counts what another filter finds.
             <SendFoundAgain
               key={`${key} again`}
               filter={filter}
-              found={list.isPlaceholderData ? undefined : list.data?.retryable}
+              found={list.isPlaceholderData ? undefined : data?.retryable}
             />
           ) : (
             <SendAllAgain hasFailed={items.some((item) => item.state === 'failed')} />
           ))}
-        {list.data !== undefined && !list.isPlaceholderData && (
+        {data !== undefined && !list.isPlaceholderData && (
           <ActivityNew key={`${key} new`} items={items} />
         )}
         {/* The former list is dimmed while another one loads. */}
@@ -66,7 +73,7 @@ export function ActivityList() {
           aria-busy={list.isPlaceholderData}
           className="flex flex-col gap-4 transition-opacity aria-busy:opacity-60 motion-reduce:transition-none"
         >
-          {list.data !== undefined && items.length === 0 && next === null && (
+          {data !== undefined && items.length === 0 && next === null && (
             <NoMessages filter={filter} />
           )}
           {byDay(items).map(([day, some]) => (
@@ -121,13 +128,6 @@ function Day({ name, items }: { name: string; items: readonly ActivityItem[] }) 
 
 function NoMessages({ filter: { state, rule, q, day } }: { filter: ActivityFilter }) {
   const canSendTest = useHasFeature('test-message')
-  if (shownPerson() === 'nobody') {
-    return (
-      <p className="text-muted">
-        You are signed out. Connect {config.crm.name} on the dashboard to see your messages.
-      </p>
-    )
-  }
   if (rule !== undefined || q !== undefined || day !== undefined) {
     return (
       <div className="card items-start p-4 sm:p-6">
@@ -148,9 +148,13 @@ function NoMessages({ filter: { state, rule, q, day } }: { filter: ActivityFilte
           {canSendTest && ', or send a test message'}.
         </p>
       </div>
-      <Link to="/" className={buttonStyle.secondary}>
-        Go to the dashboard
-      </Link>
+      <div className="flex flex-wrap items-center gap-x-4 gap-y-2 text-sm">
+        <Link to="/" className={buttonStyle.secondary}>
+          Go to the dashboard
+        </Link>
+        <StandInLink provider={config.crm} />
+        <StandInLink provider={config.chat} />
+      </div>
     </div>
   )
 }

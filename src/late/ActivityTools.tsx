@@ -20,14 +20,14 @@ export function StateFilter({
 }) {
   return (
     <nav aria-label="Messages by state">
-      {/* On a phone, the numbers that come later must not begin a new line. */}
+      {/* The numbers that come later must not begin a new line on a phone, nor move the next links elsewhere. */}
       <ul
         className={
           isCounted ? 'grid grid-cols-3 gap-1 sm:flex sm:flex-wrap' : 'flex flex-wrap gap-1'
         }
       >
         {states.map((state) => (
-          <li key={state ?? 'all'}>
+          <li key={state ?? 'all'} className={isCounted && state ? 'sm:min-w-32' : ''}>
             <Link
               from="/activity"
               to="/activity"

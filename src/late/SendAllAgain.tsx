@@ -25,7 +25,7 @@ export function SendAllAgain({
     .filter(({ id }) => broken?.providers.includes(id))
     .map(({ name }) => name)
   return (
-    <SendAgain which={failed > 0 ? 'broken' : {}} isNeeded={failed > 0 || hasFailed}>
+    <SendAgain which={failed > 0 ? { because: 'broken' } : {}} isNeeded={failed > 0 || hasFailed}>
       {failed > 0 && (
         <>
           {broken?.more && 'At least '}
@@ -39,7 +39,7 @@ export function SendAllAgain({
 
 /** Sends the failed messages of a filter again, with one button. */
 export function SendFoundAgain({
-  filter,
+  filter: { q, rule, day },
   found,
 }: {
   filter: ActivityFilter
@@ -48,7 +48,7 @@ export function SendFoundAgain({
 }) {
   const failed = found?.count ?? 0
   return (
-    <SendAgain which={filter} isNeeded={failed > 0}>
+    <SendAgain which={{ q, rule, day }} isNeeded={failed > 0}>
       {failed > 0 && (
         <>
           {found?.more && 'At least '}

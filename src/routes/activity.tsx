@@ -1,11 +1,17 @@
-import { createFileRoute } from '@tanstack/react-router'
+import { notifyManager, useQueryClient } from '@tanstack/react-query'
+import { createFileRoute, Link } from '@tanstack/react-router'
+import { useCallback, useSyncExternalStore } from 'react'
 import { type ActivityState, activityEndpoints } from '../../contract/activity.ts'
 import { useHasFeature } from '../api/health.ts'
+import { shownPerson } from '../api/person.ts'
+import { useSummary } from '../api/summary.ts'
 import { GenericError } from '../components/GenericError.tsx'
 import { config } from '../config.ts'
 import { ActivityChart } from '../late/ActivityChart.tsx'
 import { ActivityList } from '../late/ActivityList.tsx'
 import { loadLateStyles, useLateParts } from '../late/load.ts'
+import { buttonStyle } from '../ui/button-style.ts'
+import { passFocus } from '../ui/focus.ts'
 import { Screen } from '../ui/Screen.tsx'
 
 // Every address loads the code of `validateSearch`. So it uses only the type of the contract, whose
@@ -42,11 +48,47 @@ function ActivityPage() {
   // A backend that answers only §7 has no such page.
   const isOffered = useHasFeature(activityEndpoints.activity.feature)
   useLateParts(isOffered)
+  const isSignedOut = useIsSignedOut()
   if (!isOffered) return <GenericError />
   return (
     <Screen title="Activity" lead={`What was sent to ${config.chat.name}, and what was not.`}>
-      <ActivityChart />
-      <ActivityList />
+      {isSignedOut ? (
+        <SignedOut />
+      ) : (
+        <div ref={passToHeading} className="contents">
+          <ActivityChart />
+          <ActivityList />
+        </div>
+      )}
     </Screen>
+  )
+}
+
+const passToHeading = passFocus(() => document.querySelector('h1'))
+
+const isNobody = () => shownPerson() === 'nobody'
+
+/** Whether the backend says that this browser has no session. Any answer may be the first to say so. */
+function useIsSignedOut(): boolean {
+  const cache = useQueryClient().getQueryCache()
+  return useSyncExternalStore(
+    useCallback((listener) => cache.subscribe(notifyManager.batchCalls(listener)), [cache]),
+    isNobody,
+  )
+}
+
+/** Instead of a chart, filters and a list, whose numbers would be those of nobody. */
+function SignedOut() {
+  // Its answers say when another tab has signed in.
+  useSummary()
+  return (
+    <div className="activity-list card items-start p-4 sm:p-6">
+      <p className="text-muted">
+        You are signed out. Connect {config.crm.name} on the dashboard to see your messages.
+      </p>
+      <Link to="/" className={buttonStyle.secondary}>
+        Go to the dashboard
+      </Link>
+    </div>
   )
 }

@@ -5,12 +5,12 @@ export function focusHeading(): void {
   document.querySelector('h1')?.focus()
 }
 
-/** A ref of an element that may disappear while it has the focus. Then the next element gets it. */
+/** A ref of an element that may disappear while it or a part of it has the focus. Then the next element gets it. */
 export const passFocus =
   (next: (own: HTMLElement) => HTMLElement | null | undefined): RefCallback<HTMLElement> =>
   (own) =>
   () => {
-    if (own && document.activeElement === own) next(own)?.focus()
+    if (own?.contains(document.activeElement)) next(own)?.focus()
   }
 
 /**

@@ -1,11 +1,19 @@
 import { act, fireEvent, screen, waitFor, within } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
-import type { ActivityItem, Summary } from '../../contract/activity.ts'
+import type { Activity, ActivityItem, Summary } from '../../contract/activity.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { sentItem as item } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
-import { both, hold, lookAgain, renderApp, startBackend, withStatus } from '../render.tsx'
+import {
+  both,
+  hearFromOtherTab,
+  hold,
+  lookAgain,
+  renderApp,
+  startBackend,
+  withStatus,
+} from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const path = '*/api/notifications/activity'
@@ -55,6 +63,16 @@ const row = async (name: string) => {
 }
 // By text, because roles take seconds in a long list.
 const names = () => screen.getAllByText(/^Deal /, { selector: 'a' }).map((link) => link.textContent)
+
+/** Loads all messages of the backend, 25 at a time. */
+async function loadAll() {
+  for (;;) {
+    const button = screen.queryByText('Load older')
+    if (button === null) return
+    fireEvent.click(button)
+    await settle()
+  }
+}
 
 test.each([[undefined], [['sessions']]])(
   'of a backend that lists the features %j, the address is unknown, and nothing but health is called',
@@ -310,33 +328,59 @@ describe('with the search', () => {
     expect(document.querySelector('[aria-busy=true]')).toBeNull()
   })
 
-  test('a search that stops says how far it came, and goes on; a refresh keeps what it found', async () => {
+  test.each([['q=deal'], ['rule=deal-closed']])(
+    'the search %s that stops says how far it came, and goes on; a refresh keeps what it found',
+    async (search) => {
+      stopClock()
+      const found = item('9')
+      const day = (date: number) => `2026-11-${date}T12:00:00Z`
+      const pages: Record<string, Activity> = {
+        first: { items: [], next: '5', searchedTo: day(18) },
+        '5': { items: [], next: '3', searchedTo: day(17) },
+        '3': { items: [found], next: null },
+      }
+      const { listCalls } = searching(some(), `/activity?${search}`)
+      server.use(
+        http.get(path, ({ request }) => {
+          const query = new URL(request.url).searchParams
+          return HttpResponse.json(
+            query.has('ids')
+              ? { items: [found], next: null }
+              : pages[query.get('before') ?? 'first'],
+          )
+        }),
+      )
+      const searchOlder = async () => {
+        fireEvent.click(screen.getByRole('button', { name: 'Search older' }))
+        await settle()
+      }
+      await settle()
+      expect(screen.getByText(/No message found yet/)).toHaveTextContent(
+        /Searched back to Wednesday, November 18/,
+      )
+      await searchOlder()
+      await pass(5000)
+      expect(screen.getByText(/^No message found yet. Searched back to Tuesday/)).toBeVisible()
+      await searchOlder()
+      expect(names()).toEqual(['Deal 9'])
+      for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
+      expect(names()).toEqual(['Deal 9'])
+      expect(screen.getByText('There are no older messages.')).toBeVisible()
+      // The counts are those of the first page.
+      expect(listCalls().filter((call) => call.includes('before='))).toEqual(
+        [5, 3].map((next) => `GET /api/notifications/activity?limit=25&before=${next}&${search}`),
+      )
+    },
+  )
+
+  test('a long search refreshes its newest page alone, because its pages may end anywhere', async () => {
     stopClock()
-    const found = item('9')
-    const pages = vi.fn((before: string | null) =>
-      before === null
-        ? { items: [], next: '5.5', searchedTo: '2026-11-18T12:00:00Z' }
-        : { items: [found], next: null },
-    )
-    searching(some(), '/activity?q=deal')
-    server.use(
-      http.get(path, ({ request }) => {
-        const query = new URL(request.url).searchParams
-        return HttpResponse.json(
-          query.has('ids') ? { items: [found], next: null } : pages(query.get('before')),
-        )
-      }),
-    )
+    const { listCalls } = searching([], '/activity?q=deal')
+    server.use(http.get(path, () => HttpResponse.json({ items: many(101), next: '1' })))
     await settle()
-    expect(screen.getByText(/No message found yet/)).toHaveTextContent(
-      /Searched back to Wednesday, November 18/,
-    )
-    fireEvent.click(screen.getByRole('button', { name: 'Search older' }))
-    await settle()
-    expect(names()).toEqual(['Deal 9'])
-    for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
-    expect(names()).toEqual(['Deal 9'])
-    expect(screen.getByText('There are no older messages.')).toBeVisible()
+    listCalls()
+    await pass(5000)
+    expect(listCalls()).toEqual(['GET /api/notifications/activity?limit=100&q=deal&counts=true'])
   })
 
   test('says how old the list is, also while refreshes fail', async () => {
@@ -435,7 +479,9 @@ describe('Load older', () => {
     expect(failure).toHaveAttribute('role', 'status')
     expect(names()).toHaveLength(25)
     expect(button).toHaveFocus()
-    takeLog()
+    expect(takeLog()).toEqual([
+      'Loading older messages failed: The server answered with an error (403)',
+    ])
     await user.click(button)
     await waitFor(() => expect(names()).toHaveLength(30))
     expect(failure).toBeEmptyDOMElement()
@@ -446,9 +492,9 @@ describe('a load that fails', () => {
   const oneSent = { daily: [{ date: '2026-11-20', sent: 1, failed: 0 }] }
 
   test.each([
-    [path, 'The messages could not be loaded', 'Deal 1'],
-    ['*/summary', 'The chart could not be loaded', '1 sent'],
-  ])('says so and can be tried again: %s', async (failing, words, shown) => {
+    [path, 'The messages could not be loaded', 'Deal 1', 'Loading messages'],
+    ['*/summary', 'The chart could not be loaded', '1 sent', 'Loading the summary of messages'],
+  ])('says so and can be tried again: %s', async (failing, words, shown, action) => {
     startBackend({ features: ['activity'], activity: { items: [item('1')], summary: oneSent } })
     server.use(http.get(failing, withStatus(403), { once: true }))
     const { user } = renderApp('/activity')
@@ -456,7 +502,7 @@ describe('a load that fails', () => {
     expect(title.closest('[role=alert]')).toHaveTextContent(
       'The server answered with an error (403).',
     )
-    takeLog()
+    expect(takeLog()).toEqual([`${action} failed: The server answered with an error (403)`])
     await user.click(screen.getByRole('button', { name: `Try again: ${words}` }))
     expect(await screen.findByText(shown)).toBeVisible()
     expect(title).not.toBeInTheDocument()
@@ -485,16 +531,6 @@ describe('a load that fails', () => {
 })
 
 describe('a refresh', () => {
-  /** Loads all messages of the backend, 25 at a time. */
-  async function loadAll() {
-    for (;;) {
-      const button = screen.queryByText('Load older')
-      if (button === null) return
-      fireEvent.click(button)
-      await settle()
-    }
-  }
-
   /** `count` messages that are a millisecond apart, the newest first, at this time. */
   const later = (count: number, time: string) =>
     Array.from({ length: count }, (_, n) =>
@@ -582,6 +618,49 @@ describe('a refresh', () => {
     Object.assign(items[1] ?? {}, { nextTryAt: '2026-11-20T14:00:00Z', tries: 2 })
     await pass(5000)
     expect(calls('GET /api/notifications/summary')).toHaveLength(3)
+    expect(calls('GET /health')).toHaveLength(1)
+  })
+
+  test('shows the first message of all, and says so', async () => {
+    const { items } = await openStopped([])
+    expect(screen.getByText('No messages yet')).toBeVisible()
+    items.push(item('1'))
+    await pass(5000)
+    expect(names()).toEqual(['Deal 1'])
+    expect(screen.getByText('1 message loaded.')).toHaveAttribute('role', 'status')
+  })
+
+  test('keeps messages that leave the filter in their places, also when all have left it', async () => {
+    const failed = { state: 'failed', reason: 'Slack did not answer' } as const
+    const { items } = await openStopped(
+      // They changed at the same time.
+      ['1', '2', '3'].map((id) => item(id, failed)),
+      ['activity'],
+      '/activity?state=failed',
+    )
+    // Each was sent again elsewhere.
+    for (const id of ['2', '1', '3']) {
+      Object.assign(items.find((each) => each.id === id) ?? {}, { state: 'sent' })
+      await pass(5000)
+      expect(names()).toEqual(['Deal 1', 'Deal 2', 'Deal 3'])
+    }
+    items.unshift(item('4', { ...failed, at: '2026-11-20T12:30:00Z' }))
+    await pass(5000)
+    expect(names()).toEqual(['Deal 4', 'Deal 1', 'Deal 2', 'Deal 3'])
+    expect(screen.queryByText(/starts again/)).not.toBeInTheDocument()
+  })
+
+  test('that starts the list again leaves out an older page of the former list', async () => {
+    const { items } = await openStopped(many(60))
+    const answer = hold('get', path, undefined, { once: true })
+    fireEvent.click(screen.getByText('Load older'))
+    await settle()
+    items.unshift(...later(45, '15:00'))
+    await pass(5000)
+    answer()
+    await settle()
+    expect(names()).toHaveLength(25)
+    expect(names().at(-1)).toBe('Deal 15:00-24')
   })
 
   test('starts again if so many messages are new that a gap would remain', async () => {
@@ -678,6 +757,57 @@ test.each([
   expect(screen.queryAllByText('Deal of another')).toHaveLength(theirs.length)
 })
 
+test('the messages of one person never show while those of the next one load', async () => {
+  const { state } = startBackend({
+    person: 'ann',
+    features: ['activity'],
+    activity: { items: [item('1')] },
+  })
+  renderApp('/activity')
+  await row('Deal 1')
+  state.person = 'bob'
+  state.activity.items[0] = item('2')
+  const answer = hold('get', path)
+  await hearFromOtherTab('bob')
+  await waitFor(() => expect(screen.queryByText('Deal 1')).not.toBeInTheDocument())
+  expect(screen.getByText('Loading messages…')).toBeVisible()
+  answer()
+  await row('Deal 2')
+})
+
+test('who is signed out reads only that: no chart, no filter and no count of nobody', async () => {
+  const { state } = startBackend({
+    person: 'nobody',
+    features: ['activity', 'activity-search'],
+  })
+  renderApp('/activity')
+  const words = 'You are signed out. Connect HubSpot on the dashboard to see your messages.'
+  const expectOnlyThat = async () => {
+    expect(await screen.findByText(words)).toBeVisible()
+    expect(screen.getByRole('main')).toHaveTextContent(
+      new RegExp(`What was sent to Slack, and what was not.${words}Go to the dashboard$`),
+    )
+  }
+  await expectOnlyThat()
+  expect(document.body).toHaveFocus()
+
+  // In another tab, Ann signs in.
+  Object.assign(state, { person: 'ann' })
+  state.activity.items.push(item('1'))
+  await hearFromOtherTab('ann')
+  const link = within(await row('Deal 1')).getByRole('link')
+  expect(await screen.findByText('1 sent')).toBeVisible()
+  expect(screen.getByRole('link', { name: 'Failed 0' })).toBeVisible()
+
+  // There, she signs out while she reads here.
+  link.focus()
+  Object.assign(state, { person: 'nobody' })
+  state.activity.items.length = 0
+  await hearFromOtherTab('nobody')
+  await expectOnlyThat()
+  expect(screen.getByRole('heading', { level: 1 })).toHaveFocus()
+})
+
 describe('Send again', () => {
   const failed = () => [
     item('1'),
@@ -709,21 +839,26 @@ describe('Send again', () => {
     expect(rowNow('Deal 2')).toHaveFocus()
   })
 
-  test('of one message is one call for two clicks, and waits for that of another', async () => {
-    const { calls } = await openStopped(failed())
+  test('of one message is one call for two clicks, and those of others wait for it', async () => {
+    const { calls } = await openStopped(
+      failed(),
+      ['activity', 'retry-all'],
+      '/activity?state=failed',
+    )
     const answer = hold('post', `${path}/:id/retry`)
     const button = screen.getByRole('button', { name: 'Send again: Deal 2' })
     act(() => {
       for (const one of [button, button]) fireEvent.click(one)
     })
     fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 3' }))
+    fireEvent.click(screen.getByRole('button', { name: 'Send all again' }))
     await settle()
     expect(button).toHaveTextContent('Sending…')
     expect(button).toHaveAttribute('aria-disabled', 'true')
     expect(calls('POST')).toEqual(['POST /api/notifications/activity/2/retry'])
     answer()
     await settle()
-    expect(calls('POST')).toHaveLength(2)
+    expect(calls('POST')).toHaveLength(3)
     expect(screen.getAllByText('Waiting to be sent')).toHaveLength(2)
   })
 
@@ -759,7 +894,7 @@ describe('Send again', () => {
     expect(rowNow('Deal 3')).toHaveTextContent('Not sent: Slack did not answer.')
     expect(button).toHaveFocus()
     expect(calls('POST')).toHaveLength(1)
-    expect(takeLog()).toHaveLength(1)
+    expect(takeLog()).toEqual([expect.stringMatching(/^Sending a message again failed: /)])
   })
 
   test('a refused message shows soon what it is now', async () => {

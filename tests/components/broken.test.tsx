@@ -45,6 +45,8 @@ test.each([['/'], ['/activity?state=failed']])(
     expect(await screen.findByText('2 messages will be sent again.')).toHaveRole('status')
     await waitFor(() => expect(screen.queryByText(/failed while/)).not.toBeInTheDocument())
     expect(calls('POST')).toEqual(['POST /api/notifications/activity/retry-all?because=broken'])
+    // Only what is about messages loads again.
+    expect(calls('GET /health')).toHaveLength(1)
     if (address === '/') {
       // The button is gone, and the focus stays at its result.
       await waitFor(() => expect(document.activeElement).toHaveTextContent('2 messages will be'))
@@ -66,7 +68,9 @@ test('more failed messages than one call sends again are named, and a failed cal
   )
   await user.click(screen.getByRole('button', { name: 'Send all again' }))
   await screen.findByText('❌ Failed to send them again. The server answered with an error (503).')
-  expect(takeLog()).toHaveLength(1)
+  expect(takeLog()).toEqual([
+    'Sending messages again failed: The server answered with an error (503)',
+  ])
 })
 
 test('while Slack is broken, failed messages lead to Slack and not to another try', async () => {

@@ -303,10 +303,16 @@ test('the summary refreshes every 15 seconds with one call, and says the time an
   expect(about(closed)).toHaveAccessibleDescription('Sent 13 times in 14 days, last 1 minute ago')
   expect(summaries(calls)).toHaveLength(7)
   expect(takeLog()).toHaveLength(3)
+  // The preview is about a week, and was complete.
+  lookAgain()
+  await settle()
+  expect(previews(calls)).toHaveLength(1)
+  takeLog()
 
   unmount()
+  const made = summaries(calls).length
   await pass(60_000)
-  expect(summaries(calls)).toHaveLength(7)
+  expect(summaries(calls)).toHaveLength(made)
 })
 
 test.each([
@@ -412,4 +418,20 @@ test('a stand-in has a badge, and a link to its page while it is connected', asy
   await user.click(screen.getByRole('button', { name: 'Disconnect Slack' }))
   await waitFor(() => expect(link('Open #sales-floor')).toBeUndefined())
   expect(screen.getAllByText('Stand-in')).toHaveLength(2)
+})
+
+test.each([
+  [
+    { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' },
+    ['Open its deals', 'Open Slack'],
+  ],
+  [undefined, []],
+])('an empty activity page leads to the stand-ins %j', async (standIns, names) => {
+  startBackend({ features })
+  server.use(http.get('*/health', () => HttpResponse.json({ status: 'ok', features, standIns })))
+  renderApp('/activity')
+  await screen.findByText('No messages yet')
+  expect(screen.queryAllByRole('link', { name: /^Open/ }).map((link) => link.textContent)).toEqual(
+    names,
+  )
 })

@@ -110,10 +110,3 @@ test.each([
   await screen.findAllByText(/^Would have sent/)
   expect(screen.queryByRole('button', { name: 'Account' })).not.toBeInTheDocument()
 })
-
-test('who has no session is not told that there are no messages', async () => {
-  startBackend({ person: 'nobody', features: ['sessions', 'activity'] })
-  renderApp('/activity')
-  expect(await screen.findByText(/^You are signed out\. Connect HubSpot/)).toBeVisible()
-  expect(screen.queryByText('No messages yet')).not.toBeInTheDocument()
-})

@@ -1,5 +1,7 @@
 import { expect } from '@playwright/test'
+import { stateOf } from '../states/states.ts'
 import { sharedTest, test } from './server.ts'
+import { showState } from './show-state.ts'
 
 test('the code is used once, leaves the address at once, and Back does not find it', {
   tag: '@all',
@@ -58,3 +60,30 @@ sharedTest(
     await expect(form.getByText(/thank/i)).toBeVisible()
   },
 )
+
+const withActivity = stateOf('What each rule has sent or would have sent')
+const scriptOfActivity = '**/activity-*.js'
+
+for (const way of ['hover', 'focus'] as const) {
+  sharedTest(`${way} on a link loads the script of its page before the click`, async ({ page }) => {
+    await showState(page, withActivity)
+    const script = page.waitForRequest(scriptOfActivity)
+    await page.getByRole('link', { name: 'Activity' })[way]()
+    await script
+    await expect(page).toHaveURL('/')
+  })
+}
+
+sharedTest('while the script of the next page is slow, the page says so', async ({ page }) => {
+  await showState(page, withActivity)
+  const { promise, resolve: answer } = Promise.withResolvers<void>()
+  await page.route(scriptOfActivity, async (route) => {
+    await promise
+    await route.continue()
+  })
+  await page.getByRole('link', { name: 'Activity' }).click()
+  await expect(page.getByRole('main').getByRole('heading', { name: 'Loading…' })).toBeVisible()
+  answer()
+  // The new heading has the focus, as after every navigation.
+  await expect(page.getByRole('heading', { name: 'Activity' })).toBeFocused()
+})

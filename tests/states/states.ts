@@ -123,7 +123,7 @@ const activity =
   () => [
     ...before,
     ...createBackend({
-      features: ['activity', 'activity-search', 'test-message'],
+      features: ['activity', 'activity-search', 'retry-all', 'test-message'],
       activity: {
         items: items.map((item) => ({ ...item })),
         summary: items.length === 0 ? {} : { daily: twoWeeks(), waiting: 2 },
@@ -359,6 +359,16 @@ const dashboard: readonly Omit<State, 'address'>[] = [
     shows: '2 messages are waiting. 3 have failed since.',
   },
   {
+    name: 'Messages failed while Slack was disconnected',
+    backend: () =>
+      backend({
+        ...two,
+        features: [...beyond.features, 'retry-all'],
+        activity: { items: messagesInEveryState.map((item) => ({ ...item })) },
+      })(),
+    shows: '1 message failed while Slack was disconnected.',
+  },
+  {
     name: 'Sending a test message',
     backend: backend({ ...beyond, ...two }, http.post(test, silence)),
     steps: [{ press: 'Send a test message' }],
@@ -458,7 +468,23 @@ export const states: readonly State[] = [
     name: 'Activity: only failed messages',
     address: '/activity?state=failed',
     backend: activity(),
-    shows: 'Not sent: Slack no longer accepts the connection. Connect Slack again.',
+    shows: [
+      'Not sent: Slack no longer accepts the connection. Connect Slack again.',
+      '1 message failed while Slack was disconnected.',
+    ],
+  },
+  {
+    name: 'Activity: only the failed messages of a search',
+    address: '/activity?state=failed&q=globex',
+    backend: activity(),
+    shows: '1 failed message matches.',
+  },
+  {
+    name: 'Activity: signed out',
+    address: '/activity',
+    backend: () =>
+      createBackend({ person: 'nobody', features: ['activity', 'activity-search'] }).handlers,
+    shows: 'You are signed out. Connect HubSpot on the dashboard to see your messages.',
   },
   {
     name: 'Activity: nothing has happened',
