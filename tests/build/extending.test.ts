@@ -111,8 +111,8 @@ function linkFiles(from: string, to: string): void {
   mkdirSync(to)
   for (const entry of readdirSync(from, { withFileTypes: true })) {
     const [source, target] = [join(from, entry.name), join(to, entry.name)]
-    // Vite and Vitest write to their caches.
-    if (entry.name === '.vite' || entry.name === '.vitest') continue
+    // Vite, Vitest and Node write to their caches.
+    if (['.vite', '.vitest', '.cache'].includes(entry.name)) continue
     if (entry.isDirectory()) linkFiles(source, target)
     else if (entry.isSymbolicLink()) symlinkSync(readlinkSync(source), target)
     else linkOrCopy(source, target)
