@@ -1,8 +1,6 @@
-import { execFile, execFileSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import {
   copyFileSync,
-  cpSync,
-  existsSync,
   linkSync,
   mkdirSync,
   mkdtempSync,
@@ -19,6 +17,7 @@ import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { connect, launch } from '../server/program.ts'
+import { copyProject } from './copy-project.ts'
 
 // Follows docs/extending.md to the letter, in a copy of the project. It runs each command of npm or npx that is said to
 // pass or to fail. These sentences are understood. The first two say where the code block below them belongs:
@@ -58,7 +57,10 @@ const atTheEnd = new Map([
 ])
 
 const project = mkdtempSync(join(tmpdir(), 'dealbell-extending-'))
-beforeAll(() => copyProject(project))
+beforeAll(() => {
+  copyProject(project)
+  linkFiles(join(root, 'node_modules'), join(project, 'node_modules'))
+})
 afterAll(() => rmSync(project, { recursive: true }))
 
 type Step =
@@ -91,16 +93,6 @@ function stepsOf(guide: string): Step[] {
     if (created !== undefined) return [...runs, { do: 'create', file: created, text }]
     return [...runs, { do: 'add', file, place: where, line, text }]
   })
-}
-
-/** Copies the files of the project, also those that are not committed yet, and its packages. */
-function copyProject(folder: string): void {
-  const list = ['ls-files', '-z', '--cached', '--others', '--exclude-standard']
-  const files = execFileSync('git', list, { cwd: root, encoding: 'utf8' }).split('\0')
-  for (const file of files.filter((file) => file !== '' && existsSync(join(root, file)))) {
-    cpSync(join(root, file), join(folder, file), { verbatimSymlinks: true })
-  }
-  linkFiles(join(root, 'node_modules'), join(folder, 'node_modules'))
 }
 
 // A link cannot lead to another disk.
