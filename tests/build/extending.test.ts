@@ -1,33 +1,15 @@
 import { execFile } from 'node:child_process'
-import {
-  copyFileSync,
-  linkSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { connect, launch } from '../server/program.ts'
-import { copyProject } from './copy-project.ts'
+import { copyProject, linkPackages } from './copy-project.ts'
+import { type Step, stepsOf } from './guide.ts'
 
 // Follows docs/extending.md to the letter, in a copy of the project. It runs each command of npm or npx that is said to
-// pass or to fail. These sentences are understood. The first two say where the code block below them belongs:
-//
-//   Create `FILE`:
-//   In `FILE`, add to the imports|before the line|after the line `A PART OF THE LINE`:
-//   `COMMAND` passes
-//   `COMMAND` fails: `OUTPUT` and `OUTPUT`
-//
-// A block of `sh` is run.
+// pass or to fail. guide.ts says which sentences are understood.
 
 const root = resolve(import.meta.dirname, '../..')
 const minutes = 60_000
@@ -59,57 +41,9 @@ const atTheEnd = new Map([
 const project = mkdtempSync(join(tmpdir(), 'dealbell-extending-'))
 beforeAll(() => {
   copyProject(project)
-  linkFiles(join(root, 'node_modules'), join(project, 'node_modules'))
+  linkPackages(project)
 })
 afterAll(() => rmSync(project, { recursive: true }))
-
-type Step =
-  | { do: 'create'; file: string; text: string }
-  | { do: 'add'; file: string; place: string; line: string; text: string }
-  | { do: 'run'; command: string; fails?: readonly string[] | undefined }
-
-const commands =
-  /`(?<command>(?:npm|npx) [^`]+)` (?:passes|fails: (?<output>`[^`]+`(?: and `[^`]+`)*))/g
-const place =
-  /(?:Create `(?<created>[^`]+)`|In `(?<file>[^`]+)`, add (?<place>to the imports|(?:before|after) the line `(?<line>[^`]+)`)):$/
-
-/** Reads the steps of a guide. @throws Error if no sentence says where a code block belongs. */
-function stepsOf(guide: string): Step[] {
-  // A prose, the language and the text of a code block, and so on.
-  const parts = guide.split(/^```(\w+)\n(.*?)^```$/ms)
-  return parts.flatMap((part, at): Step[] => {
-    if (at % 3 !== 0) return []
-    const prose = part.replaceAll(/\s+/g, ' ').trim()
-    const runs = [...prose.matchAll(commands)].map(({ groups = {} }): Step => {
-      const { command = '', output } = groups
-      return { do: 'run', command, fails: output?.split('`').filter((_, at) => at % 2 === 1) }
-    })
-    const [language, text] = parts.slice(at + 1)
-    if (text === undefined) return runs
-    if (language === 'sh') return [...runs, { do: 'run', command: text }]
-    const found = place.exec(prose)?.groups
-    if (found === undefined) throw new Error(`No sentence says where this belongs:\n${text}`)
-    const { created, file = '', place: where = '', line = 'import ' } = found
-    if (created !== undefined) return [...runs, { do: 'create', file: created, text }]
-    return [...runs, { do: 'add', file, place: where, line, text }]
-  })
-}
-
-// A link cannot lead to another disk.
-const linkOrCopy = statSync(root).dev === statSync(tmpdir()).dev ? linkSync : copyFileSync
-
-/** Links each file, because Biome fails at a link to a folder elsewhere, and a copy would take long. */
-function linkFiles(from: string, to: string): void {
-  mkdirSync(to)
-  for (const entry of readdirSync(from, { withFileTypes: true })) {
-    const [source, target] = [join(from, entry.name), join(to, entry.name)]
-    // Vite, Vitest and Node write to their caches.
-    if (['.vite', '.vitest', '.cache'].includes(entry.name)) continue
-    if (entry.isDirectory()) linkFiles(source, target)
-    else if (entry.isSymbolicLink()) symlinkSync(readlinkSync(source), target)
-    else linkOrCopy(source, target)
-  }
-}
 
 async function take(step: Step): Promise<void> {
   if (step.do === 'run') return await run(step.command, step.fails)
