@@ -117,13 +117,13 @@ export function lookAgain(): void {
 }
 
 /**
- * What another tab of this browser says: who the person is now, or null if the backend does not say.
- * Resolves when the tabs have heard it.
+ * What another tab of this browser says: who the person is now, or null if the backend does not say; or who has saved
+ * rules. Resolves when the tabs have heard it.
  */
-export async function hearFromOtherTab(person: string | null): Promise<void> {
+export async function hearFromOtherTab(said: string | null | { saved: string }): Promise<void> {
   const [other, listener] = [1, 2].map(() => new BroadcastChannel('dealbell-person'))
   const heard = new Promise((resolve) => listener?.addEventListener('message', resolve))
-  other?.postMessage(person)
+  other?.postMessage(said)
   await heard
   other?.close()
   listener?.close()

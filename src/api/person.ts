@@ -25,6 +25,8 @@ interface Page {
   forget: () => void
   /** Loads again what a callback may have changed for the same person. */
   reload: () => void
+  /** Loads the rules again, because another tab of the same person has saved some. */
+  reloadRules: () => void
 }
 
 export const currentTurn = (): number => turn
@@ -115,13 +117,20 @@ function tellOtherTabs(): void {
   globalThis.personChannel?.postMessage(shown ?? null)
 }
 
+/** Tells the other tabs that this person has saved rules. With a backend of §7, they could show another person. */
+export function tellSave(): void {
+  if (shown !== undefined) globalThis.personChannel?.postMessage({ saved: shown })
+}
+
 function listen(): void {
   // A browser without it learns about a change when the tab is shown.
   if (!('BroadcastChannel' in globalThis)) return
   // The boot script has opened it, unless the page comes out of the back-forward cache.
   globalThis.personChannel ??= new BroadcastChannel('dealbell-person')
-  globalThis.personChannel.onmessage = ({ data }) =>
-    hearPerson(typeof data === 'string' ? data : undefined)
+  globalThis.personChannel.onmessage = ({ data }) => {
+    if (data?.saved === undefined) hearPerson(typeof data === 'string' ? data : undefined)
+    else if (data.saved === shown) page?.reloadRules()
+  }
 }
 
 // An open channel can keep a page out of the browser's back-forward cache.

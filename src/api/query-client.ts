@@ -78,6 +78,7 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
       void reloadStatuses(queryClient)
       void resetFeatures(queryClient)
     },
+    reloadRules: () => void queryClient.refetchQueries({ queryKey: ['rules'] }),
   })
   // The person may have changed while the tab was hidden. Query loads the statuses on screen again. A screen without
   // calls notices the change when the next screen loads a status.

@@ -11,7 +11,7 @@ import { availableRuleIds } from '../../contract/rules.ts'
 import { config } from '../config.ts'
 import { call, getJson } from './client.ts'
 import { areConnected, useConnectionStatus } from './connections.ts'
-import { assertSamePerson, currentTurn, onNextPerson, shownPerson } from './person.ts'
+import { assertSamePerson, currentTurn, onNextPerson, shownPerson, tellSave } from './person.ts'
 import { callOptions, logFailure, reloadStatuses } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
@@ -111,6 +111,7 @@ export function useSaveRules() {
       // The answer to an earlier call must not replace what was saved.
       await queryClient.cancelQueries({ queryKey: rulesQuery.queryKey })
       queryClient.setQueryData(rulesQuery.queryKey, { rules: [...rules] })
+      tellSave()
     },
     onSettled: (_rules, error) => {
       // A change made during the save stays in the draft.
@@ -171,17 +172,22 @@ async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Pr
 }
 
 /**
- * Adds the ticks that were made while the rules were unknown, or before the browser went to a provider, to the rules
- * that are now known.
+ * Applies to the rules that were just loaded what the draft ticks and unticks: while the rules were unknown, before the
+ * browser went to a provider, or before another tab saved.
  * @param keepsAll keeps the draft even if it equals these rules
  */
 function keepTicks(queryClient: QueryClient, rules: RuleIds, keepsAll: boolean): void {
-  const isFirst = queryClient.getQueryData(rulesQuery.queryKey) === undefined
+  const known = queryClient.getQueryData(rulesQuery.queryKey)?.rules
   const draft = queryClient.getQueryData(draftQuery.queryKey)
-  const kept = isFirst ? takeKeptDraft(rules) : undefined
+  const kept = known === undefined ? takeKeptDraft(rules) : undefined
   if (!draft && !kept) return
-  const ticked = isFirst ? union(kept ?? rules, draft ?? []) : (draft ?? rules)
+  const ticked = rebase(kept ?? rules, known ?? [], draft ?? known ?? [])
   setDraft(queryClient, !keepsAll && sameRules(ticked, rules) ? null : ticked)
+}
+
+/** Changes `rules` as `to` changes `from`. */
+function rebase(rules: RuleIds, from: RuleIds, to: RuleIds): RuleIds {
+  return union(without(rules, without(from, to)), without(to, from))
 }
 
 function union(a: RuleIds, b: RuleIds): RuleIds {

@@ -274,6 +274,33 @@ test('a save that a backend of section 7 refuses with 409 loads both statuses ag
   takeLog()
 })
 
+test('a save in another tab of the same person is shown, and what was ticked and unticked here is applied to it', async () => {
+  const backend = startWithAnn()
+  const { user } = renderApp('/')
+  await user.click(await box(closed, true))
+  await user.click(await box(stage))
+  const heard = hearAsOtherTab()
+  backend.state.rules = ['deal-closed', 'deal-stage-changed-orphan']
+  await hearFromOtherTab({ saved: 'bob' })
+  await hearFromOtherTab({ saved: 'ann' })
+  expect(await box(orphan, true)).toBeVisible()
+  expect(backend.calls('GET /api/notifications/rules')).toHaveLength(2)
+  await user.click(await button('Save'))
+  expect(await screen.findByText(saved)).toBeVisible()
+  expect(backend.state.rules).toEqual(['deal-stage-changed-orphan', 'deal-stage-changed'])
+  await waitFor(() => expect(heard.at(-1)).toEqual({ saved: 'ann' }))
+})
+
+test('with a backend of section 7, a save is told to no other tab, because it could be another person’s', async () => {
+  startWithAnn(null)
+  const { user } = renderApp('/')
+  const heard = hearAsOtherTab()
+  await tickAndSave(user)
+  expect(await screen.findByText(saved)).toBeVisible()
+  await hearFromOtherTab('the last message')
+  expect(heard).toEqual(['the last message'])
+})
+
 /** What the other tabs are told from now on. */
 function hearAsOtherTab(): unknown[] {
   const heard: unknown[] = []

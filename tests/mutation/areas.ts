@@ -47,13 +47,15 @@ export const areas: Readonly<Record<string, Area>> = {
     project: 'server',
   },
   session: {
-    mutate: ['server/people/session.ts', 'server/people/session-token.ts'],
-    tests: ['tests/server/session*.test.ts', 'tests/server/guards.test.ts'],
-    project: 'server',
-  },
-  identity: {
-    mutate: ['server/people/identity.ts'],
-    tests: ['tests/relay/identity.test.ts'],
+    mutate: [
+      'server/people/identity.ts',
+      'server/people/session.ts',
+      'server/people/session-token.ts',
+    ],
+    tests: [
+      'tests/relay/identity.test.ts',
+      'tests/server/{callback-orders,guards,session,sign-out,stand-ins}.test.ts',
+    ],
     project: 'server',
   },
   operator: {
