@@ -306,7 +306,7 @@ async function play({ start, service, slots }: Order): Promise<void> {
     )
     // The token of which nothing was stored is revoked.
     if (isExchanged && !isShared) {
-      await vi.waitFor(() => expect(endedTokens()).toBeGreaterThan(endedBefore))
+      await vi.waitFor(() => expect(endedTokens()).toBeGreaterThan(endedBefore), 10_000)
     }
   } else {
     expect(answer.status).toBe(204)
