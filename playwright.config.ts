@@ -16,7 +16,8 @@ export default defineConfig<object, { engine: Engine }>({
   // No retries: a test that passes only at its second try is broken.
   retries: 0,
   fullyParallel: true,
-  workers: 2,
+  // One more than CI has processors, because many tests wait more than they compute.
+  workers: 3,
   // These limits leave room for a busy machine. Tests wait for conditions, so they are usually
   // faster.
   timeout: 60_000,
@@ -55,6 +56,8 @@ export default defineConfig<object, { engine: Engine }>({
           ...engines.map((engine) => ({
             name: `every-browser-${engine}`,
             testDir: 'tests/browsers',
+            // Those are stories that tests/e2e plays in Chromium.
+            ...(engine === 'chromium' && { grepInvert: /@not-chromium/ }),
             use: { engine },
           })),
         ]

@@ -4,7 +4,6 @@ import { expect, test } from 'vitest'
 import { useConnectionStatus, useDisconnect } from '../../src/api/connections.ts'
 import { healthQuery, useHealth } from '../../src/api/health.ts'
 import { useOAuthCallback } from '../../src/api/oauth.ts'
-import { usePreview } from '../../src/api/preview.ts'
 import { createQueryClient } from '../../src/api/query-client.ts'
 import {
   rulesQuery,
@@ -13,7 +12,6 @@ import {
   useRules,
   useSaveRules,
 } from '../../src/api/rules.ts'
-import { useSummary } from '../../src/api/summary.ts'
 import { config } from '../../src/config.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
@@ -134,17 +132,6 @@ test('a selection that equals the saved one is not unsaved during another call t
   expect(result.current.chat.isPending).toBe(true)
 })
 
-test('a disconnect does not cancel other calls', async () => {
-  const { calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
-  const answer = hold('get', '*/rules')
-  const { result } = renderAppHook(useDashboard)
-  await act(async () => result.current.chat.mutate())
-  await waitFor(() => expect(result.current.chat.isSuccess).toBe(true))
-  answer()
-  await waitFor(() => expect(result.current.rules.data).toEqual({ rules: ['deal-closed'] }))
-  expect(calls('GET')).toHaveLength(1)
-})
-
 test('the hook alone saves nothing while it is not known that both services are connected', async () => {
   const { calls } = startBackend({ connected: both() })
   const answer = hold('get', '*/api/slack/status')
@@ -157,13 +144,6 @@ test('the hook alone saves nothing while it is not known that both services are 
   expect(calls('POST')).toEqual([])
   await act(async () => result.current.mutate(['deal-closed']))
   await waitFor(() => expect(result.current.isSaved).toBe(true))
-})
-
-test('a backend that does not list the summary and the preview is not asked for them', async () => {
-  const { calls } = startBackend({ features: ['sessions'], connected: both() })
-  renderAppHook(() => [useSummary(), usePreview(), useConnectionStatus(config.crm)])
-  await settle()
-  expect(calls('GET /api/notifications')).toEqual([])
 })
 
 test.each([

@@ -22,10 +22,9 @@ async function connectBoth(person: Page) {
   }
 }
 
-test('a person connects both services and saves a rule, and a deal makes a message', async ({
-  person,
-  front,
-}) => {
+test('a person connects both services and saves a rule, and a deal makes a message', {
+  tag: '@not-chromium',
+}, async ({ person, front }) => {
   await person.open('/')
   await person.see({ text: 'Connections required' })
   await connectBoth(person)
@@ -117,6 +116,7 @@ test('no script reads the cookie, and neither another site nor another port chan
 
 sharedTest(
   'a refused code leaves the address, and the page goes on to connect again',
+  { tag: '@not-chromium' },
   async ({ person, front }) => {
     await person.open('/hubspot/callback?code=SECRET&state=SECRET')
     await person.see({ text: 'HubSpot connection failed: The server answered with an error (400)' })

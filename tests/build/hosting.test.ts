@@ -1,8 +1,6 @@
-import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer, request as overHttp } from 'node:http'
-import { request as overHttps } from 'node:https'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -16,6 +14,7 @@ import { serveDashboard } from '../../server/page/serve.ts'
 import { freePort } from '../relay/postgres.ts'
 import { launch } from '../server/program.ts'
 import { buildPage } from './build-page.ts'
+import { startNginx } from './nginx.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 let folder: string
@@ -184,9 +183,7 @@ describe('dist/_redirects', () => {
 const program = nginx.find()
 
 describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () => {
-  let nginx: ChildProcess
-  let http: number
-  let https: number
+  let started: Awaited<ReturnType<typeof startNginx>>
   const backend = createServer((_request, response) => {
     response.setHeader('Content-Security-Policy', "default-src 'none'; frame-ancestors 'self'")
     response.end('{}')
@@ -195,74 +192,16 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
   beforeAll(async () => {
     backend.listen(0, '127.0.0.1')
     await once(backend, 'listening')
-    http = await freePort()
-    https = await freePort()
-    // The configuration of docs/hosting.md, with other paths and ports.
-    const docs = await readFile(join(root, 'docs/hosting.md'), 'utf8')
-    const certificate = join(import.meta.dirname, 'localhost.pem')
-    const servers = (/```nginx\n(.*?)```/s.exec(docs)?.[1] ?? '')
-      .replace('listen 80;', `listen 127.0.0.1:${http};`)
-      .replace('listen 443 ssl;', `listen 127.0.0.1:${https} ssl;\nlisten 127.0.0.1:${http};`)
-      .replace('server_name dealbell.example.com;', 'server_name redirect.example.com;')
-      // In quotes, because the project's path may contain a space.
-      .replaceAll('/etc/ssl/dealbell.pem', `"${certificate}"`)
-      .replaceAll('/srv/dealbell/dist', dist)
-      .replace('127.0.0.1:3000', `127.0.0.1:${(backend.address() as AddressInfo).port}`)
-    const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
-      .map((name) => `${name}_temp_path ${join(folder, name)};`)
-      .join('\n')
-    const config = join(folder, 'nginx.conf')
-    await writeFile(
-      config,
-      `${process.getuid?.() === 0 ? 'user root;' : ''}
-daemon off; master_process off; pid ${join(folder, 'nginx.pid')}; error_log stderr;
-events {}
-http {
-  access_log off;
-  ${temporary}
-  types { text/html html; text/javascript js; text/css css; image/svg+xml svg; }
-  ${servers}
-}`,
-    )
-    nginx = spawn(program ?? '', ['-c', config, '-p', folder], {
-      stdio: ['ignore', 'ignore', 'pipe'],
-    })
-    let output = ''
-    nginx.stderr?.on('data', (chunk) => {
-      output += chunk
-    })
-    for (let tries = 0; ; tries += 1) {
-      const answer = await get('/favicon.svg').catch(() => undefined)
-      if (answer?.status === 200) break
-      if (nginx.exitCode !== null || tries > 100) throw new Error(`nginx did not start:\n${output}`)
-      await new Promise((done) => setTimeout(done, 50))
-    }
+    const { port } = backend.address() as AddressInfo
+    started = await startNginx(program ?? '', { folder, dist, backendPort: port })
   }, 180_000)
   afterAll(async () => {
-    if (nginx.exitCode === null) {
-      nginx.kill('SIGTERM')
-      await once(nginx, 'exit')
-    }
+    await started.stop()
     backend.closeAllConnections()
     backend.close()
   })
 
-  async function get(path: string, headers: Record<string, string> = {}, isSecure = true) {
-    const host = { Host: 'dealbell.example.com', Connection: 'close' }
-    const options = { rejectUnauthorized: false, headers: { ...host, ...headers } }
-    const request = isSecure
-      ? overHttps(`https://127.0.0.1:${https}${path}`, options)
-      : overHttp(`http://127.0.0.1:${http}${path}`, options)
-    request.end()
-    const [answer] = await once(request, 'response')
-    let body = ''
-    for await (const chunk of answer) body += chunk
-    const list: [string, string][] = []
-    for (let index = 0; index < answer.rawHeaders.length; index += 2) {
-      list.push([answer.rawHeaders[index], answer.rawHeaders[index + 1]])
-    }
-    return { status: Number(answer.statusCode), headers: new Headers(list), body }
-  }
+  const get = (...asked: Parameters<typeof started.get>) => started.get(...asked)
 
   test.each([...paths, '/Contact', '/CONTACT/?a=1'])(
     'gives %s the headers of our server',

@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process'
-import { cp, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { launch } from '../server/program.ts'
 import { buildPage, defaultSettings } from './build-page.ts'
+import { copyProject } from './copy-project.ts'
 
-const root = resolve(import.meta.dirname, '../..')
 let folder: string
 
 beforeEach(async () => {
@@ -15,12 +15,9 @@ beforeEach(async () => {
 afterEach(() => rm(folder, { recursive: true }))
 
 test('a production install starts, and builds the same bytes as a development install', async () => {
-  const tracked = execFileSync('git', ['ls-files', '-z'], { cwd: root, encoding: 'utf8' })
   // Any path works.
   const project = join(folder, 'a path with ü')
-  for (const file of tracked.split('\0').filter(Boolean)) {
-    await cp(join(root, file), join(project, file))
-  }
+  copyProject(project)
   // Only what a shell has, so that npm and Vite do not notice that a test runs them.
   const { PATH = '', HOME = '' } = process.env
   const env = { ...defaultSettings, PATH, HOME, PORT: '0', DATA_DIR: join(folder, 'data') }

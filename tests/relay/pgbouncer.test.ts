@@ -1,6 +1,3 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { chmod, copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import pg from 'pg'
@@ -13,65 +10,24 @@ import { newPostgresDatabase } from '../database.ts'
 import { startBackend } from './backend.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
 import { openOutside } from './outside.ts'
-import { freePort } from './postgres.ts'
+import { startPgbouncer } from './pgbouncer.ts'
 
 const program = pgbouncer.find()
 const certificate = join(import.meta.dirname, '../build/localhost.pem')
 
 // Only `npm run test:all` starts PostgreSQL. It says so if PgBouncer is missing.
 describe.runIf(process.env.TEST_ALL === '1' && program !== undefined)('behind PgBouncer', () => {
-  let folder: string
-  let pgbouncer: ChildProcess
+  let pooled: Awaited<ReturnType<typeof startPgbouncer>>
   /** The database itself, and the same one behind PgBouncer in transaction mode. */
   let directUrl: string
   let pooledUrl: string
 
   beforeAll(async () => {
     directUrl = await newPostgresDatabase()
-    const { hostname, port, username, password, pathname } = new URL(directUrl)
-    const server = `host=${hostname} port=${port} user=${username} password=${password}`
-    const pooled = new URL(directUrl)
-    pooled.hostname = 'localhost'
-    pooled.port = String(await freePort())
-    pooledUrl = pooled.href
-    folder = await mkdtemp('/tmp/dealbell-pgbouncer-')
-    await chmod(folder, 0o755)
-    await copyFile(certificate, join(folder, 'localhost.pem'))
-    const settings = `[databases]
-      * = ${server}
-      limited = ${server} dbname=${pathname.slice(1)} connect_query='set lock_timeout = 1'
-      [pgbouncer]
-      listen_addr = 127.0.0.1
-      listen_port = ${pooled.port}
-      unix_socket_dir =
-      auth_type = any
-      pool_mode = transaction
-      default_pool_size = 3
-      client_tls_sslmode = allow
-      client_tls_cert_file = ${folder}/localhost.pem
-      client_tls_key_file = ${folder}/localhost.pem`
-    await writeFile(join(folder, 'pgbouncer.ini'), settings.replaceAll(/^ +/gm, ''))
-    // PgBouncer does not run as root.
-    const id = (flag: string) => Number(execFileSync('id', [flag, 'nobody'], { encoding: 'utf8' }))
-    const user = process.getuid?.() === 0 ? { uid: id('-u'), gid: id('-g') } : {}
-    pgbouncer = spawn(program ?? '', [join(folder, 'pgbouncer.ini')], {
-      stdio: ['ignore', 'ignore', 'pipe'],
-      ...user,
-    })
-    let said = ''
-    await new Promise<void>((resolve, reject) => {
-      pgbouncer.once('exit', () => reject(new Error(said)))
-      pgbouncer.stderr?.on('data', (chunk) => {
-        said += chunk
-        if (said.includes('process up')) resolve()
-      })
-    })
+    pooled = await startPgbouncer(program ?? '', directUrl)
+    pooledUrl = pooled.url
   })
-  afterAll(async () => {
-    pgbouncer.kill('SIGKILL')
-    await once(pgbouncer, 'exit')
-    await rm(folder, { recursive: true })
-  })
+  afterAll(() => pooled.stop())
 
   test('two processes send each message once, their transactions have time limits, and they leave nothing behind in a session', async () => {
     const outside = await openOutside()

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { type DeliveryCounts, operatorToken } from '../../server/relay/show/operator-answers.ts'
+import { inherited } from '../server/program.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
 import { freePort } from './postgres.ts'
@@ -36,7 +37,7 @@ export function serverEnv(
   port: number,
 ) {
   return {
-    PATH: process.env.PATH,
+    ...inherited(),
     PORT: String(port),
     APP_URL: appUrl,
     SERVE_DASHBOARD: 'false',

@@ -15,6 +15,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { copyProject } from '../build/copy-project.ts'
 import { newDataFolder } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
 import { launch, type Program } from './program.ts'
@@ -27,10 +28,7 @@ let project: string
 beforeAll(async () => {
   const root = resolve(import.meta.dirname, '../..')
   project = await mkdtemp(join(tmpdir(), 'dealbell-dev-'))
-  const tracked = execFileSync('git', ['ls-files', '-z'], { cwd: root, encoding: 'utf8' })
-  for (const file of tracked.split('\0').filter(Boolean)) {
-    await cp(join(root, file), join(project, file))
-  }
+  copyProject(project)
   // A folder of links, because Vite writes its cache into node_modules.
   await mkdir(join(project, 'node_modules'))
   for (const name of await readdir(join(root, 'node_modules'))) {

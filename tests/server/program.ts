@@ -15,6 +15,12 @@ interface LaunchOptions {
   detached?: boolean
 }
 
+/** What a program gets of the tests' own environment. The cache makes it start sooner. */
+export function inherited() {
+  const { PATH, NODE_COMPILE_CACHE } = process.env
+  return { PATH, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
+}
+
 /** Starts a program with these settings and no others. */
 export function launch(
   args: readonly string[],
@@ -27,7 +33,7 @@ export function launch(
       : ['/bin/sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`, program]
   const child: ChildProcess = spawn(command, [...rest, ...args], {
     cwd: root,
-    env: { PATH: process.env.PATH, ...env },
+    env: { ...inherited(), ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     ...options,
   })
