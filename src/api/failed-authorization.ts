@@ -8,32 +8,18 @@ import { currentTurn, onNextPerson } from './person.ts'
  */
 let failed: { provider: string; message: string; turn: number } | undefined
 
-const listeners = new Set<() => void>()
-
-/** Keeps the words of a failed authorization, or forgets those of an earlier one. */
+/**
+ * Keeps the words of a failed authorization, or forgets those of an earlier one. It tells no component: none shows the
+ * words on the callback page, nor those of a connected service.
+ */
 export function keepFailure({ id }: Provider, message: string | undefined): void {
   if (message !== undefined) failed = { provider: id, message, turn: currentTurn() }
   else if (failed?.provider === id) failed = undefined
-  for (const listener of listeners) listener()
-}
-
-// The browser may bring this page back after the next attempt.
-window.addEventListener('pagehide', () => {
-  failed = undefined
-})
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener)
-  const end = onNextPerson(listener)
-  return () => {
-    listeners.delete(listener)
-    end()
-  }
 }
 
 /** What the callback page said of this provider; undefined if the last authorization did not fail. */
 export function useFailedAuthorization({ id }: Provider): string | undefined {
-  return useSyncExternalStore(subscribe, () =>
+  return useSyncExternalStore(onNextPerson, () =>
     failed?.provider === id && failed.turn === currentTurn() ? failed.message : undefined,
   )
 }

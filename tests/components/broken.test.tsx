@@ -143,7 +143,8 @@ test.each([
 ] as const)(
   'what failed at %s stays readable at %s, until the next attempt and for nobody else',
   async (callback, onward, name) => {
-    const { state } = startBackend({ features })
+    const other = name === 'Slack' ? 'HubSpot' : 'Slack'
+    const { state } = startBackend({ features, connected: new Set([other.toLowerCase()]) })
     const { router } = renderApp(`${callback}?code=bad`)
     const words = `${name} connection failed: The server answered with an error (400)`
     expect(await screen.findByText(words)).toHaveRole('alert')
@@ -151,6 +152,9 @@ test.each([
     await waitFor(() => expect(screen.getByText(words)).not.toHaveRole('alert'))
     takeLog()
     if (onward !== '/') return
+    await screen.findByRole('button', { name: `Disconnect ${other}` })
+    await settle()
+    expect(screen.getByText(words)).toBeVisible()
     await hearFromOtherTab('bob')
     await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
 

@@ -116,7 +116,7 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
       const release = hold('get', `*/${path}`, () =>
         HttpResponse.json({ rules: ['deal-closed'], connected: true, account: 'Ann Ltd.' }),
       )
-      renderApp('/')
+      const { user } = renderApp('/')
       await waitFor(() => expect(backend.calls().length).toBeGreaterThanOrEqual(4))
       await settle()
       server.resetHandlers(...backend.handlers)
@@ -124,8 +124,10 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
       const texts = recordTexts()
       learn(backend)
       await waitFor(expectBob)
+      await user.click(await box(stage))
       release()
       await settle()
+      await user.click(await box(stage))
       await expectBob()
       expect(texts.join()).not.toContain('Ann Ltd.')
     },
@@ -164,6 +166,26 @@ test('a save that loads unknown rules in a hidden tab holds up nothing that wait
   expect(calls('POST')).toHaveLength(1)
   await settle()
   takeLog()
+})
+
+test('a save that loads unknown rules is not sent if the person changes meanwhile', async () => {
+  const backend = startWithAnn()
+  server.use(http.get(rulesPath, withStatus(403)))
+  const { user } = renderApp('/')
+  await user.click(await box(stage))
+  const release = hold('get', rulesPath, () => HttpResponse.json({ rules: ['deal-closed'] }))
+  await user.click(await button('Save'))
+  await button('Saving…')
+  server.resetHandlers(...backend.handlers)
+  becomeBob(backend)
+  await hearFromOtherTab('bob')
+  await waitFor(expectBob)
+  release()
+  await button('Save')
+  await settle()
+  await expectBob()
+  expect(backend.calls('POST')).toEqual([])
+  expect(takeLog()).toHaveLength(1)
 })
 
 test('what another tab did for the same person leaves the ticks alone', async () => {

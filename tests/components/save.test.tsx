@@ -46,6 +46,8 @@ describe('without both connections', () => {
     async (connected) => {
       const { calls } = startBackend({ connected: new Set(connected) })
       const { user } = renderApp('/')
+      await stageBox()
+      expect(messages()).toEqual([])
       await tickAndSave(user)
       const message = screen.getByText(refused)
       expect(message).toBeVisible()
@@ -55,6 +57,8 @@ describe('without both connections', () => {
       expect(await stageBox()).toBeChecked()
       await settle()
       expect(calls('POST')).toEqual([])
+      await user.click(await closedBox())
+      expect(messages()).toEqual([])
     },
   )
 
@@ -111,6 +115,21 @@ describe('saving', () => {
     // The saved rules are known, so they are not fetched again.
     await settle()
     expect(calls('GET /api/notifications/rules')).toHaveLength(1)
+  })
+
+  test('does not cancel a status that is on its way, after which the success is over', async () => {
+    const { state } = startBackend({ connected: both() })
+    const answer = holdSaving()
+    const { user } = renderApp('/')
+    await tickAndSave(user)
+    const arrive = hold('get', '*/api/slack/status')
+    lookAgain()
+    answer()
+    await screen.findByText(saved)
+    state.connected.delete('slack')
+    arrive()
+    await button('Connect Slack')
+    expect(messages()).toEqual([])
   })
 
   test('leaves the focus where the user has moved it during the save', async () => {
@@ -207,13 +226,15 @@ describe('ticks that are not saved when the user clicks Connect', () => {
 
   function open(address: string) {
     window.history.replaceState(null, '', address)
+    // As at the beginning of each page.
+    window.dispatchEvent(new Event('pageshow'))
     const history = createBrowserHistory()
     onTestFinished(() => history.destroy())
     return renderAppWith(history)
   }
 
   /** Ticks a rule, unticks a saved one, clicks Connect, and comes back as this person. */
-  async function connectWithTicks(before: string, after: string) {
+  async function connectWithTicks(before: string | undefined, after: string | undefined) {
     vi.spyOn(window.location, 'assign').mockImplementation(() => {})
     const { state, calls } = startBackend({
       person: before,
@@ -229,28 +250,29 @@ describe('ticks that are not saved when the user clicks Connect', () => {
     const asks = unload()
     unmount()
     state.person = after
-    return { calls, asks, back: () => open('/hubspot/callback?code=abc') }
+    return { calls, state, asks, back: () => open('/hubspot/callback?code=abc') }
   }
 
   test.each([['ann'], ['nobody']])(
     'are there again, unsaved, after %s has connected, and no question is asked',
     async (before) => {
-      const { calls, asks, back } = await connectWithTicks(before, 'ann')
+      const { calls, state, asks, back } = await connectWithTicks(before, 'ann')
       expect(asks).toBe(false)
-      const { unmount } = back()
+      const { user } = back()
       expect(await screen.findByText('Unsaved changes')).toBeVisible()
       expect(await stageBox()).toBeChecked()
       expect(await closedBox()).not.toBeChecked()
       expect(unload()).toBe(true)
       expect(calls('POST')).toEqual([])
-      unmount()
-      open('/')
-      expect(await closedBox()).toBeChecked()
-      expect(await stageBox()).not.toBeChecked()
+      expect(window.sessionStorage).toHaveLength(0)
+      await user.click(saveButton())
+      await screen.findByText(saved)
+      expect(state.rules).toEqual(['deal-stage-changed'])
     },
   )
 
   test.each([
+    ['are no longer offered', 'ann', '["ann",["rule-of-yesterday"],[]]'],
     ['belong to another person', 'bob', undefined],
     ['are damaged', 'ann', '{"person":"ann","ticked":"all"}'],
     ['are no JSON', 'ann', '{'],
@@ -260,6 +282,7 @@ describe('ticks that are not saved when the user clicks Connect', () => {
     back()
     expect(await closedBox()).toBeChecked()
     expect(await stageBox()).not.toBeChecked()
+    expect(screen.queryByText('Unsaved changes')).not.toBeInTheDocument()
     expect(window.sessionStorage).toHaveLength(0)
   })
 
@@ -273,6 +296,17 @@ describe('ticks that are not saved when the user clicks Connect', () => {
     returnFromCache()
     expect(unload()).toBe(true)
     expect(await stageBox()).toBeChecked()
+    // The user stops the browser, and ticks on.
+    await user.click(await button('Connect HubSpot'))
+    await user.click(await closedBox())
+    expect(unload()).toBe(true)
+  })
+
+  test('are lost with a backend that names nobody, so the browser asks', async () => {
+    const { asks, back } = await connectWithTicks(undefined, undefined)
+    expect(asks).toBe(true)
+    back()
+    expect(await closedBox()).toBeChecked()
   })
 
   test('are lost without a storage, so the browser asks', async () => {

@@ -1,8 +1,9 @@
 import { screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { expect, test } from 'vitest'
+import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { both, hearFromOtherTab, renderApp, startBackend, withStatus } from '../render.tsx'
+import { both, hearFromOtherTab, hold, renderApp, startBackend, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { accountItem, button } from './dashboard.ts'
 
@@ -34,6 +35,22 @@ test('a failure says so and changes nothing; the next result replaces it', async
   await user.click(await accountItem(user, 'Sign out of all other browsers'))
   await waitFor(() => expect(failure).toHaveTextContent(/^Signed out of all other browsers\.$/))
   expect(calls('DELETE')).toHaveLength(2)
+})
+
+test('signing out here waits for two clicks on signing out elsewhere, which are one call, also if that fails', async () => {
+  const { calls } = signedIn()
+  const answer = hold('delete', '*/api/session', undefined, { once: true })
+  const { user } = renderApp('/')
+  await user.dblClick(await accountItem(user, 'Sign out of all other browsers'))
+  await user.click(await button('Sign out of this browser'))
+  await settle()
+  expect(calls('DELETE')).toHaveLength(1)
+  answer(503)
+  expect(await screen.findByText(/^Signed out\. Connect HubSpot/)).toBeVisible()
+  expect(calls('DELETE')).toEqual(['DELETE /api/session?others=true', 'DELETE /api/session'])
+  expect(takeLog()).toEqual([
+    'Signing out of all other browsers failed: The server answered with an error (503)',
+  ])
 })
 
 test('after a failure that may have signed out, the focus is at its words', async () => {

@@ -120,6 +120,8 @@ test('the summary is loaded again after a test message, also after a refusal', a
   await user.click(await sendButton())
   await screen.findByText('Sent to #sales-floor.')
   await waitFor(() => expect(summaries()).toBe(2))
+  await settle()
+  expect(calls('GET /api/slack/status')).toHaveLength(1)
   state.activity.test = { status: 429, code: 'too_soon', message: 'Wait ten seconds.' }
   await user.click(await sendButton())
   await screen.findByText('Wait ten seconds.')

@@ -12,6 +12,8 @@ export default defineConfig({
     restoreMocks: true,
     unstubEnvs: true,
     include: area.tests,
+    // The stories of the model, and one random run.
+    env: { MODEL_RUNS: '1' },
     testTimeout: 30_000,
     hookTimeout: 60_000,
     ...(area.project === 'dashboard'

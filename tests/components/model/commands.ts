@@ -349,6 +349,38 @@ export const rare: typeof regressions = [
     ],
   },
   {
+    name: 'a save loads unknown rules and adds the ticks, and ticks that were saved before are not unsaved',
+    beginning: { connected: ['HubSpot', 'Slack'], stored: ['deal-closed', 'a-rule-of-tomorrow'] },
+    commands: [
+      fail('rules', '404'),
+      reload,
+      toggle(indexOf('deal-closed')),
+      fail('rules', undefined),
+      beginSave,
+      endSave,
+    ],
+  },
+  {
+    name: 'rules of the next person that load during a save are not unsaved',
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
+    commands: [
+      beginSave,
+      becomeAnother({ connected: ['HubSpot', 'Slack'], stored: ['deal-closed'] }),
+      endSave,
+    ],
+  },
+  {
+    name: 'a refusal replaces a failure, and is not shown to the next person',
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
+    commands: [
+      fail('save', '500'),
+      save(1),
+      disconnect('Slack', 1),
+      save(1),
+      becomeAnother({ connected: ['HubSpot'], stored: [] }),
+    ],
+  },
+  {
     name: 'a refusal ends when both are connected, and does not come back',
     beginning: { connected: ['HubSpot'], stored: [] },
     commands: [save(1), elsewhere('Slack', true), focus, disconnect('Slack', 1)],
