@@ -17,6 +17,7 @@ import {
   withStatus,
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
+import { accountItem } from './dashboard.ts'
 // The app loads this script later. Its first import may take longer than a test waits.
 import '../../src/late/parts.ts'
 
@@ -198,15 +199,23 @@ test('a browser that is offline says so, and not that both services are disconne
   takeLog()
 })
 
-test('a session that has ended says so, and one that another tab has signed out does not', async () => {
-  const { state } = startBackend({ person: 'ann', connected: both(), features })
-  renderApp('/')
+test('a session that has ended says so until somebody connects, and one that a sign-out has ended does not', async () => {
+  const { state } = startBackend({
+    person: 'ann',
+    connected: both(),
+    features: [...features, 'sessions'],
+  })
+  const { user } = renderApp('/')
   await screen.findByText(/^Disconnecting also/)
-  state.connected.clear()
-  state.person = 'nobody'
-  lookAgain()
   const words = 'Your session has ended. Connect HubSpot to find your settings again.'
-  await screen.findByText(words)
+  for (const person of ['nobody', 'bob', 'nobody']) {
+    state.connected.clear()
+    state.person = person
+    lookAgain()
+    await waitFor(() =>
+      expect(screen.queryAllByText(words)).toHaveLength(Number(person === 'nobody')),
+    )
+  }
   await screen.findByRole('button', { name: 'Connect Slack' })
   // Another tab has connected as Ann again, and then signed out.
   for (const person of ['ann', 'nobody']) {
@@ -214,6 +223,15 @@ test('a session that has ended says so, and one that another tab has signed out 
     await hearFromOtherTab(person)
     await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
   }
+  // The answer to another call comes before that of a sign-out.
+  await hearFromOtherTab('ann')
+  const answer = hold('delete', '*/api/session')
+  await user.click(await accountItem(user, 'Sign out of this browser'))
+  state.person = 'nobody'
+  lookAgain()
+  await screen.findByText(words)
+  answer()
+  await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
 })
 
 test('before a disconnect of the CRM, its row says what it removes; meanwhile, the button says so', async () => {
