@@ -224,8 +224,11 @@ test('a session that has ended says so until somebody connects, and one that a s
     await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
   }
   // The answer to another call comes before that of a sign-out.
+  state.person = 'ann'
   await hearFromOtherTab('ann')
-  const answer = hold('delete', '*/api/session')
+  const headers = { 'Dealbell-Person': 'nobody' }
+  const ended = () => new HttpResponse(null, { status: 204, headers })
+  const answer = hold('delete', '*/api/session', ended)
   await user.click(await accountItem(user, 'Sign out of this browser'))
   state.person = 'nobody'
   lookAgain()
