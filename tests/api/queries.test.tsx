@@ -120,7 +120,7 @@ const useDashboard = () => ({
 })
 
 test('a selection that equals the saved one is not unsaved during another call than a save', async () => {
-  startBackend({ connected: both(), rules: ['deal-closed'] })
+  const { calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
   hold('delete', '*/disconnect')
   const { result } = renderAppHook(useDashboard)
   await waitFor(() => expect(result.current.rules.isSuccess).toBe(true))
@@ -134,6 +134,7 @@ test('a selection that equals the saved one is not unsaved during another call t
     expect(result.current.selection.isUnsaved).toBe(isUnsaved)
   }
   expect(result.current.chat.isPending).toBe(true)
+  expect(calls('DELETE')).toHaveLength(1)
 })
 
 test('the hook alone saves nothing while it is not known that both services are connected', async () => {

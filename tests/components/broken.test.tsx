@@ -181,14 +181,26 @@ test('what failed at a callback is over once another tab has connected the servi
 })
 
 test('a browser that is offline says so, and not that both services are disconnected', async () => {
-  startBackend({ connected: both(), features })
-  renderApp('/')
+  const { calls, handlers, state } = startBackend({ connected: both(), features })
+  const { user } = renderApp('/')
   await screen.findByText(/^Disconnecting also/)
   setOnline(false)
   await screen.findByText('You are offline. The connections below may be out of date.')
+  // What cannot be sent now fails now, and is not sent later.
+  server.use(http.all('*/api/*', HttpResponse.error))
+  lookAgain()
+  await user.click(screen.getByRole('button', { name: 'Save' }))
+  await screen.findByText('❌ Failed to save rules, try again.')
+  await waitFor(() => expect(calls('GET /api/slack/status')).toHaveLength(3))
   expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+  await settle()
+  takeLog()
+  server.resetHandlers(...handlers)
+  state.connected.delete('slack')
   setOnline(true)
-  await waitFor(() => expect(screen.queryByText(/You are offline/)).not.toBeInTheDocument())
+  await screen.findByRole('button', { name: 'Connect Slack' })
+  expect(screen.queryByText(/You are offline/)).not.toBeInTheDocument()
+  expect(calls('POST')).toHaveLength(1)
 
   // The browser does not know that nothing gets through.
   server.use(http.get('*/api/:provider/status', HttpResponse.error))
