@@ -120,21 +120,16 @@ const useDashboard = () => ({
 })
 
 test('a selection that equals the saved one is not unsaved during another call than a save', async () => {
-  const { calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
+  startBackend({ connected: both(), rules: ['deal-closed'] })
   hold('delete', '*/disconnect')
   const { result } = renderAppHook(useDashboard)
   await waitFor(() => expect(result.current.rules.isSuccess).toBe(true))
-  await act(async () => {
-    // A double click can be faster than the next render.
-    result.current.chat.mutate()
-    result.current.chat.mutate()
-  })
+  await act(async () => result.current.chat.mutate())
   for (const isUnsaved of [true, false]) {
     await act(async () => result.current.selection.toggle('deal-closed'))
     expect(result.current.selection.isUnsaved).toBe(isUnsaved)
   }
   expect(result.current.chat.isPending).toBe(true)
-  expect(calls('DELETE')).toHaveLength(1)
 })
 
 test('the hook alone saves nothing while it is not known that both services are connected', async () => {
@@ -147,8 +142,13 @@ test('the hook alone saves nothing while it is not known that both services are 
   answer()
   await waitFor(() => expect(result.current.isRefused).toBe(false))
   expect(calls('POST')).toEqual([])
-  await act(async () => result.current.mutate(['deal-closed']))
+  await act(async () => {
+    // A double click can be faster than the next render.
+    for (let click = 0; click < 2; click++) result.current.mutate(['deal-closed'])
+  })
   await waitFor(() => expect(result.current.isSaved).toBe(true))
+  await settle()
+  expect(calls('POST')).toHaveLength(1)
 })
 
 test.each([
