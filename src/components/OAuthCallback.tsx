@@ -1,10 +1,11 @@
+import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useEffect } from 'react'
 import { keepFailure } from '../api/failed-authorization.ts'
 import { useHasFeature } from '../api/health.ts'
 import { type AuthorizationResponse, useOAuthCallback } from '../api/oauth.ts'
 import { config } from '../config.ts'
-import { useLateParts } from '../late/load.ts'
+import { prepareLateParts } from '../late/load.ts'
 import type { Provider } from '../parse-config.ts'
 import { RedCross, Spinner } from '../ui/icons.tsx'
 import { Screen } from '../ui/Screen.tsx'
@@ -30,7 +31,11 @@ export function OAuthCallback({
       }`
     : undefined
   // The dashboard repeats it above everything. If that came late, it would move everything.
-  useLateParts(useHasFeature('activity') && callback.isError)
+  const queryClient = useQueryClient()
+  const willRepeat = useHasFeature('activity') && callback.isError
+  useEffect(() => {
+    if (willRepeat) void prepareLateParts(queryClient)
+  }, [willRepeat, queryClient])
   // The next screens repeat it.
   const isOver = callback.isSuccess || callback.isError
   useEffect(() => {

@@ -6,6 +6,8 @@ type Parts = typeof import('./parts.ts').parts
 
 // Outside the components, so that the header of the same app has what the screen has loaded.
 const loaded = new WeakMap<QueryClient, Parts>()
+// For the next screen of an app. The header, which makes calls, does not show them yet.
+const prepared = new WeakMap<QueryClient, Parts>()
 const listeners = new Set<() => void>()
 
 /**
@@ -19,14 +21,11 @@ export function useLateParts(isWanted: boolean): Parts | undefined {
     let timer: ReturnType<typeof setTimeout> | undefined
     const frame = requestAnimationFrame(() => {
       // The browser paints after this function, and before the timer.
-      timer = setTimeout(() => {
-        load().then(
-          (parts) => {
-            loaded.set(queryClient, parts)
-            for (const listener of listeners) listener()
-          },
-          () => console.error('Loading what goes beyond section 7 failed'),
-        )
+      timer = setTimeout(async () => {
+        const parts = await prepareLateParts(queryClient)
+        if (parts === undefined) return
+        loaded.set(queryClient, parts)
+        for (const listener of listeners) listener()
       })
     })
     return () => {
@@ -34,7 +33,22 @@ export function useLateParts(isWanted: boolean): Parts | undefined {
       clearTimeout(timer)
     }
   }, [isWanted, queryClient])
-  return useSyncExternalStore(subscribe, () => loaded.get(queryClient))
+  return useSyncExternalStore(
+    subscribe,
+    () => loaded.get(queryClient) ?? (isWanted ? prepared.get(queryClient) : undefined),
+  )
+}
+
+/** Loads the late parts, so that the next screen that wants them shows them at once. Undefined if that fails. */
+export async function prepareLateParts(queryClient: QueryClient): Promise<Parts | undefined> {
+  try {
+    const parts = await load()
+    prepared.set(queryClient, parts)
+    return parts
+  } catch {
+    console.error('Loading what goes beyond section 7 failed')
+    return undefined
+  }
 }
 
 function subscribe(listener: () => void): () => void {

@@ -80,7 +80,7 @@ describe.each(databaseKinds)('a server on %s', (kind) => {
     expect(status).toMatch(/^In the database:\n {2}no message waits\n/)
     expect(status).toMatch(/\n {2}webhooks: 1 stored, .*; 1 refused or failed: 1 × without a sig/)
     expect(status).toMatch(/\n {2}messages: 1 sent, half within .*\n/)
-    expect(status).toMatch(/\n {2}dead: 1: 1 × other\n/)
+    expect(status).toMatch(/\n {2}dead: 1: 1 × message_refused\n/)
     const paths = ['hubspot/status', 'slack/status', 'notifications/rules']
     for (const path of paths) {
       const answer = await fetch(`${server.url}/api/${path}`, { headers: { Cookie: cookie } })
