@@ -17,7 +17,6 @@ const messages = {
  * with codes passes the `sentence` of the answer.
  */
 export class ApiError extends Error {
-  override readonly name = 'ApiError'
   readonly kind: keyof typeof messages
   /** The HTTP status; undefined if the server did not answer. */
   readonly status: number | undefined

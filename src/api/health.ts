@@ -11,7 +11,7 @@ export const healthQuery = callOptions({
   queryFn: async ({ client, queryKey }) => {
     const health = await getJson(endpoints.health.path, healthAnswer)
     // If the backend was down, other queries have failed or their data is old. Load them again.
-    if ((client.getQueryState(queryKey)?.errorUpdateCount ?? 0) > 0) {
+    if (client.getQueryState(queryKey)?.errorUpdateCount) {
       client.removeQueries({ predicate: (query) => query.queryKey[0] !== queryKey[0] })
     }
     return health

@@ -18,7 +18,8 @@ let turn = 0
 let hasEnded = false
 
 const listeners = new Set<() => void>()
-let page: Page | undefined
+/** What `beginPage` was given, before anything else is called. */
+let page: Page
 
 interface Page {
   /** Forgets all data, and loads again what is on screen. */
@@ -67,7 +68,7 @@ export function noticePerson(named: string | undefined): void {
 function hearPerson(named: string | undefined): void {
   // An answer to another call may have come before that of the sign-out.
   hasEnded = false
-  if (named !== undefined && named === shown) page?.reload()
+  if (named !== undefined && named === shown) page.reload()
   else forgetPerson(named)
 }
 
@@ -94,7 +95,7 @@ function forgetPerson(named: string | undefined, isEnd = false): void {
   // The boot script may have started calls that the app has not made yet.
   globalThis.endStartedCalls?.()
   for (const listener of listeners) listener()
-  page?.forget()
+  page.forget()
 }
 
 /** Calls a function after each end of a turn. @returns a function that ends this. */
@@ -129,7 +130,7 @@ function listen(): void {
   globalThis.personChannel ??= new BroadcastChannel('dealbell-person')
   globalThis.personChannel.onmessage = ({ data }) => {
     if (data?.saved === undefined) hearPerson(typeof data === 'string' ? data : undefined)
-    else if (data.saved === shown) page?.reloadRules()
+    else if (data.saved === shown) page.reloadRules()
   }
 }
 
@@ -143,5 +144,5 @@ window.addEventListener('pageshow', ({ persisted }) => {
   listen()
   // What the other tabs said meanwhile is lost.
   if (shown === undefined) forgetPerson(undefined)
-  else page?.reload()
+  else page.reload()
 })

@@ -68,7 +68,7 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
         // With 'online', Query would send an offline call later, without the user's knowledge.
         networkMode: 'always',
       },
-      mutations: { retry: false, networkMode: 'always' },
+      mutations: { networkMode: 'always' },
     },
   })
   beginPage({
@@ -83,8 +83,8 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
   })
   // The person may have changed while the tab was hidden. Query loads the statuses on screen again. A screen without
   // calls notices the change when the next screen loads a status.
-  focusManager.subscribe((isVisible) => {
-    if (!isVisible || shownPerson() === undefined) return
+  focusManager.subscribe(() => {
+    if (shownPerson() === undefined) return
     void queryClient.invalidateQueries({ predicate: isStatus, refetchType: 'none' })
   })
   return queryClient

@@ -17,6 +17,7 @@ import {
   withStatus,
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
+import { accountItem } from './dashboard.ts'
 // The app loads this script later. Its first import may take longer than a test waits.
 import '../../src/late/parts.ts'
 
@@ -184,14 +185,26 @@ test('what failed at a callback is over once another tab has connected the servi
 })
 
 test('a browser that is offline says so, and not that both services are disconnected', async () => {
-  startBackend({ connected: both(), features })
-  renderApp('/')
+  const { calls, handlers, state } = startBackend({ connected: both(), features })
+  const { user } = renderApp('/')
   await screen.findByText(/^Disconnecting also/)
   setOnline(false)
   await screen.findByText('You are offline. The connections below may be out of date.')
+  // What cannot be sent now fails now, and is not sent later.
+  server.use(http.all('*/api/*', HttpResponse.error))
+  lookAgain()
+  await user.click(screen.getByRole('button', { name: 'Save' }))
+  await screen.findByText('❌ Failed to save rules, try again.')
+  await waitFor(() => expect(calls('GET /api/slack/status')).toHaveLength(3))
   expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+  await settle()
+  takeLog()
+  server.resetHandlers(...handlers)
+  state.connected.delete('slack')
   setOnline(true)
-  await waitFor(() => expect(screen.queryByText(/You are offline/)).not.toBeInTheDocument())
+  await screen.findByRole('button', { name: 'Connect Slack' })
+  expect(screen.queryByText(/You are offline/)).not.toBeInTheDocument()
+  expect(calls('POST')).toHaveLength(1)
 
   // The browser does not know that nothing gets through.
   server.use(http.get('*/api/:provider/status', HttpResponse.error))
@@ -202,15 +215,23 @@ test('a browser that is offline says so, and not that both services are disconne
   takeLog()
 })
 
-test('a session that has ended says so, and one that another tab has signed out does not', async () => {
-  const { state } = startBackend({ person: 'ann', connected: both(), features })
-  renderApp('/')
+test('a session that has ended says so until somebody connects, and one that a sign-out has ended does not', async () => {
+  const { state } = startBackend({
+    person: 'ann',
+    connected: both(),
+    features: [...features, 'sessions'],
+  })
+  const { user } = renderApp('/')
   await screen.findByText(/^Disconnecting also/)
-  state.connected.clear()
-  state.person = 'nobody'
-  lookAgain()
   const words = 'Your session has ended. Connect HubSpot to find your settings again.'
-  await screen.findByText(words)
+  for (const person of ['nobody', 'bob', 'nobody']) {
+    state.connected.clear()
+    state.person = person
+    lookAgain()
+    await waitFor(() =>
+      expect(screen.queryAllByText(words)).toHaveLength(Number(person === 'nobody')),
+    )
+  }
   await screen.findByRole('button', { name: 'Connect Slack' })
   // Another tab has connected as Ann again, and then signed out.
   for (const person of ['ann', 'nobody']) {
@@ -218,6 +239,18 @@ test('a session that has ended says so, and one that another tab has signed out 
     await hearFromOtherTab(person)
     await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
   }
+  // The answer to another call comes before that of a sign-out.
+  state.person = 'ann'
+  await hearFromOtherTab('ann')
+  const headers = { 'Dealbell-Person': 'nobody' }
+  const ended = () => new HttpResponse(null, { status: 204, headers })
+  const answer = hold('delete', '*/api/session', ended)
+  await user.click(await accountItem(user, 'Sign out of this browser'))
+  state.person = 'nobody'
+  lookAgain()
+  await screen.findByText(words)
+  answer()
+  await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
 })
 
 test('before a disconnect of the CRM, its row says what it removes; meanwhile, the button says so', async () => {

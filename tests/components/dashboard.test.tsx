@@ -240,6 +240,8 @@ describe('Disconnect', () => {
       await settle()
       expect(document.body.textContent).toBe(text)
       expect(calls('DELETE')).toHaveLength(1)
+      // The server may have disconnected it.
+      expect(calls('GET').slice(4)).toEqual(['GET /api/slack/status'])
       expect(takeLog()).toEqual([expect.stringMatching(/^Disconnecting Slack failed: /)])
       // A later click, not a double click.
       before.click()

@@ -1,7 +1,7 @@
-import { screen, waitFor } from '@testing-library/react'
+import { act, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { settle } from '../clock.ts'
+import { settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import {
   both,
@@ -103,8 +103,11 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
     void router.navigate({ to: '/contact' })
     await screen.findByRole('heading', { name: 'Contact Support' })
     becomeBob(backend)
+    const before = backend.calls().length
     learn(backend)
     await settle()
+    // Nothing is loaded for a screen that is not shown.
+    expect(backend.calls()).toHaveLength(before)
     await user.click(screen.getByRole('link', { name: 'Dealbell' }))
     await waitFor(expectBob)
   })
@@ -114,7 +117,10 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
     async (path) => {
       const backend = startWithAnn(person)
       const release = hold('get', `*/${path}`, () =>
-        HttpResponse.json({ rules: ['deal-closed'], connected: true, account: 'Ann Ltd.' }),
+        HttpResponse.json(
+          { rules: ['deal-closed'], connected: true, account: 'Ann Ltd.' },
+          { headers: person === null ? {} : { 'Dealbell-Person': person } },
+        ),
       )
       const { user } = renderApp('/')
       await waitFor(() => expect(backend.calls().length).toBeGreaterThanOrEqual(4))
@@ -125,15 +131,18 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
       learn(backend)
       await waitFor(expectBob)
       await user.click(await box(stage))
+      await settle()
+      const before = backend.calls().length
       release()
       await settle()
       await user.click(await box(stage))
       await expectBob()
+      expect(backend.calls()).toHaveLength(before)
       expect(texts.join()).not.toContain('Ann Ltd.')
     },
   )
 
-  test('shows nothing of a save that ends after that', async () => {
+  test('shows nothing of a save that ends after that, but loads again what it may have changed', async () => {
     const backend = startWithAnn(person)
     const release = hold('post', rulesPath, withStatus(204))
     const { user } = renderApp('/')
@@ -142,9 +151,17 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
     becomeBob(backend)
     learn(backend)
     await box(orphan, true)
+    await settle()
+    const before = backend.calls().length
     release()
     await button('Save')
+    await settle()
     await expectBob()
+    expect(backend.calls().slice(before).toSorted()).toEqual([
+      'GET /api/hubspot/status',
+      'GET /api/notifications/rules',
+      'GET /api/slack/status',
+    ])
   })
 })
 
@@ -197,7 +214,57 @@ test('what another tab did for the same person leaves the ticks alone', async ()
   hearFromOtherTab('ann')
   expect(await button('Disconnect Slack')).toBeVisible()
   expect(await box(stage)).toBeChecked()
+  lookAgain()
+  await settle()
+  expect(backend.calls('GET /api/slack/status')).toHaveLength(3)
   expect(backend.calls('GET /api/notifications/rules')).toHaveLength(1)
+  expect(backend.calls('GET /health')).toHaveLength(1)
+})
+
+test('a page that comes out of the back-forward cache keeps the ticks of the same person, and hears the other tabs again', async () => {
+  const backend = startWithAnn()
+  const { user } = renderApp('/')
+  await user.click(await box(stage))
+  const before = backend.calls().length
+  // The browser shows a new page too, which loads nothing for it.
+  window.dispatchEvent(new Event('pageshow'))
+  // In the cache, the page hears nothing. It could not stay there with an open channel.
+  window.dispatchEvent(new Event('pagehide'))
+  await hearFromOtherTab('bob')
+  await settle()
+  expect(backend.calls()).toHaveLength(before)
+  returnFromCache()
+  await waitFor(() => expect(backend.calls()).toHaveLength(before + 2))
+  expect(await box(stage)).toBeChecked()
+  becomeBob(backend)
+  await hearFromOtherTab('bob')
+  await waitFor(expectBob)
+})
+
+test('in a browser without a channel between tabs, a callback and a save work', async () => {
+  globalThis.personChannel?.close()
+  globalThis.personChannel = undefined
+  const { BroadcastChannel } = globalThis
+  onTestFinished(() => void Object.assign(globalThis, { BroadcastChannel }))
+  Reflect.deleteProperty(globalThis, 'BroadcastChannel')
+  const { state } = startWithAnn()
+  state.codes.add('abc')
+  const { user } = renderApp('/slack/callback?code=abc')
+  await tickAndSave(user)
+  expect(await screen.findByText(saved)).toBeVisible()
+})
+
+test('with a backend of section 7, a look at another screen adds no call', async () => {
+  stopClock()
+  const { calls } = startWithAnn(null)
+  const { router } = renderApp('/')
+  await settle()
+  await act(() => router.navigate({ to: '/contact' }))
+  lookAgain()
+  await act(() => router.navigate({ to: '/' }))
+  await settle()
+  expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+  expect(calls('GET /api/slack/status')).toHaveLength(1)
 })
 
 test('a callback of the same person keeps the ticks and the result of a save', async () => {
@@ -259,8 +326,9 @@ describe('a change that the backend refuses because the person is another one', 
     // The button that had the focus was loaded again.
     expect(screen.getByRole('heading', { level: 1 })).toHaveFocus()
     expect(backend.state.rules).toEqual(['deal-stage-changed-orphan'])
-    expect(backend.requests.filter(({ method }) => method === 'POST')).toMatchObject([
-      { person: 'ann' },
+    // Only a change names the person.
+    expect(backend.requests.filter(({ person }) => person !== null)).toMatchObject([
+      { method: 'POST', person: 'ann' },
     ])
     expect(takeLog()).toHaveLength(1)
   })
@@ -407,12 +475,13 @@ describe('signing out', () => {
     expect(calls('DELETE')).toEqual(['DELETE /api/session'])
   })
 
-  test('drops a save that waits for it', async () => {
+  test('drops a save and a disconnect that wait for it', async () => {
     const { calls } = startWithAnn()
     const release = hold('delete', '*/api/session')
     const { user } = renderApp('/')
     await user.click(await box(stage))
     await user.click(await accountItem(user, 'Sign out of this browser'))
+    await user.click(await button('Disconnect Slack'))
     await user.click(await button('Save'))
     await button('Saving…')
     release()
@@ -421,5 +490,6 @@ describe('signing out', () => {
     await expectNobody()
     expect(screen.queryByText(failed)).not.toBeInTheDocument()
     expect(calls('POST')).toEqual([])
+    expect(calls('DELETE')).toEqual(['DELETE /api/session'])
   })
 })

@@ -4,8 +4,9 @@ import { expect, test } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import type { ActivityBackend } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
-import { renderApp, startBackend } from '../render.tsx'
+import { hold, renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
+import { saved } from './dashboard.ts'
 // The app loads this script later. A test with a stopped clock cannot wait for its first import.
 import '../../src/late/parts.ts'
 
@@ -93,6 +94,27 @@ test.each([
   await user.click(button)
   await waitFor(() => expect(result).toHaveTextContent(/^Sent to #sales-floor\.$/))
   expect(sends(calls)).toHaveLength(2)
+})
+
+test('a refusal that names another person is logged, and the page shows that person', async () => {
+  const { state } = start()
+  state.person = 'ann'
+  const { user } = renderApp('/')
+  const button = await sendButton()
+  state.person = 'bob'
+  state.rules = []
+  await user.click(button)
+  await waitFor(() => expect(screen.getByRole('checkbox', { name: /signed or/ })).not.toBeChecked())
+  expect(takeLog()).toEqual(['Sending a test message failed: The page shows another person.'])
+})
+
+test('a save does not wait for a test message', async () => {
+  start()
+  hold('post', '*/test')
+  const { user } = renderApp('/')
+  await user.click(await sendButton())
+  await user.click(screen.getByRole('button', { name: 'Save' }))
+  await screen.findByText(saved)
 })
 
 test('after ten seconds without an answer, the message may still arrive', async () => {

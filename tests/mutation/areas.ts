@@ -76,8 +76,8 @@ export const areas: Readonly<Record<string, Area>> = {
     mutate: ['src/api/*.ts', '!src/api/{activity,preview,retry-all,summary}.ts'],
     tests: [
       'tests/api/*.test.tsx',
-      'tests/components/{broken,callback,dashboard,health,other-settings,person}.test.tsx',
-      'tests/components/{rules,save,sign-out,test-message}.test.tsx',
+      'tests/components/{broken,callback,connection-names,dashboard,health}.test.tsx',
+      'tests/components/{other-settings,person,rules,save,sign-out,test-message}.test.tsx',
       'tests/components/model/*.test.ts',
     ],
     project: 'dashboard',
