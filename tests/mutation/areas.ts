@@ -54,7 +54,8 @@ export const areas: Readonly<Record<string, Area>> = {
     ],
     tests: [
       'tests/relay/identity.test.ts',
-      'tests/server/{callback-orders,guards,session,sign-out,stand-ins}.test.ts',
+      'tests/server/{callback-orders,full-disk,guards,rate-limit}.test.ts',
+      'tests/server/{session,sign-out,stand-ins}.test.ts',
     ],
     project: 'server',
   },

@@ -127,13 +127,13 @@ export async function readBroken(
     findFailed(dependencies, userId, { filter: all, onlyBroken: true }),
     readConnectFirst(dependencies, userId),
   ])
-  const isOfSome = (id: ProviderId) =>
-    reasons.some((reason) => mayBeOf(dependencies.providers, id, reason))
+  const { providers } = dependencies
+  const isOfSome = (id: ProviderId) => reasons.some((reason) => mayBeOf(providers, id, reason))
   return {
     failedWhileBroken: {
       count: ids.length,
       more,
-      providers: providerIds.filter(isOfSome),
+      providers: usedOf(providers, providerIds).filter(isOfSome),
     },
     connectFirst,
   }
