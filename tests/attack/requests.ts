@@ -110,9 +110,13 @@ export function startFloods(
       async (send, n) => {
         if (n < collectedSessions) {
           const begun = await send({ method: 'GET', path: '/api/slack/auth' })
-          collected.push(begun['set-cookie']?.[0]?.split(';')[0] ?? '')
+          const cookie = begun['set-cookie']?.[0]?.split(';')[0]
+          // Refused if the other floods were faster.
+          if (cookie !== undefined) collected.push(cookie)
         }
-        const Cookie = collected[n % collected.length] ?? ''
+        const Cookie = collected[n % collected.length]
+        // A call without a session would use up what people without one may do at this address.
+        if (Cookie === undefined) return
         await send({ method: 'GET', path: '/api/slack/status', headers: { Cookie } })
       },
       { from: [addressOfUser] },
