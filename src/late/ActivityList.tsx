@@ -142,7 +142,7 @@ function NoMessages({ filter: { state, rule, q, day } }: { filter: ActivityFilte
   return (
     <div className="card items-start p-4 sm:p-6">
       <div>
-        <p className="font-medium">No messages yet</p>
+        <p className="font-semibold">No messages yet</p>
         <p className="text-muted">
           Move a deal in {config.crm.name}
           {canSendTest && ', or send a test message'}.

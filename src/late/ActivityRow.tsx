@@ -42,12 +42,12 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
               href={deal.url}
               target="_blank"
               rel="noopener noreferrer"
-              className="rounded-sm font-medium underline decoration-edge underline-offset-3 hover:text-accent hover:decoration-current"
+              className="rounded-sm font-semibold underline decoration-edge underline-offset-3 hover:text-accent hover:decoration-current"
             >
               {name}
             </a>
           ) : (
-            <span className="font-medium">{name}</span>
+            <span className="font-semibold">{name}</span>
           )}{' '}
           <Change from={textOf(from)} to={textOf(to)} />
         </p>
@@ -178,8 +178,8 @@ const signs: Record<ActivityState, ReactNode> = {
 }
 
 const stateStyles: Record<ActivityState, string> = {
-  sent: 'font-medium',
-  waiting: 'font-medium',
-  failed: 'font-medium text-bad',
+  sent: 'font-semibold',
+  waiting: 'font-semibold',
+  failed: 'font-semibold text-bad',
   skipped: 'text-muted',
 }

@@ -132,6 +132,12 @@ test('the dashboard names no service', () => {
   expect(naming).toEqual([])
 })
 
+test('no text of the dashboard has a weight that common fonts show as regular', () => {
+  for (const path of [...dashboard, 'src/styles.css', 'src/late/late.css']) {
+    expect(read(path), path).not.toMatch(/font-medium|font-weight: 500/)
+  }
+})
+
 test('no type check is switched off', () => {
   for (const path of everything) {
     expect(read(path), path).not.toMatch(/@ts-(ignore|nocheck|expect-error)/)

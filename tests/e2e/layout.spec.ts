@@ -40,6 +40,19 @@ test('on a phone, Save sticks only while it has something to say, and moves noth
   await expect.poll(isBelow).toBe(true)
 })
 
+test('eleven rules that come soon take less room than three that can be used', async ({ page }) => {
+  await page.setViewportSize({ width: 1280, height: 800 })
+  await showState(page, stateOf('What each rule has sent or would have sent'))
+  const roomOf = async (name: RegExp) => {
+    const { width, height } = await placeOf(page.getByRole('group', { name }))
+    return width * height
+  }
+  const soon = [/^Contacts/, /^Companies/, /^Invoices/, /^Custom/]
+  const rooms = await Promise.all(soon.map(roomOf))
+
+  expect(rooms.reduce((a, b) => a + b)).toBeLessThan(await roomOf(/^Deals/))
+})
+
 test("on a phone, a connection's button stays at the right, and its account has a line", async ({
   page,
 }) => {

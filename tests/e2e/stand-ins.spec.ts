@@ -23,6 +23,8 @@ sharedTest(
     await page.goto('/sandbox/slack')
     await expect(page.getByRole('heading', { name: '#random' })).toBeAttached()
     await expect(message(29)).toBeInViewport()
+    const avatar = page.getByRole('listitem').last().getByText('D', { exact: true })
+    await expect(avatar).toBeInViewport()
     const time = page.getByRole('listitem').last().getByRole('time')
     const at = new Date((await time.getAttribute('datetime')) ?? '')
     await expect(time).toHaveText(at.toLocaleTimeString('en-GB', { timeStyle: 'short', timeZone }))
