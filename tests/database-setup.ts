@@ -23,7 +23,7 @@ export default async function setup(project: TestProject) {
   const folder = await mkdtemp(join(tmpdir(), 'dealbell-tests-'))
   const dataFolders = { template: join(folder, 'template'), copies: join(folder, 'copies') }
   await mkdir(dataFolders.copies)
-  const { close } = await openPglite(join(dataFolders.template, 'pglite'), false)
+  const { close } = await openPglite(join(dataFolders.template, 'pglite'), { synced: false })
   await close()
   project.provide('dataFolders', dataFolders)
 

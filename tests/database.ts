@@ -37,7 +37,7 @@ export async function openTestDatabase(kind: DatabaseKind): Promise<OpenDatabase
   if (kind === 'PostgreSQL') return await openPostgres(await newPostgresDatabase(), () => undefined)
   const folder = await newDataFolder()
   // The tests end no machine, and a sync takes longer than most statements.
-  const open = await openPglite(join(folder, 'pglite'), false)
+  const open = await openPglite(join(folder, 'pglite'), { synced: false })
   return {
     ...open,
     async close() {

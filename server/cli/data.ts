@@ -116,7 +116,7 @@ async function fromServer<Result>(
     console.error(
       `The server has copied its folder (${inWords(mb)} MB). Its database waited ${blockedMs} ms for that.`,
     )
-    return await work(await openPglite(copy, false))
+    return await work(await openPglite(copy, { synced: false }))
   } finally {
     lock.release()
     rmSync(place, { recursive: true, force: true })

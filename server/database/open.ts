@@ -39,14 +39,16 @@ export const migrationsFolder = join(import.meta.dirname, 'migrations')
 // A process takes this advisory lock before it migrates a shared PostgreSQL.
 const migrationLock = 7_325_213
 
-/**
- * Opens and migrates PGlite in a folder. Without a folder, it is in memory (for tests).
- * @param synced False: a power cut may lose what was committed or break the folder (for tests).
- */
+interface PgliteOptions {
+  /** False: a power cut may lose what was committed or break the folder (for tests and copies). */
+  synced?: boolean
+  beforeMigration?: BeforeMigration | undefined
+}
+
+/** Opens and migrates PGlite in a folder. Without a folder, it is in memory (for tests). */
 export async function openPglite(
   folder?: string,
-  synced = true,
-  beforeMigration?: BeforeMigration,
+  { synced = true, beforeMigration }: PgliteOptions = {},
 ): Promise<OpenDatabase> {
   const client = folder === undefined ? await PGlite.create() : await openFolder(folder, synced)
   const database = drizzlePglite(client, { schema })

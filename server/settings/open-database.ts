@@ -26,7 +26,7 @@ export async function openDatabase(
   } = settings
   const opening =
     databaseUrl === undefined
-      ? openPglite(join(dataDir, 'pglite'), true, beforeMigration)
+      ? openPglite(join(dataDir, 'pglite'), { beforeMigration })
       : openPostgres(databaseUrl, onIdleError, { poolSize, statementMs, beforeMigration })
   return await opening.catch((error: unknown) => {
     if (error instanceof Refused) throw error

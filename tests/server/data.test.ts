@@ -205,7 +205,7 @@ test.each(databaseKinds)(
 const openTarget = (place: { folder: string } | { url: string }, look?: BeforeMigration) =>
   'url' in place
     ? openPostgres(place.url, () => undefined, { beforeMigration: look })
-    : openPglite(join(place.folder, 'pglite'), false, look)
+    : openPglite(join(place.folder, 'pglite'), { synced: false, beforeMigration: look })
 
 test('a server on a folder is backed up while it works; its copy goes on in a new folder', async () => {
   const path = newPath()

@@ -87,7 +87,7 @@ async function upgraded(count: number, statements: string) {
   await old.exec(statements)
   await old.close()
   const began = Date.now()
-  const { database, close } = await openPglite(join(folder, 'pglite'), false)
+  const { database, close } = await openPglite(join(folder, 'pglite'), { synced: false })
   onTestFinished(close)
   return { database, began }
 }
