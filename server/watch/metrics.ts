@@ -115,7 +115,7 @@ export function countSent(receivedAtMs: readonly number[]): void {
   for (const at of receivedAtMs) deliverySeconds.observe(Math.max(0, now - at) / 1000)
 }
 
-const ignoredReasons = ['no_rule', 'no_such_deal', 'another_account', 'said_in_channel']
+const ignoredReasons = ['no_rule', 'no_such_deal', 'said_in_channel']
 /** The chat refuses this message, and may accept the next one. Its code is in the log. */
 export const messageRefused = 'message_refused'
 /** Reasons that the relay itself gives. Those of the providers are in their `brokenReasons`. */
