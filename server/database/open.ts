@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { PGlite } from '@electric-sql/pglite'
+import type { PGlite } from '@electric-sql/pglite'
 import { type SQL, sql } from 'drizzle-orm'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/node-postgres'
 import { migrate as migratePostgres } from 'drizzle-orm/node-postgres/migrator'
@@ -23,7 +23,7 @@ export interface OpenDatabase {
   hasRoom: HasRoom
   /** The connections to PostgreSQL; undefined with PGlite. */
   pool?: () => { total: number; idle: number; waiting: number }
-  /** Copies PGlite's folder beside it, for `npm run data`. Undefined for PostgreSQL and in memory. */
+  /** Copies PGlite's folder beside it, for `npm run data`. Undefined for PostgreSQL. */
   copyFolder?: (name: string, signal: AbortSignal) => Promise<FolderCopy>
   close(): Promise<void>
 }
@@ -45,12 +45,12 @@ interface PgliteOptions {
   beforeMigration?: BeforeMigration | undefined
 }
 
-/** Opens and migrates PGlite in a folder. Without a folder, it is in memory (for tests). */
+/** Opens and migrates PGlite in a folder. */
 export async function openPglite(
-  folder?: string,
+  folder: string,
   { synced = true, beforeMigration }: PgliteOptions = {},
 ): Promise<OpenDatabase> {
-  const client = folder === undefined ? await PGlite.create() : await openFolder(folder, synced)
+  const client = await openFolder(folder, synced)
   const database = drizzlePglite(client, { schema })
   try {
     await beforeMigration?.(database)
@@ -59,15 +59,12 @@ export async function openPglite(
     await client.close()
     throw error
   }
-  const hasRoom = folder === undefined ? () => true : hasRoomAt(folder)
+  const hasRoom = hasRoomAt(folder)
   refuseWithoutRoom(client, hasRoom)
   return {
     database,
     hasRoom,
-    ...(folder !== undefined && {
-      copyFolder: (name: string, signal: AbortSignal) =>
-        copyFolder(client, folder, { name, signal }),
-    }),
+    copyFolder: (name, signal) => copyFolder(client, folder, { name, signal }),
     close: () => client.close(),
   }
 }
