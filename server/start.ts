@@ -38,9 +38,9 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       throw dataDirError(settings, error)
     }),
   ]
-  const { database, hasRoom, pool, copyFolder, close } = await openDatabase(settings, () =>
-    log('idle database connection lost'),
-  )
+  const { database, hasRoom, pool, copyFolder, close } = await openDatabase(settings, {
+    onIdleError: () => log('idle database connection lost'),
+  })
   const vault = createVault(encryptionKeys)
   await checkKeys(database, vault)
   if (settings.databaseUrl !== undefined) await checkSharedKey(database, vault)

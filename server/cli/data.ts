@@ -8,7 +8,7 @@ import { FolderInUse, lockFolder } from '../database/lock.ts'
 import { type OpenDatabase, openPglite } from '../database/open.ts'
 import { copyPlaceOf } from '../database/pglite-folder.ts'
 import { syncPath } from '../database/synced-folder.ts'
-import { knownMigrations } from '../database/version.ts'
+import { knownMigrations, refuseToMigrate } from '../database/version.ts'
 import { createVault, type Vault } from '../people/vault.ts'
 import { openDatabase } from '../settings/open-database.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
@@ -65,7 +65,8 @@ async function exportTo(path: string, settings: Settings): Promise<void> {
       await close()
     }
   }
-  const open = async () => await exportFrom(await openDatabase(settings))
+  const open = async () =>
+    await exportFrom(await openDatabase(settings, { beforeMigration: refuseToMigrate }))
   const count =
     settings.databaseUrl === undefined
       ? await withDataFolder(settings, open, async () => await fromServer(settings, exportFrom))
@@ -145,7 +146,9 @@ async function importFrom(path: string, settings: Settings): Promise<void> {
   })
   async function openAndImport(): Promise<void> {
     // A database that is not empty must stay as it is. So look before the migration, too.
-    const { database, hasRoom, close } = await openDatabase(settings, undefined, requireEmpty)
+    const { database, hasRoom, close } = await openDatabase(settings, {
+      beforeMigration: requireEmpty,
+    })
     try {
       // What the rows and their indexes take, and the database's log.
       if (!hasRoom(2 * (await stat(path)).size)) {

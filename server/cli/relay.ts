@@ -81,7 +81,8 @@ async function inDatabase<Result>(
 ): Promise<Result> {
   async function openAndWork(): Promise<Result> {
     const { openDatabase } = await import('../settings/open-database.ts')
-    const { database, close } = await openDatabase(settings)
+    const { refuseToMigrate } = await import('../database/version.ts')
+    const { database, close } = await openDatabase(settings, { beforeMigration: refuseToMigrate })
     try {
       return await work(database)
     } finally {

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import { readMigrationFiles } from 'drizzle-orm/migrator'
 import * as v from 'valibot'
-import { migrationsFolder, rowsOf, type Transaction } from './open.ts'
+import { migrationsFolder, Refused, rowsOf, type Transaction } from './open.ts'
 import { ownTables } from './tables.ts'
 
 const journal = v.object({ entries: v.array(v.object({ tag: v.string(), when: v.number() })) })
@@ -16,11 +16,36 @@ export function knownMigrations() {
 
 /** @returns the name of the last migration of a database; undefined if a newer release has migrated it. */
 export async function lastMigrationOf(database: Transaction): Promise<string | undefined> {
-  const [last] = await rowsOf<{ at: number }>(
-    database,
-    sql`select max(created_at)::float8 as at from drizzle.__drizzle_migrations`,
+  const last = await lastMigrationAt(database)
+  return knownMigrations().find(({ when }) => when === last)?.tag
+}
+
+/**
+ * Leaves the update of a database to the server, which needs it. A newer release's database needs none: a migration
+ * only adds.
+ * @throws Refused if this release would migrate the database.
+ */
+export async function refuseToMigrate(database: Transaction): Promise<void> {
+  const last = await lastMigrationAt(database)
+  if (knownMigrations().every(({ when }) => when <= last)) return
+  throw new Refused(
+    'The database is empty or of an older release. Use that release, or start the server of this one (npm start): it updates the database.',
   )
-  return knownMigrations().find(({ when }) => when === last?.at)?.tag
+}
+
+/** 0 if the database has no migrations. */
+async function lastMigrationAt(database: Transaction): Promise<number> {
+  const table = sql`drizzle.__drizzle_migrations`
+  const tables = await rowsOf(
+    database,
+    sql`select where to_regclass('drizzle.__drizzle_migrations') is not null`,
+  )
+  if (tables.length === 0) return 0
+  const [last] = await rowsOf<{ at: number | null }>(
+    database,
+    sql`select max(created_at)::float8 as at from ${table}`,
+  )
+  return last?.at ?? 0
 }
 
 /**

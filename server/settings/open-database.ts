@@ -15,8 +15,10 @@ import type { Settings } from './settings.ts'
  */
 export async function openDatabase(
   settings: Settings,
-  onIdleError: () => void = () => undefined,
-  beforeMigration?: BeforeMigration,
+  {
+    onIdleError = () => undefined,
+    beforeMigration,
+  }: { onIdleError?: () => void; beforeMigration?: BeforeMigration } = {},
 ): Promise<OpenDatabase> {
   const {
     databaseUrl,

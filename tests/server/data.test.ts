@@ -177,32 +177,80 @@ test.each(databaseKinds)(
     const [source, path] = [await openEmpty('PGlite'), newPath()]
     await exportData(source.database, { ...options, path })
     const place = await newDatabase(kind)
-    const migrations = sql`drizzle.__drizzle_migrations`
-    const full = await openTarget(place)
-    await full.database.insert(users).values({})
-    await full.database.execute(sql`drop table recent_calls`)
-    await full.database.execute(
-      sql`delete from ${migrations} where created_at = (select max(created_at) from ${migrations})`,
+    const before = await madeOlder(place)
+    expect(await command(place, 'data.ts', 'import', path)).toMatch(
+      /^The database is not empty\. .*\nexit 1$/,
     )
-    await full.close()
-
-    const said = await outputOf(['server/cli/data.ts', 'import', path], {
-      ENCRYPTION_KEY: key.toString('base64'),
-      ...('url' in place ? { DATABASE_URL: place.url } : { DATA_DIR: place.folder }),
-    })
-    expect(said).toMatch(/^The database is not empty\. .*\nexit 1$/)
-    let names: string[] = []
-    const opening = openTarget(place, async (database) => {
-      names = await tableNames(database)
-      throw new Refused('The test only looks.')
-    })
-    await expect(opening).rejects.toThrow('only looks')
-    expect(names).toContain('users')
-    expect(names).not.toContain('recent_calls')
+    expect(await stateOf(place)).toEqual(before)
   },
 )
 
-const openTarget = (place: { folder: string } | { url: string }, look?: BeforeMigration) =>
+test.each(databaseKinds)(
+  'status and export leave a database of an older release on %s as it is, and say what updates it',
+  async (kind) => {
+    const place = await newDatabase(kind)
+    const before = await madeOlder(place)
+    const refusal =
+      'The database is empty or of an older release. Use that release, or start the server of this one (npm start): it updates the database.\nexit 1'
+    expect(await command(place, 'relay.ts', 'status')).toBe(refusal)
+    expect(await command(place, 'data.ts', 'export', newPath())).toBe(refusal)
+    expect(await stateOf(place)).toEqual(before)
+  },
+)
+
+test.each(databaseKinds)(
+  'on a database of a newer release on %s, status answers, and export refuses',
+  async (kind) => {
+    const place = await newDatabase(kind)
+    const newer = await openTarget(place)
+    await newer.database.execute(
+      sql`insert into ${migrations} (hash, created_at) select 'next', max(created_at) + 1 from ${migrations}`,
+    )
+    await newer.close()
+    expect(await command(place, 'relay.ts', 'status')).toMatch(/\n {2}no message waits\n.*exit 0$/s)
+    expect(await command(place, 'data.ts', 'export', newPath())).toBe(
+      'A newer Dealbell has used the database. Export it with that release.\nexit 1',
+    )
+  },
+)
+
+type Place = Awaited<ReturnType<typeof newDatabase>>
+
+const migrations = sql`drizzle.__drizzle_migrations`
+
+const command = (place: Place, file: string, ...args: string[]) =>
+  outputOf([`server/cli/${file}`, ...args], {
+    ENCRYPTION_KEY: key.toString('base64'),
+    ...('url' in place ? { DATABASE_URL: place.url } : { DATA_DIR: place.folder }),
+  })
+
+/** Makes a database with a user that lacks the newest migration. @returns its state. */
+async function madeOlder(place: Place) {
+  const { database, close } = await openTarget(place)
+  await database.insert(users).values({})
+  await database.execute(sql`drop table recent_calls`)
+  await database.execute(
+    sql`delete from ${migrations} where created_at = (select max(created_at) from ${migrations})`,
+  )
+  await close()
+  const state = await stateOf(place)
+  expect(state.tables).not.toContain('recent_calls')
+  return state
+}
+
+/** Looks without migrating. */
+async function stateOf(place: Place) {
+  let state: { tables: string[]; migrations: unknown[] } = { tables: [], migrations: [] }
+  const opening = openTarget(place, async (database) => {
+    const rows = await rowsOf(database, sql`select * from ${migrations} order by id`)
+    state = { tables: await tableNames(database), migrations: rows }
+    throw new Refused('The test only looks.')
+  })
+  await expect(opening).rejects.toThrow('only looks')
+  return state
+}
+
+const openTarget = (place: Place, look?: BeforeMigration) =>
   'url' in place
     ? openPostgres(place.url, () => undefined, { beforeMigration: look })
     : openPglite(join(place.folder, 'pglite'), { synced: false, beforeMigration: look })
