@@ -253,8 +253,9 @@ function takeKeptDraft(rules: RuleIds): RuleIds | undefined {
     // Anything else throws.
     const [person, ticked, unticked] = JSON.parse(text ?? '')
     if (person !== 'nobody' && person !== shownPerson()) return undefined
-    return union(
-      without(rules, unticked),
+    return rebase(
+      rules,
+      unticked,
       ticked.filter((id: string) => availableRuleIds.has(id)),
     )
   })

@@ -19,7 +19,7 @@ export function queryOf(parameters: object): string {
   if (query.has('day') || query.has('days')) {
     query.set('zone', Intl.DateTimeFormat().resolvedOptions().timeZone)
   }
-  return `?${query}`
+  return query.size === 0 ? '' : `?${query}`
 }
 
 export const summaryQuery = callOptions({

@@ -763,11 +763,14 @@ test('the messages of one person never show while those of the next one load', a
     features: ['activity'],
     activity: { items: [item('1')] },
   })
-  renderApp('/activity')
+  const { user } = renderApp('/activity')
   await row('Deal 1')
+  const answer = hold('get', path)
+  // The former list stays while that of the filter loads.
+  await user.click(screen.getByRole('link', { name: /^Sent/ }))
+  expect(screen.getByText('Deal 1')).toBeVisible()
   state.person = 'bob'
   state.activity.items[0] = item('2')
-  const answer = hold('get', path)
   await hearFromOtherTab('bob')
   await waitFor(() => expect(screen.queryByText('Deal 1')).not.toBeInTheDocument())
   expect(screen.getByText('Loading messages…')).toBeVisible()

@@ -12,6 +12,7 @@ import {
   hold,
   lookAgain,
   renderApp,
+  returnFromCache,
   setOnline,
   startBackend,
   withStatus,
@@ -169,6 +170,17 @@ test.each([
     expect(screen.queryByText(words)).not.toBeInTheDocument()
   },
 )
+
+test('the Back button after the next attempt does not show again what failed before', async () => {
+  startBackend({ features })
+  const { router } = renderApp('/slack/callback?code=bad')
+  await screen.findByRole('alert')
+  takeLog()
+  await act(() => router.navigate({ to: '/' }))
+  await screen.findByText(/^Slack connection failed/)
+  returnFromCache()
+  await waitFor(() => expect(screen.queryByText(/^Slack connection failed/)).toBeNull())
+})
 
 test('what failed at a callback is over once another tab has connected the service', async () => {
   const { state } = startBackend({ features })
