@@ -332,6 +332,17 @@ export const regressions: { name: string; beginning: Beginning; commands: Comman
     beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
     commands: [beginSave, disconnect('HubSpot', 1), offline, leave(false), endSave, comeBack(0)],
   },
+  {
+    name: 'rules that load after a save for the former person are added to the ticks (177831656)',
+    beginning: { connected: [], stored: [] },
+    commands: [
+      becomeAnother({ connected: ['HubSpot', 'Slack'], stored: ['deal-closed'] }),
+      beginSave,
+      becomeAnother({ connected: [], stored: [] }),
+      toggle(indexOf('deal-stage-changed')),
+      endSave,
+    ],
+  },
 ]
 
 /** Stories that the few runs of `npm test` meet too rarely. */

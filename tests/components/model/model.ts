@@ -112,11 +112,15 @@ export class Model {
 
   loadRules(retry: Retry): void {
     if (!this.ask('rules', '/api/notifications/rules', 'Loading rules', retry)) return
-    const isFirst = this.saved === undefined
+    const known = this.saved ?? []
     this.areRulesOld = false
     this.saved = this.stored
     if (this.draft === undefined) return
-    if (isFirst) this.draft = [...new Set([...this.saved, ...this.draft])]
+    // The draft ticks and unticks the same rules as before.
+    const { draft } = this
+    const unticked = known.filter((id) => !draft.includes(id))
+    const ticked = draft.filter((id) => !known.includes(id))
+    this.draft = [...new Set([...this.saved.filter((id) => !unticked.includes(id)), ...ticked])]
     if (this.saving === undefined) this.dropUnchangedDraft()
   }
 
