@@ -37,7 +37,7 @@ describe.each(screens)('$address', ({ address, title }) => {
 
   test('focuses its heading after a navigation, but not when it is the first screen', async () => {
     startBackend()
-    const from = screens[address === '/contact' ? 2 : 1]
+    const from = screens[address === screens[1].address ? 2 : 1]
     const { router } = renderApp(from.address)
     // Wait by name: 'Loading…' is a heading too, and a screen that follows it leaves the focus alone.
     await screen.findByRole('heading', { level: 1, name: from.title })

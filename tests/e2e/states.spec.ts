@@ -40,7 +40,7 @@ devTest(
     })
     await page.goto(`${dev}/states/`)
     await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
-    const first = page.frameLocator('iframe').first()
+    const first = page.getByTitle('Health is being checked', { exact: true }).contentFrame()
     await expect(first.getByText('Opening this state…')).toBeVisible()
     app.resolve()
     // Vite bundles the dependencies when the first frame asks for them.
