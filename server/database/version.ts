@@ -35,15 +35,12 @@ export async function refuseToMigrate(database: Transaction): Promise<void> {
 
 /** 0 if the database has no migrations. */
 async function lastMigrationAt(database: Transaction): Promise<number> {
-  const table = sql`drizzle.__drizzle_migrations`
-  const tables = await rowsOf(
-    database,
-    sql`select where to_regclass('drizzle.__drizzle_migrations') is not null`,
-  )
+  const table = 'drizzle.__drizzle_migrations'
+  const tables = await rowsOf(database, sql`select where to_regclass(${table}) is not null`)
   if (tables.length === 0) return 0
   const [last] = await rowsOf<{ at: number | null }>(
     database,
-    sql`select max(created_at)::float8 as at from ${table}`,
+    sql`select max(created_at)::float8 as at from ${sql.raw(table)}`,
   )
   return last?.at ?? 0
 }

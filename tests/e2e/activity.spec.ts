@@ -10,17 +10,19 @@ import { showState } from './show-state.ts'
 
 const minuteMs = 60_000
 const refreshMs = 5000
+/** Noon: just after midnight, the messages of a few minutes would have a heading of a second day among them. */
+const now = new Date().setHours(12, 0, 0, 0)
 
 const message = (id: string, at: number, more: Partial<ActivityItem> = {}) =>
   sentItem(id, { at: new Date(at).toISOString(), ...more })
 
 const many = (count: number, more: Partial<ActivityItem> = {}) =>
-  Array.from({ length: count }, (_, n) => message(`${n + 1}`, Date.now() - n * minuteMs, more))
+  Array.from({ length: count }, (_, n) => message(`${n + 1}`, now - n * minuteMs, more))
 
 /** Opens /activity. Returns the list of the backend, which a test may change. */
 async function open(page: Page, items: ActivityItem[], ...before: RequestHandler[]) {
   const { handlers, state } = createBackend({ features: ['activity'], activity: { items } })
-  await page.clock.install()
+  await page.clock.install({ time: now })
   await showState(page, {
     name: 'activity',
     address: '/activity',
@@ -46,8 +48,8 @@ sharedTest('new messages do not move what a user reads below the top', async ({ 
   // A row of several lines, and a new heading of a day.
   const long = `Deal new ${'with a long name '.repeat(12)}`
   items.unshift(
-    message('tomorrow', Date.now() + 24 * 60 * minuteMs),
-    message('new', Date.now(), { deal: { name: long, url: '' } }),
+    message('tomorrow', now + 24 * 60 * minuteMs),
+    message('new', now, { deal: { name: long, url: '' } }),
   )
   await page.clock.runFor(refreshMs)
   await expect(page.getByText('Deal tomorrow')).toBeAttached()
@@ -57,7 +59,7 @@ sharedTest('new messages do not move what a user reads below the top', async ({ 
   const link = page.getByRole('link', { name: 'Deal 12' })
   await link.focus()
   const focused = await topOf(page, 'Deal 12')
-  items.unshift(message('newer', Date.now() + 25 * 60 * minuteMs))
+  items.unshift(message('newer', now + 25 * 60 * minuteMs))
   await page.clock.runFor(refreshMs)
   await expect(page.getByText('Deal newer')).toBeAttached()
   expect(await topOf(page, 'Deal 12')).toBeCloseTo(focused, 0)
@@ -71,7 +73,7 @@ sharedTest('new messages do not move what a user reads below the top', async ({ 
   // At the top, new messages appear in sight.
   await page.evaluate(() => (document.activeElement as HTMLElement).blur())
   await scrollTo(page, 0)
-  items.unshift(message('newest', Date.now() + 26 * 60 * minuteMs))
+  items.unshift(message('newest', now + 26 * 60 * minuteMs))
   await page.clock.runFor(refreshMs)
   await expect(page.getByText('Deal newest')).toBeInViewport()
   expect(await page.evaluate(() => window.scrollY)).toBe(0)
@@ -198,8 +200,8 @@ for (const colorScheme of ['light', 'dark'] as const) {
     async ({ page }) => {
       await page.emulateMedia({ forcedColors: 'active', colorScheme })
       await open(page, [
-        message('1', Date.now()),
-        message('2', Date.now(), { state: 'failed', reason: 'Slack did not answer' }),
+        message('1', now),
+        message('2', now, { state: 'failed', reason: 'Slack did not answer' }),
       ])
       await expect(page.getByText('1 failed', { exact: true })).toBeVisible()
       const colours = await page.evaluate(() => {
