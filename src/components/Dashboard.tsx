@@ -3,7 +3,7 @@ import { useConnectionStatus } from '../api/connections.ts'
 import { useHasFeature, useHealth } from '../api/health.ts'
 import { useRules, useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
-import { useLateParts } from '../late/load.ts'
+import { useLateParts, usePreparedParts } from '../late/load.ts'
 import type { Provider } from '../parse-config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Card } from '../ui/Card.tsx'
@@ -37,6 +37,8 @@ export function Dashboard() {
     wereKnown.current = areKnown
   }, [areKnown])
   const late = useLateParts(isLoaded && (features ?? standIns) !== undefined)
+  // It makes no call, and must not move the connections when the rules come after them.
+  const Notice = usePreparedParts()?.PageNotice
   // What loads late has its place from the start, so that it moves nothing.
   const unsentMessages = ({ name }: Provider, { data }: typeof crmStatus) =>
     hasSummary &&
@@ -54,7 +56,7 @@ export function Dashboard() {
       title="Deal notifications"
       lead={`Choose which ${crm.name} deal events ${chat.name} reports.`}
     >
-      {late && hasSummary && <late.PageNotice />}
+      {Notice && hasSummary && <Notice />}
       <Warning isShown={areKnown && !areConnected} title="Connections required">
         Please connect both {crm.name} and {chat.name} so that notifications work.
       </Warning>

@@ -39,6 +39,11 @@ export function useLateParts(isWanted: boolean): Parts | undefined {
   )
 }
 
+/** The late parts if they are prepared. A part that makes no call can be shown before the calls of §7 are answered. */
+export function usePreparedParts(): Parts | undefined {
+  return prepared.get(useQueryClient())
+}
+
 /** Loads the late parts, so that the next screen that wants them shows them at once. Undefined if that fails. */
 export async function prepareLateParts(queryClient: QueryClient): Promise<Parts | undefined> {
   try {

@@ -162,9 +162,13 @@ test('what failed at a callback moves nothing when the dashboard repeats it', {
 }, async ({ page }) => {
   const shifts = await watchShifts(page)
   await page.route('**/api/slack/callback*', (route) => route.fulfill({ status: 403 }))
+  const letRules = await holdCall(page, '**/api/notifications/rules', 'passes')
   await page.goto('/slack/callback?code=1')
   const failed = page.getByText('Slack connection failed')
   await expect(failed).toHaveRole('alert')
+  await expect(page.getByRole('heading', { name: 'Connections' })).toBeVisible()
+  await frame(page)
+  letRules()
   await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
   await expect(failed).toBeVisible()
   await frame(page)
