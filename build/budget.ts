@@ -9,8 +9,8 @@ export interface Budget {
   style: number
 }
 
-/** The sizes of 21 November 2026 (119.7 and 4.4 KiB), and what was added since. */
-export const pageBudget: Budget = { script: 123 * 1024, style: 6 * 1024 }
+/** The scripts took 122.9 KiB on 24 November 2026. The limit is 3 KiB above that (decision 305). */
+export const pageBudget: Budget = { script: 126 * 1024, style: 6 * 1024 }
 
 /** Fails the build when the dashboard exceeds its budget. */
 export function budget(limits: Budget): Plugin {

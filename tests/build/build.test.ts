@@ -181,11 +181,15 @@ describe('the boot script', () => {
     }
   }
   const scriptAt = (pattern: RegExp) => `/${named(pattern)}`
+  // A script that two routes share, such as that of a component, may come, too.
+  const isOfARoute = (script: string) =>
+    /[/.](activity|callback|connect|contact|routes)[-.]/.test(script)
 
   test('starts the calls and scripts of the dashboard at /', async () => {
     const { scripts, styles, fetched, started } = await bootAt('/')
     expect(styles).toEqual([])
-    expect(scripts).toEqual([scriptAt(/routes-[\w-]+\.js$/), scriptAt(/client-[\w-]+\.js$/)])
+    expect(scripts).toContain(scriptAt(/client-/))
+    expect(scripts.filter(isOfARoute)).toEqual([scriptAt(/routes-/)])
     expect(started).toEqual([
       '/health',
       '/api/hubspot/status',
@@ -205,9 +209,8 @@ describe('the boot script', () => {
     ['/connect/hubspot', /connect\./],
   ])('starts the script of its route and the health check at %s', async (path, script) => {
     const { scripts, started } = await bootAt(path)
-    // A script that two routes share may come, too.
-    expect(scripts).toEqual(expect.arrayContaining([scriptAt(script), scriptAt(/client-/)]))
-    expect(scripts.filter((each) => !/failed-authorization/.test(each))).toHaveLength(2)
+    expect(scripts).toContain(scriptAt(/client-/))
+    expect(scripts.filter(isOfARoute)).toEqual([scriptAt(script)])
     expect(started).toEqual(['/health'])
   })
 
