@@ -91,10 +91,10 @@ export function drawFaults(between: Between): Fault[] {
   const provider = { share: 1, pauseS: 20 } as const
   switch (theme) {
     case 'stall':
-      faults.push({ kind: 'freeze', at: atClaim, process: 0, forMs: dice.between(21_000, 40_000) })
-      if (dice.chance(0.5)) {
-        const only = dice.oneOf(channels)
-        faults.push({ kind: 'slack', at: 15_000, forMs: 45_000, how: 'is slow', only, ...provider })
+      // It goes on while another process sends what it had claimed.
+      faults.push({ kind: 'freeze', at: atClaim, process: 0, forMs: dice.between(21_000, 30_000) })
+      if (dice.chance(0.7)) {
+        faults.push({ kind: 'slack', at: 15_000, forMs: 45_000, how: 'is slow', ...provider })
       }
       break
     case 'lost lease': {

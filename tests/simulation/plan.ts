@@ -79,9 +79,11 @@ export function planOf(seed: number): Plan {
     ['T1/C1', 'T1/C2', 'T1/C3'],
     ['T1/C1', 'T2/C2', 'T1/C3'],
   ])
-  const users: PlannedUser[] = Array.from({ length: dice.whole(2, 5) }, () => ({
+  // Whoever shares a channel may want what somebody who has left must not get.
+  const isAlone = isOf('stall') && dice.chance(0.5)
+  const users: PlannedUser[] = Array.from({ length: dice.whole(2, 5) }, (_, at) => ({
     account: dice.whole(1, accounts),
-    channel: dice.oneOf(channels),
+    channel: isAlone ? `T1/C${at + 1}` : dice.oneOf(channels),
     ruleIds: dice.oneOf([
       ['deal-stage-changed'],
       ['deal-stage-changed'],
@@ -180,7 +182,7 @@ function drawActs({ dice, theme, processes, users, channels, eventsMs, endMs }: 
     const what = dice.random()
     if (theme === 'stall' && dice.chance(0.5)) {
       // After the claim of a process that stands still, when another process sends.
-      acts.push({ ...by, at: dice.between(20, 32) * second, what: 'leave chat' })
+      acts.push({ ...by, at: dice.between(21, 32) * second, what: 'leave chat' })
     }
     if (theme === 'lost lease' || theme === 'stall') return
     if (theme === 'leaving') acts.push({ ...by, what: dice.oneOf(['leave chat', 'leave crm']) })
