@@ -21,7 +21,6 @@ const open = (initial: Initial, address = '/') => ({
 /** The answer of a connection that broke. */
 const brokenSlack = () =>
   HttpResponse.json({ connected: false, reason: 'The channel is archived.' })
-const minutes = (count: number) => new Date(Date.now() - count * 60_000).toISOString()
 const ids = ['deal-stage-changed', 'deal-closed', 'deal-stage-changed-orphan'] as const
 const [stage, closed, orphan] = [
   'Notify me when a deal stage changes',
@@ -37,7 +36,7 @@ const sent = (...rules: [sent: number, ago: number, failed?: number][]): Partial
   rules: Object.fromEntries(
     rules.map(([sent, ago, failed = 0], at) => [
       ids[at],
-      { sent, failed, lastSentAt: minutes(ago) },
+      { sent, failed, lastSentAt: new Date(Date.now() - ago * 60_000).toISOString() },
     ]),
   ),
 })

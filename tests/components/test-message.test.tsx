@@ -53,34 +53,33 @@ test.each<[ActivityBackend['test'], string]>([
   expect(takeLog()).toEqual('status' in answer ? [`Sending a test message failed: ${text}`] : [])
 })
 
+const maybe = 'The test message may still arrive.'
+
 test.each([
   [
-    'no sentence',
-    () => new HttpResponse('<h1>Bad Gateway</h1>', { status: 502 }),
     'The server answered with an error (502)',
+    () => new HttpResponse('<h1>Bad Gateway</h1>', { status: 502 }),
   ],
+  [`The server could not be reached. ${maybe}`, () => HttpResponse.error()],
   [
-    'no connection',
-    () => HttpResponse.error(),
-    'The server could not be reached. The test message may still arrive.',
-  ],
-  [
-    'an answer that makes no sense',
+    `The server sent an answer that could not be understood. ${maybe}`,
     () => HttpResponse.json({ state: 'maybe' }),
-    'The server sent an answer that could not be understood. The test message may still arrive.',
   ],
-])('%s is a sentence too, and the next try replaces it', async (_what, answer, text) => {
-  const { calls, user } = open()
-  server.use(http.post('*/test', answer, { once: true }))
-  const button = await sendButton()
-  await user.click(button)
-  const result = await screen.findByText(text)
-  expect(takeLog()).toHaveLength(1)
-  expect(button).toHaveFocus()
-  await user.click(button)
-  await waitFor(() => expect(result).toHaveTextContent(/^Sent to #sales-floor\.$/))
-  expect(sends(calls)).toHaveLength(2)
-})
+])(
+  'without a sentence of the backend, it reads %j, until the next try replaces it',
+  async (text, answer) => {
+    const { calls, user } = open()
+    server.use(http.post('*/test', answer, { once: true }))
+    const button = await sendButton()
+    await user.click(button)
+    const result = await screen.findByText(text)
+    expect(takeLog()).toHaveLength(1)
+    expect(button).toHaveFocus()
+    await user.click(button)
+    await waitFor(() => expect(result).toHaveTextContent(/^Sent to #sales-floor\.$/))
+    expect(sends(calls)).toHaveLength(2)
+  },
+)
 
 test('a refusal that names another person is logged, and the page shows that person', async () => {
   const { state, user } = open()
@@ -111,9 +110,7 @@ test('after ten seconds without an answer, the message may still arrive', async 
   await pass(9000)
   expect(screen.getByText('Sending…')).toBeVisible()
   await pass(1500)
-  expect(
-    screen.getByText('The server took too long to answer. The test message may still arrive.'),
-  ).toBeVisible()
+  expect(screen.getByText(`The server took too long to answer. ${maybe}`)).toBeVisible()
   expect(takeLog()).toHaveLength(1)
 })
 
