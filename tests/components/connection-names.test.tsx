@@ -1,6 +1,6 @@
 import { screen, within } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
-import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { server } from '../msw/server.ts'
 import { renderApp, startBackend } from '../render.tsx'
 
@@ -9,15 +9,12 @@ const row = async (name: string) => {
   return within(button.closest('li') as HTMLElement)
 }
 
-beforeEach(() => {
-  startBackend()
-})
-
 function answerStatus(provider: string, status: object) {
   server.use(http.get(`*/api/${provider}/status`, () => HttpResponse.json(status)))
 }
 
 test('a connected service shows its account or workspace, and the channel', async () => {
+  startBackend()
   answerStatus('hubspot', { connected: true, account: 'acme.example' })
   answerStatus('slack', { connected: true, account: 'Acme', channel: '#deals' })
   renderApp('/')
@@ -38,12 +35,9 @@ test.each([
     // At ten o'clock in the reader's time zone.
     const since = new Date(`${day}T10:00`).toISOString()
     const reason = 'Slack says that the channel is archived.'
-    startBackend({ features: ['activity'] })
+    startBackend({ features: ['activity'], rules: ['deal-closed'] })
     answerStatus('hubspot', { connected: false, reason: 'HubSpot says that it is gone.' })
     answerStatus('slack', { connected: false, account: 'Acme', reason, since })
-    server.use(
-      http.get('*/api/notifications/rules', () => HttpResponse.json({ rules: ['deal-closed'] })),
-    )
     renderApp('/')
     const shown = await screen.findByText(/^Not connected since/)
     const slack = await row('Slack')
@@ -63,6 +57,7 @@ test('the row of the CRM says that a former account still sends, also after a di
   const notice =
     'Messages about deals of acme.example still go to Slack. To stop them, connect acme.example again and disconnect it.'
   const formerAccount = 'acme.example'
+  startBackend()
   answerStatus('hubspot', { connected: true, account: 'new.example', formerAccount })
   answerStatus('slack', { connected: false })
   const { user } = renderApp('/')

@@ -12,7 +12,15 @@ import { accountItem, signedOut } from './dashboard.ts'
 import '../../src/late/parts.ts'
 
 const features = ['activity', 'preview', 'test-message']
-const minutes = (count: number) => new Date(Date.now() - count * 60_000).toISOString()
+type Initial = Parameters<typeof startBackend>[0]
+/** Opens the dashboard of a user who has connected both services. */
+const open = (initial: Initial, address = '/') => ({
+  ...startBackend({ connected: both(), features, ...initial }),
+  ...renderApp(address),
+})
+/** The answer of a connection that broke. */
+const brokenSlack = () =>
+  HttpResponse.json({ connected: false, reason: 'The channel is archived.' })
 const ids = ['deal-stage-changed', 'deal-closed', 'deal-stage-changed-orphan'] as const
 const [stage, closed, orphan] = [
   'Notify me when a deal stage changes',
@@ -28,7 +36,7 @@ const sent = (...rules: [sent: number, ago: number, failed?: number][]): Partial
   rules: Object.fromEntries(
     rules.map(([sent, ago, failed = 0], at) => [
       ids[at],
-      { sent, failed, lastSentAt: minutes(ago) },
+      { sent, failed, lastSentAt: new Date(Date.now() - ago * 60_000).toISOString() },
     ]),
   ),
 })
@@ -38,38 +46,30 @@ test.each([
   [['activity'], ['summary']],
   [['preview'], ['preview']],
   [['test-message'], []],
-])('with the features %j, only their calls are made', async (listed, names) => {
-  const { calls } = startBackend({ connected: both(), rules: ['deal-closed'], features: listed })
-  renderApp('/')
-  const untouched = await box(stage)
-  if (names.includes('preview')) await screen.findByText(/^Would have sent 31 messages/)
-  if (names.includes('summary')) await screen.findByText('No messages sent in 14 days')
-  if (listed.includes('test-message')) await screen.findByText('Send a test message')
-  await settle()
-  expect(calls('GET /api/notifications/').map((call) => call.split(/[/?]/)[3])).toEqual([
-    'rules',
-    ...names,
-  ])
-  const unsaved = availableRuleIds.size - 1
-  expect(screen.queryAllByText(/have sent/)).toHaveLength(names.includes('preview') ? unsaved : 0)
-  expect(screen.queryAllByText(/^No messages sent/)).toHaveLength(names.includes('summary') ? 1 : 0)
-  expect(screen.queryAllByText('Send a test message')).toHaveLength(
-    listed.includes('test-message') ? 1 : 0,
-  )
-  expect(screen.queryAllByRole('link', { name: 'Activity' })).toHaveLength(
-    listed.includes('activity') ? 1 : 0,
-  )
-  expect(untouched.hasAttribute('aria-describedby')).toBe(names.includes('preview'))
-})
+] as [string[], string[]][])(
+  'with the features %j, only their calls are made',
+  async (listed, names) => {
+    const { calls } = open({ rules: ['deal-closed'], features: listed })
+    const untouched = await box(stage)
+    if (names.includes('preview')) await screen.findByText(/^Would have sent 31 messages/)
+    if (names.includes('summary')) await screen.findByText('No messages sent in 14 days')
+    if (listed.includes('test-message')) await screen.findByText('Send a test message')
+    await settle()
+    const made = calls('GET /api/notifications/').map((call) => call.split(/[/?]/)[3])
+    expect(made).toEqual(['rules', ...names])
+    const times = (feature: string, count = 1) => (listed.includes(feature) ? count : 0)
+    const unsaved = times('preview', availableRuleIds.size - 1)
+    expect(screen.queryAllByText(/have sent/)).toHaveLength(unsaved)
+    expect(screen.queryAllByText(/^No messages sent/)).toHaveLength(times('activity'))
+    expect(screen.queryAllByText('Send a test message')).toHaveLength(times('test-message'))
+    expect(screen.queryAllByRole('link', { name: 'Activity' })).toHaveLength(times('activity'))
+    expect(untouched.hasAttribute('aria-describedby')).toBe(names.includes('preview'))
+  },
+)
 
 test('a saved rule says how often it has sent a message, and when the last one was', async () => {
-  const { calls } = startBackend({
-    connected: both(),
-    rules: [...ids],
-    features,
-    activity: { summary: sent([12, 3, 2], [1, 60 * 5]) },
-  })
-  renderApp('/')
+  const summary = sent([12, 3, 2], [1, 60 * 5])
+  const { calls } = open({ rules: [...ids], activity: { summary } })
   await screen.findByText(/^Sent 12 times/)
   expect(await box(stage)).toHaveAccessibleDescription(
     'Sent 12 times in 14 days, last 3 minutes ago · 2 failed',
@@ -83,21 +83,16 @@ test('a saved rule says how often it has sent a message, and when the last one w
 })
 
 test.each([
-  [{ 'deal-closed': 31 }, true, 'Would have sent 31 messages in the last 7 days'],
-  [{ 'deal-closed': 1 }, true, 'Would have sent 1 message in the last 7 days'],
-  [{ 'deal-closed': 0 }, true, 'Would have sent no messages in the last 7 days'],
-  [{ 'deal-closed': 1204 }, false, 'Would have sent at least 1,204 messages in the last 7 days'],
-  [
-    { 'deal-closed': 0 },
-    false,
-    'Would have sent no messages in the last 7 days, as far as is known',
-  ],
+  [31, true, 'Would have sent 31 messages in the last 7 days'],
+  [1, true, 'Would have sent 1 message in the last 7 days'],
+  [0, true, 'Would have sent no messages in the last 7 days'],
+  [1204, false, 'Would have sent at least 1,204 messages in the last 7 days'],
+  [0, false, 'Would have sent no messages in the last 7 days, as far as is known'],
 ])(
-  'a rule that is not saved says what it would have sent: %j, complete: %s',
-  async (rules, complete, text) => {
-    const preview: Preview = { days: 7, rules, samples: {}, complete }
-    startBackend({ connected: both(), features, activity: { preview } })
-    renderApp('/')
+  'a rule that is not saved says what it would have sent: %d, complete: %s',
+  async (count, complete, text) => {
+    const preview: Preview = { days: 7, rules: { 'deal-closed': count }, samples: {}, complete }
+    open({ activity: { preview } })
     await screen.findByText(text)
     expect(await box(closed)).toHaveAccessibleDescription(text)
     // The backend may not know every rule.
@@ -109,8 +104,7 @@ test.each([
   [features, /^Sent 12 times/],
   [['preview'], undefined],
 ])('with %j, a tick does not change the sentence, and a save does', async (listed, after) => {
-  startBackend({ connected: both(), features: listed, activity: { summary: sent([12, 3]) } })
-  const { user } = renderApp('/')
+  const { user } = open({ features: listed, activity: { summary: sent([12, 3]) } })
   await screen.findByText(/^Would have sent 31/)
   await user.click(await box(stage))
   expect(await box(stage)).toHaveAccessibleDescription(/^Would have sent 31/)
@@ -126,8 +120,7 @@ test.each([
 })
 
 test('an example of a message comes on request, and ticks nothing', async () => {
-  startBackend({ connected: both(), features })
-  const { user } = renderApp('/')
+  const { user } = open({})
   const name = 'Show an example: when a deal is signed or closed (won/lost)'
   const button = await screen.findByRole('button', { name, expanded: false })
   const sample = '🎉 Acme renewal was won (€12,000)'
@@ -152,18 +145,11 @@ test('an example of a message comes on request, and ticks nothing', async () => 
 
 test('the calls of the features start when those of section 7 have ended, also after a failure', async () => {
   const { calls } = startBackend({ connected: new Set(['hubspot']), features })
-  const [slack, hubspot, rules] = [
-    HttpResponse.json({ connected: false, reason: 'The channel is archived.' }),
-    HttpResponse.json({ connected: true }),
-    withStatus(403)(),
+  const answers = [
+    hold('get', '*/api/slack/status', brokenSlack),
+    hold('get', '*/api/hubspot/status'),
+    hold('get', '*/api/notifications/rules', withStatus(403)),
   ]
-  const answers = Object.entries({
-    'slack/status': slack,
-    'hubspot/status': hubspot,
-    'notifications/rules': rules,
-  }).map(([path, response]) => {
-    return hold('get', `*/api/${path}`, () => response)
-  })
   renderApp('/')
   for (const answer of answers) {
     await settle()
@@ -178,8 +164,7 @@ test('the calls of the features start when those of section 7 have ended, also a
 })
 
 test('the preview comes only while HubSpot is connected, and is forgotten with it', async () => {
-  const { calls, state } = startBackend({ features, rules: ['deal-closed'] })
-  const { user } = renderApp('/')
+  const { calls, state, user } = open({ connected: new Set(), rules: ['deal-closed'] })
   const unknown = await box(stage)
   await screen.findByText('No messages sent in 14 days')
   await settle()
@@ -207,14 +192,11 @@ test('the preview comes only while HubSpot is connected, and is forgotten with i
 })
 
 test('a summary or preview that fails says so and hides no rule; each can be tried again', async () => {
-  const { calls, state } = startBackend({
-    connected: both(),
+  const { calls, handlers, user } = open({
     rules: ['deal-stage-changed'],
-    features,
     activity: { summary: sent([12, 3]) },
   })
   server.use(http.get('*/summary', withStatus(400)), http.get('*/preview', withStatus(400)))
-  const { user } = renderApp('/')
   await screen.findByText('The number of sent messages could not be loaded.')
   // One rule is saved.
   expect(await screen.findAllByText('The preview of this rule could not be loaded.')).toHaveLength(
@@ -236,7 +218,7 @@ test('a summary or preview that fails says so and hides no rule; each can be tri
   expect(again).toHaveFocus()
   takeLog()
 
-  server.resetHandlers(...startBackend({ ...state, activity: state.activity }).handlers)
+  server.resetHandlers(...handlers)
   await user.click(again)
   await screen.findByText(/^Sent 12 times/)
   // The button has disappeared. Its rule has the focus, and its description is the answer.
@@ -251,8 +233,7 @@ test('a summary or preview that fails says so and hides no rule; each can be tri
 test('a preview that is not complete is asked for again, until the backend has counted', async () => {
   stopClock()
   const preview: Preview = { days: 7, rules: {}, samples: {}, complete: false }
-  const { calls, state } = startBackend({ connected: both(), features, activity: { preview } })
-  renderApp('/')
+  const { calls, state } = open({ activity: { preview } })
   await settle()
   await pass(0)
   const about = () => screen.getByRole('checkbox', { name: stage })
@@ -263,20 +244,17 @@ test('a preview that is not complete is asked for again, until the backend has c
   // Then less often, until the backend has had 44 seconds. An account with too many deals never gets a complete
   // answer.
   await pass(4_000 + 8_000 + 15_000 + 14_000)
-  expect(calls('GET /api/notifications/preview')).toHaveLength(5)
+  expect(previews(calls)).toHaveLength(5)
   await pass(120_000)
-  expect(calls('GET /api/notifications/preview')).toHaveLength(6)
+  expect(previews(calls)).toHaveLength(6)
 })
 
 test('the summary refreshes every 15 seconds with one call, and says the time anew', async () => {
   stopClock()
-  const { calls, state } = startBackend({
-    connected: both(),
+  const { calls, state, unmount } = open({
     rules: ['deal-closed'],
-    features,
     activity: { summary: sent([0, 0], [12, 0.5]) },
   })
-  const { unmount } = renderApp('/')
   const about = (name = '') => screen.getByRole('checkbox', { name })
   await settle()
   await pass(0)
@@ -324,17 +302,9 @@ test.each([
 ])(
   'a broken connection says what it holds up: %d waiting, %d failed',
   async (waiting, failed, text) => {
-    startBackend({
-      connected: new Set(['hubspot']),
-      features,
-      activity: { summary: { waiting, failedSinceBroken: failed } },
-    })
-    server.use(
-      http.get('*/api/slack/status', () =>
-        HttpResponse.json({ connected: false, reason: 'The channel is archived.' }),
-      ),
-    )
-    const { user, router } = renderApp('/')
+    const summary = { waiting, failedSinceBroken: failed }
+    const { user, router } = open({ activity: { summary } })
+    server.use(http.get('*/api/slack/status', brokenSlack))
     const row = (await screen.findByText('Slack')).closest('li') as HTMLElement
     await waitFor(() => expect(row).toHaveTextContent(text))
     expect(screen.getAllByText(/waiting|failed since/)).toHaveLength(1)
@@ -348,8 +318,7 @@ test.each([
 )
 
 test('the header leads to the activity on every page, and says where the user is', async () => {
-  startBackend({ features })
-  const { user, router } = renderApp('/contact')
+  const { user, router } = open({}, '/contact')
   const link = await screen.findByRole('link', { name: 'Activity' })
   expect(link).not.toHaveAttribute('aria-current')
   await user.click(link)
@@ -359,13 +328,11 @@ test('the header leads to the activity on every page, and says where the user is
 })
 
 test('signing out forgets what was sent and would have been sent', async () => {
-  const { calls, state } = startBackend({
-    connected: both(),
+  const { calls, state, user, queryClient } = open({
     rules: ['deal-stage-changed'],
     features: [...features, 'sessions'],
     activity: { summary: sent([12, 3]) },
   })
-  const { user, queryClient } = renderApp('/')
   await screen.findByText(/^Sent 12 times/)
   await screen.findByText(/^Would have sent 4 messages/)
   state.activity.summary = {}
@@ -379,13 +346,10 @@ test('signing out forgets what was sent and would have been sent', async () => {
 })
 
 test('after connecting again, everything is asked again', async () => {
-  const { calls, state } = startBackend({
-    connected: both(),
+  const { calls, state, router } = open({
     rules: ['deal-stage-changed'],
-    features,
     codes: new Set(['abc']),
   })
-  const { router } = renderApp('/')
   await screen.findByText('No messages sent in 14 days')
   await screen.findByText(/^Would have sent 4 messages/)
   state.activity.summary = sent([12, 3])
@@ -398,19 +362,13 @@ test('after connecting again, everything is asked again', async () => {
 })
 
 test('a stand-in has a badge, and a link to its page while it is connected', async () => {
-  startBackend({ connected: new Set(['slack']) })
+  const { user } = open({ connected: new Set(['slack']) })
+  const standIns = { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' }
+  const slack = { connected: true, channel: '#sales-floor' }
   server.use(
-    http.get('*/health', () =>
-      HttpResponse.json({
-        status: 'ok',
-        standIns: { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' },
-      }),
-    ),
-    http.get('*/api/slack/status', () =>
-      HttpResponse.json({ connected: true, channel: '#sales-floor' }),
-    ),
+    http.get('*/health', () => HttpResponse.json({ status: 'ok', standIns })),
+    http.get('*/api/slack/status', () => HttpResponse.json(slack)),
   )
-  const { user } = renderApp('/')
   expect(await screen.findAllByText('Stand-in')).toHaveLength(2)
   const link = (name: string) => screen.queryByRole('link', { name })?.getAttribute('href')
   await waitFor(() => expect(link('Open #sales-floor')).toBe('/sandbox/slack'))
@@ -421,17 +379,12 @@ test('a stand-in has a badge, and a link to its page while it is connected', asy
 })
 
 test.each([
-  [
-    { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' },
-    ['Open its deals', 'Open Slack'],
-  ],
+  [{ hubspot: '/sandbox/deals', slack: '/sandbox/slack' }, ['Open its deals', 'Open Slack']],
   [undefined, []],
 ])('an empty activity page leads to the stand-ins %j', async (standIns, names) => {
-  startBackend({ features })
+  open({}, '/activity')
   server.use(http.get('*/health', () => HttpResponse.json({ status: 'ok', features, standIns })))
-  renderApp('/activity')
   await screen.findByText('No messages yet')
-  expect(screen.queryAllByRole('link', { name: /^Open/ }).map((link) => link.textContent)).toEqual(
-    names,
-  )
+  const links = screen.queryAllByRole('link', { name: /^Open/ })
+  expect(links.map((link) => link.textContent)).toEqual(names)
 })

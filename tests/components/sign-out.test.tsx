@@ -9,40 +9,32 @@ import { accountItem, button } from './dashboard.ts'
 // The app loads this script later. Its first import may take longer than a test waits.
 import '../../src/late/parts.ts'
 
-const signedIn = () =>
-  startBackend({ connected: both(), rules: ['deal-closed'], features: ['sessions'] })
-
-test('signing out of all other browsers changes nothing in this one', async () => {
-  const { calls } = signedIn()
-  const { user } = renderApp('/')
-  await user.click(await accountItem(user, 'Sign out of all other browsers'))
-  expect(await screen.findByText('Signed out of all other browsers.')).toBeVisible()
-  await waitFor(() => expect(screen.getByRole('button', { name: 'Account' })).toHaveFocus())
-  expect(calls('DELETE')).toEqual(['DELETE /api/session?others=true'])
-  expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
-  expect(screen.getByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
+const open = () => ({
+  ...startBackend({ connected: both(), rules: ['deal-closed'], features: ['sessions'] }),
+  ...renderApp('/'),
 })
 
-test('a failure says so and changes nothing; the next result replaces it', async () => {
-  const { calls } = signedIn()
+test('a sign-out that fails changes nothing here, nor does one of all other browsers, whose result replaces the failure', async () => {
+  const { calls, user } = open()
   server.use(http.delete('*/api/session', withStatus(409), { once: true }))
-  const { user } = renderApp('/')
   await user.click(await accountItem(user, 'Sign out of this browser'))
-  const failure = await screen.findByText('❌ Failed to sign out, try again.')
+  const result = await screen.findByText('❌ Failed to sign out, try again.')
   expect(takeLog()).toEqual([
     'Signing out of this browser failed: The server answered with an error (409)',
   ])
   await waitFor(() => expect(screen.getByRole('button', { name: 'Account' })).toHaveFocus())
   expect(await screen.findByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
   await user.click(await accountItem(user, 'Sign out of all other browsers'))
-  await waitFor(() => expect(failure).toHaveTextContent(/^Signed out of all other browsers\.$/))
-  expect(calls('DELETE')).toHaveLength(2)
+  await waitFor(() => expect(result).toHaveTextContent(/^Signed out of all other browsers\.$/))
+  await waitFor(() => expect(screen.getByRole('button', { name: 'Account' })).toHaveFocus())
+  expect(calls('DELETE')).toEqual(['DELETE /api/session', 'DELETE /api/session?others=true'])
+  expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
+  expect(screen.getByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
 })
 
 test('signing out here waits for two clicks on signing out elsewhere, which are one call, also if that fails', async () => {
-  const { calls } = signedIn()
+  const { calls, user } = open()
   const answer = hold('delete', '*/api/session', undefined, { once: true })
-  const { user } = renderApp('/')
   await user.dblClick(await accountItem(user, 'Sign out of all other browsers'))
   await user.click(await button('Sign out of this browser'))
   await settle()
@@ -65,8 +57,7 @@ test('after a failure that may have signed out, the focus is at its words', asyn
 })
 
 test('while the server is away, the menu stays, and signs out when the server is back', async () => {
-  signedIn()
-  const { user } = renderApp('/')
+  const { handlers, state, user } = open()
   const item = await accountItem(user, 'Sign out of this browser')
   server.use(http.all('*/api/*', () => HttpResponse.error()))
   await user.click(item)
@@ -74,21 +65,16 @@ test('while the server is away, the menu stays, and signs out when the server is
   await screen.findByRole('button', { name: 'Connect Slack' })
   takeLog()
   const again = await accountItem(user, 'Sign out of this browser')
-  server.resetHandlers()
-  const { state } = signedIn()
+  server.resetHandlers(...handlers)
   await user.click(again)
   expect(await screen.findByText(/^Signed out\. Connect HubSpot/)).toHaveFocus()
   expect(state.connected.size).toBe(0)
 })
 
 test("the header's menu has the name of the CRM's account and both ways to sign out", async () => {
-  signedIn()
-  server.use(
-    http.get('*/api/hubspot/status', () =>
-      HttpResponse.json({ connected: true, account: 'acme.example' }),
-    ),
-  )
-  const { user } = renderApp('/')
+  const { user } = open()
+  const hubspot = { connected: true, account: 'acme.example' }
+  server.use(http.get('*/api/hubspot/status', () => HttpResponse.json(hubspot)))
   const menu = await button('acme.example')
   expect(menu).toHaveAttribute('aria-expanded', 'false')
   expect(screen.queryByText(/sign out/i)).not.toBeInTheDocument()

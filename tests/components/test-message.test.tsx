@@ -10,34 +10,36 @@ import { saved } from './dashboard.ts'
 // The app loads this script later. A test with a stopped clock cannot wait for its first import.
 import '../../src/late/parts.ts'
 
-const start = (test?: ActivityBackend['test'], connected = ['hubspot', 'slack']) =>
-  startBackend({
+/** Opens the dashboard of a backend that answers this to a test message. */
+function open(test?: ActivityBackend['test'], connected = ['hubspot', 'slack']) {
+  const backend = startBackend({
     connected: new Set(connected),
     rules: ['deal-closed'],
     features: ['activity', 'test-message'],
     ...(test && { activity: { test } }),
   })
+  return { ...backend, ...renderApp('/') }
+}
 const sendButton = () => screen.findByRole('button', { name: 'Send a test message' })
 const sends = (calls: (start: string) => string[]) => calls('POST /api/notifications/test')
-const waits = { state: 'waiting', channel: '#sales', reason: null, nextTryAt: null } as const
+const sent = { state: 'sent', channel: '#sales-floor', reason: null, nextTryAt: null } as const
+const waits = { ...sent, state: 'waiting' } as const
 const at = '2026-11-22T12:05:00.000Z'
 const time = new Date(at).toLocaleTimeString([], { timeStyle: 'short' })
 
+const refusal = { status: 409, code: 'not_connected', message: 'Connect both. <b>' } as const
+
 test.each<[ActivityBackend['test'], string]>([
-  [
-    { state: 'sent', channel: '#sales-floor', reason: null, nextTryAt: null },
-    'Sent to #sales-floor.',
-  ],
-  [{ state: 'sent', channel: null, reason: null, nextTryAt: null }, 'Sent.'],
-  [
-    { ...waits, reason: 'Slack asks for a pause', nextTryAt: at },
-    `Waiting: Slack asks for a pause, next try at ${time}.`,
-  ],
-  [{ ...waits, reason: 'Slack asks for a pause' }, 'Waiting: Slack asks for a pause.'],
+  [sent, 'Sent to #sales-floor.'],
+  [{ ...sent, channel: null }, 'Sent.'],
+  [{ ...waits, reason: 'It is busy', nextTryAt: at }, `Waiting: It is busy, next try at ${time}.`],
+  [{ ...waits, reason: 'It is busy' }, 'Waiting: It is busy.'],
   [waits, 'Waiting.'],
-])('a test message that is %j says %j', async (answer, text) => {
-  const { calls } = start(answer)
-  const { user } = renderApp('/')
+  [refusal, 'Connect both. <b>'],
+  [{ ...refusal, status: 429, code: 'too_soon' }, 'Connect both. <b>'],
+  [{ ...refusal, status: 502, code: 'not_sent' }, 'Connect both. <b>'],
+])('the answer %j to a test message reads %j, as text', async (answer, text) => {
+  const { calls, user } = open(answer)
   const button = await sendButton()
   const row = button.closest('li') as HTMLElement
   expect(within(row).getByText('Slack')).toBeVisible()
@@ -45,61 +47,43 @@ test.each<[ActivityBackend['test'], string]>([
   const result = within(row).getAllByRole('status').at(-1)
   expect(result).toBeEmptyDOMElement()
   await user.click(button)
-  await waitFor(() => expect(result).toHaveTextContent(text))
-  expect(result?.textContent).toBe(text)
+  await waitFor(() => expect(result?.textContent).toBe(text))
   expect(button).toHaveFocus()
   expect(sends(calls)).toHaveLength(1)
+  expect(takeLog()).toEqual('status' in answer ? [`Sending a test message failed: ${text}`] : [])
 })
 
+const maybe = 'The test message may still arrive.'
+
 test.each([
-  [409, 'not_connected', 'HubSpot and Slack must both be connected.'],
-  [429, 'too_soon', 'Wait ten seconds between two test messages.'],
-  [502, 'not_sent', 'Slack says that the channel is archived.'],
-] as const)(
-  'a refusal with %d shows the sentence of the backend as text',
-  async (status, code, message) => {
-    start({ status, code, message: `${message} <b>` })
-    const { user } = renderApp('/')
-    await user.click(await sendButton())
-    expect(await screen.findByText(`${message} <b>`)).toHaveAttribute('role', 'status')
-    expect(takeLog()).toEqual([`Sending a test message failed: ${message} <b>`])
+  [
+    'The server answered with an error (502)',
+    () => new HttpResponse('<h1>Bad Gateway</h1>', { status: 502 }),
+  ],
+  [`The server could not be reached. ${maybe}`, () => HttpResponse.error()],
+  [
+    `The server sent an answer that could not be understood. ${maybe}`,
+    () => HttpResponse.json({ state: 'maybe' }),
+  ],
+])(
+  'without a sentence of the backend, it reads %j, until the next try replaces it',
+  async (text, answer) => {
+    const { calls, user } = open()
+    server.use(http.post('*/test', answer, { once: true }))
+    const button = await sendButton()
+    await user.click(button)
+    const result = await screen.findByText(text)
+    expect(takeLog()).toHaveLength(1)
+    expect(button).toHaveFocus()
+    await user.click(button)
+    await waitFor(() => expect(result).toHaveTextContent(/^Sent to #sales-floor\.$/))
+    expect(sends(calls)).toHaveLength(2)
   },
 )
 
-test.each([
-  [
-    'no sentence',
-    () => new HttpResponse('<h1>Bad Gateway</h1>', { status: 502 }),
-    'The server answered with an error (502)',
-  ],
-  [
-    'no connection',
-    () => HttpResponse.error(),
-    'The server could not be reached. The test message may still arrive.',
-  ],
-  [
-    'an answer that makes no sense',
-    () => HttpResponse.json({ state: 'maybe' }),
-    'The server sent an answer that could not be understood. The test message may still arrive.',
-  ],
-])('%s is a sentence too, and the next try replaces it', async (_what, answer, text) => {
-  const { calls } = start()
-  server.use(http.post('*/test', answer, { once: true }))
-  const { user } = renderApp('/')
-  const button = await sendButton()
-  await user.click(button)
-  const result = await screen.findByText(text)
-  expect(takeLog()).toHaveLength(1)
-  expect(button).toHaveFocus()
-  await user.click(button)
-  await waitFor(() => expect(result).toHaveTextContent(/^Sent to #sales-floor\.$/))
-  expect(sends(calls)).toHaveLength(2)
-})
-
 test('a refusal that names another person is logged, and the page shows that person', async () => {
-  const { state } = start()
+  const { state, user } = open()
   state.person = 'ann'
-  const { user } = renderApp('/')
   const button = await sendButton()
   state.person = 'bob'
   state.rules = []
@@ -109,9 +93,8 @@ test('a refusal that names another person is logged, and the page shows that per
 })
 
 test('a save does not wait for a test message', async () => {
-  start()
+  const { user } = open()
   hold('post', '*/test')
-  const { user } = renderApp('/')
   await user.click(await sendButton())
   await user.click(screen.getByRole('button', { name: 'Save' }))
   await screen.findByText(saved)
@@ -119,24 +102,20 @@ test('a save does not wait for a test message', async () => {
 
 test('after ten seconds without an answer, the message may still arrive', async () => {
   stopClock()
-  start()
-  server.use(http.post('*/test', () => new Promise<never>(() => {})))
-  renderApp('/')
+  open()
+  hold('post', '*/test')
   await settle()
   await pass(0)
   screen.getByRole('button', { name: 'Send a test message' }).click()
   await pass(9000)
   expect(screen.getByText('Sending…')).toBeVisible()
   await pass(1500)
-  expect(
-    screen.getByText('The server took too long to answer. The test message may still arrive.'),
-  ).toBeVisible()
+  expect(screen.getByText(`The server took too long to answer. ${maybe}`)).toBeVisible()
   expect(takeLog()).toHaveLength(1)
 })
 
 test('the summary is loaded again after a test message, also after a refusal', async () => {
-  const { calls, state } = start()
-  const { user } = renderApp('/')
+  const { calls, state, user } = open()
   await screen.findByText('No messages sent in 14 days')
   const summaries = () => calls('GET /api/notifications/summary').length
   await user.click(await sendButton())
@@ -152,8 +131,7 @@ test('the summary is loaded again after a test message, also after a refusal', a
 })
 
 test('a refusal that breaks the connection shows at once what to do, and moves the focus there', async () => {
-  const { state } = start()
-  const { user } = renderApp('/')
+  const { state, user } = open()
   const button = await sendButton()
   state.activity.test = { status: 502, code: 'not_sent', message: 'Slack says no.' }
   state.connected.delete('slack')
@@ -166,8 +144,7 @@ test('a refusal that breaks the connection shows at once what to do, and moves t
 test.each([[[]], [['hubspot']], [['slack']]])(
   'connected to %j only, the dashboard offers no test message',
   async (connected) => {
-    const { calls } = start(undefined, connected)
-    renderApp('/')
+    const { calls } = open(undefined, connected)
     await screen.findByText('No messages sent in 14 days')
     await settle()
     expect(screen.queryByText(/test message/)).not.toBeInTheDocument()
