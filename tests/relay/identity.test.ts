@@ -147,14 +147,14 @@ test.runIf(databaseKinds.includes('PostgreSQL'))(
 
 describe('another HubSpot identity in the same browser', () => {
   test.each([
-    ['account', { first: 1, second: [2, 1] }],
-    ['person', { first: 3, second: [3, 2] }],
-  ] as const)(
+    ['account', { first: 1, second: { account: 2, user: 1 } }],
+    ['person', { first: 3, second: { account: 3, user: 2 } }],
+  ])(
     'of a second %s starts afresh, and the first one’s things are found again by authorizing as that one',
     async (_, { first, second }) => {
       atHubspot(first, 1)
       const shared = await setUp()
-      await connectAs(...second, shared)
+      await connectAs(second.account, second.user, shared)
       expect(await shared.rules()).toEqual({ rules: [] })
       expect(await shared.connected('slack')).toEqual({ connected: false })
       expect(await shared.connected('hubspot')).toMatchObject({ connected: true })
@@ -179,10 +179,15 @@ describe('another HubSpot identity in the same browser', () => {
 })
 
 describe('after a browser connected another HubSpot account', () => {
-  /** Connects one account with everything and then another one in the same browser. */
+  /**
+   * Connects one account with everything and then another one in the same browser. The former account has a name that
+   * the new one does not have, and a channel that nobody is told.
+   */
   async function switchAccount({ to = second, user = 1 } = {}): Promise<Browser> {
     atHubspot(first, 1)
-    return await connectAs(to, user, await setUp())
+    const browser = await connectAs(to, user, await setUp())
+    await nameFirst()
+    return browser
   }
   const sending = { formerAccount: 'Acme' }
   const nothing = expect.not.objectContaining({ formerAccount: expect.anything() })
@@ -194,22 +199,16 @@ describe('after a browser connected another HubSpot account', () => {
     second = first + 1
     await harness.database.delete(users)
   })
-  /** The former account gets a name that the new one does not have, and a channel that nobody is told. */
   async function nameFirst(): Promise<void> {
     const { database } = harness
-    await database
-      .update(connections)
-      .set({ accountName: 'Acme' })
-      .where(eq(connections.accountId, String(first)))
-    await database
-      .update(connections)
-      .set({ channelName: '#sales', channelId: 'C1' })
-      .where(eq(connections.provider, 'slack'))
+    const ofFirst = eq(connections.accountId, String(first))
+    await database.update(connections).set({ accountName: 'Acme' }).where(ofFirst)
+    const sales = { channelName: '#sales', channelId: 'C1' }
+    await database.update(connections).set(sales).where(eq(connections.provider, 'slack'))
   }
 
   test('its CRM status names the former account until that sends no more', async () => {
     const browser = await switchAccount()
-    await nameFirst()
     expect(await browser.connected('hubspot')).toMatchObject({ connected: true, ...sending })
     expect(await browser.connected('slack')).toEqual({ connected: false })
     // Setting up the new account changes nothing about the former one.
@@ -234,7 +233,6 @@ describe('after a browser connected another HubSpot account', () => {
     ['slack', 'from a stand-in that is no longer used', { standIn: false }],
   ] as const)('nothing is said if its connection to %s is %s', async (provider, _, change) => {
     const browser = await switchAccount()
-    await nameFirst()
     expect(await browser.connected('hubspot')).toMatchObject(sending)
     const own = sql`${eq(connections.provider, provider)} and account_id <> ${String(second)}`
     await harness.database.update(connections).set(change).where(own)
@@ -254,14 +252,12 @@ describe('after a browser connected another HubSpot account', () => {
 
   test('an account without rules, connected by mistake, does not hide the one before it', async () => {
     const browser = await switchAccount()
-    await nameFirst()
     await connectAs(second + 1_000, 1, browser)
     expect(await browser.connected('hubspot')).toMatchObject(sending)
   })
 
   test('only the browser that switched learns of it, until it or the former person signs out', async () => {
     const browser = await switchAccount()
-    await nameFirst()
     // Another browser of the new person, a stranger, and a browser with the replaced cookie.
     const elsewhere = openBrowser(harness)
     await elsewhere.connect('hubspot')

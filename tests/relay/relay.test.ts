@@ -174,7 +174,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await connect()
       for (const deal of [1, 2, 3]) outside.deals.set(String(deal), { ownerId: `7${deal}` })
       const ada = { status: 200, body: { id: '71', firstName: 'Ada', lastName: 'Byron' } }
-      const answers = new Map([
+      const answers = new Map<string, { status: number; body?: object }>([
         ['71', ada],
         ['73', { status: 500 }],
       ])

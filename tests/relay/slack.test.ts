@@ -283,24 +283,21 @@ describe('connecting', () => {
     },
   )
 
-  test.each([302, 307])(
-    'follows no redirect (%i), which could lead into the network',
-    async (status) => {
-      const elsewhere = { status, headers: { Location: `${url}/inner` } }
-      const methods = ['oauth.v2.access', 'auth.test', 'chat.postMessage', 'C1']
-      server.answers = Object.fromEntries(methods.map((method) => [method, elsewhere]))
-      server.answers.inner = { body: { ok: true } }
-      const unreachable = { kind: 'unreachable' }
-      await expect(exchange()).rejects.toMatchObject(unreachable)
-      await expect(open().check({ accessToken: 'x' })).rejects.toMatchObject(unreachable)
-      const failed = { kind: 'failed', reason: 'unreachable' }
-      expect(await open().post({ accessToken: 'x' }, 'C1', message)).toEqual(failed)
-      server.answers['chat.postMessage'] = refusal('not_in_channel')
-      const secrets = { accessToken: 'x', incomingWebhookUrl: `${url}/C1` }
-      expect(await open().post(secrets, 'C1', message)).toEqual(failed)
-      expect(calls()).not.toContain('inner')
-    },
-  )
+  test.each([302, 307])('follows no redirect (%i) into the network', async (status) => {
+    const elsewhere = { status, headers: { Location: `${url}/inner` } }
+    const methods = ['oauth.v2.access', 'auth.test', 'chat.postMessage', 'C1']
+    server.answers = Object.fromEntries(methods.map((method) => [method, elsewhere]))
+    server.answers.inner = { body: { ok: true } }
+    const unreachable = { kind: 'unreachable' }
+    await expect(exchange()).rejects.toMatchObject(unreachable)
+    await expect(open().check({ accessToken: 'x' })).rejects.toMatchObject(unreachable)
+    const failed = { kind: 'failed', reason: 'unreachable' }
+    expect(await open().post({ accessToken: 'x' }, 'C1', message)).toEqual(failed)
+    server.answers['chat.postMessage'] = refusal('not_in_channel')
+    const secrets = { accessToken: 'x', incomingWebhookUrl: `${url}/C1` }
+    expect(await open().post(secrets, 'C1', message)).toEqual(failed)
+    expect(calls()).not.toContain('inner')
+  })
 
   test.each([
     [{}, 'incoming-webhook,chat:write'],
