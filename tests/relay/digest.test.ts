@@ -198,11 +198,18 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(readsOf('0-3/')).toHaveLength(1)
     })
 
-    test('the contacts of sixty deals are read with one call', async () => {
+    test('contacts and companies are read only if a ticked rule asks for them', async () => {
+      await connect({ ruleIds: ['deal-stage-changed', 'deal-closed'] })
+      await tell(range(1, 60))
+      await backend.settled()
+      expect(readsOf('associations')).toEqual([])
+      expect(readsOf('batch/read')).toHaveLength(2)
+
+      nextAccount()
       await connect({ ruleIds: ['deal-stage-changed', 'deal-stage-changed-orphan'] })
       await tell(range(1, 60))
       await backend.settled()
-      // All deals have one, so nobody asks for the companies.
+      // One call for the contacts. All deals have one, so nobody asks for the companies.
       expect(readsOf('associations')).toHaveLength(1)
     })
   })
