@@ -39,7 +39,7 @@ const key = randomBytes(32)
 describe.each(databaseKinds)('on %s', (kind) => {
   shareBackend(kind, { working: false, key })
   // Both databases get the same statements. What is not about them is tested on one.
-  const testOnce = test.runIf(kind === 'PGlite')
+  const describeOnce = describe.runIf(kind === 'PGlite')
 
   let running: Array<{ stop(): Promise<void> }> = []
   afterEach(async () => {
@@ -62,16 +62,10 @@ describe.each(databaseKinds)('on %s', (kind) => {
   }
 
   /** A user who has been connected for four days. The account was searched at `searchedMs`. */
-  async function connectUser({
-    searchedMs = ago(2 * hour),
-    ...more
-  }: {
-    searchedMs?: number
-    portal?: number
-  } = {}): Promise<string> {
-    const userId = await connect(more)
+  async function connectUser(searchedMs = ago(2 * hour)): Promise<string> {
+    const userId = await connect()
     await connectedSince(userId, ago(96 * hour))
-    await searchedUntil(searchedMs, more.portal)
+    await searchedUntil(searchedMs)
     return userId
   }
 
@@ -97,6 +91,12 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const [row] = await backend.database.select().from(crmAccounts)
     if (row === undefined) throw new Error('There is no account.')
     return row
+  }
+
+  /** Resolves when what a search finds that begins after this call is sent. */
+  async function searchedAndSent(): Promise<void> {
+    await searched()
+    await backend.settled()
   }
 
   /** Resolves when a search that began after this call is complete. */
@@ -131,12 +131,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   test('of several changes to one stage within a minute, only the missing ones are found', async () => {
     await connectUser()
     const at = ago(20 * minute)
-    const [won, , wonAgain] = move(
-      1,
-      ['w1', at],
-      ['next', at + 10 * second],
-      ['w1', at + 20 * second],
-    )
+    const [won, , wonAgain] = move(1, ['w1', at], ['next', at + 10_000], ['w1', at + 20_000])
     await backend.tell([wonAgain])
     search()
     await searched()
@@ -144,12 +139,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
     // The webhooks come now. A new change to the same stage is a change of its own.
     const newer = stageChange(1, { portal, stage: 'w1', at: at + 40 * second })
     await backend.tell([won, newer])
-    expect(await stored()).toEqual([
-      '1 w1 webhook',
-      '1 w1 webhook',
-      '1 next search',
-      '1 w1 webhook',
-    ])
+    const all = ['1 w1 webhook', '1 w1 webhook', '1 next search', '1 w1 webhook']
+    expect(await stored()).toEqual(all)
   })
 
   test('the changes of deals that were merged after their webhooks are not announced again', async () => {
@@ -163,62 +154,29 @@ describe.each(databaseKinds)('on %s', (kind) => {
     merge([1, 2], 11)
     merge([4, 5], 12)
     search()
-    await searched()
-    await backend.settled()
+    await searchedAndSent()
     const all = ['12: Proposal sent', '12: Signed', '1: Signed', '2: Signed', '3: Signed']
     expect(said()).toEqual(all)
 
     // Merged once more, also with changes that a search has found.
     merge([11, 12, 3], 21)
-    await searched()
-    await backend.settled()
+    await searchedAndSent()
     expect(said()).toEqual(all)
   })
-
-  testOnce(
-    'a webhook that comes after its deal was merged and searched is not announced again',
-    async () => {
-      await startSending()
-      await connectUser()
-      const won = move(1, ['w1', ago(50 * minute)])
-      const late = [...won, ...move(2, ['l1', ago(40 * minute)])]
-      merge([1, 2], 11)
-      search()
-      await searched()
-      await backend.settled()
-      const all = ['11: Gone', '11: Signed']
-      expect(said()).toEqual(all)
-
-      expect(await backend.tell(late)).toBe(204)
-      expect(await backend.tell(late.toReversed())).toBe(204)
-      await searched()
-      await backend.settled()
-      expect(said()).toEqual(all)
-      expect(await stored()).toEqual(['11 w1 webhook', '11 l1 webhook'])
-
-      // A bulk edit gave another deal the same value at the same time.
-      await backend.tell(won.map((item) => ({ ...item, objectId: 3 })))
-      expect(await stored()).toEqual(['11 w1 webhook', '11 l1 webhook', '3 w1 webhook'])
-    },
-  )
 
   test('a webhook and a search that store the same change at once store it once', async () => {
     await connectUser()
     const inbox = openInbox()
     const deals = Array.from({ length: 30 }, (_, n) => n + 1)
     const at = ago(20 * minute)
+    const missed = { accountId: String(portal), property: 'stage', value: 'next' } as const
+    const occurredAt = new Date(at)
     await Promise.all(
       deals.flatMap((deal) => {
         const webhook = () => backend.tell([stageChange(deal, { portal, at: at + 500 })])
-        const missed = {
-          accountId: String(portal),
-          dealId: String(deal),
-          property: 'stage',
-          value: 'next',
-          occurredAt: new Date(at),
-        } as const
+        const found = { ...missed, dealId: String(deal), occurredAt }
         const search = (key: string) =>
-          inbox.storeFound('hubspot', [{ ...missed, key: `${key} ${deal}` }], 0)
+          inbox.storeFound('hubspot', [{ ...found, key: `${key} ${deal}` }], 0)
         const both = [() => search('one'), webhook, () => search('other')]
         return (deal % 2 ? both : both.toReversed()).map((store) => store())
       }),
@@ -226,20 +184,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await backend.database.$count(dealEvents)).toBe(deals.length)
     expect(await backend.database.$count(deliveries)).toBe(deals.length)
   })
-
-  testOnce(
-    'a history that names a change of the same millisecond twice stores it once, and ends',
-    async () => {
-      await connectUser()
-      const of = { accountId: String(portal), dealId: '1', property: 'stage' } as const
-      const occurredAt = new Date(ago(20 * minute))
-      const change = (value: string) => ({ ...of, key: value, value, occurredAt })
-      const history = [change('won'), change('lost'), change('won')]
-      expect(await openInbox().storeFound('hubspot', history, 0)).toBe(2)
-      expect(await openInbox().storeFound('hubspot', history, 0)).toBe(0)
-      expect(await stored()).toEqual(['1 lost search', '1 won search'])
-    },
-  )
 
   test('a young change is left to its webhook, and nobody gets a change from before the connection', async () => {
     await connectUser()
@@ -258,10 +202,42 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await backend.database.$count(deliveries)).toBe(1)
   })
 
-  testOnce(
-    'only the last three days count, and no more than the ticked rules need is read',
-    async () => {
-      const userId = await connectUser({ searchedMs: ago(90 * hour) })
+  describeOnce('whatever the database,', () => {
+    test('a webhook that comes after its deal was merged and searched is not announced again', async () => {
+      await startSending()
+      await connectUser()
+      const won = move(1, ['w1', ago(50 * minute)])
+      const late = [...won, ...move(2, ['l1', ago(40 * minute)])]
+      merge([1, 2], 11)
+      search()
+      await searchedAndSent()
+      const all = ['11: Gone', '11: Signed']
+      expect(said()).toEqual(all)
+
+      expect(await backend.tell(late)).toBe(204)
+      expect(await backend.tell(late.toReversed())).toBe(204)
+      await searchedAndSent()
+      expect(said()).toEqual(all)
+      expect(await stored()).toEqual(['11 w1 webhook', '11 l1 webhook'])
+
+      // A bulk edit gave another deal the same value at the same time.
+      await backend.tell(won.map((item) => ({ ...item, objectId: 3 })))
+      expect(await stored()).toEqual(['11 w1 webhook', '11 l1 webhook', '3 w1 webhook'])
+    })
+
+    test('a history that names a change of the same millisecond twice stores it once, and ends', async () => {
+      await connectUser()
+      const of = { accountId: String(portal), dealId: '1', property: 'stage' } as const
+      const occurredAt = new Date(ago(20 * minute))
+      const change = (value: string) => ({ ...of, key: value, value, occurredAt })
+      const history = [change('won'), change('lost'), change('won')]
+      expect(await openInbox().storeFound('hubspot', history, 0)).toBe(2)
+      expect(await openInbox().storeFound('hubspot', history, 0)).toBe(0)
+      expect(await stored()).toEqual(['1 lost search', '1 won search'])
+    })
+
+    test('only the last three days count, and no more than the ticked rules need is read', async () => {
+      const userId = await connectUser(ago(90 * hour))
       move(1, ['next', ago(73 * hour)])
       move(2, ['next', ago(71 * hour)])
       await backend.database.update(rules).set({ ruleIds: [] }).where(eq(rules.userId, userId))
@@ -277,13 +253,10 @@ describe.each(databaseKinds)('on %s', (kind) => {
       search()
       await searched()
       expect(await stored()).toEqual(['2 next search'])
-    },
-  )
+    })
 
-  testOnce(
-    'a search in many pages finds everything, also after it failed in the middle',
-    async () => {
-      await connectUser({ searchedMs: ago(4 * hour) })
+    test('a search in many pages finds everything, also after it failed in the middle', async () => {
+      await connectUser(ago(4 * hour))
       // Two pages, then more deals with the same time than a page has.
       for (let deal = 1; deal <= 250; deal++)
         move(deal, ['next', ago(3 * hour - deal * 5 * second)])
@@ -317,18 +290,13 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await searched()
       const expected = Array.from({ length: 501 }, (_, n) => `${n + 1} next search`)
       expect((await stored()).toSorted()).toEqual([...expected, '501 w1 search'].toSorted())
-    },
-  )
+    })
 
-  testOnce(
-    'waits as HubSpot asks, and uses the next connection if a token is refused',
-    async () => {
-      const first = await connectUser({ searchedMs: ago(2 * hour) })
+    test('a search waits as HubSpot asks, and uses the next connection if a token is refused', async () => {
+      const first = await connectUser()
       await connectUser()
-      await backend.database
-        .update(connections)
-        .set({ accessExpiresAt: new Date(0), connectedAt: new Date(ago(97 * hour)) })
-        .where(eq(connections.userId, first))
+      const oldest = { accessExpiresAt: new Date(0), connectedAt: new Date(ago(97 * hour)) }
+      await backend.database.update(connections).set(oldest).where(eq(connections.userId, first))
       move(1, ['next', ago(30 * minute)])
       outside.answerRefresh = () => ({ status: 400, body: { status: 'BAD_REFRESH_TOKEN' } })
       let limited = 1
@@ -339,18 +307,12 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(await stored()).toEqual(['1 next search'])
       // It waited, and did not begin anew.
       expect(backend.lines.join()).not.toContain('search for missed changes failed')
-      expect(await connectionStatus(backend, { userId: first, provider: 'hubspot' })).toMatchObject(
-        {
-          connected: false,
-          reason: 'HubSpot says that the access was revoked.',
-        },
-      )
-    },
-  )
+      const status = await connectionStatus(backend, { userId: first, provider: 'hubspot' })
+      const broken = { connected: false, reason: 'HubSpot says that the access was revoked.' }
+      expect(status).toMatchObject(broken)
+    })
 
-  testOnce(
-    'new accounts are added, and searched soon after refused webhooks, but not after each',
-    async () => {
+    test('new accounts are added, and searched soon after refused webhooks, but not after each', async () => {
       await connect()
       // Nobody was connected then.
       move(1, ['next', ago(5 * minute)])
@@ -378,6 +340,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
         expect(aheadMs).toBeGreaterThan(2 * minute)
         expect(aheadMs).toBeLessThan(4 * minute)
       }, soon)
-    },
-  )
+    })
+  })
 })

@@ -32,6 +32,9 @@ const settings = () => ({
 const access = { accountId: '1', accessToken: 'a', urgency: 'fresh' } as const
 const time = '2026-03-01T12:00:00.000Z'
 const completed = { status: 'COMPLETE', startedAt: time, completedAt: time }
+const withHistory = { history: 'stage', links: false } as const
+const withLinks = { history: 'stage', links: true } as const
+const exchange = () => hubspot.exchange({ code: 'c', redirectUri: 'r', codeVerifier: 'v' })
 
 /** The only call, without the headers that each call to the CRM must have. */
 function onlyCall() {
@@ -74,7 +77,6 @@ describe('HubSpot is called for', () => {
       { value: 'b', at: new Date(time) },
     ],
   }
-  const withHistory = { history: 'stage', links: false } as const
   const urlOf = async (crm: Crm, url: unknown) => {
     server.answers = { '/0-3/1': { body: { ...deal, url } } }
     return (await crm.deal(access, '1', withHistory))?.url
@@ -115,8 +117,7 @@ describe('HubSpot is called for', () => {
   test('one deal', async () => {
     const contacts = { results: [{ id: '9', type: 'deal_to_contact' }] }
     server.answers = { '/0-3/1': { body: { ...deal, associations: { contacts } } } }
-    const fields = { history: 'stage', links: true } as const
-    expect(await hubspot.deal(access, '1', fields)).toEqual({ ...read, linked: true })
+    expect(await hubspot.deal(access, '1', withLinks)).toEqual({ ...read, linked: true })
     expect(onlyCall().call).toBe(
       `GET /crm/objects/2026-03/0-3/1?properties=${properties}&propertiesWithHistory=dealstage&associations=contacts,companies`,
     )
@@ -124,29 +125,16 @@ describe('HubSpot is called for', () => {
 
   test('one deal of which HubSpot leaves out what has no value', async () => {
     const empty = { id: '1', properties: { dealname: null }, associations: null }
+    const nothing = { name: null, amount: null, currency: null, ownerId: null }
     const histories = [
       [{ dealstage: null }, []],
       [null, []],
-      [
-        { dealstage: [{ value: 'b', timestamp: time }, { timestamp: '2026-02-01T12:00:00Z' }] },
-        [
-          { value: '', at: new Date('2026-02-01T12:00:00Z') },
-          { value: 'b', at: new Date(time) },
-        ],
-      ],
+      [{ dealstage: [{ timestamp: time }] }, [{ value: '', at: new Date(time) }]],
     ]
     for (const [propertiesWithHistory, history] of histories) {
       server.answers = { '/0-3/1': { body: { ...empty, propertiesWithHistory } } }
-      expect(await hubspot.deal(access, '1', { history: 'stage', links: true })).toEqual({
-        id: '1',
-        url: usualUrl,
-        name: null,
-        amount: null,
-        currency: null,
-        ownerId: null,
-        linked: false,
-        history,
-      })
+      const expected = { id: '1', url: usualUrl, ...nothing, linked: false, history }
+      expect(await hubspot.deal(access, '1', withLinks)).toEqual(expected)
     }
   })
 
@@ -227,15 +215,9 @@ describe('HubSpot is called for', () => {
   })
 
   test('links: companies only of the deals without a contact', async () => {
+    const none = { status: 'error', category: 'OBJECT_NOT_FOUND' }
     const linked = (id: string, toObjectId: string | number) => {
-      const type = { category: 'HUBSPOT_DEFINED', typeId: 3, label: null }
-      const to = [{ toObjectId, associationTypes: [type] }]
-      const none = {
-        status: 'error',
-        category: 'OBJECT_NOT_FOUND',
-        subCategory: 'crm.associations.NO_ASSOCIATIONS_FOUND',
-      }
-      const results = [{ from: { id }, to }]
+      const results = [{ from: { id }, to: [{ toObjectId }] }]
       return { status: 207, body: { ...completed, results, numErrors: 1, errors: [none] } }
     }
     server.answers = { '/0-1/batch/read': linked('1', '301'), '/0-2/batch/read': linked('2', 501) }
@@ -315,40 +297,21 @@ describe('HubSpot is called for', () => {
     await expect(hubspot.changedDeals(access, since)).rejects.toMatchObject({
       retryAfterMs: 10_000,
     })
-    expect(await hubspot.deal(access, '1', { history: 'stage', links: false })).toEqual(read)
-  })
-
-  test('removing the app', async () => {
-    server.answers = { '/external-install': { status: 204 } }
-    await hubspot.uninstall('a')
-    expect(onlyCall().call).toBe('DELETE /appinstalls/2026-03/external-install')
+    expect(await hubspot.deal(access, '1', withHistory)).toEqual(read)
   })
 })
 
-test.each([302, 307])(
-  'a redirect (%i), which could lead into the network, is not followed',
-  async (status) => {
-    const redirect = { status, headers: { Location: `${server.url}/inner` } }
-    server.answers = {
-      '/token': redirect,
-      '/deals': redirect,
-      '/1': redirect,
-      '/inner': { body: {} },
-    }
-    const unreachable = { kind: 'unreachable' }
-    const exchange = hubspot.exchange({ code: 'c', redirectUri: 'r', codeVerifier: 'v' })
-    await expect(exchange).rejects.toMatchObject(unreachable)
-    await expect(hubspot.stages(access)).rejects.toMatchObject(unreachable)
-    await expect(
-      hubspot.deal(access, '1', { history: 'stage', links: false }),
-    ).rejects.toMatchObject(unreachable)
-    expect(server.calls.filter(({ call }) => call.includes('inner'))).toEqual([])
-  },
-)
+test.each([302, 307])('a redirect (%i) into the network is not followed', async (status) => {
+  const redirect = { status, headers: { Location: `${server.url}/inner` } }
+  server.answers = { '/token': redirect, '/deals': redirect, '/inner': { body: {} } }
+  const unreachable = { kind: 'unreachable' }
+  await expect(exchange()).rejects.toMatchObject(unreachable)
+  await expect(hubspot.stages(access)).rejects.toMatchObject(unreachable)
+  expect(server.calls.filter(({ call }) => call.includes('inner'))).toEqual([])
+})
 
 describe('to connect,', () => {
   const tokens = { access_token: 'a', refresh_token: 'r', expires_in: 1800, token_type: 'bearer' }
-  const redirectUri = 'https://bell.example/hubspot/callback'
 
   test('an answer of another form is an error, also in the metrics', async () => {
     const outcomes = async () => {
@@ -358,8 +321,7 @@ describe('to connect,', () => {
     registry.resetMetrics()
     server.answers = { '/token': { body: { ...tokens, access_token: 5 } } }
     const nonsense = { kind: 'nonsense', field: 'access_token' }
-    const exchange = hubspot.exchange({ code: 'c', redirectUri, codeVerifier: 'v' })
-    await expect(exchange).rejects.toMatchObject(nonsense)
+    await expect(exchange()).rejects.toMatchObject(nonsense)
     await expect(hubspot.refresh({ accessToken: 'a' })).rejects.toMatchObject(nonsense)
     expect(await outcomes()).toEqual([
       'call="exchange",outcome="nonsense"} 1',
@@ -368,59 +330,47 @@ describe('to connect,', () => {
   })
 
   test('introspection names the account and the user, which the token answer need not', async () => {
-    server.answers = {
-      '/token': { body: { ...tokens, scopes: ['oauth', 'crm.objects.owners.read'] } },
-      '/introspect': { body: { active: true, hub_id: 5, user_id: 6, hub_domain: 'acme.example' } },
+    const grantOf = async (domain: object) => {
+      server.answers = {
+        '/token': { body: { ...tokens, scopes: ['oauth', 'crm.objects.owners.read'] } },
+        '/introspect': { body: { active: true, hub_id: 5, user_id: 6, ...domain } },
+      }
+      return await exchange()
     }
-    const grant = await hubspot.exchange({ code: 'c', redirectUri, codeVerifier: 'v' })
-    expect(grant).toMatchObject({
+    expect(await grantOf({ hub_domain: 'acme.example' })).toMatchObject({
       accountId: '5',
       accountName: 'acme.example',
       accountUserId: '6',
       grantId: '5:6',
       secrets: { accessToken: 'a', refreshToken: 'r', mayReadOwners: true },
     })
+    const made = server.calls.map(({ call, headers, body }) => ({
+      call,
+      accept: headers.accept,
+      form: Object.fromEntries(new URLSearchParams(body)),
+    }))
     const client = { client_id: 'id', client_secret: 'secret' }
-    const made = server.calls
+    const code = { code: 'c', redirect_uri: 'r', code_verifier: 'v' }
+    expect(made).toEqual([
+      {
+        call: 'POST /oauth/2026-03/token',
+        accept: 'application/json',
+        form: { ...client, grant_type: 'authorization_code', ...code },
+      },
+      {
+        call: 'POST /oauth/2026-03/token/introspect',
+        accept: 'application/json',
+        form: { ...client, token: 'a', token_type_hint: 'access_token' },
+      },
+    ])
     // An account may have no domain.
     for (const domain of [{}, { hub_domain: null }]) {
-      server.answers = {
-        ...server.answers,
-        '/introspect': { body: { active: true, hub_id: 5, user_id: 6, ...domain } },
-      }
-      const unnamed = await hubspot.exchange({ code: 'c', redirectUri, codeVerifier: 'v' })
-      expect(unnamed).toMatchObject({ accountId: '5', accountName: null })
+      expect(await grantOf(domain)).toMatchObject({ accountId: '5', accountName: null })
     }
-    expect(
-      made
-        .slice(0, 2)
-        .map(({ call, headers, body }) => [
-          call,
-          headers.accept,
-          Object.fromEntries(new URLSearchParams(body)),
-        ]),
-    ).toEqual([
-      [
-        'POST /oauth/2026-03/token',
-        'application/json',
-        {
-          ...client,
-          grant_type: 'authorization_code',
-          code: 'c',
-          redirect_uri: redirectUri,
-          code_verifier: 'v',
-        },
-      ],
-      [
-        'POST /oauth/2026-03/token/introspect',
-        'application/json',
-        { ...client, token: 'a', token_type_hint: 'access_token' },
-      ],
-    ])
   })
 
   test('the page asks for owners as an option, and writes a space as %20', () => {
-    const url = hubspot.authorizeUrl({ redirectUri, state: 's', codeVerifier: 'v' })
+    const url = hubspot.authorizeUrl({ redirectUri: 'r', state: 's', codeVerifier: 'v' })
     expect(url).toContain(
       'scope=oauth%20crm.objects.deals.read%20crm.objects.contacts.read%20crm.objects.companies.read%20crm.schemas.deals.read&optional_scope=crm.objects.owners.read&',
     )
@@ -438,12 +388,9 @@ describe('to connect,', () => {
 })
 
 describe('HubSpot asks for a wait by', () => {
-  const fields = { history: 'stage', links: true } as const
-
   test.each([
     [429, '7', 7_000, 'rate_limited'],
     [429, undefined, 10_000, 'rate_limited'],
-    [429, 'soon', 10_000, 'rate_limited'],
     [429, '-1', 10_000, 'rate_limited'],
     [429, '1e300', 3_600_000, 'rate_limited'],
     [477, '86400', 3_600_000, 'account_is_moving'],
@@ -455,7 +402,7 @@ describe('HubSpot asks for a wait by', () => {
     const failure = { kind: 'unreachable', reason, retryAfterMs }
     const secrets = { accessToken: 'a', refreshToken: 'r' }
     await expect(hubspot.refresh(secrets)).rejects.toMatchObject(failure)
-    await expect(hubspot.deal(access, '1', fields)).rejects.toMatchObject(failure)
+    await expect(hubspot.deal(access, '1', withLinks)).rejects.toMatchObject(failure)
     // Until then the account gets no call. Others do.
     server.calls = []
     if (retryAfterMs > 2_000) {
@@ -481,20 +428,12 @@ describe('HubSpot asks for a wait by', () => {
 
 describe('what HubSpot does not say itself may pass:', () => {
   const refresh = () => hubspot.refresh({ accessToken: 'a', refreshToken: 'r' })
-  const read = () => hubspot.deal(access, '1', { history: 'stage', links: true })
+  const read = () => hubspot.deal(access, '1', withLinks)
   const readBatch = () => hubspot.deals(access, ['1'], 'stage')
   const readLinks = () => hubspot.linked(access, ['1'])
 
-  test('a 401 on a read is no refusal, because the access token may just be too old', async () => {
-    const reason = 'EXPIRED_AUTHENTICATION'
-    server.answers = { '/deals': { status: 401, body: { status: 'error', category: reason } } }
-    await expect(hubspot.stages(access)).rejects.toMatchObject({ kind: 'unauthorized', reason })
-  })
-
   test('a deal is missing from a batch only if HubSpot says that it does not exist', async () => {
     const batch = (body: object) => ({ '/read': { status: 207, body: { results: [], ...body } } })
-    server.answers = batch({ errors: [{ category: 'OBJECT_NOT_FOUND' }] })
-    expect(await readBatch()).toEqual(new Map())
     const incomplete = { kind: 'unreachable', reason: 'batch_incomplete' }
     server.answers = batch({ errors: [{ category: 'INTERNAL_ERROR' }] })
     await expect(readBatch()).rejects.toMatchObject(incomplete)
@@ -506,7 +445,6 @@ describe('what HubSpot does not say itself may pass:', () => {
   test.each([
     { ...page, status: 404 },
     { status: 404, body: { status: 'error' } },
-    { status: 404 },
   ])('nothing is missing after a 404 without a word of its own: %j', async (answer) => {
     server.answers = { '/1': answer, '/read': answer, '/search': answer, '/deals': answer }
     const search = () => hubspot.changedDeals(access, new Date())
@@ -517,13 +455,12 @@ describe('what HubSpot does not say itself may pass:', () => {
   })
 
   test.each([
-    [400, { status: 'BAD_REFRESH_TOKEN', message: 'missing or invalid' }],
-    [400, { error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' }],
-    [400, { error: 'invalid_grant' }],
+    { error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' },
+    { error: 'invalid_grant' },
     // The account was deleted.
-    [400, { error: 'access_denied', status: 'BAD_HUB' }],
-  ])('a refresh is refused by a word on the token: %i %j', async (status, body) => {
-    server.answers = { '/token': { status, body } }
+    { error: 'access_denied', status: 'BAD_HUB' },
+  ])('a refresh is refused by a word on the token: %j', async (body) => {
+    server.answers = { '/token': { status: 400, body } }
     await expect(refresh()).rejects.toMatchObject({ kind: 'refused' })
   })
 
@@ -531,7 +468,6 @@ describe('what HubSpot does not say itself may pass:', () => {
     [{ status: 408 }, 'status_408'],
     [{ status: 423 }, 'locked'],
     [{ ...page, status: 403 }, 'status_403'],
-    [{ status: 401, body: { status: 'BAD_CLIENT_SECRET' } }, 'BAD_CLIENT_SECRET'],
     [{ status: 401, body: { status: 'BAD_CLIENT_ID' } }, 'BAD_CLIENT_ID'],
     [{ status: 500, body: { status: 'BAD_REFRESH_TOKEN' } }, 'BAD_REFRESH_TOKEN'],
   ])('a refresh is not refused by %j', async (answer, reason) => {
@@ -540,7 +476,6 @@ describe('what HubSpot does not say itself may pass:', () => {
   })
 
   test.each<[string, Answer]>([
-    ['refused', { status: 403, body: { status: 'error', category: 'MISSING_SCOPES' } }],
     ['refused', { status: 403, body: { category: 'USER_DOES_NOT_HAVE_PERMISSIONS' } }],
     ['unreachable', { ...page, status: 403 }],
     ['unreachable', { status: 403, body: { error: 'forbidden' } }],

@@ -1,7 +1,6 @@
 import { eq, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { connections, rules, sessions, users } from '../../server/database/schema.ts'
-import { sha256 } from '../../server/people/session.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'
 import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
 
@@ -15,11 +14,14 @@ afterEach(() => {
 })
 afterAll(() => harness.close())
 
+type Browser = ReturnType<typeof openBrowser>
+
 /** Connects both services and saves a rule. */
-async function setUp(browser: ReturnType<typeof openBrowser>): Promise<void> {
+async function setUp(browser = openBrowser(harness)): Promise<Browser> {
   await browser.connect('hubspot')
   await browser.connect('slack')
   await browser.save(['deal-closed'])
+  return browser
 }
 
 /** Whom HubSpot names from now on: which account, and which of its users. */
@@ -31,10 +33,19 @@ function atHubspot(hub_id: number, user_id: number): void {
       : undefined
 }
 
-test('the same HubSpot user finds the rules and both connections again from another browser', async () => {
-  const first = openBrowser(harness)
-  await setUp(first)
+/** A browser connects HubSpot as this user of this account. */
+async function connectAs(
+  account: number,
+  user: number,
+  browser = openBrowser(harness),
+): Promise<Browser> {
+  atHubspot(account, user)
+  await browser.connect('hubspot')
+  return browser
+}
 
+test('the same HubSpot user finds the rules and both connections again from another browser', async () => {
+  const first = await setUp()
   const other = openBrowser(harness)
   expect(await other.rules()).toEqual({ rules: [] })
   await other.connect('hubspot')
@@ -65,31 +76,25 @@ test('what a browser did before it showed who it is goes along, and saved rules 
 
 describe('a stranger who leaves Slack connected in a shared browser', () => {
   /** A stranger connects Slack and ticks a rule, and then Ann connects HubSpot in the same browser. */
-  async function annFollows(ann: ReturnType<typeof openBrowser>): Promise<void> {
+  async function annFollows(ann: Browser): Promise<void> {
     const shared = openBrowser(harness)
     await shared.connect('slack')
     await shared.keep(['deal-stage-changed-orphan'])
-    // The stranger's workspace.
-    const { account, channel } = { account: 'Stranger', channel: '#stranger' }
-    await harness.database
-      .update(connections)
-      .set({ accountName: account, channelName: channel, grantId: 'stranger' })
-      .where(eq(connections.userId, await userOf(shared)))
-    await shared.connect('hubspot')
-    ann.cookie = shared.cookie
-  }
-  const userOf = async ({ cookie = '' }: { cookie: string | undefined }) => {
-    const [session] = await harness.database
+    const stranger = harness.database
       .select({ userId: sessions.userId })
       .from(sessions)
-      .where(eq(sessions.tokenHash, sha256(cookie.split('=')[1] ?? '')))
-    return session?.userId ?? ''
+      .where(eq(sessions.tokenHash, shared.tokenHash()))
+    await harness.database
+      .update(connections)
+      .set({ accountName: 'Stranger', channelName: '#stranger', grantId: 'stranger' })
+      .where(eq(connections.userId, stranger))
+    await shared.connect('hubspot')
+    ann.cookie = shared.cookie
   }
 
   test('does not replace the Slack of a known user', async () => {
     atHubspot(7, 1)
-    const ann = openBrowser(harness)
-    await setUp(ann)
+    const ann = await setUp()
     const before = await ann.connected('slack')
     harness.calls.length = 0
     await annFollows(ann)
@@ -102,9 +107,7 @@ describe('a stranger who leaves Slack connected in a shared browser', () => {
   })
 
   test('gives it to a known user who has none', async () => {
-    atHubspot(8, 1)
-    const ann = openBrowser(harness)
-    await ann.connect('hubspot')
+    const ann = await connectAs(8, 1)
     await annFollows(ann)
     expect(await ann.connected('slack')).toMatchObject({ account: 'Stranger' })
   })
@@ -144,25 +147,22 @@ test.runIf(databaseKinds.includes('PostgreSQL'))(
 
 describe('another HubSpot identity in the same browser', () => {
   test.each([
-    ['account', { first: 1, second: { portal: 2, user: 1 } }],
-    ['person', { first: 3, second: { portal: 3, user: 2 } }],
+    ['account', { first: 1, second: { account: 2, user: 1 } }],
+    ['person', { first: 3, second: { account: 3, user: 2 } }],
   ])(
     'of a second %s starts afresh, and the first one’s things are found again by authorizing as that one',
     async (_, { first, second }) => {
-      const shared = openBrowser(harness)
       atHubspot(first, 1)
-      await setUp(shared)
-      atHubspot(second.portal, second.user)
-      await shared.connect('hubspot')
+      const shared = await setUp()
+      await connectAs(second.account, second.user, shared)
       expect(await shared.rules()).toEqual({ rules: [] })
       expect(await shared.connected('slack')).toEqual({ connected: false })
       expect(await shared.connected('hubspot')).toMatchObject({ connected: true })
       await shared.keep(['deal-stage-changed'])
       await shared.disconnect('slack')
 
-      atHubspot(first, 1)
       for (const browser of [openBrowser(harness), shared]) {
-        await browser.connect('hubspot')
+        await connectAs(first, 1, browser)
         expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
         expect(await browser.connected('slack')).toMatchObject({ connected: true })
       }
@@ -170,27 +170,23 @@ describe('another HubSpot identity in the same browser', () => {
   )
 
   test('that is known brings nothing of the first along', async () => {
-    const known = openBrowser(harness)
-    atHubspot(4, 2)
-    await known.connect('hubspot')
-    const shared = openBrowser(harness)
+    const known = await connectAs(4, 2)
     atHubspot(4, 1)
-    await setUp(shared)
-    atHubspot(4, 2)
-    await shared.connect('hubspot')
+    await connectAs(4, 2, await setUp())
     expect(await known.rules()).toEqual({ rules: [] })
     expect(await known.connected('slack')).toEqual({ connected: false })
   })
 })
 
 describe('after a browser connected another HubSpot account', () => {
-  /** Connects one account with everything and then another one in the same browser. */
-  async function switchAccount(): Promise<ReturnType<typeof openBrowser>> {
-    const browser = openBrowser(harness)
+  /**
+   * Connects one account with everything and then another one in the same browser. The former account has a name that
+   * the new one does not have, and a channel that nobody is told.
+   */
+  async function switchAccount({ to = second, user = 1 } = {}): Promise<Browser> {
     atHubspot(first, 1)
-    await setUp(browser)
-    atHubspot(second, 1)
-    await browser.connect('hubspot')
+    const browser = await connectAs(to, user, await setUp())
+    await nameFirst()
     return browser
   }
   const sending = { formerAccount: 'Acme' }
@@ -203,22 +199,16 @@ describe('after a browser connected another HubSpot account', () => {
     second = first + 1
     await harness.database.delete(users)
   })
-  /** The former account gets a name that the new one does not have, and a channel that nobody is told. */
   async function nameFirst(): Promise<void> {
     const { database } = harness
-    await database
-      .update(connections)
-      .set({ accountName: 'Acme' })
-      .where(eq(connections.accountId, String(first)))
-    await database
-      .update(connections)
-      .set({ channelName: '#sales', channelId: 'C1' })
-      .where(eq(connections.provider, 'slack'))
+    const ofFirst = eq(connections.accountId, String(first))
+    await database.update(connections).set({ accountName: 'Acme' }).where(ofFirst)
+    const sales = { channelName: '#sales', channelId: 'C1' }
+    await database.update(connections).set(sales).where(eq(connections.provider, 'slack'))
   }
 
   test('its CRM status names the former account until that sends no more', async () => {
     const browser = await switchAccount()
-    await nameFirst()
     expect(await browser.connected('hubspot')).toMatchObject({ connected: true, ...sending })
     expect(await browser.connected('slack')).toEqual({ connected: false })
     // Setting up the new account changes nothing about the former one.
@@ -228,12 +218,10 @@ describe('after a browser connected another HubSpot account', () => {
     expect(await browser.connected('hubspot')).toEqual({ connected: false, ...sending })
 
     // This is what the dashboard tells the user to do.
-    atHubspot(first, 1)
-    await browser.connect('hubspot')
+    await connectAs(first, 1, browser)
     expect(await browser.connected('hubspot')).toEqual(nothing)
     await browser.disconnect('hubspot')
-    atHubspot(second, 1)
-    await browser.connect('hubspot')
+    await connectAs(second, 1, browser)
     expect(await browser.connected('hubspot')).toEqual(nothing)
   })
 
@@ -245,7 +233,6 @@ describe('after a browser connected another HubSpot account', () => {
     ['slack', 'from a stand-in that is no longer used', { standIn: false }],
   ] as const)('nothing is said if its connection to %s is %s', async (provider, _, change) => {
     const browser = await switchAccount()
-    await nameFirst()
     expect(await browser.connected('hubspot')).toMatchObject(sending)
     const own = sql`${eq(connections.provider, provider)} and account_id <> ${String(second)}`
     await harness.database.update(connections).set(change).where(own)
@@ -259,40 +246,28 @@ describe('after a browser connected another HubSpot account', () => {
   })
 
   test('nothing is said about another person of the same account', async () => {
-    second = first
-    const browser = openBrowser(harness)
-    atHubspot(first, 1)
-    await setUp(browser)
-    atHubspot(second, 2)
-    await browser.connect('hubspot')
+    const browser = await switchAccount({ to: first, user: 2 })
     expect(await browser.connected('hubspot')).toEqual(nothing)
   })
 
   test('an account without rules, connected by mistake, does not hide the one before it', async () => {
     const browser = await switchAccount()
-    await nameFirst()
-    atHubspot(second + 1_000, 1)
-    await browser.connect('hubspot')
+    await connectAs(second + 1_000, 1, browser)
     expect(await browser.connected('hubspot')).toMatchObject(sending)
   })
 
   test('only the browser that switched learns of it, until it or the former person signs out', async () => {
     const browser = await switchAccount()
-    await nameFirst()
     // Another browser of the new person, a stranger, and a browser with the replaced cookie.
     const elsewhere = openBrowser(harness)
     await elsewhere.connect('hubspot')
-    atHubspot(first + 1_000, 9)
-    const stranger = openBrowser(harness)
-    await stranger.connect('hubspot')
+    const stranger = await connectAs(first + 1_000, 9)
     for (const other of [elsewhere, stranger, openBrowser(harness)]) {
       expect(await other.connected('hubspot')).toEqual(nothing)
     }
     expect(await browser.connected('hubspot')).toMatchObject(sending)
 
-    const former = openBrowser(harness)
-    atHubspot(first, 1)
-    await former.connect('hubspot')
+    const former = await connectAs(first, 1)
     await nameFirst()
     expect(await browser.connected('hubspot')).toMatchObject(sending)
     await former.call('/api/session?others=true', { method: 'DELETE' })
@@ -300,8 +275,7 @@ describe('after a browser connected another HubSpot account', () => {
 
     const again = await switchAccount()
     await again.call('/api/session', { method: 'DELETE' })
-    atHubspot(second, 1)
-    await again.connect('hubspot')
+    await connectAs(second, 1, again)
     expect(await again.connected('hubspot')).toEqual(nothing)
   })
 })
@@ -328,14 +302,12 @@ describe('the cookie from before a HubSpot authorization', () => {
   })
 
   test('is worth nothing at once when the browser becomes another person’s', async () => {
-    const shared = openBrowser(harness)
     atHubspot(9, 1)
-    await setUp(shared)
+    const shared = await setUp()
     const former = openBrowser(harness)
     former.cookie = shared.cookie
     expect(await former.rules()).toEqual({ rules: ['deal-closed'] })
-    atHubspot(9, 2)
-    await shared.connect('hubspot')
+    await connectAs(9, 2, shared)
     expect(await former.rules()).toEqual({ rules: [] })
   })
 
