@@ -4,9 +4,12 @@ import { createServer } from 'node:http'
 import type { AddressInfo, Server } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import { eq } from 'drizzle-orm'
+import type { PgTable } from 'drizzle-orm/pg-core'
 import type { Hono } from 'hono'
 import { Hono as HonoApp } from 'hono'
 import * as v from 'valibot'
+import { activityEndpoints } from '../../contract/activity.ts'
+import { endpoints, extraEndpoints } from '../../contract/endpoints.ts'
 import { createApp } from '../../server/app.ts'
 import { createBackend } from '../../server/backend.ts'
 import type { Context } from '../../server/context.ts'
@@ -238,6 +241,35 @@ export function openBrowser({
       return (await call(`/api/${provider}/status`)).json()
     },
   }
+}
+
+/** Connects both services and saves a rule. */
+export async function signIn(browser: ReturnType<typeof openBrowser>): Promise<void> {
+  for (const provider of ['hubspot', 'slack'] as const) await browser.connect(provider)
+  await browser.save(['deal-closed'])
+}
+
+/** Each call of the dashboard that changes something: its method and its path. */
+export const writes = [
+  ...Object.values({ ...endpoints, ...extraEndpoints, ...activityEndpoints })
+    .filter(({ method }) => method !== 'GET')
+    .flatMap(({ method, path }) => {
+      const ids = path.includes(':provider') ? ['hubspot', 'slack'] : ['']
+      return ids.map((id) => [method, path.replace(':provider', id).replace(':id', '1')] as const)
+    }),
+  ['DELETE', '/api/session?others=true'] as const,
+]
+
+/** What `fetch` takes for one of `writes`. */
+export const writeOf = (method: string, headers: Record<string, string>): RequestInit => ({
+  method,
+  headers: { 'Content-Type': 'application/json', ...headers },
+  ...(method === 'POST' && { body: '{"rules":[]}' }),
+})
+
+/** All rows of these tables, to be compared later. */
+export async function storedIn(database: Database, ...tables: PgTable[]): Promise<string> {
+  return JSON.stringify(await Promise.all(tables.map((table) => database.select().from(table))))
 }
 
 /** Stores a change of a deal and a user's delivery of it, as the relay leaves them. @returns the delivery's id. */
