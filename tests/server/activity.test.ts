@@ -29,7 +29,7 @@ import {
   shareBackend,
   team,
 } from '../relay/shared.ts'
-import { openBrowser, openHarness, refusal, storeDelivery } from './harness.ts'
+import { openBrowser, openHarness, refusal, storeDeliveries, storeDelivery } from './harness.ts'
 
 const providers = createProviders(
   parseEnv({ APP_URL: 'http://localhost' }).addressesAt(1).providers,
@@ -80,23 +80,15 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
     const { items, next } = await activity()
     expect(next).toBeNull()
+    const url = `https://app.hubspot.com/contacts/${portal}/record/0-3/1`
     expect(items).toEqual([
       {
         id: expect.stringMatching(/^\d+$/),
         at: new Date(at).toISOString(),
-        state: 'sent',
-        rule: 'deal-stage-changed',
-        deal: {
-          name: 'Acme renewal',
-          id: '1',
-          url: `https://app.hubspot.com/contacts/${portal}/record/0-3/1`,
-        },
-        from: 'Appointment',
-        to: 'Proposal sent',
+        ...{ state: 'sent', reason: null, tries: 1, nextTryAt: null },
+        ...{ rule: 'deal-stage-changed', from: 'Appointment', to: 'Proposal sent' },
+        deal: { name: 'Acme renewal', id: '1', url },
         channel: `#${channel}`,
-        reason: null,
-        tries: 1,
-        nextTryAt: null,
       },
     ])
     const { rules, ...counts } = await summary()
@@ -132,14 +124,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
     ])
     const failedWhileBroken = { count: 3, more: false, providers: ['slack'] }
     // The last two ended without a try, and their rule is read afterwards.
-    await vi.waitFor(async () =>
-      expect(await summary()).toMatchObject({
-        rules: { 'deal-stage-changed': { sent: 0, failed: 3, lastSentAt: null } },
-        failedSinceBroken: 3,
-        failedWhileBroken,
-        connectFirst: ['slack'],
-      }),
-    )
+    const sinceBreak = {
+      rules: { 'deal-stage-changed': { sent: 0, failed: 3, lastSentAt: null } },
+      ...{ failedSinceBroken: 3, failedWhileBroken, connectFirst: ['slack'] },
+    }
+    await vi.waitFor(async () => expect(await summary()).toMatchObject(sinceBreak), 10_000)
 
     outside.answerPost = () => undefined
     await backend.connectAgain(userId, { portal, team, channel })
@@ -179,19 +168,14 @@ describe.each(databaseKinds)('on %s', (kind) => {
       stageChange(3, { portal, at: at + 2, stage: 'l1' }),
     ])
     await backend.settled()
-    const unwanted = {
-      state: 'skipped',
-      reason: 'none of your saved rules applies to this change',
-      to: 'Proposal sent',
-    }
+    const reason = 'none of your saved rules applies to this change'
+    const items = [
+      { state: 'failed', to: 'Gone' },
+      { state: 'skipped', reason, to: 'Proposal sent' },
+      { state: 'failed', to: 'Signed' },
+    ]
     // The relay learns the stages only after the break.
-    await vi.waitFor(async () =>
-      expect((await activity()).items).toMatchObject([
-        { state: 'failed', to: 'Gone' },
-        unwanted,
-        { state: 'failed', to: 'Signed' },
-      ]),
-    )
+    await vi.waitFor(async () => expect((await activity()).items).toMatchObject(items), 10_000)
     expect(await summary()).toMatchObject({ failedWhileBroken: { count: 2 } })
 
     // Without a rule, HubSpot need not even work.
@@ -206,16 +190,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
   test('of more than 1,000 failed messages, one call sends the newest 1,000 again, also between others', async () => {
     const { userId, retryAll, summary } = await connected()
-    await open.database.execute(
-      sql`with event as (
-            insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
-            select ${userId} || n, 'hubspot', '7', n::text, 'stage', 'next', now() - n * interval '1 minute'
-            from generate_series(1, 1201) as n returning id, deal_id::int as n, occurred_at
-          )
-          insert into deliveries (event_id, user_id, channel, state, reason, occurred_at)
-          select id, ${userId}::uuid, 'T/C', 'dead', case when n > 200 then 'is_archived' else 'invalid_blocks' end,
-                 occurred_at from event`,
-    )
+    await storeDeliveries(open.database, userId, 1_201, (n) => ({
+      state: 'dead',
+      reason: n > 200 ? 'is_archived' : 'invalid_blocks',
+      occurredAt: new Date(Date.now() - n * 60_000),
+    }))
     expect(await summary()).toMatchObject({ failedWhileBroken: { count: 1000, more: true } })
     expect((await retryAll('?because=broken')).body).toEqual({ queued: 1000, more: true })
     // Without both services, the relay could only end them again.
@@ -298,26 +277,21 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await backend.settled()
     // More than a batch, in several states.
     await store(userId, { occurredAt: new Date(Date.now() - 60_000), state: 'dead' })
-    await open.database.execute(
-      sql`with event as (
-            insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
-            select ${userId} || n, 'hubspot', '7', '1', 'stage', 'next', now() - interval '1 minute'
-            from generate_series(1, 270) as n returning id, occurred_at
-          )
-          insert into deliveries (event_id, user_id, channel, state, occurred_at, deal_name, from_label, to_label)
-          select id, ${userId}::uuid, 'T/C', (array['dead', 'ignored', 'sent'])[1 + id % 3], occurred_at,
-                 'Acme', 'A', 'B'
-          from event`,
-    )
+    const named = { dealName: 'Acme', fromLabel: 'A', toLabel: 'B' }
+    await storeDeliveries(open.database, userId, 270, (n) => ({
+      ...named,
+      state: (['dead', 'ignored', 'sent'] as const)[n % 3],
+      occurredAt: new Date(Date.now() - 60_000),
+    }))
     await backend.disconnect(userId, 'slack')
     expect((await activity()).items[0]?.deal?.name).toBe('Acme renewal')
 
     await backend.disconnect(userId, 'hubspot')
     // The answer may come before the last batch.
     const ofUser = eq(deliveries.userId, userId)
-    const named = sql`coalesce(deal_name, from_label, to_label) is not null`
+    const isNamed = sql`coalesce(deal_name, from_label, to_label) is not null`
     await vi.waitFor(async () =>
-      expect(await open.database.$count(deliveries, and(ofUser, named))).toBe(0),
+      expect(await open.database.$count(deliveries, and(ofUser, isNamed))).toBe(0),
     )
     expect(await open.database.$count(deliveries, ofUser)).toBe(272)
     const [item] = (await activity()).items
@@ -422,14 +396,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const userId = await newUser()
     const { activity } = signIn(userId)
     const needle = await store(userId, { dealName: 'Needle', occurredAt: new Date(0) })
-    await open.database.execute(sql`
-      with made as (
-        insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
-        select ${userId} || n, 'hubspot', '1', n::text, 'stage', 'next', '2026-03-01T00:00:00Z'::timestamptz + make_interval(secs => n)
-        from generate_series(1, 1500) as n returning id, occurred_at
-      )
-      insert into deliveries (event_id, user_id, channel, state, occurred_at, deal_name)
-      select id, ${userId}, 'T/C', 'sent', occurred_at, 'Hay' from made`)
+    const start = Date.parse('2026-03-01T00:00:00Z')
+    await storeDeliveries(open.database, userId, 1_500, (n) => ({
+      dealName: 'Hay',
+      occurredAt: new Date(start + n * 1_000),
+    }))
     const first = await activity('?q=needle&counts=true')
     expect(first).toMatchObject({ items: [], searchedTo: '2026-03-01T00:08:21.000Z' })
     expect(first.counts?.sent).toEqual({ count: 0, more: true })

@@ -299,6 +299,30 @@ export async function storeDelivery(
   return String(stored?.id)
 }
 
+/** Stores so many sent messages of a user with two statements. `changes` says what the nth one has instead. */
+export async function storeDeliveries(
+  database: Database,
+  userId: string,
+  count: number,
+  changes: (n: number) => Partial<typeof deliveries.$inferInsert> & { occurredAt: Date },
+): Promise<void> {
+  const rows = Array.from({ length: count }, (_, n) => changes(n + 1))
+  const deal = { crm: 'hubspot', accountId: '7', property: 'stage', value: 'next' } as const
+  const events = rows.map(({ occurredAt }, n) => ({
+    ...deal,
+    key: randomUUID(),
+    dealId: String(n + 1),
+    occurredAt,
+  }))
+  const stored = await database.insert(dealEvents).values(events).returning()
+  await database.insert(deliveries).values(
+    rows.map((row, n) => ({
+      ...{ eventId: stored[n]?.id ?? 0, userId, channel: 'T/C', state: 'sent' as const },
+      ...row,
+    })),
+  )
+}
+
 const errorAnswer = v.strictObject({
   error: v.strictObject({ code: v.string(), message: v.string() }),
 })

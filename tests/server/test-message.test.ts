@@ -74,7 +74,6 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
 
   test.each([
     ['is_archived', 'Slack says that the channel is archived.'],
-    ['token_revoked', 'Slack says that the access was revoked.'],
     ['invalid_blocks', 'Not sent: Slack did not accept the message (invalid_blocks).'],
   ])('that Slack refuses with %s is answered with the reason in words', async (error, words) => {
     refusePosts(error)
