@@ -29,7 +29,7 @@ import {
   shareBackend,
   team,
 } from '../relay/shared.ts'
-import { openBrowser, openHarness, refusal, storeDelivery } from './harness.ts'
+import { openBrowser, openHarness, refusal, storeDeliveries, storeDelivery } from './harness.ts'
 
 const providers = createProviders(
   parseEnv({ APP_URL: 'http://localhost' }).addressesAt(1).providers,
@@ -54,6 +54,10 @@ describe.each(databaseKinds)('on %s', (kind) => {
         return v.parse(summaryAnswer, await answer.json())
       },
       retry: async (id: string) => (await call(retryPath(id), 'POST')).status,
+      async retryAll(query = '') {
+        const answer = await call(`${activityEndpoints.retryAll.path}${query}`, 'POST')
+        return { status: answer.status, body: await answer.json() }
+      },
     }
   }
 
@@ -76,23 +80,15 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
     const { items, next } = await activity()
     expect(next).toBeNull()
+    const url = `https://app.hubspot.com/contacts/${portal}/record/0-3/1`
     expect(items).toEqual([
       {
         id: expect.stringMatching(/^\d+$/),
         at: new Date(at).toISOString(),
-        state: 'sent',
-        rule: 'deal-stage-changed',
-        deal: {
-          name: 'Acme renewal',
-          id: '1',
-          url: `https://app.hubspot.com/contacts/${portal}/record/0-3/1`,
-        },
-        from: 'Appointment',
-        to: 'Proposal sent',
+        ...{ state: 'sent', reason: null, tries: 1, nextTryAt: null },
+        ...{ rule: 'deal-stage-changed', from: 'Appointment', to: 'Proposal sent' },
+        deal: { name: 'Acme renewal', id: '1', url },
         channel: `#${channel}`,
-        reason: null,
-        tries: 1,
-        nextTryAt: null,
       },
     ])
     const { rules, ...counts } = await summary()
@@ -107,73 +103,58 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect((await activity()).items).toEqual(items)
   })
 
-  test('a failed message says why, and is sent again once, in its place', async () => {
-    const { userId, activity, summary, retry } = await connected()
+  test('a failed message says why and is sent again once, and all that failed while Slack was disconnected with one call', async () => {
+    const { userId, activity, summary, retry, retryAll } = await connected()
     // Failed before the connection broke, so not because of it.
-    const earlier = { occurredAt: new Date(Date.now() - 60_000) }
-    await store(userId, { ...earlier, state: 'dead', reason: 'invalid_blocks' })
+    const earlier = { state: 'dead', occurredAt: new Date(Date.now() - 60_000) } as const
+    await store(userId, { ...earlier, reason: 'invalid_blocks' })
+    await store(userId, { ...earlier, reason: 'is_archived', property: 'test' })
     refusePosts('is_archived')
-    await backend.tell([stageChange(1, { portal }), stageChange(2, { portal, at: Date.now() + 1 })])
+    const at = Date.now()
+    await backend.tell([1, 2, 3].map((deal) => stageChange(deal, { portal, at: at + deal })))
     await backend.settled()
     const before = await activity()
+    const archived = { state: 'failed', reason: 'the channel is archived. Connect Slack again' }
     expect(before.items).toMatchObject([
-      { state: 'failed', reason: 'the channel is archived. Connect Slack again' },
-      { state: 'failed', reason: 'the channel is archived. Connect Slack again', tries: 1 },
+      archived,
+      archived,
+      { ...archived, tries: 1 },
+      archived,
       { state: 'failed', reason: 'Slack did not accept the message (invalid_blocks)' },
     ])
-    // The second one ended without a try, and its rule is read afterwards.
-    await vi.waitFor(async () =>
-      expect(await summary()).toMatchObject({
-        rules: { 'deal-stage-changed': { sent: 0, failed: 2, lastSentAt: null } },
-        failedSinceBroken: 2,
-      }),
-    )
+    const failedWhileBroken = { count: 3, more: false, providers: ['slack'] }
+    // The last two ended without a try, and their rule is read afterwards.
+    const sinceBreak = {
+      rules: { 'deal-stage-changed': { sent: 0, failed: 3, lastSentAt: null } },
+      ...{ failedSinceBroken: 3, failedWhileBroken, connectFirst: ['slack'] },
+    }
+    await vi.waitFor(async () => expect(await summary()).toMatchObject(sinceBreak), 10_000)
 
     outside.answerPost = () => undefined
     await backend.connectAgain(userId, { portal, team, channel })
-    const id = before.items[1]?.id ?? ''
+    expect(await summary()).toMatchObject({ failedWhileBroken, connectFirst: [] })
+    const id = before.items[2]?.id ?? ''
     expect((await Promise.all([retry(id), retry(id)])).sort()).toEqual([202, 409])
     await backend.settled()
     const after = await activity()
     expect(after.items.map((item) => item.id)).toEqual(before.items.map((item) => item.id))
-    expect(after.items[1]).toMatchObject({ state: 'sent', reason: null, tries: 1 })
+    expect(after.items[2]).toMatchObject({ state: 'sent', reason: null, tries: 1 })
     expect(await retry(id)).toBe(409)
     expect(posts()).toHaveLength(1)
     expect(await summary()).toMatchObject({
-      rules: { 'deal-stage-changed': { sent: 1, failed: 1 } },
+      rules: { 'deal-stage-changed': { sent: 1, failed: 2 } },
       failedSinceBroken: 0,
     })
-  })
 
-  test('what failed while Slack was disconnected is sent again with one call, and nothing else', async () => {
-    const { userId, call, activity, summary } = await connected()
-    const dead = { state: 'dead', occurredAt: new Date(Date.now() - 60_000) } as const
-    await store(userId, { ...dead, reason: 'invalid_blocks' })
-    await store(userId, { ...dead, reason: 'is_archived', property: 'test' })
-    refusePosts('is_archived')
-    await backend.tell([stageChange(1, { portal }), stageChange(2, { portal, at: Date.now() + 1 })])
+    expect((await retryAll('?because=broken')).body).toEqual({ queued: 2, more: false })
     await backend.settled()
-    const broken = { count: 2, more: false, providers: ['slack'] }
-    expect(await summary()).toMatchObject({ failedWhileBroken: broken, connectFirst: ['slack'] })
-
-    outside.answerPost = () => undefined
-    await backend.connectAgain(userId, { portal, team, channel })
-    expect(await summary()).toMatchObject({ failedWhileBroken: broken, connectFirst: [] })
-    const retryAll = async (query: string) =>
-      await (await call(`${activityEndpoints.retryAll.path}${query}`, 'POST')).json()
-    expect(await retryAll('?because=broken')).toEqual({ queued: 2, more: false })
-    await backend.settled()
-    expect((await activity()).items.map(({ state }) => state)).toEqual([
-      'sent',
-      'sent',
-      'failed',
-      'failed',
-    ])
+    const states = (await activity()).items.map(({ state }) => state)
+    expect(states).toEqual(['sent', 'sent', 'sent', 'failed', 'failed'])
     expect(await summary()).toMatchObject({ failedWhileBroken: { count: 0, providers: [] } })
     // A test message is no news.
-    expect(await retryAll('')).toEqual({ queued: 1, more: false })
+    expect((await retryAll()).body).toEqual({ queued: 1, more: false })
     await backend.settled()
-    expect(posts()).toHaveLength(3)
+    expect(posts()).toHaveLength(4)
   })
 
   test('after a break, a change that no ticked rule is about counts as skipped, and not as failed', async () => {
@@ -213,28 +194,22 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   test('of more than 1,000 failed messages, one call sends the newest 1,000 again, also between others', async () => {
-    const { userId, call, summary } = await connected()
-    await open.database.execute(
-      sql`with event as (
-            insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
-            select ${userId} || n, 'hubspot', '7', n::text, 'stage', 'next', now() - n * interval '1 minute'
-            from generate_series(1, 1201) as n returning id, deal_id::int as n, occurred_at
-          )
-          insert into deliveries (event_id, user_id, channel, state, reason, occurred_at)
-          select id, ${userId}::uuid, 'T/C', 'dead', case when n > 200 then 'is_archived' else 'invalid_blocks' end,
-                 occurred_at from event`,
-    )
+    const { userId, retryAll, summary } = await connected()
+    await storeDeliveries(open.database, userId, 1_201, (n) => ({
+      state: 'dead',
+      reason: n > 200 ? 'is_archived' : 'invalid_blocks',
+      occurredAt: new Date(Date.now() - n * 60_000),
+    }))
     expect(await summary()).toMatchObject({ failedWhileBroken: { count: 1000, more: true } })
-    const retryAll = () => call(`${activityEndpoints.retryAll.path}?because=broken`, 'POST')
-    expect(await (await retryAll()).json()).toEqual({ queued: 1000, more: true })
+    expect((await retryAll('?because=broken')).body).toEqual({ queued: 1000, more: true })
     // Without both services, the relay could only end them again.
     await backend.disconnect(userId, 'slack')
-    expect((await retryAll()).status).toBe(409)
+    expect((await retryAll('?because=broken')).status).toBe(409)
     await open.database.delete(deliveries).where(eq(deliveries.userId, userId))
   })
 
   test('what a search finds of the failed messages is counted and sent again with one call, and nothing else', async () => {
-    const { userId, call, activity } = await connected()
+    const { userId, retryAll, activity } = await connected()
     const dead = { state: 'dead', reason: 'invalid_blocks' } as const
     const at = (time: string) => ({ occurredAt: new Date(`2026-03-${time}Z`) })
     const acme = { ...dead, dealName: 'ACME renewal', ruleId: 'deal-closed' }
@@ -249,20 +224,17 @@ describe.each(databaseKinds)('on %s', (kind) => {
       (await activity(`?counts=true&state=failed&${more}`)).retryable
     expect(await retryable(query)).toEqual({ count: 1, more: false })
     expect(await retryable('')).toEqual({ count: 3, more: false })
-    const answer = await call(`${activityEndpoints.retryAll.path}?${query}`, 'POST')
-    expect(await answer.json()).toEqual({ queued: 1, more: false })
+    expect((await retryAll(`?${query}`)).body).toEqual({ queued: 1, more: false })
     await backend.settled()
     const { items } = await activity()
     expect(items.filter(({ state }) => state !== 'failed').map(({ id }) => id)).toEqual([found])
   })
 
   test('all failed messages can be sent again a few times a minute', async () => {
-    const { call } = await connected()
+    const { retryAll } = await connected()
     const { times } = rateLimits.retryAllOfUser
     const statuses: number[] = []
-    for (let n = 0; n <= times; n++) {
-      statuses.push((await call(activityEndpoints.retryAll.path, 'POST')).status)
-    }
+    for (let n = 0; n <= times; n++) statuses.push((await retryAll()).status)
     expect(statuses).toEqual([...Array(times).fill(202), 429])
   })
 
@@ -310,26 +282,21 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await backend.settled()
     // More than a batch, in several states.
     await store(userId, { occurredAt: new Date(Date.now() - 60_000), state: 'dead' })
-    await open.database.execute(
-      sql`with event as (
-            insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
-            select ${userId} || n, 'hubspot', '7', '1', 'stage', 'next', now() - interval '1 minute'
-            from generate_series(1, 270) as n returning id, occurred_at
-          )
-          insert into deliveries (event_id, user_id, channel, state, occurred_at, deal_name, from_label, to_label)
-          select id, ${userId}::uuid, 'T/C', (array['dead', 'ignored', 'sent'])[1 + id % 3], occurred_at,
-                 'Acme', 'A', 'B'
-          from event`,
-    )
+    const named = { dealName: 'Acme', fromLabel: 'A', toLabel: 'B' }
+    await storeDeliveries(open.database, userId, 270, (n) => ({
+      ...named,
+      state: (['dead', 'ignored', 'sent'] as const)[n % 3],
+      occurredAt: new Date(Date.now() - 60_000),
+    }))
     await backend.disconnect(userId, 'slack')
     expect((await activity()).items[0]?.deal?.name).toBe('Acme renewal')
 
     await backend.disconnect(userId, 'hubspot')
     // The answer may come before the last batch.
     const ofUser = eq(deliveries.userId, userId)
-    const named = sql`coalesce(deal_name, from_label, to_label) is not null`
+    const isNamed = sql`coalesce(deal_name, from_label, to_label) is not null`
     await vi.waitFor(async () =>
-      expect(await open.database.$count(deliveries, and(ofUser, named))).toBe(0),
+      expect(await open.database.$count(deliveries, and(ofUser, isNamed))).toBe(0),
     )
     expect(await open.database.$count(deliveries, ofUser)).toBe(272)
     const [item] = (await activity()).items
@@ -434,14 +401,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const userId = await newUser()
     const { activity } = signIn(userId)
     const needle = await store(userId, { dealName: 'Needle', occurredAt: new Date(0) })
-    await open.database.execute(sql`
-      with made as (
-        insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
-        select ${userId} || n, 'hubspot', '1', n::text, 'stage', 'next', '2026-03-01T00:00:00Z'::timestamptz + make_interval(secs => n)
-        from generate_series(1, 1500) as n returning id, occurred_at
-      )
-      insert into deliveries (event_id, user_id, channel, state, occurred_at, deal_name)
-      select id, ${userId}, 'T/C', 'sent', occurred_at, 'Hay' from made`)
+    const start = Date.parse('2026-03-01T00:00:00Z')
+    await storeDeliveries(open.database, userId, 1_500, (n) => ({
+      dealName: 'Hay',
+      occurredAt: new Date(start + n * 1_000),
+    }))
     const first = await activity('?q=needle&counts=true')
     expect(first).toMatchObject({ items: [], searchedTo: '2026-03-01T00:08:21.000Z' })
     expect(first.counts?.sent).toEqual({ count: 0, more: true })
@@ -491,17 +455,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(asked.items).toHaveLength(1)
     expect(await me.summary('?days=30')).toMatchObject({ rules: {}, failedSinceBroken: 0 })
 
-    const unknown = [
-      ...ids,
-      '-1',
-      '9'.repeat(400),
-      `${ids[0]} or 1=1`,
-      "1';drop table deliveries;--",
-      '%00',
-      '१',
-      `${ids[0]}\n`,
-    ]
-    for (const id of unknown) {
+    const invented = ['-1', '9'.repeat(400), `${ids[0]} or 1=1`, '%00', '१', `${ids[0]}\n`]
+    for (const id of [...ids, ...invented]) {
       expect(await refusal(await me.call(retryPath(id), 'POST')), id).toBe('404 no_such_message')
     }
     const rows = await open.database.select().from(deliveries).where(eq(deliveries.userId, other))
@@ -554,18 +509,14 @@ describe('a day', () => {
   test.each([
     'summary?days=0',
     'summary?days=31',
-    'summary?days=',
     'summary?zone=Mars/Olympus',
-    "summary?zone='; drop table users; --",
     'activity?limit=0',
     'activity?limit=101',
     'activity?limit=25 or 1=1',
     'activity?state=dead',
-    "activity?state=sent' or '1'='1",
     'activity?before=1.2.3',
     `activity?before=${'9'.repeat(17)}.1`,
     `activity?before=1.${'9'.repeat(19)}`,
-    "activity?before=1.1'--",
     'activity?day=2026-02-30',
     'activity?day=1',
     'activity?day=2026-03-29&zone=Mars/Olympus',
@@ -574,7 +525,6 @@ describe('a day', () => {
     `activity?rule=${'a'.repeat(101)}`,
     'activity?ids=1,',
     'activity?ids=-1',
-    'activity?ids=1) or (1=1',
     'activity?ids=१',
     `activity?ids=${'9'.repeat(19)}`,
     `activity?ids=${Array(101).fill(1)}`,
@@ -612,7 +562,6 @@ test.each([
   ],
   ['dead', 'no_channel', 'Slack gave no channel. Connect Slack again'],
   ['dead', 'refused', 'HubSpot no longer accepts the connection. Connect HubSpot again'],
-  ['dead', 'msg_too_long', 'Slack did not accept the message (msg_too_long)'],
   ['dead', 'constructor', 'Slack did not accept the message (constructor)'],
   ['ignored', 'no_rule', 'none of your saved rules applies to this change'],
   ['ignored', 'no_such_deal', 'the deal is no longer in HubSpot'],

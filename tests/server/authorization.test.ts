@@ -11,6 +11,7 @@ import { createRateLimits } from '../../server/http/rate-limit.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
+import type { ProviderId } from '../../server/providers/registry.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
 import { standInHub } from '../../stand-ins/hubspot/account.ts'
 import { standInWorkspace } from '../../stand-ins/slack/account.ts'
@@ -34,12 +35,22 @@ const tokenPaths = {
   slack: 'POST /sandbox/slack/api/oauth.v2.access',
 }
 
-async function rowsOf(one: ReturnType<typeof openBrowser>) {
-  const { database } = harness
-  return await database
-    .select()
-    .from(connections)
-    .where(eq(connections.userId, await one.userId()))
+async function rowsOf(one: typeof browser) {
+  const ofUser = eq(connections.userId, await one.userId())
+  return await harness.database.select().from(connections).where(ofUser)
+}
+
+const logged = () => harness.logged.map((line) => JSON.parse(line))
+const stateOf = (params: URLSearchParams) => params.get('state') ?? ''
+const later = (ms: number) => {
+  harness.clock.now = new Date(harness.clock.now.getTime() + ms)
+}
+const callback = (one: typeof browser, provider: ProviderId, params: URLSearchParams | string) =>
+  one.call(`/api/${provider}/callback?${params}`)
+
+/** HubSpot answers with this when it is asked whose a token is. */
+function answerIntrospection(answer: () => Response): void {
+  harness.faults.current = ({ url }) => (url.endsWith('/introspect') ? answer() : undefined)
 }
 
 /** The only connection of a browser. */
@@ -50,11 +61,10 @@ async function rowOf(one: ReturnType<typeof openBrowser>) {
 }
 
 describe.each([
-  ['hubspot', 'HubSpot'],
-  ['slack', 'Slack'],
-] as const)('connecting %s', (provider, name) => {
-  const callback = (params: URLSearchParams | string) =>
-    browser.call(`/api/${provider}/callback?${params}`)
+  ['hubspot', 'HubSpot', 'slack'],
+  ['slack', 'Slack', 'hubspot'],
+] as const)('connecting %s', (provider, name, other) => {
+  const comeBack = (params: URLSearchParams | string) => callback(browser, provider, params)
 
   test('sends the browser to the provider with a state of 32 bytes and the page’s address', async () => {
     const answer = await browser.send(`/api/${provider}/auth`)
@@ -73,45 +83,43 @@ describe.each([
   })
 
   describe('is refused before anyone is called', () => {
-    const expectRefused = async (params: URLSearchParams) => {
-      expect(await refusal(await callback(params))).toBe('400 invalid_state')
+    async function expectRefused(params: URLSearchParams, message = `Connect ${name} again.`) {
+      const answer = await comeBack(params)
+      expect(await answer.clone().text()).toContain(message)
+      expect(await refusal(answer)).toBe('400 invalid_state')
       expect(harness.calls).toEqual([])
     }
 
-    const later = (ms: number) => {
-      harness.clock.now = new Date(harness.clock.now.getTime() + ms)
-    }
-    test.each<[string, (params: URLSearchParams) => unknown]>([
-      ['without a state', (params) => params.delete('state')],
-      ['with an empty state', (params) => params.set('state', '')],
+    const noState = 'The address has no state.'
+    test.each<[string, (params: URLSearchParams) => unknown, message?: string]>([
+      ['without a state', (params) => params.delete('state'), noState],
+      ['with an empty state', (params) => params.set('state', ''), noState],
       ['with a wrong state', (params) => params.set('state', 'A'.repeat(43))],
       [
         'with the hash of a state, as it stands in the database',
-        (params) => params.set('state', sha256(params.get('state') ?? '')),
+        (params) => params.set('state', sha256(stateOf(params))),
       ],
       ['without a session', () => (browser.cookie = undefined)],
-      [
-        'with a session cookie that we never gave',
-        () => (browser.cookie = `dealbell=${Buffer.alloc(32, 1).toString('base64url')}`),
-      ],
-      ['after ten minutes', () => later(10 * 60 * 1000)],
+      ['with a cookie that we never gave', () => (browser.cookie = `dealbell=${'A'.repeat(43)}`)],
       [
         'with the state of the other provider',
-        async (params) => {
-          const other = await browser.authorize(provider === 'hubspot' ? 'slack' : 'hubspot')
-          params.set('state', other.get('state') ?? '')
-        },
+        async (params) => params.set('state', stateOf(await browser.authorize(other))),
       ],
-    ])('%s', async (_, change) => {
+    ])('%s', async (_, change, message) => {
       const params = await browser.authorize(provider)
       await change(params)
-      await expectRefused(params)
+      await expectRefused(params, message)
     })
 
-    test('but not a moment before the ten minutes are over', async () => {
-      const params = await browser.authorize(provider)
+    test('after ten minutes, and not a moment before', async () => {
+      const early = openBrowser(harness)
+      const params = await early.authorize(provider)
+      const lateParams = await browser.authorize(provider)
       later(10 * 60 * 1000 - 1)
-      expect((await callback(params)).status).toBe(204)
+      expect((await callback(early, provider, params)).status).toBe(204)
+      harness.calls.length = 0
+      later(1)
+      await expectRefused(lateParams)
     })
 
     test('with another browser’s state, which its owner can still use', async () => {
@@ -119,13 +127,12 @@ describe.each([
       const params = await owner.authorize(provider)
       await browser.authorize(provider)
       await expectRefused(params)
-      const answer = await owner.call(`/api/${provider}/callback?${params}`)
-      expect(answer.status).toBe(204)
+      expect((await callback(owner, provider, params)).status).toBe(204)
     })
 
     test('a second time, even when the first is still under way', async () => {
       const params = await browser.authorize(provider)
-      const answers = await Promise.all([callback(params), callback(params), callback(params)])
+      const answers = await Promise.all([comeBack(params), comeBack(params), comeBack(params)])
       expect(answers.map((answer) => answer.status).sort()).toEqual([204, 400, 400])
       expect(harness.calls.filter((call) => call === tokenPaths[provider])).toHaveLength(1)
       harness.calls.length = 0
@@ -135,36 +142,38 @@ describe.each([
 
   describe('fails with 502, no secrets and no connection', () => {
     const reason = 'SECRET http://x/?code=1 <script>'
-    const noWord = 'refuses without a plain word'
-    const faults: Array<[string, () => Response]> = [
+    const refused = { code: 'exchange_refused', message: 'HubSpot refused the authorization.' }
+    const unavailable = {
+      code: 'provider_unavailable',
+      message: `${name} could not be reached. Try again.`,
+    }
+    test.each([
       ['answers 500', () => new Response('SECRET stack', { status: 500 })],
       ['answers what is no JSON', () => new Response('<p>SECRET')],
       ['answers JSON of another shape', () => Response.json({ ok: true, access_token: 'SECRET' })],
-      provider === 'slack'
-        ? [noWord, () => Response.json({ ok: false, error: reason })]
-        : [noWord, () => Response.json({ error: reason, status: reason }, { status: 400 })],
       ['limits us', () => new Response('', { status: 429, headers: { 'Retry-After': '3600' } })],
-    ]
-    test.each(faults)('when the provider %s', async (what, fault) => {
+      provider === 'slack'
+        ? ['refuses without a plain word', () => Response.json({ ok: false, error: reason })]
+        : [
+            'refuses without a plain word',
+            () => Response.json({ error: reason, status: reason }, { status: 400 }),
+            refused,
+          ],
+    ])('when the provider %s', async (_, fault, error = unavailable) => {
       const params = await browser.authorize(provider)
       harness.faults.current = fault
-      const answer = await callback(params)
+      const answer = await comeBack(params)
       const text = await answer.text()
       for (const said of [text, harness.logged.join()]) {
         expect(said).not.toContain(params.get('code') ?? '-')
-        expect(said).not.toContain(params.get('state') ?? '-')
+        expect(said).not.toContain(stateOf(params))
         expect(said).not.toContain(harness.addresses.providers[provider].clientSecret)
         expect(said).not.toMatch(/http|SECRET/)
       }
       expect(answer.status).toBe(502)
-      const isRefused = what === noWord && provider === 'hubspot'
-      expect(JSON.parse(text).error).toEqual(
-        isRefused
-          ? { code: 'exchange_refused', message: 'HubSpot refused the authorization.' }
-          : { code: 'provider_unavailable', message: `${name} could not be reached. Try again.` },
-      )
+      expect(JSON.parse(text)).toEqual({ error })
       const failed = { event: 'authorization failed', provider, stage: expect.any(String) }
-      expect(harness.logged.map((line) => JSON.parse(line))).toMatchObject([failed])
+      expect(logged()).toMatchObject([failed])
       harness.faults.current = undefined
       expect(await browser.connected(provider)).toEqual({ connected: false })
       // The exchange was tried once.
@@ -192,30 +201,25 @@ describe.each([
         sent = new URLSearchParams(await request.text()).get('code')
         return new Response('', { status: 500 })
       }
-      await callback(params)
+      await comeBack(params)
       expect(sent).toBe(code)
     }
   })
 
-  const errorOf = async (query: string | URLSearchParams) =>
-    (await (await callback(query)).json()).error
-
-  test('says what is missing in the address, or to connect again', async () => {
-    const noCode = { code: 'missing_code', message: 'The address has no authorization code.' }
-    for (const query of ['state=x', 'code=&state=x']) expect(await errorOf(query)).toEqual(noCode)
-    expect((await errorOf('code=x')).message).toBe('The address has no state.')
-    expect((await errorOf('code=x&state=x')).message).toContain(`Connect ${name} again.`)
-    await browser.authorize(provider)
-    expect((await errorOf('code=x&state=x')).message).toContain(`Connect ${name} again.`)
+  test('says that the address has no code', async () => {
+    const error = { code: 'missing_code', message: 'The address has no authorization code.' }
+    for (const query of ['state=x', 'code=&state=x']) {
+      expect(await (await comeBack(query)).json()).toEqual({ error })
+    }
   })
 
   test('says the provider’s own word for a refusal, if that is a plain one', async () => {
     const params = await browser.authorize(provider)
     params.set('code', 'made-up')
+    const { error } = await (await comeBack(params)).json()
     const reason = provider === 'hubspot' ? 'BAD_AUTH_CODE' : 'invalid_code'
-    const { message } = await errorOf(params)
-    expect(message).toBe(`${name} refused the authorization (${reason}).`)
-    expect(JSON.parse(harness.logged[0] ?? '')).toMatchObject({ kind: 'refused', reason })
+    expect(error.message).toBe(`${name} refused the authorization (${reason}).`)
+    expect(logged()[0]).toMatchObject({ kind: 'refused', reason })
   })
 
   test('fails with 500 if the fault is our own, and does not blame the provider', async () => {
@@ -223,13 +227,11 @@ describe.each([
     const seal = vi.spyOn(harness.vault, 'seal').mockImplementation(() => {
       throw new Error('SECRET')
     })
-    expect(await refusal(await callback(params))).toBe('500 internal')
+    expect(await refusal(await comeBack(params))).toBe('500 internal')
     seal.mockRestore()
     expect(harness.logged.join()).toContain('request failed')
     const notEnded = { event: 'unused grant not ended', provider, error: 'Error' }
-    expect(harness.logged.map((line) => JSON.parse(line))).toContainEqual(
-      expect.objectContaining(notEnded),
-    )
+    expect(logged()).toContainEqual(expect.objectContaining(notEnded))
     expect(harness.logged.join()).not.toMatch(/SECRET|authorization failed/)
   })
 })
@@ -242,7 +244,7 @@ test('only the first authorization of a browser counts as one of a new browser',
     const way = await own.authorize('slack')
     const session = { tokenHash: own.tokenHash(), isNew }
     expect(counted).toHaveBeenLastCalledWith(expect.anything(), session)
-    await own.call(`/api/slack/callback?${way}`)
+    await callback(own, 'slack', way)
   }
 })
 
@@ -256,17 +258,17 @@ describe('pending authorizations', () => {
     const first = await browser.authorize('slack')
     const others = []
     for (let n = 0; n < 15; n++) {
-      harness.clock.now = new Date(harness.clock.now.getTime() + 1)
+      later(1)
       others.push(await browser.authorize('slack'))
     }
     expect(await pending()).toBe(10)
-    expect((await browser.call(`/api/slack/callback?${first}`)).status).toBe(400)
-    expect((await browser.call(`/api/slack/callback?${others[6]}`)).status).toBe(204)
+    expect((await callback(browser, 'slack', first)).status).toBe(400)
+    expect((await callback(browser, 'slack', others[6] ?? '')).status).toBe(204)
   })
 
   test('that expired are deleted a few at a time, by whoever begins the next one', async () => {
     for (let n = 0; n < 30; n++) await openBrowser(harness).send('/api/slack/auth')
-    harness.clock.now = new Date(harness.clock.now.getTime() + 11 * 60 * 1000)
+    later(11 * 60 * 1000)
     await browser.send('/api/slack/auth')
     expect(await pending()).toBe(11)
     await browser.send('/api/slack/auth')
@@ -303,13 +305,12 @@ describe('a stored connection', () => {
   })
 
   test('of HubSpot has no label if introspection fails and the token answer names the user', async () => {
-    const params = await browser.authorize('hubspot')
     harness.faults.current = async (request) => {
       if (request.url.endsWith('/introspect')) return new Response('', { status: 500 })
       const answer = await (await harness.standIn(request)).json()
       return Response.json({ ...answer, user_id: standInHub.userId })
     }
-    expect((await browser.call(`/api/hubspot/callback?${params}`)).status).toBe(204)
+    await browser.connect('hubspot')
     const { accountName, userId } = await rowOf(browser)
     expect(accountName).toBeNull()
     const owner = await harness.database.select().from(users).where(eq(users.id, userId))
@@ -320,10 +321,8 @@ describe('a stored connection', () => {
     ['fails', () => new Response('', { status: 500 })],
     ['says that the token is not valid', () => Response.json({ active: false })],
   ])('is not made if only introspection can name the user and it %s', async (_, answer) => {
-    const params = await browser.authorize('hubspot')
-    harness.faults.current = (request) =>
-      request.url.endsWith('/introspect') ? answer() : undefined
-    const refused = await browser.call(`/api/hubspot/callback?${params}`)
+    answerIntrospection(answer)
+    const refused = await callback(browser, 'hubspot', await browser.authorize('hubspot'))
     expect(await refusal(refused)).toBe('502 provider_unavailable')
     expect(await rowsOf(browser)).toEqual([])
   })
@@ -356,6 +355,12 @@ describe('disconnecting', () => {
     slack: 'POST /sandbox/slack/api/auth.revoke',
   }
   const uninstall = 'DELETE /sandbox/hubspot/appinstalls/2026-03/external-install'
+  /** What is called by the end of a disconnect. */
+  async function callsOf(disconnect: () => Promise<unknown>): Promise<string[]> {
+    harness.calls.length = 0
+    await disconnect()
+    return harness.calls
+  }
   /** The app is uninstalled in the background. */
   const eventually = (check: () => void) => vi.waitFor(check, 20_000)
 
@@ -366,34 +371,27 @@ describe('disconnecting', () => {
   test('HubSpot leaves the app installed while a colleague uses it, and uninstalls it with the last one', async () => {
     await browser.connect('hubspot')
     const colleague = openBrowser(harness)
-    harness.faults.current = (request) =>
-      request.url.endsWith('/introspect')
-        ? Response.json({ hub_id: standInHub.hubId, user_id: 8, hub_domain: standInHub.domain })
-        : undefined
+    const { hubId: hub_id, domain: hub_domain } = standInHub
+    answerIntrospection(() => Response.json({ hub_id, user_id: 8, hub_domain }))
     await colleague.connect('hubspot')
-    harness.faults.current = undefined
-    harness.calls.length = 0
-    await browser.disconnect('hubspot')
-    expect(harness.calls).toEqual([revoke.hubspot])
+    expect(await callsOf(() => browser.disconnect('hubspot'))).toEqual([revoke.hubspot])
     expect(await colleague.connected('hubspot')).toMatchObject({ connected: true })
-    harness.calls.length = 0
-    await colleague.disconnect('hubspot')
-    await eventually(() => expect(harness.calls).toEqual([uninstall]))
+    const calls = await callsOf(() => colleague.disconnect('hubspot'))
+    await eventually(() => expect(calls).toEqual([uninstall]))
     await eventually(() => expect(harness.logged.join()).toContain('app uninstalled'))
   })
 
   test('uninstalls with a new access token if the last one has expired', async () => {
     await browser.connect('hubspot')
     await harness.database.update(connections).set({ accessExpiresAt: new Date() })
-    harness.calls.length = 0
     let used: string | null = null
     harness.faults.current = (request) => {
       if (request.method === 'DELETE') used = request.headers.get('Authorization')
       return undefined
     }
     const { accessToken } = openSecrets(harness.vault, await rowOf(browser))
-    await browser.disconnect('hubspot')
-    await eventually(() => expect(harness.calls).toEqual([tokenPaths.hubspot, uninstall]))
+    const calls = await callsOf(() => browser.disconnect('hubspot'))
+    await eventually(() => expect(calls).toEqual([tokenPaths.hubspot, uninstall]))
     expect(used).not.toBe(`Bearer ${accessToken}`)
   })
 
@@ -446,19 +444,15 @@ describe('disconnecting', () => {
     const other = openBrowser(harness)
     await browser.connect('slack')
     await other.connect('slack')
-    harness.calls.length = 0
-    await browser.disconnect('slack')
-    expect(harness.calls).toEqual([])
+    expect(await callsOf(() => browser.disconnect('slack'))).toEqual([])
     expect(await other.connected('slack')).toMatchObject({ connected: true })
-    await other.disconnect('slack')
-    expect(harness.calls).toEqual([revoke.slack])
+    expect(await callsOf(() => other.disconnect('slack'))).toEqual([revoke.slack])
   })
 
   test('twice at once revokes once', async () => {
     await browser.connect('slack')
-    harness.calls.length = 0
-    await Promise.all([browser.disconnect('slack'), browser.disconnect('slack')])
-    expect(harness.calls).toEqual([revoke.slack])
+    const twice = () => Promise.all([browser.disconnect('slack'), browser.disconnect('slack')])
+    expect(await callsOf(twice)).toEqual([revoke.slack])
   })
 })
 
@@ -503,27 +497,28 @@ describe('Slack’s token, which all users of a workspace share', () => {
   test('ends when its last user connects another workspace: nobody waits, but it waits for the message that is being sent', async () => {
     slackOf({ accessToken: 'first', team: 'T1' })
     await browser.connect('slack')
-    const row = await rowOf(browser)
-    const sending = await storeDelivery(harness.database, row.userId, {
+    const { userId } = await rowOf(browser)
+    const sending = {
       state: 'pending',
       finishedAt: null,
       sendingUntil: new Date(Date.now() + 60_000),
-    })
-    const ofMessage = eq(deliveries.id, Number(sending))
-    let stateAtRevocation: string | undefined
+    } as const
+    const ofMessage = eq(
+      deliveries.id,
+      Number(await storeDelivery(harness.database, userId, sending)),
+    )
+    const atRevocation: unknown[] = []
     const revoke = async () => {
-      const [message] = await harness.database.select().from(deliveries).where(ofMessage)
-      stateAtRevocation = message?.state
+      atRevocation.push(...(await harness.database.select().from(deliveries).where(ofMessage)))
     }
     slackOf({ accessToken: 'second', team: 'T2' }, { revoke })
     await browser.connect('slack')
-    const second = { connected: true, account: 'T2' }
-    expect(await browser.connected('slack')).toMatchObject(second)
+    expect(await browser.connected('slack')).toMatchObject({ connected: true, account: 'T2' })
     expect(revoked).toEqual([])
     const sent = { state: 'sent', sendingUntil: null } as const
     await harness.database.update(deliveries).set(sent).where(ofMessage)
     await vi.waitFor(() => expect(revoked).toEqual(['first']), 20_000)
-    expect(stateAtRevocation).toBe('sent')
+    expect(atRevocation).toMatchObject([sent])
     await harness.database.delete(dealEvents)
   })
 
@@ -532,12 +527,9 @@ describe('Slack’s token, which all users of a workspace share', () => {
     await browser.connect('slack')
     const former = await rowOf(browser)
     const { database } = harness
-    const failure = () => {
-      throw new TypeError('SECRET')
-    }
     const fail = async () => {
       for (const step of ['select', 'update'] as const) {
-        vi.spyOn(database, step).mockImplementation(failure)
+        vi.spyOn(database, step).mockThrow(new TypeError('SECRET'))
       }
     }
     // Slack says that it is revoked, which cannot be stored.
@@ -546,7 +538,7 @@ describe('Slack’s token, which all users of a workspace share', () => {
     await browser.connect('slack').finally(vi.restoreAllMocks)
     const { id: connection } = await rowOf(browser)
     const of = { provider: 'slack', error: 'TypeError' }
-    expect(harness.logged.map((line) => JSON.parse(line))).toMatchObject([
+    expect(logged()).toMatchObject([
       { event: 'former connection not ended', connection: former.id, error: 'TypeError' },
       { event: 'check failed', connection, ...of },
     ])
@@ -556,7 +548,7 @@ describe('Slack’s token, which all users of a workspace share', () => {
     const exchange = hold()
     slackOf({ accessToken: 'unused' }, { exchange: exchange.wait })
     const way = await browser.authorize('slack')
-    const answer = browser.call(`/api/slack/callback?${way}`)
+    const answer = callback(browser, 'slack', way)
     await exchange.reached
     await browser.call('/api/session', { method: 'DELETE' })
     exchange.release()

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
-import { connect, type Socket } from 'node:net'
+import { connect } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import { afterAll, afterEach, expect, test } from 'vitest'
 import { answerPolicy, everyAnswer, strictTransportSecurity } from '../../contract/page-headers.ts'
@@ -19,12 +19,8 @@ async function serve(
   listener: RequestListener,
   { most = 100, answerWithinMs = 60_000, requestTimeout = 60_000 } = {},
 ) {
-  const server = createServer({
-    headersTimeout: requestTimeout,
-    requestTimeout,
-    connectionsCheckingInterval: 50,
-    keepAliveTimeout: 60_000,
-  })
+  const times = { headersTimeout: requestTimeout, requestTimeout, keepAliveTimeout: 60_000 }
+  const server = createServer({ ...times, connectionsCheckingInterval: 50 })
   const guard = guardConnections(server, { most, answerWithinMs })
   answerUnreadable(server, { https: true })
   server.on('request', listener)
@@ -36,39 +32,39 @@ async function serve(
 
   /** A client that never closes its side, and reads only if told to. */
   async function open(text = '', { reads = true, from = '127.0.0.1' } = {}) {
-    const socket: Socket = connect({
-      ...{ port, host: '127.0.0.1', localAddress: from },
-      allowHalfOpen: true,
-    })
-    let received = ''
-    let ended = false
-    socket.on('error', () => undefined)
-    socket.once('end', () => (ended = true)).once('close', () => (ended = true))
-    socket.setEncoding('utf8')
-    const read = () => socket.on('data', (chunk) => (received += chunk))
+    const options = { port, host: '127.0.0.1', localAddress: from, allowHalfOpen: true }
+    const socket = connect(options).setEncoding('utf8')
+    const read = () => socket.on('data', (chunk) => (client.received += chunk))
+    const end = () => (client.ended = true)
+    const client = { socket, read, received: '', ended: false }
+    socket
+      .on('error', () => undefined)
+      .on('end', end)
+      .on('close', end)
     if (reads) read()
     await once(socket, 'connect')
     socket.write(text)
     closers.push(() => void socket.destroy())
-    return {
-      socket,
-      read,
-      get received() {
-        return received
-      },
-      get ended() {
-        return ended
-      },
-    }
+    return client
   }
 
   const count = () => new Promise<number>((resolve) => server.getConnections((_, n) => resolve(n)))
-  return { server, guard, port, open, count }
+  return { server, guard, open, count }
 }
 
-const health = 'GET /health HTTP/1.1\r\nHost: x\r\n\r\n'
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`
+const health = get('/health')
 const unfinished = 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf'
 const answerAll: RequestListener = (_request, response) => response.end('fine')
+const answerNone: RequestListener = () => undefined
+
+/** Keeps the requests that run, until a test answers them. */
+function answerLater() {
+  const running: Array<() => void> = []
+  const listener: RequestListener = ({ url }, response) =>
+    running.push(() => response.end(`answer to ${url}`))
+  return { running, listener }
+}
 
 test.each([
   ['a silent client', '', '408 Request Timeout'],
@@ -79,8 +75,7 @@ test.each([
 ])(
   '%s is refused with all safety headers and then cut, although the client does not close',
   async (_, text, status) => {
-    const never: RequestListener = () => undefined
-    const { open, count } = await serve(never, { requestTimeout: 200 })
+    const { open, count } = await serve(answerNone, { requestTimeout: 200 })
     const client = await open(text)
     await expect.poll(() => client.received, { timeout: 5_000 }).toContain(`HTTP/1.1 ${status}`)
     await expect.poll(count, { timeout: 5_000 }).toBe(0)
@@ -108,33 +103,21 @@ test('a client that does not read its answer is cut, also if it sometimes reads'
   const { socket: trickles } = await open(health, { reads: false })
   const timer = setInterval(() => trickles.read(), 10)
   closers.push(() => clearInterval(timer))
-  await expect.poll(() => answers).toBe(2)
+  await expect.poll(() => answers, { timeout: 5_000 }).toBe(2)
   await expect.poll(count, { timeout: 5_000 }).toBe(0)
 })
 
 test('a malformed request after valid ones is refused after their answers', async () => {
-  const { promise: started, resolve: start } = Promise.withResolvers<void>()
-  const waiting: Array<() => void> = []
-  const later: RequestListener = (request, response) => {
-    waiting.push(() => response.end(`answer to ${request.url}`))
-    if (waiting.length === 3) start()
-  }
-  const { open, count } = await serve(later)
-  const valid = [1, 2, 3].map((n) => `GET /${n} HTTP/1.1\r\nHost: x\r\n\r\n`).join('')
-  const client = await open(`${valid}nonsense\r\n\r\n`)
-  await started
+  const { running, listener } = answerLater()
+  const { open, count } = await serve(listener)
+  const client = await open(`${['/1', '/2', '/3'].map(get).join('')}nonsense\r\n\r\n`)
+  await expect.poll(() => running).toHaveLength(3)
   client.socket.write('more nonsense')
-  for (const answer of waiting) answer()
+  for (const answer of running) answer()
   await expect.poll(count).toBe(0)
-  expect(client.received.match(/HTTP\/1.1 \d+|answer to .\d/g)).toEqual([
-    'HTTP/1.1 200',
-    'answer to /1',
-    'HTTP/1.1 200',
-    'answer to /2',
-    'HTTP/1.1 200',
-    'answer to /3',
-    'HTTP/1.1 400',
-  ])
+  const answers = client.received.match(/HTTP\/1.1 \d+|answer to .\d/g)
+  const each = ['1', '2', '3'].flatMap((n) => ['HTTP/1.1 200', `answer to /${n}`])
+  expect(answers).toEqual([...each, 'HTTP/1.1 400'])
 })
 
 test('a malformed request after a complete answer is refused', async () => {
@@ -170,25 +153,23 @@ test('a full server takes a new client in place of one that it waits for', async
 })
 
 test('a full server cuts no client that waits for it', async () => {
-  const running: Array<() => void> = []
-  const hold: RequestListener = (_request, response) => running.push(() => response.end('fine'))
-  const { open, count } = await serve(hold, { most: 3 })
-  const clients = await Promise.all([health, health, health].map((text) => open(text)))
+  const { running, listener } = answerLater()
+  const { open, count } = await serve(listener, { most: 3 })
+  const clients = await Promise.all([1, 2, 3].map(() => open(health)))
   await expect.poll(() => running).toHaveLength(3)
   const { socket } = await open(health)
   if (!socket.destroyed) await once(socket, 'end')
   expect(await count()).toBe(3)
-  for (const end of running) end()
-  for (const client of clients) await expect.poll(() => client.received).toContain('fine')
+  for (const answer of running) answer()
+  for (const client of clients) await expect.poll(() => client.received).toContain('answer to')
 })
 
 // macOS has only the address 127.0.0.1.
 test.skipIf(process.platform === 'darwin')(
   'an address whose clients all wait for the server takes no place from another address',
   async () => {
-    const running: Array<() => void> = []
-    const hold: RequestListener = (_request, response) => running.push(() => response.end('fine'))
-    const { open, count } = await serve(hold, { most: 5 })
+    const { running, listener } = answerLater()
+    const { open, count } = await serve(listener, { most: 5 })
     const flood = '127.0.0.2'
     const silent = await open()
     const first = await open(health, { from: flood })
@@ -201,41 +182,39 @@ test.skipIf(process.platform === 'darwin')(
     expect(silent.ended).toBe(false)
     silent.socket.write(health)
     await expect.poll(() => running).toHaveLength(5)
-    const honest = [silent]
-    honest.push(await open(health))
+    const second = await open(health)
     await expect.poll(() => running).toHaveLength(6)
     await expect.poll(() => first.ended).toBe(true)
-    honest.push(await open(health))
+    const third = await open(health)
     await expect.poll(() => running).toHaveLength(7)
     // Now the other address has fewer.
     const fourth = await open(health)
     await expect.poll(() => fourth.ended).toBe(true)
     expect(await count()).toBe(5)
-    for (const end of running) end()
-    for (const client of honest) await expect.poll(() => client.received).toContain('fine')
-    const answered = () => others.filter(({ received }) => received.includes('fine'))
-    await expect.poll(answered).toHaveLength(2)
+    for (const answer of running) answer()
+    const answered = (some: typeof others) =>
+      some.filter(({ received }) => received.includes('answer to'))
+    await expect.poll(() => answered([silent, second, third])).toHaveLength(3)
+    await expect.poll(() => answered(others)).toHaveLength(2)
   },
 )
 
 test('a stop lets running requests end and waits for no other client', async () => {
-  let finish: (() => void) | undefined
-  const listener: RequestListener = (request, response) => {
-    if (request.url === '/slow') finish = () => response.end('finished')
-    else response.end('fine')
-  }
-  const { guard, open, count } = await serve(listener)
-  const slow = await open('GET /slow HTTP/1.1\r\nHost: x\r\n\r\n')
+  const { running, listener } = answerLater()
+  const { guard, open, count } = await serve((request, response) =>
+    (request.url === '/slow' ? listener : answerAll)(request, response),
+  )
+  const slow = await open(get('/slow'))
   await open()
   await open('GET / HTTP/1.1\r\n')
   await open(health)
   await expect.poll(count).toBe(4)
-  await expect.poll(() => finish).toBeDefined()
+  await expect.poll(() => running).toHaveLength(1)
   const closed = guard.close(60_000)
   await expect.poll(count).toBe(1)
-  finish?.()
+  for (const answer of running) answer()
   await closed
-  await expect.poll(() => slow.received).toContain('finished')
+  await expect.poll(() => slow.received).toContain('answer to /slow')
 })
 
 test('a stop cuts what does not end in time', async () => {

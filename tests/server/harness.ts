@@ -4,9 +4,12 @@ import { createServer } from 'node:http'
 import type { AddressInfo, Server } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import { eq } from 'drizzle-orm'
+import type { PgTable } from 'drizzle-orm/pg-core'
 import type { Hono } from 'hono'
 import { Hono as HonoApp } from 'hono'
 import * as v from 'valibot'
+import { activityEndpoints } from '../../contract/activity.ts'
+import { endpoints, extraEndpoints } from '../../contract/endpoints.ts'
 import { createApp } from '../../server/app.ts'
 import { createBackend } from '../../server/backend.ts'
 import type { Context } from '../../server/context.ts'
@@ -240,6 +243,35 @@ export function openBrowser({
   }
 }
 
+/** Connects both services and saves a rule. */
+export async function signIn(browser: ReturnType<typeof openBrowser>): Promise<void> {
+  for (const provider of ['hubspot', 'slack'] as const) await browser.connect(provider)
+  await browser.save(['deal-closed'])
+}
+
+/** Each call of the dashboard that changes something: its method and its path. */
+export const writes = [
+  ...Object.values({ ...endpoints, ...extraEndpoints, ...activityEndpoints })
+    .filter(({ method }) => method !== 'GET')
+    .flatMap(({ method, path }) => {
+      const ids = path.includes(':provider') ? ['hubspot', 'slack'] : ['']
+      return ids.map((id) => [method, path.replace(':provider', id).replace(':id', '1')] as const)
+    }),
+  ['DELETE', '/api/session?others=true'] as const,
+]
+
+/** What `fetch` takes for one of `writes`. */
+export const writeOf = (method: string, headers: Record<string, string>): RequestInit => ({
+  method,
+  headers: { 'Content-Type': 'application/json', ...headers },
+  ...(method === 'POST' && { body: '{"rules":[]}' }),
+})
+
+/** All rows of these tables, to be compared later. */
+export async function storedIn(database: Database, ...tables: PgTable[]): Promise<string> {
+  return JSON.stringify(await Promise.all(tables.map((table) => database.select().from(table))))
+}
+
 /** Stores a change of a deal and a user's delivery of it, as the relay leaves them. @returns the delivery's id. */
 export async function storeDelivery(
   database: Database,
@@ -265,6 +297,30 @@ export async function storeDelivery(
     .values({ eventId: event?.id ?? 0, userId, ...sent, ...delivery, occurredAt })
     .returning()
   return String(stored?.id)
+}
+
+/** Stores so many sent messages of a user with two statements. `changes` says what the nth one has instead. */
+export async function storeDeliveries(
+  database: Database,
+  userId: string,
+  count: number,
+  changes: (n: number) => Partial<typeof deliveries.$inferInsert> & { occurredAt: Date },
+): Promise<void> {
+  const rows = Array.from({ length: count }, (_, n) => changes(n + 1))
+  const deal = { crm: 'hubspot', accountId: '7', property: 'stage', value: 'next' } as const
+  const events = rows.map(({ occurredAt }, n) => ({
+    ...deal,
+    key: randomUUID(),
+    dealId: String(n + 1),
+    occurredAt,
+  }))
+  const stored = await database.insert(dealEvents).values(events).returning()
+  await database.insert(deliveries).values(
+    rows.map((row, n) => ({
+      ...{ eventId: stored[n]?.id ?? 0, userId, channel: 'T/C', state: 'sent' as const },
+      ...row,
+    })),
+  )
 }
 
 const errorAnswer = v.strictObject({

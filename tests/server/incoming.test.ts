@@ -2,20 +2,16 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { connect } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { answerUnreadable } from '../../server/http/safety-headers.ts'
-import { type Harness, listen, openHarness } from './harness.ts'
+import { listen, openHarness } from './harness.ts'
 
 // What can be seen only on a real connection.
-let harness: Harness
-let port: number
+const harness = await openHarness()
 const server = createServer()
-beforeAll(async () => {
-  harness = await openHarness()
-  const errorHandler = answerUnreadable(server, { https: false })
-  server.on('request', getRequestListener(harness.app.fetch, { errorHandler }))
-  port = await listen(server)
-})
+const errorHandler = answerUnreadable(server, { https: false })
+server.on('request', getRequestListener(harness.app.fetch, { errorHandler }))
+const port = await listen(server)
 afterAll(async () => {
   server.closeAllConnections()
   server.close()
@@ -44,7 +40,8 @@ test.each([
   [400, 'the same host twice', [health, host, host]],
   [400, 'no host', ['GET /health HTTP/1.0']],
   [400, 'a host that is none', [health, 'Host: a b']],
-  [400, 'an address that is none', ['GET /\\evil HTTP/1.1', host]],
+  // In the URL of a request, \ means /. A proxy that hides /relay passes it on.
+  [400, 'an address that is none', ['GET /api/..\\relay/status HTTP/1.1', host]],
   [200, 'an unknown expectation', [health, host, 'Expect: a-miracle']],
   [405, 'an unknown method', ['PROPFIND /health HTTP/1.1', host]],
   [405, 'TRACE', ['TRACE /health HTTP/1.1', host]],
@@ -57,11 +54,6 @@ test.each([
 })
 
 describe('the address of the operator', () => {
-  const ask = async (...lines: string[]) => {
-    const answer = await send('GET /relay/status HTTP/1.1', ...lines)
-    return Number(answer.match(/^HTTP\/1\.1 (\d+) /)?.[1])
-  }
-
   // Where it is known, the token is missing.
   test.each([
     [401, ['Host: 127.0.0.1:3000']],
@@ -75,13 +67,8 @@ describe('the address of the operator', () => {
     // A proxy without headers passes on the public name.
     [404, ['Host: dealbell.example']],
   ])('is known only on this machine: %i for %j', async (status, headers) => {
-    expect(await ask(...headers)).toBe(status)
-  })
-
-  test('is not found under a spelling that proxies pass on', async () => {
-    // In the URL of a request, \ means /.
-    const answer = await send('GET /api/..\\relay/status HTTP/1.1', host)
-    expect(answer).toMatch(/^HTTP\/1\.1 400 /)
+    const answer = await send('GET /relay/status HTTP/1.1', ...headers)
+    expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
   })
 
   test.each([
@@ -106,18 +93,15 @@ test('a client that goes away in the middle of its body is not logged as a failu
   const handled = vi.fn()
   server.once('request', (_request, response) => response.once('close', handled))
   const socket = connect(port, '127.0.0.1')
-  socket.write(
-    [
-      'POST /webhooks/hubspot HTTP/1.1',
-      'Host: localhost',
-      // Without the form of a signature, the server would not read the body.
-      `X-HubSpot-Signature-v3: ${'A'.repeat(43)}=`,
-      `X-HubSpot-Request-Timestamp: ${harness.clock.now.getTime()}`,
-      'Content-Length: 1000',
-      '',
-      '{"half":',
-    ].join('\r\n'),
-  )
+  const head = [
+    'POST /webhooks/hubspot HTTP/1.1',
+    'Host: localhost',
+    // Without the form of a signature, the server would not read the body.
+    `X-HubSpot-Signature-v3: ${'A'.repeat(43)}=`,
+    `X-HubSpot-Request-Timestamp: ${harness.clock.now.getTime()}`,
+    'Content-Length: 1000',
+  ]
+  socket.write(`${head.join('\r\n')}\r\n\r\n{"half":`)
   await once(server, 'request')
   socket.destroy()
   await vi.waitFor(() => expect(handled).toHaveBeenCalled())

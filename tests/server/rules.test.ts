@@ -1,6 +1,6 @@
 import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { connections, rules, users } from '../../server/database/schema.ts'
-import { openBrowser, openHarness, refusal } from './harness.ts'
+import { openBrowser, openHarness, refusal, signIn } from './harness.ts'
 
 const harness = await openHarness()
 let browser: ReturnType<typeof openBrowser>
@@ -8,16 +8,13 @@ afterAll(() => harness.close())
 beforeEach(async () => {
   await harness.database.delete(users)
   browser = openBrowser(harness)
-  await browser.connect('hubspot')
-  await browser.connect('slack')
+  await signIn(browser)
 })
 
-const post = (body: BodyInit, headers: Record<string, string> = {}) =>
-  browser.call('/api/notifications/rules', {
-    method: 'POST',
-    body,
-    headers: { 'Content-Type': 'application/json', ...headers },
-  })
+const post = (body: BodyInit, type = 'application/json') => {
+  const init = { method: 'POST', body, headers: { 'Content-Type': type }, duplex: 'half' }
+  return browser.call('/api/notifications/rules', init)
+}
 
 test('an id that is stored already is kept, though it is not offered, and cannot be added', async () => {
   const kept = ['from-a-newer-version', 'invoice-paid']
@@ -30,9 +27,6 @@ test('an id that is stored already is kept, though it is not offered, and cannot
 
 // tests/contract/contract.test.ts has more of them.
 describe('a body that is not right changes nothing', () => {
-  beforeEach(async () => {
-    await browser.save(['deal-closed'])
-  })
   const unchanged = async () => expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
 
   test.each([
@@ -42,16 +36,13 @@ describe('a body that is not right changes nothing', () => {
     ['a form', '{"rules":[]}', '415 not_json', 'multipart/form-data; boundary=x'],
     ['a type like that of JSON', '{"rules":[]}', '415 not_json', 'application/jsonp'],
     ['no type', '{"rules":[]}', '415 not_json', ''],
-  ])('%s', async (_name, body, expected, type = 'application/json') => {
-    expect(await refusal(await post(body, { 'Content-Type': type }))).toBe(expected)
+  ])('%s', async (_name, body, expected, type = undefined) => {
+    expect(await refusal(await post(body, type))).toBe(expected)
     await unchanged()
   })
 
   test('a body of 64 KiB is read, one byte more is not', async () => {
-    const ofBytes = (bytes: number) => {
-      const frame = '{"rules":[],"pad":""}'
-      return frame.replace('""', `"${'x'.repeat(bytes - frame.length)}"`)
-    }
+    const ofBytes = (bytes: number) => `${'{"rules":[],"pad":"'.padEnd(bytes - 2, 'x')}"}`
     const limit = 64 * 1024
     expect(await refusal(await post(ofBytes(limit + 1)))).toBe('413 too_large')
     await unchanged()
@@ -68,25 +59,19 @@ describe('a body that is not right changes nothing', () => {
         else controller.enqueue(chunk)
       },
     })
-    const answer = await browser.call('/api/notifications/rules', {
-      method: 'POST',
-      body,
-      headers: { 'Content-Type': 'application/json' },
-      ...{ duplex: 'half' },
-    })
-    expect(await refusal(answer)).toBe('413 too_large')
+    expect(await refusal(await post(body))).toBe('413 too_large')
     expect(sent).toBeLessThan(256 * 1024)
     await unchanged()
   })
-
-  test('JSON may name its charset', async () => {
-    const answer = await post('{"rules":[]}', { 'Content-Type': 'application/json; charset=utf-8' })
-    expect(answer.status).toBe(204)
-  })
 })
 
-describe('without both connections, a save is refused and changes nothing', () => {
-  test.each([[[]], [['hubspot']], [['slack']]] as const)('connected is %j', async (connected) => {
+test('JSON may name its charset', async () => {
+  expect((await post('{"rules":[]}', 'application/json; charset=utf-8')).status).toBe(204)
+})
+
+test.each([[[]], [['hubspot']], [['slack']]] as const)(
+  'with only %j connected, a save is refused and changes nothing',
+  async (connected) => {
     const other = openBrowser(harness)
     // HubSpot's stand-in has one user.
     await harness.database.delete(users)
@@ -96,13 +81,12 @@ describe('without both connections, a save is refused and changes nothing', () =
     expect(await harness.database.$count(users)).toBe(before)
     expect(await harness.database.$count(rules)).toBe(0)
     if (connected.length === 0) expect(other.cookie).toBeUndefined()
-  })
+  },
+)
 
-  test('a connection that has just broken counts, so that the choice is not lost', async () => {
-    await harness.database
-      .update(connections)
-      .set({ brokenReason: 'token_revoked', brokenSince: new Date() })
-    expect((await browser.save(['deal-closed'])).status).toBe(204)
-    expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
-  })
+test('a connection that has just broken counts, so that the choice is not lost', async () => {
+  const broken = { brokenReason: 'token_revoked', brokenSince: new Date() }
+  await harness.database.update(connections).set(broken)
+  expect((await browser.save(['deal-stage-changed'])).status).toBe(204)
+  expect(await browser.rules()).toEqual({ rules: ['deal-stage-changed'] })
 })

@@ -96,11 +96,8 @@ test('what makes a session is refused to a navigation that another site began, a
 const cors = new Hono().use('*', corsForDashboard(dashboard)).all('*', (c) => c.text(answered))
 /** What a page of this origin learns, by the method that it asks with. */
 async function access(origin: string | undefined, method: string) {
-  const asked = { 'Access-Control-Request-Method': 'DELETE' }
-  const { headers } = await cors.request('/', {
-    method,
-    headers: origin === undefined ? asked : { ...asked, Origin: origin },
-  })
+  const asked = { 'Access-Control-Request-Method': 'DELETE', ...(origin && { Origin: origin }) }
+  const { headers } = await cors.request('/', { method, headers: asked })
   return Object.fromEntries([...headers].filter(([name]) => name.startsWith('access-control-')))
 }
 
@@ -132,11 +129,8 @@ test.each([
   [local, 'GET', 'http://[::1]:3000/', `302 ${local}/`],
   [local, 'GET', `${local}/`, answered],
   [local, 'GET', 'http://127.0.0.1:8080/', answered],
-  [local, 'GET', 'http://127.0.0.1/', answered],
-  [local, 'GET', 'http://192.168.0.2:3000/', answered],
   [local, 'GET', 'http://dealbell.example:3000/', answered],
   [local, 'POST', 'http://127.0.0.1:3000/', answered],
-  [dashboard, 'GET', 'http://127.0.0.1/', answered],
   ['http://127.0.0.1:3000', 'GET', 'http://127.0.0.1:3000/', answered],
   ['http://box.local:3000', 'GET', 'http://127.0.0.1:3000/', answered],
 ])(

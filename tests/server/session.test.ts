@@ -3,7 +3,7 @@ import { eq } from 'drizzle-orm'
 import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { connections, deliveries, rules, sessions, users } from '../../server/database/schema.ts'
 import { createSessionTokens } from '../../server/people/session-token.ts'
-import { openBrowser, openHarness, refusal } from './harness.ts'
+import { openBrowser, openHarness, refusal, signIn, storedIn, writeOf, writes } from './harness.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const start = new Date('2026-11-20T12:00:00Z')
@@ -59,13 +59,6 @@ describe('a session', () => {
     expect(await thief.rules()).toEqual({ rules: [] })
   })
 
-  test('is not made by the calls that a new browser makes at once', async () => {
-    const paths = ['/health', '/api/slack/status', '/api/notifications/rules']
-    const answers = await Promise.all(paths.map((path) => openBrowser(harness).call(path)))
-    expect(answers.flatMap((answer) => answer.headers.getSetCookie())).toEqual([])
-    expect(answers.map((answer) => answer.status)).toEqual([200, 200, 200])
-  })
-
   test('ends 180 days after it began, to the millisecond, and makes way for one of a new user', async () => {
     const before = browser.cookie
     expect(await endOf(browser)).toEqual(at(180))
@@ -111,26 +104,15 @@ describe('the person of a session', () => {
   const read = async (one: ReturnType<typeof openBrowser>, path = '/api/notifications/rules') =>
     (await one.call(path)).headers.get('Dealbell-Person')
   const write = (path: string, method: string, person: string | null) =>
-    browser.call(path, {
-      method,
-      headers: { 'Content-Type': 'application/json', 'Dealbell-Person': person ?? '' },
-      ...(method === 'POST' && { body: '{"rules":[]}' }),
-    })
-
-  async function signIn() {
-    for (const provider of ['hubspot', 'slack'] as const) await browser.connect(provider)
-    await browser.save(['deal-closed'])
-  }
-  const all = async () =>
-    JSON.stringify([
-      await harness.database.select().from(connections),
-      await harness.database.select().from(rules),
-      await harness.database.select().from(deliveries),
-    ])
+    browser.call(path, writeOf(method, { 'Dealbell-Person': person ?? '' }))
+  const all = () => storedIn(harness.database, connections, rules, deliveries)
 
   // callback-orders.test.ts compares the names of several persons, each in several browsers.
-  test('is named by each answer about them, and not by the id', async () => {
-    expect(await read(browser)).toBe('nobody')
+  test('is named by each answer about them, and not by the id; reading makes nobody a person', async () => {
+    for (const path of ['/api/slack/status', '/api/notifications/rules']) {
+      expect(await read(browser, path)).toBe('nobody')
+    }
+    expect(browser.cookie).toBeUndefined()
     const back = await browser.authorize('hubspot')
     const unnamed = await read(browser)
     expect(unnamed).toMatch(/^[0-9a-f]{16}$/)
@@ -150,31 +132,27 @@ describe('the person of a session', () => {
     expect(await read(other)).not.toBe(unnamed)
   })
 
-  test.each([
-    ['POST', '/api/notifications/rules'],
-    ['DELETE', '/api/slack/disconnect'],
-    ['DELETE', '/api/hubspot/disconnect'],
-    ['DELETE', '/api/session?others=true'],
-    ['POST', '/api/notifications/test'],
-    ['POST', '/api/notifications/activity/1/retry'],
-  ])('differs from the shown person: the server refuses %s %s', async (method, path) => {
-    await signIn()
-    const [own, before] = [await read(browser), await all()]
-    for (const [shown, person, cookie] of [
-      ['nobody', own, browser.cookie],
-      ['0123456789abcdef', own, browser.cookie],
-      [own, 'nobody', 'dealbell=ended'],
-    ] as const) {
-      browser.cookie = cookie
-      const answer = await write(path, method, shown)
-      expect(answer.headers.get('Dealbell-Person')).toBe(person)
-      expect(await refusal(answer)).toBe('409 another_person')
-    }
-    expect(await all()).toBe(before)
-  })
+  test.each(writes.filter(([, path]) => path !== '/api/session'))(
+    'differs from the shown person: the server refuses %s %s',
+    async (method, path) => {
+      await signIn(browser)
+      const [own, before] = [await read(browser), await all()]
+      for (const [shown, person, cookie] of [
+        ['nobody', own, browser.cookie],
+        ['0123456789abcdef', own, browser.cookie],
+        [own, 'nobody', 'dealbell=ended'],
+      ] as const) {
+        browser.cookie = cookie
+        const answer = await write(path, method, shown)
+        expect(answer.headers.get('Dealbell-Person')).toBe(person)
+        expect(await refusal(answer)).toBe('409 another_person')
+      }
+      expect(await all()).toBe(before)
+    },
+  )
 
   test('can sign out after the session has ended, but not with the name of another person', async () => {
-    await signIn()
+    await signIn(browser)
     const own = await read(browser)
     expect((await write('/api/session', 'DELETE', '0123456789abcdef')).status).toBe(409)
     expect(await read(browser)).toBe(own)

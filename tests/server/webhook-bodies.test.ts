@@ -22,27 +22,24 @@ function send(body: ReadableStream | string, headers: Record<string, string>) {
   return Promise.resolve(harness.app.request('/webhooks/hubspot', init))
 }
 
-function headersAt(timestamp: number, signature = `${'A'.repeat(43)}=`) {
-  return {
-    'X-HubSpot-Request-Timestamp': String(timestamp),
-    'X-HubSpot-Signature-v3': signature,
-  }
-}
+const now = harness.clock.now.getTime()
+const headersAt = (timestamp: number, signature = `${'A'.repeat(43)}=`) => ({
+  'X-HubSpot-Request-Timestamp': String(timestamp),
+  'X-HubSpot-Signature-v3': signature,
+})
 
 /** An empty list of events, signed. */
 function sendSigned(): Promise<Response> {
-  const timestamp = harness.clock.now.getTime()
   const signature = hubSpotSignature(harness.addresses.providers.hubspot.clientSecret, {
     method: 'POST',
     url: `${appUrl}/webhooks/hubspot`,
     body: Buffer.from('[]'),
-    timestamp: String(timestamp),
+    timestamp: String(now),
   })
-  return send('[]', headersAt(timestamp, signature))
+  return send('[]', headersAt(now, signature))
 }
 
 test('a webhook that cannot be signed is refused before its body is read', async () => {
-  const now = harness.clock.now.getTime()
   for (const headers of [
     {},
     { 'X-HubSpot-Request-Timestamp': String(now) },
@@ -57,19 +54,15 @@ test('a webhook that cannot be signed is refused before its body is read', async
 })
 
 test('unfinished bodies take at most 64 places, the oldest give way, and a real webhook gets in', async () => {
-  const now = harness.clock.now.getTime()
   const ended: number[] = []
-  const answers = Array.from({ length: 1_000 }, async (_, n) => {
-    const answer = await send(unfinishedBody().stream, headersAt(now))
-    ended.push(n)
-    return answer
-  })
+  const answers = Array.from({ length: 1_000 }, (_, n) =>
+    send(unfinishedBody().stream, headersAt(now)).finally(() => ended.push(n)),
+  )
   const displaced = await Promise.all(answers.slice(0, 1_000 - 64))
-  for (const answer of displaced.slice(0, 3)) {
+  for (const answer of displaced) {
     expect(answer.headers.get('Retry-After')).toBe('10')
     expect(await refusal(answer)).toBe('503 busy')
   }
-  expect(new Set(displaced.map(({ status }) => status))).toEqual(new Set([503]))
   expect(ended).toHaveLength(1_000 - 64)
 
   expect((await sendSigned()).status).toBe(204)
@@ -78,18 +71,15 @@ test('unfinished bodies take at most 64 places, the oldest give way, and a real 
 })
 
 test('unfinished bodies take at most 12 MiB, and the oldest give way', async () => {
-  const now = harness.clock.now.getTime()
-  const answers = Array.from({ length: 20 }, () =>
-    send(unfinishedBody(1024 * 1024).stream, headersAt(now)),
-  )
-  const displaced = await Promise.all(answers.slice(0, 20 - 12))
+  const sendMiB = () => send(unfinishedBody(1024 * 1024).stream, headersAt(now))
+  const displaced = await Promise.all(Array.from({ length: 20 }, sendMiB).slice(0, 20 - 12))
   expect(displaced.map(({ status }) => status)).toEqual(Array(20 - 12).fill(503))
   expect((await sendSigned()).status).toBe(204)
 })
 
 test('a body that breaks off is no error of the server', async () => {
   const stream = new ReadableStream({ start: (controller) => controller.error(new Error('gone')) })
-  const answer = await send(stream, headersAt(harness.clock.now.getTime()))
+  const answer = await send(stream, headersAt(now))
   expect(await refusal(answer)).toBe('400 incomplete_body')
   expect(harness.logged.join()).not.toContain('request failed')
 })
