@@ -37,7 +37,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true }))
 
 const read = (file: string) => readFile(join(dist, file))
-const readPage = () => readFile(join(dist, 'index.html'), 'utf8')
+const readPage = async () => String(await read('index.html'))
 const named = (pattern: RegExp) => {
   const found = files.find((file) => pattern.test(file))
   if (found === undefined) throw new Error(`No file is named like ${pattern}.`)
@@ -46,16 +46,11 @@ const named = (pattern: RegExp) => {
 
 /** The elements of a page in their order. An attribute without a value is ''. */
 function elementsOf(html: string) {
-  return [...html.matchAll(/<([a-z]+)\b((?:[^>"]|"[^"]*")*)>/g)].map(
-    ([, name = '', attributes = '']) => ({
-      name,
-      attributes: Object.fromEntries(
-        [...attributes.matchAll(/([\w-]+)(?:="([^"]*)")?/g)].map(
-          ([, key = '', value = '']) => [key, value] as const,
-        ),
-      ),
-    }),
-  )
+  return [...html.matchAll(/<([a-z]+)\b((?:[^>"]|"[^"]*")*)>/g)].map(([, name, text = '']) => {
+    const found = text.matchAll(/([\w-]+)(?:="([^"]*)")?/g)
+    const attributes = [...found].map(([, key = '', value = '']) => [key, value] as const)
+    return { name, attributes: Object.fromEntries(attributes) }
+  })
 }
 
 test('every file that compression makes smaller has compressed copies', async () => {
@@ -200,26 +195,24 @@ describe('the boot script', () => {
     for (const [, init] of fetched) expect(init.credentials).toBe('include')
   })
 
-  test.each([
+  test.each<[string, RegExp, RegExp[]?]>([
     ['/contact', /contact-/],
     ['/contact/', /contact-/],
     ['/Contact', /contact-/],
     ['/hubspot/callback', /callback-/],
     ['/slack/callback/', /callback-/],
     ['/connect/hubspot', /connect\./],
-  ])('starts the script of its route and the health check at %s', async (path, script) => {
-    const { scripts, started } = await bootAt(path)
-    expect(scripts).toContain(scriptAt(/client-/))
-    expect(scripts.filter(isOfARoute)).toEqual([scriptAt(script)])
-    expect(started).toEqual(['/health'])
-  })
-
-  test('starts the scripts and the late styles of /activity', async () => {
-    const { scripts, styles, started } = await bootAt('/activity')
-    expect(scripts).toEqual(expect.arrayContaining([scriptAt(/activity-/), scriptAt(/client-/)]))
-    expect(styles).toEqual([scriptAt(/late-[\w-]+\.css$/)])
-    expect(started).toEqual(['/health'])
-  })
+    ['/activity', /activity-/, [/late-[\w-]+\.css$/]],
+  ])(
+    'starts the script of its route, its styles and the health check at %s',
+    async (path, script, late = []) => {
+      const { scripts, styles, started } = await bootAt(path)
+      expect(scripts).toContain(scriptAt(/client-/))
+      expect(scripts.filter(isOfARoute)).toEqual([scriptAt(script)])
+      expect(styles).toEqual(late.map(scriptAt))
+      expect(started).toEqual(['/health'])
+    },
+  )
 
   test.each(['/no/such/page', '/contacts', '/contact/us', '/a/contact', '/constructor'])(
     'starts only react-dom and the health check at %s',
@@ -252,7 +245,10 @@ function playOtherBuilds(bundle: Rolldown.OutputBundle): void {
   } catch (error) {
     other.withRoute = String(error)
   }
-  other.withLimits = errorOf(budget({ script: 100_000, style: 3000 }), bundle)
+  const error = vi.fn()
+  const { generateBundle } = budget({ script: 100_000, style: 3000 })
+  hookOf(generateBundle).call({ error }, {}, bundle)
+  other.withLimits = String(error.mock.calls[0])
 }
 
 /** A plugin has a hook, or an object with it. */
@@ -261,13 +257,6 @@ const hookOf = (hook: unknown) =>
     this: unknown,
     ...given: unknown[]
   ) => unknown
-
-/** Why a plugin would let a build with this bundle fail. */
-function errorOf(plugin: Plugin, bundle: Rolldown.OutputBundle): string {
-  const error = vi.fn()
-  hookOf(plugin.generateBundle).call({ error }, {}, bundle)
-  return String(error.mock.calls[0])
-}
 
 test('the page of other settings starts the calls of their backend and providers', () => {
   const calls = other.links.flatMap(({ attrs = {} }) => (attrs.as === 'fetch' ? [attrs] : []))

@@ -1,7 +1,4 @@
-import { once } from 'node:events'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { Hono } from 'hono'
@@ -11,6 +8,7 @@ import { caddy, nginx } from '../../scripts/programs.ts'
 import { safetyHeaders } from '../../server/http/safety-headers.ts'
 import { readBuiltPage } from '../../server/page/build.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
+import { listen } from '../relay/listen.ts'
 import { freePort } from '../relay/postgres.ts'
 import { launch } from '../server/program.ts'
 import { buildPage } from './build-page.ts'
@@ -49,19 +47,24 @@ const paths = [
   '/favicon.svg',
 ]
 
+/** Some that a proxy passes to the backend. */
+const passed = ['/health', '/ready', '/api/slack/status', '/webhooks/hubspot']
+
 /** The headers that make an answer safe, and how long a cache may keep it. */
 function safeguards(headers: Headers) {
-  const names = [
-    'Content-Security-Policy',
-    ...Object.keys(everyAnswer),
-    'Strict-Transport-Security',
-    'Cache-Control',
-  ]
+  const others = ['Content-Security-Policy', 'Strict-Transport-Security', 'Cache-Control']
+  const names = [...Object.keys(everyAnswer), ...others]
   return Object.fromEntries(names.map((name) => [name, headers.get(name)]))
 }
 
 async function ofOwnServer(path: string) {
   return safeguards((await own.request(path)).headers)
+}
+
+/** The lines of a file of the build that are no comments. */
+async function linesOf(file: string) {
+  const lines = (await readFile(join(dist, file), 'utf8')).split('\n')
+  return lines.filter((line) => line.trim() !== '' && !line.startsWith('#'))
 }
 
 describe('dist/_headers', () => {
@@ -71,8 +74,7 @@ describe('dist/_headers', () => {
   }
   async function readRules(): Promise<Rule[]> {
     const rules: Rule[] = []
-    for (const line of (await readFile(join(dist, '_headers'), 'utf8')).split('\n')) {
-      if (line.trim() === '' || line.startsWith('#')) continue
+    for (const line of await linesOf('_headers')) {
       if (line.startsWith('/')) rules.push({ path: line, lines: [] })
       else rules.at(-1)?.lines.push(line.trim())
     }
@@ -119,9 +121,9 @@ describe('dist/_headers', () => {
   test('lets caches keep the files of the build, and nothing that replaces a missing file', async () => {
     const rules = await readRules()
     const kept = (path: string) =>
-      matching(rules, path).flatMap(({ lines }) =>
-        lines.filter((line) => line.startsWith('Cache-Control: ')),
-      )
+      matching(rules, path)
+        .flatMap(({ lines }) => lines)
+        .filter((line) => line.startsWith('Cache-Control: '))
     const assets = files.filter((file) => /^assets\/.*\.(js|css)$/.test(file))
     expect(assets.length).toBeGreaterThan(5)
     for (const file of assets) {
@@ -136,21 +138,17 @@ describe('dist/_headers', () => {
   test('stays within the limits of the hosts', async () => {
     const rules = await readRules()
     expect(rules.length).toBeLessThanOrEqual(100)
-    expect(
-      Math.max(...rules.flatMap(({ lines }) => lines.map((line) => line.length))),
-    ).toBeLessThan(2000)
+    const longest = Math.max(...rules.flatMap(({ lines }) => lines.map((line) => line.length)))
+    expect(longest).toBeLessThan(2000)
   })
 })
 
 describe('dist/_redirects', () => {
   async function readRules() {
-    const lines = (await readFile(join(dist, '_redirects'), 'utf8')).split('\n')
-    return lines
-      .filter((line) => line !== '' && !line.startsWith('#'))
-      .map((line) => {
-        const [from = '', to = '', status] = line.split(' ')
-        return { from, to, status: Number(status) }
-      })
+    return (await linesOf('_redirects')).map((line) => {
+      const [from = '', to = '', status] = line.split(' ')
+      return { from, to, status: Number(status) }
+    })
   }
 
   // An existing file wins, then the first matching rule
@@ -184,21 +182,21 @@ const program = nginx.find()
 
 describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () => {
   let started: Awaited<ReturnType<typeof startNginx>>
-  const backend = createServer((_request, response) => {
-    response.setHeader('Content-Security-Policy', "default-src 'none'; frame-ancestors 'self'")
-    response.end('{}')
-  })
+  let backend: Awaited<ReturnType<typeof listen>>
+  let isDown = false
 
   beforeAll(async () => {
-    backend.listen(0, '127.0.0.1')
-    await once(backend, 'listening')
-    const { port } = backend.address() as AddressInfo
-    started = await startNginx(program ?? '', { folder, dist, backendPort: port })
+    backend = await listen((request, response) => {
+      if (isDown) request.destroy()
+      response.setHeader('Content-Security-Policy', "default-src 'none'; frame-ancestors 'self'")
+      response.end('{}')
+    })
+    const backendPort = Number(new URL(backend.url).port)
+    started = await startNginx(program ?? '', { folder, dist, backendPort })
   }, 180_000)
   afterAll(async () => {
     await started.stop()
-    backend.closeAllConnections()
-    backend.close()
+    await backend.close()
   })
 
   const get = (...asked: Parameters<typeof started.get>) => started.get(...asked)
@@ -260,35 +258,17 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
   })
 
   test('sends the safety headers when it answers instead of the backend', async () => {
-    const tooLarge = { 'Content-Length': '2000000' }
-    const { port } = backend.address() as AddressInfo
-    backend.closeAllConnections()
-    backend.close()
-    await once(backend, 'close')
-    try {
-      for (const path of [
-        '/health',
-        '/ready',
-        '/api/hubspot/status',
-        '/sandbox/slack',
-        '/webhooks/hubspot',
-      ]) {
-        for (const [status, headers] of [
-          [502, {}],
-          [413, tooLarge],
-        ] as const) {
-          const answer = await get(path, headers)
-          expect(answer.status, path).toBe(status)
-          expect(answer.body).toBe('')
-          expect(safeguards(answer.headers)).toEqual({
-            ...(await ofOwnServer('/')),
-            'Cache-Control': null,
-          })
-        }
+    isDown = true
+    onTestFinished(() => {
+      isDown = false
+    })
+    const expected = { ...(await ofOwnServer('/')), 'Cache-Control': null }
+    for (const path of [...passed, '/sandbox/slack']) {
+      for (const [length, status] of Object.entries({ 0: 502, 2000000: 413 })) {
+        const answer = await get(path, { 'Content-Length': length })
+        expect([answer.status, answer.body], path).toEqual([status, ''])
+        expect(safeguards(answer.headers)).toEqual(expected)
       }
-    } finally {
-      backend.listen(port, '127.0.0.1')
-      await once(backend, 'listening')
     }
   })
 })
@@ -298,17 +278,15 @@ const caddyProgram = caddy.find()
 test.skipIf(caddyProgram === undefined)(
   'Caddy passes every address except those that are for the machine itself',
   async () => {
-    const backend = createServer((request, response) => {
+    const backend = await listen((request, response) => {
       response.end(`${request.url} for ${request.headers['x-forwarded-for']}`)
     })
-    backend.listen(0, '127.0.0.1')
-    await once(backend, 'listening')
     const url = `http://127.0.0.1:${await freePort()}`
     // The configuration of docs/hosting.md, with other addresses.
     const docs = await readFile(join(root, 'docs/hosting.md'), 'utf8')
     const site = (/```caddy\n(.*?)```/s.exec(docs)?.[1] ?? '')
       .replace('dealbell.example.com', url)
-      .replace('127.0.0.1:3000', `127.0.0.1:${(backend.address() as AddressInfo).port}`)
+      .replace('127.0.0.1:3000', new URL(backend.url).host)
     const config = join(folder, 'Caddyfile')
     await writeFile(config, `{\nadmin off\n}\n${site}`)
     const caddy = launch(
@@ -318,11 +296,10 @@ test.skipIf(caddyProgram === undefined)(
     )
     onTestFinished(async () => {
       await caddy.kill()
-      backend.closeAllConnections()
-      backend.close()
+      await backend.close()
     })
     await caddy.said(/serving initial configuration/)
-    for (const path of ['/', '/health', '/ready', '/api/slack/status', '/webhooks/hubspot']) {
+    for (const path of ['/', ...passed]) {
       expect(await (await fetch(url + path)).text()).toBe(`${path} for 127.0.0.1`)
     }
     for (const path of ['/relay', '/relay/status', '/metrics', '//metrics', '/Relay/status']) {

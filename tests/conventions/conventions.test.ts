@@ -14,17 +14,49 @@ const sources = (folder: string) =>
     .map((path) => join(folder, path))
 
 const read = (path: string) => readFileSync(join(root, path), 'utf8')
+/** A file without its comments. */
+const code = (path: string) => read(path).replaceAll(/^\s*(\/\/|\*|\/\*).*$/gm, '')
 
 const dashboard = sources('src')
-const everything = [
-  ...dashboard,
-  ...sources('contract'),
-  ...sources('server'),
-  ...sources('stand-ins'),
-]
+const everything = ['src', 'contract', 'server', 'stand-ins'].flatMap(sources)
+const callers = ['src/api/client.ts', 'src/boot.ts']
 
 test('there is something to check', () => {
   expect(dashboard.length).toBeGreaterThan(20)
+})
+
+test.each<[string, string[], RegExp, typeof read?]>([
+  [
+    'only src/api/client.ts makes requests, and src/boot.ts the first ones',
+    dashboard.filter((path) => !callers.includes(path)),
+    /\bfetch\(|XMLHttpRequest|sendBeacon|EventSource|WebSocket/,
+  ],
+  [
+    'only src/api uses query keys',
+    dashboard.filter((path) => !path.startsWith('src/api/')),
+    /queryKey|mutationKey|setQueryData|invalidateQueries/,
+  ],
+  [
+    // Biome's rules for Query do not know our own hooks, and there is none for keys.
+    'no component takes the rest of a query result, or all of it, and renders at each change',
+    dashboard,
+    /\.\.\.\w+\s*\}\s*=\s*use(?!SingleMutation)[A-Z]|\.\.\.use[A-Z]\w*\(/,
+  ],
+  [
+    'no text of the dashboard has a weight that common fonts show as regular',
+    [...dashboard, 'src/styles.css', 'src/late/late.css'],
+    /font-medium|font-weight: 500/,
+  ],
+  ['no type check is switched off', everything, /@ts-(ignore|nocheck|expect-error)/],
+  ['the dashboard names no service', [...dashboard, 'index.html'], /hubspot|slack/i, code],
+  [
+    'only contract/ writes the paths of calls',
+    [...dashboard, ...sources('tests/msw')],
+    /['`]\*?\/?api\/(\$|:|notifications|session)|['`]\*?\/health['`]/,
+    code,
+  ],
+])('%s', (_, paths, forbidden, look = read) => {
+  expect(paths.filter((path) => forbidden.test(look(path)))).toEqual([])
 })
 
 test('no file is named after what it is not about', () => {
@@ -35,36 +67,12 @@ test('no file is named after what it is not about', () => {
   expect(vague).toEqual(['src/routes/index.tsx'])
 })
 
-test('only src/api/client.ts makes requests, and src/boot.ts the first ones', () => {
-  for (const path of dashboard) {
-    if (path === 'src/api/client.ts' || path === 'src/boot.ts') continue
-    expect(read(path), path).not.toMatch(
-      /\bfetch\(|XMLHttpRequest|sendBeacon|EventSource|WebSocket/,
-    )
-  }
-})
-
-test('only src/api uses query keys', () => {
-  for (const path of dashboard.filter((path) => !path.startsWith('src/api/'))) {
-    expect(read(path), path).not.toMatch(/queryKey|mutationKey|setQueryData|invalidateQueries/)
-  }
-})
-
 test('each query key and mutation key is written once', () => {
   const keys = dashboard.flatMap((path) =>
     [...read(path).matchAll(/(?:queryKey|mutationKey): \['([^']+)'/g)].map((match) => match[1]),
   )
   expect(keys.length).toBeGreaterThan(4)
   expect(new Set(keys).size).toBe(keys.length)
-})
-
-// Biome's rules for Query do not know our own hooks, and there is none for keys.
-test('no component takes the rest of a query result, or all of it, and renders at each change', () => {
-  for (const path of dashboard) {
-    expect(read(path), path).not.toMatch(
-      /\.\.\.\w+\s*\}\s*=\s*use(?!SingleMutation)[A-Z]|\.\.\.use[A-Z]\w*\(/,
-    )
-  }
 })
 
 test('each query has a key with all that its answer depends on, and says what failed', () => {
@@ -123,34 +131,6 @@ test('each relative link of the documents leads to a file', () => {
     ({ document, file }) => !existsSync(join(root, dirname(document), file)),
   )
   expect(broken).toEqual([])
-})
-
-test('the dashboard names no service', () => {
-  const naming = [...dashboard, 'index.html'].filter((path) =>
-    /hubspot|slack/i.test(read(path).replaceAll(/^\s*(\/\/|\*|\/\*).*$/gm, '')),
-  )
-  expect(naming).toEqual([])
-})
-
-test('no text of the dashboard has a weight that common fonts show as regular', () => {
-  for (const path of [...dashboard, 'src/styles.css', 'src/late/late.css']) {
-    expect(read(path), path).not.toMatch(/font-medium|font-weight: 500/)
-  }
-})
-
-test('no type check is switched off', () => {
-  for (const path of everything) {
-    expect(read(path), path).not.toMatch(/@ts-(ignore|nocheck|expect-error)/)
-  }
-})
-
-test('only contract/ writes the paths of calls', () => {
-  for (const path of [...dashboard, ...sources('tests/msw')]) {
-    const code = read(path).replaceAll(/^\s*(\/\/|\*|\/\*).*$/gm, '')
-    expect(code, path).not.toMatch(
-      /['`]\*?\/?api\/(\$|:|notifications|session)|['`]\*?\/health['`]/,
-    )
-  }
 })
 
 test('the nginx configuration of docs/hosting.md proxies the backend, and keeps the rest inside', () => {

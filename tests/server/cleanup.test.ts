@@ -88,18 +88,14 @@ describe('the clean-up deletes', () => {
     const { database } = harness
     const [connected] = await database.select().from(connections)
     if (connected === undefined) throw new Error('There is no connection.')
-    const times = { searchedUntil: start, searchAt: start }
-    await database.insert(crmAccounts).values(
-      [connected.accountId, 'gone'].map((accountId) => ({
-        crm: 'hubspot' as const,
-        accountId,
-        ...times,
-      })),
-    )
-    expect(await deleteOld(database)).toMatchObject({ accounts: 1 })
-    expect(await database.select().from(crmAccounts)).toMatchObject([
-      { accountId: connected.accountId },
+    const { accountId } = connected
+    const account = { crm: 'hubspot', searchedUntil: start, searchAt: start } as const
+    await database.insert(crmAccounts).values([
+      { ...account, accountId },
+      { ...account, accountId: 'gone' },
     ])
+    expect(await deleteOld(database)).toMatchObject({ accounts: 1 })
+    expect(await database.select().from(crmAccounts)).toMatchObject([{ accountId }])
     await database.delete(connections).where(eq(connections.userId, named.userId))
     expect(await deleteOld(database)).toMatchObject({ accounts: 1 })
   })
@@ -136,13 +132,12 @@ describe('the clean-up in the background', () => {
     })
     const { log } = startHere({ everyMs: 1 })
     await vi.waitFor(() => expect(log.mock.calls.length).toBeGreaterThanOrEqual(3), 20_000)
-    expect(log.mock.calls[0]).toEqual([
-      'clean-up failed',
-      expect.objectContaining({ error: 'Error' }),
-    ])
     const deleted = { authorizations: 1, sessions: 1, users: 1, events: 0 }
-    expect(log.mock.calls[1]).toEqual(['cleaned up', expect.objectContaining(deleted)])
-    expect(log.mock.calls[2]?.[0]).toBe('cleaned up')
+    expect(log.mock.calls.slice(0, 3)).toEqual([
+      ['clean-up failed', expect.objectContaining({ error: 'Error' })],
+      ['cleaned up', expect.objectContaining(deleted)],
+      ['cleaned up', expect.anything()],
+    ])
   })
 
   test('ends at a stop after the batch under way', async () => {
@@ -261,12 +256,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
                         where i.indrelid = key.conrelid and i.indisvalid and i.indpred is null
                           and (i.indkey::int2[])[0:cardinality(key.conkey) - 1] = key.conkey`
     expect(await rowsOf(open.database, foreignKeys)).not.toEqual([])
-    expect(
-      await rowsOf(
-        open.database,
-        sql`select name from (${foreignKeys}) as key where not exists (${indexed})`,
-      ),
-    ).toEqual([])
+    const slow = sql`select name from (${foreignKeys}) as key where not exists (${indexed})`
+    expect(await rowsOf(open.database, slow)).toEqual([])
   })
 })
 

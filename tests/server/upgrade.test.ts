@@ -83,22 +83,17 @@ async function upgraded(count: number, statements: string) {
   const folder = await newDataFolder()
   const old = await PGlite.create({ dataDir: join(folder, 'pglite') })
   await old.exec('drop schema public, drizzle cascade; create schema public')
-  await migrate(drizzle(old), { migrationsFolder: await firstMigrations(count, folder) })
-  await old.exec(statements)
-  await old.close()
-  const began = Date.now()
-  const { database, close } = await openPglite(join(folder, 'pglite'), { synced: false })
-  onTestFinished(close)
-  return { database, began }
-}
-
-/** A copy of the migrations that ends after the first ones. */
-async function firstMigrations(count: number, folder: string): Promise<string> {
   const copy = join(folder, 'migrations')
   await cp(migrations, copy, { recursive: true })
   const path = join(copy, 'meta/_journal.json')
   const journal = JSON.parse(await readFile(path, 'utf8'))
   const entries = journal.entries.slice(0, count)
   await writeFile(path, JSON.stringify({ ...journal, entries }))
-  return copy
+  await migrate(drizzle(old), { migrationsFolder: copy })
+  await old.exec(statements)
+  await old.close()
+  const began = Date.now()
+  const { database, close } = await openPglite(join(folder, 'pglite'), { synced: false })
+  onTestFinished(close)
+  return { database, began }
 }
