@@ -162,51 +162,26 @@ test('nothing is changed without --write', async () => {
   expect(requests.filter((request) => !/^(GET|OPTIONS) /.test(request))).toEqual([])
 })
 
-describe('an interruption brings the old rules back', () => {
-  test.each([
-    ['SIGINT', 130],
-    ['SIGHUP', 129],
-  ] as const)('by %s, while a read waits', async (signal, exitCode) => {
-    const { url, user, hook } = await example()
-    const { child, ended } = start(url, ...inAll)
-    let hasSaved = false
-    hook.before = ({ method }) => {
-      if (method === 'POST') hasSaved = true
-      if (!hasSaved || method !== 'GET') return undefined
-      delete hook.before
-      // The terminal is closed.
-      if (signal === 'SIGHUP') for (const stream of [child.stdout, child.stderr]) stream?.destroy()
-      child.kill(signal)
-      return new Promise(() => {})
-    }
-    const { code, output } = await ended()
-    if (signal === 'SIGINT') expect(output).toContain('The rules are what they were before.')
-    expect(code).toBe(exitCode)
-    expect(user.rules).toEqual(['deal-closed'])
-  })
-
-  test('while a save runs: it is awaited, or it could come after the restoring', async () => {
-    let rules = ['deal-closed']
-    let isAborted = false
-    const stopping = new AbortController()
-    const target: Target = {
-      url: 'https://api.example.com',
-      ...names,
-      stop: stopping.signal,
-      async send(request) {
-        if (request.method === 'GET') return Response.json({ rules })
-        stopping.abort()
-        isAborted ||= request.signal.aborted
-        rules = ((await request.json()) as { rules: string[] }).rules
-        return new Response(null, { status: 204 })
-      },
-    }
-    const check = createChecks(target).find(({ needs }) => needs === 'write')
-    if (check === undefined) throw new Error('No check saves.')
-    await expect(runCheck(check, openClient(target))).rejects.toThrow(Interrupted)
-    expect(isAborted).toBe(false)
-    expect(rules).toEqual(['deal-closed'])
-  })
+test.each([
+  ['SIGINT', 130],
+  ['SIGHUP', 129],
+] as const)('%s while a read waits brings the old rules back', async (signal, exitCode) => {
+  const { url, user, hook } = await example()
+  const { child, ended } = start(url, ...inAll)
+  let hasSaved = false
+  hook.before = ({ method }) => {
+    if (method === 'POST') hasSaved = true
+    if (!hasSaved || method !== 'GET') return undefined
+    delete hook.before
+    // The terminal is closed.
+    if (signal === 'SIGHUP') for (const stream of [child.stdout, child.stderr]) stream?.destroy()
+    child.kill(signal)
+    return new Promise(() => {})
+  }
+  const { code, output } = await ended()
+  if (signal === 'SIGINT') expect(output).toContain('The rules are what they were before.')
+  expect(code).toBe(exitCode)
+  expect(user.rules).toEqual(['deal-closed'])
 })
 
 test('an address that does not answer is named in one sentence', async () => {
@@ -252,11 +227,14 @@ describe('an answer', () => {
   }
   const rulesPath = '/api/notifications/rules'
   /** What a backend answers to reads of the rules, and with which status to saves. */
-  const rulesAnswers = (read: () => object, save: (rules: string[]) => number): Answers => ({
+  const rulesAnswers = (
+    read: () => object,
+    save: (rules: string[], request: Request) => number,
+  ): Answers => ({
     [`GET ${rulesPath}`]: () => Response.json(read()),
     [`POST ${rulesPath}`]: async (request) => {
       const { rules } = (await request.json()) as { rules: string[] }
-      return new Response(null, { status: save(rules) })
+      return new Response(null, { status: save(rules, request) })
     },
   })
 
@@ -368,6 +346,25 @@ describe('an answer', () => {
     )
     const printed = 'They were ["deal-closed","of-tomorrow"].'
     expect(await check('keeps what is saved', answers)).toContain(printed)
+  })
+
+  test('to a save is awaited after an interruption, or it could come after the restoring', async () => {
+    let rules = ['deal-closed']
+    let isAborted = false
+    const stopping = new AbortController()
+    const answers = rulesAnswers(
+      () => ({ rules }),
+      (saved, { signal }) => {
+        stopping.abort()
+        isAborted ||= signal.aborted
+        rules = saved
+        return 204
+      },
+    )
+    const checked = check('keeps what is saved', answers, { stop: stopping.signal })
+    await expect(checked).rejects.toThrow(Interrupted)
+    expect(isAborted).toBe(false)
+    expect(rules).toEqual(['deal-closed'])
   })
 
   test('with an old id that the dashboard does not offer is never saved without it', async () => {

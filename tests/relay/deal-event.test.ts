@@ -9,13 +9,8 @@ const item = {
 const keysOf = (...items: object[]) => dealEvents(items).map(({ key }) => key)
 
 test('a deal event is read in the old form and in the new one', () => {
-  const read = {
-    accountId: '456',
-    dealId: '123',
-    property: 'stage',
-    value: 'closedwon',
-    occurredAt: new Date(1_767_225_600_000),
-  }
+  const of = { accountId: '456', dealId: '123', property: 'stage', value: 'closedwon' }
+  const read = { ...of, occurredAt: new Date(1_767_225_600_000) }
   const inNewForm = { ...item, subscriptionType: 'object.propertyChange', objectTypeId: '0-3' }
   expect(dealEvents([item, inNewForm])).toMatchObject([read, read])
 })
@@ -48,13 +43,8 @@ test('each other portal, deal, stage or time makes another event', () => {
 
 test('what is no deal event is left out and the rest is kept', () => {
   const others = [
-    null,
-    1,
-    'text',
-    [],
-    {},
+    ...[null, 1, 'text', [], {}],
     { ...item, subscriptionType: 'contact.propertyChange' },
-    { ...item, subscriptionType: 'deal.creation' },
     { ...item, subscriptionType: 'object.propertyChange', objectTypeId: '0-1' },
     { ...item, subscriptionType: 'object.propertyChange' },
     { ...item, propertyName: 'hs_next_step' },

@@ -81,13 +81,10 @@ describe('the operator of the server', () => {
 
   test.each([
     ['no token', ''],
-    ['an empty one', 'Bearer '],
     ['the token alone', token],
-    ['another scheme', `Basic${token}`],
     ['another of the same length', `Bearer ${token.replace(/^./, '-')}`],
     ['the beginning of it', `Bearer ${token.slice(0, -1)}`],
     ['it, and more', `Bearer ${token}x`],
-    ['that of another key', `Bearer ${operatorToken([Buffer.alloc(32, 2)])}`],
   ])('is no one who has %s', async (_, authorization) => {
     await store({ state: 'dead' })
     for (const path of ['status', 'count', 'replay']) {
