@@ -1,5 +1,9 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { callLimit, createCallLimiter } from '../../server/providers/hubspot/limiter.ts'
+import {
+  callLimit,
+  createCallLimiter,
+  searchLimit,
+} from '../../server/providers/hubspot/limiter.ts'
 import type { Urgency } from '../../server/providers/provider.ts'
 
 // The limiter waits with the fake timers.
@@ -76,6 +80,16 @@ test('the limit is the one in HubSpot’s headers', async () => {
   limiter.learn('2', headers(250_000, 249_000, 86_400_000))
   limiter.learn('2', new Headers({ 'X-HubSpot-RateLimit-Max': '' }))
   expect(await room('fresh', '2')).toBe(90)
+})
+
+test('searches have a limit of four a second', async () => {
+  limiter = createCallLimiter(searchLimit, clock)
+  const made: number[] = []
+  for (let n = 0; n < 8; n++) {
+    void limiter.enter(access('spare')).then(() => made.push(clock.now()))
+  }
+  await advance(1_000)
+  expect(made).toEqual([0, 0, 0, 0, 1_000, 1_000, 1_000, 1_000])
 })
 
 test('while the database counts slowly, no call is made on its late word', async () => {

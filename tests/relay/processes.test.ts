@@ -145,10 +145,12 @@ describe.runIf(databaseKinds.includes('PostgreSQL'))('on PostgreSQL alone', () =
     }
     // Each query waits for this lock with a connection of its own.
     await client.query('begin; lock table sessions')
-    const queries = Array.from({ length: 20 }, () => database.execute(sql`select from sessions`))
+    const queries = Promise.all(
+      Array.from({ length: 20 }, () => database.execute(sql`select from sessions`)),
+    )
     await expect.poll(opened, { timeout: 10_000 }).toBe(3)
     await client.query('rollback')
-    await Promise.all(queries)
+    await queries
     expect(await opened()).toBe(3)
   })
 })
