@@ -267,6 +267,7 @@ describe('an answer', () => {
     const auth = (to: string, origin?: string) => check('slack/auth', answers(to), { origin })
     const own = 'https://api.example.com/slack/callback'
     expect(await auth(`${own}?code=1`)).toBe('passed')
+    expect(await auth(own)).toContain('neither to Slack nor')
     const other = 'https://dashboard.example'
     expect(await auth(`${other}/slack/callback?code=1`, other)).toBe('passed')
     expect(await auth(`${own}?code=1`, other)).toContain('neither to Slack nor')

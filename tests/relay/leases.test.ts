@@ -22,16 +22,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
   // PGlite has one connection: nothing drops it, and nothing waits for a lock.
   const testOnPostgres = test.runIf(kind === 'PostgreSQL')
 
-  async function startProcess() {
-    const process = await startBackend(open, outside, { alone: false, key })
-    onTestFinished(() => process.stop())
-    return process
-  }
-
   test('two processes refresh an access token once, before it ends', async () => {
     const refresh = Promise.withResolvers<undefined>()
     outside.answerRefresh = () => refresh.promise
-    const process = await startProcess()
+    const process = await startBackend(open, outside, { alone: false, key })
+    onTestFinished(() => process.stop())
     const userId = await connect({ accessEndsInMs: 30_000 })
     const tokens = new Set<string>()
     outside.answerRead = (_, token) => {
@@ -60,7 +55,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
       for (const each of portals) {
         await connect({ portal: each, team: `T${each}`, channel: `C${each}` })
       }
-      const process = await startProcess()
+      const process = await startBackend(open, outside, { alone: false, key })
+      onTestFinished(() => process.stop())
       const { connectionString } = Reflect.get(open.database, '$client').options
       const postgres = new pg.Client({ connectionString })
       await postgres.connect()
