@@ -19,8 +19,6 @@ const key = randomBytes(32)
 // Each process is a backend of its own, on one database. The shared one sends no message.
 describe.each(databaseKinds)('on %s', (kind) => {
   shareBackend(kind, { working: false, key })
-  // PGlite has one connection: nothing drops it, and nothing waits for a lock.
-  const testOnPostgres = test.runIf(kind === 'PostgreSQL')
 
   test('two processes refresh an access token once, before it ends', async () => {
     const refresh = Promise.withResolvers<undefined>()
@@ -48,7 +46,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(tokens).not.toContain(`hubspot-access-secret-${portal}`)
   })
 
-  testOnPostgres(
+  test.runIf(kind === 'PostgreSQL')(
     'while PostgreSQL keeps dropping its connections, no event is lost or repeated',
     async () => {
       const portals = Array.from({ length: 20 }, (_, n) => 20_000 + n)
@@ -83,10 +81,11 @@ describe.each(databaseKinds)('on %s', (kind) => {
       }
       // As if 20 seconds had passed: rests after failures, lost leases and lost claims end. A connection that was just cut
       // may still fail a statement.
-      await vi.waitFor(async () => {
-        await endAllLeases(open.database)
-        await open.database.execute(sql`update channels set due_at = now() where due_at > now()`)
-      }, 20_000)
+      await vi.waitFor(() => endAllLeases(open.database), { timeout: 20_000 })
+      await vi.waitFor(
+        () => open.database.execute(sql`update channels set due_at = now() where due_at > now()`),
+        { timeout: 20_000 },
+      )
       await process.settled(60_000)
       const said = outside.posts.flatMap(dealsIn).filter((deal) => deal >= 30_000)
       expect(said.sort((a, b) => a - b)).toEqual(deals)
@@ -94,7 +93,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
     120_000,
   )
 
-  testOnPostgres(
+  // PGlite has one connection, so nothing waits for a lock there.
+  test.runIf(kind === 'PostgreSQL')(
     'webhooks, renewals and releases of a hundred channels never wait for each other in a circle',
     async () => {
       const portals = Array.from({ length: 100 }, (_, n) => 10_000 + n)
