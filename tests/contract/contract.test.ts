@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { getResponse } from 'msw'
 import * as v from 'valibot'
-import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import {
   type Activity,
   type ActivityState,
   activityAnswer,
   activityEndpoints,
+  activityStates,
   previewAnswer,
   retryAllAnswer,
   retryPath,
@@ -46,7 +47,7 @@ interface Backend {
   /** Consents at the provider; returns the query with which the browser comes back. */
   authorize(provider: (typeof providers)[number]): Promise<URLSearchParams>
   /** Adds a message for a change so many minutes ago, in this state. */
-  add(minutesAgo: number, state?: ActivityState): Promise<void>
+  add(minutesAgo: number, state: ActivityState): Promise<void>
 }
 
 const harness = await openHarness()
@@ -59,10 +60,10 @@ const mswAnswer = async (
   (await getResponse(handlers, request)) ??
   Response.json({ error: { code: 'not_found', message: 'No handler.' } }, { status: 404 })
 
-// HubSpot's stand-in has one user. Each test begins without them.
-beforeEach(async () => {
+// HubSpot's stand-in has one user.
+const deleteUser = async () => {
   await harness.database.delete(users)
-})
+}
 
 /** The cookie of somebody who has connected both services: only they can save rules. */
 async function signedIn(): Promise<string | undefined> {
@@ -99,8 +100,13 @@ describe.each(Object.entries(dashboardAt))('the dashboard with %s', (name, open)
   const checks = createChecks({ ...names, origin }).filter(
     ({ needs }) => needs !== 'origin' || origin !== undefined,
   )
+  let target: Awaited<ReturnType<typeof open>>
+  beforeAll(async () => {
+    await deleteUser()
+    target = await open()
+  })
   test.each(checks)('$name', async (check) => {
-    const outcome = await runCheck(check, openClient({ ...names, ...(await open()) }))
+    const outcome = await runCheck(check, openClient({ ...names, ...target }))
     // The handlers have no sessions, so they set no cookies.
     const isWithoutCookies = outcome.finding?.message === 'The backend set no cookie.'
     if (name !== 'msw' || !isWithoutCookies) expect(outcome.finding).toBeUndefined()
@@ -115,7 +121,7 @@ const backends: Record<string, () => Backend> = {
     const browser = openBrowser(harness)
     return {
       ...browser,
-      async add(minutesAgo, state = 'sent') {
+      async add(minutesAgo, state) {
         const occurredAt = new Date(harness.clock.now.getTime() - minutesAgo * 60_000)
         await storeDelivery(harness.database, await browser.userId(), {
           state: stored[state],
@@ -137,7 +143,7 @@ const backends: Record<string, () => Backend> = {
         backend.codes.add(code)
         return new URLSearchParams({ code })
       },
-      async add(minutesAgo, state = 'sent') {
+      async add(minutesAgo, state) {
         const at = new Date(Date.now() - minutesAgo * 60_000).toISOString()
         const reason = state === 'failed' ? 'the channel is archived' : null
         const { items } = backend.activity
@@ -149,6 +155,8 @@ const backends: Record<string, () => Backend> = {
 }
 
 describe.each(Object.entries(backends))('%s', (place, open) => {
+  beforeEach(deleteUser)
+
   test.each(Object.values({ ...endpoints, ...extraEndpoints, ...activityEndpoints }))(
     'answers $method $path',
     async ({ method, path }) => {
@@ -167,11 +175,6 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
       ).toContain(true)
     },
   )
-
-  test('lists every feature', async () => {
-    const health = await answered(healthAnswer, open().call(endpoints.health.path))
-    expect(health.features).toEqual(features)
-  })
 
   async function answered<Schema extends v.GenericSchema>(
     schema: Schema,
@@ -208,37 +211,56 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
       headers: { 'Content-Type': type },
       body: typeof body === 'string' ? body : JSON.stringify(body),
     })
+  const callbackPath = async (backend: Backend, provider: (typeof providers)[number]) =>
+    `/api/${provider}/callback?${await backend.authorize(provider)}`
   const callback = async (backend: Backend, provider: (typeof providers)[number]) =>
-    backend.call(`/api/${provider}/callback?${await backend.authorize(provider)}`)
+    backend.call(await callbackPath(backend, provider))
+  const disconnect = ({ call }: Backend, provider: string) =>
+    call(`/api/${provider}/disconnect`, { method: 'DELETE' })
+  const list = ({ call }: Backend, query = '') =>
+    answered(activityAnswer, call(`${activityEndpoints.activity.path}${query}`))
+  const summary = ({ call }: Backend) =>
+    answered(summaryAnswer, call(`${activityEndpoints.summary.path}?days=14&zone=UTC`))
+  const statesOf = ({ items }: Activity) => items.map(({ state }) => state)
 
-  test('begins with nothing connected, where a disconnect is done, and no rules', async () => {
+  test('lists every feature', async () => {
+    const health = await answered(healthAnswer, open().call(endpoints.health.path))
+    expect(health.features).toEqual(features)
+  })
+
+  test('begins with nothing connected, where a disconnect is done, no rules and no messages', async () => {
     const backend = open()
     expect(await rules(backend)).toEqual({ rules: [] })
     for (const provider of providers) {
       expect(await status(backend, provider)).toEqual({ connected: false })
     }
-    await done(backend.call('/api/slack/disconnect', { method: 'DELETE' }))
+    await done(disconnect(backend, 'slack'))
+    expect(await list(backend)).toEqual({ items: [], next: null })
+    const { days, rules: counted, daily, ...rest } = await summary(backend)
+    expect(days).toBe(14)
+    expect(Object.values(counted).filter(({ sent, failed }) => sent + failed > 0)).toEqual([])
+    expect(daily.map(({ sent, failed }) => sent + failed)).toEqual(Array(14).fill(0))
+    expect(daily.map(({ date }) => date)).toEqual(daily.map(({ date }) => date).toSorted())
+    expect(rest).toMatchObject({ waiting: 0, failedSinceBroken: 0 })
+    expect(rest.failedWhileBroken?.count ?? 0).toBe(0)
   })
 
-  test.each(providers)('connects and disconnects %s, and leaves the other alone', async (one) => {
-    const backend = open()
-    const other = providers.find((provider) => provider !== one) ?? one
-    await done(callback(backend, one))
-    expect(await status(backend, one)).toMatchObject({ connected: true })
-    expect(await status(backend, other)).toMatchObject({ connected: false })
-    await done(callback(backend, other))
-    await done(backend.call(`/api/${one}/disconnect`, { method: 'DELETE' }))
-    expect(await status(backend, one)).toMatchObject({ connected: false })
-    expect(await status(backend, other)).toMatchObject({ connected: true })
-  })
-
-  test.each(providers)('takes a code of %s once', async (provider) => {
-    const backend = open()
-    const path = `/api/${provider}/callback?${await backend.authorize(provider)}`
-    await done(backend.call(path))
-    await refused(backend.call(path), 400)
-    expect(await status(backend, provider)).toMatchObject({ connected: true })
-  })
+  test.each(providers)(
+    'connects %s by a code that counts once, disconnects it, and leaves the other alone',
+    async (one) => {
+      const backend = open()
+      const other = providers.find((provider) => provider !== one) ?? one
+      const path = await callbackPath(backend, one)
+      await done(backend.call(path))
+      await refused(backend.call(path), 400)
+      expect(await status(backend, one)).toMatchObject({ connected: true })
+      expect(await status(backend, other)).toMatchObject({ connected: false })
+      await done(callback(backend, other))
+      await done(disconnect(backend, one))
+      expect(await status(backend, one)).toMatchObject({ connected: false })
+      expect(await status(backend, other)).toMatchObject({ connected: true })
+    },
+  )
 
   test.each(['', '?code=', '?code=made-up', '?error=access_denied'])(
     'refuses a callback with %j',
@@ -249,11 +271,12 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     },
   )
 
-  /** A backend with both services connected: only then rules can be saved. */
-  async function openConnected(): Promise<Backend> {
+  /** A backend with both services connected, which rules need, and messages in these states, the newest first. */
+  async function openConnected(...states: ActivityState[]): Promise<Backend> {
     const backend = open()
     for (const provider of providers) await done(callback(backend, provider))
     await done(save(backend, { rules: [] }))
+    for (const [n, state] of states.entries()) await backend.add(n + 1, state)
     return backend
   }
 
@@ -262,7 +285,7 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     await done(save(backend, { rules: ['deal-closed', 'deal-stage-changed', 'deal-closed'] }))
     const kept = { rules: ['deal-closed', 'deal-stage-changed'] }
     expect(await rules(backend)).toEqual(kept)
-    await done(backend.call('/api/slack/disconnect', { method: 'DELETE' }))
+    await done(disconnect(backend, 'slack'))
     expect(await rules(backend)).toEqual(kept)
   })
 
@@ -294,27 +317,8 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     }
   })
 
-  const list = ({ call }: Backend, query = '') =>
-    answered(activityAnswer, call(`${activityEndpoints.activity.path}${query}`))
-  const summary = ({ call }: Backend) =>
-    answered(summaryAnswer, call(`${activityEndpoints.summary.path}?days=14&zone=UTC`))
-  const statesOf = ({ items }: Activity) => items.map(({ state }) => state)
-
-  test('lists no message before anything happens, and counts none', async () => {
-    const backend = open()
-    expect(await list(backend)).toEqual({ items: [], next: null })
-    const { days, rules, daily, ...rest } = await summary(backend)
-    expect(days).toBe(14)
-    expect(Object.values(rules).filter(({ sent, failed }) => sent + failed > 0)).toEqual([])
-    expect(daily.map(({ sent, failed }) => sent + failed)).toEqual(Array(14).fill(0))
-    expect(daily.map(({ date }) => date)).toEqual(daily.map(({ date }) => date).toSorted())
-    expect(rest).toMatchObject({ waiting: 0, failedSinceBroken: 0 })
-    expect(rest.failedWhileBroken?.count ?? 0).toBe(0)
-  })
-
   test('lists pages, the newest first, which stay stable while new messages arrive', async () => {
-    const backend = await openConnected()
-    for (let minutesAgo = 1; minutesAgo <= 5; minutesAgo += 1) await backend.add(minutesAgo)
+    const backend = await openConnected('sent', 'sent', 'sent', 'sent', 'sent')
     const all = await list(backend)
     expect(all.items).toHaveLength(5)
     expect(all.next).toBeNull()
@@ -323,7 +327,7 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
 
     const first = await list(backend, '?limit=2')
     expect(first.items).toEqual(all.items.slice(0, 2))
-    await backend.add(0)
+    await backend.add(0, 'sent')
     const second = await list(backend, `?limit=2&before=${encodeURIComponent(first.next ?? '')}`)
     expect(second.items).toEqual(all.items.slice(2, 4))
     const third = await list(backend, `?limit=100&before=${encodeURIComponent(second.next ?? '')}`)
@@ -331,12 +335,12 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     expect((await list(backend, '?limit=1')).items).not.toEqual(first.items.slice(0, 1))
   })
 
-  test('lists one state, and its `next` is a position in every list', async () => {
-    const backend = await openConnected()
-    for (const state of ['sent', 'failed', 'waiting', 'failed', 'skipped', 'sent'] as const) {
-      await backend.add((await list(backend)).items.length, state)
-    }
-    for (const state of ['sent', 'waiting', 'failed', 'skipped'] as const) {
+  test('lists one state, whose `next` is a position in every list, or messages by id, the newest first', async () => {
+    const states = ['sent', 'failed', 'waiting', 'failed', 'skipped', 'sent'] as const
+    const backend = await openConnected(...states)
+    const { items } = await list(backend)
+    expect(items.map(({ state }) => state)).toEqual(states)
+    for (const state of activityStates) {
       expect(new Set(statesOf(await list(backend, `?state=${state}`)))).toEqual(new Set([state]))
     }
     const failed = await list(backend, '?limit=1&state=failed')
@@ -344,14 +348,7 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     expect(statesOf(await list(backend, `${query}&state=failed`))).toEqual(['failed'])
     expect(statesOf(await list(backend, query))).toEqual(['waiting', 'failed', 'skipped', 'sent'])
     expect(await summary(backend)).toMatchObject({ waiting: 1 })
-  })
 
-  test('answers messages by id, the newest first, in any state and no others', async () => {
-    const backend = await openConnected()
-    for (const state of ['sent', 'failed', 'waiting', 'skipped'] as const) {
-      await backend.add((await list(backend)).items.length, state)
-    }
-    const { items } = await list(backend)
     const [newest, , third] = items
     const ids = encodeURIComponent([third?.id, '999999', newest?.id].join())
     expect(await list(backend, `?ids=${ids}`)).toEqual({ items: [newest, third], next: null })
@@ -359,39 +356,36 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
   })
 
   test('counts each day', async () => {
-    const backend = await openConnected()
-    await backend.add(1)
-    await backend.add(2, 'failed')
-    const { daily } = await summary(backend)
+    // The handlers know the time by the system's clock, and the server by the harness's. No day begins meanwhile.
+    vi.useFakeTimers({ toFake: ['Date'], now: harness.clock.now })
+    onTestFinished(() => {
+      vi.useRealTimers()
+    })
+    const { daily } = await summary(await openConnected('sent', 'failed'))
     expect(daily).toHaveLength(14)
     expect(daily.at(-1)).toMatchObject({ sent: 1, failed: 1 })
     expect(daily.slice(0, -1).every(({ sent, failed }) => sent + failed === 0)).toBe(true)
   })
 
   test('sends a failed message again, once, and no other', async () => {
-    const backend = await openConnected()
-    await backend.add(2)
-    await backend.add(1, 'failed')
+    const backend = await openConnected('failed', 'sent')
     const { items } = await list(backend)
     expect(items[0]).toMatchObject({ state: 'failed', reason: expect.stringMatching(/[^.]$/) })
+    const [failed = '', sent = ''] = items.map(({ id }) => id)
     const retry = async (id: string) => {
       const answer = await backend.call(retryPath(id), { method: activityEndpoints.retry.method })
       if (answer.status !== 202) v.parse(errorBody, await answer.json())
       return answer.status
     }
-    expect(await retry(items[0]?.id ?? '')).toBe(202)
+    expect(await retry(failed)).toBe(202)
     expect(statesOf(await list(backend))).toEqual(['waiting', 'sent'])
-    expect(await retry(items[0]?.id ?? '')).toBe(409)
-    expect(await retry(items[1]?.id ?? '')).toBe(409)
+    for (const id of [failed, sent]) expect(await retry(id)).toBe(409)
     for (const id of ['999999', 'x', '<b>/../']) expect(await retry(id)).toBe(404)
     expect(statesOf(await list(backend))).toEqual(['waiting', 'sent'])
   })
 
   test('sends all failed messages again with one call, and says how many', async () => {
-    const backend = await openConnected()
-    for (const [n, state] of (['failed', 'sent', 'failed'] as const).entries()) {
-      await backend.add(n, state)
-    }
+    const backend = await openConnected('failed', 'sent', 'failed')
     const retryAll = async (query: string) => {
       const { method, path } = activityEndpoints.retryAll
       const answer = await backend.call(path + query, { method })

@@ -13,12 +13,10 @@ const dealOf = (name: string, linked?: boolean): CrmDeal => ({
   linked,
   history: [],
 })
-const failure = (kind: ProviderError['kind'], reason?: string, waitMs?: number) =>
-  new ProviderError('hubspot', 'read', kind, reason, waitMs)
+const failure = (reason?: string) => new ProviderError('hubspot', 'read', 'unreachable', reason)
 
-// The reader needs only the account of a connection. The token says who read.
-const connectionOf = (user: string, accountId = '1') =>
-  ({ id: user, accountId }) as unknown as CrmConnection
+// The reader needs only the account of a connection.
+const connectionOf = (id: string) => ({ id, accountId: '1' }) as unknown as CrmConnection
 
 const crm = {
   dealsAtOnce: 50,
@@ -36,18 +34,13 @@ const crm = {
 let linked: Set<string>
 let now: number
 let reader: ReturnType<typeof createDealReader>
-let refused: Map<string, 'refused' | 'unauthorized'>
 
 beforeEach(() => {
   vi.clearAllMocks()
   linked = new Set()
-  refused = new Map()
   now = 1_000
-  const withAccess: WithAccess = async ({ id, accountId }, urgency, call) => {
-    const kind = refused.get(id)
-    if (kind !== undefined) throw failure(kind, 'BAD_REFRESH_TOKEN')
-    return await call({ accountId, accessToken: id, urgency })
-  }
+  const withAccess: WithAccess = ({ id, accountId }, urgency, call) =>
+    call({ accountId, accessToken: id, urgency })
   reader = createDealReader(crm, withAccess, () => now)
 })
 
@@ -58,15 +51,11 @@ const wanted = (dealId: string, readAfterMs = 500, noLinksAfterMs = readAfterMs)
   readAfterMs,
   noLinksAfterMs,
 })
-type Wanted = ReturnType<typeof wanted>
-const many = (first: number, count: number): readonly [Wanted, ...Wanted[]] => [
-  wanted(String(first)),
-  ...Array.from({ length: count - 1 }, (_, n) => wanted(String(first + 1 + n))),
-]
-const one = { withLinks: false, urgency: 'fresh' } as const
+const many = (first: number, count: number) =>
+  Array.from({ length: count }, (_, n) => wanted(String(first + n)))
 
-const readBy = (user: CrmConnection, deals: ReturnType<typeof many>) =>
-  reader.deal(user, deals, 'stage', one)
+const readBy = (user: CrmConnection, [first = wanted(''), ...others]: ReturnType<typeof many>) =>
+  reader.deal(user, [first, ...others], 'stage', { withLinks: false, urgency: 'fresh' })
 
 describe('a read of a deal', () => {
   test('does not serve an event that came after it, or one of a quarter of an hour later', async () => {
@@ -80,7 +69,7 @@ describe('a read of a deal', () => {
   })
 
   test('with a CRM that is down fails for all who wait for it, with one call; the next try reads', async () => {
-    crm.deal.mockRejectedValueOnce(failure('unreachable'))
+    crm.deal.mockRejectedValueOnce(failure())
     const both = await Promise.allSettled([readBy(ada, [wanted('1')]), readBy(bob, [wanted('1')])])
     expect(both.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
     expect(crm.deal).toHaveBeenCalledTimes(1)
@@ -112,7 +101,7 @@ describe('a call for many deals', () => {
 
   test('that one deal makes fail is made again with half of them, until the first is read', async () => {
     crm.deals.mockImplementation(async (_, ids) => {
-      if (ids.includes('30')) throw failure('unreachable', 'status_500')
+      if (ids.includes('30')) throw failure('status_500')
       return new Map(ids.map((id) => [id, dealOf(id)]))
     })
     for (const first of [1, 29, 31]) {

@@ -21,13 +21,19 @@ describe.runIf(process.env.TEST_ALL === '1' && program !== undefined)('behind Pg
   /** The database itself, and the same one behind PgBouncer in transaction mode. */
   let directUrl: string
   let pooledUrl: string
+  let direct: pg.Client
 
   beforeAll(async () => {
     directUrl = await newPostgresDatabase()
+    direct = new pg.Client({ connectionString: directUrl })
+    await direct.connect()
     pooled = await startPgbouncer(program ?? '', directUrl)
     pooledUrl = pooled.url
   })
-  afterAll(() => pooled.stop())
+  afterAll(async () => {
+    await direct.end()
+    await pooled.stop()
+  })
 
   test('two processes send each message once, their transactions have time limits, and they leave nothing behind in a session', async () => {
     const outside = await openOutside()
@@ -57,23 +63,20 @@ describe.runIf(process.env.TEST_ALL === '1' && program !== undefined)('behind Pg
     // Other programs may use the same sessions of PostgreSQL.
     const outsideOf = await Promise.all([1, 2, 3, 4, 5].map(() => rowsOf(database, limitsSql)))
     expect(outsideOf.flat()).toEqual(Array(5).fill({ idle: '0', lock: '0', statement: '0' }))
-    const { rows: locks } = await direct("select from pg_locks where locktype = 'advisory'")
-    expect(locks).toEqual([])
+    const locks = await direct.query("select from pg_locks where locktype = 'advisory'")
+    expect(locks.rowCount).toBe(0)
   })
 
   test('more processes start at once than PgBouncer has connections, and its time limits do not limit the wait for a migration', async () => {
-    const holder = new pg.Client({ connectionString: directUrl })
-    await holder.connect()
-    onTestFinished(() => holder.end())
-    await holder.query('begin; select pg_advisory_xact_lock(7325213)')
+    await direct.query('begin; select pg_advisory_xact_lock(7325213)')
     const limited = new URL(pooledUrl)
     limited.pathname = 'limited'
     const opening = Promise.all([1, 2, 3, 4].map(() => open({ DATABASE_URL: limited.href })))
     // The pool has three.
     const waiting = "select from pg_locks where locktype = 'advisory' and not granted"
-    const threeWait = async () => expect((await direct(waiting)).rowCount).toBe(3)
+    const threeWait = async () => expect((await direct.query(waiting)).rowCount).toBe(3)
     await Promise.race([opening, vi.waitFor(threeWait, 20_000)])
-    await holder.query('commit')
+    await direct.query('commit')
     expect(await opening).toHaveLength(4)
   })
 
@@ -95,15 +98,5 @@ describe.runIf(process.env.TEST_ALL === '1' && program !== undefined)('behind Pg
     const opened = await openDatabase(parseEnv(env))
     onTestFinished(opened.close)
     return opened
-  }
-
-  async function direct(statement: string) {
-    const client = new pg.Client({ connectionString: directUrl })
-    await client.connect()
-    try {
-      return await client.query(statement)
-    } finally {
-      await client.end()
-    }
   }
 })

@@ -1,7 +1,5 @@
 import { describe, expect, test } from 'vitest'
 import { type AvailableRuleId, availableRuleIds } from '../../contract/rules.ts'
-import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
-import type { Crm } from '../../server/providers/provider.ts'
 import {
   dealRules,
   decide,
@@ -9,17 +7,10 @@ import {
   needsLinks,
   possibleRules,
 } from '../../server/relay/decide/rules.ts'
+import { stageFinder } from '../../server/relay/decide/stages.ts'
 import { stageMove, stages } from './change.ts'
 
 const { open, next, won, lost } = stages
-const settings = {
-  clientId: '',
-  clientSecret: '',
-  authorizeUrl: '',
-  apiUrl: '',
-  inUse: true,
-  standIn: false,
-}
 const all = availableRuleIds
 const only = (id: string) => new Set([id])
 const final = { mayLookAgain: false }
@@ -63,14 +54,10 @@ test.each([
 })
 
 describe('what must be read for a decision', () => {
-  const stage = (id: string) =>
-    Object.values(stages).find((each) => each.id === id) ?? {
-      id,
-      label: id,
-      outcome: 'open' as const,
-    }
-  const idsOf = (to: { id: string }, ...ticked: string[]) =>
-    possibleRules('stage', to.id, new Set(ticked), stage).map(([id]) => id)
+  const stage = stageFinder(new Map(Object.values(stages).map((each) => [each.id, each])))
+  const possible = (to: { id: string }, ...ticked: string[]) =>
+    possibleRules('stage', to.id, new Set(ticked), stage)
+  const idsOf = (...of: Parameters<typeof possible>) => possible(...of).map(([id]) => id)
 
   test("is nothing of a deal that moves to an open stage, if only 'closed' is ticked", () => {
     expect(idsOf(next, 'deal-closed')).toEqual([])
@@ -80,8 +67,7 @@ describe('what must be read for a decision', () => {
   })
 
   test('includes contacts and companies only if the rule about them can decide', () => {
-    const mayNeed = (to: { id: string }, ...ticked: string[]) =>
-      mayNeedLinks(possibleRules('stage', to.id, new Set(ticked), stage))
+    const mayNeed = (...of: Parameters<typeof possible>) => mayNeedLinks(possible(...of))
     expect(mayNeed(next, ...all)).toBe(true)
     expect(mayNeed(won, 'deal-stage-changed-orphan')).toBe(true)
     // A closed deal is sent under the rule that comes first, with or without links.
@@ -102,11 +88,4 @@ test('a rule that is offered without an entry does not compile', () => {
   // @ts-expect-error The entry is missing.
   dealRules satisfies Record<AvailableRuleId | 'a-rule-without-an-entry', unknown>
   expect(Object.keys(rules).toSorted()).toEqual([...availableRuleIds].toSorted())
-})
-
-test('a provider that cannot do all that the relay needs does not compile', () => {
-  const { refresh, ...incomplete } = createHubspot(settings)
-  // @ts-expect-error `refresh` is missing.
-  incomplete satisfies Crm
-  expect(refresh).toBeTypeOf('function')
 })

@@ -15,11 +15,12 @@ const signature = '3dAJppn613NISrlBHlJyeCNoHeX6Pu53G/E8Nt8fcbI='
 const vector = { method: 'POST', url, body, timestamp: String(now), signature }
 
 type SignedRequest = Parameters<typeof signatureRefusal>[1]
-const isSignedByHubSpot = (clientSecret: string, request: SignedRequest, nowMs: number) =>
-  signatureRefusal([clientSecret], request, nowMs) === undefined
+/** Why the vector is refused if these parts of it differ. */
+const refusalOf = (part: Partial<SignedRequest>) =>
+  signatureRefusal([secret], { ...vector, ...part }, now)
 
 test('the vector on which two independent implementations agree is accepted', () => {
-  expect(isSignedByHubSpot(secret, vector, now)).toBe(true)
+  expect(refusalOf({})).toBeUndefined()
 })
 
 // From the tests of HubSpot's own client for Node.
@@ -35,13 +36,12 @@ test.each([
     signature,
   }
   const own = 'yyyyyyyy-yyyy-yyyy-yyyy-yyyyyyyyyyyy'
-  expect(isSignedByHubSpot(own, request, Number(timestamp))).toBe(true)
+  expect(signatureRefusal([own], request, Number(timestamp))).toBeUndefined()
 })
 
 test('the twelve escapes are decoded in the address, in either case, and no others', () => {
   const escaped = 'https://example.test/webhooks/hubspot?a=b%2Fc'
-  expect(isSignedByHubSpot(secret, { ...vector, url: escaped }, now)).toBe(true)
-  expect(isSignedByHubSpot(secret, { ...vector, url: escaped.toLowerCase() }, now)).toBe(true)
+  for (const url of [escaped, escaped.toLowerCase()]) expect(refusalOf({ url })).toBeUndefined()
   const sign = (address: string) =>
     hubSpotSignature(secret, { method: 'POST', url: address, body, timestamp: String(now) })
   expect(sign('/%3A%2F%3F%40%21%24%27%28%29%2A%2C%3B')).toBe(sign("/:/?@!$'()*,;"))
@@ -49,13 +49,11 @@ test('the twelve escapes are decoded in the address, in either case, and no othe
 })
 
 test('text beyond ASCII is signed by its bytes', () => {
-  const bytes = Buffer.from('[{"propertyValue":"Łódź 🎉 é"}]')
-  const signed = hubSpotSignature(secret, { ...vector, body: bytes })
-  expect(isSignedByHubSpot(secret, { ...vector, body: bytes, signature: signed }, now)).toBe(true)
-  const decomposed = Buffer.from('[{"propertyValue":"Łódź 🎉 é"}]'.normalize('NFD'))
-  expect(isSignedByHubSpot(secret, { ...vector, body: decomposed, signature: signed }, now)).toBe(
-    false,
-  )
+  const body = Buffer.from('[{"propertyValue":"Łódź 🎉 é"}]')
+  const signature = hubSpotSignature(secret, { ...vector, body })
+  expect(refusalOf({ body, signature })).toBeUndefined()
+  const decomposed = Buffer.from(String(body).normalize('NFD'))
+  expect(refusalOf({ body: decomposed, signature })).toBe('signature')
 })
 
 /** Every request here differs from the signed one in one part. */
@@ -63,31 +61,20 @@ const altered: Array<[string, Partial<SignedRequest>]> = [
   ['another method', { method: 'PUT' }],
   ['the method in lower case', { method: 'post' }],
   ['http instead of https', { url: url.replace('https', 'http') }],
-  ['another host', { url: url.replace('example.test', 'example.com') }],
-  ['another path', { url: url.replace('webhooks', 'webhook') }],
-  ['no query', { url: 'https://example.test/webhooks/hubspot' }],
   ['another query', { url: `${url}d` }],
   ['an escape that HubSpot leaves as it is', { url: url.replace('a=b', 'a%3Db') }],
-  ['an empty body', { body: Buffer.alloc(0) }],
   ['a body with a space more', { body: Buffer.from(`${text} `) }],
   ['a body with a byte-order mark', { body: Buffer.from(`\uFEFF${text}`) }],
   ['a body printed anew', { body: Buffer.from(JSON.stringify(JSON.parse(text), null, 1)) }],
-  [
-    'one bit in the body',
-    { body: Buffer.from(body.map((byte, at) => (at === 40 ? byte ^ 1 : byte))) },
-  ],
   ['a millisecond more', { timestamp: String(now + 1) }],
-  ['no timestamp', { timestamp: '' }],
-  ['no signature', { signature: '' }],
   ['a signature without padding', { signature: signature.replace('=', '') }],
   ['a signature in base64url', { signature: signature.replace('/', '_') }],
-  ['a signature cut short', { signature: signature.slice(0, 20) }],
   ['the same bytes in another text of base64', { signature: signature.replace('bI=', 'bJ=') }],
   ['the signature twice', { signature: `${signature},${signature}` }],
 ]
 
 test.each(altered)('refused: %s', (_, part) => {
-  expect(isSignedByHubSpot(secret, { ...vector, ...part }, now)).toBe(false)
+  expect(refusalOf(part)).toBeDefined()
 })
 
 test('each of several secrets may have signed, and no other', () => {
@@ -104,32 +91,24 @@ test.each([
   ['missing', { timestamp: '' }],
   ['missing', { timestamp: 'soon' }],
   ['time', { timestamp: String(now - 300_001) }],
-  ['time', { timestamp: String(now + 300_001) }],
   ['signature', { body: Buffer.from('[]') }],
 ] as const)('the reason of a refusal is %s with %j', (why, part) => {
-  const request = { ...vector, ...part }
-  expect(signatureRefusal([secret], request, now)).toBe(why)
+  expect(refusalOf(part)).toBe(why)
   // The headers alone tell all but a wrong signature.
-  expect(headerRefusal(request, now)).toBe(why === 'signature' ? undefined : why)
+  expect(headerRefusal({ ...vector, ...part }, now)).toBe(why === 'signature' ? undefined : why)
 })
 
 describe('the timestamp', () => {
-  const at = (timestamp: string) =>
-    isSignedByHubSpot(
-      secret,
-      { ...vector, timestamp, signature: hubSpotSignature(secret, { ...vector, timestamp }) },
-      now,
-    )
+  const refusalAt = (timestamp: string) =>
+    refusalOf({ timestamp, signature: hubSpotSignature(secret, { ...vector, timestamp }) })
 
   test.each([
-    [0, true],
-    [300_000, true],
-    [-300_000, true],
-    [300_001, false],
-    [-300_001, false],
-    [86_400_000, false],
-  ])('that is %i ms away is accepted: %j', (offset, isAccepted) => {
-    expect(at(String(now + offset))).toBe(isAccepted)
+    [300_000, undefined],
+    [-300_000, undefined],
+    [300_001, 'time'],
+    [-300_001, 'time'],
+  ])('that is signed and %i ms away is refused: %s', (offset, why) => {
+    expect(refusalAt(String(now + offset))).toBe(why)
   })
 
   test.each([
@@ -145,6 +124,6 @@ describe('the timestamp', () => {
     `${now / 1000}e3`,
     `${now}\n`,
   ])('%j is refused, though it is signed', (timestamp) => {
-    expect(at(timestamp)).toBe(false)
+    expect(refusalAt(timestamp)).toBe('missing')
   })
 })
