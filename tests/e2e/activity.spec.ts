@@ -3,8 +3,8 @@ import { HttpResponse, http, type RequestHandler } from 'msw'
 import type { ActivityItem } from '../../contract/activity.ts'
 import { sentItem } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
-import { sharedTest, test } from './server.ts'
-import { showState } from './show-state.ts'
+import { sharedTest as test } from './server.ts'
+import { colourOf, showState } from './show-state.ts'
 
 // What /activity does with positions, sizes and colours. tests/components/activity.test.tsx has the rest.
 
@@ -16,8 +16,8 @@ const now = new Date().setHours(12, 0, 0, 0)
 const message = (id: string, at: number, more: Partial<ActivityItem> = {}) =>
   sentItem(id, { at: new Date(at).toISOString(), ...more })
 
-const many = (count: number, more: Partial<ActivityItem> = {}) =>
-  Array.from({ length: count }, (_, n) => message(`${n + 1}`, now - n * minuteMs, more))
+const many = (count: number) =>
+  Array.from({ length: count }, (_, n) => message(`${n + 1}`, now - n * minuteMs))
 
 /** Opens /activity. Returns the list of the backend, which a test may change. */
 async function open(page: Page, items: ActivityItem[], ...before: RequestHandler[]) {
@@ -39,7 +39,7 @@ const scrollTo = (page: Page, y: number) =>
 const topOf = async (page: Page, name: string) =>
   (await page.getByRole('listitem').filter({ hasText: name }).boundingBox())?.y ?? Number.NaN
 
-sharedTest('new messages do not move what a user reads below the top', async ({ page }) => {
+test('new messages do not move what a user reads below the top', async ({ page }) => {
   const items = await open(page, many(25))
   await expect(page.getByText('Deal 25')).toBeAttached()
   await scrollTo(page, 1200)
@@ -79,52 +79,48 @@ sharedTest('new messages do not move what a user reads below the top', async ({ 
   expect(await page.evaluate(() => window.scrollY)).toBe(0)
 })
 
-sharedTest(
-  'older messages appear below, and position and focus stay',
-  { tag: '@all' },
-  async ({ page }) => {
-    await open(page, many(60))
-    const button = page.getByRole('button', { name: 'Load older' })
-    await button.focus()
-    await page.keyboard.press('End')
-    const read = await topOf(page, 'Deal 25')
-    expect(read).toBeGreaterThan(0)
-    await page.keyboard.press('Enter')
-    await expect(page.getByText('Deal 50')).toBeAttached()
-    expect(await topOf(page, 'Deal 25')).toBeCloseTo(read, 0)
-    await expect(page.getByText('Deal 26')).toBeInViewport()
-    await expect(button).toBeFocused()
-    await page.keyboard.press('Enter')
-    await expect(page.getByText('There are no older messages.')).toBeAttached()
-    // The next Tab goes on from there.
-    await page.keyboard.press('Tab')
-    await expect(page.getByRole('link', { name: 'Contact Support' })).toBeFocused()
-  },
-)
+test('older messages appear below, and position and focus stay', { tag: '@all' }, async ({
+  page,
+}) => {
+  await open(page, many(60))
+  const button = page.getByRole('button', { name: 'Load older' })
+  await button.focus()
+  await page.keyboard.press('End')
+  const read = await topOf(page, 'Deal 25')
+  expect(read).toBeGreaterThan(0)
+  await page.keyboard.press('Enter')
+  await expect(page.getByText('Deal 50')).toBeAttached()
+  expect(await topOf(page, 'Deal 25')).toBeCloseTo(read, 0)
+  await expect(page.getByText('Deal 26')).toBeInViewport()
+  await expect(button).toBeFocused()
+  await page.keyboard.press('Enter')
+  await expect(page.getByText('There are no older messages.')).toBeAttached()
+  // The next Tab goes on from there.
+  await page.keyboard.press('Tab')
+  await expect(page.getByRole('link', { name: 'Contact Support' })).toBeFocused()
+})
 
-sharedTest(
-  'a notice of a failed refresh does not move what a user reads',
-  { tag: '@all' },
-  async ({ page }) => {
-    let isAway = false
-    const away = () => (isAway ? new HttpResponse(null, { status: 403 }) : undefined)
-    await open(page, many(25), http.get('*/api/notifications/:call', away))
-    await expect(page.getByText('Deal 25')).toBeAttached()
-    await scrollTo(page, 1000)
-    const read = await topOf(page, 'Deal 9')
-    isAway = true
-    await page.clock.runFor(15_000)
-    await expect(page.getByText('The messages could not be refreshed')).toBeAttached()
-    await expect(page.getByText('The chart could not be refreshed')).toBeAttached()
-    expect(await topOf(page, 'Deal 9')).toBeCloseTo(read, 0)
-    isAway = false
-    await page.clock.runFor(15_000)
-    await expect(page.getByText('could not be refreshed')).toHaveCount(0)
-    expect(await topOf(page, 'Deal 9')).toBeCloseTo(read, 0)
-  },
-)
+test('a notice of a failed refresh does not move what a user reads', { tag: '@all' }, async ({
+  page,
+}) => {
+  let isAway = false
+  const away = () => (isAway ? new HttpResponse(null, { status: 403 }) : undefined)
+  await open(page, many(25), http.get('*/api/notifications/:call', away))
+  await expect(page.getByText('Deal 25')).toBeAttached()
+  await scrollTo(page, 1000)
+  const read = await topOf(page, 'Deal 9')
+  isAway = true
+  await page.clock.runFor(15_000)
+  await expect(page.getByText('The messages could not be refreshed')).toBeAttached()
+  await expect(page.getByText('The chart could not be refreshed')).toBeAttached()
+  expect(await topOf(page, 'Deal 9')).toBeCloseTo(read, 0)
+  isAway = false
+  await page.clock.runFor(15_000)
+  await expect(page.getByText('could not be refreshed')).toHaveCount(0)
+  expect(await topOf(page, 'Deal 9')).toBeCloseTo(read, 0)
+})
 
-sharedTest('eight messages are in sight on a wide screen', async ({ page }) => {
+test('eight messages are in sight on a wide screen', async ({ page }) => {
   await page.setViewportSize({ width: 1440, height: 900 })
   await open(page, many(25))
   await expect(page.getByText('Deal 8', { exact: true })).toBeInViewport({ ratio: 1 })
@@ -138,7 +134,7 @@ for (const [width, hasTouch] of [
   test.describe(`${width} px, ${hasTouch ? 'by touch' : 'with a mouse'}`, () => {
     test.use({ viewport: { width, height: 800 }, hasTouch })
 
-    sharedTest('nothing moves while the page loads', { tag: '@all' }, async ({ page }) => {
+    test('nothing moves while the page loads', { tag: '@all' }, async ({ page }) => {
       const { promise, resolve: answer } = Promise.withResolvers<undefined>()
       await open(
         page,
@@ -164,22 +160,12 @@ for (const [width, hasTouch] of [
   })
 }
 
-sharedTest('long words fit at every width', { tag: '@all' }, async ({ page }) => {
+test('long words fit at every width', { tag: '@all' }, async ({ page }) => {
   const word = 'Donaudampfschifffahrt'.repeat(8)
-  await open(
-    page,
-    many(4, {
-      deal: { name: word, url: 'https://crm.example/1' },
-      from: word,
-      to: word,
-      rule: word,
-      channel: word,
-      reason: word,
-    }).map((each, n) => ({
-      ...each,
-      state: (['sent', 'waiting', 'failed', 'skipped'] as const)[n] ?? 'sent',
-    })),
-  )
+  const deal = { name: word, url: 'https://crm.example/1' }
+  const more = { deal, from: word, to: word, rule: word, channel: word, reason: word }
+  const inState = (state: ActivityItem['state']) => message(state, now, { ...more, state })
+  await open(page, (['sent', 'waiting', 'failed', 'skipped'] as const).map(inState))
   await page.getByText('Show as a table').click()
   for (const width of [320, 640, 1280]) {
     await page.setViewportSize({ width, height: 800 })
@@ -194,49 +180,30 @@ sharedTest('long words fit at every width', { tag: '@all' }, async ({ page }) =>
 })
 
 for (const colorScheme of ['light', 'dark'] as const) {
-  sharedTest(
-    `the chart is visible with forced colours: ${colorScheme}`,
-    { tag: '@all' },
-    async ({ page }) => {
-      await page.emulateMedia({ forcedColors: 'active', colorScheme })
-      await open(page, [
-        message('1', now),
-        message('2', now, { state: 'failed', reason: 'Slack did not answer' }),
-      ])
-      await expect(page.getByText('1 failed', { exact: true })).toBeVisible()
-      const colours = await page.evaluate(() => {
-        const probe = document.body.appendChild(document.createElement('span'))
-        const colourOf = (name: string) => {
-          probe.style.color = name
-          return getComputedStyle(probe).color
-        }
-        const styleOf = (selector: string) => {
-          const element = document.querySelector(
-            `main g ${selector}, main pattern ${selector}, main text${selector}`,
-          )
-          if (element === null) throw new Error(`There is no ${selector}`)
-          const { fill, stroke } = getComputedStyle(element)
-          return { fill, stroke }
-        }
-        return {
-          text: colourOf('CanvasText'),
-          sent: styleOf('.chart-sent').fill,
-          failed: styleOf('.chart-failed').stroke,
-          hatch: styleOf('.chart-hatch').fill,
-          label: styleOf('.chart-label').fill,
-        }
-      })
-      const { text, ...others } = colours
-      for (const [part, colour] of Object.entries(others)) expect(colour, part).toBe(text)
-      // The current filter differs by more than its text.
-      const backgroundOf = (name: string) =>
-        page
-          .getByRole('link', { name, exact: true })
-          .evaluate((link) => getComputedStyle(link).backgroundColor)
-      expect(await backgroundOf('All')).not.toBe(await backgroundOf('Sent'))
-      // By default, the browser paints the page's colour behind a text, and could hide it.
-      const current = page.getByRole('link', { name: 'All', exact: true })
-      await expect(current).toHaveCSS('forced-color-adjust', 'none')
-    },
-  )
+  test(`the chart is visible with forced colours: ${colorScheme}`, { tag: '@all' }, async ({
+    page,
+  }) => {
+    await page.emulateMedia({ forcedColors: 'active', colorScheme })
+    const failed = message('2', now, { state: 'failed', reason: 'Slack did not answer' })
+    await open(page, [message('1', now), failed])
+    await expect(page.getByText('1 failed', { exact: true })).toBeVisible()
+    const text = await page.evaluate(colourOf, 'CanvasText')
+    for (const [part, property] of [
+      ['g .chart-sent', 'fill'],
+      ['g .chart-failed', 'stroke'],
+      ['pattern .chart-hatch', 'fill'],
+      ['text.chart-label', 'fill'],
+    ] as const) {
+      await expect(page.locator(`main ${part}`).first()).toHaveCSS(property, text)
+    }
+    // The current filter differs by more than its text.
+    const backgroundOf = (name: string) =>
+      page
+        .getByRole('link', { name, exact: true })
+        .evaluate((link) => getComputedStyle(link).backgroundColor)
+    expect(await backgroundOf('All')).not.toBe(await backgroundOf('Sent'))
+    // By default, the browser paints the page's colour behind a text, and could hide it.
+    const current = page.getByRole('link', { name: 'All', exact: true })
+    await expect(current).toHaveCSS('forced-color-adjust', 'none')
+  })
 }

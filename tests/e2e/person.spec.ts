@@ -1,30 +1,18 @@
-import type { Browser, Page } from '@playwright/test'
-import { expect } from '@playwright/test'
+import { expect, type Page } from '@playwright/test'
 import { stateOf } from '../states/states.ts'
-import { connect, type Dealbell, sharedTest, test } from './server.ts'
+import { connect, setUp, sharedTest, test } from './server.ts'
 import { showState } from './show-state.ts'
 
-const closedBox = (page: Page) => page.getByLabel('Notify me when a deal is signed or closed')
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
-const saved = '✅ Rules saved successfully!'
-
-/** Ann has both services and a rule, in a browser of her own. */
-async function setUpAnn(browser: Browser, { url }: Dealbell): Promise<Page> {
-  const context = await browser.newContext({ baseURL: url })
-  const page = await context.newPage()
-  await page.goto('/')
-  await connect(page, 'HubSpot', 'Slack')
-  await closedBox(page).check()
-  await button(page, 'Save').click()
-  await expect(page.getByText(saved)).toBeVisible()
-  return page
-}
 
 // tests/components/person.test.tsx has the other ways in which a tab learns of another person.
 test('a page that comes out of the back-forward cache shows the person of now, and hears the other tabs again', {
   tag: '@all',
 }, async ({ playwright, launchOptions, browser, server }) => {
-  const ann = await setUpAnn(browser, server)
+  // Ann has both services and a rule, in a browser of her own.
+  const ann = await browser.newPage({ baseURL: server.url })
+  await setUp(ann)
+  await ann.close()
   const caching = await playwright.chromium.launch({
     ...launchOptions,
     ignoreDefaultArgs: ['--disable-back-forward-cache'],
@@ -46,13 +34,12 @@ test('a page that comes out of the back-forward cache shows the person of now, a
   // The page does not load, so there is no load event to wait for.
   await page.goBack({ waitUntil: 'commit' })
   await expect(page.locator('html')).toHaveAttribute('title', 'persisted is true')
-  await expect(closedBox(page)).toBeChecked()
+  await expect(page.getByLabel('Notify me when a deal is signed or closed')).toBeChecked()
   await expect(button(page, 'Disconnect HubSpot')).toBeVisible()
   await other.getByRole('banner').getByRole('button').click()
   await button(other, 'Sign out of this browser').click()
   await expect(button(page, 'Connect HubSpot')).toBeVisible()
   await caching.close()
-  await ann.context().close()
 })
 
 for (const [width, height] of [
@@ -82,7 +69,7 @@ for (const [width, height] of [
         // The button is at the bottom of the window, and its place in the page is further down.
         await page.evaluate(() => window.scrollTo({ top: 120, behavior: 'instant' }))
         await save()
-        await expect(page.getByText(saved)).toBeVisible()
+        await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
         await expect(button(page, 'Save')).toBeFocused()
         expect(await page.evaluate(() => window.scrollY), name).toBe(120)
       }

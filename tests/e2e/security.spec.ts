@@ -1,7 +1,7 @@
-import { expect } from '@playwright/test'
+import { expect, type Page } from '@playwright/test'
 import { stateOf } from '../states/states.ts'
 import { hostileForm } from './hostile-form.ts'
-import { sharedTest, test } from './server.ts'
+import { sharedTest as test } from './server.ts'
 import { showState } from './show-state.ts'
 import { serve, serveBuild } from './site.ts'
 
@@ -17,7 +17,7 @@ async function expectViolations(violations: string[], ...expected: (string | Reg
 }
 
 test.describe('the page’s policy', () => {
-  sharedTest('reports each violation to these tests', async ({ page, violations }) => {
+  test('reports each violation to these tests', async ({ page, violations }) => {
     await page.goto('/')
     await page.evaluate(() => document.body.setAttribute('style', 'color: red'))
     await expectViolations(
@@ -27,7 +27,7 @@ test.describe('the page’s policy', () => {
     )
   })
 
-  sharedTest('lets no text become HTML or script', async ({ page, violations }) => {
+  test('lets no text become HTML or script', async ({ page, violations }) => {
     await page.goto('/')
     const worked = await page.evaluate(() => {
       const attempts = [
@@ -57,25 +57,25 @@ test.describe('the page’s policy', () => {
     expect(await page.evaluate(() => 'got' in window)).toBe(false)
   })
 
-  sharedTest(
-    'allows the form’s frame at /contact, and no frame anywhere else',
-    async ({ page, violations }) => {
-      await page.goto('/')
-      await page.evaluate(() => {
-        const frame = document.createElement('iframe')
-        frame.src = '/sandbox/contact-form'
-        document.body.append(frame)
-      })
-      await expectViolations(violations, /: frame-src /, /violates the following/)
-      await page.goto('/contact')
-      await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
-      // The frame has no origin, and still loads the stand-in's style sheet.
-      const body = page.frameLocator('iframe[src*="contact-form"]').locator('body')
-      await expect(body).not.toHaveCSS('margin', '8px')
-    },
-  )
+  test('allows the form’s frame at /contact, and no frame anywhere else', async ({
+    page,
+    violations,
+  }) => {
+    await page.goto('/')
+    await page.evaluate(() => {
+      const frame = document.createElement('iframe')
+      frame.src = '/sandbox/contact-form'
+      document.body.append(frame)
+    })
+    await expectViolations(violations, /: frame-src /, /violates the following/)
+    await page.goto('/contact')
+    await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
+    // The frame has no origin, and still loads the stand-in's style sheet.
+    const body = page.frameLocator('iframe[src*="contact-form"]').locator('body')
+    await expect(body).not.toHaveCSS('margin', '8px')
+  })
 
-  sharedTest('shows the form by every way to /contact', inAllOnly, async ({ page }) => {
+  test('shows the form by every way to /contact', inAllOnly, async ({ page }) => {
     const form = page.frameLocator('iframe').getByRole('button', { name: 'Send' })
     await page.goto('/contact')
     await expect(form).toBeVisible()
@@ -98,7 +98,7 @@ test.describe('the page’s policy', () => {
 })
 
 test.describe('a file that was changed on its way', () => {
-  sharedTest('is not run, whichever script it is', async ({ context, request, violations }) => {
+  test('is not run, whichever script it is', async ({ context, request, violations }) => {
     const html = await (await request.get('/')).text()
     const tags = [...html.matchAll(/<[^>]*\/assets\/([\w.-]+)-[\w-]{8}\.js"[^>]*>/g)]
     // The page may name a script for several addresses. The router also accepts a trailing slash.
@@ -107,44 +107,41 @@ test.describe('a file that was changed on its way', () => {
       return [name, `${pattern.replace('[^/]+', 'hubspot')}/?code=x`.replace('//', '/')] as const
     })
     expect(scripts.length).toBeGreaterThan(10)
+    const taking = "document.documentElement.dataset.taken = 'yes'"
     await Promise.all(
       scripts.map(async ([name, address]) => {
         const page = await context.newPage()
-        await page.route(`**/assets/${name}-*.js`, async (route) => {
-          const answer = await route.fetch()
-          const body = `document.documentElement.dataset.taken = 'yes';${await answer.text()}`
-          await route.fulfill({ response: answer, body })
-        })
+        await page.route(`**/assets/${name}-*.js`, (route) =>
+          route.fulfill({ contentType: 'text/javascript', body: taking }),
+        )
         const refused = page.waitForEvent('console', (message) => /integrity/.test(message.text()))
         await page.goto(address)
         expect((await refused).text()).toContain(`/assets/${name}-`)
         // The router tries once more, and fails again.
         await page.waitForLoadState('networkidle')
         await expect(page.locator('html')).not.toHaveAttribute('data-taken')
-        await page.unrouteAll({ behavior: 'ignoreErrors' })
         await page.close()
       }),
     )
     expect(violations.splice(0).filter((violation) => !/integrity/.test(violation))).toEqual([])
   })
 
-  sharedTest(
-    'is not applied: the late styles. What waits for them appears',
-    async ({ page, context, violations }) => {
-      await context.route('**/assets/late-*.css', async (route) => {
-        const answer = await route.fetch()
-        await route.fulfill({ response: answer, body: 'body { display: none }' })
-      })
-      for (const name of [
-        'What each rule has sent or would have sent',
-        'Activity: messages in every state',
-      ]) {
-        await showState(page, stateOf(name))
-        await expectViolations(violations, /integrity/)
-      }
-      await context.unrouteAll({ behavior: 'ignoreErrors' })
-    },
-  )
+  test('is not applied: the late styles. What waits for them appears', async ({
+    page,
+    context,
+    violations,
+  }) => {
+    await context.route('**/assets/late-*.css', (route) =>
+      route.fulfill({ contentType: 'text/css', body: 'body { display: none }' }),
+    )
+    for (const name of [
+      'What each rule has sent or would have sent',
+      'Activity: messages in every state',
+    ]) {
+      await showState(page, stateOf(name))
+      await expectViolations(violations, /integrity/)
+    }
+  })
 })
 
 test.describe('a contact form that turned hostile', () => {
@@ -154,7 +151,7 @@ test.describe('a contact form that turned hostile', () => {
   let dashboardUrl: string
   let formUrl: string
 
-  sharedTest.beforeAll(async () => {
+  test.beforeAll(async () => {
     form = await serve((request, response) => {
       response.setHeader('Content-Type', 'text/html')
       response.end(
@@ -167,75 +164,81 @@ test.describe('a contact form that turned hostile', () => {
     dashboard = await serveBuild({ VITE_CONTACT_FORM_URL: formUrl })
     dashboardUrl = dashboard.url
   })
-  sharedTest.afterAll(() => {
+  test.afterAll(() => {
     form.close()
     dashboard.close()
   })
 
-  sharedTest(
-    'cannot navigate the page, open dialogs or ask for camera or position',
-    async ({ page, context, violations }) => {
-      for (const origin of [dashboardUrl, new URL(formUrl).origin]) {
-        // The browser grants these to both origins, so only the page's own guards refuse.
-        await context.grantPermissions(['camera', 'microphone', 'geolocation'], { origin })
-      }
-      const heard: string[] = []
-      page.on('dialog', (dialog) => {
-        heard.push(dialog.type())
-        void dialog.dismiss()
-      })
-      page.on('download', () => heard.push('download'))
-      await page.goto(`${dashboardUrl}/contact`)
-      const frame = page.frameLocator('iframe')
-      await frame.getByRole('button', { name: 'Send' }).click()
-      const report = async () => JSON.parse((await frame.locator('pre').textContent()) || '{}')
-      // Each attempt reports when it ends, so wait for the whole report.
-      await expect.poll(report).toEqual({
-        'top.location': 'SecurityError',
-        'top.replace': 'SecurityError',
-        'parent.document': 'SecurityError',
-        'open _top': 'null',
-        open: 'null',
-        alert: 'undefined',
-        confirm: 'false',
-        prompt: 'null',
-        // A click or a submission never throws. The assertions below check that nothing came of it.
-        'top-link': 'undefined',
-        'new-link': 'undefined',
-        download: 'undefined',
-        'top-form': 'undefined',
-        camera: 'NotAllowedError',
-        microphone: 'NotAllowedError',
-        position: '1',
-        notification: 'denied',
-        clipboard: 'NotAllowedError',
-        fullscreen: 'TypeError',
-        calls: 'TypeError',
-      })
-      await expect(page).toHaveURL(`${dashboardUrl}/contact`)
-      await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
-      expect(context.pages()).toEqual([page])
-      await expectViolations(
-        violations,
-        /camera is not allowed/,
-        /microphone is not allowed/,
-        /fullscreen is/,
-      )
+  /** Opens /contact. Returns the form's document, in which it runs scripts. */
+  async function openForm(page: Page) {
+    await page.goto(`${dashboardUrl}/contact`)
+    await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
+    return page.frames().find((one) => one.url() === formUrl)
+  }
 
-      // The form's beforeunload handler does not stop the user from leaving.
-      await page.goto(`${dashboardUrl}/`)
-      expect(heard).toEqual([])
-    },
-  )
+  test('cannot navigate the page, open dialogs or ask for camera or position', async ({
+    page,
+    context,
+    violations,
+  }) => {
+    for (const origin of [dashboardUrl, new URL(formUrl).origin]) {
+      // The browser grants these to both origins, so only the page's own guards refuse.
+      await context.grantPermissions(['camera', 'microphone', 'geolocation'], { origin })
+    }
+    const heard: string[] = []
+    page.on('dialog', (dialog) => {
+      heard.push(dialog.type())
+      void dialog.dismiss()
+    })
+    page.on('download', () => heard.push('download'))
+    await page.goto(`${dashboardUrl}/contact`)
+    const frame = page.frameLocator('iframe')
+    await frame.getByRole('button', { name: 'Send' }).click()
+    const report = async () => JSON.parse((await frame.locator('pre').textContent()) || '{}')
+    // Each attempt reports when it ends, so wait for the whole report.
+    await expect.poll(report).toEqual({
+      'top.location': 'SecurityError',
+      'top.replace': 'SecurityError',
+      'parent.document': 'SecurityError',
+      'open _top': 'null',
+      open: 'null',
+      alert: 'undefined',
+      confirm: 'false',
+      prompt: 'null',
+      // A click or a submission never throws. The assertions below check that nothing came of it.
+      'top-link': 'undefined',
+      'new-link': 'undefined',
+      download: 'undefined',
+      'top-form': 'undefined',
+      camera: 'NotAllowedError',
+      microphone: 'NotAllowedError',
+      position: '1',
+      notification: 'denied',
+      clipboard: 'NotAllowedError',
+      fullscreen: 'TypeError',
+      calls: 'TypeError',
+    })
+    await expect(page).toHaveURL(`${dashboardUrl}/contact`)
+    await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
+    expect(context.pages()).toEqual([page])
+    await expectViolations(
+      violations,
+      /camera is not allowed/,
+      /microphone is not allowed/,
+      /fullscreen is/,
+    )
 
-  sharedTest(
+    // The form's beforeunload handler does not stop the user from leaving.
+    await page.goto(`${dashboardUrl}/`)
+    expect(heard).toEqual([])
+  })
+
+  test(
     'cannot leave its own site, not even within its frame',
     inAllOnly,
     async ({ page, violations }) => {
       const elsewhere = await serve((_request, response) => response.end('elsewhere'))
-      await page.goto(`${dashboardUrl}/contact`)
-      await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
-      const frame = page.frames().find((one) => one.url() === formUrl)
+      const frame = await openForm(page)
       await frame?.evaluate((address) => {
         location.href = address
       }, `http://127.0.0.1:${elsewhere.port}/`)
@@ -246,11 +249,9 @@ test.describe('a contact form that turned hostile', () => {
     },
   )
 
-  sharedTest('cannot send the page back', inAllOnly, async ({ page, context }) => {
+  test('cannot send the page back', inAllOnly, async ({ page, context }) => {
     await page.goto(`${dashboardUrl}/nowhere`)
-    await page.goto(`${dashboardUrl}/contact`)
-    await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
-    const frame = page.frames().find((one) => one.url() === formUrl)
+    const frame = await openForm(page)
     const asked: string[] = []
     page.on('request', (request) => asked.push(request.url()))
     await frame?.evaluate(() => history.back())

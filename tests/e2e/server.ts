@@ -94,6 +94,15 @@ export async function connect(page: Page, ...services: string[]): Promise<void> 
   }
 }
 
+/** Opens the dashboard, connects both services and saves one rule. */
+export async function setUp(page: Page): Promise<void> {
+  await page.goto('/')
+  await connect(page, 'HubSpot', 'Slack')
+  await page.getByLabel('Notify me when a deal is signed or closed').check()
+  await page.getByRole('button', { name: 'Save', exact: true }).click()
+  await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+}
+
 /** Runs a server with an empty database while `use` runs. @param env adds settings. */
 export async function withServer(
   use: (server: Dealbell) => Promise<void>,

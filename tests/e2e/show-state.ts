@@ -2,6 +2,17 @@ import { expect, type FrameLocator, type Page } from '@playwright/test'
 import { getResponse } from 'msw'
 import { holdTime, type State } from '../states/states.ts'
 
+/** What the browser makes of a system colour such as CanvasText. Runs in the page. */
+export function colourOf(name: string): string {
+  const probe = document.body.appendChild(document.createElement('span'))
+  probe.style.color = name
+  const { color } = getComputedStyle(probe)
+  probe.remove()
+  return color
+}
+
+const holding = new WeakSet<Page>()
+
 /** Opens the built page in a state of tests/states. The backend in memory answers its calls. */
 export async function showState(page: Page, state: State) {
   const { address, backend, steps } = state
@@ -26,7 +37,9 @@ export async function showState(page: Page, state: State) {
       })
       .catch(() => {})
   })
-  await page.addInitScript(holdTime)
+  // Each script would wrap the timers once more.
+  if (!holding.has(page)) await page.addInitScript(holdTime)
+  holding.add(page)
   await page.goto(address)
   for (const step of steps ?? []) {
     if ('press' in step) await page.getByRole('button', { name: step.press, exact: true }).click()

@@ -3,11 +3,12 @@ import { createServer } from 'vite'
 import { backendRoots } from '../../contract/endpoints.ts'
 import { slugOf, stateOf, states } from '../states/states.ts'
 import { dashboardCalls } from './dashboard-calls.ts'
-import { sharedTest } from './server.ts'
+import { sharedTest as base } from './server.ts'
 import { expectState } from './show-state.ts'
+import { holdCall } from './watch.ts'
 
 /** The address of a Vite server as in `npm run dev`. `sharedServer` answers for the backend. */
-const devTest = sharedTest.extend<object, { dev: string }>({
+const test = base.extend<object, { dev: string }>({
   dev: [
     async ({ sharedServer }, use) => {
       const proxied = { target: sharedServer.url, changeOrigin: false }
@@ -23,85 +24,77 @@ const devTest = sharedTest.extend<object, { dev: string }>({
   ],
 })
 // One after the other, with one Vite server.
-devTest.describe.configure({ mode: 'default' })
+test.describe.configure({ mode: 'default' })
 
-devTest(
-  '/states shows all states during development, each also at an address of its own',
-  { tag: '@all' },
-  async ({ page, dev }) => {
-    // Several apps load one after the other, without a build.
-    sharedTest.setTimeout(300_000)
-    const errors: string[] = []
-    page.on('pageerror', (error) => errors.push(error.message))
-    const app = Promise.withResolvers<void>()
-    await page.route('**/src/main.tsx', async (route) => {
-      await app.promise
-      await route.continue()
-    })
-    await page.goto(`${dev}/states/`)
-    await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
-    const first = page.getByTitle('Health is being checked', { exact: true }).contentFrame()
-    await expect(first.getByText('Opening this state…')).toBeVisible()
-    app.resolve()
-    // Vite bundles the dependencies when the first frame asks for them.
-    await expect(first.getByText('Loading…')).toBeVisible({ timeout: 120_000 })
-    await expect(page.locator('iframe')).toHaveCount(states.length)
-    // Only what comes into view loads.
-    expect(await page.locator('iframe[src]').count()).toBeLessThan(10)
-    // tests/e2e/accessibility.spec.ts shows all of them. Here, some are enough for the frames.
-    for (const name of [
-      'Unsaved changes',
-      'Sign out failed',
-      'HubSpot callback: working',
-      'Contact Support',
-      'Activity: older messages fail to load',
-    ]) {
-      const state = stateOf(name)
-      const frame = page.getByTitle(name, { exact: true })
-      await frame.evaluate((element) => element.scrollIntoView())
-      const scrolled = await page.evaluate(() => window.scrollY)
-      const sign = await expectState(frame.contentFrame(), state)
-      // The frame shows the upper end of it.
-      await expect
-        .poll(
-          () =>
-            sign.evaluate((part) => {
-              const { top, height } = part.getBoundingClientRect()
-              return top >= 0 && top + Math.min(height, 20) <= window.innerHeight
-            }),
-          name,
-        )
-        .toBe(true)
-      expect(await page.evaluate(() => window.scrollY), name).toBe(scrolled)
-    }
-    // No frame took the focus.
-    await expect(page.locator('body')).toBeFocused()
-    await expect(page.getByRole('button', { name: /devtools/i })).toHaveCount(0)
+test('/states shows all states during development, each also at an address of its own', {
+  tag: '@all',
+}, async ({ page, dev }) => {
+  // Several apps load one after the other, without a build.
+  test.setTimeout(300_000)
+  const errors: string[] = []
+  page.on('pageerror', (error) => errors.push(error.message))
+  const letApp = await holdCall(page, '**/src/main.tsx', 'passes')
+  await page.goto(`${dev}/states/`)
+  await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
+  const first = page.getByTitle('Health is being checked', { exact: true }).contentFrame()
+  await expect(first.getByText('Opening this state…')).toBeVisible()
+  letApp()
+  // Vite bundles the dependencies when the first frame asks for them.
+  await expect(first.getByText('Loading…')).toBeVisible({ timeout: 120_000 })
+  await expect(page.locator('iframe')).toHaveCount(states.length)
+  // Only what comes into view loads.
+  expect(await page.locator('iframe[src]').count()).toBeLessThan(10)
+  // tests/e2e/accessibility.spec.ts shows all of them. Here, some are enough for the frames.
+  for (const name of [
+    'Unsaved changes',
+    'Sign out failed',
+    'HubSpot callback: working',
+    'Contact Support',
+    'Activity: older messages fail to load',
+  ]) {
+    const state = stateOf(name)
+    const frame = page.getByTitle(name, { exact: true })
+    await frame.evaluate((element) => element.scrollIntoView())
+    const scrolled = await page.evaluate(() => window.scrollY)
+    const sign = await expectState(frame.contentFrame(), state)
+    // The frame shows the upper end of it.
+    await expect
+      .poll(
+        () =>
+          sign.evaluate((part) => {
+            const { top, height } = part.getBoundingClientRect()
+            return top >= 0 && top + Math.min(height, 20) <= window.innerHeight
+          }),
+        name,
+      )
+      .toBe(true)
+    expect(await page.evaluate(() => window.scrollY), name).toBe(scrolled)
+  }
+  // No frame took the focus.
+  await expect(page.locator('body')).toBeFocused()
+  await expect(page.getByRole('button', { name: /devtools/i })).toHaveCount(0)
 
-    await page.getByRole('link', { name: 'Save failed' }).click()
-    await expect(page).toHaveURL(`${dev}/states/save-failed`)
-    await expect(page.locator('iframe')).toHaveCount(1)
-    const message = page.frameLocator('iframe').getByText('❌ Failed to save rules, try again.')
-    await expect(message).toBeInViewport({ timeout: 60_000 })
-    expect(new Set(states.map(slugOf)).size).toBe(states.length)
-    expect(errors).toEqual([])
-  },
-)
+  await page.getByRole('link', { name: 'Save failed' }).click()
+  await expect(page).toHaveURL(`${dev}/states/save-failed`)
+  await expect(page.locator('iframe')).toHaveCount(1)
+  const message = page.frameLocator('iframe').getByText('❌ Failed to save rules, try again.')
+  await expect(message).toBeInViewport({ timeout: 60_000 })
+  expect(new Set(states.map(slugOf)).size).toBe(states.length)
+  expect(errors).toEqual([])
+})
 
-devTest(
-  'the panels of Query and Router stand beside the dashboard, and each call is made once',
-  { tag: '@all' },
-  async ({ page, dev }) => {
-    const calls: string[] = []
-    page.on('request', (request) => {
-      if (request.resourceType() === 'fetch') calls.push(new URL(request.url()).pathname)
-    })
-    await page.goto(dev)
-    await expect(page.getByRole('button', { name: /query devtools/i })).toBeVisible({
-      timeout: 60_000,
-    })
-    await expect(page.getByRole('button', { name: /router devtools/i })).toBeVisible()
-    await expect(page.getByText('Connections required')).toBeVisible()
-    expect(calls.toSorted()).toEqual(['/health', ...dashboardCalls].sort())
-  },
-)
+test('the panels of Query and Router stand beside the dashboard, and each call is made once', {
+  tag: '@all',
+}, async ({ page, dev }) => {
+  const calls: string[] = []
+  page.on('request', (request) => {
+    if (request.resourceType() === 'fetch') calls.push(new URL(request.url()).pathname)
+  })
+  await page.goto(dev)
+  await expect(page.getByRole('button', { name: /query devtools/i })).toBeVisible({
+    timeout: 60_000,
+  })
+  await expect(page.getByRole('button', { name: /router devtools/i })).toBeVisible()
+  await expect(page.getByText('Connections required')).toBeVisible()
+  expect(calls.toSorted()).toEqual(['/health', ...dashboardCalls].sort())
+})

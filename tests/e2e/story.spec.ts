@@ -1,6 +1,6 @@
 import { expect, type Locator, type Page } from '@playwright/test'
 import { expectNoFinding } from './axe.ts'
-import { connect, test } from './server.ts'
+import { connect, setUp, test } from './server.ts'
 
 const button = (page: Page, name: string | RegExp) =>
   page.getByRole('button', { name, exact: true })
@@ -116,11 +116,7 @@ for (const { device, tag, options } of devices) {
         const form = { change: 'stage', stage }
         await expect(await page.request.post(`${deals}/${deal}`, { form })).toBeOK()
       }
-      await page.goto('/')
-      await connect(page, 'HubSpot', 'Slack')
-      await rule(page, 'a deal is signed or closed').check()
-      await button(page, 'Save').click()
-      await expect(page.getByText(saved)).toBeVisible()
+      await setUp(page)
       for (const stage of ['qualifiedtobuy', 'presentationscheduled', 'contractsent']) {
         for (const deal of [9001, 9002, 9003, 9004]) await move(deal, stage)
       }
@@ -178,11 +174,7 @@ for (const { device, tag, options } of devices) {
     test('when the channel is archived, a person sees what broke and what was missed, and sends it to another channel', {
       tag: '@all',
     }, async ({ page }) => {
-      await page.goto('/')
-      await connect(page, 'HubSpot', 'Slack')
-      await rule(page, 'a deal is signed or closed').check()
-      await button(page, 'Save').click()
-      await expect(page.getByText(saved)).toBeVisible()
+      await setUp(page)
       await page.goto(`${slack}/channels/C0SALES001`)
       await press(button(page, 'Archive #sales-floor'))
       await expect(button(page, 'Unarchive #sales-floor')).toBeVisible()
