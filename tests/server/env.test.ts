@@ -137,10 +137,10 @@ describe('settings', () => {
   test.each([
     { PORT: '70000' },
     { PORT: '3000.5' },
-    { APP_URL: 'https://user:hunter2@host' },
-    { APP_URL: 'https://host/path' },
+    { APP_URL: 'http://user:hunter2@localhost' },
+    { APP_URL: 'http://localhost/path' },
     { API_URL: 'api.bell.example' },
-    { API_URL: 'https://host/?x' },
+    { API_URL: 'http://localhost/?x' },
     { HUBSPOT_CLIENT_SECRET: 'new,', HUBSPOT_CLIENT_ID: 'id' },
     { SLACK_API_URL: 'ftp://slack.com' },
     { SERVE_DASHBOARD: 'perhaps' },
