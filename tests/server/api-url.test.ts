@@ -60,16 +60,10 @@ test('a webhook is signed for the address that HubSpot calls, behind a proxy too
   expect(await backend.watch.metrics()).toContain('{provider="hubspot",outcome="signature"} 4')
   // operator.test.ts says how often it is logged. A count once replaced the time of the line.
   const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/)
-  const since = expect.stringMatching(/^\d{4}-\d\d-\d\dT/)
   const refused = { signature: 1, time: 0, missing: 0 }
   const line = logged.find((each) => each.includes('"webhooks refused"')) ?? ''
-  expect(JSON.parse(line)).toEqual({
-    time,
-    level: 'warn',
-    event: 'webhooks refused',
-    refused,
-    since,
-  })
+  const warning = { level: 'warn', event: 'webhooks refused', refused }
+  expect(JSON.parse(line)).toEqual({ ...warning, time, since: time })
 })
 
 test('an older client secret counts for webhooks until it is removed from the settings', async () => {

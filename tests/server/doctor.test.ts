@@ -369,15 +369,10 @@ test('npm run doctor without settings says that stand-ins are in use, and create
   await rm(folder, { recursive: true })
 })
 
+const wrongWords = ['manifests', 'x', '--distribution', 'public']
 test.each([
   ['lists wrong settings', { PORT: 'http' }, [], '- PORT must be a port number', 1],
-  [
-    'explains its use',
-    {},
-    ['manifests', 'x', '--distribution', 'public'],
-    'Usage:\n  npm run doctor',
-    2,
-  ],
+  ['explains its use', {}, wrongWords, 'Usage:\n  npm run doctor', 2],
 ] as const)('npm run doctor %s', async (_, env, words, text, expected) => {
   const { output, code } = await doctor(env, ...words)
   expect(output).toContain(text)

@@ -75,11 +75,6 @@ describe('DATABASE_URL', () => {
       (at) =>
         `the database at ${at} could not be opened: sorry, too many clients already. Check that PostgreSQL runs there and accepts connections.`,
     ],
-    [
-      'is another program',
-      createHttpServer(),
-      (at) => `the database at ${at} could not be opened: `,
-    ],
   ])('says in words that its server %s', async (_, server, problem) => {
     const at = `127.0.0.1:${await listenHere(server)}`
     const cause = await openPostgres(urlAt(at), () => undefined).catch((error: unknown) => error)
