@@ -1,9 +1,8 @@
 import { act, waitFor } from '@testing-library/react'
-import { HttpResponse, http } from 'msw'
+import { http } from 'msw'
 import { expect, test } from 'vitest'
 import { useConnectionStatus, useDisconnect } from '../../src/api/connections.ts'
 import { healthQuery, useHealth } from '../../src/api/health.ts'
-import { useOAuthCallback } from '../../src/api/oauth.ts'
 import { createQueryClient } from '../../src/api/query-client.ts'
 import {
   rulesQuery,
@@ -91,26 +90,6 @@ test('a read is retried a second later, and is not logged if it then succeeds', 
   expect(calls()).toHaveLength(1)
   await pass(20)
   expect(await rules).toEqual({ rules: ['deal-closed'] })
-})
-
-test('a successful callback has its connection status fetched again', async () => {
-  const { calls } = startBackend({ codes: new Set(['abc']) })
-  // A status that was requested before the callback arrives after it.
-  const stale = () => HttpResponse.json({ connected: false })
-  const answerLate = hold('get', '*/api/hubspot/status', stale, { once: true })
-  const answer = hold('get', '*/api/hubspot/callback')
-  const { result } = renderAppHook(() => ({
-    status: useConnectionStatus(config.crm),
-    callback: useOAuthCallback(config.crm, { code: 'abc' }),
-  }))
-  await waitFor(() => expect(calls('GET /api/hubspot/status')).toHaveLength(1))
-  await settle()
-  answer()
-  await waitFor(() => expect(result.current.status.data).toEqual({ connected: true }))
-  answerLate()
-  await settle()
-  expect(result.current.status.data).toEqual({ connected: true })
-  expect(calls('GET /api/hubspot/callback')).toHaveLength(1)
 })
 
 const useDashboard = () => ({

@@ -51,18 +51,6 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     expect(calls(`GET /api/${id}/callback`)).toEqual([`GET /api/${id}/callback?code=abc`])
   })
 
-  test.each([
-    ['HTML', () => HttpResponse.html('<p>Connected</p>')],
-    ['201', () => new HttpResponse('made', { status: 201 })],
-    ['JSON that says otherwise', () => HttpResponse.json({ connected: false })],
-  ])('succeeds with %s, which it does not read', async (_name, answer) => {
-    startBackend()
-    server.use(http.get(`*/api/${id}/callback`, answer))
-    const { router } = renderApp(`/${id}/callback?code=abc`)
-    await screen.findByText('Connections required')
-    expect(router.state.location.pathname).toBe('/')
-  })
-
   test('leads to a dashboard that never shows the service as not connected', async () => {
     startBackend({ codes: new Set(['abc']) })
     const texts = recordTexts()
