@@ -155,6 +155,13 @@ const breaks: readonly Break[] = [
     theme: 'leaving',
   },
   {
+    name: 'disconnect: it does not wait for what another process sends again',
+    file: `${relay}/send/disconnect.ts`,
+    from: "or(eq(deliveries.state, 'pending'), isBeingSent)",
+    to: "eq(deliveries.state, 'pending')",
+    theme: 'stall',
+  },
+  {
     name: 'pause: a workspace is not paused',
     file: `${relay}/schedule/pauses.ts`,
     from: 'sql`${pauseForSql(forMs)} where',

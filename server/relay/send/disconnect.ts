@@ -1,11 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, eq, inArray, sql } from 'drizzle-orm'
+import { and, eq, gt, inArray, or, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import { deliveriesEnded } from '../../watch/metrics.ts'
 import { isUnclaimed } from './group.ts'
 
 // What a disconnect and a new connection wait for.
+
+/** Also of what is recorded as sent: while a process stood still, another one may have begun to send it again. */
+const isBeingSent = gt(deliveries.sendingUntil, sql`now()`)
 
 /** Ends the pending deliveries of a user who disconnects. Resolves when none is being sent. */
 export async function stopSendingTo(database: Database, userId: string): Promise<void> {
@@ -26,7 +29,7 @@ export async function stopSendingTo(database: Database, userId: string): Promise
     const sending = await database
       .select({ id: deliveries.id })
       .from(deliveries)
-      .where(and(eq(deliveries.userId, userId), eq(deliveries.state, 'pending')))
+      .where(and(eq(deliveries.userId, userId), or(eq(deliveries.state, 'pending'), isBeingSent)))
       .limit(1)
     if (sending.length === 0) return
     await delay(50)
@@ -35,11 +38,7 @@ export async function stopSendingTo(database: Database, userId: string): Promise
 
 /** Waits for the messages that are being sent to this user. Those that begin later do not count. */
 export async function sendingEnded(database: Database, userId: string): Promise<void> {
-  const isSending = and(
-    eq(deliveries.userId, userId),
-    eq(deliveries.state, 'pending'),
-    sql`${deliveries.sendingUntil} > now()`,
-  )
+  const isSending = and(eq(deliveries.userId, userId), isBeingSent)
   const begun = await database.select({ id: deliveries.id }).from(deliveries).where(isSending)
   const isOfBegun = inArray(
     deliveries.id,

@@ -6,7 +6,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
-import type { Delivery, Group } from '../pick/delivery.ts'
+import { type Delivery, type Group, stateWithoutIndex } from '../pick/delivery.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { leaseOf } from '../schedule/leases.ts'
 import { pauseSql, pauseWorkspace } from '../schedule/pauses.ts'
@@ -43,17 +43,20 @@ const owned = (processId: string, group: Group) => sql`
  * @returns whether the channel has another pending delivery.
  */
 export async function recordSent(database: Database, group: Group): Promise<boolean> {
-  const { channel } = group[0]
+  const { channel, claimedUntil } = group[0]
   const [row] = await rowsOf<{ more: boolean }>(
     database,
     sql`with paused as (
           ${pauseSql(channel)} returning id
         ), sent as (
           update deliveries
-          set state = 'sent', reason = null, finished_at = now(), sending_until = null,
-              attempts = attempts + 1, rule_id = ${ruleOf(group)}
-          -- Lock the channel first, as the claim does.
-          where ${isPendingIn(group)} and (select count(*) from paused) >= 0
+          set state = 'sent', reason = null, finished_at = now(), attempts = attempts + 1,
+              -- If this process stood still, another one may be sending it again. A disconnect waits for that claim.
+              sending_until = nullif(sending_until, ${claimedUntil}::timestamptz), rule_id = ${ruleOf(group)}
+          where id = any(${idsOf(group)})
+            and (${stateWithoutIndex} = 'pending' or sending_until = ${claimedUntil}::timestamptz)
+            -- Lock the channel first, as the claim does.
+            and (select count(*) from paused) >= 0
         )
         select exists (
           select from deliveries
