@@ -6,8 +6,6 @@ import { server } from '../msw/server.ts'
 import { both, hearFromOtherTab, hold, renderApp, startBackend, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { accountItem, button } from './dashboard.ts'
-// The app loads this script later. Its first import may take longer than a test waits.
-import '../../src/late/parts.ts'
 
 const open = () => ({
   ...startBackend({ connected: both(), rules: ['deal-closed'], features: ['sessions'] }),

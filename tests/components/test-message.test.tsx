@@ -7,8 +7,6 @@ import { server } from '../msw/server.ts'
 import { hold, renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { saved } from './dashboard.ts'
-// The app loads this script later. A test with a stopped clock cannot wait for its first import.
-import '../../src/late/parts.ts'
 
 /** Opens the dashboard of a backend that answers this to a test message. */
 function open(test?: ActivityBackend['test'], connected = ['hubspot', 'slack']) {
