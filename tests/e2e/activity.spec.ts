@@ -126,40 +126,6 @@ test('eight messages are in sight on a wide screen', async ({ page }) => {
   await expect(page.getByText('Deal 8', { exact: true })).toBeInViewport({ ratio: 1 })
 })
 
-for (const [width, hasTouch] of [
-  [320, true],
-  [640, true],
-  [1280, false],
-] as const) {
-  test.describe(`${width} px, ${hasTouch ? 'by touch' : 'with a mouse'}`, () => {
-    test.use({ viewport: { width, height: 800 }, hasTouch })
-
-    test('nothing moves while the page loads', { tag: '@all' }, async ({ page }) => {
-      const { promise, resolve: answer } = Promise.withResolvers<undefined>()
-      await open(
-        page,
-        many(25),
-        http.get('*/api/notifications/:call', () => promise),
-      )
-      await expect(page.getByText('Loading messages…')).toBeVisible()
-      await expect(page.getByText('Loading the chart…')).toBeVisible()
-      const places = () =>
-        page.evaluate(() =>
-          ['h1', 'h2:last-of-type', '.activity-list h2', 'nav'].map(
-            (name) => document.querySelector(name)?.getBoundingClientRect().top,
-          ),
-        )
-      const before = await places()
-      await expect(page.getByRole('contentinfo')).not.toBeInViewport()
-      answer(undefined)
-      await expect(page.getByText('Deal 1', { exact: true })).toBeVisible()
-      await expect(page.getByText('Show as a table')).toBeVisible()
-      expect(await places()).toEqual(before)
-      await expect(page.getByRole('contentinfo')).not.toBeInViewport()
-    })
-  })
-}
-
 test('long words fit at every width', { tag: '@all' }, async ({ page }) => {
   const word = 'Donaudampfschifffahrt'.repeat(8)
   const deal = { name: word, url: 'https://crm.example/1' }
