@@ -9,44 +9,39 @@ const key = Buffer.alloc(32, 'a key').toString('base64')
 const otherKey = Buffer.alloc(32, 'another key').toString('base64')
 
 describe('settings', () => {
-  test('have defaults that need no account', () => {
-    const settings = parseEnv({})
-    expect(settings).toMatchObject({
-      port: 3000,
-      dataDir: './data',
-      databaseUrl: undefined,
-      databasePoolSize: 10,
-      databaseStatementMs: 20_000,
-      encryptionKeys: undefined,
-      serveDashboard: true,
-      host: undefined,
-      trustedProxies: 0,
-    })
-    expect(settings.addressesAt(3000)).toMatchObject({
-      appUrl: 'http://localhost:3000',
-      apiUrl: 'http://localhost:3000',
-      providers: {
-        hubspot: {
-          standIn: true,
-          authorizeUrl: 'http://localhost:3000/sandbox/hubspot/oauth/authorize',
-          apiUrl: 'http://127.0.0.1:3000/sandbox/hubspot',
+  test.each([{}, { APP_URL: ' ', DATA_DIR: '', HUBSPOT_CLIENT_ID: '' }])(
+    'have defaults that need no account, also if they are empty: %j',
+    (env) => {
+      const settings = parseEnv(env)
+      expect(settings).toMatchObject({
+        port: 3000,
+        dataDir: './data',
+        databaseUrl: undefined,
+        databasePoolSize: 10,
+        databaseStatementMs: 20_000,
+        encryptionKeys: undefined,
+        serveDashboard: true,
+        host: undefined,
+        trustedProxies: 0,
+      })
+      expect(settings.addressesAt(4567)).toMatchObject({
+        appUrl: 'http://localhost:4567',
+        apiUrl: 'http://localhost:4567',
+        providers: {
+          hubspot: {
+            standIn: true,
+            authorizeUrl: 'http://localhost:4567/sandbox/hubspot/oauth/authorize',
+            apiUrl: 'http://127.0.0.1:4567/sandbox/hubspot',
+          },
+          slack: {
+            standIn: true,
+            authorizeUrl: 'http://localhost:4567/sandbox/slack/oauth/v2/authorize',
+            apiUrl: 'http://127.0.0.1:4567/sandbox/slack/api',
+          },
         },
-        slack: {
-          standIn: true,
-          authorizeUrl: 'http://localhost:3000/sandbox/slack/oauth/v2/authorize',
-          apiUrl: 'http://127.0.0.1:3000/sandbox/slack/api',
-        },
-      },
-    })
-    // Port 0 follows the port that was given.
-    expect(parseEnv({ PORT: '0' }).addressesAt(4567).appUrl).toBe('http://localhost:4567')
-  })
-
-  test('that are empty count as unset', () => {
-    const settings = parseEnv({ APP_URL: ' ', DATA_DIR: '', HUBSPOT_CLIENT_ID: '' })
-    expect(settings.dataDir).toBe('./data')
-    expect(settings.addressesAt(1).providers.hubspot.standIn).toBe(true)
-  })
+      })
+    },
+  )
 
   test('a client id leads to the real provider, and a secret may list older ones for webhooks', () => {
     const { hubspot, slack } = parseEnv({
@@ -76,10 +71,7 @@ describe('settings', () => {
 
   test('people, providers and the server itself reach it at addresses of their own', () => {
     const there = { APP_URL: 'https://bell.example/', ALLOW_STAND_INS: 'true' }
-    expect(parseEnv(there).addressesAt(8080)).toMatchObject({
-      appUrl: 'https://bell.example',
-      apiUrl: 'https://bell.example',
-    })
+    expect(parseEnv(there).addressesAt(8080).apiUrl).toBe('https://bell.example')
     const API_URL = ' https://api.bell.example/v1/ '
     expect(parseEnv({ ...there, API_URL }).addressesAt(8080)).toMatchObject({
       appUrl: 'https://bell.example',
@@ -262,14 +254,7 @@ describe('stand-ins', () => {
     parseEnv({ ...env, ALLOW_STAND_INS: 'true' })
   })
 
-  test.each([
-    {},
-    { APP_URL: 'http://localhost:8080' },
-    { APP_URL: 'http://dealbell.localhost:8080' },
-    { APP_URL: 'http://127.0.0.1:8080' },
-    { APP_URL: 'http://[::1]:8080' },
-    { ...hubspot, ...slack, ...there },
-  ])('are fine, or not used, with %j', (env) => {
-    parseEnv(env)
+  test.each(['localhost', 'dealbell.localhost', '127.0.0.1', '[::1]'])('are fine at %s', (host) => {
+    parseEnv({ APP_URL: `http://${host}:8080` })
   })
 })

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import type { Hono } from 'hono'
-import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
+import type { ProviderId } from '../../server/providers/registry.ts'
 import { lookBackMs } from '../../server/relay/search/search.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { standInHub } from '../../stand-ins/hubspot/account.ts'
@@ -16,32 +17,36 @@ const scope =
   'oauth crm.objects.deals.read crm.objects.contacts.read crm.objects.companies.read crm.schemas.deals.read'
 const verifier = 'v'.repeat(43)
 
-const authorizePaths = {
-  hubspot: '/sandbox/hubspot/oauth/authorize',
-  slack: '/sandbox/slack/oauth/v2/authorize',
-}
+const consentPaths = { hubspot: '/hubspot/oauth/authorize', slack: '/slack/oauth/v2/authorize' }
+const tokenPaths = { hubspot: '/hubspot/oauth/2026-03/token', slack: '/slack/api/oauth.v2.access' }
 
 type Fields = Record<string, string>
 
-function consentQuery(provider: 'hubspot' | 'slack', changes: Fields = {}) {
-  return new URLSearchParams({
-    client_id: harness.addresses.providers[provider].clientId,
-    redirect_uri: `${appUrl}/${provider}/callback`,
-    scope: provider === 'hubspot' ? scope : 'incoming-webhook,chat:write,channels:read',
-    state: 'the-state',
-    ...(provider === 'hubspot' && {
-      code_challenge: createHash('sha256').update(verifier).digest('base64url'),
-      code_challenge_method: 'S256',
-    }),
-    ...changes,
-  })
-}
+/** What a request for consent says. */
+const consentFields = (provider: ProviderId, changes: Fields): Fields => ({
+  client_id: appOf(provider).client_id,
+  redirect_uri: `${appUrl}/${provider}/callback`,
+  scope: provider === 'hubspot' ? scope : 'incoming-webhook,chat:write,channels:read',
+  state: 'the-state',
+  ...(provider === 'hubspot' && {
+    code_challenge: createHash('sha256').update(verifier).digest('base64url'),
+    code_challenge_method: 'S256',
+  }),
+  ...changes,
+})
+
+/** What proves to a provider that the server is the app. */
+const appOf = (provider: ProviderId) => ({
+  client_id: harness.addresses.providers[provider].clientId,
+  client_secret: harness.addresses.providers[provider].clientSecret,
+})
 
 const request = async (path: string, init: RequestInit = {}) =>
   await harness.app.request(`/sandbox${path}`, init)
 const pageAt = async (path: string) => (await request(path)).text()
 const submit = (path: string, form: Fields, headers: Fields = {}) =>
   request(path, { method: 'POST', body: new URLSearchParams(form), headers })
+const bearer = (token: unknown) => ({ Authorization: `Bearer ${token}` })
 
 async function post(path: string, form: Fields, headers: Fields = {}) {
   const answer = await submit(path, form, headers)
@@ -49,41 +54,38 @@ async function post(path: string, form: Fields, headers: Fields = {}) {
   return { status: answer.status, body: JSON.parse(text || '{}') }
 }
 
-async function answerConsent(provider: 'hubspot' | 'slack', changes: Fields = {}) {
-  const body = consentQuery(provider, { answer: 'allow', channel: 'C0DEALS001', ...changes })
-  const answer = await harness.app.request(authorizePaths[provider], { method: 'POST', body })
-  const back = answer.headers.get('Location')
-  return { status: answer.status, back: back === null ? undefined : new URL(back) }
+const consentPage = (provider: ProviderId, changes: Fields = {}) =>
+  request(`${consentPaths[provider]}?${new URLSearchParams(consentFields(provider, changes))}`)
+
+async function answerConsent(provider: ProviderId, changes: Fields = {}) {
+  const form = consentFields(provider, { answer: 'allow', channel: 'C0DEALS001', ...changes })
+  const answer = await submit(consentPaths[provider], form)
+  return { status: answer.status, back: answer.headers.get('Location') }
 }
 
-async function codeFrom(provider: 'hubspot' | 'slack', changes: Fields = {}): Promise<string> {
-  return (await answerConsent(provider, changes)).back?.searchParams.get('code') ?? ''
+async function codeFrom(provider: ProviderId, changes: Fields = {}): Promise<string> {
+  const { back } = await answerConsent(provider, changes)
+  return new URL(back ?? '').searchParams.get('code') ?? ''
 }
 
-/** What proves to a provider that the server is the app. */
-const appOf = (provider: 'hubspot' | 'slack') => ({
-  client_id: harness.addresses.providers[provider].clientId,
-  client_secret: harness.addresses.providers[provider].clientSecret,
-})
-
-describe.each(['hubspot', 'slack'] as const)('the consent page of the stand-in %s', (provider) => {
+describe.each([
+  ['hubspot', 'error=access_denied&error_description=The+user+denied+the+request.'],
+  ['slack', 'error=access_denied'],
+] as const)('the consent page of the stand-in %s', (provider, denied) => {
   test('says that it is a stand-in, and writes what it is given as text', async () => {
-    const shownWith = async (changes: Fields) => {
-      const query = consentQuery(provider, changes)
-      return (await harness.app.request(`${authorizePaths[provider]}?${query}`)).text()
-    }
     for (const name of ['client_id', 'redirect_uri', 'scope', 'state']) {
-      const shown = await shownWith({ [name]: '"><script>alert(1)</script><img src=x onerror=x>' })
-      expect(shown, name).toMatch(/stand-in/i)
+      const hostile = { [name]: '"><script>alert(1)</script><img src=x onerror=x>' }
+      const shown = await (await consentPage(provider, hostile)).text()
+      expect(shown, name).toMatch(/Stand-in\.[\s\S]*This is not (HubSpot|Slack)/)
       expect(shown, name).not.toMatch(/<(script|img|style)|style=|onclick/)
     }
-    const page = await shownWith({})
-    expect(page).toMatch(/Stand-in\.[\s\S]*This is not (HubSpot|Slack)/)
+    const page = await (await consentPage(provider)).text()
     expect(page.match(/<nav[\s\S]*<\/nav>/)?.[0].replaceAll(/<[^>]+>|\s/g, '')).toBe(
       'Dealbell·Deals·Slack',
     )
-    const icon = await harness.app.request(page.match(/rel="icon" href="([^"]+)"/)?.[1] ?? '')
-    expect(icon.headers.get('Content-Type')).toBe('image/svg+xml')
+    expect((await request(`/${provider}/icon.svg`)).headers.get('Content-Type')).toBe(
+      'image/svg+xml',
+    )
   })
 
   test.each<Fields>([
@@ -101,24 +103,17 @@ describe.each(['hubspot', 'slack'] as const)('the consent page of the stand-in %
         ]
       : [{ scope: 'incoming-webhook,users:read.email' }]),
   ])('refuses to redirect for %j', async (changes) => {
-    const query = consentQuery(provider, changes)
-    const shown = await harness.app.request(`${authorizePaths[provider]}?${query}`)
-    expect(shown.status).toBe(400)
-    expect(await answerConsent(provider, changes)).toEqual({ status: 400, back: undefined })
+    expect((await consentPage(provider, changes)).status).toBe(400)
+    expect(await answerConsent(provider, changes)).toEqual({ status: 400, back: null })
   })
 
   test('leads back with an error and the state if a person denies', async () => {
-    const { status, back } = await answerConsent(provider, { answer: 'deny' })
-    expect(status).toBe(303)
-    expect(`${back?.origin}${back?.pathname}`).toBe(`${appUrl}/${provider}/callback`)
-    const error = { error: 'access_denied', state: 'the-state' }
-    expect(Object.fromEntries(back?.searchParams ?? [])).toMatchObject(error)
-    expect(back?.searchParams.has('code')).toBe(false)
+    const back = `${appUrl}/${provider}/callback?${denied}&state=the-state`
+    expect(await answerConsent(provider, { answer: 'deny' })).toEqual({ status: 303, back })
   })
 })
 
-const tokenPaths = { hubspot: '/hubspot/oauth/2026-03/token', slack: '/slack/api/oauth.v2.access' }
-const exchange = (provider: 'hubspot' | 'slack', code: string, changes: Fields = {}) =>
+const exchange = (provider: ProviderId, code: string, changes: Fields = {}) =>
   post(tokenPaths[provider], {
     ...appOf(provider),
     code,
@@ -126,7 +121,7 @@ const exchange = (provider: 'hubspot' | 'slack', code: string, changes: Fields =
     ...(provider === 'hubspot' && { grant_type: 'authorization_code', code_verifier: verifier }),
     ...changes,
   })
-const refusalOf = (provider: 'hubspot' | 'slack', error: string) =>
+const refusalOf = (provider: ProviderId, error: string) =>
   provider === 'hubspot'
     ? { status: 400, body: { status: error, category: 'VALIDATION_ERROR' } }
     : { status: 200, body: { ok: false, error } }
@@ -145,7 +140,7 @@ describe('for a code, a stand-in gives tokens', () => {
     vi.useRealTimers()
   })
 
-  test.each<['hubspot' | 'slack', Fields, string]>([
+  test.each<[ProviderId, Fields, string]>([
     ['hubspot', { client_id: 'another' }, 'BAD_CLIENT_ID'],
     ['hubspot', { client_secret: 'wrong' }, 'BAD_CLIENT_SECRET'],
     ['hubspot', { redirect_uri: `${appUrl}/slack/callback` }, 'BAD_REDIRECT_URI'],
@@ -168,37 +163,33 @@ describe('the stand-in HubSpot’s tokens', () => {
     const form = { grant_type: 'refresh_token', refresh_token: String(token) }
     return (await post(tokenPaths.hubspot, { ...appOf('hubspot'), ...form })).body
   }
+  const granted = async () => (await exchange('hubspot', await codeFrom('hubspot'))).body
   const ended = { error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' }
 
-  test('are refreshed, introspected and revoked', async () => {
-    const { body } = await exchange('hubspot', await codeFrom('hubspot'))
-    const refreshed = await refresh(body.refresh_token)
-    expect(refreshed.access_token).not.toBe(body.access_token)
-    expect(refreshed.refresh_token).toBe(body.refresh_token)
+  test('are refreshed, and the refresh token can be revoked', async () => {
+    const { access_token, refresh_token } = await granted()
+    const refreshed = await refresh(refresh_token)
+    expect(refreshed.access_token).not.toBe(access_token)
+    expect(refreshed.refresh_token).toBe(refresh_token)
+    // HubSpot revokes only refresh tokens. An access token lives on.
+    await ask('/revoke', refresh_token)
+    expect(await ask('/introspect', refresh_token)).toEqual({ active: false })
     const { hubId, userId, domain } = standInHub
     const known = { active: true, hub_id: hubId, user_id: userId, hub_domain: domain }
-    for (const token of [refreshed.access_token, body.refresh_token]) {
-      expect(await ask('/introspect', token)).toMatchObject({ ...known, scopes: scope.split(' ') })
-    }
-    // HubSpot revokes only refresh tokens. An access token lives on.
-    await ask('/revoke', body.refresh_token)
-    expect(await ask('/introspect', body.refresh_token)).toEqual({ active: false })
-    expect(await ask('/introspect', refreshed.access_token)).toMatchObject({ active: true })
-    expect(await refresh(body.refresh_token)).toMatchObject(ended)
+    const introspected = await ask('/introspect', refreshed.access_token)
+    expect(introspected).toMatchObject({ ...known, scopes: scope.split(' ') })
+    expect(await refresh(refresh_token)).toMatchObject(ended)
   })
 
   test('end for all users of the account when the app is uninstalled, and new ones are valid', async () => {
-    const tokens = async () => (await exchange('hubspot', await codeFrom('hubspot'))).body
-    const [own, colleague] = [await tokens(), await tokens()]
-    const uninstall = async ({ access_token }: typeof own) => {
-      const headers = { Authorization: `Bearer ${access_token}` }
-      const path = '/hubspot/appinstalls/2026-03/external-install'
-      return (await request(path, { method: 'DELETE', headers })).status
-    }
-    expect(await uninstall(own)).toBe(204)
-    expect(await uninstall(colleague)).toBe(401)
+    const path = '/hubspot/appinstalls/2026-03/external-install'
+    const uninstall = async (token: unknown) =>
+      (await request(path, { method: 'DELETE', headers: bearer(token) })).status
+    const [own, colleague] = [await granted(), await granted()]
+    expect(await uninstall(own.access_token)).toBe(204)
+    expect(await uninstall(colleague.access_token)).toBe(401)
     expect(await refresh(colleague.refresh_token)).toMatchObject(ended)
-    expect(await uninstall(await tokens())).toBe(204)
+    expect(await uninstall((await granted()).access_token)).toBe(204)
   })
 })
 
@@ -222,7 +213,7 @@ describe('the stand-in HubSpot’s API', () => {
   const contactsOf = '/crm/associations/2026-03/0-3/0-1/batch/read'
   async function call(path: string, json?: object, accessToken = token()) {
     const answer = await sandbox.request(`/hubspot${path}`, {
-      headers: { Authorization: `Bearer ${accessToken}`, 'Content-Type': 'application/json' },
+      headers: { ...bearer(accessToken), 'Content-Type': 'application/json' },
       ...(json && { method: 'POST', body: JSON.stringify(json) }),
     })
     return { status: answer.status, headers: answer.headers, body: await answer.json() }
@@ -247,10 +238,8 @@ describe('the stand-in HubSpot’s API', () => {
       // The newest first.
       propertiesWithHistory: {
         dealstage: [
-          entry('contractsent'),
-          entry('presentationscheduled'),
-          entry('qualifiedtobuy'),
-          entry('appointmentscheduled'),
+          ...[entry('contractsent'), entry('presentationscheduled')],
+          ...[entry('qualifiedtobuy'), entry('appointmentscheduled')],
         ],
       },
       associations: {
@@ -272,43 +261,33 @@ describe('the stand-in HubSpot’s API', () => {
   const fields = { properties: ['dealname'], propertiesWithHistory: ['dealstage'] }
   const inputs = (...ids: number[]) => ({ inputs: ids.map((id) => ({ id: String(id) })) })
   const many = inputs(...Array(51).keys())
-  const results = [{ id: '9001', properties: { dealname: 'Acme renewal' } }]
-  const someMissing = [{ category: 'OBJECT_NOT_FOUND', context: { ids: ['1', '2'] } }]
-  const linked = [{ from: { id: '9001' }, to: [{ toObjectId: '301' }] }]
+  const someMissing = {
+    results: [{ id: '9001', properties: { dealname: 'Acme renewal' } }],
+    errors: [{ category: 'OBJECT_NOT_FOUND', context: { ids: ['1', '2'] } }],
+  }
   const noLinks = 'crm.associations.NO_ASSOCIATIONS_FOUND'
-  const unlinked = [{ subCategory: noLinks, context: { fromObjectId: ['9004'] } }]
+  const someUnlinked = {
+    results: [{ from: { id: '9001' }, to: [{ toObjectId: '301' }] }],
+    errors: [{ subCategory: noLinks, context: { fromObjectId: ['9004'] } }],
+  }
+  const partly = { status: 'COMPLETE', numErrors: 1 }
   const notFound = { status: 'error', category: 'OBJECT_NOT_FOUND', correlationId: uuid }
   const invalid = { category: 'VALIDATION_ERROR' }
   const empty = { properties: { amount: null, hubspot_owner_id: null } }
   const emptyDeal = `${objects}/9004?properties=amount,hubspot_owner_id&propertiesWithHistory=amount`
+  const someDeals = { ...fields, ...inputs(1, 9001, 2) }
   const ofOwner = '/crm/owners/2026-03'
   const ofAccount = '/account-info/2026-03/details'
   test.each<[what: string, path: string, status: number, body: object, json?: object]>([
     ['what has no value', emptyDeal, 200, { ...empty, propertiesWithHistory: { amount: null } }],
     ['a deal that does not exist', `${objects}/1`, 404, { ...notFound, context: { id: ['1'] } }],
-    ['a batch', batch, 200, { status: 'COMPLETE', results }, { ...fields, ...inputs(9001) }],
-    [
-      'a batch of which some do not exist',
-      batch,
-      207,
-      { status: 'COMPLETE', results, numErrors: 1, errors: someMissing },
-      { ...fields, ...inputs(1, 9001, 2) },
-    ],
+    ['deals of which some do not exist', batch, 207, { ...partly, ...someMissing }, someDeals],
     ['a batch without a field that is required', batch, 400, invalid, inputs(9001)],
     ['too many deals with their history', batch, 400, invalid, { ...fields, ...many }],
-    ['as many without', batch, 207, {}, { ...fields, propertiesWithHistory: [], ...many }],
-    [
-      'the links of deals, of which some have none',
-      contactsOf,
-      207,
-      { status: 'COMPLETE', results: linked, numErrors: 1, errors: unlinked },
-      inputs(9001, 9004),
-    ],
+    ['links', contactsOf, 207, { ...partly, ...someUnlinked }, inputs(9001, 9004)],
     ['an owner', `${ofOwner}/4001`, 200, { id: '4001', firstName: 'Alex', archived: false }],
     ['an archived owner, if not asked for as such', `${ofOwner}/4002`, 404, notFound],
     ['an archived owner', `${ofOwner}/4002?archived=true`, 200, { archived: true }],
-    ['an owner, if asked for as archived', `${ofOwner}/4001?archived=true`, 404, notFound],
-    ['a missing owner', `${ofOwner}/4003?archived=true`, 404, notFound],
     ['the account', ofAccount, 200, { portalId: standInHub.hubId, companyCurrency: 'EUR' }],
   ])('answers about %s as HubSpot does', async (_, path, status, body, json) => {
     expect(await call(path, json)).toMatchObject({ status, body })
@@ -323,11 +302,13 @@ describe('the stand-in HubSpot’s API', () => {
 
   test('finds changed deals, but a change only after some seconds', async () => {
     const found = await search(1, Date.now() - 6 * 86_400_000)
-    const page = { total: 4, paging: { next: { after: '1' } } }
-    const oldest = { hs_object_id: '9002' }
-    expect(found.body).toMatchObject({ ...page, results: [{ id: '9002', properties: oldest }] })
+    const oldest = { id: '9002', properties: { hs_object_id: '9002' } }
+    const page = { total: 4, paging: { next: { after: '1' } }, results: [oldest] }
+    expect(found.body).toMatchObject(page)
     // Answers to a search have no such headers.
     expect(found.headers.has('X-HubSpot-RateLimit-Max')).toBe(false)
+    // A restart repeats the first moves for users who have been connected for weeks. The relay sends nothing about them.
+    expect((await search(1, Date.now() - lookBackMs)).body.total).toBe(0)
 
     vi.useFakeTimers({ toFake: ['Date'] })
     const changed = async () => {
@@ -336,30 +317,20 @@ describe('the stand-in HubSpot’s API', () => {
     }
     await change('/deals/9001', { change: 'stage', stage: 'closedwon' })
     await change('/deals', { name: 'Hooli', stage: 'closedwon' })
-    const { body } = await call(`${objects}/9001?properties=dealstage`)
-    expect(body.properties.dealstage).toBe('closedwon')
     expect(await changed()).toEqual([])
     vi.setSystemTime(Date.now() + 2_000)
     expect(await changed()).toEqual(['9001', '9005'])
     vi.useRealTimers()
   })
 
-  test('has moved its first deals so long ago that the relay misses no message about them', async () => {
-    // A restart repeats these moves for users who have been connected for weeks.
-    expect((await search(1, Date.now() - lookBackMs)).body.total).toBe(0)
-  })
-
-  test('answers with two pipelines, of which one says only in its metadata what a stage means', async () => {
+  test('has a second pipeline, of which only the metadata say what a stage means', async () => {
     await change('/deals/9003', { change: 'stage', stage: '1200103' })
     const moved = await call(`${objects}/9003?properties=dealstage,pipeline`)
     expect(moved.body.properties).toMatchObject({ dealstage: '1200103', pipeline: '81200001' })
-
-    const [first, second] = (await call('/crm/pipelines/2026-03/deals')).body.results
-    expect(JSON.stringify(first)).not.toContain('1200103')
+    const { body } = await call('/crm/pipelines/2026-03/deals')
     const metadata = { isClosed: 'true', probability: '1.0' }
-    expect(second.stages).toContainEqual(
-      expect.objectContaining({ id: '1200103', label: 'Renewed', metadata }),
-    )
+    const stages = [{}, {}, { id: '1200103', label: 'Renewed', metadata }]
+    expect(body.results).toMatchObject([{ id: 'default' }, { id: '81200001', stages }])
   })
 
   test('has pages of deals that a client finds only by their url', async () => {
@@ -392,10 +363,9 @@ describe('the stand-in HubSpot’s API', () => {
       expect((await call(`${objects}/${id}?${query}`)).body).toEqual(withoutLinks)
     }
     const found = await call(batch, { ...fields, ...inputs(9001, 9002) })
-    expect(found.body.results).toMatchObject([{ id: '9006' }])
-    const links = async (...ids: number[]) => (await call(contactsOf, inputs(...ids))).body
-    expect(await links(9001, 9002)).toMatchObject({ results: [], numErrors: 2 })
-    expect(await links(9006)).toMatchObject({ results: [{ from: { id: '9006' } }] })
+    expect(found).toMatchObject({ status: 200, body: { results: [{ id: '9006' }] } })
+    const { body: links } = await call(contactsOf, inputs(9001, 9002, 9006))
+    expect(links).toMatchObject({ results: [{ from: { id: '9006' } }], numErrors: 2 })
   })
 
   test('lets people change an amount, and answers with its history', async () => {
@@ -407,7 +377,7 @@ describe('the stand-in HubSpot’s API', () => {
   })
 
   const oneDeal = `${objects}/9001`
-  const ofVersion = () => tokens.issue(Object({ grant: 'g', use: 'session', endsAt: null }))
+  const ofVersion = () => tokens.issue(Object({ grant: 'g', use: 'access' }))
   const ofScope = () => token(['another'])
   test.each<[string, path: string, () => string, status: number, category: string]>([
     ['is made up', oneDeal, () => 'made-up', 401, 'INVALID_AUTHENTICATION'],
@@ -470,16 +440,14 @@ describe('the stand-in HubSpot’s API', () => {
     )
     // The newest first. A client that reads only the first event sees no change of a stage.
     const [first = []] = items
-    expect(first.map(({ subscriptionType }) => subscriptionType)).toEqual([
-      'object.merge',
-      'object.propertyChange',
-      'object.creation',
-      'object.associationChange',
-      'object.propertyChange',
-    ])
-    expect(first.filter(({ propertyName }) => propertyName === 'dealstage')).toMatchObject([
-      { objectId: 9005, objectTypeId: '0-3', propertyValue: 'contractsent', attemptNumber: 0 },
-      { objectId: 9001, objectTypeId: '0-3', propertyValue: 'closedwon', attemptNumber: 0 },
+    const moved = { propertyName: 'dealstage', objectTypeId: '0-3', attemptNumber: 0 }
+    const type = 'object.propertyChange'
+    expect(first).toMatchObject([
+      { subscriptionType: 'object.merge' },
+      { subscriptionType: type, ...moved, objectId: 9005, propertyValue: 'contractsent' },
+      { subscriptionType: 'object.creation' },
+      { subscriptionType: 'object.associationChange' },
+      { subscriptionType: type, ...moved, objectId: 9001, propertyValue: 'closedwon' },
     ])
     // A client that knows events by their attempt sees each three times.
     const attempt = (attemptNumber: number) => first.map((item) => ({ ...item, attemptNumber }))
@@ -489,7 +457,6 @@ describe('the stand-in HubSpot’s API', () => {
 
 describe('the stand-in Slack', () => {
   const channelPage = '/slack/channels/C0DEALS001'
-  const bearer = (token: unknown) => ({ Authorization: `Bearer ${token}` })
   const method = async (name: string, form: Fields, headers: Fields) =>
     (await post(`/slack/api/${name}`, form, headers)).body
   /** The bot's way to post a message. */
@@ -504,29 +471,23 @@ describe('the stand-in Slack', () => {
 
   test('knows a token until it is revoked', async () => {
     const { headers } = await bot()
-    const call = (name: string, given = headers) => method(name, {}, given)
-    expect(await call('auth.test')).toMatchObject({ ok: true, team: 'Acme (stand-in)' })
-    expect(await call('auth.revoke')).toEqual({ ok: true, revoked: true })
-    expect(await call('auth.test')).toEqual({ ok: false, error: 'token_revoked' })
-    const without = await post('/slack/api/auth.test', {})
-    expect(without.body).toEqual({ ok: false, error: 'not_authed' })
-    const invalid = { ok: false, error: 'invalid_auth' }
-    expect(await call('auth.test', bearer('xoxb-x'))).toEqual(invalid)
-    expect(await call('no.such.method')).toEqual({ ok: false, error: 'unknown_method' })
+    const errorOf = async (name: string, given: Fields = headers) =>
+      (await method(name, {}, given)).error
+    expect(await errorOf('auth.test')).toBeUndefined()
+    expect(await errorOf('auth.revoke')).toBeUndefined()
+    expect(await errorOf('auth.test')).toBe('token_revoked')
+    expect(await errorOf('auth.test', {})).toBe('not_authed')
+    expect(await errorOf('auth.test', bearer('xoxb-x'))).toBe('invalid_auth')
+    expect(await errorOf('no.such.method')).toBe('unknown_method')
   })
 
-  test('takes only access tokens, and refuses signed tokens of another form', async () => {
+  test('takes only access tokens', async () => {
     const tokens = new StandInTokens('xoxb-stand-in-', appOf('slack').client_secret)
-    for (const use of ['refresh', 'both', undefined]) {
-      const token = tokens.issue(Object({ grant: 'g', endsAt: null, use }))
-      for (const name of ['auth.test', 'auth.revoke', 'chat.postMessage']) {
-        const answer = await method(name, {}, bearer(token))
-        expect(answer).toEqual({ ok: false, error: 'invalid_auth' })
-      }
-      const webhook = `/slack/services/T0STANDIN1/C0SALES001/${token}`
-      const init = { method: 'POST', body: JSON.stringify({ text: 'x' }) }
-      expect((await request(webhook, init)).status).toBe(403)
+    const token = tokens.issue({ grant: 'g', use: 'refresh', endsAt: null })
+    for (const name of ['auth.test', 'auth.revoke', 'chat.postMessage']) {
+      expect(await method(name, {}, bearer(token))).toEqual({ ok: false, error: 'invalid_auth' })
     }
+    expect((await submit(`/slack/services/T0STANDIN1/C0SALES001/${token}`, {})).status).toBe(403)
   })
 
   test('finds members by e-mail, if the app has asked for the scope, and fifty a minute', async () => {
@@ -605,55 +566,51 @@ describe('the stand-in Slack', () => {
     expect(await say({ blocks })).toMatchObject({ ok: false, error: 'msg_blocks_too_long' })
   })
 
-  describe('with an archived channel', () => {
-    const change = (value: string, path = channelPage) => submit(path, { change: value })
-    const consent = () => pageAt(`/slack/oauth/v2/authorize?${consentQuery('slack')}`)
-    afterEach(() => change('unarchive'))
+  const changeChannel = (change: 'archive' | 'unarchive', path = channelPage) =>
+    submit(path, { change })
 
-    test('refuses its messages as Slack does, until it is unarchived', async () => {
-      const { headers, say, webhook } = await bot()
-      const channel = 'C0DEALS001'
-      const byWebhook = async (message: object, to = webhook) => {
-        const answer = await request(to, { method: 'POST', body: JSON.stringify(message) })
-        return `${answer.status} ${await answer.text()}`
-      }
-      const bold = { type: 'text', text: 'Bold', style: { bold: true } }
-      const plain = { type: 'text', text: ' *not* <b>https://x.example</b>' }
-      const message = { text: 'by the webhook', blocks: [rich(bold, plain)] }
+  test('refuses messages as Slack does, also those for an archived channel until it is unarchived', async () => {
+    const { headers, say, webhook } = await bot()
+    const channel = 'C0DEALS001'
+    const byWebhook = async (message: object, to = webhook) => {
+      const answer = await request(to, { method: 'POST', body: JSON.stringify(message) })
+      return `${answer.status} ${await answer.text()}`
+    }
+    const bold = { type: 'text', text: 'Bold', style: { bold: true } }
+    const plain = { type: 'text', text: ' *not* <b>https://x.example</b>' }
+    const message = { text: 'by the webhook', blocks: [rich(bold, plain)] }
 
-      await change('archive')
-      expect(await say({ channel })).toEqual({ ok: false, error: 'is_archived' })
-      expect(await byWebhook(message)).toBe('410 channel_is_archived')
-      await change('unarchive')
-      // Nobody has invited the bot. Its webhook works.
-      expect(await say({ channel })).toEqual({ ok: false, error: 'not_in_channel' })
-      expect(await say({})).toMatchObject({ ok: true })
-      expect(await byWebhook(message)).toBe('200 ok')
-      expect(await pageAt(channelPage)).toContain(
-        '<strong>Bold</strong> *not* &lt;b&gt;https://x.example&lt;/b&gt;</p>',
-      )
+    await changeChannel('archive')
+    expect(await say({ channel })).toEqual({ ok: false, error: 'is_archived' })
+    expect(await byWebhook(message)).toBe('410 channel_is_archived')
+    await changeChannel('unarchive')
+    // Nobody has invited the bot. Its webhook works.
+    expect(await say({ channel })).toEqual({ ok: false, error: 'not_in_channel' })
+    expect(await byWebhook(message)).toBe('200 ok')
+    expect(await pageAt(channelPage)).toContain(
+      '<strong>Bold</strong> *not* &lt;b&gt;https://x.example&lt;/b&gt;</p>',
+    )
 
-      expect(await byWebhook({})).toBe('400 no_text')
-      expect(await byWebhook({ blocks: [5] })).toBe('400 invalid_blocks')
-      expect(await byWebhook({ blocks: {} })).toBe('400 invalid_blocks_format')
-      expect(await byWebhook(message, `${webhook}x`)).toBe('403 invalid_token')
-      await method('auth.revoke', {}, headers)
-      expect(await byWebhook(message)).toBe('404 no_service')
-    })
+    expect(await byWebhook({})).toBe('400 no_text')
+    expect(await byWebhook({ blocks: [5] })).toBe('400 invalid_blocks')
+    expect(await byWebhook({ blocks: {} })).toBe('400 invalid_blocks_format')
+    expect(await byWebhook(message, `${webhook}x`)).toBe('403 invalid_token')
+    await method('auth.revoke', {}, headers)
+    expect(await byWebhook(message)).toBe('404 no_service')
+  })
 
-    test('cannot be chosen, and people can deny even if no channel is left', async () => {
-      const pages = ['C0SALES001', 'C0DEALS001', 'C0RANDOM01'].map((id) => `/slack/channels/${id}`)
-      for (const path of pages) await change('archive', path)
-      const [shown, list] = [await consent(), await pageAt(channelPage)]
-      const allowed = await answerConsent('slack')
-      const { back } = await answerConsent('slack', { answer: 'deny', channel: '' })
-      for (const path of pages) await change('unarchive', path)
-      expect(shown).toContain('All channels are archived.')
-      expect(list).toMatch(/#deals<\/a> \(\d+\), archived/)
-      expect(allowed.status).toBe(400)
-      expect(back?.searchParams.get('error')).toBe('access_denied')
-      expect(await consent()).toContain('C0DEALS001')
-    })
+  test('offers no archived channel, and people can deny even if no channel is left', async () => {
+    const pages = ['C0SALES001', 'C0DEALS001', 'C0RANDOM01'].map((id) => `/slack/channels/${id}`)
+    for (const path of pages) await changeChannel('archive', path)
+    const shown = await (await consentPage('slack')).text()
+    const list = await pageAt(channelPage)
+    const allowed = await answerConsent('slack')
+    const denied = await answerConsent('slack', { answer: 'deny', channel: '' })
+    for (const path of pages) await changeChannel('unarchive', path)
+    expect(shown).toContain('All channels are archived.')
+    expect(list).toMatch(/#deals<\/a> \(\d+\), archived/)
+    expect(allowed.status).toBe(400)
+    expect(denied.back).toContain('?error=access_denied')
   })
 
   test('keeps a bounded amount of messages', async () => {
@@ -675,10 +632,9 @@ test('tokens outlive a restart, and nobody else can make them', () => {
   const token = new StandInTokens('t-', 'secret').issue(payload)
   expect(new StandInTokens('t-', 'secret').read(token)).toEqual(payload)
   expect(new StandInTokens('t-', 'other').read(token)).toBe('invalid')
-  expect(new StandInTokens('t-', 'secret').read(`${token}x`)).toBe('invalid')
 })
 
-// headers.test.ts says which policy the form has, and connections.test.ts how large a message may be.
+// security-headers.test.ts says which policy the form has, and connections.test.ts how large a message may be.
 test('the contact form works in a frame without an origin, with its style, and thanks', async () => {
   const origin = { Origin: 'null', 'Sec-Fetch-Site': 'cross-site' }
   const sent = await submit('/contact-form', { name: 'a', message: 'c' }, origin)
@@ -704,8 +660,8 @@ test('with real accounts there is no stand-in but the contact form’s', async (
 
 test.each<[string, Fields]>([
   ['/hubspot/deals', { name: 'Planted', stage: 'contractsent' }],
-  ['/hubspot/deals/1', { change: 'contact' }],
-  ['/hubspot/deals/merge', { deal: '1', into: '2' }],
+  ['/hubspot/deals/9001', { change: 'contact' }],
+  ['/hubspot/deals/merge', { deal: '9001', into: '9002' }],
   ['/slack/channels/C0RANDOM01', { change: 'archive' }],
 ])('another site changes nothing of a stand-in: %s', async (path, fields) => {
   const pages = async () =>
@@ -735,15 +691,9 @@ test.each([
   ['GET', '/hubspot/eu1/contacts/1/record/0-3/1%0d%0aX:%20y'],
   ['GET', '/hubspot/eu1/contacts/1/record/0-3/%E0%A4%A'],
   ['POST', '/hubspot/deals/1%0a'],
-  ['GET', '/hubspot/crm/objects/2026-03/0-3/1%0a'],
-  ['GET', '/slack/channels/1%0a'],
   // The body of each POST is no form.
   ['POST', '/hubspot/deals'],
-  ['POST', '/hubspot/deals/9001'],
-  ['POST', '/hubspot/deals/merge'],
   ['POST', '/hubspot/oauth/authorize'],
-  ['POST', '/hubspot/oauth/2026-03/token'],
-  ['POST', '/slack/oauth/v2/authorize'],
   ['POST', '/slack/api/chat.postMessage'],
 ])('a stand-in answers what is malformed with 4xx: %s %s', async (method, path) => {
   for (const type of ['multipart/form-data', 'multipart/form-data; boundary=x']) {

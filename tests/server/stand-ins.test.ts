@@ -58,6 +58,10 @@ function openLater() {
   return openBrowser({ app })
 }
 
+const stored = () => harness.database.select().from(deliveries)
+/** From now on, what all users have granted counts as granted by the real providers. */
+const makeReal = () => harness.database.update(connections).set({ standIn: false })
+
 const event: DealEvent = {
   key: 'event',
   accountId: String(standInHub.hubId),
@@ -70,10 +74,10 @@ const event: DealEvent = {
 describe('what a stand-in granted', () => {
   test('gets no events of the real provider', async () => {
     await real.inbox.store('hubspot', [event])
-    expect(await harness.database.select().from(deliveries)).toEqual([])
+    expect(await stored()).toEqual([])
     // The same event does arrive with the stand-ins.
     await backendWith(true).inbox.store('hubspot', [event])
-    expect(await harness.database.select().from(deliveries)).toHaveLength(1)
+    expect(await stored()).toHaveLength(1)
   })
 
   test('is not used for what is pending: the real provider never sees its token', async () => {
@@ -85,8 +89,7 @@ describe('what a stand-in granted', () => {
       .where(eq(connections.provider, 'hubspot'))
     await real.relay.start()
     await vi.waitFor(async () => {
-      const [delivery] = await harness.database.select().from(deliveries)
-      expect(delivery).toMatchObject({ state: 'dead', reason: 'disconnected' })
+      expect(await stored()).toMatchObject([{ state: 'dead', reason: 'disconnected' }])
     })
     await real.relay.stop()
     expect(harness.calls).toEqual([])
@@ -104,10 +107,7 @@ describe('what a stand-in granted', () => {
   test('does not keep a real grant of the same workspace from being revoked', async () => {
     await openBrowser(harness).connect('slack')
     // The real Slack grants for the same workspace.
-    await harness.database
-      .update(connections)
-      .set({ standIn: false })
-      .where(eq(connections.userId, await browser.userId()))
+    await makeReal().where(eq(connections.userId, await browser.userId()))
     await later.disconnect('slack')
     expect(harness.calls).toContain('POST /sandbox/slack/api/auth.revoke')
   })
@@ -131,7 +131,7 @@ test('a real Slack is not shared with the others whom the stand-in HubSpot signe
 })
 
 test('nothing answers for a provider that is not in use, and what it granted does not count', async () => {
-  await harness.database.update(connections).set({ standIn: false })
+  await makeReal()
   for (const id of ['hubspot', 'slack'] as const) {
     const { app, inbox } = backendWith(false, id)
     for (const path of [`/api/${id}/status`, `/api/${id}/auth`]) {
@@ -140,13 +140,13 @@ test('nothing answers for a provider that is not in use, and what it granted doe
     expect((await app.request(`/webhooks/${id}`, { method: 'POST' })).status).toBe(404)
     await inbox.store('hubspot', [{ ...event, key: `without ${id}` }])
   }
-  expect(await harness.database.select().from(deliveries)).toEqual([])
+  expect(await stored()).toEqual([])
   await backendWith(false).inbox.store('hubspot', [{ ...event, key: 'later' }])
-  expect(await harness.database.select().from(deliveries)).toHaveLength(1)
+  expect(await stored()).toHaveLength(1)
 })
 
 test('what the real provider granted is not sent to a stand-in', async () => {
-  await harness.database.update(connections).set({ standIn: false })
+  await makeReal()
   expect(await browser.connected('slack')).toEqual({ connected: false })
   expect(await later.connected('slack')).toMatchObject({ connected: true })
   await browser.disconnect('slack')
