@@ -82,7 +82,7 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
 
   // tests/contract/contract.test.ts: one that is missing is enough.
   test('is not begun without HubSpot and Slack, and the answer names both', async () => {
-    for (const provider of ['hubspot', 'slack']) await backend.disconnect(userId, provider)
+    for (const provider of ['hubspot', 'slack'] as const) await backend.disconnect(userId, provider)
     const words = 'HubSpot is not connected. Slack is not connected.'
     expect(await sendTest()).toMatchObject(refused(409, 'not_connected', words))
     expect(await deliveriesOf(userId)).toEqual([])
