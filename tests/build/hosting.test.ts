@@ -68,23 +68,20 @@ async function linesOf(file: string) {
 }
 
 describe('dist/_headers', () => {
-  interface Rule {
-    path: string
-    lines: string[]
+  async function readRules() {
+    const blocks = (await linesOf('_headers')).join('\n').split(/\n(?=\/)/)
+    return blocks.map((block) => {
+      const [path = '', ...lines] = block.split(/\n\s*/)
+      return { path, lines }
+    })
   }
-  async function readRules(): Promise<Rule[]> {
-    const rules: Rule[] = []
-    for (const line of await linesOf('_headers')) {
-      if (line.startsWith('/')) rules.push({ path: line, lines: [] })
-      else rules.at(-1)?.lines.push(line.trim())
-    }
-    return rules
-  }
-  const matching = (rules: Rule[], address: string) => {
+  /** The lines of all rules that match an address. */
+  async function linesAt(address: string) {
     const path = address.split('?')[0] ?? ''
-    return rules.filter((rule) =>
+    const rules = (await readRules()).filter((rule) =>
       rule.path.endsWith('*') ? path.startsWith(rule.path.slice(0, -1)) : path === rule.path,
     )
+    return rules.flatMap(({ lines }) => lines)
   }
   const split = (line: string) => {
     const colon = line.indexOf(': ')
@@ -104,9 +101,7 @@ describe('dist/_headers', () => {
   describe.each(Object.entries(hosts))('on a host %s', (_, apply) => {
     test.each(paths)('gives %s the headers of our server', async (path) => {
       const headers = new Headers()
-      for (const { lines } of matching(await readRules(), path)) {
-        for (const line of lines) apply(headers, line)
-      }
+      for (const line of await linesAt(path)) apply(headers, line)
       // These hosts decide themselves how long a page is kept; they revalidate each time, as we do.
       const { 'Cache-Control': _ours, ...expected } = await ofOwnServer(path)
       expect(safeguards(headers)).toMatchObject(expected)
@@ -114,24 +109,20 @@ describe('dist/_headers', () => {
   })
 
   test('has the stricter policy at another spelling of /contact', async () => {
-    const rules = await readRules()
-    expect(matching(rules, '/Contact')).toEqual(matching(rules, '/'))
+    expect(await linesAt('/Contact')).toEqual(await linesAt('/'))
   })
 
   test('lets caches keep the files of the build, and nothing that replaces a missing file', async () => {
-    const rules = await readRules()
-    const kept = (path: string) =>
-      matching(rules, path)
-        .flatMap(({ lines }) => lines)
-        .filter((line) => line.startsWith('Cache-Control: '))
+    const kept = async (path: string) =>
+      (await linesAt(path)).filter((line) => line.startsWith('Cache-Control: '))
     const assets = files.filter((file) => /^assets\/.*\.(js|css)$/.test(file))
     expect(assets.length).toBeGreaterThan(5)
     for (const file of assets) {
       const { 'Cache-Control': ours } = await ofOwnServer(`/${file}`)
-      expect(kept(`/${file}`), file).toEqual([`Cache-Control: ${ours}`])
+      expect(await kept(`/${file}`), file).toEqual([`Cache-Control: ${ours}`])
     }
     for (const path of ['/assets/index-older.js', '/assets/', ...paths]) {
-      expect(kept(path), path).toEqual([])
+      expect(await kept(path), path).toEqual([])
     }
   })
 

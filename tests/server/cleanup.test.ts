@@ -1,4 +1,5 @@
-import { eq, sql } from 'drizzle-orm'
+import { randomUUID } from 'node:crypto'
+import { sql } from 'drizzle-orm'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { startCleanup } from '../../server/clean/clean.ts'
 import { deleteOld } from '../../server/clean/deliveries.ts'
@@ -17,7 +18,7 @@ import {
 import { databaseKinds, newPostgresDatabase, openTestDatabase } from '../database.ts'
 import { openOutside } from '../relay/outside.ts'
 import { startServer } from '../relay/process.ts'
-import { type Harness, openBrowser, openHarness } from './harness.ts'
+import { type Harness, openBrowser, openHarness, storeDeliveries } from './harness.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const start = new Date('2026-11-20T12:00:00Z')
@@ -32,19 +33,13 @@ beforeEach(async () => {
 })
 
 /** A new browser that began to store something, or did. @returns its session. */
-async function browserWith(what: 'rules' | 'HubSpot' | 'Slack' | 'nothing', now: Date) {
+async function browserWith(what: 'rules' | 'hubspot' | 'slack' | 'nothing', now: Date) {
   harness.clock.now = now
   const browser = openBrowser(harness)
-  if (what === 'HubSpot') await browser.connect('hubspot')
-  else if (what === 'Slack') await browser.connect('slack')
+  if (what === 'hubspot' || what === 'slack') await browser.connect(what)
   else if (what === 'nothing') await browser.send('/api/slack/auth')
   else await browser.keep(['deal-closed'])
-  const [row] = await harness.database
-    .select()
-    .from(sessions)
-    .where(eq(sessions.tokenHash, browser.tokenHash()))
-  if (row === undefined) throw new Error('There is no session.')
-  return row
+  return { tokenHash: browser.tokenHash(), userId: await browser.userId() }
 }
 const hashes = (rows: ReadonlyArray<{ tokenHash: string }>) =>
   rows.map(({ tokenHash }) => tokenHash).toSorted()
@@ -57,10 +52,10 @@ const usersLeft = async () =>
 describe('the clean-up deletes', () => {
   test('expired sessions, and users whom no browser can be any more with all that they have', async () => {
     await browserWith('rules', start)
-    await browserWith('Slack', start)
+    await browserWith('slack', start)
     await browserWith('nothing', start)
     // Connecting HubSpot again finds this person.
-    const named = await browserWith('HubSpot', start)
+    const named = await browserWith('hubspot', start)
     const later = await browserWith('rules', at(1))
     // A session ends at its time. This one is over, and the next clean-up deletes it.
     const endingNow = await browserWith('rules', at(0, 1))
@@ -75,7 +70,7 @@ describe('the clean-up deletes', () => {
 
   test('after a day sessions that hold nothing, and not before', async () => {
     const nothing = await browserWith('nothing', start)
-    const holding = [await browserWith('rules', start), await browserWith('Slack', start)]
+    const holding = [await browserWith('rules', start), await browserWith('slack', start)]
     await deleteUnused(harness.database, at(1))
     expect(await sessionsLeft()).toEqual(hashes([nothing, ...holding]))
     await deleteUnused(harness.database, at(1, 1))
@@ -84,11 +79,9 @@ describe('the clean-up deletes', () => {
   })
 
   test('accounts that nobody has connected any more, so that they are not searched', async () => {
-    const named = await browserWith('HubSpot', start)
+    await browserWith('hubspot', start)
     const { database } = harness
-    const [connected] = await database.select().from(connections)
-    if (connected === undefined) throw new Error('There is no connection.')
-    const { accountId } = connected
+    const [{ accountId } = { accountId: '' }] = await database.select().from(connections)
     const account = { crm: 'hubspot', searchedUntil: start, searchAt: start } as const
     await database.insert(crmAccounts).values([
       { ...account, accountId },
@@ -96,7 +89,7 @@ describe('the clean-up deletes', () => {
     ])
     expect(await deleteOld(database)).toMatchObject({ accounts: 1 })
     expect(await database.select().from(crmAccounts)).toMatchObject([{ accountId }])
-    await database.delete(connections).where(eq(connections.userId, named.userId))
+    await database.delete(connections)
     expect(await deleteOld(database)).toMatchObject({ accounts: 1 })
   })
 
@@ -182,21 +175,6 @@ async function storeExpired(database: Harness['database'], count: number): Promi
   )
 }
 
-/** One event with one delivery each, received 31 days ago or now, in turn. */
-async function storeDeliveries(database: Harness['database'], userId: string, count: number) {
-  await database.execute(
-    sql`with stored as (
-          insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at, received_at)
-          select ${userId} || n, 'hubspot', '1', '1', 'stage', 'won', now(),
-                 now() - make_interval(days => n % 2 * 31)
-          from generate_series(1, ${count}::int) as n
-          returning id, occurred_at
-        )
-        insert into deliveries (event_id, user_id, channel, state, occurred_at)
-        select id, ${userId}::uuid, 'T/C', 'sent', occurred_at from stored`,
-  )
-}
-
 describe.each(databaseKinds)('on %s', (kind) => {
   let open: OpenDatabase
   beforeAll(async () => {
@@ -206,15 +184,15 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
   test('a clean-up of thousands of rows holds up no request', async () => {
     const { database } = open
-    const [named] = await database
-      .insert(users)
-      .values({ crm: 'hubspot', crmAccountId: '1', crmUserId: '1' })
-      .returning()
-    const [unnamed] = await database.insert(users).values({}).returning()
-    if (named === undefined || unnamed === undefined) throw new Error('No user was made.')
+    const [named, unnamed] = [randomUUID(), randomUUID()]
+    const person = { crm: 'hubspot', crmAccountId: '1', crmUserId: '1' } as const
+    await database.insert(users).values([{ id: named, ...person }, { id: unnamed }])
     await storeExpired(database, 2_000)
-    await storeDeliveries(database, named.id, 2_000)
-    await storeDeliveries(database, unnamed.id, 1_000)
+    const now = () => ({ occurredAt: new Date() })
+    await storeDeliveries(database, named, 2_000, now)
+    await storeDeliveries(database, unnamed, 1_000, now)
+    const aMonthAgo = { receivedAt: sql`now() - interval '31 days'` }
+    await database.update(dealEvents).set(aMonthAgo).where(sql`id % 2 = 0`)
 
     const app = harness.appWith({ database })
     const done = new AbortController()
@@ -239,7 +217,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
     expect(done.signal.reason).toContain('"cleaned up"')
     expect(await database.$count(sessions)).toBe(0)
-    expect((await database.select().from(users)).map(({ id }) => id)).toEqual([named.id])
+    expect((await database.select().from(users)).map(({ id }) => id)).toEqual([named])
     // Those of the last 30 days stay.
     expect(await database.$count(deliveries)).toBe(1_000)
     expect(await database.$count(dealEvents)).toBe(1_500)

@@ -4,7 +4,7 @@ import { sql } from 'drizzle-orm'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { watchDisk } from '../../server/database/disk.ts'
 import { openPglite, rowsOf } from '../../server/database/open.ts'
-import { databaseKinds, newDataFolder, openTestDatabase } from '../database.ts'
+import { databaseKinds, newDataFolder } from '../database.ts'
 import { appUrl, stageChange } from '../relay/hubspot-webhook.ts'
 import { openOutside } from '../relay/outside.ts'
 import { connectAccount, drained, startServer } from '../relay/process.ts'
@@ -145,10 +145,12 @@ describe.skipIf(!canMount)('on a small disk (needs Linux and the right to mount 
   })
 })
 
-test('the log of the database does not grow without end', async () => {
+test('the log of the database does not grow without end, and the server says once that the room ends, and once that there is some again', async () => {
   const folder = join(await newDataFolder(), 'pglite')
-  const { database, hasRoom, close } = await openPglite(folder)
-  const disk = watchDisk({ database, hasRoom, log: () => undefined }, 10)
+  const { database, close } = await openPglite(folder)
+  let room = true
+  const log = vi.fn()
+  const disk = watchDisk({ database, hasRoom: () => room, log }, 10)
   onTestFinished(async () => {
     await disk.stop()
     await close()
@@ -160,24 +162,14 @@ test('the log of the database does not grow without end', async () => {
                                from generate_series(1, 20)`)
     // Give the watch a turn, as requests do.
     await new Promise((resolve) => setTimeout(resolve, 20))
-    const log = join(folder, 'pg_wal')
+    const wal = join(folder, 'pg_wal')
     // A checkpoint may remove a file meanwhile.
-    const sizes = (await readdir(log)).map((file) => stat(join(log, file)).catch(() => undefined))
+    const sizes = (await readdir(wal)).map((file) => stat(join(wal, file)).catch(() => undefined))
     const bytes = (await Promise.all(sizes)).reduce((sum, file) => sum + (file?.size ?? 0), 0)
     most = Math.max(most, bytes)
   }
   expect(most / 1e6).toBeLessThan(300)
-})
 
-test('the server says once when the room ends, and once when there is room again', async () => {
-  const { database, close } = await openTestDatabase('PGlite')
-  let room = true
-  const log = vi.fn()
-  const disk = watchDisk({ database, hasRoom: () => room, log }, 1)
-  onTestFinished(async () => {
-    await disk.stop()
-    await close()
-  })
   for (const event of ['the disk has too little room', 'the disk has room again']) {
     room = !room
     await vi.waitFor(() => expect(log).toHaveBeenLastCalledWith(event))

@@ -54,7 +54,7 @@ describe('a sealed value', () => {
     expect(() => vault.open(sealed, 'connections.secrets:other:hubspot')).toThrow(VaultError)
   })
 
-  test('does not open when a part of it was altered', () => {
+  test('does not open when a part of it was altered or cut', () => {
     const parts = vault.seal('token', row).split('.')
     for (const [index, part] of parts.entries()) {
       const other = `${part.startsWith('A') ? 'B' : 'A'}${part.slice(1)}`
@@ -63,6 +63,11 @@ describe('a sealed value', () => {
         expect(() => vault.open(sealed, row), sealed).toThrow(VaultError)
       }
     }
+    // A tag of four bytes can be guessed.
+    const cut = Buffer.from(parts[3] ?? '', 'base64url')
+      .subarray(0, 4)
+      .toString('base64url')
+    expect(() => vault.open(parts.with(3, cut).join('.'), row)).toThrow(VaultError)
     // What is wrong is said, since it is a person with a log who must mend it.
     expect(() => vault.open(parts.with(4, 'AAAA').join('.'), row)).toThrow(/was altered/)
     expect(() => vault.open(parts.with(1, '0'.repeat(12)).join('.'), row)).toThrow(/No key here/)
@@ -70,12 +75,6 @@ describe('a sealed value', () => {
       expect(() => vault.open(text, row)).toThrow(/not a sealed value/)
     }
     expect(vault.holdsKeyOf('token')).toBe(false)
-  })
-
-  test('does not open with a tag that was cut to what can be guessed', () => {
-    const [version, keyId, iv, tag = '', text] = vault.seal('token', row).split('.')
-    const cut = Buffer.from(tag, 'base64url').subarray(0, 4).toString('base64url')
-    expect(() => vault.open([version, keyId, iv, cut, text].join('.'), row)).toThrow(VaultError)
   })
 
   test('opens only with its key, also if that is an older one; the newest seals', () => {
@@ -176,17 +175,11 @@ describe('a start', () => {
 
   /** A user's connections, as a process with this vault stores them. */
   async function connect(sealer: Vault): Promise<void> {
-    const [user] = await database.insert(users).values({}).returning()
+    const [{ id } = { id: '' }] = await database.insert(users).values({}).returning()
     const secrets = { accessToken: 'token' }
     const accounts = { portal: 1, hubspot: secrets, team: 'T1', channel: 'C1', slack: secrets }
     const now = new Date()
-    await storeAccounts(
-      database,
-      sealer,
-      user?.id ?? '',
-      { ...accounts, accessExpiresAt: now },
-      now,
-    )
+    await storeAccounts(database, sealer, id, { ...accounts, accessExpiresAt: now }, now)
   }
 
   test('on a shared database is refused with a key of its own, though nothing is stored', async () => {
