@@ -128,21 +128,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
       ({ dealId, value, foundBy }) => `${dealId} ${value} ${foundBy}`,
     )
 
-  test('of several changes to one stage within a minute, only the missing ones are found', async () => {
-    await connectUser()
-    const at = ago(20 * minute)
-    const [won, , wonAgain] = move(1, ['w1', at], ['next', at + 10_000], ['w1', at + 20_000])
-    await backend.tell([wonAgain])
-    search()
-    await searched()
-    expect(await stored()).toEqual(['1 w1 webhook', '1 w1 search', '1 next search'])
-    // The webhooks come now. A new change to the same stage is a change of its own.
-    const newer = stageChange(1, { portal, stage: 'w1', at: at + 40 * second })
-    await backend.tell([won, newer])
-    const all = ['1 w1 webhook', '1 w1 webhook', '1 next search', '1 w1 webhook']
-    expect(await stored()).toEqual(all)
-  })
-
   test('the changes of deals that were merged after their webhooks are not announced again', async () => {
     await startSending()
     await connectUser()

@@ -172,17 +172,12 @@ describe('HubSpot is called for', () => {
     expect(await currency('5')).toBe('JPY')
     expect(await currency('5', null, 'b')).toBe('JPY')
     expect(accountReads()).toBe(5)
-  })
-
-  test('the currency of an account that does not answer: the deal is read without it', async () => {
-    server.answers = {
-      '/details': { hangs: true },
-      '/0-3/1': { body: { ...deal, properties: { amount: '5' } } },
-    }
-    const startedAt = performance.now()
-    expect((await hubspot.deal(access, '1', withHistory))?.currency).toBeNull()
-    // The call itself ends only after ten seconds.
-    expect(performance.now() - startedAt).toBeLessThan(9_000)
+    // The call itself ends only after ten seconds. The deal is read without its answer.
+    vi.advanceTimersByTime(6 * 60 * 60_000)
+    server.answers = { '/details': { hangs: true } }
+    const startedAt = Date.now()
+    expect(await currency('5')).toBe('JPY')
+    expect(Date.now() - startedAt).toBeLessThan(9_000)
   })
 
   test('many deals, of which some do not exist', async () => {

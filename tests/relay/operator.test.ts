@@ -183,10 +183,11 @@ describe('the operator of the server', () => {
       { ...dead, channel: 'T/A' },
       { ...tried, state: 'sent', channel: 'T/C' },
       { ...tried, state: 'ignored', channel: 'T/D' },
-      // No changes that are older than three days, and no test messages.
+      // No changes that are older than three days, no test messages, and nothing that a disconnect ended.
       { ...dead, channel: 'T/B', occurredAt: daysAgo(2.9) },
       { ...dead, channel: 'T/old', occurredAt: daysAgo(3.1) },
       { ...dead, channel: 'T/test', property: 'test' },
+      { ...dead, channel: 'T/left', reason: 'disconnected' },
     )
     const answer = await ask('replay')
     expect(answer.status).toBe(200)
@@ -207,6 +208,7 @@ describe('the operator of the server', () => {
       { ...untried, state: 'pending', channel: 'T/B' },
       { ...dead, channel: 'T/old' },
       { ...dead, channel: 'T/test' },
+      { ...dead, channel: 'T/left', reason: 'disconnected' },
     ])
     const due = await open.database
       .select({ id: channels.id })

@@ -198,19 +198,17 @@ test('a preview is read once in ten minutes for each connection', async () => {
 })
 
 test('at most 1,000 deals and some of their changes are read', async () => {
+  expect(previewLimits.mostDeals).toBe(1_000)
   const userId = await connect()
-  for (let id = 1; id <= 1_001; id++) moved(id, [['next', ago(6 * day - id * minute)]])
-  const all = { 'deal-stage-changed': 1_000 }
-  expect(await previewWith()(userId, 7)).toMatchObject({ complete: false, rules: all })
+  // More than a search answers at once.
+  for (let id = 1; id <= 202; id++) moved(id, [['next', ago(6 * day - id * minute)]])
+  const of = (limits: Partial<PreviewLimits>) => previewWith(limits)(userId, 7)
+  const [most, all] = [201, 202].map((moves) => ({ 'deal-stage-changed': moves }))
+  expect(await of({ mostDeals: 201 })).toMatchObject({ complete: false, rules: most })
   // The bound itself leaves out nothing.
-  outside.deals.clear()
-  for (let id = 1; id <= 3; id++) moved(id, [['next', ago(day)]])
-  const few = { 'deal-stage-changed': 3 }
-  const preview = previewWith({ mostDeals: 3 })
-  expect(await preview(userId, 7)).toMatchObject({ complete: true, rules: few })
+  expect(await of({ mostDeals: 202 })).toMatchObject({ complete: true, rules: all })
   // Few deals may have many changes.
-  const ofChanges = previewWith({ mostChanges: 3 })
-  expect(await ofChanges(userId, 7)).toMatchObject({ complete: false, rules: few })
+  expect(await of({ mostChanges: 202 })).toMatchObject({ complete: false, rules: all })
 })
 
 test('an answer that takes too long has what is counted so far, and the reading goes on', async () => {

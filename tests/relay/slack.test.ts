@@ -209,12 +209,6 @@ describe('what Slack does not say itself may pass', () => {
     expect(await post()).toEqual({ kind: 'failed', reason })
   })
 
-  test('after an error of a webhook, whose word is the reason', async () => {
-    const error = { status: 500, body: 'rollup_error' }
-    server.answers = { 'chat.postMessage': refusal('not_in_channel'), C1: error }
-    expect(await post()).toEqual({ kind: 'failed', reason: 'rollup_error' })
-  })
-
   test('a call with late headers and a body that stalls ends in time, both ways of posting together', async () => {
     server.answers = {
       'a/chat.postMessage': { stalls: true },
