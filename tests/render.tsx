@@ -36,6 +36,10 @@ export const both = () => new Set(['hubspot', 'slack'])
 /** Answers with this status and nothing else. */
 export const withStatus = (status: number) => () => new HttpResponse(null, { status })
 
+/** A body that begins and never ends. */
+export const endlessBody = () =>
+  new ReadableStream({ start: (controller) => controller.enqueue(new TextEncoder().encode('{')) })
+
 /**
  * Holds the answers of a call, or only the next one, until the returned function is called: with this status, or else
  * `answer`, or else the backend's own.
@@ -77,6 +81,12 @@ function recordRequests(): RecordedRequest[] {
 export function renderApp(...addresses: [string, ...string[]]) {
   return renderAppWith(createMemoryHistory({ initialEntries: addresses }))
 }
+
+/** Starts the backend in this state, and opens the whole app at the address. */
+export const openApp = (initial?: Parameters<typeof startBackend>[0], address = '/') => ({
+  ...startBackend(initial),
+  ...renderApp(address),
+})
 
 /** Runs a hook with the app's query client, without the app. */
 export function renderAppHook<Result>(hook: () => Result, queryClient = makeQueryClient()) {

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { parseConfig } from '../../src/parse-config.ts'
 
 const defaults = {
@@ -16,65 +16,46 @@ test.each([
   expect(parseConfig(env)).toEqual(defaults)
 })
 
-describe('valid settings', () => {
-  test.each([
-    ['VITE_API_URL', 'https://api.example.test', { apiUrl: 'https://api.example.test' }],
-    ['VITE_API_URL', 'http://localhost:4000/', { apiUrl: 'http://localhost:4000' }],
-    ['VITE_API_URL', 'https://example.test/base//', { apiUrl: 'https://example.test/base' }],
-    ['VITE_CRM_NAME', 'Pipedrive', { crm: { id: 'pipedrive', name: 'Pipedrive' } }],
-    ['VITE_CRM_NAME', ' Zoho ', { crm: { id: 'zoho', name: 'Zoho' } }],
-    ['VITE_CHAT_NAME', 'Teams', { chat: { id: 'teams', name: 'Teams' } }],
-    ['VITE_CHAT_NAME', 'Rocket.Chat', { chat: { id: 'rocket.chat', name: 'Rocket.Chat' } }],
-    [
-      'VITE_CHAT_NAME',
-      'Microsoft Teams',
-      { chat: { id: 'microsoft-teams', name: 'Microsoft Teams' } },
-    ],
-    ['VITE_CONTACT_FORM_URL', '/form', { contactFormUrl: '/form' }],
-    [
-      'VITE_CONTACT_FORM_URL',
-      'https://forms.example.test/f?id=1#top',
-      { contactFormUrl: 'https://forms.example.test/f?id=1#top' },
-    ],
-  ])('%s=%s is accepted', (name, value, change) => {
-    expect(parseConfig({ [name]: value })).toEqual({ ...defaults, ...change })
-  })
+test.each([
+  ['VITE_API_URL', 'http://localhost:4000/', { apiUrl: 'http://localhost:4000' }],
+  ['VITE_API_URL', 'https://example.test/base//', { apiUrl: 'https://example.test/base' }],
+  ['VITE_CRM_NAME', ' Zoho ', { crm: { id: 'zoho', name: 'Zoho' } }],
+  ['VITE_CHAT_NAME', 'Rocket.Chat', { chat: { id: 'rocket.chat', name: 'Rocket.Chat' } }],
+  ['VITE_CHAT_NAME', 'MS Teams', { chat: { id: 'ms-teams', name: 'MS Teams' } }],
+  ['VITE_CONTACT_FORM_URL', '/form', { contactFormUrl: '/form' }],
+  ['VITE_CONTACT_FORM_URL', 'https://a.test/?f#x', { contactFormUrl: 'https://a.test/?f#x' }],
+])('%s=%s is accepted', (name, value, change) => {
+  expect(parseConfig({ [name]: value })).toEqual({ ...defaults, ...change })
 })
 
-describe('invalid settings', () => {
-  test.each([
-    ['VITE_API_URL', 'api.example.test'],
-    ['VITE_API_URL', '/api'],
-    ['VITE_API_URL', 'ftp://example.test'],
-    ['VITE_API_URL', 'javascript:alert(1)'],
-    ['VITE_API_URL', 'https://user:secret@example.test'],
-    ['VITE_API_URL', 'https://example.test?x=1'],
-    ['VITE_API_URL', 'https://example.test#x'],
-    ['VITE_CRM_NAME', 'Hub\tSpot'],
-    ['VITE_CRM_NAME', '../x'],
-    ['VITE_CRM_NAME', 'a/b'],
-    ['VITE_CRM_NAME', 'x'.repeat(41)],
-    ['VITE_CRM_NAME', '$provider'],
-    ['VITE_CRM_NAME', 'Notifications'],
-    ['VITE_CRM_NAME', 'Relay'],
-    ['VITE_CRM_NAME', 'slack'],
-    ['VITE_CHAT_NAME', 'connect'],
-    ['VITE_CHAT_NAME', 'API'],
-    ['VITE_CHAT_NAME', 'HUBSPOT'],
-    ['VITE_CONTACT_FORM_URL', '//evil.example.test'],
-    ['VITE_CONTACT_FORM_URL', '/\\evil.example.test'],
-    ['VITE_CONTACT_FORM_URL', 'javascript:alert(1)'],
-    ['VITE_CONTACT_FORM_URL', 'data:text/html,x'],
-    ['VITE_CONTACT_FORM_URL', 'forms.example.test'],
-  ])('%s=%s is refused, and the message names it', (name, value) => {
-    expect(() => parseConfig({ [name]: value })).toThrow(
-      new RegExp(`^Invalid settings:\\n- .*${name}`),
-    )
-  })
+test.each([
+  ['VITE_API_URL', 'api.example.test'],
+  ['VITE_API_URL', 'javascript:alert(1)'],
+  ['VITE_API_URL', 'https://user:secret@example.test'],
+  ['VITE_API_URL', 'https://example.test?x=1'],
+  ['VITE_API_URL', 'https://example.test#x'],
+  ['VITE_CRM_NAME', 'Hub\tSpot'],
+  ['VITE_CRM_NAME', '../x'],
+  ['VITE_CRM_NAME', 'a/b'],
+  ['VITE_CRM_NAME', 'x'.repeat(41)],
+  ['VITE_CRM_NAME', '$provider'],
+  ['VITE_CRM_NAME', 'Notifications'],
+  ['VITE_CRM_NAME', 'Relay'],
+  ['VITE_CRM_NAME', 'slack'],
+  ['VITE_CHAT_NAME', 'connect'],
+  ['VITE_CHAT_NAME', 'API'],
+  ['VITE_CONTACT_FORM_URL', '//evil.example.test'],
+  ['VITE_CONTACT_FORM_URL', '/\\evil.example.test'],
+  ['VITE_CONTACT_FORM_URL', 'javascript:alert(1)'],
+  ['VITE_CONTACT_FORM_URL', 'forms.example.test'],
+])('%s=%s is refused, and the message names it', (name, value) => {
+  expect(() => parseConfig({ [name]: value })).toThrow(
+    new RegExp(`^Invalid settings:\\n- .*${name}`),
+  )
+})
 
-  test('are all listed', () => {
-    expect(() =>
-      parseConfig({ VITE_API_URL: 'x', VITE_CRM_NAME: '?', VITE_CONTACT_FORM_URL: 'y' }),
-    ).toThrow(/VITE_API_URL.*'x'\n- VITE_CRM_NAME.*'\?'\n- VITE_CONTACT_FORM_URL.*'y'$/)
-  })
+test('all invalid settings are listed', () => {
+  expect(() =>
+    parseConfig({ VITE_API_URL: 'x', VITE_CRM_NAME: '?', VITE_CONTACT_FORM_URL: 'y' }),
+  ).toThrow(/VITE_API_URL.*'x'\n- VITE_CRM_NAME.*'\?'\n- VITE_CONTACT_FORM_URL.*'y'$/)
 })

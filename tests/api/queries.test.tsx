@@ -2,15 +2,9 @@ import { act, waitFor } from '@testing-library/react'
 import { http } from 'msw'
 import { expect, test } from 'vitest'
 import { useConnectionStatus, useDisconnect } from '../../src/api/connections.ts'
-import { healthQuery, useHealth } from '../../src/api/health.ts'
+import { useHealth } from '../../src/api/health.ts'
 import { createQueryClient } from '../../src/api/query-client.ts'
-import {
-  rulesQuery,
-  sameRules,
-  useRuleSelection,
-  useRules,
-  useSaveRules,
-} from '../../src/api/rules.ts'
+import { rulesQuery, useRuleSelection, useRules, useSaveRules } from '../../src/api/rules.ts'
 import { config } from '../../src/config.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
@@ -53,16 +47,25 @@ test('an unavailable backend is checked every 5 s until it is back, and never af
   expect(takeLog()).toEqual(Array(2).fill(expect.stringMatching(/^Checking the backend failed: /)))
 })
 
-test('a health check that failed before the first render is not repeated', async () => {
+test('rules that could not be loaded are loaded again when the browser is online again, and known ones are not', async () => {
   const { calls } = startBackend()
-  server.use(http.get('*/health', withStatus(500)))
-  const { queryClient } = renderAppHook(() => undefined)
-  await queryClient.query(healthQuery).catch(() => {})
-  const { result } = renderAppHook(useHealth, queryClient)
-  await settle()
-  expect(result.current.isError).toBe(true)
-  expect(calls()).toHaveLength(1)
-  takeLog()
+  const fail = () => server.use(http.get('*/rules', withStatus(403), { once: true }))
+  const reconnect = async () => {
+    setOnline(false)
+    setOnline(true)
+    await act(settle)
+  }
+  fail()
+  const { result } = renderAppHook(() => ({ ...useRules() }))
+  await waitFor(() => expect(result.current.isError).toBe(true))
+  await reconnect()
+  expect(result.current.data).toEqual({ rules: [] })
+  // They stay known, but Query would load them again.
+  fail()
+  await act(() => result.current.refetch())
+  await reconnect()
+  expect(calls()).toHaveLength(3)
+  expect(takeLog()).toHaveLength(2)
 })
 
 test('a read that gets no answer fails after 10 s, without a retry', async () => {
@@ -128,14 +131,4 @@ test('the hook alone saves nothing while it is not known that both services are 
   await waitFor(() => expect(result.current.isSaved).toBe(true))
   await settle()
   expect(calls('POST')).toHaveLength(1)
-})
-
-test.each([
-  [[], [], true],
-  [['a', 'b'], ['b', 'a'], true],
-  [['a'], ['b'], false],
-  [['a'], ['a', 'b'], false],
-  [['a', 'b'], ['a'], false],
-])('%j and %j are the same rules: %s', (a, b, same) => {
-  expect(sameRules(a, b)).toBe(same)
 })

@@ -11,10 +11,9 @@ import {
   hearFromOtherTab,
   hold,
   lookAgain,
-  renderApp,
+  openApp,
   returnFromCache,
   setOnline,
-  startBackend,
   withStatus,
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
@@ -33,12 +32,9 @@ const messages = (): ActivityItem[] => [
   sentItem('4', { state: 'failed', reason: 'Slack did not answer' }),
 ]
 
-type Initial = Parameters<typeof startBackend>[0]
 /** Opens the app of a user who has connected both services. */
-const open = (initial: Initial = {}, address = '/') => ({
-  ...startBackend({ connected: both(), features, ...initial }),
-  ...renderApp(address),
-})
+const open: typeof openApp = (initial, address) =>
+  openApp({ connected: both(), features, ...initial }, address)
 
 test.each([['/'], ['/activity?state=failed']])(
   'at %s, one button sends all again that failed while Slack was disconnected, and says so',

@@ -3,64 +3,45 @@ import { delay, HttpResponse, http } from 'msw'
 import { describe, expect, test } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import {
-  both,
-  hold,
-  lookAgain,
-  recordTexts,
-  renderApp,
-  setOnline,
-  startBackend,
-  withStatus,
-} from '../render.tsx'
+import { both, endlessBody, hold, lookAgain, openApp, recordTexts, setOnline, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
-const routes: [string, ...string[]] = [
+test.each([
   '/',
   '/hubspot/callback?code=abc',
   '/slack/callback?code=abc',
   '/contact',
   '/connect/hubspot',
   '/no/such/page',
-]
-
-const neverEndingJson = () =>
-  new HttpResponse(
-    new ReadableStream({
-      start(controller) {
-        controller.enqueue(new TextEncoder().encode('{"status":'))
-      },
-    }),
-    { headers: { 'content-type': 'application/json' } },
-  )
-
-describe('before the first health answer', () => {
-  test.each(routes)('%s shows only Loading…, and uses no code', async (address) => {
-    const { calls } = startBackend({ codes: new Set(['abc']) })
-    server.use(http.get('*/health', () => delay('infinite')))
-    renderApp(address)
+])(
+  '%s shows only Loading… before the first health answer, and nothing of the app while the backend is not healthy; it uses no code',
+  async (address) => {
+    const { calls, history } = openApp({ codes: new Set(['abc']) }, address)
+    const answer = hold('get', '*/health')
     expect(await screen.findByRole('status')).toHaveTextContent(/^Loading…$/)
     await settle()
     expect(document.body).toHaveTextContent(/^Loading…$/)
+    answer(500)
+    expect(await screen.findByText('Backend service is unavailable.')).toBeVisible()
+    await settle()
     expect(screen.queryByRole('contentinfo')).not.toBeInTheDocument()
     expect(calls('GET /health')).toHaveLength(1)
     expect(calls().filter((line) => line.includes('callback'))).toEqual([])
-  })
-})
+    // The code stays in the address until the backend is back.
+    expect(history.location.href).toBe(address)
+    takeLog()
+  },
+)
 
 describe('a backend that is not healthy', () => {
-  const answers: [string, () => Response | Promise<Response>, string][] = [
+  test.each([
     ['500', withStatus(500), 'answered with an error (500)'],
-    ['404', () => new HttpResponse('Not Found', { status: 404 }), 'answered with an error (404)'],
     ['dropped connection', () => HttpResponse.error(), 'could not be reached'],
     ['JSON without a status', () => HttpResponse.json({ ok: true }), 'could not be understood'],
     ['HTML', () => HttpResponse.html('<!doctype html><p>Hi</p>'), 'could not be understood'],
-    ['empty 200', withStatus(200), 'could not be understood'],
-  ]
-  test.each(answers)('is unavailable at once: %s', async (_name, answer, reason) => {
-    const { calls } = startBackend()
+  ])('is unavailable at once: %s', async (_name, answer, reason) => {
+    const { calls } = openApp()
     server.use(http.get('*/health', answer))
-    renderApp('/')
     expect(await screen.findByRole('alert')).toHaveTextContent(/^Backend service is unavailable\.$/)
     expect(screen.getByRole('heading', { level: 1 })).toHaveTextContent(/^Service Unavailable$/)
     expect(document.title).toBe('Service Unavailable · Dealbell')
@@ -71,34 +52,15 @@ describe('a backend that is not healthy', () => {
     ])
   })
 
-  test.each(routes)('shows nothing of the app at %s, and uses no code', async (address) => {
-    const { calls } = startBackend({ codes: new Set(['abc']) })
-    server.use(http.get('*/health', withStatus(500)))
-    const { history } = renderApp(address)
-    expect(await screen.findByText('Backend service is unavailable.')).toBeVisible()
-    await settle()
-    expect(screen.queryByRole('contentinfo')).not.toBeInTheDocument()
-    expect(calls().filter((line) => line.includes('callback'))).toEqual([])
-    // The code stays in the address until the backend is back.
-    expect(history.location.href).toBe(address)
-    takeLog()
-  })
-
-  test.each([
-    ['never answers', () => delay('infinite')],
-    ['begins an answer that never ends', neverEndingJson],
-    [
-      'begins an answer late that never ends',
-      async () => {
-        await delay(6000)
-        return neverEndingJson()
-      },
-    ],
-  ])('is unavailable after 10 s when it %s', async (_name, answer) => {
+  test('is unavailable after 10 s when it begins an answer late that never ends', async () => {
     stopClock()
-    const { calls } = startBackend()
-    server.use(http.get('*/health', answer as () => Response))
-    renderApp('/contact')
+    const { calls } = openApp({}, '/contact')
+    server.use(
+      http.get('*/health', async () => {
+        await delay(6000)
+        return new HttpResponse(endlessBody())
+      }),
+    )
     await settle()
     await pass(9990)
     expect(document.body).toHaveTextContent(/^Loading…$/)
@@ -109,10 +71,9 @@ describe('a backend that is not healthy', () => {
   })
 
   test('is checked again by the button, which shows it, and the app appears once it is back', async () => {
-    const { calls } = startBackend()
+    const { calls, user } = openApp({}, '/contact')
     const answer = hold('get', '*/health')
     server.use(http.get('*/health', withStatus(500), { once: true }))
-    const { user } = renderApp('/contact')
     await user.click(await screen.findByRole('button', { name: 'Try again' }))
     expect(await screen.findByRole('button', { name: 'Trying…' })).toBeVisible()
     expect(screen.getByText('Backend service is unavailable.')).toBeVisible()
@@ -129,9 +90,8 @@ describe('a backend that is not healthy', () => {
   })
 
   test('is checked again when the tab becomes visible or the network is back', async () => {
-    const { calls } = startBackend()
+    const { calls } = openApp({}, '/contact')
     server.use(http.get('*/health', () => HttpResponse.error()))
-    renderApp('/contact')
     expect(await screen.findByRole('button', { name: 'Try again' })).toBeVisible()
     lookAgain()
     await waitFor(() => expect(calls()).toHaveLength(2))
@@ -144,10 +104,9 @@ describe('a backend that is not healthy', () => {
   })
 
   test('has the statuses fetched again once it is back, and never shows them as not connected', async () => {
-    const { calls } = startBackend({ connected: both(), rules: ['deal-closed'] })
+    const { calls, user } = openApp({ connected: both(), rules: ['deal-closed'] })
     let isBack = false
     server.use(http.all('*', () => (isBack ? undefined : withStatus(502)())))
-    const { user } = renderApp('/')
     expect(await screen.findByText('Backend service is unavailable.')).toBeVisible()
     await waitFor(() => expect(takeLog()).toContainEqual(expect.stringContaining('Loading rules')))
     const before = calls().length

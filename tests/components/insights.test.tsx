@@ -5,19 +5,16 @@ import type { Preview, Summary } from '../../contract/activity.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { both, hold, lookAgain, renderApp, startBackend, withStatus } from '../render.tsx'
+import { both, hold, lookAgain, openApp, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { accountItem, signedOut } from './dashboard.ts'
 // The app loads this script later. A test with a stopped clock cannot wait for its first import.
 import '../../src/late/parts.ts'
 
 const features = ['activity', 'preview', 'test-message']
-type Initial = Parameters<typeof startBackend>[0]
 /** Opens the dashboard of a user who has connected both services. */
-const open = (initial: Initial, address = '/') => ({
-  ...startBackend({ connected: both(), features, ...initial }),
-  ...renderApp(address),
-})
+const open: typeof openApp = (initial, address) =>
+  openApp({ connected: both(), features, ...initial }, address)
 /** The answer of a connection that broke. */
 const brokenSlack = () =>
   HttpResponse.json({ connected: false, reason: 'The channel is archived.' })
@@ -144,13 +141,12 @@ test('an example of a message comes on request, and ticks nothing', async () => 
 })
 
 test('the calls of the features start when those of section 7 have ended, also after a failure', async () => {
-  const { calls } = startBackend({ connected: new Set(['hubspot']), features })
+  const { calls } = open({ connected: new Set(['hubspot']) })
   const answers = [
     hold('get', '*/api/slack/status', brokenSlack),
     hold('get', '*/api/hubspot/status'),
     hold('get', '*/api/notifications/rules', withStatus(403)),
   ]
-  renderApp('/')
   for (const answer of answers) {
     await settle()
     expect([...summaries(calls), ...previews(calls)]).toEqual([])

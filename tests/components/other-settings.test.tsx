@@ -1,7 +1,7 @@
 import { screen } from '@testing-library/react'
 import { beforeEach, expect, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
-import { hold, renderApp, startBackend } from '../render.tsx'
+import { hold, openApp } from '../render.tsx'
 import { button, saved, stageBox } from './dashboard.ts'
 
 // Must run before the imports, which read the settings.
@@ -24,10 +24,12 @@ const expectNoOtherName = () => {
 }
 
 test('every call goes to the other origin, with credentials and the paths of the services', async () => {
-  startBackend({ providers, connected: new Set(['microsoft-teams']), codes: new Set(['abc']) })
   const fetched = vi.spyOn(globalThis, 'fetch')
+  const { user } = openApp(
+    { providers, connected: new Set(['microsoft-teams']), codes: new Set(['abc']) },
+    '/pipedrive/callback?code=abc',
+  )
   const answer = hold('get', '*/api/pipedrive/callback')
-  const { user } = renderApp('/pipedrive/callback?code=abc')
   expect(await screen.findByText('Handling Pipedrive OAuth Callback...')).toBeVisible()
   answer()
   await user.click(await stageBox())
@@ -54,8 +56,7 @@ test('every call goes to the other origin, with credentials and the paths of the
 })
 
 test('the dashboard names and connects the services of the settings', async () => {
-  startBackend({ providers })
-  const { user } = renderApp('/')
+  const { user } = openApp({ providers })
   expect(await screen.findByText(/connect both Pipedrive and Microsoft Teams/)).toBeVisible()
   await user.click(await button('Save'))
   expect(
@@ -73,8 +74,7 @@ test('the dashboard names and connects the services of the settings', async () =
 test.each(['/hubspot/callback?code=abc', '/slack/callback?code=abc', '/connect/hubspot'])(
   '%s is an unknown address',
   async (address) => {
-    const { calls } = startBackend({ providers })
-    renderApp(address)
+    const { calls } = openApp({ providers }, address)
     expect(await screen.findByRole('alert')).toHaveTextContent('Something went wrong.')
     await settle()
     expect(calls()).toEqual(['GET /dealbell/health'])
@@ -82,8 +82,7 @@ test.each(['/hubspot/callback?code=abc', '/slack/callback?code=abc', '/connect/h
 )
 
 test('a contact form of another origin keeps its origin, which it needs to work', async () => {
-  startBackend()
-  renderApp('/contact')
+  openApp({}, '/contact')
   const form = await screen.findByTitle('Contact form')
   const address = 'https://forms.example.test/f/1?embed=1'
   expect(form).toHaveAttribute('src', address)

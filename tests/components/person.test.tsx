@@ -8,10 +8,9 @@ import {
   hearFromOtherTab,
   hold,
   lookAgain,
+  openApp,
   recordTexts,
-  renderApp,
   returnFromCache,
-  startBackend,
   withStatus,
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
@@ -32,29 +31,33 @@ const stage = /deal stage changes/
 const closed = /signed or closed/
 const orphan = /moves stage without/
 
-type Backend = ReturnType<typeof startBackend>
+type State = ReturnType<typeof openApp>['state']
 
-/** Ann has both services and a rule. Null: the backend names nobody. */
-const startWithAnn = (person: string | null = 'ann', features: string[] = ['sessions']) =>
-  startBackend({
-    person: person ?? undefined,
-    connected: both(),
-    rules: ['deal-closed'],
-    features,
-  })
+/** Opens the app as Ann, who has both services and a rule. Null: the backend names nobody. */
+const openAsAnn = (person: string | null = 'ann', address = '/') =>
+  openApp(
+    {
+      person: person ?? undefined,
+      connected: both(),
+      rules: ['deal-closed'],
+      codes: new Set(['abc']),
+      features: ['sessions'],
+    },
+    address,
+  )
 
 /** The browser becomes Bob's, who has both services and another rule. */
-function becomeBob({ state }: Backend): void {
+function becomeBob(state: State): void {
   if (state.person !== undefined) state.person = 'bob'
   state.connected = both()
   state.rules = ['deal-stage-changed-orphan']
 }
 
-/** The browser's session ends. */
-function endSession({ state }: Backend): void {
-  if (state.person !== undefined) state.person = 'nobody'
-  state.connected.clear()
-  state.rules = []
+/** Opens the dashboard as Ann, and ticks a rule. */
+async function tickAsAnn(person?: string | null) {
+  const app = openAsAnn(person)
+  await app.user.click(await box(stage))
+  return app
 }
 
 async function expectBob(): Promise<void> {
@@ -73,9 +76,9 @@ async function expectNobody(): Promise<void> {
 }
 
 /** How a tab learns that another one has changed the person. */
-const ways: [name: string, person: string | null, learn: (backend: Backend) => void][] = [
+const ways: [name: string, person: string | null, learn: (state: State) => void][] = [
   ['is shown again, with a backend that names the person', 'ann', lookAgain],
-  ['hears it from the other one', 'ann', ({ state }) => hearFromOtherTab(state.person ?? null)],
+  ['hears it from the other one', 'ann', ({ person }) => hearFromOtherTab(person ?? null)],
   ['hears it, with a backend of section 7', null, () => hearFromOtherTab(null)],
   ['comes out of the back-forward cache', 'ann', returnFromCache],
   ['comes out of the back-forward cache, with a backend of section 7', null, returnFromCache],
@@ -83,31 +86,28 @@ const ways: [name: string, person: string | null, learn: (backend: Backend) => v
 
 describe.each(ways)('a tab that %s', (_name, person, learn) => {
   test('forgets everything of the former person, and loads the new one', async () => {
-    const backend = startWithAnn(person)
-    const { user } = renderApp('/')
-    await user.click(await box(stage))
+    const { state, user } = await tickAsAnn(person)
     expect(screen.getByText('Unsaved changes')).toBeVisible()
-    becomeBob(backend)
-    learn(backend)
+    becomeBob(state)
+    learn(state)
     await waitFor(expectBob)
     // A save is Bob's now.
     await tickAndSave(user)
     expect(await screen.findByText(saved)).toBeVisible()
-    expect(backend.state.rules).toEqual(['deal-stage-changed-orphan', 'deal-stage-changed'])
+    expect(state.rules).toEqual(['deal-stage-changed-orphan', 'deal-stage-changed'])
   })
 
   test('forgets what it keeps for later, while it shows another screen', async () => {
-    const backend = startWithAnn(person)
-    const { user, router } = renderApp('/')
+    const { calls, state, user, router } = openAsAnn(person)
     await box(closed, true)
     void router.navigate({ to: '/contact' })
     await screen.findByRole('heading', { name: 'Contact Support' })
-    becomeBob(backend)
-    const before = backend.calls().length
-    learn(backend)
+    becomeBob(state)
+    const before = calls().length
+    learn(state)
     await settle()
     // Nothing is loaded for a screen that is not shown.
-    expect(backend.calls()).toHaveLength(before)
+    expect(calls()).toHaveLength(before)
     await user.click(screen.getByRole('link', { name: 'Dealbell' }))
     await waitFor(expectBob)
   })
@@ -115,49 +115,47 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
   test.each([['rules'], ['hubspot/status'], ['slack/status']])(
     'never shows what was asked for the former person: %s',
     async (path) => {
-      const backend = startWithAnn(person)
+      const { calls, handlers, state, user } = openAsAnn(person)
       const release = hold('get', `*/${path}`, () =>
         HttpResponse.json(
           { rules: ['deal-closed'], connected: true, account: 'Ann Ltd.' },
           { headers: person === null ? {} : { 'Dealbell-Person': person } },
         ),
       )
-      const { user } = renderApp('/')
-      await waitFor(() => expect(backend.calls().length).toBeGreaterThanOrEqual(4))
+      await waitFor(() => expect(calls().length).toBeGreaterThanOrEqual(4))
       await settle()
-      server.resetHandlers(...backend.handlers)
-      becomeBob(backend)
+      server.resetHandlers(...handlers)
+      becomeBob(state)
       const texts = recordTexts()
-      learn(backend)
+      learn(state)
       await waitFor(expectBob)
       await user.click(await box(stage))
       await settle()
-      const before = backend.calls().length
+      const before = calls().length
       release()
       await settle()
       await user.click(await box(stage))
       await expectBob()
-      expect(backend.calls()).toHaveLength(before)
+      expect(calls()).toHaveLength(before)
       expect(texts.join()).not.toContain('Ann Ltd.')
     },
   )
 
   test('shows nothing of a save that ends after that, but loads again what it may have changed', async () => {
-    const backend = startWithAnn(person)
+    const { calls, state, user } = openAsAnn(person)
     const release = hold('post', rulesPath, withStatus(204))
-    const { user } = renderApp('/')
     await tickAndSave(user)
     await button('Saving…')
-    becomeBob(backend)
-    learn(backend)
+    becomeBob(state)
+    learn(state)
     await box(orphan, true)
     await settle()
-    const before = backend.calls().length
+    const before = calls().length
     release()
     await button('Save')
     await settle()
     await expectBob()
-    expect(backend.calls().slice(before).toSorted()).toEqual([
+    expect(calls().slice(before).toSorted()).toEqual([
       'GET /api/hubspot/status',
       'GET /api/notifications/rules',
       'GET /api/slack/status',
@@ -166,9 +164,8 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
 })
 
 test('a save that loads unknown rules in a hidden tab holds up nothing that waits for it', async () => {
-  const { calls } = startWithAnn()
+  const { calls, user } = openAsAnn()
   server.use(http.get(rulesPath, withStatus(503)))
-  const { user } = renderApp('/')
   await user.click(await box(stage))
   const release = hold('get', rulesPath, withStatus(503))
   await user.click(await button('Save'))
@@ -186,57 +183,53 @@ test('a save that loads unknown rules in a hidden tab holds up nothing that wait
 })
 
 test('a save that loads unknown rules is not sent if the person changes meanwhile', async () => {
-  const backend = startWithAnn()
+  const { calls, handlers, state, user } = openAsAnn()
   server.use(http.get(rulesPath, withStatus(403)))
-  const { user } = renderApp('/')
   await user.click(await box(stage))
   const release = hold('get', rulesPath, () => HttpResponse.json({ rules: ['deal-closed'] }))
   await user.click(await button('Save'))
   await button('Saving…')
-  server.resetHandlers(...backend.handlers)
-  becomeBob(backend)
+  server.resetHandlers(...handlers)
+  becomeBob(state)
   await hearFromOtherTab('bob')
   await waitFor(expectBob)
   release()
   await button('Save')
   await settle()
   await expectBob()
-  expect(backend.calls('POST')).toEqual([])
+  expect(calls('POST')).toEqual([])
   expect(takeLog()).toHaveLength(1)
 })
 
 test('what another tab did for the same person leaves the ticks alone', async () => {
-  const backend = startWithAnn()
-  backend.state.connected.delete('slack')
-  const { user } = renderApp('/')
+  const { calls, state, user } = openAsAnn()
+  state.connected.delete('slack')
   await user.click(await box(stage))
-  backend.state.connected.add('slack')
+  state.connected.add('slack')
   hearFromOtherTab('ann')
   expect(await button('Disconnect Slack')).toBeVisible()
   expect(await box(stage)).toBeChecked()
   lookAgain()
   await settle()
-  expect(backend.calls('GET /api/slack/status')).toHaveLength(3)
-  expect(backend.calls('GET /api/notifications/rules')).toHaveLength(1)
-  expect(backend.calls('GET /health')).toHaveLength(1)
+  expect(calls('GET /api/slack/status')).toHaveLength(3)
+  expect(calls('GET /api/notifications/rules')).toHaveLength(1)
+  expect(calls('GET /health')).toHaveLength(1)
 })
 
 test('a page that comes out of the back-forward cache keeps the ticks of the same person, and hears the other tabs again', async () => {
-  const backend = startWithAnn()
-  const { user } = renderApp('/')
-  await user.click(await box(stage))
-  const before = backend.calls().length
+  const { calls, state } = await tickAsAnn()
+  const before = calls().length
   // The browser shows a new page too, which loads nothing for it.
   window.dispatchEvent(new Event('pageshow'))
   // In the cache, the page hears nothing. It could not stay there with an open channel.
   window.dispatchEvent(new Event('pagehide'))
   await hearFromOtherTab('bob')
   await settle()
-  expect(backend.calls()).toHaveLength(before)
+  expect(calls()).toHaveLength(before)
   returnFromCache()
-  await waitFor(() => expect(backend.calls()).toHaveLength(before + 2))
+  await waitFor(() => expect(calls()).toHaveLength(before + 2))
   expect(await box(stage)).toBeChecked()
-  becomeBob(backend)
+  becomeBob(state)
   await hearFromOtherTab('bob')
   await waitFor(expectBob)
 })
@@ -247,17 +240,14 @@ test('in a browser without a channel between tabs, a callback and a save work', 
   const { BroadcastChannel } = globalThis
   onTestFinished(() => void Object.assign(globalThis, { BroadcastChannel }))
   Reflect.deleteProperty(globalThis, 'BroadcastChannel')
-  const { state } = startWithAnn()
-  state.codes.add('abc')
-  const { user } = renderApp('/slack/callback?code=abc')
+  const { user } = openAsAnn('ann', '/slack/callback?code=abc')
   await tickAndSave(user)
   expect(await screen.findByText(saved)).toBeVisible()
 })
 
 test('with a backend of section 7, a look at another screen adds no call', async () => {
   stopClock()
-  const { calls } = startWithAnn(null)
-  const { router } = renderApp('/')
+  const { calls, router } = openAsAnn(null)
   await settle()
   await act(() => router.navigate({ to: '/contact' }))
   lookAgain()
@@ -268,11 +258,9 @@ test('with a backend of section 7, a look at another screen adds no call', async
 })
 
 test('a callback of the same person keeps the ticks and the result of a save', async () => {
-  const { state, calls } = startWithAnn()
-  state.codes.add('abc')
+  const { calls, user } = openAsAnn('ann', '/slack/callback?code=abc')
   const answer = hold('get', '*/api/slack/callback')
   const release = hold('post', rulesPath, withStatus(204))
-  const { user } = renderApp('/slack/callback?code=abc')
   await user.click(await screen.findByRole('link', { name: 'Dealbell' }))
   await tickAndSave(user)
   answer()
@@ -286,27 +274,24 @@ test('a callback of the same person keeps the ticks and the result of a save', a
 
 describe.each([['ann'], [null]])('a page that shows %s', (person) => {
   test('shows the new person after a pending callback ends', async () => {
-    const backend = startWithAnn(person)
+    const { state, user } = openAsAnn(person, '/hubspot/callback?code=abc')
     const release = hold('get', '*/api/hubspot/callback', () =>
       person === null
         ? withStatus(204)()
         : new HttpResponse(null, { status: 204, headers: { 'Dealbell-Person': 'bob' } }),
     )
-    const { user } = renderApp('/hubspot/callback?code=abc')
     await screen.findByText('Handling HubSpot OAuth Callback...')
     await user.click(screen.getByRole('link', { name: 'Dealbell' }))
     await user.click(await box(stage))
-    becomeBob(backend)
+    becomeBob(state)
     release()
     await waitFor(expectBob)
     expect(await button('Disconnect Slack')).toBeVisible()
   })
 
   test('tells the other tabs of a callback and of a sign-out', async () => {
-    const backend = startWithAnn(person)
-    backend.state.codes.add('abc')
     const heard = hearAsOtherTab()
-    const { user } = renderApp('/slack/callback?code=abc')
+    const { user } = openAsAnn(person, '/slack/callback?code=abc')
     await user.click(await accountItem(user, 'Sign out of this browser'))
     await screen.findByText(signedOut)
     await waitFor(() => expect(heard).toEqual(person === null ? [null, null] : ['ann', 'nobody']))
@@ -315,45 +300,40 @@ describe.each([['ann'], [null]])('a page that shows %s', (person) => {
 
 describe('a change that the backend refuses because the person is another one', () => {
   test('is a failed save, after which the page shows that person', async () => {
-    const backend = startWithAnn()
-    const { user } = renderApp('/')
-    await user.click(await box(stage))
-    becomeBob(backend)
+    const { requests, state, user } = await tickAsAnn()
+    becomeBob(state)
     await user.click(await button('Save'))
     expect(await screen.findByText(failed)).toBeVisible()
     expect(await box(orphan, true)).toBeVisible()
     expect(await box(stage)).not.toBeChecked()
     // The button that had the focus was loaded again.
     expect(screen.getByRole('heading', { level: 1 })).toHaveFocus()
-    expect(backend.state.rules).toEqual(['deal-stage-changed-orphan'])
+    expect(state.rules).toEqual(['deal-stage-changed-orphan'])
     // Only a change names the person.
-    expect(backend.requests.filter(({ person }) => person !== null)).toMatchObject([
+    expect(requests.filter(({ person }) => person !== null)).toMatchObject([
       { method: 'POST', person: 'ann' },
     ])
     expect(takeLog()).toHaveLength(1)
   })
 
   test('disconnects nothing, and signs nobody out', async () => {
-    const backend = startWithAnn()
-    const { user } = renderApp('/')
+    const { state, user } = openAsAnn()
     await box(closed, true)
-    becomeBob(backend)
+    becomeBob(state)
     await user.click(await button('Disconnect Slack'))
     await waitFor(expectBob)
-    backend.state.person = 'carol'
+    state.person = 'carol'
     await user.click(await accountItem(user, 'Sign out of this browser'))
     expect(await screen.findByText('❌ Failed to sign out, try again.')).toBeVisible()
     expect(await button('Disconnect Slack')).toBeVisible()
-    expect(backend.state.connected.size).toBe(2)
+    expect(state.connected.size).toBe(2)
     takeLog()
   })
 })
 
 test('a save that a backend of section 7 refuses with 409 loads both statuses again, and names no person', async () => {
-  const { calls, requests, state } = startWithAnn(null)
+  const { calls, requests, state, user } = await tickAsAnn(null)
   server.use(http.post(rulesPath, withStatus(409)))
-  const { user } = renderApp('/')
-  await user.click(await box(stage))
   state.connected.clear()
   await user.click(await button('Save'))
   expect(await screen.findByText(failed)).toBeVisible()
@@ -365,25 +345,22 @@ test('a save that a backend of section 7 refuses with 409 loads both statuses ag
 })
 
 test('a save in another tab of the same person is shown, and what was ticked and unticked here is applied to it', async () => {
-  const backend = startWithAnn()
-  const { user } = renderApp('/')
+  const { calls, state, user } = await tickAsAnn()
   await user.click(await box(closed, true))
-  await user.click(await box(stage))
-  backend.state.rules = ['deal-closed', 'deal-stage-changed-orphan']
+  state.rules = ['deal-closed', 'deal-stage-changed-orphan']
   await hearFromOtherTab({ saved: 'bob' })
   await hearFromOtherTab({ saved: 'ann' })
   expect(await box(orphan, true)).toBeVisible()
-  expect(backend.calls('GET /api/notifications/rules')).toHaveLength(2)
+  expect(calls('GET /api/notifications/rules')).toHaveLength(2)
   const heard = hearAsOtherTab()
   await user.click(await button('Save'))
   expect(await screen.findByText(saved)).toBeVisible()
-  expect(backend.state.rules).toEqual(['deal-stage-changed-orphan', 'deal-stage-changed'])
+  expect(state.rules).toEqual(['deal-stage-changed-orphan', 'deal-stage-changed'])
   await waitFor(() => expect(heard).toEqual([{ saved: 'ann' }]))
 })
 
 test('with a backend of section 7, a save is told to no other tab, because it could be another person’s', async () => {
-  startWithAnn(null)
-  const { user } = renderApp('/')
+  const { user } = openAsAnn(null)
   const heard = hearAsOtherTab()
   await tickAndSave(user)
   expect(await screen.findByText(saved)).toBeVisible()
@@ -401,10 +378,8 @@ function hearAsOtherTab(): unknown[] {
 }
 
 test('a save that waits for a disconnect is refused without a call', async () => {
-  const { calls } = startWithAnn()
+  const { calls, user } = await tickAsAnn()
   const release = hold('delete', '*/disconnect')
-  const { user } = renderApp('/')
-  await user.click(await box(stage))
   await user.click(await button('Disconnect Slack'))
   await user.click(await button('Save'))
   await button('Saving…')
@@ -421,36 +396,34 @@ describe('signing out', () => {
   test.each([['ann'], [null]])(
     'ends what the page shows of %s, also after everything was forgotten',
     async (person) => {
-      startWithAnn(person)
+      const { user } = openAsAnn(person)
       const release = hold('delete', '*/api/session')
-      const { user } = renderApp('/')
       const signOut = await accountItem(user, 'Sign out of this browser')
       // A screen reader announces only a text that appears in an existing region.
       const result = screen.getByRole('banner').querySelector('[role=status]')
       await user.click(signOut)
       await hearFromOtherTab(null)
       expect(await box(closed, true)).toBeVisible()
-      const heard = hearAsOtherTab()
       release()
       expect(await screen.findByText(signedOut)).toBe(result)
       await waitFor(expectNobody)
       expect(result).toHaveFocus()
-      await waitFor(() => expect(heard).toEqual([person === null ? null : 'nobody']))
     },
   )
 
   test.each([['ann'], [null]])(
     'without an answer says so, and every tab of %s asks again',
     async (person) => {
-      const backend = startWithAnn(person)
+      const { state, user } = await tickAsAnn(person)
       server.use(
         http.delete('*/api/session', () => {
-          endSession(backend)
+          // The browser's session ends.
+          if (person !== null) state.person = 'nobody'
+          state.connected.clear()
+          state.rules = []
           return HttpResponse.error()
         }),
       )
-      const { user } = renderApp('/')
-      await user.click(await box(stage))
       const heard = hearAsOtherTab()
       await user.click(await accountItem(user, 'Sign out of this browser'))
       expect(await screen.findByText('❌ Failed to sign out, try again.')).toBeVisible()
@@ -462,9 +435,8 @@ describe('signing out', () => {
   )
 
   test('waits for a save, and then nothing of it shows', async () => {
-    const { calls } = startWithAnn()
+    const { calls, user } = openAsAnn()
     const release = hold('post', rulesPath, withStatus(204))
-    const { user } = renderApp('/')
     await tickAndSave(user)
     await user.click(await accountItem(user, 'Sign out of this browser'))
     await settle()
@@ -476,10 +448,8 @@ describe('signing out', () => {
   })
 
   test('drops a save and a disconnect that wait for it', async () => {
-    const { calls } = startWithAnn()
+    const { calls, user } = await tickAsAnn()
     const release = hold('delete', '*/api/session')
-    const { user } = renderApp('/')
-    await user.click(await box(stage))
     await user.click(await accountItem(user, 'Sign out of this browser'))
     await user.click(await button('Disconnect Slack'))
     await user.click(await button('Save'))

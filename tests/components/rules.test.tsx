@@ -3,7 +3,7 @@ import { HttpResponse, http } from 'msw'
 import { describe, expect, test } from 'vitest'
 import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { both, hold, renderApp, startBackend, withStatus } from '../render.tsx'
+import { both, hold, openApp, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { box, button, closedBox, rulesPath, saved, stageBox } from './dashboard.ts'
 
@@ -38,8 +38,7 @@ const none = 'No notification rules defined'
 
 describe('the catalogue', () => {
   test('has the rules of the specification in five groups, and only those for deals are enabled', async () => {
-    startBackend()
-    renderApp('/')
+    openApp()
     const rules = within(await screen.findByRole('region', { name: 'Notification Rules' }))
     const groups = rules.getAllByRole('group')
     expect(groups).toHaveLength(5)
@@ -61,15 +60,13 @@ describe('the catalogue', () => {
   })
 
   test.each(all)('%s that is stored is the ticked one: when %s', async (id, when) => {
-    startBackend({ rules: [id] })
-    renderApp('/')
+    openApp({ rules: [id] })
     expect(await box(label(when))).toBeChecked()
     expect(screen.getAllByRole('checkbox', { checked: true })).toHaveLength(1)
   })
 
   test('keeps a rule that is coming soon as it is, even if its box is enabled in the inspector', async () => {
-    startBackend({ rules: ['custom-rule'] })
-    const { user } = renderApp('/')
+    const { user } = openApp({ rules: ['custom-rule'] })
     for (const [when, isTicked] of [
       ['a rule of my own is met', true],
       ['an invoice is paid', false],
@@ -80,26 +77,12 @@ describe('the catalogue', () => {
       expect(soon).toHaveProperty('checked', isTicked)
     }
   })
-
-  test('toggles a rule for deals by its box, its label and the space bar', async () => {
-    startBackend()
-    const { user } = renderApp('/')
-    const box = await stageBox()
-    await user.click(box)
-    expect(box).toBeChecked()
-    await user.click(screen.getByText('Notify me when a deal stage changes'))
-    expect(box).not.toBeChecked()
-    box.focus()
-    await user.keyboard(' ')
-    expect(box).toBeChecked()
-  })
 })
 
 describe('loading the rules', () => {
   test("shows 'Loading rules…' and no checkbox until they arrive, while the rest works", async () => {
-    startBackend({ connected: both(), rules: ['deal-closed'] })
+    const { user } = openApp({ connected: both(), rules: ['deal-closed'] })
     const answer = hold('get', rulesPath)
-    const { user } = renderApp('/')
     const rules = within(await screen.findByRole('region', { name: 'Notification Rules' }))
     expect(rules.getByText('Loading rules…')).toHaveAttribute('role', 'status')
     expect(rules.queryByRole('checkbox')).not.toBeInTheDocument()
@@ -112,27 +95,19 @@ describe('loading the rules', () => {
     expect(rules.queryByText('Loading rules…')).not.toBeInTheDocument()
   })
 
-  // tests/contract/answers.test.ts has more such answers, and lists with ids that are no texts.
-  test('treats rules that are no list as none', async () => {
-    startBackend()
-    server.use(http.get(rulesPath, () => HttpResponse.json({ rules: 'deal-closed' })))
-    renderApp('/')
-    expect(await screen.findByText(none)).toBeVisible()
-    expect(screen.queryByRole('checkbox', { checked: true })).not.toBeInTheDocument()
-  })
-
   test.each([
     ['a 500', withStatus(500), 2],
     ['a 403', withStatus(403), 1],
     ['a dropped connection', () => HttpResponse.error(), 2],
     ['HTML', () => HttpResponse.html('<p>Hi</p>'), 1],
+    // tests/contract/answers.test.ts has more such answers, and lists with ids that are no texts.
     ['a list alone', () => HttpResponse.json(['deal-closed']), undefined],
+    ['rules that are no list', () => HttpResponse.json({ rules: 'deal-closed' }), undefined],
   ])(
     'that fails with %s leaves a usable catalogue and one line in the log',
     async (_name, answer, tries) => {
-      const { state, calls } = startBackend({ connected: both() })
+      const { state, calls, user } = openApp({ connected: both() })
       server.use(http.get(rulesPath, answer))
-      const { user } = renderApp('/')
       const box = await stageBox()
       if (tries !== undefined) {
         expect(takeLog()).toEqual([expect.stringMatching(/^Loading rules failed: /)])
@@ -157,8 +132,7 @@ describe('loading the rules', () => {
 
 describe('an empty selection', () => {
   test('shows a warning until one rule is ticked, and may be saved', async () => {
-    const { state } = startBackend({ connected: both(), rules: ['deal-stage-changed'] })
-    const { user } = renderApp('/')
+    const { state, user } = openApp({ connected: both(), rules: ['deal-stage-changed'] })
     const box = await stageBox()
     expect(screen.queryByText(none)).not.toBeInTheDocument()
     await user.click(box)
@@ -173,25 +147,19 @@ describe('an empty selection', () => {
   })
 
   test('and a disconnect are announced: the live regions are there before their words', async () => {
-    startBackend({ connected: both(), rules: ['deal-closed'] })
-    const { user } = renderApp('/')
-    const box = await closedBox()
-    const regions = screen.getAllByRole('status')
-    await user.click(box)
-    await user.click(await button('Disconnect Slack'))
-    for (const title of [none, 'Connections required']) {
+    const { user } = openApp({ connected: both() })
+    const answer = hold('get', rulesPath)
+    await screen.findByText('Loading rules…')
+    const expectAnnounced = async (title: string, happen: () => unknown) => {
+      const regions = screen.getAllByRole('status')
+      await happen()
       expect(regions).toContain((await screen.findByText(title)).closest('[role=status]'))
     }
-  })
-
-  test('that is loaded is announced: the live region is there before the rules', async () => {
-    startBackend({ connected: both() })
-    const answer = hold('get', rulesPath)
-    renderApp('/')
-    await screen.findByText('Loading rules…')
-    const regions = screen.getAllByRole('status')
-    answer()
-    const title = await screen.findByText(none)
-    expect(regions).toContain(title.closest('[role=status]'))
+    await expectAnnounced(none, answer)
+    const box = await closedBox()
+    await user.click(box)
+    await expectAnnounced(none, () => user.click(box))
+    const disconnect = await button('Disconnect Slack')
+    await expectAnnounced('Connections required', () => user.click(disconnect))
   })
 })
