@@ -77,12 +77,13 @@ test('each table is in an export, or is named as left out', async () => {
   expect(known.sort()).toEqual(await tableNames(database))
 })
 
-describe.each([
+test.each([
   ['PGlite', 'PGlite'],
   ['PGlite', 'PostgreSQL'],
   ['PostgreSQL', 'PGlite'],
-] as const)('from %s to %s', (from, to) => {
-  test('every row goes along but sessions, a pending message is sent once, and new changes follow it', async () => {
+] as const)(
+  'from %s to %s every row goes along but sessions, a pending message is sent once, and new changes follow it',
+  async (from, to) => {
     const [path, portal] = [newPath(), last]
     const posts = () => outside.posts.filter(({ channel }) => channel === `C${portal}`)
     const source = await openEmpty(from)
@@ -108,8 +109,8 @@ describe.each([
     await working.tell([stageChange(2, { portal }), change])
     await working.settled()
     expect(posts().map(dealsIn)).toEqual([[1], [2]])
-  })
-})
+  },
+)
 
 test('an export of PostgreSQL shows one moment, whatever is written meanwhile', async () => {
   const { database } = await openEmpty('PostgreSQL')
@@ -172,24 +173,23 @@ test('an import into PostgreSQL has no time limit, and writes what the command t
 })
 
 test.each(databaseKinds)(
-  'a full database of an older release on %s is refused before it is migrated',
+  'import, status and export leave a database of an older release on %s as it is, and say what updates it',
   async (kind) => {
     const [source, path] = [await openEmpty('PGlite'), newPath()]
     await exportData(source.database, { ...options, path })
     const place = await newDatabase(kind)
-    const before = await madeOlder(place)
-    expect(await command(place, 'data.ts', 'import', path)).toMatch(
-      /^The database is not empty\. .*\nexit 1$/,
+    const { database, close } = await openTarget(place)
+    await database.insert(users).values({})
+    await database.execute(sql`drop table recent_calls`)
+    await database.execute(
+      sql`delete from ${migrations} where created_at = (select max(created_at) from ${migrations})`,
     )
-    expect(await stateOf(place)).toEqual(before)
-  },
-)
+    await close()
+    const before = await stateOf(place)
+    expect(before.tables).not.toContain('recent_calls')
 
-test.each(databaseKinds)(
-  'status and export leave a database of an older release on %s as it is, and say what updates it',
-  async (kind) => {
-    const place = await newDatabase(kind)
-    const before = await madeOlder(place)
+    const isFull = /^The database is not empty\. .*\nexit 1$/
+    expect(await command(place, 'data.ts', 'import', path)).toMatch(isFull)
     const refusal =
       'The database is empty or of an older release. Use that release, or start the server of this one (npm start): it updates the database.\nexit 1'
     expect(await command(place, 'relay.ts', 'status')).toBe(refusal)
@@ -223,20 +223,6 @@ const command = (place: Place, file: string, ...args: string[]) =>
     ENCRYPTION_KEY: key.toString('base64'),
     ...('url' in place ? { DATABASE_URL: place.url } : { DATA_DIR: place.folder }),
   })
-
-/** Makes a database with a user that lacks the newest migration. @returns its state. */
-async function madeOlder(place: Place) {
-  const { database, close } = await openTarget(place)
-  await database.insert(users).values({})
-  await database.execute(sql`drop table recent_calls`)
-  await database.execute(
-    sql`delete from ${migrations} where created_at = (select max(created_at) from ${migrations})`,
-  )
-  await close()
-  const state = await stateOf(place)
-  expect(state.tables).not.toContain('recent_calls')
-  return state
-}
 
 /** Looks without migrating. */
 async function stateOf(place: Place) {
@@ -313,7 +299,6 @@ describe('a file is refused, and nothing is written, if it', () => {
     ['has another key', (all) => all, /with another encryption key\. Set ENCRYPTION_KEY/, otherKey],
     ['is cut off after a row', (all) => all.slice(0, 3), cutOff],
     ['is cut off in a row', ([first = '', row = '']) => [first, row.slice(0, 50)], cutOff],
-    ['lost a row', (all) => all.toSpliced(1, 1), /was changed/],
     ['has another value', (all) => all.with(1, all[1]?.replace(':"2', ':"1') ?? ''), /was changed/],
     ['goes on after its end', (all) => all.with(-1, all[1] ?? ''), /was changed/],
     ['is something else', () => ['-- PostgreSQL database dump'], /was not made by/],

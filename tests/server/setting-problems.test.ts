@@ -1,13 +1,11 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer as createHttpServer } from 'node:http'
 import { createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import { lockFolder } from '../../server/database/lock.ts'
-import { openPostgres } from '../../server/database/open.ts'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { openDatabase } from '../../server/settings/open-database.ts'
 import { databaseUrlError, dataDirError, listenError } from '../../server/settings/open-errors.ts'
-import { newDataFolder } from '../database.ts'
+import { parseEnv } from '../../server/settings/settings.ts'
 import { freePort } from '../relay/postgres.ts'
 import { listen } from './harness.ts'
 import { outputOf } from './program.ts'
@@ -15,7 +13,6 @@ import { outputOf } from './program.ts'
 let folder: string
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'dealbell-settings-'))
-  await writeFile(join(folder, 'file'), '')
 })
 afterAll(() => rm(folder, { recursive: true }))
 
@@ -32,72 +29,61 @@ async function listenHere(server: Server): Promise<number> {
 }
 
 /** An error as Node, PostgreSQL and SQLite throw it. */
-const errorWith = (codes: object, message = 'it failed') => Object.assign(new Error(message), codes)
+const errorWith = (codes: object) => Object.assign(new Error('it failed'), codes)
 
-const password = 'hunter2'
-const urlAt = (at: string) => `postgres://ann:${password}@${at}/sales`
+const urlAt = (at: string) => `postgres://ann:hunter2@${at}/sales`
 
-describe('DATABASE_URL', () => {
-  // doctor.test.ts says what the programs beside the server say.
-  test('without a PostgreSQL behind it says that none listens there', async () => {
-    const at = `127.0.0.1:${await freePort()}`
-    expect(await output('main', { DATABASE_URL: urlAt(at) })).toBe(
-      `DATABASE_URL: no PostgreSQL listens at ${at}. Start it, or correct the host and the port.\nexit 1`,
-    )
-  })
-
-  /** A PostgreSQL that answers every connection with an error (PostgreSQL, protocol, ErrorResponse). */
-  const refusingPostgres = (code: string, message: string) =>
-    createServer((socket) => {
-      socket.on('error', () => undefined)
-      socket.once('data', () => {
-        const fields = Buffer.from(`SFATAL\0VFATAL\0C${code}\0M${message}\0\0`)
-        const head = Buffer.from([0x45, 0, 0, 0, fields.length + 4])
-        socket.end(Buffer.concat([head, fields]))
-      })
+/** A PostgreSQL that answers every connection with an error (PostgreSQL, protocol, ErrorResponse). */
+const refusingPostgres = (code: string, message: string) =>
+  createServer((socket) => {
+    socket.on('error', () => undefined)
+    socket.once('data', () => {
+      const fields = Buffer.from(`SFATAL\0VFATAL\0C${code}\0M${message}\0\0`)
+      const head = Buffer.from([0x45, 0, 0, 0, fields.length + 4])
+      socket.end(Buffer.concat([head, fields]))
     })
-
-  test.each<[string, Server, (at: string) => string]>([
-    [
-      'refuses the user',
-      refusingPostgres('28P01', 'password authentication failed for user "ann"'),
-      (at) =>
-        `PostgreSQL at ${at} refuses the user or the password. Correct them, and write special characters as in a URL (@ is %40).`,
-    ],
-    [
-      'has no such database',
-      refusingPostgres('3D000', 'database "sales" does not exist'),
-      (at) => `PostgreSQL at ${at} has no database named sales. Create it, or correct the name.`,
-    ],
-    [
-      'has too many clients',
-      refusingPostgres('53300', 'sorry, too many clients already'),
-      (at) =>
-        `the database at ${at} could not be opened: sorry, too many clients already. Check that PostgreSQL runs there and accepts connections.`,
-    ],
-  ])('says in words that its server %s', async (_, server, problem) => {
-    const at = `127.0.0.1:${await listenHere(server)}`
-    const cause = await openPostgres(urlAt(at), () => undefined).catch((error: unknown) => error)
-    const { message } = databaseUrlError(urlAt(at), cause)
-    expect(message).toContain(`DATABASE_URL: ${problem(at)}`)
-    expect(message).not.toContain(password)
   })
+
+test.each<[string, Server | undefined, (at: string) => string]>([
+  [
+    'does not run',
+    undefined,
+    (at) => `no PostgreSQL listens at ${at}. Start it, or correct the host and the port.`,
+  ],
+  [
+    'refuses the user',
+    refusingPostgres('28P01', 'password authentication failed for user "ann"'),
+    (at) =>
+      `PostgreSQL at ${at} refuses the user or the password. Correct them, and write special characters as in a URL (@ is %40).`,
+  ],
+  [
+    'has no such database',
+    refusingPostgres('3D000', 'database "sales" does not exist'),
+    (at) => `PostgreSQL at ${at} has no database named sales. Create it, or correct the name.`,
+  ],
+  [
+    'has too many clients',
+    refusingPostgres('53300', 'sorry, too many clients already'),
+    (at) =>
+      `the database at ${at} could not be opened: sorry, too many clients already. Check that PostgreSQL runs there and accepts connections.`,
+  ],
+])('if PostgreSQL %s, the error names DATABASE_URL and no password', async (_, server, problem) => {
+  const at = `127.0.0.1:${server === undefined ? await freePort() : await listenHere(server)}`
+  const opening = openDatabase(parseEnv({ DATABASE_URL: urlAt(at) }))
+  await expect(opening).rejects.toHaveProperty('message', `DATABASE_URL: ${problem(at)}`)
 })
 
-test.each(['file', 'file/below'])(
-  'DATA_DIR that is %s is refused in one sentence',
-  async (path) => {
-    const dataDir = join(folder, path)
-    expect(await output('main', { DATA_DIR: dataDir })).toBe(
-      `DATA_DIR is ${dataDir}, but a file has that path or a part of it. Set DATA_DIR to a folder.\nexit 1`,
-    )
-  },
-)
+test('DATA_DIR that is a file is refused in one sentence', async () => {
+  const dataDir = join(folder, 'file')
+  await writeFile(dataDir, '')
+  expect(await output('main', { DATA_DIR: dataDir })).toBe(
+    `DATA_DIR is ${dataDir}, but a file has that path or a part of it. Set DATA_DIR to a folder.\nexit 1`,
+  )
+})
 
 test('a PORT that is taken is refused in one sentence', async () => {
   const port = await listenHere(createServer())
-  const dataDir = await newDataFolder()
-  onTestFinished(() => rm(dataDir, { recursive: true }))
+  const dataDir = join(folder, 'data')
   const said = await output('main', { DATA_DIR: dataDir, PORT: `${port}`, HOST: '127.0.0.1' })
   expect(said).toBe(
     `Port ${port} is taken. Set PORT to another one, or to 0 for a free one.\nexit 1`,
@@ -152,26 +138,10 @@ test('every wrong setting is listed', async () => {
   expect(said).not.toMatch(/hunter2|\n {4}at /)
 })
 
-describe('npm run relay', () => {
-  test('says that no server has used the folder', async () => {
-    const dataDir = join(folder, 'nowhere')
-    expect(await output('cli/relay status', { DATA_DIR: dataDir })).toBe(
-      `DATA_DIR is ${dataDir}, but no server has stored anything there. Set DATA_DIR to the folder of the server, or start the server first (npm start).\nexit 1`,
-    )
-  })
-
-  // doctor.test.ts says what it says if nothing answers, or a server with another key.
-  test('says that another program answers at PORT', async () => {
-    // This process holds the folder.
-    const held = await newDataFolder()
-    const lock = lockFolder(held)
-    onTestFinished(async () => {
-      lock.release()
-      await rm(held, { recursive: true })
-    })
-    const port = await listenHere(createHttpServer((_request, response) => response.end()))
-    expect(await output('cli/relay status', { DATA_DIR: held, PORT: `${port}` })).toBe(
-      `A server uses the folder ${held} of DATA_DIR, but another program answers at http://127.0.0.1:${port}. Set PORT and HOST as for that server, or stop it.\nexit 1`,
-    )
-  })
+// doctor.test.ts says what programs beside the server say if it does not answer.
+test('npm run relay says that no server has used the folder', async () => {
+  const dataDir = join(folder, 'nowhere')
+  expect(await output('cli/relay status', { DATA_DIR: dataDir })).toBe(
+    `DATA_DIR is ${dataDir}, but no server has stored anything there. Set DATA_DIR to the folder of the server, or start the server first (npm start).\nexit 1`,
+  )
 })
