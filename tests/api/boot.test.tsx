@@ -5,7 +5,14 @@ import { endpoints, healthAnswer, rulesAnswer } from '../../contract/endpoints.t
 import { call, getJson } from '../../src/api/client.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { both, endlessBody, hearFromOtherTab, lookAgain, renderApp, startBackend } from '../render.tsx'
+import {
+  both,
+  endlessBody,
+  hearFromOtherTab,
+  lookAgain,
+  renderApp,
+  startBackend,
+} from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 // The boot script starts calls, and the app takes their responses.

@@ -193,7 +193,7 @@ describe('the list', () => {
     ]
     open(
       addresses.map((url, n) =>
-        item(url, { state: states[n % 4], ...said, ...times, deal: { name: text, url } }),
+        item(url, { state: states[n % 4] ?? 'sent', ...said, ...times, deal: { name: text, url } }),
       ),
     )
     expect(await screen.findAllByText(text)).toHaveLength(addresses.length)

@@ -18,8 +18,6 @@ import {
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { accountItem } from './dashboard.ts'
-// The app loads this script later. Its first import may take longer than a test waits.
-import '../../src/late/parts.ts'
 
 const features = ['activity', 'retry-all']
 const ofBreak = { state: 'failed', reason: 'the access was revoked. Connect Slack again' } as const

@@ -3,7 +3,16 @@ import { delay, HttpResponse, http } from 'msw'
 import { describe, expect, test } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { both, endlessBody, hold, lookAgain, openApp, recordTexts, setOnline, withStatus } from '../render.tsx'
+import {
+  both,
+  endlessBody,
+  hold,
+  lookAgain,
+  openApp,
+  recordTexts,
+  setOnline,
+  withStatus,
+} from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 test.each([

@@ -8,8 +8,6 @@ import { server } from '../msw/server.ts'
 import { both, hold, lookAgain, openApp, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { accountItem, signedOut } from './dashboard.ts'
-// The app loads this script later. A test with a stopped clock cannot wait for its first import.
-import '../../src/late/parts.ts'
 
 const features = ['activity', 'preview', 'test-message']
 /** Opens the dashboard of a user who has connected both services. */
