@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto'
 import type { Hono } from 'hono'
 import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
-import type { ProviderId } from '../../server/providers/registry.ts'
 import { lookBackMs } from '../../server/relay/search/search.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { standInHub } from '../../stand-ins/hubspot/account.ts'
@@ -20,10 +19,11 @@ const verifier = 'v'.repeat(43)
 const consentPaths = { hubspot: '/hubspot/oauth/authorize', slack: '/slack/oauth/v2/authorize' }
 const tokenPaths = { hubspot: '/hubspot/oauth/2026-03/token', slack: '/slack/api/oauth.v2.access' }
 
+type Provider = keyof typeof tokenPaths
 type Fields = Record<string, string>
 
 /** What a request for consent says. */
-const consentFields = (provider: ProviderId, changes: Fields): Fields => ({
+const consentFields = (provider: Provider, changes: Fields): Fields => ({
   client_id: appOf(provider).client_id,
   redirect_uri: `${appUrl}/${provider}/callback`,
   scope: provider === 'hubspot' ? scope : 'incoming-webhook,chat:write,channels:read',
@@ -36,7 +36,7 @@ const consentFields = (provider: ProviderId, changes: Fields): Fields => ({
 })
 
 /** What proves to a provider that the server is the app. */
-const appOf = (provider: ProviderId) => ({
+const appOf = (provider: Provider) => ({
   client_id: harness.addresses.providers[provider].clientId,
   client_secret: harness.addresses.providers[provider].clientSecret,
 })
@@ -54,16 +54,16 @@ async function post(path: string, form: Fields, headers: Fields = {}) {
   return { status: answer.status, body: JSON.parse(text || '{}') }
 }
 
-const consentPage = (provider: ProviderId, changes: Fields = {}) =>
+const consentPage = (provider: Provider, changes: Fields = {}) =>
   request(`${consentPaths[provider]}?${new URLSearchParams(consentFields(provider, changes))}`)
 
-async function answerConsent(provider: ProviderId, changes: Fields = {}) {
+async function answerConsent(provider: Provider, changes: Fields = {}) {
   const form = consentFields(provider, { answer: 'allow', channel: 'C0DEALS001', ...changes })
   const answer = await submit(consentPaths[provider], form)
   return { status: answer.status, back: answer.headers.get('Location') }
 }
 
-async function codeFrom(provider: ProviderId, changes: Fields = {}): Promise<string> {
+async function codeFrom(provider: Provider, changes: Fields = {}): Promise<string> {
   const { back } = await answerConsent(provider, changes)
   return new URL(back ?? '').searchParams.get('code') ?? ''
 }
@@ -113,7 +113,7 @@ describe.each([
   })
 })
 
-const exchange = (provider: ProviderId, code: string, changes: Fields = {}) =>
+const exchange = (provider: Provider, code: string, changes: Fields = {}) =>
   post(tokenPaths[provider], {
     ...appOf(provider),
     code,
@@ -121,7 +121,7 @@ const exchange = (provider: ProviderId, code: string, changes: Fields = {}) =>
     ...(provider === 'hubspot' && { grant_type: 'authorization_code', code_verifier: verifier }),
     ...changes,
   })
-const refusalOf = (provider: ProviderId, error: string) =>
+const refusalOf = (provider: Provider, error: string) =>
   provider === 'hubspot'
     ? { status: 400, body: { status: error, category: 'VALIDATION_ERROR' } }
     : { status: 200, body: { ok: false, error } }
@@ -140,7 +140,7 @@ describe('for a code, a stand-in gives tokens', () => {
     vi.useRealTimers()
   })
 
-  test.each<[ProviderId, Fields, string]>([
+  test.each<[Provider, Fields, string]>([
     ['hubspot', { client_id: 'another' }, 'BAD_CLIENT_ID'],
     ['hubspot', { client_secret: 'wrong' }, 'BAD_CLIENT_SECRET'],
     ['hubspot', { redirect_uri: `${appUrl}/slack/callback` }, 'BAD_REDIRECT_URI'],
