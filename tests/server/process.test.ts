@@ -102,10 +102,8 @@ describe('a signal', () => {
     response.writeHead(400, { 'Content-Type': 'application/json' })
     response.end('{"status":"BAD_AUTH_CODE"}')
     expect(await answer).toHaveProperty('status', 502)
-    const answeredAt = performance.now()
+    // It waits for no client that keeps its connection: connections.test.ts.
     expect(await server.exited).toBe(0)
-    // The client would keep its connection for five seconds; the server does not wait for that.
-    expect(performance.now() - answeredAt).toBeLessThan(4_900)
   })
 
   test('SIGTERM with a STOP_DELAY first tells load balancers, and Ctrl-C does not wait for it', async () => {
