@@ -15,7 +15,6 @@ export interface ServerOptions {
   database: { folder: string } | { url: string }
   failpoint?: string
   encryptionKey?: string
-  poolSize?: number
   /** The folder of another version of the code. */
   version?: string
   trustedProxies?: number
@@ -25,15 +24,7 @@ export interface ServerOptions {
 export const metricsToken = serverKey.toString('hex')
 
 export function serverEnv(
-  {
-    outside,
-    database,
-    failpoint,
-    encryptionKey,
-    poolSize,
-    trustedProxies,
-    nodeOptions,
-  }: ServerOptions,
+  { outside, database, failpoint, encryptionKey, trustedProxies, nodeOptions }: ServerOptions,
   port: number,
 ) {
   return {
@@ -51,7 +42,6 @@ export function serverEnv(
     SLACK_API_URL: `${outside.slackUrl}/api`,
     ...('url' in database ? { DATABASE_URL: database.url } : { DATA_DIR: database.folder }),
     ...(failpoint !== undefined && { DEALBELL_FAILPOINT: failpoint }),
-    ...(poolSize !== undefined && { DATABASE_POOL_SIZE: String(poolSize) }),
     ...(trustedProxies !== undefined && { TRUSTED_PROXIES: String(trustedProxies) }),
     ...(nodeOptions !== undefined && { NODE_OPTIONS: nodeOptions }),
     DEBUG: '1',

@@ -7,7 +7,10 @@ import { isUnclaimed } from './group.ts'
 
 // What a disconnect and a new connection wait for.
 
-/** Also of what is recorded as sent: while a process stood still, another one may have begun to send it again. */
+/**
+ * The condition that a message is on its way. A delivery that is recorded as sent can meet it, too: while a process
+ * stood still, another one may have begun to send the message again.
+ */
 const isBeingSent = gt(deliveries.sendingUntil, sql`now()`)
 
 /** Ends the pending deliveries of a user who disconnects. Resolves when none is being sent. */
