@@ -31,7 +31,7 @@ test('/states shows all states during development, each also at an address of it
 }, async ({ page, dev }) => {
   // Several apps load one after the other, without a build.
   test.setTimeout(300_000)
-  // Few frames are in view at once. Each loads some hundred files.
+  // A small window shows few frames at once. Each frame loads some hundred files.
   await page.setViewportSize({ width: 600, height: 500 })
   const errors: string[] = []
   page.on('pageerror', (error) => errors.push(error.message))
@@ -43,7 +43,7 @@ test('/states shows all states during development, each also at an address of it
   letApp()
   // Vite bundles the dependencies when the first frame asks for them.
   await expect(first.getByText('Loading…')).toBeVisible({ timeout: 120_000 })
-  // With a route, Chromium loads each file again for each frame.
+  // As long as a route is set, Playwright turns the browser's cache off, so each frame would load all files anew.
   await page.unrouteAll()
   await expect(page.locator('iframe')).toHaveCount(states.length)
   // Only what comes into view loads.
