@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, rmdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmdirSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -7,9 +7,9 @@ const MiB = 1024 * 1024
 
 interface SmallDisk {
   folder: string
-  /** Fills the disk until this many MiB are free. A second call replaces what the first one wrote. */
+  /** Makes the disk so small that this many MiB are free. */
   leave(freeMiB: number): void
-  /** Removes what `leave` wrote. */
+  /** Gives the disk its first size again. */
   makeRoom(): void
   unmount(): void
 }
@@ -25,16 +25,16 @@ export function mountSmallDisk(sizeMiB: number): SmallDisk | undefined {
     rmdirSync(folder)
     return undefined
   }
-  const filler = join(folder, 'filler')
-  const makeRoom = () => rmSync(filler, { force: true })
+  // The size changes, because to write a file of this length takes seconds.
+  const resize = (bytes: number) =>
+    execFileSync('mount', ['-o', `remount,size=${bytes}`, folder], { stdio: 'ignore' })
   return {
     folder,
     leave(freeMiB) {
-      makeRoom()
-      const { bavail, bsize } = statfsSync(folder)
-      writeFileSync(filler, Buffer.alloc(Math.max(0, bavail * bsize - freeMiB * MiB)))
+      const { blocks, bfree, bsize } = statfsSync(folder)
+      resize((blocks - bfree) * bsize + freeMiB * MiB)
     },
-    makeRoom,
+    makeRoom: () => resize(sizeMiB * MiB),
     unmount() {
       // A process that was killed may hold a file for a moment.
       execFileSync('umount', ['--lazy', folder])
