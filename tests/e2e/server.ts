@@ -22,8 +22,16 @@ export class Dealbell {
     this.url = await this.#program.listens()
   }
 
-  async stop(): Promise<void> {
-    this.#program?.child.kill('SIGTERM')
+  stop(): Promise<void> {
+    return this.#end('SIGTERM')
+  }
+
+  kill(): Promise<void> {
+    return this.#end('SIGKILL')
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<void> {
+    this.#program?.child.kill(signal)
     await this.#program?.exited
   }
 }
@@ -42,8 +50,12 @@ export const test = base.extend<
     async ({}, use) => await withServer(use),
     { scope: 'worker', timeout: 60_000 },
   ],
-  // biome-ignore lint/correctness/noEmptyPattern: Playwright reads a fixture's needs from this pattern.
-  server: async ({}, use) => await withServer(use),
+  // The limit of a test is for its story, not for the start of its server.
+  server: [
+    // biome-ignore lint/correctness/noEmptyPattern: Playwright reads a fixture's needs from this pattern.
+    async ({}, use) => await withServer(use),
+    { timeout: 60_000 },
+  ],
   baseURL: async ({ server }, use) => use(server.url),
   violations: [
     async ({ context }, use) => {
@@ -115,6 +127,7 @@ export async function withServer(
   const server = new Dealbell(dataDir, env)
   await server.start()
   await use(server)
-  await server.stop()
+  // The folder goes, so the database need not be closed, which takes seconds.
+  await server.kill()
   await rm(dataDir, { recursive: true, force: true })
 }
