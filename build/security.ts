@@ -4,6 +4,7 @@ import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Plugin } from 'vite'
 import { everyAnswer, pagePolicy, strictTransportSecurity } from '../contract/page-headers.ts'
+import { importMapSourceOf } from '../server/page/import-map.ts'
 import type { Config } from '../src/parse-config.ts'
 
 const immutable = 'public, max-age=31536000, immutable'
@@ -22,16 +23,15 @@ export function security(origins: Config): Plugin {
       sequential: true,
       async handler({ dir }) {
         if (dir === undefined) throw new Error('The build has no folder to write to.')
-        for (const name of await readdir(dir, { recursive: true })) {
-          if (!name.endsWith('.html')) continue
-          const page = join(dir, name)
-          await writeFile(page, await withIntegrity(await readFile(page, 'utf8'), dir))
-        }
-        const policies = {
-          everywhere: pagePolicy(origins, '/'),
-          contact: pagePolicy(origins, '/contact'),
-        }
         const assets = await readdir(join(dir, 'assets'))
+        const page = join(dir, 'index.html')
+        const html = await withIntegrity(await readFile(page, 'utf8'), dir, assets)
+        await writeFile(page, html)
+        const built = { ...origins, importMapSource: importMapSourceOf(html) }
+        const policies = {
+          everywhere: pagePolicy(built, '/'),
+          contact: pagePolicy(built, '/contact'),
+        }
         await writeFile(join(dir, '_headers'), headersFile(policies, assets))
         await writeFile(join(dir, '_redirects'), redirectsFile)
         await writeFile(join(dir, 'nginx-headers.conf'), nginxSnippet(policies))
@@ -40,11 +40,27 @@ export function security(origins: Config): Plugin {
   }
 }
 
-/** @throws Error if the page names a script or style sheet that the build did not write. */
-async function withIntegrity(html: string, folder: string): Promise<string> {
-  let page = html
+/**
+ * Adds the integrity to each tag. An import map says it for the scripts that others import. It precedes
+ * them, because it does not count for what loads already.
+ * @throws Error if the page names a script or style sheet that the build did not write.
+ */
+async function withIntegrity(
+  html: string,
+  folder: string,
+  assets: readonly string[],
+): Promise<string> {
+  const scripts = assets.filter((name) => name.endsWith('.js')).map((name) => `/assets/${name}`)
+  const entries = scripts.map(
+    async (path) => [path, await integrityOf(join(folder, path))] as const,
+  )
+  const importMap = { integrity: Object.fromEntries(await Promise.all(entries)) }
+  let page = html.replace(
+    '<script type="module"',
+    (main) => `<script type="importmap">${JSON.stringify(importMap)}</script>\n    ${main}`,
+  )
   const loading =
-    /^<script|rel="(?:modulepreload|stylesheet)"|as="(?:script|style)"|href="[^"]*\.js"/
+    /^<script .*src=|rel="(?:modulepreload|stylesheet)"|as="(?:script|style)"|href="[^"]*\.js"/
   for (const [tag] of html.matchAll(/<(?:script|link)\b[^>]*>/g)) {
     if (!loading.test(tag)) continue
     const address = /\s(?:src|href)="(\/[^"?#]*)"/.exec(tag)?.[1]

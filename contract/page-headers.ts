@@ -5,12 +5,14 @@ import { contactPath } from './contact-path.ts'
  * hosts (docs/hosting.md).
  */
 
-/** The settings that the policy depends on. */
-export interface PageOrigins {
+/** What the policy depends on. */
+export interface BuiltPage {
   /** The address of the backend; empty if it is the page's own origin. */
   apiUrl: string
   /** The form in the frame of /contact: a path on this origin or an http(s) URL. */
   contactFormUrl: string
+  /** The page's import map as a source of scripts. It is the only script within the page. */
+  importMapSource: string
 }
 
 // Deny everything. Each policy below then allows what its page needs. Trusted Types prevent
@@ -30,10 +32,13 @@ const denyAll = {
 export const answerPolicy = serialize(denyAll)
 
 /** The Content-Security-Policy of a dashboard file that is requested at this path. */
-export function pagePolicy({ apiUrl, contactFormUrl }: PageOrigins, path: string): string {
+export function pagePolicy(
+  { apiUrl, contactFormUrl, importMapSource }: BuiltPage,
+  path: string,
+): string {
   return serialize({
     ...denyAll,
-    'script-src': "'self'",
+    'script-src': `'self' ${importMapSource}`,
     'style-src': "'self'",
     'img-src': "'self'",
     'connect-src': apiUrl === '' ? "'self'" : `'self' ${new URL(apiUrl).origin}`,

@@ -6,6 +6,7 @@ import * as v from 'valibot'
 import { pagePolicy } from '../../contract/page-headers.ts'
 import { defaultNames } from '../../contract/provider-names.ts'
 import { fingerprintOf } from './fingerprint.ts'
+import { importMapSourceOf } from './import-map.ts'
 import { type Dashboard, readDashboard } from './serve.ts'
 
 const projectRoot = join(import.meta.dirname, '../..')
@@ -51,7 +52,8 @@ export async function readBuiltPage(folder = join(projectRoot, 'dist')): Promise
   if (built === undefined) {
     throw new Error(`${folder} has no build of this version. Run npm run build.`)
   }
-  return readDashboard(folder, (path) => pagePolicy(built, path))
+  const importMapSource = importMapSourceOf(await readFile(join(folder, 'index.html'), 'utf8'))
+  return readDashboard(folder, (path) => pagePolicy({ ...built, importMapSource }, path))
 }
 
 /** A release without sources cannot be built again with other settings. */

@@ -66,7 +66,7 @@ function subscribe(listener: () => void): () => void {
 const loadScript = () => import('./parts.ts')
 
 async function load(): Promise<Parts> {
-  // The links contain the integrity of the scripts (docs/server/sessions-and-safety.md).
+  // The scripts that this one imports load at the same time.
   for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=late]')) {
     link.rel = 'modulepreload'
   }

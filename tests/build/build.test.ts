@@ -56,17 +56,25 @@ test('every file that compression makes smaller has compressed copies', async ()
   }
 })
 
-test('no page contains a script or a style', async () => {
+test('no page contains a script or a style, but the map of the scripts’ integrity', async () => {
   const pages = files.filter((file) => /\.(html|svg)$/.test(file))
   expect(pages).toContain('index.html')
   for (const page of pages) {
     const html = String(await read(page))
     expect(html).not.toMatch(/<style|javascript:|srcdoc/i)
-    expect(html.match(/<script[^>]*>[^<]+/)).toBeNull()
+    const [map, ...others] = html.match(/<script[^>]*>[^<]+/g) ?? []
+    expect(others).toEqual([])
+    if (map !== undefined) {
+      expect(map).toMatch(
+        /^<script type="importmap">\{"integrity":\{("\/assets\/[\w.-]+":"sha384-[\w+/=]+",?)+\}\}$/,
+      )
+    }
     for (const { name, attributes } of elementsOf(html)) {
       const inline = Object.keys(attributes).filter((key) => /^(style$|on)/.test(key))
       expect(inline, name).toEqual([])
-      if (name === 'script') expect(attributes.src).toMatch(/^\/assets\//)
+      if (name === 'script' && attributes.type !== 'importmap') {
+        expect(attributes.src).toMatch(/^\/assets\//)
+      }
     }
   }
 })
@@ -79,6 +87,11 @@ test('the page states the integrity of every script and style sheet of the build
   for (const { path, integrity } of loaded) {
     const hash = createHash('sha384').update(await read(path))
     expect(integrity, path).toBe(`sha384-${hash.digest('base64')}`)
+  }
+  const [, json = ''] = /<script type="importmap">(.*?)<\/script>/.exec(await readPage()) ?? []
+  // HTML has no attribute for imported scripts.
+  for (const [path, integrity] of Object.entries(JSON.parse(json).integrity)) {
+    expect(loaded).toContainEqual({ path, integrity })
   }
   const built = files.filter((file) => /\.(js|css)$/.test(file)).map((file) => `/${file}`)
   // One script is loaded at once at /activity, and late at /.

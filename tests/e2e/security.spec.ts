@@ -87,23 +87,27 @@ test.describe('the page’s policy', () => {
   })
 })
 
+/** Changes a script so that it marks the document in which it runs. */
+const changeScript = (page: Page, name: string) =>
+  page.route(`**/assets/${name}-*.js`, (route) => {
+    const body = "document.documentElement.dataset.taken = 'yes'"
+    return route.fulfill({ contentType: 'text/javascript', body })
+  })
+
 test.describe('a file that was changed on its way', () => {
   test('is not run, whichever script it is', async ({ context, request, violations }) => {
     const html = await (await request.get('/')).text()
     const tags = [...html.matchAll(/<[^>]*\/assets\/([\w.-]+)-[\w-]{8}\.js"[^>]*>/g)]
     // The page may name a script for several addresses. The router also accepts a trailing slash.
-    const scripts = tags.map(([tag, name]) => {
+    const scripts = tags.map(([tag, name = '']) => {
       const pattern = /data-at="([^"|]*)/.exec(tag)?.[1] ?? '/'
       return [name, `${pattern.replace('[^/]+', 'hubspot')}/?code=x`.replace('//', '/')] as const
     })
     expect(scripts.length).toBeGreaterThan(10)
-    const taking = "document.documentElement.dataset.taken = 'yes'"
     await Promise.all(
       scripts.map(async ([name, address]) => {
         const page = await context.newPage()
-        await page.route(`**/assets/${name}-*.js`, (route) =>
-          route.fulfill({ contentType: 'text/javascript', body: taking }),
-        )
+        await changeScript(page, name)
         const refused = page.waitForEvent('console', (message) => /integrity/.test(message.text()))
         await page.goto(address)
         expect((await refused).text()).toContain(`/assets/${name}-`)
@@ -114,6 +118,24 @@ test.describe('a file that was changed on its way', () => {
       }),
     )
     expect(violations.splice(0).filter((violation) => !/integrity/.test(violation))).toEqual([])
+  })
+
+  test('is not run after a link within the app, nor at an address with percent signs', async ({
+    page,
+    violations,
+  }) => {
+    await changeScript(page, '{activity,contact}')
+    const expectRefused = async (name: string) => {
+      // The router has tried twice.
+      await expect(page.getByText('Something went wrong. Please try again later.')).toBeVisible()
+      await expect(page.locator('html')).not.toHaveAttribute('data-taken')
+      await expectViolations(violations, new RegExp(`integrity.*/assets/${name}-`))
+    }
+    await page.goto('/')
+    await page.getByRole('link', { name: 'Activity' }).click()
+    await expectRefused('activity')
+    await page.goto('/%63ontact')
+    await expectRefused('contact')
   })
 
   test('is not applied: the late styles. What waits for them appears', async ({

@@ -12,7 +12,11 @@ let folder: string
 let harness: Harness
 let app: Harness['app']
 let secureApp: Harness['app']
-const origins = { apiUrl: '', contactFormUrl: 'https://forms.example.com/f/1?x=2' }
+const origins = {
+  apiUrl: '',
+  contactFormUrl: 'https://forms.example.com/f/1?x=2',
+  importMapSource: "'sha256-abc='",
+}
 const page = `<!doctype html>${'<p>Dealbell</p>'.repeat(200)}`
 const script = 'console.log("again"); '.repeat(200)
 const scriptPath = '/assets/main-abc.js'

@@ -14,14 +14,16 @@ const nothing = [
   "require-trusted-types-for 'script'",
   "trusted-types 'none'",
 ]
-const ours = ["script-src 'self'", "style-src 'self'", "img-src 'self'"]
+const importMapSource = "'sha256-abc='"
+const ours = [`script-src 'self' ${importMapSource}`, "style-src 'self'", "img-src 'self'"]
 
 const lines = (policy: string) => policy.split('; ').toSorted()
 
-const own = { apiUrl: '', contactFormUrl: '/sandbox/contact-form' }
+const own = { apiUrl: '', contactFormUrl: '/sandbox/contact-form', importMapSource }
 const other = {
   apiUrl: 'https://api.example.com/dealbell',
   contactFormUrl: 'https://forms.example.com/f/1?x=2',
+  importMapSource,
 }
 const toOwn = "connect-src 'self'"
 const toOther = "connect-src 'self' https://api.example.com"

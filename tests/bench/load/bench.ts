@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { availableParallelism, loadavg, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -18,6 +18,7 @@ import {
   chromium as installedChromium,
 } from '../../../scripts/programs.ts'
 import { safetyHeaders } from '../../../server/http/safety-headers.ts'
+import { importMapSourceOf } from '../../../server/page/import-map.ts'
 import { readDashboard, serveDashboard } from '../../../server/page/serve.ts'
 
 // How long it takes from the navigation until both connections and the ticked rules can be used, on
@@ -147,7 +148,9 @@ async function servePage(
       return c.json(answer)
     })
   }
-  const policyAt = (path: string) => pagePolicy({ apiUrl: '', contactFormUrl: '/' }, path)
+  const html = await readFile(join(folder, name, 'index.html'), 'utf8')
+  const built = { apiUrl: '', contactFormUrl: '/', importMapSource: importMapSourceOf(html) }
+  const policyAt = (path: string) => pagePolicy(built, path)
   app.all('*', serveDashboard(await readDashboard(join(folder, name), policyAt)))
 
   const { promise, resolve } = Promise.withResolvers<AddressInfo>()
