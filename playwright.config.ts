@@ -16,8 +16,8 @@ export default defineConfig<object, { engine: Engine }>({
   // No retries: a test that passes only at its second try is broken.
   retries: 0,
   fullyParallel: true,
-  // One more than CI has processors, because many tests wait more than they compute.
-  workers: 3,
+  // As many as CI has processors. With one more, the run takes as long, and each test a third longer.
+  workers: 2,
   // These limits leave room for a busy machine. Tests wait for conditions, so they are usually
   // faster.
   timeout: 60_000,
