@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { cp, rm } from 'node:fs/promises'
+import { cp, mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import pg from 'pg'
 import { inject } from 'vitest'
@@ -17,6 +17,11 @@ export async function newDataFolder(): Promise<string> {
   const folder = join(copies, randomUUID())
   await cp(template, folder, { recursive: true })
   return folder
+}
+
+/** An empty folder. It is deleted when all tests have ended. */
+export async function newFolder(): Promise<string> {
+  return await mkdtemp(join(inject('dataFolders').copies, 'empty-'))
 }
 
 /** The address of a new, empty database on the tests' PostgreSQL. */

@@ -4,6 +4,8 @@ import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
 import { endpoints, healthAnswer, rulesAnswer } from '../../contract/endpoints.ts'
 import { call, getJson } from '../../src/api/client.ts'
 import { pass, settle, stopClock } from '../clock.ts'
+import { openingCalls } from '../components/dashboard.ts'
+import { dashboardCalls } from '../e2e/dashboard-calls.ts'
 import { server } from '../msw/server.ts'
 import {
   both,
@@ -17,12 +19,6 @@ import { takeLog } from '../setup.ts'
 
 // The boot script starts calls, and the app takes their responses.
 
-const dashboardCalls = [
-  '/api/hubspot/status',
-  '/api/notifications/rules',
-  '/api/slack/status',
-  '/health',
-]
 const health = () => getJson(endpoints.health.path, healthAnswer)
 const rules = () => getJson(endpoints.rules.path, rulesAnswer)
 
@@ -46,11 +42,11 @@ afterEach(() => {
 
 test('the app takes every response once, and every later call is a new one', async () => {
   const { calls } = startBackend({ connected: both() })
-  await boot(...dashboardCalls)
+  await boot('/health', ...dashboardCalls)
   renderApp('/')
   expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
   await settle()
-  expect(calls().toSorted()).toEqual(dashboardCalls.map((path) => `GET ${path}`))
+  expect(calls().toSorted()).toEqual(openingCalls)
 
   lookAgain()
   await waitFor(() => expect(calls('GET /api/hubspot/status')).toHaveLength(2))
@@ -74,36 +70,33 @@ test('a health check that failed before the app started is repeated by a new cal
 test.each([
   ['of an analytics service', 'https://analytics.example/module.js', 'module'],
   ['that a proxy added', '/cdn-cgi/beacon.js', ''],
-])(
-  'a failing script %s changes nothing, before the app starts and after',
-  async (_whose, src, type) => {
-    startBackend()
-    const [ended] = await boot('/health')
-    const fail = (attributes: object) => {
-      const script = Object.assign(document.createElement('script'), attributes)
-      document.body.append(script)
-      onTestFinished(() => script.remove())
-      script.dispatchEvent(new Event('error'))
-    }
-    fail({ src, type })
-    expect(ended?.aborted).toBe(false)
-    renderApp('/contact')
-    const heading = await screen.findByRole('heading', { name: 'Contact Support' })
-    fail({ src, type })
-    expect(heading).toHaveTextContent('Contact Support')
-  },
-)
+])('a failing script %s changes nothing, early or late', async (_whose, src, type) => {
+  startBackend()
+  const [ended] = await boot('/health')
+  const fail = (attributes: object) => {
+    const script = Object.assign(document.createElement('script'), attributes)
+    document.body.append(script)
+    onTestFinished(() => script.remove())
+    script.dispatchEvent(new Event('error'))
+  }
+  fail({ src, type })
+  expect(ended?.aborted).toBe(false)
+  renderApp('/contact')
+  const heading = await screen.findByRole('heading', { name: 'Contact Support' })
+  fail({ src, type })
+  expect(heading).toHaveTextContent('Contact Support')
+})
 
 test('what another tab says before the app starts ends the calls that the boot script has started', async () => {
   const { calls } = startBackend({ connected: both() })
-  const signals = await boot(...dashboardCalls)
+  const signals = await boot('/health', ...dashboardCalls)
   await hearFromOtherTab('bob')
   await waitFor(() => expect(signals.every(({ aborted }) => aborted)).toBe(true))
   await settle()
   const before = calls().length
   renderApp('/')
   expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
-  expect(calls().slice(before).toSorted()).toEqual(dashboardCalls.map((path) => `GET ${path}`))
+  expect(calls().slice(before).toSorted()).toEqual(openingCalls)
 })
 
 test('if the main script does not load, the page shows an error and aborts the calls', async () => {

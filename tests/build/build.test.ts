@@ -210,16 +210,13 @@ describe('the boot script', () => {
     ['/slack/callback/', /callback-/],
     ['/connect/hubspot', /connect\./],
     ['/activity', /activity-/, [/late-[\w-]+\.css$/]],
-  ])(
-    'starts the script of its route, its styles and the health check at %s',
-    async (path, script, late = []) => {
-      const { scripts, styles, started } = await bootAt(path)
-      expect(scripts).toContain(scriptAt(/client-/))
-      expect(scripts.filter(isOfARoute)).toEqual([scriptAt(script)])
-      expect(styles).toEqual(late.map(scriptAt))
-      expect(started).toEqual(['/health'])
-    },
-  )
+  ])('starts the script, styles and health check of %s', async (path, script, late = []) => {
+    const { scripts, styles, started } = await bootAt(path)
+    expect(scripts).toContain(scriptAt(/client-/))
+    expect(scripts.filter(isOfARoute)).toEqual([scriptAt(script)])
+    expect(styles).toEqual(late.map(scriptAt))
+    expect(started).toEqual(['/health'])
+  })
 
   test.each(['/no/such/page', '/contacts', '/contact/us', '/a/contact', '/constructor'])(
     'starts only react-dom and the health check at %s',

@@ -190,12 +190,10 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
     await backend.close()
   })
 
-  const get = (...asked: Parameters<typeof started.get>) => started.get(...asked)
-
   test.each([...paths, '/Contact', '/CONTACT/?a=1'])(
     'gives %s the headers of our server',
     async (path) => {
-      const answer = await get(path)
+      const answer = await started.get(path)
       expect(answer.status).toBe(200)
       expect(safeguards(answer.headers)).toEqual(await ofOwnServer(path))
     },
@@ -203,10 +201,10 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
 
   test('serves the files of the build, and lets caches keep those with a hash in the name', async () => {
     const script = files.find((file) => /index-.*\.js$/.test(file)) ?? ''
-    const answer = await get(`/${script}`)
+    const answer = await started.get(`/${script}`)
     expect(answer.body).toBe(await readFile(join(dist, script), 'utf8'))
     expect(safeguards(answer.headers)).toEqual(await ofOwnServer(`/${script}`))
-    const compressed = await get(`/${script}`, { 'Accept-Encoding': 'gzip' })
+    const compressed = await started.get(`/${script}`, { 'Accept-Encoding': 'gzip' })
     expect(compressed.headers.get('Content-Encoding')).toBe('gzip')
   })
 
@@ -214,7 +212,7 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
     const internal = ['/.build.json', '/_headers', '/_redirects', '/nginx-headers.conf']
     const forThisMachine = ['/relay/status', '/metrics']
     for (const path of ['/assets/old.js', ...internal, ...forThisMachine]) {
-      const answer = await get(path)
+      const answer = await started.get(path)
       expect(answer.status, path).toBe(404)
       expect(safeguards(answer.headers)).toMatchObject({
         ...everyAnswer,
@@ -222,23 +220,23 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
         'Cache-Control': null,
       })
     }
-    const etag = (await get('/contact')).headers.get('ETag') ?? ''
-    const known = await get('/contact', { 'If-None-Match': etag })
+    const etag = (await started.get('/contact')).headers.get('ETag') ?? ''
+    const known = await started.get('/contact', { 'If-None-Match': etag })
     expect(known.status).toBe(304)
     expect(safeguards(known.headers)).toEqual(await ofOwnServer('/contact'))
   })
 
   test('sends HSTS only over https, and redirects http', async () => {
-    const plain = await get('/contact', {}, false)
+    const plain = await started.get('/contact', {}, false)
     const { 'Strict-Transport-Security': _, ...expected } = await ofOwnServer('/contact')
     expect(safeguards(plain.headers)).toEqual({ ...expected, 'Strict-Transport-Security': null })
-    const other = await get('/contact?a=1', { Host: 'redirect.example.com' }, false)
+    const other = await started.get('/contact?a=1', { Host: 'redirect.example.com' }, false)
     expect(other.status).toBe(301)
     expect(other.headers.get('Location')).toBe('https://redirect.example.com/contact?a=1')
   })
 
   test('adds no header to the answers of the backend', async () => {
-    const answer = await get('/sandbox/contact-form')
+    const answer = await started.get('/sandbox/contact-form')
     expect(answer.headers.get('Content-Security-Policy')).toBe(
       "default-src 'none'; frame-ancestors 'self'",
     )
@@ -253,7 +251,7 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
     const expected = { ...(await ofOwnServer('/')), 'Cache-Control': null }
     for (const path of [...passed, '/sandbox/slack']) {
       for (const [length, status] of Object.entries({ 0: 502, 2000000: 413 })) {
-        const answer = await get(path, { 'Content-Length': length })
+        const answer = await started.get(path, { 'Content-Length': length })
         expect([answer.status, answer.body], path).toEqual([status, ''])
         expect(safeguards(answer.headers)).toEqual(expected)
       }

@@ -128,21 +128,18 @@ test('the containers build the dashboard with the same settings as the release',
 
 const systemdAnalyze = findSystemdAnalyze()
 
-test.skipIf(systemdAnalyze === undefined)(
-  'the systemd unit is valid and in a sandbox',
-  async () => {
-    const text = await readFile(join(release, 'dealbell.service'), 'utf8')
-    const unit = join(folder, 'dealbell.service')
-    await writeFile(unit, text.replace('/opt/dealbell/bin/dealbell', '/bin/true'))
-    const analyze = (...args: string[]) => {
-      const { status, stdout, stderr } = spawnSync(systemdAnalyze ?? '', [...args, unit], {
-        encoding: 'utf8',
-      })
-      return { status, output: stdout + stderr }
-    }
-    expect(analyze('verify')).toEqual({ status: 0, output: '' })
-    // The threshold is ten times the exposure level.
-    const security = analyze('security', '--offline=true', '--threshold=20')
-    expect(security.status, security.output).toBe(0)
-  },
-)
+test.skipIf(systemdAnalyze === undefined)('the systemd unit is valid and sandboxed', async () => {
+  const text = await readFile(join(release, 'dealbell.service'), 'utf8')
+  const unit = join(folder, 'dealbell.service')
+  await writeFile(unit, text.replace('/opt/dealbell/bin/dealbell', '/bin/true'))
+  const analyze = (...args: string[]) => {
+    const { status, stdout, stderr } = spawnSync(systemdAnalyze ?? '', [...args, unit], {
+      encoding: 'utf8',
+    })
+    return { status, output: stdout + stderr }
+  }
+  expect(analyze('verify')).toEqual({ status: 0, output: '' })
+  // The threshold is ten times the exposure level.
+  const security = analyze('security', '--offline=true', '--threshold=20')
+  expect(security.status, security.output).toBe(0)
+})

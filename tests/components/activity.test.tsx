@@ -75,18 +75,6 @@ async function loadAll() {
   while (screen.queryByText('Load older')) await press('Load older')
 }
 
-test.each([[undefined], [['sessions']]])(
-  'of a backend that lists the features %j, the address is unknown, and nothing but health is called',
-  async (features) => {
-    const { calls } = openApp(features && { features }, '/activity?state=failed')
-    const alert = await screen.findByRole('alert')
-    expect(alert.textContent).toBe('Something went wrong. Please try again later.')
-    expect(document.title).toBe('Something went wrong · Dealbell')
-    await settle()
-    expect(calls()).toEqual(['GET /health'])
-  },
-)
-
 describe('the list', () => {
   test('is on a screen like others, and says after two calls what changed, under which rule, when, and after how many tries', async () => {
     const { calls } = open([item('1', { tries: 3 })])
@@ -419,26 +407,23 @@ test('Load older says that it failed, adds one page below for a double click, ke
 test.each([
   [path, 'The messages could not be loaded', 'Deal 1', 'Loading messages'],
   ['*/summary', 'The chart could not be loaded', '1 sent', 'Loading the summary of messages'],
-])(
-  'a load that fails says so and can be tried again: %s',
-  async (failing, words, shown, action) => {
-    const daily = [{ date: '2026-11-20', sent: 1, failed: 0 }]
-    const { user } = open([item('1')], '/activity', ['activity'], { daily })
-    server.use(http.get(failing, withStatus(403), { once: true }))
-    const title = await screen.findByText(words)
-    expect(title.closest('[role=alert]')).toHaveTextContent(
-      'The server answered with an error (403).',
-    )
-    expect(takeLog()).toEqual([`${action} failed: The server answered with an error (403)`])
-    await user.click(screen.getByRole('button', { name: `Try again: ${words}` }))
-    expect(await screen.findByText(shown)).toBeVisible()
-    expect(title).not.toBeInTheDocument()
-    if (failing !== path) return
-    // The button had the focus and is gone. The next Tab goes to the list.
-    await user.tab()
-    expect(screen.getByRole('link', { name: 'Deal 1' })).toHaveFocus()
-  },
-)
+])('a failed load says so and can be tried again: %s', async (failing, words, shown, action) => {
+  const daily = [{ date: '2026-11-20', sent: 1, failed: 0 }]
+  const { user } = open([item('1')], '/activity', ['activity'], { daily })
+  server.use(http.get(failing, withStatus(403), { once: true }))
+  const title = await screen.findByText(words)
+  expect(title.closest('[role=alert]')).toHaveTextContent(
+    'The server answered with an error (403).',
+  )
+  expect(takeLog()).toEqual([`${action} failed: The server answered with an error (403)`])
+  await user.click(screen.getByRole('button', { name: `Try again: ${words}` }))
+  expect(await screen.findByText(shown)).toBeVisible()
+  expect(title).not.toBeInTheDocument()
+  if (failing !== path) return
+  // The button had the focus and is gone. The next Tab goes to the list.
+  await user.tab()
+  expect(screen.getByRole('link', { name: 'Deal 1' })).toHaveFocus()
+})
 
 test('a refresh that fails says so, keeps what is shown, says how old it is, and goes on by itself', async () => {
   const { items, handlers } = await openStopped([item('1')])
@@ -751,26 +736,23 @@ describe('Send again', () => {
     [409, '❌ Somebody has already sent this message again.'],
     [404, '❌ This message no longer exists.'],
     [503, '❌ Failed to send it again. The server answered with an error (503).'],
-  ])(
-    'says beside the message why it failed, and soon what it is now: %s',
-    async (status, words) => {
-      const { user, calls, items } = open(failed())
-      server.use(http.post(`${path}/:id/retry`, withStatus(status)))
-      const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
-      const answer = hold('get', path)
-      await user.click(button)
-      const failure = await screen.findByText(words)
-      expect(failure).toHaveAttribute('role', 'status')
-      expect(rowNow('Deal 3')).toContainElement(failure)
-      expect(rowNow('Deal 3')).toHaveTextContent('Not sent: Slack did not answer.')
-      expect(button).toHaveFocus()
-      expect(calls('POST')).toHaveLength(1)
-      expect(takeLog()).toEqual([expect.stringMatching(/^Sending a message again failed: /)])
-      Object.assign(items[2] ?? {}, { state: 'sent' })
-      answer()
-      await waitFor(() => expect(rowNow('Deal 3')).toHaveTextContent('Sent to #sales-floor'))
-    },
-  )
+  ])('says beside the message why it failed, and soon what it is: %s', async (status, words) => {
+    const { user, calls, items } = open(failed())
+    server.use(http.post(`${path}/:id/retry`, withStatus(status)))
+    const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
+    const answer = hold('get', path)
+    await user.click(button)
+    const failure = await screen.findByText(words)
+    expect(failure).toHaveAttribute('role', 'status')
+    expect(rowNow('Deal 3')).toContainElement(failure)
+    expect(rowNow('Deal 3')).toHaveTextContent('Not sent: Slack did not answer.')
+    expect(button).toHaveFocus()
+    expect(calls('POST')).toHaveLength(1)
+    expect(takeLog()).toEqual([expect.stringMatching(/^Sending a message again failed: /)])
+    Object.assign(items[2] ?? {}, { state: 'sent' })
+    answer()
+    await waitFor(() => expect(rowNow('Deal 3')).toHaveTextContent('Sent to #sales-floor'))
+  })
 })
 
 describe('the chart', () => {

@@ -75,29 +75,26 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
       'answered with an error (400)',
     ],
     ['a dropped connection', () => HttpResponse.error(), 'could not be reached'],
-  ])(
-    'that fails with %s shows and logs it once, without the code',
-    async (_name, answer, reason) => {
-      const texts = recordTexts()
-      const address = `/${id}/callback?code=${secret}&state=SECRET-state`
-      const { calls, history, queryClient } = openApp({}, address)
-      server.use(http.get(`*/api/${id}/callback`, answer))
-      const message = await screen.findByRole('alert')
-      expect(message).toHaveTextContent(`${name} connection failed: The server ${reason}`)
-      await settle()
-      expect(calls().filter(isCallback)).toHaveLength(1)
-      const log = takeLog()
-      expect(log).toEqual([
-        expect.stringContaining(`Connecting ${name} failed: The server ${reason}`),
-      ])
-      const everything = [...texts, ...log, ...printed, document.title, history.location.href]
-      expect(everything.join('\n')).not.toContain('SECRET')
-      expect(document.documentElement.outerHTML).not.toContain('SECRET')
-      const [query] = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })
-      const error = query?.state.error as Error
-      expect(`${error.stack} ${error.cause} ${JSON.stringify(error)}`).not.toContain('SECRET')
-    },
-  )
+  ])('that fails shows and logs it once, without the code: %s', async (_name, answer, reason) => {
+    const texts = recordTexts()
+    const address = `/${id}/callback?code=${secret}&state=SECRET-state`
+    const { calls, history, queryClient } = openApp({}, address)
+    server.use(http.get(`*/api/${id}/callback`, answer))
+    const message = await screen.findByRole('alert')
+    expect(message).toHaveTextContent(`${name} connection failed: The server ${reason}`)
+    await settle()
+    expect(calls().filter(isCallback)).toHaveLength(1)
+    const log = takeLog()
+    expect(log).toEqual([
+      expect.stringContaining(`Connecting ${name} failed: The server ${reason}`),
+    ])
+    const everything = [...texts, ...log, ...printed, document.title, history.location.href]
+    expect(everything.join('\n')).not.toContain('SECRET')
+    expect(document.documentElement.outerHTML).not.toContain('SECRET')
+    const [query] = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })
+    const error = query?.state.error as Error
+    expect(`${error.stack} ${error.cause} ${JSON.stringify(error)}`).not.toContain('SECRET')
+  })
 
   test('that throws something other than an error shows that it failed unexpectedly', async () => {
     const really = globalThis.fetch

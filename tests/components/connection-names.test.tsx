@@ -2,7 +2,7 @@ import { screen, within } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { server } from '../msw/server.ts'
-import { renderApp, startBackend } from '../render.tsx'
+import { openApp } from '../render.tsx'
 
 const row = async (name: string) => {
   const button = await screen.findByRole('button', { name: new RegExp(`onnect ${name}$`) })
@@ -14,10 +14,9 @@ function answerStatus(provider: string, status: object) {
 }
 
 test('a connected service shows its account or workspace, and the channel', async () => {
-  startBackend()
+  openApp()
   answerStatus('hubspot', { connected: true, account: 'acme.example' })
   answerStatus('slack', { connected: true, account: 'Acme', channel: '#deals' })
-  renderApp('/')
   expect((await row('HubSpot')).getByRole('status')).toHaveTextContent(/Connected · acme\.example$/)
   expect((await row('Slack')).getByRole('status')).toHaveTextContent(/Connected · Acme · #deals$/)
 })
@@ -25,42 +24,37 @@ test('a connected service shows its account or workspace, and the channel', asyn
 test.each([
   ['2026-11-21', 'today, 10:00 AM'],
   ['2026-11-19', 'November 19, 2026, 10:00 AM'],
-])(
-  'a connection that broke on %s says in red since when, why and what to do',
-  async (day, words) => {
-    vi.useFakeTimers({ now: new Date('2026-11-21T23:00'), toFake: ['Date'] })
-    onTestFinished(() => {
-      vi.useRealTimers()
-    })
-    // At ten o'clock in the reader's time zone.
-    const since = new Date(`${day}T10:00`).toISOString()
-    const reason = 'Slack says that the channel is archived.'
-    startBackend({ features: ['activity'], rules: ['deal-closed'] })
-    answerStatus('hubspot', { connected: false, reason: 'HubSpot says that it is gone.' })
-    answerStatus('slack', { connected: false, account: 'Acme', reason, since })
-    renderApp('/')
-    const shown = await screen.findByText(/^Not connected since/)
-    const slack = await row('Slack')
-    expect(shown).toHaveTextContent(
-      `Not connected since ${words}: ${reason} Connect again, or choose another channel.`,
-    )
-    expect(shown).toHaveClass('text-bad')
-    expect(slack.getByText(words)).toHaveAttribute('datetime', since)
-    expect(slack.getByRole('button', { name: 'Connect Slack' })).toBeEnabled()
-    const hubspot = await row('HubSpot')
-    hubspot.getByText('Not connected: HubSpot says that it is gone. Connect again.')
-    expect(await screen.findByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
-  },
-)
+])('a connection that broke on %s says in red when, why and what to do', async (day, words) => {
+  vi.useFakeTimers({ now: new Date('2026-11-21T23:00'), toFake: ['Date'] })
+  onTestFinished(() => {
+    vi.useRealTimers()
+  })
+  // At ten o'clock in the reader's time zone.
+  const since = new Date(`${day}T10:00`).toISOString()
+  const reason = 'Slack says that the channel is archived.'
+  openApp({ features: ['activity'], rules: ['deal-closed'] })
+  answerStatus('hubspot', { connected: false, reason: 'HubSpot says that it is gone.' })
+  answerStatus('slack', { connected: false, account: 'Acme', reason, since })
+  const shown = await screen.findByText(/^Not connected since/)
+  const slack = await row('Slack')
+  expect(shown).toHaveTextContent(
+    `Not connected since ${words}: ${reason} Connect again, or choose another channel.`,
+  )
+  expect(shown).toHaveClass('text-bad')
+  expect(slack.getByText(words)).toHaveAttribute('datetime', since)
+  expect(slack.getByRole('button', { name: 'Connect Slack' })).toBeEnabled()
+  const hubspot = await row('HubSpot')
+  hubspot.getByText('Not connected: HubSpot says that it is gone. Connect again.')
+  expect(await screen.findByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
+})
 
 test('the row of the CRM says that a former account still sends, also after a disconnect', async () => {
   const notice =
     'Messages about deals of acme.example still go to Slack. To stop them, connect acme.example again and disconnect it.'
   const formerAccount = 'acme.example'
-  startBackend()
+  const { user } = openApp()
   answerStatus('hubspot', { connected: true, account: 'new.example', formerAccount })
   answerStatus('slack', { connected: false })
-  const { user } = renderApp('/')
   expect((await row('HubSpot')).getByText(notice)).toBeVisible()
   expect((await row('Slack')).queryByText(notice)).not.toBeInTheDocument()
   await user.click(screen.getByRole('button', { name: 'Disconnect HubSpot' }))

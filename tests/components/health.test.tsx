@@ -14,6 +14,7 @@ import {
   withStatus,
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
+import { openingCalls } from './dashboard.ts'
 
 test.each([
   '/',
@@ -126,12 +127,7 @@ describe('a backend that is not healthy', () => {
     expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
     expect(screen.getByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
     expect(shown.filter((text) => /Connections required|Not connected/.test(text))).toEqual([])
-    expect(calls().slice(before).sort()).toEqual([
-      'GET /api/hubspot/status',
-      'GET /api/notifications/rules',
-      'GET /api/slack/status',
-      'GET /health',
-    ])
+    expect(calls().slice(before).sort()).toEqual(openingCalls)
     takeLog()
   })
 })

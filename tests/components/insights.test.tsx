@@ -36,31 +36,28 @@ const sent = (...rules: [sent: number, ago: number, failed?: number][]): Partial
   ),
 })
 
-test.each([
+test.each<[string[], string[]]>([
   [[], []],
   [['activity'], ['summary']],
   [['preview'], ['preview']],
   [['test-message'], []],
-] as [string[], string[]][])(
-  'with the features %j, only their calls are made',
-  async (listed, names) => {
-    const { calls } = open({ rules: ['deal-closed'], features: listed })
-    const untouched = await box(stage)
-    if (names.includes('preview')) await screen.findByText(/^Would have sent 31 messages/)
-    if (names.includes('summary')) await screen.findByText('No messages sent in 14 days')
-    if (listed.includes('test-message')) await screen.findByText('Send a test message')
-    await settle()
-    const made = calls('GET /api/notifications/').map((call) => call.split(/[/?]/)[3])
-    expect(made).toEqual(['rules', ...names])
-    const times = (feature: string, count = 1) => (listed.includes(feature) ? count : 0)
-    const unsaved = times('preview', availableRuleIds.size - 1)
-    expect(screen.queryAllByText(/have sent/)).toHaveLength(unsaved)
-    expect(screen.queryAllByText(/^No messages sent/)).toHaveLength(times('activity'))
-    expect(screen.queryAllByText('Send a test message')).toHaveLength(times('test-message'))
-    expect(screen.queryAllByRole('link', { name: 'Activity' })).toHaveLength(times('activity'))
-    expect(untouched.hasAttribute('aria-describedby')).toBe(names.includes('preview'))
-  },
-)
+])('with the features %j, only their calls are made', async (listed, names) => {
+  const { calls } = open({ rules: ['deal-closed'], features: listed })
+  const untouched = await box(stage)
+  if (names.includes('preview')) await screen.findByText(/^Would have sent 31 messages/)
+  if (names.includes('summary')) await screen.findByText('No messages sent in 14 days')
+  if (listed.includes('test-message')) await screen.findByText('Send a test message')
+  await settle()
+  const made = calls('GET /api/notifications/').map((call) => call.split(/[/?]/)[3])
+  expect(made).toEqual(['rules', ...names])
+  const times = (feature: string, count = 1) => (listed.includes(feature) ? count : 0)
+  const unsaved = times('preview', availableRuleIds.size - 1)
+  expect(screen.queryAllByText(/have sent/)).toHaveLength(unsaved)
+  expect(screen.queryAllByText(/^No messages sent/)).toHaveLength(times('activity'))
+  expect(screen.queryAllByText('Send a test message')).toHaveLength(times('test-message'))
+  expect(screen.queryAllByRole('link', { name: 'Activity' })).toHaveLength(times('activity'))
+  expect(untouched.hasAttribute('aria-describedby')).toBe(names.includes('preview'))
+})
 
 test('a saved rule says how often it has sent a message, and when the last one was', async () => {
   const summary = sent([12, 3, 2], [1, 60 * 5])
@@ -83,17 +80,14 @@ test.each([
   [0, true, 'Would have sent no messages in the last 7 days'],
   [1204, false, 'Would have sent at least 1,204 messages in the last 7 days'],
   [0, false, 'Would have sent no messages in the last 7 days, as far as is known'],
-])(
-  'a rule that is not saved says what it would have sent: %d, complete: %s',
-  async (count, complete, text) => {
-    const preview: Preview = { days: 7, rules: { 'deal-closed': count }, samples: {}, complete }
-    open({ activity: { preview } })
-    await screen.findByText(text)
-    expect(await box(closed)).toHaveAccessibleDescription(text)
-    // The backend may not know every rule.
-    expect(await box(stage)).not.toHaveAccessibleDescription()
-  },
-)
+])('an unsaved rule says what it would send: %d, complete: %s', async (count, complete, text) => {
+  const preview: Preview = { days: 7, rules: { 'deal-closed': count }, samples: {}, complete }
+  open({ activity: { preview } })
+  await screen.findByText(text)
+  expect(await box(closed)).toHaveAccessibleDescription(text)
+  // The backend may not know every rule.
+  expect(await box(stage)).not.toHaveAccessibleDescription()
+})
 
 test.each([
   [features, /^Sent 12 times/],
@@ -293,23 +287,20 @@ test.each([
   [0, 1, '1 message has failed since. See the failed one'],
   [2, 0, '2 messages are waiting.'],
   [0, 0, 'No messages are waiting or have failed since.'],
-])(
-  'a broken connection says what it holds up: %d waiting, %d failed',
-  async (waiting, failed, text) => {
-    const summary = { waiting, failedSinceBroken: failed }
-    const { user, router } = open({ activity: { summary } })
-    server.use(http.get('*/api/slack/status', brokenSlack))
-    const row = (await screen.findByText('Slack')).closest('li') as HTMLElement
-    await waitFor(() => expect(row).toHaveTextContent(text))
-    expect(screen.getAllByText(/waiting|failed since/)).toHaveLength(1)
-    if (failed === 0) {
-      expect(within(row).queryByRole('link')).not.toBeInTheDocument()
-      return
-    }
-    await user.click(within(row).getByRole('link', { name: /^See the failed/ }))
-    expect(router.state.location.href).toBe('/activity?state=failed')
-  },
-)
+])('a broken connection says what waits (%d) and failed (%d)', async (waiting, failed, text) => {
+  const summary = { waiting, failedSinceBroken: failed }
+  const { user, router } = open({ activity: { summary } })
+  server.use(http.get('*/api/slack/status', brokenSlack))
+  const row = (await screen.findByText('Slack')).closest('li') as HTMLElement
+  await waitFor(() => expect(row).toHaveTextContent(text))
+  expect(screen.getAllByText(/waiting|failed since/)).toHaveLength(1)
+  if (failed === 0) {
+    expect(within(row).queryByRole('link')).not.toBeInTheDocument()
+    return
+  }
+  await user.click(within(row).getByRole('link', { name: /^See the failed/ }))
+  expect(router.state.location.href).toBe('/activity?state=failed')
+})
 
 test('the header leads to the activity on every page, and says where the user is', async () => {
   const { user, router } = open({}, '/contact')

@@ -1,5 +1,5 @@
 import { screen } from '@testing-library/react'
-import { beforeEach, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
 import { hold, openApp } from '../render.tsx'
 import { button, saved, stageBox } from './dashboard.ts'
@@ -14,10 +14,6 @@ vi.hoisted(() => {
 
 const providers = ['pipedrive', 'microsoft-teams']
 const api = 'https://api.example.test/dealbell'
-let assign = vi.fn()
-beforeEach(() => {
-  assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
-})
 
 const expectNoOtherName = () => {
   expect(document.title + document.documentElement.outerHTML).not.toMatch(/hubspot|slack/i)
@@ -56,6 +52,7 @@ test('every call goes to the other origin, with credentials and the paths of the
 })
 
 test('the dashboard names and connects the services of the settings', async () => {
+  const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
   const { user } = openApp({ providers })
   expect(await screen.findByText(/connect both Pipedrive and Microsoft Teams/)).toBeVisible()
   await user.click(await button('Save'))

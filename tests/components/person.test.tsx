@@ -18,6 +18,7 @@ import {
   accountItem,
   button,
   failed,
+  openingCalls,
   refused,
   rulesPath,
   saved,
@@ -155,11 +156,8 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
     await button('Save')
     await settle()
     await expectBob()
-    expect(calls().slice(before).toSorted()).toEqual([
-      'GET /api/hubspot/status',
-      'GET /api/notifications/rules',
-      'GET /api/slack/status',
-    ])
+    // All but the health check.
+    expect(calls().slice(before).toSorted()).toEqual(openingCalls.slice(0, -1))
   })
 })
 
@@ -296,6 +294,41 @@ describe.each([['ann'], [null]])('a page that shows %s', (person) => {
     await screen.findByText(signedOut)
     await waitFor(() => expect(heard).toEqual(person === null ? [null, null] : ['ann', 'nobody']))
   })
+
+  test('shows nothing of them after a sign-out, also after everything was forgotten', async () => {
+    const { user } = openAsAnn(person)
+    const release = hold('delete', '*/api/session')
+    const signOut = await accountItem(user, 'Sign out of this browser')
+    // A screen reader announces only a text that appears in an existing region.
+    const result = screen.getByRole('banner').querySelector('[role=status]')
+    await user.click(signOut)
+    await hearFromOtherTab(null)
+    expect(await box(closed, true)).toBeVisible()
+    release()
+    expect(await screen.findByText(signedOut)).toBe(result)
+    await waitFor(expectNobody)
+    expect(result).toHaveFocus()
+  })
+
+  test('says so if a sign-out gets no answer, and every tab asks again', async () => {
+    const { state, user } = await tickAsAnn(person)
+    server.use(
+      http.delete('*/api/session', () => {
+        // The browser's session ends.
+        if (person !== null) state.person = 'nobody'
+        state.connected.clear()
+        state.rules = []
+        return HttpResponse.error()
+      }),
+    )
+    const heard = hearAsOtherTab()
+    await user.click(await accountItem(user, 'Sign out of this browser'))
+    expect(await screen.findByText('❌ Failed to sign out, try again.')).toBeVisible()
+    await waitFor(expectNobody)
+    expect(screen.getByText('❌ Failed to sign out, try again.')).toBeVisible()
+    await waitFor(() => expect(heard).toEqual([null]))
+    expect(takeLog()).toHaveLength(1)
+  })
 })
 
 describe('a change that the backend refuses because the person is another one', () => {
@@ -393,47 +426,6 @@ test('a save that waits for a disconnect is refused without a call', async () =>
 })
 
 describe('signing out', () => {
-  test.each([['ann'], [null]])(
-    'ends what the page shows of %s, also after everything was forgotten',
-    async (person) => {
-      const { user } = openAsAnn(person)
-      const release = hold('delete', '*/api/session')
-      const signOut = await accountItem(user, 'Sign out of this browser')
-      // A screen reader announces only a text that appears in an existing region.
-      const result = screen.getByRole('banner').querySelector('[role=status]')
-      await user.click(signOut)
-      await hearFromOtherTab(null)
-      expect(await box(closed, true)).toBeVisible()
-      release()
-      expect(await screen.findByText(signedOut)).toBe(result)
-      await waitFor(expectNobody)
-      expect(result).toHaveFocus()
-    },
-  )
-
-  test.each([['ann'], [null]])(
-    'without an answer says so, and every tab of %s asks again',
-    async (person) => {
-      const { state, user } = await tickAsAnn(person)
-      server.use(
-        http.delete('*/api/session', () => {
-          // The browser's session ends.
-          if (person !== null) state.person = 'nobody'
-          state.connected.clear()
-          state.rules = []
-          return HttpResponse.error()
-        }),
-      )
-      const heard = hearAsOtherTab()
-      await user.click(await accountItem(user, 'Sign out of this browser'))
-      expect(await screen.findByText('❌ Failed to sign out, try again.')).toBeVisible()
-      await waitFor(expectNobody)
-      expect(screen.getByText('❌ Failed to sign out, try again.')).toBeVisible()
-      await waitFor(() => expect(heard).toEqual([null]))
-      expect(takeLog()).toHaveLength(1)
-    },
-  )
-
   test('waits for a save, and then nothing of it shows', async () => {
     const { calls, user } = openAsAnn()
     const release = hold('post', rulesPath, withStatus(204))

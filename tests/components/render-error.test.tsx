@@ -1,6 +1,6 @@
 import { screen } from '@testing-library/react'
 import { expect, test, vi } from 'vitest'
-import { renderApp, startBackend } from '../render.tsx'
+import { openApp } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const { broken } = vi.hoisted(() => ({ broken: { part: '' } }))
@@ -28,8 +28,7 @@ test.each(['a card', 'the frame around every screen'])(
     broken.part = part
     // The router logs the error, too.
     vi.spyOn(console, 'warn').mockImplementation(() => {})
-    startBackend()
-    renderApp('/')
+    openApp()
     const alert = await screen.findByRole('alert')
     expect(alert.textContent).toBe('Something went wrong. Please try again later.')
     expect(screen.getByRole('heading', { level: 1 })).toHaveTextContent('Something went wrong')

@@ -2,7 +2,7 @@ import { screen } from '@testing-library/react'
 import { expect, test, vi } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import { sentItem } from '../msw/activity.ts'
-import { both, renderApp, startBackend } from '../render.tsx'
+import { both, openApp } from '../render.tsx'
 
 // Each render of a component creates its elements anew, so their types tell what was rendered.
 const created = vi.hoisted((): unknown[] => [])
@@ -23,8 +23,7 @@ test.each([
   ['of section 7', undefined],
   ['that offers more', ['activity', 'preview', 'test-message']],
 ])('with a backend %s, a tick renders its own row and nothing else', async (_what, features) => {
-  startBackend({ connected: both(), rules: ['deal-closed'], features })
-  const { user } = renderApp('/')
+  const { user } = openApp({ connected: both(), rules: ['deal-closed'], features })
   const box = await screen.findByRole('checkbox', { name: 'Notify me when a deal stage changes' })
   if (features) await screen.findByText('Would have sent 31 messages in the last 7 days')
   for (const type of ['label', 'li', 'textarea', 'header', 'footer']) {
@@ -48,8 +47,7 @@ test('a new message renders its own row of the activity and no other', async () 
   const message = (n: number) =>
     sentItem(`${n}`, { at: new Date(Date.now() + n).toISOString(), state: 'failed' })
   const items = Array.from({ length: 20 }, (_, n) => message(20 - n))
-  startBackend({ features: ['activity'], activity: { items } })
-  renderApp('/activity')
+  openApp({ features: ['activity'], activity: { items } }, '/activity')
   await settle()
   // Only a row has a time.
   expect(timesCreated('time')).toBe(40)

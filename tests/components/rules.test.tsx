@@ -5,7 +5,7 @@ import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import { both, hold, openApp, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
-import { box, button, closedBox, rulesPath, saved, stageBox } from './dashboard.ts'
+import { box, button, closedBox, rulesPath, saveButton, saved, stageBox } from './dashboard.ts'
 
 /** Each category of the specification: its rules with their labels. */
 const catalogue: Record<string, Record<string, string>> = {
@@ -64,19 +64,6 @@ describe('the catalogue', () => {
     expect(await box(label(when))).toBeChecked()
     expect(screen.getAllByRole('checkbox', { checked: true })).toHaveLength(1)
   })
-
-  test('keeps a rule that is coming soon as it is, even if its box is enabled in the inspector', async () => {
-    const { user } = openApp({ rules: ['custom-rule'] })
-    for (const [when, isTicked] of [
-      ['a rule of my own is met', true],
-      ['an invoice is paid', false],
-    ] as const) {
-      const soon = await box(label(when))
-      soon.removeAttribute('disabled')
-      await user.click(soon)
-      expect(soon).toHaveProperty('checked', isTicked)
-    }
-  })
 })
 
 describe('loading the rules', () => {
@@ -103,31 +90,28 @@ describe('loading the rules', () => {
     // tests/contract/answers.test.ts has more such answers, and lists with ids that are no texts.
     ['a list alone', () => HttpResponse.json(['deal-closed']), undefined],
     ['rules that are no list', () => HttpResponse.json({ rules: 'deal-closed' }), undefined],
-  ])(
-    'that fails with %s leaves a usable catalogue and one line in the log',
-    async (_name, answer, tries) => {
-      const { state, calls, user } = openApp({ connected: both() })
-      server.use(http.get(rulesPath, answer))
-      const box = await stageBox()
-      if (tries !== undefined) {
-        expect(takeLog()).toEqual([expect.stringMatching(/^Loading rules failed: /)])
-      }
-      expect(screen.queryByText(/fail|went wrong/i)).not.toBeInTheDocument()
-      expect(screen.getByText(none)).toBeVisible()
-      await user.click(box)
-      // A tick does not load again.
-      await settle()
-      expect(calls('GET /api/notifications/rules')).toHaveLength(tries ?? 1)
-      await user.click(await button('Save'))
-      expect(await screen.findByText(saved)).toBeVisible()
-      expect(state.rules).toEqual(['deal-stage-changed'])
-      expect(box).toBeChecked()
-      // The save has tried once more.
-      expect(takeLog()).toEqual(
-        tries === undefined ? [] : [expect.stringMatching(/^Loading rules failed: /)],
-      )
-    },
-  )
+  ])('with %s leaves a usable catalogue and one line in the log', async (_, answer, tries) => {
+    const { state, calls, user } = openApp({ connected: both() })
+    server.use(http.get(rulesPath, answer))
+    const box = await stageBox()
+    if (tries !== undefined) {
+      expect(takeLog()).toEqual([expect.stringMatching(/^Loading rules failed: /)])
+    }
+    expect(screen.queryByText(/fail|went wrong/i)).not.toBeInTheDocument()
+    expect(screen.getByText(none)).toBeVisible()
+    await user.click(box)
+    // A tick does not load again.
+    await settle()
+    expect(calls('GET /api/notifications/rules')).toHaveLength(tries ?? 1)
+    await user.click(await button('Save'))
+    expect(await screen.findByText(saved)).toBeVisible()
+    expect(state.rules).toEqual(['deal-stage-changed'])
+    expect(box).toBeChecked()
+    // The save has tried once more.
+    expect(takeLog()).toEqual(
+      tries === undefined ? [] : [expect.stringMatching(/^Loading rules failed: /)],
+    )
+  })
 })
 
 describe('an empty selection', () => {
@@ -146,7 +130,7 @@ describe('an empty selection', () => {
     expect(state.rules).toEqual([])
   })
 
-  test('and a disconnect are announced: the live regions are there before their words', async () => {
+  test('is announced, like a save and a disconnect: the live regions are there before their words', async () => {
     const { user } = openApp({ connected: both() })
     const answer = hold('get', rulesPath)
     await screen.findByText('Loading rules…')
@@ -159,6 +143,8 @@ describe('an empty selection', () => {
     const box = await closedBox()
     await user.click(box)
     await expectAnnounced(none, () => user.click(box))
+    await user.click(box)
+    await expectAnnounced(saved, () => user.click(saveButton()))
     const disconnect = await button('Disconnect Slack')
     await expectAnnounced('Connections required', () => user.click(disconnect))
   })

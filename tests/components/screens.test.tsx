@@ -1,7 +1,7 @@
 import { act, screen, waitFor, within } from '@testing-library/react'
 import { expect, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
-import { both, renderApp, startBackend } from '../render.tsx'
+import { openApp } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const screens = [
@@ -16,8 +16,7 @@ const screens = [
 test.each(screens)(
   '$address has a title, one h1, one main element, a header, a footer with help, and focuses its heading only after a navigation',
   async ({ address, title }) => {
-    startBackend()
-    const { router } = renderApp(address)
+    const { router } = openApp({}, address)
     expect(await screen.findByRole('heading', { level: 1, name: title })).toBeVisible()
     expect(screen.getAllByRole('heading', { level: 1 })).toHaveLength(1)
     expect(screen.getAllByRole('main')).toHaveLength(1)
@@ -45,8 +44,7 @@ test.each(screens)(
 )
 
 test('/contact shows its text, the form in a frame, and a link for users who cannot see the frame', async () => {
-  const { calls } = startBackend()
-  renderApp('/contact')
+  const { calls } = openApp({}, '/contact')
   expect(
     await screen.findByText(
       "Having issues with notifications or setup? Fill out the form and we'll get back to you.",
@@ -70,9 +68,8 @@ test('/contact shows its text, the form in a frame, and a link for users who can
 })
 
 test('/connect/hubspot says that the attempt is over, and offers to connect again or to go to the dashboard', async () => {
-  const { calls } = startBackend()
   const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
-  const { user } = renderApp('/connect/hubspot')
+  const { calls, user } = openApp({}, '/connect/hubspot')
   expect(await screen.findByText(/last attempt to connect HubSpot did not succeed/)).toBeVisible()
   expect(screen.getByText(/It is over/)).toBeVisible()
   await user.click(screen.getByRole('button', { name: 'Connect HubSpot' }))
@@ -82,30 +79,24 @@ test('/connect/hubspot says that the attempt is over, and offers to connect agai
   expect(await screen.findByRole('heading', { name: 'Deal notifications' })).toHaveFocus()
 })
 
-test.each([
-  '/connect/slack',
-  '/connect/HubSpot',
-  '/HUBSPOT/callback?code=abc',
-  '/hubspot/callback/more?code=abc',
-  '/api/callback?code=abc',
-  '/%E0%A4%A',
-  '/index.html',
-])('%s shows the generic text with a way back, and calls only health', async (address) => {
-  const { calls } = startBackend()
-  renderApp(address)
+test.each<[string, string[]?]>([
+  ['/connect/slack'],
+  ['/connect/HubSpot'],
+  ['/HUBSPOT/callback?code=abc'],
+  ['/hubspot/callback/more?code=abc'],
+  ['/api/callback?code=abc'],
+  ['/%E0%A4%A'],
+  ['/index.html'],
+  // Only a backend with the feature has this screen.
+  ['/activity?state=failed'],
+  ['/activity?state=failed', ['sessions']],
+])('%s says that something went wrong, and calls only health', async (address, features) => {
+  const { calls } = openApp(features && { features }, address)
   const alert = await screen.findByRole('alert')
   expect(alert.textContent).toBe('Something went wrong. Please try again later.')
   expect(screen.getByRole('link', { name: 'Back to the dashboard' })).toHaveAttribute('href', '/')
   expect(screen.getByRole('contentinfo')).toBeVisible()
+  expect(document.title).toBe('Something went wrong · Dealbell')
   await settle()
   expect(calls()).toEqual(['GET /health'])
-})
-
-test('the live region exists before it has a message', async () => {
-  startBackend({ connected: both() })
-  const { user } = renderApp('/')
-  const save = await screen.findByRole('button', { name: 'Save' })
-  const regions = screen.getAllByRole('status')
-  await user.click(save)
-  expect(regions).toContain(await screen.findByText('✅ Rules saved successfully!'))
 })

@@ -3,14 +3,11 @@ import { HttpResponse, http } from 'msw'
 import { expect, test } from 'vitest'
 import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { both, hearFromOtherTab, hold, renderApp, startBackend, withStatus } from '../render.tsx'
+import { both, hearFromOtherTab, hold, openApp, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { accountItem, button } from './dashboard.ts'
 
-const open = () => ({
-  ...startBackend({ connected: both(), rules: ['deal-closed'], features: ['sessions'] }),
-  ...renderApp('/'),
-})
+const open = () => openApp({ connected: both(), rules: ['deal-closed'], features: ['sessions'] })
 
 test('a sign-out that fails changes nothing here, nor does one of all other browsers, whose result replaces the failure', async () => {
   const { calls, user } = open()
@@ -46,9 +43,8 @@ test('signing out here waits for two clicks on signing out elsewhere, which are 
 })
 
 test('after a failure that may have signed out, the focus is at its words', async () => {
-  startBackend({ connected: both(), features: ['sessions', 'activity'] })
+  const { user } = openApp({ features: ['sessions', 'activity'], connected: both() }, '/activity')
   server.use(http.delete('*/api/session', withStatus(500)))
-  const { user } = renderApp('/activity')
   await user.click(await accountItem(user, 'Sign out of this browser'))
   await waitFor(() => expect(screen.getByText(/^❌ Failed to sign out/)).toHaveFocus())
   takeLog()
@@ -95,8 +91,7 @@ test("the header's menu has the name of the CRM's account and both ways to sign 
 })
 
 test('a menu that was open for one person is closed for the next one', async () => {
-  const { state } = startBackend({ person: 'ann', features: ['sessions'] })
-  const { user } = renderApp('/')
+  const { state, user } = openApp({ person: 'ann', features: ['sessions'] })
   await accountItem(user, 'Sign out of this browser')
   state.person = 'bob'
   await hearFromOtherTab('bob')
@@ -108,8 +103,7 @@ test.each([
   ['has no session', 'nobody', 'sessions'],
   ['cannot sign out', 'ann', 'activity'],
 ])('who %s has no such menu', async (_who, person, feature) => {
-  startBackend({ person, features: [feature, 'preview'], connected: new Set(['hubspot']) })
-  renderApp('/')
+  openApp({ person, features: [feature, 'preview'], connected: new Set(['hubspot']) })
   await screen.findAllByText(/^Would have sent/)
   expect(screen.queryByRole('button', { name: 'Account' })).not.toBeInTheDocument()
 })

@@ -4,20 +4,18 @@ import { expect, test } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import type { ActivityBackend } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
-import { hold, renderApp, startBackend } from '../render.tsx'
+import { hold, openApp } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { saved } from './dashboard.ts'
 
 /** Opens the dashboard of a backend that answers this to a test message. */
-function open(test?: ActivityBackend['test'], connected = ['hubspot', 'slack']) {
-  const backend = startBackend({
+const open = (test?: ActivityBackend['test'], connected = ['hubspot', 'slack']) =>
+  openApp({
     connected: new Set(connected),
     rules: ['deal-closed'],
     features: ['activity', 'test-message'],
     ...(test && { activity: { test } }),
   })
-  return { ...backend, ...renderApp('/') }
-}
 const sendButton = () => screen.findByRole('button', { name: 'Send a test message' })
 const sends = (calls: (start: string) => string[]) => calls('POST /api/notifications/test')
 const sent = { state: 'sent', channel: '#sales-floor', reason: null, nextTryAt: null } as const
@@ -63,21 +61,18 @@ test.each([
     `The server sent an answer that could not be understood. ${maybe}`,
     () => HttpResponse.json({ state: 'maybe' }),
   ],
-])(
-  'without a sentence of the backend, it reads %j, until the next try replaces it',
-  async (text, answer) => {
-    const { calls, user } = open()
-    server.use(http.post('*/test', answer, { once: true }))
-    const button = await sendButton()
-    await user.click(button)
-    const result = await screen.findByText(text)
-    expect(takeLog()).toHaveLength(1)
-    expect(button).toHaveFocus()
-    await user.click(button)
-    await waitFor(() => expect(result).toHaveTextContent(/^Sent to #sales-floor\.$/))
-    expect(sends(calls)).toHaveLength(2)
-  },
-)
+])('without a sentence of the backend, it reads %j until the next try', async (text, answer) => {
+  const { calls, user } = open()
+  server.use(http.post('*/test', answer, { once: true }))
+  const button = await sendButton()
+  await user.click(button)
+  const result = await screen.findByText(text)
+  expect(takeLog()).toHaveLength(1)
+  expect(button).toHaveFocus()
+  await user.click(button)
+  await waitFor(() => expect(result).toHaveTextContent(/^Sent to #sales-floor\.$/))
+  expect(sends(calls)).toHaveLength(2)
+})
 
 test('a refusal that names another person is logged, and the page shows that person', async () => {
   const { state, user } = open()

@@ -10,7 +10,6 @@ import {
 } from '../../contract/activity.ts'
 import {
   connectionStatusAnswer,
-  endpoints,
   extraEndpoints,
   features,
   healthAnswer,
@@ -98,21 +97,6 @@ describe('rules', () => {
     }
     for (const answer of [null, 'x', 1, true]) expect(read(rulesAnswer, answer)).toBeUndefined()
   })
-
-  test('are saved as a list of texts', () => {
-    expect(read(saveRulesBody, { rules: ['deal-closed'] })).toEqual({ rules: ['deal-closed'] })
-  })
-})
-
-test('the calls are those of the specification', () => {
-  expect(Object.values(endpoints).map(({ method, path }) => `${method} ${path}`)).toEqual([
-    'GET /health',
-    'GET /api/:provider/status',
-    'GET /api/notifications/rules',
-    'POST /api/notifications/rules',
-    'DELETE /api/:provider/disconnect',
-    'GET /api/:provider/callback',
-  ])
 })
 
 describe('what a backend may offer beyond the specification', () => {

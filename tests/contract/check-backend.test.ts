@@ -5,7 +5,7 @@ import { getResponse } from 'msw'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { createBackend } from '../msw/handlers.ts'
 import { launch } from '../server/program.ts'
-import { createChecks, runCheck } from './checks.ts'
+import { createChecks, names, runCheck } from './checks.ts'
 import { Interrupted, openClient, type Target } from './client.ts'
 import {
   dashboardOrigin,
@@ -16,10 +16,6 @@ import {
 } from './example-backend.ts'
 
 const root = resolve(import.meta.dirname, '../..')
-const names = {
-  crm: { id: 'hubspot', name: 'HubSpot' },
-  chat: { id: 'slack', name: 'Slack' },
-}
 const closing: Array<() => unknown> = []
 afterEach(async () => {
   for (const close of closing.splice(0)) await close()

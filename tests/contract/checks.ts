@@ -22,6 +22,12 @@ import {
 // What the dashboard relies on. Vitest runs these checks against the server and the MSW handlers, and
 // `npm run check:backend` runs them against any address.
 
+/** The providers of the specification. */
+export const names = {
+  crm: { id: 'hubspot', name: 'HubSpot' },
+  chat: { id: 'slack', name: 'Slack' },
+}
+
 export interface Check {
   name: string
   /** A section of the specification, and a sentence of it as it stands there: '§7 A sentence.' */

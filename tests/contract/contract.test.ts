@@ -28,7 +28,7 @@ import { providerIds } from '../../server/providers/registry.ts'
 import { sentItem } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
 import { appUrl, openBrowser, openHarness, storeDelivery } from '../server/harness.ts'
-import { createChecks, runCheck } from './checks.ts'
+import { createChecks, names, runCheck } from './checks.ts'
 import { openClient, type Target } from './client.ts'
 
 // The dashboard's tests run against MSW handlers, its users against the server. These tests run against
@@ -36,10 +36,6 @@ import { openClient, type Target } from './client.ts'
 // is in checks.ts. The tests here are about what only our two backends promise.
 
 const providers = ['hubspot', 'slack'] as const
-const names = {
-  crm: { id: 'hubspot', name: 'HubSpot' },
-  chat: { id: 'slack', name: 'Slack' },
-}
 
 interface Backend {
   /** Sends what the dashboard's script sends. */
@@ -245,22 +241,19 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     expect(rest.failedWhileBroken?.count ?? 0).toBe(0)
   })
 
-  test.each(providers)(
-    'connects %s by a code that counts once, disconnects it, and leaves the other alone',
-    async (one) => {
-      const backend = open()
-      const other = providers.find((provider) => provider !== one) ?? one
-      const path = await callbackPath(backend, one)
-      await done(backend.call(path))
-      await refused(backend.call(path), 400)
-      expect(await status(backend, one)).toMatchObject({ connected: true })
-      expect(await status(backend, other)).toMatchObject({ connected: false })
-      await done(callback(backend, other))
-      await done(disconnect(backend, one))
-      expect(await status(backend, one)).toMatchObject({ connected: false })
-      expect(await status(backend, other)).toMatchObject({ connected: true })
-    },
-  )
+  test.each(providers)('connects and disconnects %s alone; a code counts once', async (one) => {
+    const backend = open()
+    const other = providers.find((provider) => provider !== one) ?? one
+    const path = await callbackPath(backend, one)
+    await done(backend.call(path))
+    await refused(backend.call(path), 400)
+    expect(await status(backend, one)).toMatchObject({ connected: true })
+    expect(await status(backend, other)).toMatchObject({ connected: false })
+    await done(callback(backend, other))
+    await done(disconnect(backend, one))
+    expect(await status(backend, one)).toMatchObject({ connected: false })
+    expect(await status(backend, other)).toMatchObject({ connected: true })
+  })
 
   test.each(['', '?code=', '?code=made-up', '?error=access_denied'])(
     'refuses a callback with %j',

@@ -79,9 +79,7 @@ test('new messages do not move what a user reads below the top', async ({ page }
   expect(await page.evaluate(() => window.scrollY)).toBe(0)
 })
 
-test('older messages appear below, and position and focus stay', { tag: '@all' }, async ({
-  page,
-}) => {
+test('older messages appear below; position and focus stay', { tag: '@all' }, async ({ page }) => {
   await open(page, many(60))
   const button = page.getByRole('button', { name: 'Load older' })
   await button.focus()
@@ -100,9 +98,7 @@ test('older messages appear below, and position and focus stay', { tag: '@all' }
   await expect(page.getByRole('link', { name: 'Contact Support' })).toBeFocused()
 })
 
-test('a notice of a failed refresh does not move what a user reads', { tag: '@all' }, async ({
-  page,
-}) => {
+test('a notice of a failed refresh does not move the rows', { tag: '@all' }, async ({ page }) => {
   let isAway = false
   const away = () => (isAway ? new HttpResponse(null, { status: 403 }) : undefined)
   await open(page, many(25), http.get('*/api/notifications/:call', away))
@@ -146,9 +142,7 @@ test('long words fit at every width', { tag: '@all' }, async ({ page }) => {
 })
 
 for (const colorScheme of ['light', 'dark'] as const) {
-  test(`the chart is visible with forced colours: ${colorScheme}`, { tag: '@all' }, async ({
-    page,
-  }) => {
+  test(`forced colours show the chart: ${colorScheme}`, { tag: '@all' }, async ({ page }) => {
     await page.emulateMedia({ forcedColors: 'active', colorScheme })
     const failed = message('2', now, { state: 'failed', reason: 'Slack did not answer' })
     await open(page, [message('1', now), failed])

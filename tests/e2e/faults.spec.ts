@@ -14,9 +14,7 @@ for (const script of ['index', 'client', 'routes']) {
   })
 }
 
-test('a held Enter disconnects, but does not press the Connect that then appears', async ({
-  page,
-}) => {
+test('a held Enter disconnects, but does not press the Connect that appears', async ({ page }) => {
   await page.goto('/')
   await connect(page, 'Slack')
   const visits: string[] = []

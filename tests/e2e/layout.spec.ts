@@ -12,9 +12,7 @@ async function placeOf(element: Locator) {
 
 test.use({ viewport: { width: 390, height: 664 }, hasTouch: true })
 
-test('on a phone, Save sticks only while it has something to say, and moves nothing', async ({
-  page,
-}) => {
+test('on a phone, Save sticks only while it is needed, and moves nothing', async ({ page }) => {
   await showState(page, stateOf('What each rule has sent or would have sent'))
   const save = page.getByRole('button', { name: /^Sav/ })
   const bar = save.locator('..')
@@ -53,9 +51,7 @@ test('eleven rules that come soon take less room than three that can be used', a
   expect(rooms.reduce((a, b) => a + b)).toBeLessThan(await roomOf(/^Deals/))
 })
 
-test("on a phone, a connection's button stays at the right, and its account has a line", async ({
-  page,
-}) => {
+test("on a phone, a connection's button is at the right, its account below", async ({ page }) => {
   await showState(page, stateOf('Stand-ins with links'))
   for (const name of ['HubSpot', 'Slack']) {
     const row = page.getByRole('listitem').filter({ hasText: name })

@@ -30,10 +30,7 @@ test('the code is used once, leaves the address at once, and Back does not find 
   expect(callbacks).toHaveLength(1)
 })
 
-test('support opens in its own tab without an opener, and its form works in its frame', async ({
-  page,
-  context,
-}) => {
+test('support opens in a tab without an opener, and its form works', async ({ page, context }) => {
   await page.goto('/')
   const opened = context.waitForEvent('page')
   await page.getByRole('link', { name: 'Contact Support' }).click()

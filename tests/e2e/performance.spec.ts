@@ -101,19 +101,14 @@ for (const [width, height] of [
       const retry = page.getByRole('button', { name: 'Try again' })
       const form = page.frameLocator('iframe').getByRole('button', { name: 'Send' })
       const handling = text('Handling HubSpot OAuth Callback...')
+      const refused = text('HubSpot connection failed')
       const open = (address: string) => () => page.goto(address, { waitUntil: 'commit' })
       const health = '**/health'
       for (const [start, call, answer, before, after] of [
         [open('/'), health, 'passes', text('Loading…'), save],
         [open('/'), health, 'fails', text('Loading…'), text('Service Unavailable')],
         [() => retry.click(), health, 'passes', text('Trying…'), save],
-        [
-          open('/hubspot/callback?code=1'),
-          '**/api/hubspot/callback*',
-          'fails',
-          handling,
-          text('HubSpot connection failed'),
-        ],
+        [open('/hubspot/callback?code=1'), '**/api/hubspot/callback*', 'fails', handling, refused],
         [open('/contact'), '**/sandbox/contact-form', 'passes', text('Fill out the form'), form],
       ] as const) {
         const letCall = await holdCall(page, call, answer)
@@ -136,9 +131,7 @@ for (const [width, height] of [
 
 const scriptOfDashboard = '**/assets/routes-*.js'
 
-test('the footer of one screen does not slide to that of the next', { tag: '@all' }, async ({
-  page,
-}) => {
+test('a footer does not slide to the place of the next', { tag: '@all' }, async ({ page }) => {
   const shifts = await watchShifts(page)
   const letStatuses = await holdCall(page, '**/api/*/status', 'passes')
   const letScript = await holdCall(page, scriptOfDashboard, 'passes')
@@ -154,9 +147,7 @@ test('the footer of one screen does not slide to that of the next', { tag: '@all
   expect(await shifts()).toEqual([])
 })
 
-test('what failed at a callback moves nothing when the dashboard repeats it', {
-  tag: '@all',
-}, async ({ page }) => {
+test('what failed at a callback moves nothing when repeated', { tag: '@all' }, async ({ page }) => {
   const shifts = await watchShifts(page)
   await page.route('**/api/slack/callback*', (route) => route.fulfill({ status: 403 }))
   const letRules = await holdCall(page, '**/api/notifications/rules', 'passes')
@@ -263,12 +254,9 @@ test('what goes beyond section 7 loads last, and only for a backend that offers 
   expect(late()).toEqual([])
   letRules(undefined)
   await shown
-  expect(
-    late()
-      .map((path) => path.replace(/^.*\/|-.*$/g, ''))
-      .toSorted(),
-    // The second script is one that /activity needs as well.
-  ).toEqual(['SendAllAgain', 'late', 'parts', 'preview', 'summary'])
+  const names = late().map((path) => path.replace(/^.*\/|-.*$/g, ''))
+  // The second script is one that /activity needs as well.
+  expect(names.toSorted()).toEqual(['SendAllAgain', 'late', 'parts', 'preview', 'summary'])
 })
 
 test('a backend on another origin gets each call once, with cookies and without a preflight', {

@@ -14,9 +14,7 @@ async function say(page: Page, text: string) {
   expect(await (await page.request.post(address, { data: { text } })).text()).toBe('ok')
 }
 
-test('the stand-in Slack reads like a chat, and a person keeps the own place in it', async ({
-  page,
-}) => {
+test('the stand-in Slack reads like a chat, and keeps the place of a person', async ({ page }) => {
   const message = (n: number) => page.getByText(`message ${n}.`)
   for (let n = 0; n < 30; n++) await say(page, `message ${n}.`)
   // It opens the channel of the newest message.

@@ -40,9 +40,7 @@ test.describe('on a phone, by touch', () => {
     await expect(row.getByRole('status')).toHaveText('Reported to Dealbell. See the message.')
   }
 
-  test('a first visit leads from the start page alone to the first message in Slack', async ({
-    page,
-  }) => {
+  test('a first visit leads from the start page alone to a message in Slack', async ({ page }) => {
     const asked: string[] = []
     page.on('dialog', (dialog) => {
       asked.push(dialog.message())

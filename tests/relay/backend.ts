@@ -67,6 +67,12 @@ export async function startBackend(
   })
   if (working) await relay.start()
 
+  async function newUser(): Promise<string> {
+    const [user] = await database.insert(users).values({}).returning()
+    if (user === undefined) throw new Error('No user was made.')
+    return user.id
+  }
+
   async function connectAgain(
     userId: string,
     {
@@ -127,15 +133,23 @@ export async function startBackend(
     },
     /** A user who connected both and ticked rules. */
     async connect(account: Account): Promise<string> {
-      const [user] = await database.insert(users).values({}).returning()
-      if (user === undefined) throw new Error('No user was made.')
-      await connectAgain(user.id, account)
+      const userId = await newUser()
+      await connectAgain(userId, account)
       const { ruleIds = ['deal-stage-changed'] } = account
-      await database.insert(rules).values({ userId: user.id, ruleIds, savedAt: new Date() })
-      return user.id
+      await database.insert(rules).values({ userId, ruleIds, savedAt: new Date() })
+      return userId
     },
+    newUser,
     connectAgain,
     call,
+    /** What a call of the user's dashboard answers. */
+    async read(userId: string, path: string) {
+      return await (await call(userId, `/api/${path}`)).json()
+    },
+    /** The user has ticked these rules instead. */
+    async tick(userId: string, ...ruleIds: string[]): Promise<void> {
+      await database.update(rules).set({ ruleIds }).where(eq(rules.userId, userId))
+    },
     async disconnect(userId: string, provider: ProviderId): Promise<void> {
       const answer = await call(userId, `/api/${provider}/disconnect`, { method: 'DELETE' })
       if (answer.status !== 204) throw new Error(`${answer.status} ${await answer.text()}`)

@@ -1,6 +1,6 @@
 import { eq } from 'drizzle-orm'
 import { describe, expect, test, vi } from 'vitest'
-import { channels, deliveries, rules } from '../../server/database/schema.ts'
+import { deliveries } from '../../server/database/schema.ts'
 import { replayDead } from '../../server/relay/show/operator.ts'
 import { databaseKinds } from '../database.ts'
 import { dealIn, dealsIn, shownIn } from './hubspot-webhook.ts'
@@ -11,20 +11,20 @@ import {
   changes,
   channel,
   connect,
+  holdChannel,
   isIdle,
   nextAccount,
   open,
   outside,
   portal,
   posts,
+  range,
   refusePosts,
   shareBackend,
   team,
   tell,
   tellBeforeDelay,
 } from './shared.ts'
-
-const range = (first: number, count: number) => Array.from({ length: count }, (_, n) => first + n)
 
 describe.each(databaseKinds)('on %s', (kind) => {
   shareBackend(kind)
@@ -152,20 +152,15 @@ describe.each(databaseKinds)('on %s', (kind) => {
     })
 
     test('that may be a repetition stays one message, also if the user unticks a rule meanwhile', async () => {
-      const id = `${team}/${channel}`
       const userId = await connect({ ruleIds: ['deal-closed', 'deal-stage-changed'] })
-      const { database } = backend
-      await database.insert(channels).values({ id, nextAt: new Date(Date.now() + 3_600_000) })
+      const free = await holdChannel()
       await tell(range(1, 3), 'w1')
       await tell(range(4, 3))
       // As after a crash: nobody knows whether Slack got these six as one message.
       const claimed = { sendingUntil: new Date(Date.now() - 1_000) }
-      await database.update(deliveries).set(claimed).where(eq(deliveries.userId, userId))
-      const onlyClosed = { ruleIds: ['deal-closed'] }
-      await database.update(rules).set(onlyClosed).where(eq(rules.userId, userId))
-      const now = new Date()
-      const free = { nextAt: now, dueAt: now }
-      await database.update(channels).set(free).where(eq(channels.id, id))
+      await backend.database.update(deliveries).set(claimed).where(eq(deliveries.userId, userId))
+      await backend.tick(userId, 'deal-closed')
+      await free()
       await backend.settled()
       expect(said()).toEqual([range(1, 3)])
     })

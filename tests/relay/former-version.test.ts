@@ -1,10 +1,8 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, symlinkSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { symlinkSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { newPostgresDatabase } from '../database.ts'
+import { newFolder, newPostgresDatabase } from '../database.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
 import { openOutside } from './outside.ts'
 import { connectAccount, drained, startServer } from './process.ts'
@@ -14,8 +12,8 @@ const git = (...args: string[]) =>
   execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
 
 /** The code before its newest migration, in a folder. Undefined if git does not know it, as in a shallow clone. */
-function formerVersion(): string | undefined {
-  const folder = mkdtempSync(join(tmpdir(), 'dealbell-former-'))
+async function formerVersion(): Promise<string | undefined> {
+  const folder = await newFolder()
   try {
     const journal = 'server/database/migrations/meta/_journal.json'
     const newest = git('log', '-1', '--format=%H', '--', journal).trim()
@@ -31,7 +29,7 @@ function formerVersion(): string | undefined {
   }
 }
 
-const version = process.env.TEST_ALL === '1' ? formerVersion() : undefined
+const version = process.env.TEST_ALL === '1' ? await formerVersion() : undefined
 
 test.runIf(version !== undefined)(
   'a process of the former version works beside a new one on the migrated database, and alone after it',
@@ -47,7 +45,6 @@ test.runIf(version !== undefined)(
     onTestFinished(async () => {
       await Promise.all([former.kill(), current.kill()])
       await outside.close()
-      await rm(version ?? '', { recursive: true })
     })
     for (const portal of portals.slice(4)) await connect(portal)
 

@@ -148,9 +148,7 @@ describe('HubSpot is called for', () => {
       server.calls.filter(({ call }) => call.includes('/account-info/')).length
     const accountIn = (companyCurrency: string) => ({ body: { portalId: 1, companyCurrency } })
     vi.useFakeTimers({ toFake: ['performance'] })
-    onTestFinished(() => {
-      vi.useRealTimers()
-    })
+    onTestFinished(() => void vi.useRealTimers())
     server.answers = { '/details': { status: 403, body: { category: 'MISSING_SCOPES' } } }
     expect(await currency('5', 'USD')).toBe('USD')
     expect(await currency(null)).toBeNull()

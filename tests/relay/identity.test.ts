@@ -1,28 +1,17 @@
 import { eq, sql } from 'drizzle-orm'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { connections, rules, sessions, users } from '../../server/database/schema.ts'
-import { databaseKinds, openTestDatabase } from '../database.ts'
-import { type Harness, openBrowser, openHarness } from '../server/harness.ts'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { connections, rules, sessions } from '../../server/database/schema.ts'
+import { databaseKinds } from '../database.ts'
+import {
+  type Browser,
+  browser,
+  openBrowser,
+  openHarness,
+  shareHarness,
+  signIn,
+} from '../server/harness.ts'
 
-let harness: Harness
-
-beforeAll(async () => {
-  harness = await openHarness()
-})
-afterEach(() => {
-  harness.faults.current = undefined
-})
-afterAll(() => harness.close())
-
-type Browser = ReturnType<typeof openBrowser>
-
-/** Connects both services and saves a rule. */
-async function setUp(browser = openBrowser(harness)): Promise<Browser> {
-  await browser.connect('hubspot')
-  await browser.connect('slack')
-  await browser.save(['deal-closed'])
-  return browser
-}
+const harness = await shareHarness()
 
 /** Whom HubSpot names from now on: which account, and which of its users. */
 function atHubspot(hub_id: number, user_id: number): void {
@@ -45,7 +34,7 @@ async function connectAs(
 }
 
 test('the same HubSpot user finds the rules and both connections again from another browser', async () => {
-  const first = await setUp()
+  await signIn(browser)
   const other = openBrowser(harness)
   expect(await other.rules()).toEqual({ rules: [] })
   await other.connect('hubspot')
@@ -55,11 +44,13 @@ test('the same HubSpot user finds the rules and both connections again from anot
 
   // Both browsers are the same person's from now on.
   await other.save(['deal-stage-changed'])
-  expect(await first.rules()).toEqual({ rules: ['deal-stage-changed'] })
+  expect(await browser.rules()).toEqual({ rules: ['deal-stage-changed'] })
 })
 
 test('what a browser did before it showed who it is goes along, and saved rules win', async () => {
-  const browser = openBrowser(harness)
+  const known = openBrowser(harness)
+  await known.connect('hubspot')
+  await known.keep(['deal-stage-changed'])
   await browser.connect('slack')
   await browser.keep(['deal-stage-changed-orphan'])
   await browser.connect('hubspot')
@@ -93,8 +84,7 @@ describe('a stranger who leaves Slack connected in a shared browser', () => {
   }
 
   test('does not replace the Slack of a known user', async () => {
-    atHubspot(7, 1)
-    const ann = await setUp()
+    const ann = await signIn(browser)
     const before = await ann.connected('slack')
     harness.calls.length = 0
     await annFollows(ann)
@@ -117,54 +107,48 @@ describe('a stranger who leaves Slack connected in a shared browser', () => {
 test.runIf(databaseKinds.includes('PostgreSQL'))(
   'several browsers of one new person at once end as one user',
   async () => {
-    const open = await openTestDatabase('PostgreSQL')
-    const shared = await openHarness({ database: open.database })
-    try {
-      // Whoever names a user first takes so long about it that all others come meanwhile.
-      await open.database.execute(sql`
+    const shared = await openHarness('PostgreSQL')
+    onTestFinished(shared.close)
+    // Whoever names a user first takes so long about it that all others come meanwhile.
+    await shared.database.execute(sql`
       create function take_time() returns trigger language plpgsql as
         $$ begin perform pg_sleep(0.5); return new; end $$`)
-      await open.database.execute(
-        sql`create trigger slow before update on users for each row execute function take_time()`,
-      )
-      const browsers = [openBrowser(shared), openBrowser(shared), openBrowser(shared)]
-      const ways = await Promise.all(browsers.map((browser) => browser.authorize('hubspot')))
-      const answers = await Promise.all(
-        browsers.map((browser, at) => browser.call(`/api/hubspot/callback?${ways[at]}`)),
-      )
-      expect(answers.map(({ status }) => status)).toEqual([204, 204, 204])
-      // The first use of a new token ends the one that it replaced.
-      for (const browser of browsers) await browser.rules()
-      const owners = await open.database.select({ userId: sessions.userId }).from(sessions)
-      expect(owners).toHaveLength(browsers.length)
-      expect(new Set(owners.map(({ userId }) => userId)).size).toBe(1)
-    } finally {
-      await shared.close()
-      await open.close()
-    }
+    await shared.database.execute(
+      sql`create trigger slow before update on users for each row execute function take_time()`,
+    )
+    const browsers = [openBrowser(shared), openBrowser(shared), openBrowser(shared)]
+    const ways = await Promise.all(browsers.map((each) => each.authorize('hubspot')))
+    const answers = await Promise.all(
+      browsers.map((each, at) => each.call(`/api/hubspot/callback?${ways[at]}`)),
+    )
+    expect(answers.map(({ status }) => status)).toEqual([204, 204, 204])
+    // The first use of a new token ends the one that it replaced.
+    for (const each of browsers) await each.rules()
+    const owners = await shared.database.select({ userId: sessions.userId }).from(sessions)
+    expect(owners).toHaveLength(browsers.length)
+    expect(new Set(owners.map(({ userId }) => userId)).size).toBe(1)
   },
 )
 
 describe('another HubSpot identity in the same browser', () => {
   test.each([
-    ['account', { first: 1, second: { account: 2, user: 1 } }],
-    ['person', { first: 3, second: { account: 3, user: 2 } }],
+    ['account', 2, 1],
+    ['person', 1, 2],
   ])(
     'of a second %s starts afresh, and the first one’s things are found again by authorizing as that one',
-    async (_, { first, second }) => {
-      atHubspot(first, 1)
-      const shared = await setUp()
-      await connectAs(second.account, second.user, shared)
+    async (_, account, user) => {
+      atHubspot(1, 1)
+      const shared = await connectAs(account, user, await signIn(browser))
       expect(await shared.rules()).toEqual({ rules: [] })
       expect(await shared.connected('slack')).toEqual({ connected: false })
       expect(await shared.connected('hubspot')).toMatchObject({ connected: true })
       await shared.keep(['deal-stage-changed'])
       await shared.disconnect('slack')
 
-      for (const browser of [openBrowser(harness), shared]) {
-        await connectAs(first, 1, browser)
-        expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
-        expect(await browser.connected('slack')).toMatchObject({ connected: true })
+      for (const one of [openBrowser(harness), shared]) {
+        await connectAs(1, 1, one)
+        expect(await one.rules()).toEqual({ rules: ['deal-closed'] })
+        expect(await one.connected('slack')).toMatchObject({ connected: true })
       }
     },
   )
@@ -172,7 +156,7 @@ describe('another HubSpot identity in the same browser', () => {
   test('that is known brings nothing of the first along', async () => {
     const known = await connectAs(4, 2)
     atHubspot(4, 1)
-    await connectAs(4, 2, await setUp())
+    await connectAs(4, 2, await signIn(browser))
     expect(await known.rules()).toEqual({ rules: [] })
     expect(await known.connected('slack')).toEqual({ connected: false })
   })
@@ -185,20 +169,14 @@ describe('after a browser connected another HubSpot account', () => {
    */
   async function switchAccount({ to = second, user = 1 } = {}): Promise<Browser> {
     atHubspot(first, 1)
-    const browser = await connectAs(to, user, await setUp())
+    const switched = await connectAs(to, user, await signIn(openBrowser(harness)))
     await nameFirst()
-    return browser
+    return switched
   }
   const sending = { formerAccount: 'Acme' }
   const nothing = expect.not.objectContaining({ formerAccount: expect.anything() })
-  let first = 100
-  let second = 0
+  const [first, second] = [1, 2]
 
-  beforeEach(async () => {
-    first += 2
-    second = first + 1
-    await harness.database.delete(users)
-  })
   async function nameFirst(): Promise<void> {
     const { database } = harness
     const ofFirst = eq(connections.accountId, String(first))
@@ -282,8 +260,7 @@ describe('after a browser connected another HubSpot account', () => {
 
 describe('the cookie from before a HubSpot authorization', () => {
   test.each(['new', 'known'])('is worth nothing after that of a %s person', async (person) => {
-    const hubId = person === 'new' ? 5 : 6
-    atHubspot(hubId, 1)
+    atHubspot(1, 1)
     if (person === 'known') await openBrowser(harness).connect('hubspot')
 
     // Whoever planted a session in Ann's browser waits until it is hers.
@@ -291,7 +268,7 @@ describe('the cookie from before a HubSpot authorization', () => {
     await attacker.send('/api/slack/auth')
     const ann = openBrowser(harness)
     ann.cookie = attacker.cookie
-    await setUp(ann)
+    await signIn(ann)
 
     expect(await attacker.rules()).toEqual({ rules: [] })
     expect(await attacker.connected('hubspot')).toEqual({ connected: false })
@@ -303,7 +280,7 @@ describe('the cookie from before a HubSpot authorization', () => {
 
   test('is worth nothing at once when the browser becomes another person’s', async () => {
     atHubspot(9, 1)
-    const shared = await setUp()
+    const shared = await signIn(browser)
     const former = openBrowser(harness)
     former.cookie = shared.cookie
     expect(await former.rules()).toEqual({ rules: ['deal-closed'] })

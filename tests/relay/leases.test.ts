@@ -34,8 +34,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await tell([1, 2])
     const refreshes = () => outside.refreshes.filter((token) => token.endsWith(`-${portal}`))
     await vi.waitFor(() => expect(refreshes()).toHaveLength(1), 5_000)
-    const preview = async () =>
-      await (await backend.call(userId, '/api/notifications/preview')).json()
+    const preview = () => backend.read(userId, 'notifications/preview')
     // A process that did not wait for the other would refresh before this answer.
     expect(await preview()).toMatchObject({ complete: false })
     refresh.resolve(undefined)

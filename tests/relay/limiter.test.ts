@@ -18,9 +18,7 @@ beforeEach(() => {
   vi.useFakeTimers({ now: 0 })
   limiter = createCallLimiter(callLimit, clock)
 })
-afterEach(() => {
-  vi.useRealTimers()
-})
+afterEach(() => void vi.useRealTimers())
 
 const access = (urgency: Urgency, accountId = '1') => ({ accountId, urgency })
 

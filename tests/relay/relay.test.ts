@@ -1,14 +1,7 @@
 import { and, eq } from 'drizzle-orm'
 import { describe, expect, test, vi } from 'vitest'
 import { deleteOld } from '../../server/clean/deliveries.ts'
-import {
-  channels,
-  connections,
-  dealEvents,
-  deliveries,
-  rules,
-} from '../../server/database/schema.ts'
-import { connectionStatus } from '../../server/people/connections.ts'
+import { connections, dealEvents, deliveries } from '../../server/database/schema.ts'
 import { databaseKinds } from '../database.ts'
 import { dealIn, shownIn, signedWebhook, stageChange } from './hubspot-webhook.ts'
 import { usualStages } from './outside.ts'
@@ -19,10 +12,12 @@ import {
   changes,
   channel,
   connect,
+  holdChannel,
   holdPost,
   outside,
   portal,
   posts,
+  range,
   refusePosts,
   shareBackend,
   storedChannel,
@@ -56,40 +51,38 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const [shown] = shownIn(posts()[0]?.blocks ?? '')
     expect(shown).toContain(`<${url}|Acme renewal>`)
     expect(shown).toContain('Appointment → *Proposal sent*')
-    const activity = await (await backend.call(userId, '/api/notifications/activity')).json()
-    expect(activity.items).toMatchObject([{ deal: { url } }])
+    const { items } = await backend.read(userId, 'notifications/activity')
+    expect(items).toMatchObject([{ deal: { url } }])
   })
 
-  describe('in', () => {
-    test('events of a portal that no user has connected are acknowledged and dropped', async () => {
-      expect(await tell([6])).toBe(204)
-      expect(await eventsStored()).toBe(0)
-    })
+  test('events of a portal that no user has connected are acknowledged and dropped', async () => {
+    expect(await tell([6])).toBe(204)
+    expect(await eventsStored()).toBe(0)
+  })
 
-    test('a webhook without a valid signature is refused before it is parsed', async () => {
-      await connect()
-      const signed = signedWebhook([stageChange(7, { portal })])
-      for (const request of [
-        { ...signed, headers: {} },
-        { ...signed, body: signed.body.replace('"objectId":7', '"objectId":8') },
-        { ...signed, body: 'no JSON' },
-        { method: 'POST', body: '{' },
-      ]) {
-        expect((await backend.app.request('/webhooks/hubspot', request)).status).toBe(401)
-      }
-      // The address that counts is the configured one, query included.
-      expect((await backend.app.request('/webhooks/hubspot?a=b', signed)).status).toBe(401)
-      const proxied = await backend.app.request('http://10.0.0.7:8080/webhooks/hubspot', signed)
-      expect(proxied.status).toBe(204)
-      await backend.settled()
-      expect(posts().map(dealIn)).toEqual([7])
-    })
+  test('a webhook without a valid signature is refused before it is parsed', async () => {
+    await connect()
+    const signed = signedWebhook([stageChange(7, { portal })])
+    for (const request of [
+      { ...signed, headers: {} },
+      { ...signed, body: signed.body.replace('"objectId":7', '"objectId":8') },
+      { ...signed, body: 'no JSON' },
+      { method: 'POST', body: '{' },
+    ]) {
+      expect((await backend.app.request('/webhooks/hubspot', request)).status).toBe(401)
+    }
+    // The address that counts is the configured one, query included.
+    expect((await backend.app.request('/webhooks/hubspot?a=b', signed)).status).toBe(401)
+    const proxied = await backend.app.request('http://10.0.0.7:8080/webhooks/hubspot', signed)
+    expect(proxied.status).toBe(204)
+    await backend.settled()
+    expect(posts().map(dealIn)).toEqual([7])
+  })
 
-    test('a body over 1 MiB is refused, one of 1 MiB is not', async () => {
-      const padded = (bytes: number) => `[${' '.repeat(bytes - 2)}]`
-      expect(await backend.tell(padded(1024 * 1024))).toBe(204)
-      expect(await backend.tell(padded(1024 * 1024 + 1))).toBe(413)
-    })
+  test('a body over 1 MiB is refused, one of 1 MiB is not', async () => {
+    const padded = (bytes: number) => `[${' '.repeat(bytes - 2)}]`
+    expect(await backend.tell(padded(1024 * 1024))).toBe(204)
+    expect(await backend.tell(padded(1024 * 1024 + 1))).toBe(413)
   })
 
   describeOnce('matched', () => {
@@ -140,8 +133,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       answerPosts(() => promise)
       await tell([1])
       await vi.waitFor(() => expect(calls().length).toBeGreaterThan(0))
-      const onlyClosed = { ruleIds: ['deal-closed'] }
-      await backend.database.update(rules).set(onlyClosed).where(eq(rules.userId, userId))
+      await backend.tick(userId, 'deal-closed')
       answerPosts(() => undefined)
       answer({ status: 500 })
       await backend.settled()
@@ -195,8 +187,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   describeOnce('the access to HubSpot', () => {
-    const statusOf = (userId: string) => connectionStatus(backend, { userId, provider: 'hubspot' })
-
     const known = 'the person who connected it may not read deals'
     // A code that this server does not know.
     const unknown = 'HubSpot no longer accepts the connection (NO_LONGER_ALLOWED)'
@@ -210,18 +200,20 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await tell([1])
       await backend.settled()
       expect(outside.reads.filter((path) => path.includes('0-3/1?'))).toHaveLength(1)
-      const activity = await (await backend.call(userId, '/api/notifications/activity')).json()
       const failed = { state: 'failed', reason: `${ofMessage}. Connect HubSpot again` }
-      expect(activity.items).toMatchObject([failed])
-      const reason = `HubSpot says that ${ofStatus}.`
-      expect(await statusOf(userId)).toEqual({
+      expect(await backend.read(userId, 'notifications/activity')).toMatchObject({
+        items: [failed],
+      })
+      expect(await backend.read(userId, 'hubspot/status')).toEqual({
         connected: false,
         account: 'acme.example',
-        reason,
+        reason: `HubSpot says that ${ofStatus}.`,
         since: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
       })
-      const summary = await (await backend.call(userId, '/api/notifications/summary')).json()
-      expect(summary.failedWhileBroken).toMatchObject({ count: 1, providers: ['hubspot'] })
+      const failedWhileBroken = { count: 1, providers: ['hubspot'] }
+      expect(await backend.read(userId, 'notifications/summary')).toMatchObject({
+        failedWhileBroken,
+      })
     })
 
     test('is tried again if HubSpot limits or fails, and a wait that it asks for is no try', async () => {
@@ -248,110 +240,107 @@ describe.each(databaseKinds)('on %s', (kind) => {
     })
   })
 
-  describe('out', () => {
-    test('an internal error for one user does not hold up another', async () => {
-      const unlucky = await connect()
-      await connect({ portal: portal * 100 })
-      const ofUnlucky = eq(connections.userId, unlucky)
-      await backend.database.update(connections).set({ secrets: 'unreadable' }).where(ofUnlucky)
-      const [first, second] = changes([1, 2])
-      await backend.tell([first, { ...second, portalId: portal * 100 }])
-      await outside.accepted(() => posts().length > 0)
-      expect(posts().map(dealIn)).toEqual([2])
-      expect(await backend.outcomes(unlucky)).toEqual([['pending', 'internal_error']])
-      expect(backend.lines.join('\n')).toContain('"delivery failed"')
-      await backend.disconnect(unlucky, 'slack')
-    })
+  test('an internal error for one user does not hold up another', async () => {
+    const unlucky = await connect()
+    await connect({ portal: portal * 100 })
+    const ofUnlucky = eq(connections.userId, unlucky)
+    await backend.database.update(connections).set({ secrets: 'unreadable' }).where(ofUnlucky)
+    const [first, second] = changes([1, 2])
+    await backend.tell([first, { ...second, portalId: portal * 100 }])
+    await outside.accepted(() => posts().length > 0)
+    expect(posts().map(dealIn)).toEqual([2])
+    expect(await backend.outcomes(unlucky)).toEqual([['pending', 'internal_error']])
+    expect(backend.lines.join('\n')).toContain('"delivery failed"')
+    await backend.disconnect(unlucky, 'slack')
+  })
 
-    test('while a channel must wait, HubSpot is not read for it', async () => {
-      const userId = await connect()
-      const nextAt = new Date(Date.now() + 3_600_000)
-      await backend.database.insert(channels).values({ id: `${team}/${channel}`, nextAt })
-      await tell([1])
-      await vi.waitFor(async () => {
-        const dueAt = (await storedChannel())?.dueAt?.getTime()
-        expect(dueAt).toBeGreaterThan(Date.now() + 3_500_000)
-      }, 5_000)
-      expect(outside.reads).toEqual([])
-      await backend.disconnect(userId, 'slack')
-    })
+  test('while a channel must wait, HubSpot is not read for it', async () => {
+    const userId = await connect()
+    await holdChannel()
+    await tell([1])
+    await vi.waitFor(async () => {
+      const dueAt = (await storedChannel())?.dueAt?.getTime()
+      expect(dueAt).toBeGreaterThan(Date.now() + 3_500_000)
+    }, 5_000)
+    expect(outside.reads).toEqual([])
+    await backend.disconnect(userId, 'slack')
+  })
 
-    test('the backlog of a broken connection ends in a few statements, and not one by one', async () => {
-      const userId = await connect()
-      const slack = and(eq(connections.userId, userId), eq(connections.provider, 'slack'))
-      const broken = { brokenReason: 'token_revoked', brokenSince: new Date() }
-      await backend.database.update(connections).set(broken).where(slack)
-      for (let n = 0; n < 6; n++) await tell(Array.from({ length: 100 }, (_, m) => n * 100 + m))
-      await backend.settled()
-      const outcomes = await backend.outcomes(userId)
-      expect(new Set(outcomes.map(String))).toEqual(new Set(['dead,token_revoked']))
-      expect(outcomes).toHaveLength(600)
-      const ends = backend.lines.filter((line) => line.includes('"delivery dead"'))
-      expect(ends.length).toBeLessThan(20)
-      // names.test.ts says which of them get names.
-    })
+  test('the backlog of a broken connection ends in a few statements, and not one by one', async () => {
+    const userId = await connect()
+    const slack = and(eq(connections.userId, userId), eq(connections.provider, 'slack'))
+    const broken = { brokenReason: 'token_revoked', brokenSince: new Date() }
+    await backend.database.update(connections).set(broken).where(slack)
+    for (let n = 0; n < 6; n++) await tell(range(n * 100, 100))
+    await backend.settled()
+    const outcomes = await backend.outcomes(userId)
+    expect(new Set(outcomes.map(String))).toEqual(new Set(['dead,token_revoked']))
+    expect(outcomes).toHaveLength(600)
+    const ends = backend.lines.filter((line) => line.includes('"delivery dead"'))
+    expect(ends.length).toBeLessThan(20)
+    // names.test.ts says which of them get names.
+  })
 
-    test('a call that Slack does not answer holds up no other channel', async () => {
-      const calm = `${channel}x`
-      await connect()
-      await connect({ portal: portal + 500_000, channel: calm })
-      const { calling, accept } = holdPost()
-      await tell([1])
-      await calling
-      await backend.tell([stageChange(2, { portal: portal + 500_000 })])
-      await outside.accepted((all) => all.some((post) => post.channel === calm))
-      expect(posts()).toEqual([])
-      accept()
-      await backend.settled()
-      expect(posts()).toHaveLength(1)
-    })
+  test('a call that Slack does not answer holds up no other channel', async () => {
+    const calm = `${channel}x`
+    await connect()
+    await connect({ portal: portal + 500_000, channel: calm })
+    const { calling, accept } = holdPost()
+    await tell([1])
+    await calling
+    await backend.tell([stageChange(2, { portal: portal + 500_000 })])
+    await outside.accepted((all) => all.some((post) => post.channel === calm))
+    expect(posts()).toEqual([])
+    accept()
+    await backend.settled()
+    expect(posts()).toHaveLength(1)
+  })
 
-    // tests/relay/slack.test.ts has every code of Slack.
-    const reason = expect.stringMatching(/^Slack says that [a-z ]+\.$/)
-    test.each([
-      ['the connection: the status says why', 'token_revoked', { connected: false, reason }],
-      ['the message: the connection is not broken', 'invalid_blocks', { connected: true }],
-    ])('a message is dead at the first refusal of %s', async (_, error, status) => {
-      const userId = await connect()
-      refusePosts(error)
-      await tell([1])
-      await backend.settled()
-      expect(calls()).toHaveLength(1)
-      expect(await backend.outcomes(userId)).toEqual([['dead', error]])
-      expect(await connectionStatus(backend, { userId, provider: 'slack' })).toMatchObject({
-        ...status,
-        account: `Workspace ${team}`,
-        channel: `#${channel}`,
-      })
+  // tests/relay/slack.test.ts has every code of Slack.
+  const reason = expect.stringMatching(/^Slack says that [a-z ]+\.$/)
+  test.each([
+    ['the connection: the status says why', 'token_revoked', { connected: false, reason }],
+    ['the message: the connection is not broken', 'invalid_blocks', { connected: true }],
+  ])('a message is dead at the first refusal of %s', async (_, error, status) => {
+    const userId = await connect()
+    refusePosts(error)
+    await tell([1])
+    await backend.settled()
+    expect(calls()).toHaveLength(1)
+    expect(await backend.outcomes(userId)).toEqual([['dead', error]])
+    expect(await backend.read(userId, 'slack/status')).toMatchObject({
+      ...status,
+      account: `Workspace ${team}`,
+      channel: `#${channel}`,
     })
+  })
 
-    test('a channel that the bot is no member of is reached by the address that Slack gave for it', async () => {
-      const userId = await connect({ webhook: true })
-      refusePosts('not_in_channel')
-      await tell([1])
-      await backend.settled()
-      expect(posts().map(({ token }) => token)).toEqual(['webhook'])
-      expect(await backend.outcomes(userId)).toEqual([['sent', null]])
-    })
+  test('a channel that the bot is no member of is reached by the address that Slack gave for it', async () => {
+    const userId = await connect({ webhook: true })
+    refusePosts('not_in_channel')
+    await tell([1])
+    await backend.settled()
+    expect(posts().map(({ token }) => token)).toEqual(['webhook'])
+    expect(await backend.outcomes(userId)).toEqual([['sent', null]])
+  })
 
-    test('after thirty days an event is forgotten, a dead one too, and one that is pending is not', async () => {
-      const userId = await connect()
-      refusePosts('invalid_blocks')
-      await tell([1])
-      await backend.settled()
-      answerPosts(() => ({ status: 500 }))
-      await tell([2])
-      expect((await backend.outcomes(userId)).map(([state]) => state)).toEqual(['dead', 'pending'])
-      const leftAfter = async (days: number) => {
-        const received = { receivedAt: new Date(Date.now() - days * 86_400_000) }
-        await backend.database.update(dealEvents).set(received).where(ofAccount())
-        await deleteOld(backend.database)
-        return await eventsStored()
-      }
-      expect(await leftAfter(29)).toBe(2)
-      expect(await leftAfter(31)).toBe(1)
-      await backend.disconnect(userId, 'slack')
-      expect(await leftAfter(31)).toBe(0)
-    })
+  test('after thirty days an event is forgotten, a dead one too, and one that is pending is not', async () => {
+    const userId = await connect()
+    refusePosts('invalid_blocks')
+    await tell([1])
+    await backend.settled()
+    answerPosts(() => ({ status: 500 }))
+    await tell([2])
+    expect((await backend.outcomes(userId)).map(([state]) => state)).toEqual(['dead', 'pending'])
+    const leftAfter = async (days: number) => {
+      const received = { receivedAt: new Date(Date.now() - days * 86_400_000) }
+      await backend.database.update(dealEvents).set(received).where(ofAccount())
+      await deleteOld(backend.database)
+      return await eventsStored()
+    }
+    expect(await leftAfter(29)).toBe(2)
+    expect(await leftAfter(31)).toBe(1)
+    await backend.disconnect(userId, 'slack')
+    expect(await leftAfter(31)).toBe(0)
   })
 })

@@ -75,31 +75,40 @@ export const connect = (more: Partial<Account> = {}) =>
 export const tell = (deals: readonly number[], stage?: string) =>
   backend.tell(changes(deals, stage))
 
+/** This test's channel gets nothing. @returns the function that ends this. */
+export async function holdChannel(): Promise<() => Promise<void>> {
+  const id = `${team}/${channel}`
+  await backend.database.insert(channels).values({ id, nextAt: new Date(Date.now() + hour) })
+  return async () => {
+    const now = new Date()
+    const free = { nextAt: now, dueAt: now }
+    await backend.database.update(channels).set(free).where(eq(channels.id, id))
+    backend.relay.wake()
+  }
+}
+
 /**
  * As `tell`, but the relay begins when all is stored, and these deals were received in two seconds. So it surely
  * looks at them before the delay ends in which the CRM may add contacts.
  */
 export async function tellBeforeDelay(deals: readonly number[], waiting: string[]): Promise<void> {
-  const id = `${team}/${channel}`
-  const later = new Date(Date.now() + 3_600_000)
-  await backend.database.insert(channels).values({ id, nextAt: later })
+  const free = await holdChannel()
   await tell(deals)
   await backend.database
     .update(dealEvents)
     .set({ receivedAt: new Date(Date.now() + 2_000) })
     .where(and(eq(dealEvents.accountId, String(portal)), inArray(dealEvents.dealId, waiting)))
-  const now = new Date()
-  await backend.database
-    .update(channels)
-    .set({ nextAt: now, dueAt: now })
-    .where(eq(channels.id, id))
-  backend.relay.wake()
+  await free()
 }
 
 export function changes(deals: readonly number[], stage = 'next') {
   const at = Date.now() - 10_000
   return deals.map((deal, n) => stageChange(deal, { portal, stage, at: at + n }))
 }
+
+/** So many numbers, from `first` on. */
+export const range = (first: number, count: number) =>
+  Array.from({ length: count }, (_, n) => first + n)
 
 export const second = 1_000
 export const minute = 60 * second

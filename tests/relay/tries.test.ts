@@ -2,11 +2,11 @@ import { sql } from 'drizzle-orm'
 import { expect, test } from 'vitest'
 import { retryAfterMs } from '../../server/relay/send/failure.ts'
 import { relayTimes } from '../../server/relay/times.ts'
-import { backend, connect, outside, shareBackend, tell } from './shared.ts'
+import { backend, connect, outside, range, shareBackend, tell } from './shared.ts'
 
 test('the wait after a failed try doubles with each, up to a quarter of an hour; half of it is chance', () => {
-  const tries = Array.from({ length: 19 }, (_, n) => n + 1)
-  const seconds = (random: number) => tries.map((n) => retryAfterMs(n, 1_000, () => random) / 1_000)
+  const seconds = (random: number) =>
+    range(1, 19).map((n) => retryAfterMs(n, 1_000, () => random) / 1_000)
   const longest = [...[1, 2, 4, 8, 16, 32, 64, 128, 256, 512], ...Array(9).fill(900)]
   expect(seconds(1)).toEqual(longest)
   expect(seconds(0)).toEqual(longest.map((wait) => wait / 2))
@@ -31,7 +31,7 @@ test('after twenty failed tries, the delivery is dead, with the last reason; the
   const waits = backend.lines
     .map((line) => JSON.parse(line))
     .filter(({ event }) => event === 'delivery put off')
-  expect(waits.map(({ tries }) => tries)).toEqual(Array.from({ length: 19 }, (_, n) => n + 1))
+  expect(waits.map(({ tries }) => tries)).toEqual(range(1, 19))
   expect(waits.at(-1).afterMs).toBeGreaterThan(100)
 })
 

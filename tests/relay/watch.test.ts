@@ -12,8 +12,8 @@ import {
   channel,
   connect,
   holdPost,
-  open,
   portal,
+  range,
   refusePosts,
   shareBackend,
   tell,
@@ -124,7 +124,7 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
 
   testOnce('of a bulk edit without a rule are one line in the log', async () => {
     await connect({ ruleIds: ['deal-closed'] })
-    await tell(Array.from({ length: 40 }, (_, n) => n + 1))
+    await tell(range(1, 40))
     await backend.settled()
     await backend.stop()
     const ignored = { level: 'info', event: 'deliveries ignored', reasons: { no_rule: 40 } }
@@ -143,10 +143,10 @@ describe('a load balancer that asks /ready', () => {
   /** The answer of a server whose parts are in this state. */
   async function ask({ answers = true, room = true, turnedMsAgo = 0, isStopping = false } = {}) {
     const turnedAt = performance.now() - turnedMsAgo
-    const database = answers ? open.database : { execute: () => never }
+    const database = answers ? backend.database : { execute: () => never }
     const watch = createWatch({
       // It is only asked for statements.
-      database: database as typeof open.database,
+      database: database as typeof backend.database,
       hasRoom: () => room,
       providers: backend.providers,
       pool: undefined,

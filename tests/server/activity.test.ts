@@ -9,7 +9,7 @@ import {
   summaryAnswer,
 } from '../../contract/activity.ts'
 import { forgetDealsOfDisconnected } from '../../server/clean/deal-names.ts'
-import { channels, connections, deliveries, rules, users } from '../../server/database/schema.ts'
+import { channels, connections, deliveries } from '../../server/database/schema.ts'
 import { rateLimits } from '../../server/http/rate-limit.ts'
 import { createProviders } from '../../server/providers/create.ts'
 import { reasonInWords } from '../../server/relay/show/reasons.ts'
@@ -41,7 +41,7 @@ const store = (userId: string, stored?: Parameters<typeof storeDelivery>[2]) =>
 /** The calls of a user's dashboard. */
 function signIn(userId: string) {
   const call = (path: string, method = 'GET') => backend.call(userId, path, { method })
-  const read = async (path: string) => (await call(`/api/notifications/${path}`)).json()
+  const read = (path: string) => backend.read(userId, `notifications/${path}`)
   return {
     userId,
     call,
@@ -53,11 +53,6 @@ function signIn(userId: string) {
       return { status: answer.status, body: await answer.json() }
     },
   }
-}
-
-async function newUser(): Promise<string> {
-  const [user] = await open.database.insert(users).values({}).returning()
-  return user?.id ?? ''
 }
 
 describe.each(databaseKinds)('on %s', (kind) => {
@@ -177,7 +172,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const of = eq(connections.userId, userId)
     const broken = { brokenReason: 'BAD_HUB', brokenSince: new Date() }
     await open.database.update(connections).set(broken).where(of)
-    await open.database.update(rules).set({ ruleIds: [] }).where(eq(rules.userId, userId))
+    await backend.tick(userId)
     await backend.tell([stageChange(4, { portal, stage: 'w1' })])
     await backend.settled()
     expect((await activity()).items[0]).toMatchObject({ state: 'skipped' })
@@ -305,7 +300,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
 
   test('the clean-up deletes what a disconnect left, and only that', async () => {
     const { userId, activity } = signIn(await connect())
-    const gone = await newUser()
+    const gone = await backend.newUser()
     for (const id of [userId, gone]) await store(id, { dealName: 'Acme', toLabel: 'Won' })
     expect(await forgetDealsOfDisconnected(open.database)).toBe(1)
     expect(await forgetDealsOfDisconnected(open.database)).toBe(0)
@@ -314,7 +309,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   test('pages have each item once and in order, whatever arrives or changes meanwhile', async () => {
-    const { userId, activity } = signIn(await newUser())
+    const { userId, activity } = signIn(await backend.newUser())
     const start = Date.now() - 1_000_000
     const states = ['ignored', 'sent', 'pending', 'dead'] as const
     const newestFirst: string[] = []
@@ -346,7 +341,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   test('a search finds parts of names in any case, rules and days, goes on where a page ends, and counts', async () => {
-    const { userId, activity } = signIn(await newUser())
+    const { userId, activity } = signIn(await backend.newUser())
     const at = (time: string) => new Date(`2026-03-${time}Z`)
     const acme = { dealName: 'ACME renewal', ruleId: 'deal-closed' }
     const umbrella = { dealName: '100% Ümbrella_1', ruleId: 'deal-stage-changed' }
@@ -358,7 +353,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await store(userId, { ...acme, occurredAt: at('29T22:00:00') }),
       await store(userId, { occurredAt: at('30T00:00:00') }),
     ]
-    await store(await newUser(), acme)
+    await store(await backend.newUser(), acme)
     const found = async (query: string) => {
       const { items, next } = await activity(`?${query}`)
       return [...items.map(({ id }) => ids.indexOf(id)), ...(next === null ? [] : ['more'])]
@@ -386,7 +381,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   test('a search of many messages stops, says how far it came, and goes on from there', async () => {
-    const { userId, activity } = signIn(await newUser())
+    const { userId, activity } = signIn(await backend.newUser())
     const needle = await store(userId, { dealName: 'Needle', occurredAt: new Date(0) })
     const start = Date.parse('2026-03-01T00:00:00Z')
     await storeDeliveries(open.database, userId, 1_500, (n) => ({
@@ -402,7 +397,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   test('a test message has no deal and no rule, and counts on its day', async () => {
-    const { userId, activity, summary } = signIn(await newUser())
+    const { userId, activity, summary } = signIn(await backend.newUser())
     await store(userId, { property: 'test' })
     await store(userId, { property: 'test', state: 'dead', reason: 'is_archived' })
     expect((await activity()).items).toMatchObject([
@@ -425,7 +420,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   test('nobody sees or sends what belongs to somebody else', async () => {
-    const [mine, other] = [await newUser(), await newUser()]
+    const [mine, other] = [await backend.newUser(), await backend.newUser()]
     const failed = { state: 'dead', dealName: 'Secret', occurredAt: new Date(1e12) } as const
     const ids = [await store(other, failed), await store(other, failed)]
     const own = await store(mine, { occurredAt: new Date(9e11) })
@@ -462,7 +457,7 @@ describe('a day', () => {
     { zone: 'America/Santiago', now: '2026-09-06T15:00Z', starts: '2026-09-06T04:00Z' },
   ])('starts in $zone at $starts', async ({ zone, now, starts }) => {
     clock = new Date(now)
-    const { userId, summary } = signIn(await newUser())
+    const { userId, summary } = signIn(await backend.newUser())
     const start = Date.parse(starts)
     for (const ms of [start - 1, start, start + 1]) {
       await store(userId, { occurredAt: new Date(ms) })
@@ -506,7 +501,7 @@ describe('a day', () => {
   })
 
   test('may be any that a position can name, and an id any that a message can have', async () => {
-    const { activity } = signIn(await newUser())
+    const { activity } = signIn(await backend.newUser())
     const ids = Array(100).fill('9'.repeat(18))
     for (const query of [
       'before=0.0',

@@ -1,12 +1,6 @@
 import { eq } from 'drizzle-orm'
-import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import {
-  authorizations,
-  connections,
-  dealEvents,
-  deliveries,
-  users,
-} from '../../server/database/schema.ts'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { authorizations, connections, deliveries, users } from '../../server/database/schema.ts'
 import { createRateLimits } from '../../server/http/rate-limit.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import { sha256 } from '../../server/people/session.ts'
@@ -15,27 +9,25 @@ import type { ProviderId } from '../../server/providers/registry.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
 import { standInHub } from '../../stand-ins/hubspot/account.ts'
 import { standInWorkspace } from '../../stand-ins/slack/account.ts'
-import { appUrl, hold, openBrowser, openHarness, refusal, storeDelivery } from './harness.ts'
+import {
+  appUrl,
+  type Browser,
+  browser,
+  hold,
+  openBrowser,
+  refusal,
+  shareHarness,
+  storeDelivery,
+} from './harness.ts'
 
-const harness = await openHarness()
-let browser: ReturnType<typeof openBrowser>
-afterAll(() => harness.close())
-beforeEach(() => {
-  browser = openBrowser(harness)
-  harness.calls.length = 0
-  harness.logged.length = 0
-})
-afterEach(() => {
-  harness.faults.current = undefined
-  harness.clock.now = new Date('2026-11-20T12:00:00Z')
-})
+const harness = await shareHarness()
 
 const tokenPaths = {
   hubspot: 'POST /sandbox/hubspot/oauth/2026-03/token',
   slack: 'POST /sandbox/slack/api/oauth.v2.access',
 }
 
-async function rowsOf(one: typeof browser) {
+async function rowsOf(one: Browser) {
   const ofUser = eq(connections.userId, await one.userId())
   return await harness.database.select().from(connections).where(ofUser)
 }
@@ -45,7 +37,7 @@ const stateOf = (params: URLSearchParams) => params.get('state') ?? ''
 const later = (ms: number) => {
   harness.clock.now = new Date(harness.clock.now.getTime() + ms)
 }
-const callback = (one: typeof browser, provider: ProviderId, params: URLSearchParams | string) =>
+const callback = (one: Browser, provider: ProviderId, params: URLSearchParams | string) =>
   one.call(`/api/${provider}/callback?${params}`)
 
 /** HubSpot answers with this when it is asked whose a token is. */
@@ -54,7 +46,7 @@ function answerIntrospection(answer: () => Response): void {
 }
 
 /** The only connection of a browser. */
-async function rowOf(one: ReturnType<typeof openBrowser>) {
+async function rowOf(one: Browser) {
   const [row] = await rowsOf(one)
   if (row === undefined) throw new Error('There is no connection.')
   return row
@@ -250,9 +242,6 @@ test('only the first authorization of a browser counts as one of a new browser',
 
 describe('pending authorizations', () => {
   const pending = () => harness.database.$count(authorizations)
-  beforeEach(async () => {
-    await harness.database.delete(users)
-  })
 
   test('of one session are ten, the newest', async () => {
     const first = await browser.authorize('slack')
@@ -364,10 +353,6 @@ describe('disconnecting', () => {
   /** The app is uninstalled in the background. */
   const eventually = (check: () => void) => vi.waitFor(check, 20_000)
 
-  beforeEach(async () => {
-    await harness.database.delete(connections)
-  })
-
   test('HubSpot leaves the app installed while a colleague uses it, and uninstalls it with the last one', async () => {
     await browser.connect('hubspot')
     const colleague = openBrowser(harness)
@@ -462,6 +447,9 @@ describe('Slack’s token, which all users of a workspace share', () => {
     reason: 'Slack says that the access was revoked.',
   })
   let revoked: Array<string | null>
+  beforeEach(() => {
+    revoked = []
+  })
 
   /** Slack gives this token from now on. It answers after `beforeAnswer`. */
   function slackOf(
@@ -489,11 +477,6 @@ describe('Slack’s token, which all users of a workspace share', () => {
     }
   }
 
-  beforeEach(async () => {
-    await harness.database.delete(connections)
-    revoked = []
-  })
-
   test('ends when its last user connects another workspace: nobody waits, but it waits for the message that is being sent', async () => {
     slackOf({ accessToken: 'first', team: 'T1' })
     await browser.connect('slack')
@@ -519,7 +502,6 @@ describe('Slack’s token, which all users of a workspace share', () => {
     await harness.database.update(deliveries).set(sent).where(ofMessage)
     await vi.waitFor(() => expect(revoked).toEqual(['first']), 20_000)
     expect(atRevocation).toMatchObject([sent])
-    await harness.database.delete(dealEvents)
   })
 
   test('is connected though the database then fails, which is logged', async () => {

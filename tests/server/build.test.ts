@@ -1,19 +1,18 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { ensurePageBuilt } from '../../server/page/build.ts'
 import { fingerprintOf } from '../../server/page/fingerprint.ts'
+import { newFolder } from '../database.ts'
 
 let root: string
 
 beforeEach(async () => {
-  root = await mkdtemp(join(tmpdir(), 'dealbell-build-'))
+  root = await newFolder()
   for (const file of ['index.html', 'src/main.tsx', 'src/ui/Button.tsx', 'contract/rules.ts']) {
     await put(file)
   }
 })
-afterEach(() => rm(root, { recursive: true }))
 
 async function put(file: string, text = '') {
   const path = join(root, file)

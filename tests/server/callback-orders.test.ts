@@ -1,14 +1,12 @@
 import { sql } from 'drizzle-orm'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
-import { databaseKinds, openTestDatabase } from '../database.ts'
+import { rowsOf } from '../../server/database/open.ts'
+import { databaseKinds } from '../database.ts'
 import { shareBackend } from '../relay/shared.ts'
 import { newSeed } from '../seed.ts'
 import { allOrders, fixedOrders, playAll } from './callback-model.ts'
-import { type Harness, openBrowser, openHarness } from './harness.ts'
-
-type HarnessBrowser = ReturnType<typeof openBrowser>
+import { type Browser, type Harness, openBrowser, openHarness } from './harness.ts'
 
 describe.each(databaseKinds)(
   'on %s, a callback is completed only for the session, the person and the connection that began it',
@@ -27,38 +25,31 @@ describe.each(databaseKinds)(
 describe.runIf(databaseKinds.includes('PostgreSQL'))(
   'while a callback stores its connection',
   () => {
-    let shared: OpenDatabase
     let harness: Harness
     beforeAll(async () => {
-      shared = await openTestDatabase('PostgreSQL')
-      harness = await openHarness({ database: shared.database })
+      harness = await openHarness('PostgreSQL')
       // A new session waits until nobody holds the lock 1.
-      await shared.database.execute(sql`
+      await harness.database.execute(sql`
         create function wait() returns trigger language plpgsql as
         $$ begin perform pg_advisory_xact_lock_shared(1); return new; end $$`)
-      await shared.database.execute(
+      await harness.database.execute(
         sql`create trigger wait before insert on sessions for each row execute function wait()`,
       )
     })
-    afterAll(async () => {
-      await harness.close()
-      await shared.close()
-    })
+    afterAll(() => harness.close())
 
     /** Runs `change` while a callback of Slack in `own` has stored everything and has not committed. */
-    async function during(
-      change: (own: HarnessBrowser, other: HarnessBrowser) => Promise<Response>,
-    ) {
+    async function during(change: (own: Browser, other: Browser) => Promise<Response>) {
       const [own, other] = [openBrowser(harness), openBrowser(harness)]
       for (const browser of [own, other]) await browser.connect('hubspot')
       await own.connected('hubspot')
       const way = await own.authorize('slack')
-      const answers = await shared.database.transaction(async (tx) => {
+      const answers = await harness.database.transaction(async (tx) => {
         const waiting = sql`select 1 from pg_stat_activity
                             where datname = current_database() and wait_event_type = 'Lock'`
         const areWaiting = (count: number) =>
           vi.waitFor(
-            async () => expect(await rowsOf(shared.database, waiting)).toHaveLength(count),
+            async () => expect(await rowsOf(harness.database, waiting)).toHaveLength(count),
             10_000,
           )
         await tx.execute(sql`select pg_advisory_xact_lock(1)`)

@@ -23,11 +23,7 @@ afterEach(async () => {
 })
 
 function startChecks(): void {
-  const { database, vault, providers } = backend
-  const log = (event: string, fields?: object) => {
-    backend.lines.push(JSON.stringify({ event, ...fields }))
-  }
-  const started = createChecks({ database, vault, providers, log }, 20)
+  const started = createChecks(backend, 20)
   checks.push(started)
   started.start()
 }
@@ -40,13 +36,11 @@ async function connectUser(checkedAt: Date): Promise<string> {
 
 /** Resolves when no check is due. @returns how many hours ago each connection was checked. */
 async function allChecked(): Promise<number[]> {
-  const hoursAgo = async () =>
-    (
-      await open.database
-        .select()
-        .from(connections)
-        .orderBy(connections.provider, desc(connections.checkedAt))
-    ).map(({ checkedAt }) => Math.round((Date.now() - checkedAt.getTime()) / hour))
+  const { provider, checkedAt } = connections
+  const hoursAgo = async () => {
+    const rows = open.database.select().from(connections).orderBy(provider, desc(checkedAt))
+    return (await rows).map((row) => Math.round((Date.now() - row.checkedAt.getTime()) / hour))
+  }
   await vi.waitFor(async () => {
     expect(Math.max(...(await hoursAgo()))).toBeLessThan(24)
   }, soon)
@@ -57,11 +51,7 @@ async function allChecked(): Promise<number[]> {
 
 /** What the dashboard shows this user of HubSpot and Slack. */
 const shown = (userId: string): Promise<unknown[]> =>
-  Promise.all(
-    ['hubspot', 'slack'].map(async (provider) =>
-      (await backend.call(userId, `/api/${provider}/status`)).json(),
-    ),
-  )
+  Promise.all(['hubspot', 'slack'].map((id) => backend.read(userId, `${id}/status`)))
 const connected = { connected: true }
 const broken = { connected: false }
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { startCleanup } from '../../server/clean/clean.ts'
 import { deleteOld } from '../../server/clean/deliveries.ts'
 import { deleteUnused } from '../../server/clean/people.ts'
@@ -18,19 +18,13 @@ import {
 import { databaseKinds, newPostgresDatabase, openTestDatabase } from '../database.ts'
 import { openOutside } from '../relay/outside.ts'
 import { startServer } from '../relay/process.ts'
-import { type Harness, openBrowser, openHarness, storeDeliveries } from './harness.ts'
+import { type Harness, openBrowser, shareHarness, start, storeDeliveries } from './harness.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
-const start = new Date('2026-11-20T12:00:00Z')
 const at = (days: number, ms = 0) => new Date(start.getTime() + days * dayMs + ms)
 const never = 2 ** 31 - 1
 
-const harness = await openHarness()
-afterAll(() => harness.close())
-beforeEach(async () => {
-  await harness.database.delete(users)
-  harness.clock.now = start
-})
+const harness = await shareHarness()
 
 /** A new browser that began to store something, or did. @returns its session. */
 async function browserWith(what: 'rules' | 'hubspot' | 'slack' | 'nothing', now: Date) {

@@ -2,14 +2,13 @@ import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import { connect } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
-import { afterAll, afterEach, expect, test } from 'vitest'
+import { afterEach, expect, test } from 'vitest'
 import { answerPolicy, everyAnswer, strictTransportSecurity } from '../../contract/page-headers.ts'
 import { answerUnreadable } from '../../server/http/safety-headers.ts'
 import { connectionLimit, guardConnections } from '../../server/http/socket-limits.ts'
-import { listen, openBrowser, openHarness } from './harness.ts'
+import { browser, listen, shareHarness } from './harness.ts'
 
-const harness = await openHarness()
-afterAll(() => harness.close())
+const harness = await shareHarness()
 const closers: Array<() => void | Promise<void>> = []
 afterEach(async () => {
   for (const close of closers.splice(0)) await close()
@@ -252,7 +251,6 @@ test('a body that is refused unread ends its connection, and its sender can read
 })
 
 test('calls that arrive at once keep no new client from connecting', async () => {
-  const browser = openBrowser(harness)
   await browser.connect('hubspot')
   const order: string[] = []
   const app = getRequestListener(harness.app.fetch)

@@ -1,7 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { getTableName, sql } from 'drizzle-orm'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
@@ -26,28 +25,22 @@ import {
   databaseKinds,
   newDatabase,
   newDataFolder,
+  newFolder,
   newPostgresDatabase,
   openTestDatabase,
 } from '../database.ts'
 import { startBackend } from '../relay/backend.ts'
 import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
-import { type Outside, openOutside } from '../relay/outside.ts'
+import { openOutside } from '../relay/outside.ts'
 import { connectAccount, drained, serverEnv, startServer } from '../relay/process.ts'
 import { outputOf } from './program.ts'
 
 // A test starts several processes.
 vi.setConfig({ testTimeout: 120_000 })
 
-let folder: string
-let outside: Outside
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'dealbell-data-'))
-  outside = await openOutside()
-})
-afterAll(async () => {
-  await outside.close()
-  await rm(folder, { recursive: true })
-})
+const folder = await newFolder()
+const outside = await openOutside()
+afterAll(outside.close)
 let last = 0
 const newPath = () => join(folder, String(++last))
 

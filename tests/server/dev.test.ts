@@ -1,22 +1,11 @@
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import {
-  appendFile,
-  cp,
-  mkdir,
-  mkdtemp,
-  readdir,
-  readFile,
-  rm,
-  symlink,
-  writeFile,
-} from 'node:fs/promises'
+import { appendFile, cp, mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
+import { afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { copyProject } from '../build/copy-project.ts'
-import { newDataFolder } from '../database.ts'
+import { newDataFolder, newFolder } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
 import { launch, type Program } from './program.ts'
 
@@ -27,7 +16,7 @@ const started = { timeout: 60_000, interval: 50 }
 let project: string
 beforeAll(async () => {
   const root = resolve(import.meta.dirname, '../..')
-  project = await mkdtemp(join(tmpdir(), 'dealbell-dev-'))
+  project = await newFolder()
   copyProject(project)
   // A folder of links, because Vite writes its cache into node_modules.
   await mkdir(join(project, 'node_modules'))
@@ -36,7 +25,6 @@ beforeAll(async () => {
     await symlink(join(root, 'node_modules', name), join(project, 'node_modules', name))
   }
 })
-afterAll(() => rm(project, { recursive: true, force: true }))
 
 let npm: Program | undefined
 afterEach(async () => {

@@ -1,13 +1,12 @@
-import { mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { getRequestListener } from '@hono/node-server'
 import { Hono } from 'hono'
 import pg from 'pg'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { writeManifests } from '../../server/doctor/manifests.ts'
 import { optionalScopes, requiredScopes } from '../../server/providers/hubspot/oauth.ts'
 import { propertyNames } from '../../server/providers/hubspot/properties.ts'
@@ -15,7 +14,7 @@ import { watchedProperties } from '../../server/relay/decide/rules.ts'
 import { operatorToken } from '../../server/relay/show/operator-answers.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
-import { newDataFolder, newPostgresDatabase } from '../database.ts'
+import { newDataFolder, newFolder, newPostgresDatabase } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
 import { listen } from './harness.ts'
 import { connect, launch, startServer } from './program.ts'
@@ -114,7 +113,6 @@ afterAll(async () => {
     each.closeAllConnections()
     each.close()
   }
-  await rm(dataDir, { recursive: true, force: true })
 })
 
 describe('npm run doctor', () => {
@@ -363,7 +361,7 @@ test('npm run doctor asks PostgreSQL whether it can be written, and creates noth
 })
 
 test('npm run doctor without settings says that stand-ins are in use, and creates nothing', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'dealbell-doctor-'))
+  const folder = await newFolder()
   const port = await freePort()
   const { code, lines } = await doctor({ PORT: String(port), DATA_DIR: join(folder, 'data') })
   expect(lines).toEqual([
@@ -377,7 +375,6 @@ test('npm run doctor without settings says that stand-ins are in use, and create
   ])
   expect(code).toBe(1)
   expect(await readdir(folder)).toEqual([])
-  await rm(folder, { recursive: true })
 })
 
 const wrongWords = ['manifests', 'x', '--distribution', 'public']
@@ -390,14 +387,11 @@ test.each([
   expect(code).toBe(expected)
 })
 
+const folder = await newFolder()
+
 describe('npm run doctor -- manifests', () => {
   // No client ids: the apps do not exist yet.
   const env = { APP_URL: 'https://bell.example.com', API_URL: 'https://api.bell.example.com' }
-  let folder: string
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'dealbell-manifests-'))
-  })
-  afterAll(() => rm(folder, { recursive: true }))
   const read = async (path: string) => JSON.parse(await readFile(join(folder, path), 'utf8'))
   const write = (to: string, settings: Record<string, string> = {}, force = false) => {
     const { addressesAt } = parseEnv({ ...env, ...settings, ALLOW_STAND_INS: 'true' })
@@ -461,8 +455,7 @@ describe('npm run doctor -- manifests', () => {
   })
 
   test.skipIf(process.platform === 'win32')('never writes through a symbolic link', async () => {
-    const shared = await mkdtemp(join(folder, 'shared-'))
-    const mine = await mkdtemp(join(folder, 'mine-'))
+    const [shared, mine] = [await newFolder(), await newFolder()]
     const kept = join(mine, 'kept')
     await writeFile(kept, 'mine')
     // Somebody else may write to the folder, and has prepared it.

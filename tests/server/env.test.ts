@@ -1,9 +1,9 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { chatIds, providerIds, registry } from '../../server/providers/registry.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
+import { newFolder } from '../database.ts'
 
 const key = Buffer.alloc(32, 'a key').toString('base64')
 const otherKey = Buffer.alloc(32, 'another key').toString('base64')
@@ -111,9 +111,7 @@ describe('settings', () => {
   })
 
   test('that are secrets may stand in files', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'dealbell-env-'))
-    onTestFinished(() => rm(folder, { recursive: true }))
-    const path = join(folder, 'key')
+    const path = join(await newFolder(), 'key')
     const read = () => parseEnv({ ENCRYPTION_KEY_FILE: path })
     expect(read).toThrow(`ENCRYPTION_KEY_FILE is ${path}, but this process cannot read it (ENOENT)`)
     await writeFile(path, '\n')

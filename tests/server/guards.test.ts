@@ -1,10 +1,10 @@
-import { afterAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { authorizations, connections, rules, sessions } from '../../server/database/schema.ts'
 import {
   appUrl,
-  openBrowser,
-  openHarness,
+  browser,
   refusal,
+  shareHarness,
   signIn,
   storedIn,
   writeOf,
@@ -13,12 +13,7 @@ import {
 
 // Which address has which guard. same-site.test.ts says whom each guard refuses, and contract.test.ts who reads answers.
 
-const harness = await openHarness()
-let browser: ReturnType<typeof openBrowser>
-afterAll(() => harness.close())
-beforeEach(() => {
-  browser = openBrowser(harness)
-})
+const harness = await shareHarness()
 
 const evil = 'https://evil.example'
 const crossSite = { 'Sec-Fetch-Site': 'cross-site' }
@@ -97,7 +92,6 @@ test.each(['/health', '/api/hubspot/status'])(
   'an error of our own is a 500 without a word of what happened, and logged without its message: %s',
   async (path) => {
     const database = harness.failingDatabase('postgres://user:SECRET@host')
-    harness.logged.length = 0
     const headers = { Cookie: 'dealbell=anything' }
     const answer = await harness.appWith({ database }).request(path, { headers })
     const text = await answer.clone().text()

@@ -8,28 +8,37 @@ import type { PgTable } from 'drizzle-orm/pg-core'
 import type { Hono } from 'hono'
 import { Hono as HonoApp } from 'hono'
 import * as v from 'valibot'
+import { afterAll, beforeEach, onTestFinished } from 'vitest'
 import { activityEndpoints } from '../../contract/activity.ts'
 import { endpoints, extraEndpoints } from '../../contract/endpoints.ts'
 import { createApp } from '../../server/app.ts'
 import { createBackend } from '../../server/backend.ts'
 import type { Context } from '../../server/context.ts'
 import type { Database } from '../../server/database/open.ts'
-import { dealEvents, deliveries, rules, sessions } from '../../server/database/schema.ts'
+import { dealEvents, deliveries, rules, sessions, users } from '../../server/database/schema.ts'
 import type { Dashboard } from '../../server/page/serve.ts'
 import { createSessions, sha256 } from '../../server/people/session.ts'
 import { createSessionTokens } from '../../server/people/session-token.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
-import { openTestDatabase } from '../database.ts'
+import { type DatabaseKind, openTestDatabase } from '../database.ts'
 
 export const appUrl = 'http://localhost:3000'
+/** The time of a new harness. */
+export const start = new Date('2026-11-20T12:00:00Z')
 
 /** Listens on a free port of this machine. @returns the port. */
 export async function listen(server: Server): Promise<number> {
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   return (server.address() as AddressInfo).port
+}
+
+/** Listens until the test ends. @returns the port. */
+export async function listenInTest(server: Server): Promise<number> {
+  onTestFinished(() => void server.close())
+  return await listen(server)
 }
 
 /** Holds a call: `reached` resolves when it waits, and `release` lets it go on. */
@@ -49,13 +58,12 @@ export function hold() {
 /** What a call to a provider is answered with, in place of the stand-in's answer. */
 type Fault = (request: Request) => Response | Promise<Response> | undefined
 
-/** One database, one backend without a port, and the stand-ins over real HTTP. One for each file. */
-export async function openHarness(overrides: { database?: Database } = {}) {
-  const { database: ownDatabase, close } = await openTestDatabase('PGlite')
-  const database = overrides.database ?? ownDatabase
+/** One database, one backend without a port, and the stand-ins over real HTTP. */
+export async function openHarness(kind: DatabaseKind = 'PGlite') {
+  const { database, close } = await openTestDatabase(kind)
   const calls: string[] = []
   const logged: string[] = []
-  const clock = { now: new Date('2026-11-20T12:00:00Z') }
+  const clock = { now: start }
   const faults: { current: Fault | undefined } = { current: undefined }
 
   let sandbox: Hono = new HonoApp()
@@ -132,6 +140,25 @@ export async function openHarness(overrides: { database?: Database } = {}) {
 }
 
 export type Harness = Awaited<ReturnType<typeof openHarness>>
+export type Browser = ReturnType<typeof openBrowser>
+
+/** Each test of a file that shares a harness has a browser of its own. */
+export let browser: Browser
+
+/** Opens a harness for a file. Each test begins without users and faults, and nothing is called or logged yet. */
+export async function shareHarness(): Promise<Harness> {
+  const harness = await openHarness()
+  beforeEach(async () => {
+    await harness.database.delete(users)
+    harness.clock.now = start
+    harness.faults.current = undefined
+    harness.calls.length = 0
+    harness.logged.length = 0
+    browser = openBrowser(harness)
+  })
+  afterAll(harness.close)
+  return harness
+}
 
 /** An app to which every request comes from one address. In-process requests have none otherwise. */
 export function fromAddress(app: Hono, remoteAddress: string): Pick<Hono, 'request'> {
@@ -244,9 +271,10 @@ export function openBrowser({
 }
 
 /** Connects both services and saves a rule. */
-export async function signIn(browser: ReturnType<typeof openBrowser>): Promise<void> {
+export async function signIn(browser: Browser, ruleId = 'deal-closed'): Promise<Browser> {
   for (const provider of ['hubspot', 'slack'] as const) await browser.connect(provider)
-  await browser.save(['deal-closed'])
+  await browser.save([ruleId])
+  return browser
 }
 
 /** Each call of the dashboard that changes something: its method and its path. */

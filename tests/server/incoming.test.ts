@@ -2,23 +2,19 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { connect } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
-import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, describe, expect, test, vi } from 'vitest'
 import { answerUnreadable } from '../../server/http/safety-headers.ts'
-import { listen, openHarness } from './harness.ts'
+import { listen, shareHarness } from './harness.ts'
 
 // What can be seen only on a real connection.
-const harness = await openHarness()
+const harness = await shareHarness()
 const server = createServer()
 const errorHandler = answerUnreadable(server, { https: false })
 server.on('request', getRequestListener(harness.app.fetch, { errorHandler }))
 const port = await listen(server)
-afterAll(async () => {
+afterAll(() => {
   server.closeAllConnections()
   server.close()
-  await harness.close()
-})
-beforeEach(() => {
-  harness.logged.length = 0
 })
 
 /** Sends lines as they are; resolves to the whole answer. */

@@ -1,17 +1,15 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { answerPolicy, everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
 import { standInPolicy } from '../../server/http/safety-headers.ts'
 import { readDashboard } from '../../server/page/serve.ts'
-import { appUrl, type Harness, openHarness, refusal } from './harness.ts'
+import { newFolder } from '../database.ts'
+import { appUrl, refusal, shareHarness } from './harness.ts'
 
-let folder: string
-let harness: Harness
-let app: Harness['app']
-let secureApp: Harness['app']
+const folder = await newFolder()
+const harness = await shareHarness()
 const origins = {
   apiUrl: '',
   contactFormUrl: 'https://forms.example.com/f/1?x=2',
@@ -21,29 +19,21 @@ const page = `<!doctype html>${'<p>Dealbell</p>'.repeat(200)}`
 const script = 'console.log("again"); '.repeat(200)
 const scriptPath = '/assets/main-abc.js'
 
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'dealbell-dist-'))
-  const dist = join(folder, 'dist')
-  await mkdir(join(dist, 'assets'), { recursive: true })
-  for (const [path, text] of Object.entries({ 'index.html': page, [scriptPath]: script })) {
-    await writeFile(join(dist, path), text)
-    await writeFile(join(dist, `${path}.br`), brotliCompressSync(text))
-    await writeFile(join(dist, `${path}.gz`), gzipSync(text))
-  }
-  await writeFile(join(dist, 'favicon.svg'), '<svg/>')
-  for (const internal of ['.build.json', '_headers', '_redirects', 'nginx-headers.conf']) {
-    await writeFile(join(dist, internal), 'hidden')
-  }
-  await writeFile(join(folder, 'outside.txt'), 'OUTSIDE')
-  harness = await openHarness()
-  const dashboard = await readDashboard(dist, (path) => pagePolicy(origins, path))
-  app = harness.appWith({ dashboard })
-  secureApp = harness.appWith({ dashboard, appUrl: 'https://dealbell.example' })
-})
-afterAll(async () => {
-  await harness.close()
-  await rm(folder, { recursive: true })
-})
+const dist = join(folder, 'dist')
+await mkdir(join(dist, 'assets'), { recursive: true })
+for (const [path, text] of Object.entries({ 'index.html': page, [scriptPath]: script })) {
+  await writeFile(join(dist, path), text)
+  await writeFile(join(dist, `${path}.br`), brotliCompressSync(text))
+  await writeFile(join(dist, `${path}.gz`), gzipSync(text))
+}
+await writeFile(join(dist, 'favicon.svg'), '<svg/>')
+for (const internal of ['.build.json', '_headers', '_redirects', 'nginx-headers.conf']) {
+  await writeFile(join(dist, internal), 'hidden')
+}
+await writeFile(join(folder, 'outside.txt'), 'OUTSIDE')
+const dashboard = await readDashboard(dist, (path) => pagePolicy(origins, path))
+const app = harness.appWith({ dashboard })
+const secureApp = harness.appWith({ dashboard, appUrl: 'https://dealbell.example' })
 
 async function get(path: string, accepted?: string, more: Record<string, string> = {}) {
   const answer = await app.request(path, {
@@ -183,9 +173,7 @@ describe('a file', () => {
 })
 
 test('a folder without index.html is an error', async () => {
-  await expect(readDashboard(join(folder, 'dist', 'assets'), () => '')).rejects.toThrow(
-    'index.html',
-  )
+  await expect(readDashboard(join(dist, 'assets'), () => '')).rejects.toThrow('index.html')
 })
 
 // Which answer has which headers. security-headers.test.ts says what stands in them.

@@ -1,5 +1,4 @@
 import fs from 'node:fs'
-import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import { expect, onTestFinished, test, vi } from 'vitest'
@@ -10,15 +9,13 @@ import { stageChange } from '../relay/hubspot-webhook.ts'
 import { openOutside } from '../relay/outside.ts'
 
 test('a webhook is acknowledged only after the disk has it, so that a power cut loses nothing', async () => {
-  const folder = await newDataFolder()
-  const open = await openPglite(join(folder, 'pglite'))
+  const open = await openPglite(join(await newDataFolder(), 'pglite'))
   const outside = await openOutside()
   const backend = await startBackend(open, outside, { working: false })
   onTestFinished(async () => {
     await backend.stop()
     await open.close()
     await outside.close()
-    await rm(folder, { recursive: true })
   })
   await backend.connect({ portal: 456, channel: 'C1' })
   const synced = vi.spyOn(fs, 'fsyncSync')

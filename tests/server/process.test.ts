@@ -5,7 +5,7 @@ import { connect as connectSocket, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { newDataFolder } from '../database.ts'
-import { listen } from './harness.ts'
+import { listenInTest } from './harness.ts'
 import { connect, launch as launchProgram, type Program, startServer } from './program.ts'
 
 // A process takes a second to start, and many more on a busy machine.
@@ -82,8 +82,7 @@ describe('a signal', () => {
   async function busy(signal: 'SIGTERM' | 'SIGINT') {
     const { promise: called, resolve } = Promise.withResolvers<ServerResponse>()
     const hubspot = createServer((_request, response) => resolve(response))
-    onTestFinished(() => void hubspot.close())
-    const server = launch({ HUBSPOT_API_URL: `http://127.0.0.1:${await listen(hubspot)}` })
+    const server = launch({ HUBSPOT_API_URL: `http://127.0.0.1:${await listenInTest(hubspot)}` })
     const url = await server.listens()
     const begun = await fetch(`${url}/api/hubspot/auth`, { redirect: 'manual' })
     const state = new URL(begun.headers.get('Location') ?? '').searchParams.get('state')

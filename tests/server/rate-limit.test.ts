@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
 import type { PgTable } from 'drizzle-orm/pg-core'
 import { Hono } from 'hono'
-import { afterAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { authorizations, sessions, users } from '../../server/database/schema.ts'
 import {
   Counter,
@@ -10,7 +10,7 @@ import {
   createRateLimits,
   rateLimits,
 } from '../../server/http/rate-limit.ts'
-import { fromAddress, listen, openBrowser, openHarness, refusal, signIn } from './harness.ts'
+import { fromAddress, listenInTest, openBrowser, refusal, shareHarness, signIn } from './harness.ts'
 
 /** More than any limit of calls from one address. */
 const flood = 1_200
@@ -19,11 +19,9 @@ const unknownPath = '/api/unknown'
 const attacker = '192.0.2.66'
 const elsewhere = '198.51.100.1'
 
-const harness = await openHarness()
+const harness = await shareHarness()
 let app: Hono
-afterAll(() => harness.close())
-beforeEach(async () => {
-  await harness.database.delete(users)
+beforeEach(() => {
   // Each test counts from zero.
   app = appWith({ trustedProxies: 0 })
 })
@@ -183,9 +181,7 @@ describe('the client’s address', () => {
     const { times } = rateLimits.newSessionsOfAddress
     for (const trustedProxies of [0, 1]) {
       app = appWith({ trustedProxies })
-      const server = createServer(getRequestListener(app.fetch))
-      onTestFinished(() => void server.close())
-      const port = await listen(server)
+      const port = await listenInTest(createServer(getRequestListener(app.fetch)))
       const statuses = await send(times + 10, (n) =>
         fetch(`http://127.0.0.1:${port}/api/slack/auth`, {
           redirect: 'manual',

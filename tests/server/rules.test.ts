@@ -1,15 +1,9 @@
-import { afterAll, beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { connections, rules, users } from '../../server/database/schema.ts'
-import { openBrowser, openHarness, refusal, signIn } from './harness.ts'
+import { browser, openBrowser, refusal, shareHarness, signIn } from './harness.ts'
 
-const harness = await openHarness()
-let browser: ReturnType<typeof openBrowser>
-afterAll(() => harness.close())
-beforeEach(async () => {
-  await harness.database.delete(users)
-  browser = openBrowser(harness)
-  await signIn(browser)
-})
+const harness = await shareHarness()
+beforeEach(() => signIn(browser))
 
 const post = (body: BodyInit, type = 'application/json') => {
   const init = { method: 'POST', body, headers: { 'Content-Type': type }, duplex: 'half' }

@@ -1,25 +1,26 @@
 import { createHmac } from 'node:crypto'
 import { eq } from 'drizzle-orm'
-import { afterAll, beforeEach, describe, expect, test } from 'vitest'
-import { connections, deliveries, rules, sessions, users } from '../../server/database/schema.ts'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { connections, deliveries, rules, sessions } from '../../server/database/schema.ts'
 import { createSessionTokens } from '../../server/people/session-token.ts'
-import { openBrowser, openHarness, refusal, signIn, storedIn, writeOf, writes } from './harness.ts'
+import {
+  type Browser,
+  browser,
+  openBrowser,
+  refusal,
+  shareHarness,
+  signIn,
+  start,
+  storedIn,
+  writeOf,
+  writes,
+} from './harness.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
-const start = new Date('2026-11-20T12:00:00Z')
-
-const harness = await openHarness()
-let browser: ReturnType<typeof openBrowser>
-afterAll(() => harness.close())
-beforeEach(async () => {
-  await harness.database.delete(users)
-  harness.clock.now = start
-  browser = openBrowser(harness)
-})
-
+const harness = await shareHarness()
 const at = (days: number, ms = 0) => new Date(start.getTime() + days * dayMs + ms)
 /** When the session of a browser ends, as it is stored. */
-const endOf = async (one: ReturnType<typeof openBrowser>) => {
+const endOf = async (one: Browser) => {
   const found = harness.database.select().from(sessions)
   return (await found.where(eq(sessions.tokenHash, one.tokenHash())))[0]?.expiresAt
 }
@@ -101,7 +102,7 @@ describe('a session', () => {
 })
 
 describe('the person of a session', () => {
-  const read = async (one: ReturnType<typeof openBrowser>, path = '/api/notifications/rules') =>
+  const read = async (one: Browser, path = '/api/notifications/rules') =>
     (await one.call(path)).headers.get('Dealbell-Person')
   const write = (path: string, method: string, person: string | null) =>
     browser.call(path, writeOf(method, { 'Dealbell-Person': person ?? '' }))

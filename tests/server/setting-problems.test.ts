@@ -1,31 +1,21 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { openDatabase } from '../../server/settings/open-database.ts'
 import { databaseUrlError, dataDirError, listenError } from '../../server/settings/open-errors.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
+import { newFolder } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
-import { listen } from './harness.ts'
+import { listenInTest } from './harness.ts'
 import { outputOf } from './program.ts'
 
-let folder: string
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'dealbell-settings-'))
-})
-afterAll(() => rm(folder, { recursive: true }))
+const folder = await newFolder()
 
 /** All that a program of the server prints until it ends. */
 function output(program: 'main' | 'cli/relay status', env: Record<string, string>) {
   const [file = '', ...args] = program.split(' ')
   return outputOf([`server/${file}.ts`, ...args], { DATA_DIR: join(folder, 'data'), ...env })
-}
-
-/** Listens until the test ends. @returns the port. */
-async function listenHere(server: Server): Promise<number> {
-  onTestFinished(() => void server.close())
-  return await listen(server)
 }
 
 /** An error as Node, PostgreSQL and SQLite throw it. */
@@ -68,7 +58,7 @@ test.each<[string, Server | undefined, (at: string) => string]>([
       `the database at ${at} could not be opened: sorry, too many clients already. Check that PostgreSQL runs there and accepts connections.`,
   ],
 ])('if PostgreSQL %s, the error names DATABASE_URL and no password', async (_, server, problem) => {
-  const at = `127.0.0.1:${server === undefined ? await freePort() : await listenHere(server)}`
+  const at = `127.0.0.1:${server === undefined ? await freePort() : await listenInTest(server)}`
   const opening = openDatabase(parseEnv({ DATABASE_URL: urlAt(at) }))
   await expect(opening).rejects.toHaveProperty('message', `DATABASE_URL: ${problem(at)}`)
 })
@@ -82,7 +72,7 @@ test('DATA_DIR that is a file is refused in one sentence', async () => {
 })
 
 test('a PORT that is taken is refused in one sentence', async () => {
-  const port = await listenHere(createServer())
+  const port = await listenInTest(createServer())
   const dataDir = join(folder, 'data')
   const said = await output('main', { DATA_DIR: dataDir, PORT: `${port}`, HOST: '127.0.0.1' })
   expect(said).toBe(

@@ -1,29 +1,29 @@
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { authorizations, sessions, users } from '../../server/database/schema.ts'
+import { describe, expect, test } from 'vitest'
+import { authorizations, sessions } from '../../server/database/schema.ts'
 import { sha256 } from '../../server/people/session.ts'
-import { hold, openBrowser, openHarness, refusal, writeOf, writes } from './harness.ts'
+import {
+  type Browser,
+  browser,
+  hold,
+  openBrowser,
+  refusal,
+  shareHarness,
+  start,
+  writeOf,
+  writes,
+} from './harness.ts'
 
-const harness = await openHarness()
-let browser: ReturnType<typeof openBrowser>
-const start = new Date('2026-11-20T12:00:00Z')
-afterAll(() => harness.close())
-beforeEach(async () => {
-  await harness.database.delete(users)
-  browser = openBrowser(harness)
-})
-afterEach(() => {
-  harness.clock.now = start
-})
+const harness = await shareHarness()
 
 /** A browser with the cookie that another one has now. */
-function thiefOf({ cookie }: ReturnType<typeof openBrowser>) {
+function thiefOf({ cookie }: Browser) {
   const thief = openBrowser(harness)
   thief.cookie = cookie
   return thief
 }
 
 const signOut = (query = '') => browser.call(`/api/session${query}`, { method: 'DELETE' })
-const isSignedIn = async (one: ReturnType<typeof openBrowser>) =>
+const isSignedIn = async (one: Browser) =>
   JSON.stringify(await one.rules()) === '{"rules":["deal-closed"]}'
 
 test('signing out of this browser ends its session, and removes the cookie', async () => {

@@ -1,21 +1,19 @@
 import { eq } from 'drizzle-orm'
 import { Hono } from 'hono'
-import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Backend, createBackend } from '../../server/backend.ts'
-import { connections, deliveries, users } from '../../server/database/schema.ts'
+import { connections, deliveries } from '../../server/database/schema.ts'
 import type { DealEvent } from '../../server/providers/provider.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { standInHub } from '../../stand-ins/hubspot/account.ts'
-import { openBrowser, openHarness } from './harness.ts'
+import { type Browser, browser, openBrowser, shareHarness, signIn } from './harness.ts'
 
 // The same server, first with stand-ins and then with the real providers. Their calls arrive at the
 // harness, which lists them.
-const harness = await openHarness()
-afterAll(() => harness.close())
-let browser: ReturnType<typeof openBrowser>
+const harness = await shareHarness()
 let real: Backend
 /** The same browser, after the server was started again with the real providers. */
-let later: ReturnType<typeof openBrowser>
+let later: Browser
 
 function backendWith(standIn: boolean, unused?: ProviderId): Backend {
   const { providers, ...addresses } = harness.addresses
@@ -39,11 +37,7 @@ function backendWith(standIn: boolean, unused?: ProviderId): Backend {
 }
 
 beforeEach(async () => {
-  await harness.database.delete(users)
-  browser = openBrowser(harness)
-  await browser.connect('hubspot')
-  await browser.connect('slack')
-  await browser.save(['deal-stage-changed'])
+  await signIn(browser, 'deal-stage-changed')
   real = backendWith(false)
   later = openLater()
   later.cookie = browser.cookie
@@ -114,7 +108,7 @@ describe('what a stand-in granted', () => {
 })
 
 test('health names the page of each stand-in, and nothing with the real providers', async () => {
-  const health = async (of: typeof browser) => (await of.call('/health')).json()
+  const health = async (of: Browser) => (await of.call('/health')).json()
   const standIns = { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' }
   expect(await health(browser)).toMatchObject({ status: 'ok', standIns })
   expect(await health(later)).not.toHaveProperty('standIns')

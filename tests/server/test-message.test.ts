@@ -17,6 +17,7 @@ import {
   outside,
   portal,
   posts,
+  range,
   refusePosts,
   shareBackend,
   team,
@@ -227,5 +228,3 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
     expect(outside.posts.filter((post) => post.channel === other.channel)).toHaveLength(1)
   })
 })
-
-const range = (from: number, count: number) => Array.from({ length: count }, (_, n) => from + n)

@@ -1,9 +1,8 @@
-import { afterAll, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
-import { appUrl, openHarness, refusal } from './harness.ts'
+import { appUrl, refusal, shareHarness, start } from './harness.ts'
 
-const harness = await openHarness()
-afterAll(() => harness.close())
+const harness = await shareHarness()
 
 /** A body that begins and never ends, and what the server calls to read it. */
 function unfinishedBody(bytes = 1000) {
@@ -22,7 +21,7 @@ function send(body: ReadableStream | string, headers: Record<string, string>) {
   return Promise.resolve(harness.app.request('/webhooks/hubspot', init))
 }
 
-const now = harness.clock.now.getTime()
+const now = start.getTime()
 const headersAt = (timestamp: number, signature = `${'A'.repeat(43)}=`) => ({
   'X-HubSpot-Request-Timestamp': String(timestamp),
   'X-HubSpot-Signature-v3': signature,
