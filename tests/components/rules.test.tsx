@@ -64,6 +64,19 @@ describe('the catalogue', () => {
     expect(await box(label(when))).toBeChecked()
     expect(screen.getAllByRole('checkbox', { checked: true })).toHaveLength(1)
   })
+
+  test('keeps a rule that is coming soon as it is, even if its box is enabled in the inspector', async () => {
+    const { user } = openApp({ rules: ['custom-rule'] })
+    for (const [when, isTicked] of [
+      ['a rule of my own is met', true],
+      ['an invoice is paid', false],
+    ] as const) {
+      const soon = await box(label(when))
+      soon.removeAttribute('disabled')
+      await user.click(soon)
+      expect(soon).toHaveProperty('checked', isTicked)
+    }
+  })
 })
 
 describe('loading the rules', () => {

@@ -10,6 +10,7 @@ import {
 } from '../../contract/activity.ts'
 import {
   connectionStatusAnswer,
+  endpoints,
   extraEndpoints,
   features,
   healthAnswer,
@@ -97,6 +98,17 @@ describe('rules', () => {
     }
     for (const answer of [null, 'x', 1, true]) expect(read(rulesAnswer, answer)).toBeUndefined()
   })
+})
+
+test('the calls are those of the specification', () => {
+  expect(Object.values(endpoints).map(({ method, path }) => `${method} ${path}`)).toEqual([
+    'GET /health',
+    'GET /api/:provider/status',
+    'GET /api/notifications/rules',
+    'POST /api/notifications/rules',
+    'DELETE /api/:provider/disconnect',
+    'GET /api/:provider/callback',
+  ])
 })
 
 describe('what a backend may offer beyond the specification', () => {

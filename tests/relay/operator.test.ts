@@ -6,6 +6,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { operatorRoutes } from '../../server/api/operator.ts'
 import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
+import { stored } from '../../server/database/stored.ts'
 import { answerError } from '../../server/http/errors.ts'
 import { countRefusedWebhooks } from '../../server/relay/search/refused-webhooks.ts'
 import {
@@ -162,6 +163,11 @@ describe('the operator of the server', () => {
     refusedWebhooks.count('time')
     expect(logged).toHaveLength(3)
     expect(searchSoon).toHaveBeenCalledTimes(2)
+  })
+
+  test('lets the doctor read the database that only the server can open', async () => {
+    const answer = v.parse(stored, await (await ask('doctor')).json())
+    expect(answer).toMatchObject({ writeError: null, hasTables: true })
   })
 
   test('has the dead deliveries sent again, as if they had never been tried, and no others', async () => {
