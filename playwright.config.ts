@@ -16,7 +16,7 @@ export default defineConfig<object, { engine: Engine }>({
   // No retries: a test that passes only at its second try is broken.
   retries: 0,
   fullyParallel: true,
-  // As many as CI has processors. With one more, the run takes as long, and each test a third longer.
+  // One for each processor of CI. A third one makes no run shorter, and each test a third slower.
   workers: 2,
   // These limits leave room for a busy machine. Tests wait for conditions, so they are usually
   // faster.

@@ -3,10 +3,11 @@ import { join, resolve } from 'node:path'
 import type { Plugin } from 'vite'
 import { fingerprintOf } from '../server/page/fingerprint.ts'
 import type { Config } from '../src/parse-config.ts'
+import { importMapSourceOf } from './security.ts'
 
 /**
  * Writes `.build.json` for the project's server (server/page/build.ts). It contains a hash of the
- * sources and settings, and the settings themselves.
+ * sources and settings, and what the policy of the page depends on.
  */
 export function buildInfo({ apiUrl, contactFormUrl, crm, chat }: Config): Plugin {
   return {
@@ -19,14 +20,16 @@ export function buildInfo({ apiUrl, contactFormUrl, crm, chat }: Config): Plugin
       async handler(error) {
         if (error) return
         const { root, build } = this.environment.config
+        const folder = resolve(root, build.outDir)
         const info = {
           fingerprint: await fingerprintOf(root),
           apiUrl,
           contactFormUrl,
+          importMapSource: await importMapSourceOf(folder),
           crmName: crm.name,
           chatName: chat.name,
         }
-        await writeFile(join(resolve(root, build.outDir), '.build.json'), JSON.stringify(info))
+        await writeFile(join(folder, '.build.json'), JSON.stringify(info))
       },
     },
   }

@@ -4,7 +4,6 @@ import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Plugin } from 'vite'
 import { everyAnswer, pagePolicy, strictTransportSecurity } from '../contract/page-headers.ts'
-import { importMapSourceOf } from '../server/page/import-map.ts'
 import type { Config } from '../src/parse-config.ts'
 
 const immutable = 'public, max-age=31536000, immutable'
@@ -24,10 +23,13 @@ export function security(origins: Config): Plugin {
       async handler({ dir }) {
         if (dir === undefined) throw new Error('The build has no folder to write to.')
         const assets = await readdir(join(dir, 'assets'))
-        const page = join(dir, 'index.html')
-        const html = await withIntegrity(await readFile(page, 'utf8'), dir, assets)
-        await writeFile(page, html)
-        const built = { ...origins, importMapSource: importMapSourceOf(html) }
+        const importMap = await importMapOf(dir, assets)
+        for (const name of await readdir(dir, { recursive: true })) {
+          if (!name.endsWith('.html')) continue
+          const page = join(dir, name)
+          await writeFile(page, await withIntegrity(await readFile(page, 'utf8'), dir, importMap))
+        }
+        const built = { ...origins, importMapSource: await importMapSourceOf(dir) }
         const policies = {
           everywhere: pagePolicy(built, '/'),
           contact: pagePolicy(built, '/contact'),
@@ -40,27 +42,35 @@ export function security(origins: Config): Plugin {
   }
 }
 
+/** Returns the import map with the integrity of all scripts. HTML has no attribute for imported scripts. */
+async function importMapOf(folder: string, assets: readonly string[]): Promise<string> {
+  const integrity: Record<string, string> = {}
+  for (const name of assets.filter((name) => name.endsWith('.js'))) {
+    integrity[`/assets/${name}`] = await integrityOf(join(folder, 'assets', name))
+  }
+  return `<script type="importmap">${JSON.stringify({ integrity })}</script>`
+}
+
 /**
- * Adds the integrity to each tag. An import map says it for the scripts that others import. It precedes
- * them, because it does not count for what loads already.
+ * Returns the hash of the page's import map as a source for `script-src`.
+ * @throws Error if the page has no import map.
+ */
+export async function importMapSourceOf(folder: string): Promise<string> {
+  const html = await readFile(join(folder, 'index.html'), 'utf8')
+  const [, importMap] = /<script type="importmap">(.*?)<\/script>/s.exec(html) ?? []
+  if (importMap === undefined) throw new Error(`The page in ${folder} has no import map.`)
+  return `'sha256-${createHash('sha256').update(importMap).digest('base64')}'`
+}
+
+/**
+ * Adds the integrity to each tag, and the import map. The map comes before the main script, because browsers
+ * ignore it for scripts that load already.
  * @throws Error if the page names a script or style sheet that the build did not write.
  */
-async function withIntegrity(
-  html: string,
-  folder: string,
-  assets: readonly string[],
-): Promise<string> {
-  const scripts = assets.filter((name) => name.endsWith('.js')).map((name) => `/assets/${name}`)
-  const entries = scripts.map(
-    async (path) => [path, await integrityOf(join(folder, path))] as const,
-  )
-  const importMap = { integrity: Object.fromEntries(await Promise.all(entries)) }
-  let page = html.replace(
-    '<script type="module"',
-    (main) => `<script type="importmap">${JSON.stringify(importMap)}</script>\n    ${main}`,
-  )
+async function withIntegrity(html: string, folder: string, importMap: string): Promise<string> {
+  let page = html.replace('<script type="module"', (main) => `${importMap}\n    ${main}`)
   const loading =
-    /^<script .*src=|rel="(?:modulepreload|stylesheet)"|as="(?:script|style)"|href="[^"]*\.js"/
+    /^<script|rel="(?:modulepreload|stylesheet)"|as="(?:script|style)"|href="[^"]*\.js"/
   for (const [tag] of html.matchAll(/<(?:script|link)\b[^>]*>/g)) {
     if (!loading.test(tag)) continue
     const address = /\s(?:src|href)="(\/[^"?#]*)"/.exec(tag)?.[1]

@@ -11,7 +11,7 @@ export interface BuiltPage {
   apiUrl: string
   /** The form in the frame of /contact: a path on this origin or an http(s) URL. */
   contactFormUrl: string
-  /** The page's import map as a source of scripts. It is the only script within the page. */
+  /** The hash of the page's import map, as a source for `script-src`. The page has no other inline script. */
   importMapSource: string
 }
 

@@ -6,7 +6,6 @@ import * as v from 'valibot'
 import { pagePolicy } from '../../contract/page-headers.ts'
 import { defaultNames } from '../../contract/provider-names.ts'
 import { fingerprintOf } from './fingerprint.ts'
-import { importMapSourceOf } from './import-map.ts'
 import { type Dashboard, readDashboard } from './serve.ts'
 
 const projectRoot = join(import.meta.dirname, '../..')
@@ -17,6 +16,7 @@ const buildInfo = v.object({
   fingerprint: v.string(),
   apiUrl: v.string(),
   contactFormUrl: v.string(),
+  importMapSource: v.string(),
   crmName: v.string(),
   chatName: v.string(),
 })
@@ -52,8 +52,7 @@ export async function readBuiltPage(folder = join(projectRoot, 'dist')): Promise
   if (built === undefined) {
     throw new Error(`${folder} has no build of this version. Run npm run build.`)
   }
-  const importMapSource = importMapSourceOf(await readFile(join(folder, 'index.html'), 'utf8'))
-  return readDashboard(folder, (path) => pagePolicy({ ...built, importMapSource }, path))
+  return readDashboard(folder, (path) => pagePolicy(built, path))
 }
 
 /** A release without sources cannot be built again with other settings. */

@@ -66,7 +66,7 @@ function subscribe(listener: () => void): () => void {
 const loadScript = () => import('./parts.ts')
 
 async function load(): Promise<Parts> {
-  // The scripts that this one imports load at the same time.
+  // So that the scripts which parts.ts imports load beside it.
   for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=late]')) {
     link.rel = 'modulepreload'
   }

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { availableParallelism, loadavg, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -10,6 +10,7 @@ import react from '@vitejs/plugin-react'
 import { Hono } from 'hono'
 import { build, type InlineConfig } from 'vite'
 import { precompress } from '../../../build/precompress.ts'
+import { importMapSourceOf } from '../../../build/security.ts'
 import { features } from '../../../contract/endpoints.ts'
 import { pagePolicy } from '../../../contract/page-headers.ts'
 import {
@@ -18,7 +19,6 @@ import {
   chromium as installedChromium,
 } from '../../../scripts/programs.ts'
 import { safetyHeaders } from '../../../server/http/safety-headers.ts'
-import { importMapSourceOf } from '../../../server/page/import-map.ts'
 import { readDashboard, serveDashboard } from '../../../server/page/serve.ts'
 
 // How long it takes from the navigation until both connections and the ticked rules can be used, on
@@ -148,8 +148,9 @@ async function servePage(
       return c.json(answer)
     })
   }
-  const html = await readFile(join(folder, name, 'index.html'), 'utf8')
-  const built = { apiUrl: '', contactFormUrl: '/', importMapSource: importMapSourceOf(html) }
+  // The other pages import nothing.
+  const importMapSource = await importMapSourceOf(join(folder, name)).catch(() => '')
+  const built = { apiUrl: '', contactFormUrl: '/', importMapSource }
   const policyAt = (path: string) => pagePolicy(built, path)
   app.all('*', serveDashboard(await readDashboard(join(folder, name), policyAt)))
 
