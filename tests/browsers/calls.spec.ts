@@ -29,3 +29,10 @@ for (const [path, calls, shows] of routes) {
     }
   })
 }
+
+sharedTest('a changed script that the app alone imports is not run', async ({ person, front }) => {
+  front.changed = /assets\/contact-/
+  await person.open('/%63ontact')
+  await person.see({ text: 'Something went wrong. Please try again later.' })
+  expect(await person.run('return document.documentElement.dataset.taken')).not.toBe('yes')
+})
