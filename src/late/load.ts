@@ -66,7 +66,7 @@ function subscribe(listener: () => void): () => void {
 const loadScript = () => import('./parts.ts')
 
 async function load(): Promise<Parts> {
-  // So that the scripts which parts.ts imports load beside it.
+  // The scripts that parts.ts imports then load at the same time as parts.ts.
   for (const link of document.querySelectorAll<HTMLLinkElement>('link[rel=late]')) {
     link.rel = 'modulepreload'
   }
