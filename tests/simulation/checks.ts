@@ -125,6 +125,9 @@ function eachOnce(played: Played, rows: readonly Row[]): Broken[] {
       if (some.slice(0, -1).some(({ isExcused }) => !isExcused)) {
         broken.push({ rule: `(1) ${channel} gets ${about} ${some.length} times`, about })
       }
+      if (some.some(({ isDenied, isExcused }) => isDenied && !isExcused)) {
+        broken.push({ rule: `(8) ${channel} gets ${about} after it has ended`, about })
+      }
       const isSent = rows.some(
         (row) => row.channel === channel && row.deal === move.deal && row.state === 'sent',
       )

@@ -25,6 +25,8 @@ export interface Post {
   claimedAt: number | undefined
   /** The process could not record it, so the README lets it come again. */
   isExcused: boolean
+  /** The activity says of one of its deals that no message is on its way. */
+  isDenied: boolean
 }
 
 /** A process called HubSpot's CRM. */
@@ -194,6 +196,12 @@ export function createWorld({
             [channel, `{${deals.join()}}`],
           )
     if (claimed.length === 0) openClaims.delete(channel)
+    const denied = database.ask(
+      `select from deliveries join deal_events on deal_events.id = event_id
+       where channel = $1 and deal_id = any($2::text[])
+       group by deal_id having bool_and(state not in ('pending', 'sent'))`,
+      [channel, `{${deals.join()}}`],
+    )
     posts.push({
       channel,
       deals,
@@ -202,6 +210,7 @@ export function createWorld({
       pickedAt: Math.min(own?.get(`next ${channel}`) ?? 0, open?.pickedAt ?? time.now),
       claimedAt: own?.get(`claim ${channel}`),
       isExcused,
+      isDenied: denied.length > 0,
     })
     note('Slack', `${channel} gets deal ${deals.join()} from ${owner?.name}`)
   }
