@@ -38,7 +38,7 @@ export function ActivityChart() {
           Last {summaryDays} days
         </h2>
         {/* Its room is there before its numbers, which need two lines on a narrow phone. */}
-        <ul className="flex min-h-5 max-[22.5rem]:min-h-10 flex-wrap gap-x-4 text-sm tabular-nums max-sm:basis-full">
+        <ul className="flex min-h-5 max-[22.5rem]:min-h-10 flex-wrap content-start gap-x-4 text-sm tabular-nums max-sm:basis-full">
           {summary.data && (
             <>
               <Key sign={<rect width={12} height={12} rx={2} className="chart-sent" />}>
