@@ -1,5 +1,6 @@
-import { eq } from 'drizzle-orm'
+import { eq, sql } from 'drizzle-orm'
 import { expect, test, vi } from 'vitest'
+import { rowsOf } from '../../server/database/open.ts'
 import { deliveries } from '../../server/database/schema.ts'
 import { createWithAccess } from '../../server/people/access-token.ts'
 import { defaultTimeouts } from '../../server/providers/calls.ts'
@@ -11,6 +12,20 @@ import { backend, channel, connect, outside, shareBackend, soon, team, tell } fr
 
 // The tests end the deliveries themselves, in batches as small as they need.
 shareBackend('PGlite', { working: false })
+
+test('the next delivery is found without a read of all that wait', async () => {
+  await connect()
+  await tell(Array.from({ length: 500 }, (_, n) => n + 1))
+  await backend.database.transaction(async (tx) => {
+    const rows = sql`(seq_tup_read + idx_tup_fetch)::int as rows from pg_stat_xact_user_tables`
+    const read = () =>
+      rowsOf<{ rows: number }>(tx, sql`select ${rows} where relname = 'deliveries'`)
+    const [before] = await read()
+    await nextDelivery(tx, backend.providers, `${team}/${channel}`)
+    const [after] = await read()
+    expect(Number(after?.rows) - Number(before?.rows)).toBeLessThan(20)
+  })
+})
 
 /** Messages of a new user about so many deals, which failed before anything was read of them; HubSpot does not answer. */
 async function backlog(deals: number) {

@@ -29,9 +29,8 @@ test.each([
 
 test('several changes to one value are matched one to one, the nearest first', () => {
   // The deal was won three times within a minute, and two of these changes are known.
-  expect(
-    pairs([change(0), change(20_000), change(40_000)], [change(21_000), change(39_500)]),
-  ).toEqual([
+  const won = [change(0), change(20_000), change(40_000)]
+  expect(pairs(won, [change(21_000), change(39_500)])).toEqual([
     [20_000, 21_000],
     [40_000, 39_500],
   ])

@@ -2,14 +2,15 @@ import { beforeEach, expect, test } from 'vitest'
 import { createWorkspaceTurns } from '../../server/relay/schedule/pauses.ts'
 
 let now: number
-let turns: ReturnType<typeof createWorkspaceTurns>
+const create = (roomMs?: () => Promise<number>) => createWorkspaceTurns(roomMs, () => now)
+let turns: ReturnType<typeof create>
 let waits: number[]
 
 const channels = (count: number) => Array.from({ length: count }, (_, n) => `T1/C${n}`)
 
 beforeEach(async () => {
   now = 100_000
-  turns = createWorkspaceTurns(undefined, () => now)
+  turns = create()
   waits = await Promise.all(channels(30).map((channel) => turns.take(channel)))
 })
 
@@ -34,10 +35,7 @@ test('a turn that was not used for ten seconds is lost', async () => {
 
 test('if other processes used the room, all channels of the workspace wait longer, in the same order', async () => {
   let roomMs = 0
-  turns = createWorkspaceTurns(
-    async () => roomMs,
-    () => now,
-  )
+  turns = create(async () => roomMs)
   for (const channel of channels(22)) await turns.take(channel)
   now += 200
   roomMs = 500
@@ -51,10 +49,7 @@ test('if other processes used the room, all channels of the workspace wait longe
 
 test('while there is no room, channels that ask for the first time wait behind those that asked before', async () => {
   let roomAt = now + 500
-  turns = createWorkspaceTurns(
-    async () => Math.max(0, roomAt - now),
-    () => now,
-  )
+  turns = create(async () => Math.max(0, roomAt - now))
   expect(await turns.take('T1/C1')).toBe(500)
   now += 100
   expect(await turns.take('T1/C2')).toBe(600)

@@ -4,8 +4,6 @@ import { SimulatedDatabase } from './database.ts'
 import { explain } from './explain.ts'
 import { simulate } from './simulate.ts'
 
-// `npm run simulate` plays more seeds, and `npm run simulate -- --seed N` shows one.
-
 /** With the examples below, 200. A quiet processor plays each in 0.2 seconds, and all in 40. */
 const fixedSeeds = 194
 /** 5,000 would cost 16 minutes or more. This many cost about a minute, and each run has others. */

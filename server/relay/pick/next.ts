@@ -30,6 +30,19 @@ export async function nextDelivery(
   const waitingUsers: string[] = []
   let waitMs = Number.POSITIVE_INFINITY
   for (;;) {
+    // A subquery of its own. PGlite has no statistics, and its planner might join and sort all deliveries of the channel.
+    const firstId = database
+      .select({ id: deliveries.id })
+      .from(deliveries)
+      .where(
+        and(
+          eq(deliveries.channel, channel),
+          eq(deliveries.state, 'pending'),
+          notInArray(deliveries.userId, waitingUsers),
+        ),
+      )
+      .orderBy(deliveries.occurredAt, deliveries.id)
+      .limit(1)
     const askedAt = Date.now()
     const [row] = await database
       .select({
@@ -52,15 +65,7 @@ export async function nextDelivery(
       .leftJoin(rules, eq(rules.userId, deliveries.userId))
       .leftJoin(crm, eq(crm.id, crmOf(providers, deliveries.userId, dealEvents.crm)))
       .leftJoin(chat, eq(chat.id, chatOf(providers, deliveries.userId, sql`id`)))
-      .where(
-        and(
-          eq(deliveries.channel, channel),
-          eq(deliveries.state, 'pending'),
-          notInArray(deliveries.userId, waitingUsers),
-        ),
-      )
-      .orderBy(deliveries.occurredAt, deliveries.id)
-      .limit(1)
+      .where(eq(deliveries.id, firstId))
     if (row === undefined) {
       return waitingUsers.length === 0 ? { kind: 'nothing' } : { kind: 'wait', ms: waitMs }
     }
