@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { cpSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import pg from 'pg'
 import { inject } from 'vitest'
@@ -15,7 +16,8 @@ export const databaseKinds: readonly DatabaseKind[] =
 export async function newDataFolder(): Promise<string> {
   const { template, copies } = inject('dataFolders')
   const folder = join(copies, randomUUID())
-  await cp(template, folder, { recursive: true })
+  // `cp` goes back to JavaScript for each of the thousand files, and takes ten times as long.
+  cpSync(template, folder, { recursive: true })
   return folder
 }
 

@@ -1,4 +1,5 @@
-import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { cpSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test as base, expect, type Page } from '@playwright/test'
@@ -123,7 +124,8 @@ export async function withServer(
   const empty = process.env.EMPTY_DATA_DIR
   if (empty === undefined) throw new Error('tests/e2e/build.ts has not run')
   const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-'))
-  await cp(empty, dataDir, { recursive: true })
+  // As in tests/database.ts.
+  cpSync(empty, dataDir, { recursive: true })
   const server = new Dealbell(dataDir, env)
   await server.start()
   await use(server)
