@@ -30,7 +30,7 @@ export async function nextDelivery(
   const waitingUsers: string[] = []
   let waitMs = Number.POSITIVE_INFINITY
   for (;;) {
-    // A subquery of its own. PGlite has no statistics, and its planner might join and sort all deliveries of the channel.
+    // Finds the id alone. With the joins, PGlite's planner would read and sort all pending deliveries of the channel.
     const firstId = database
       .select({ id: deliveries.id })
       .from(deliveries)
