@@ -86,6 +86,9 @@ export default defineConfig({
           // Server and relay are one project, so that the global setup prepares databases once.
           name: 'server',
           environment: 'node',
+          // The files that one process runs share its modules. Loading those anew for each file took a quarter of
+          // the time.
+          isolate: false,
           include: ['tests/{build,conventions,contract,relay,server,simulation}/**/*.test.ts'],
           exclude,
           globalSetup: ['tests/database-setup.ts'],

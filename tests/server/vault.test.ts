@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
-import { chmod, link, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import files, { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { connections, keyCheck, users } from '../../server/database/schema.ts'
@@ -8,12 +9,6 @@ import { checkKeys, checkSharedKey, sealWithNewestKey } from '../../server/peopl
 import { createVault, keyFromFolder, type Vault, VaultError } from '../../server/people/vault.ts'
 import { newFolder, openTestDatabase } from '../database.ts'
 import { storeAccounts } from '../relay/accounts.ts'
-
-// A file system that is full, or without links (some network folders), cannot be had here otherwise.
-vi.mock(import('node:fs/promises'), async (importOriginal) => {
-  const original = await importOriginal()
-  return { ...original, link: vi.fn(original.link), writeFile: vi.fn(original.writeFile) }
-})
 
 const oldKey = Buffer.alloc(32, 1)
 const newKey = Buffer.alloc(32, 2)
@@ -134,16 +129,20 @@ describe('the key in the data folder', () => {
     expect(log).toHaveBeenCalledTimes(2)
   })
 
-  test.each([
-    ['linked', link],
-    ['written', writeFile],
-  ])('that cannot be %s is said with its reason, and leaves nothing behind', async (what, step) => {
-    const data = join(folder, `not-${what}`)
-    const refusal = Object.assign(new Error('refused'), { code: 'EPERM' })
-    vi.mocked(step).mockRejectedValueOnce(refusal)
-    await expect(keyFromFolder(data)).rejects.toBe(refusal)
-    expect(await readdir(data)).toEqual([])
-  })
+  // A file system that is full, or without links (some network folders), cannot be had here otherwise.
+  test.each(['link', 'writeFile'] as const)(
+    'whose %s fails says why, and leaves nothing',
+    async (step) => {
+      const data = join(folder, `no-${step}`)
+      const refusal = Object.assign(new Error('refused'), { code: 'EPERM' })
+      const refusing = vi.spyOn(files, step).mockRejectedValueOnce(refusal)
+      syncBuiltinESMExports()
+      await expect(keyFromFolder(data)).rejects.toBe(refusal)
+      refusing.mockRestore()
+      syncBuiltinESMExports()
+      expect(await readdir(data)).toEqual([])
+    },
+  )
 
   test.each([0, 7])('is refused when it is 32 times the byte %i', async (byte) => {
     const placeholder = await newFolder()
