@@ -92,6 +92,7 @@ export default defineConfig({
           include: ['tests/{build,conventions,contract,relay,server,simulation}/**/*.test.ts'],
           exclude,
           globalSetup: ['tests/database-setup.ts'],
+          setupFiles: ['tests/server-setup.ts'],
           // These limits leave room for a busy machine, because several tests start processes.
           testTimeout: 60_000,
           hookTimeout: 60_000,

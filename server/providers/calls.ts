@@ -32,7 +32,7 @@ export interface Timeouts {
   revokeMs: number
 }
 
-export const defaultTimeouts: Timeouts = { callMs: 10_000, revokeMs: 5_000 }
+export const defaultTimeouts: Readonly<Timeouts> = { callMs: 10_000, revokeMs: 5_000 }
 
 /**
  * Returns the wait that Retry-After asks for, in ms, but at most `longestWaitMs`: a mistake there must not

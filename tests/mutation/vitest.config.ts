@@ -18,6 +18,11 @@ export default defineConfig({
     hookTimeout: 60_000,
     ...(area.project === 'dashboard'
       ? { environment: './tests/environment.ts', setupFiles: ['tests/setup.ts'] }
-      : { environment: 'node', globalSetup: ['tests/database-setup.ts'] }),
+      : {
+          environment: 'node',
+          isolate: false,
+          globalSetup: ['tests/database-setup.ts'],
+          setupFiles: ['tests/server-setup.ts'],
+        }),
   },
 })

@@ -71,7 +71,7 @@ test('a stop does not wait for names that HubSpot does not tell', async () => {
   const { delivery, ids, answer } = await backlog(2)
   const { naming, stopping } = openNaming()
   // HubSpot's client does not give up before.
-  defaultTimeouts.callMs = 10 * 60_000
+  vi.spyOn(defaultTimeouts, 'callMs', 'get').mockReturnValue(10 * 60_000)
   naming.nameLater(delivery, ids)
   await vi.waitFor(() => expect(outside.reads).not.toEqual([]), soon)
   stopping.current = true
