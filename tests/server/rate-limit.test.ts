@@ -92,7 +92,7 @@ describe('a flood from one address', () => {
   })
 
   test.each([
-    ['calls', 22, rateLimits.callsOfSession.times, unknownPath],
+    ['calls', 4, rateLimits.callsOfSession.times, unknownPath],
     ['new authorizations', 30, 12, '/api/slack/auth'],
   ] as const)(
     'of %s through many new sessions stops nobody who has connected a service',

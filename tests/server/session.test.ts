@@ -129,8 +129,10 @@ describe('the person of a session', () => {
     ]
     for (const path of paths) expect(await read(browser, path), path).toBe(unnamed)
     const other = openBrowser(harness)
-    await other.send('/api/slack/auth')
+    const there = await other.authorize('hubspot')
     expect(await read(other)).not.toBe(unnamed)
+    // It turns out to be the same person's.
+    expect(await read(other, `/api/hubspot/callback?${there}`)).toBe(unnamed)
   })
 
   test.each(writes.filter(([, path]) => path !== '/api/session'))(
