@@ -86,8 +86,8 @@ export default defineConfig({
           // Server and relay are one project, so that the global setup prepares databases once.
           name: 'server',
           environment: 'node',
-          // The files that one process runs share its modules. Loading those anew for each file took a quarter of
-          // the time.
+          // The files that one process runs share its modules. Loading those for each file took a quarter of the
+          // processor time.
           isolate: false,
           include: ['tests/{build,conventions,contract,relay,server,simulation}/**/*.test.ts'],
           exclude,

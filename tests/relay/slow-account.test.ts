@@ -2,7 +2,7 @@ import { beforeAll, expect, test, vi } from 'vitest'
 import { deliveries } from '../../server/database/schema.ts'
 import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { stageChange } from './hubspot-webhook.ts'
-import { backend, connect, outside, shareBackend } from './shared.ts'
+import { backend, connect, outside, range, shareBackend } from './shared.ts'
 
 shareBackend('PGlite', { working: false })
 
@@ -16,7 +16,7 @@ beforeAll(async () => {
 })
 
 const tell = (portal: number, first: number, count = 1) =>
-  backend.tell(Array.from({ length: count }, (_, n) => stageChange(first + n, { portal })))
+  backend.tell(range(first, count).map((deal) => stageChange(deal, { portal })))
 
 test('many events for an account of many users are stored: other requests are answered meanwhile', async () => {
   let isStored = false

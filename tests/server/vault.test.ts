@@ -130,19 +130,19 @@ describe('the key in the data folder', () => {
   })
 
   // A file system that is full, or without links (some network folders), cannot be had here otherwise.
-  test.each(['link', 'writeFile'] as const)(
-    'whose %s fails says why, and leaves nothing',
-    async (step) => {
-      const data = join(folder, `no-${step}`)
-      const refusal = Object.assign(new Error('refused'), { code: 'EPERM' })
-      const refusing = vi.spyOn(files, step).mockRejectedValueOnce(refusal)
-      syncBuiltinESMExports()
-      await expect(keyFromFolder(data)).rejects.toBe(refusal)
-      refusing.mockRestore()
-      syncBuiltinESMExports()
-      expect(await readdir(data)).toEqual([])
-    },
-  )
+  test.each<[string, 'link' | 'writeFile']>([
+    ['linked', 'link'],
+    ['written', 'writeFile'],
+  ])('that cannot be %s is said with its reason, and leaves nothing behind', async (what, step) => {
+    const data = join(folder, `not-${what}`)
+    const refusal = Object.assign(new Error('refused'), { code: 'EPERM' })
+    const refusing = vi.spyOn(files, step).mockRejectedValueOnce(refusal)
+    syncBuiltinESMExports()
+    await expect(keyFromFolder(data)).rejects.toBe(refusal)
+    refusing.mockRestore()
+    syncBuiltinESMExports()
+    expect(await readdir(data)).toEqual([])
+  })
 
   test.each([0, 7])('is refused when it is 32 times the byte %i', async (byte) => {
     const placeholder = await newFolder()
