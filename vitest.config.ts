@@ -58,6 +58,17 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+// Also for the tests that look for mutants.
+export const dashboard = { environment: './tests/environment.ts', setupFiles: ['tests/setup.ts'] }
+export const server = {
+  environment: 'node',
+  // The files that one process runs share its modules. Loading those for each file took a quarter of the processor
+  // time.
+  isolate: false,
+  globalSetup: ['tests/database-setup.ts'],
+  setupFiles: ['tests/server-setup.ts'],
+}
+
 export default defineConfig({
   // The tests do not depend on a developer's .env.
   envDir: false,
@@ -72,10 +83,9 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'dashboard',
-          environment: './tests/environment.ts',
+          ...dashboard,
           include: ['tests/{api,components}/**/*.test.{ts,tsx}'],
           exclude,
-          setupFiles: ['tests/setup.ts'],
           // Room for a busy machine, as below. A test on a stopped clock that ends at its limit disturbs the next ones.
           testTimeout: 60_000,
         },
@@ -85,14 +95,9 @@ export default defineConfig({
         test: {
           // Server and relay are one project, so that the global setup prepares databases once.
           name: 'server',
-          environment: 'node',
-          // The files that one process runs share its modules. Loading those for each file took a quarter of the
-          // processor time.
-          isolate: false,
+          ...server,
           include: ['tests/{build,conventions,contract,relay,server,simulation}/**/*.test.ts'],
           exclude,
-          globalSetup: ['tests/database-setup.ts'],
-          setupFiles: ['tests/server-setup.ts'],
           // These limits leave room for a busy machine, because several tests start processes.
           testTimeout: 60_000,
           hookTimeout: 60_000,

@@ -1,5 +1,6 @@
 import react from '@vitejs/plugin-react'
 import { defineConfig } from 'vitest/config'
+import { dashboard, server } from '../../vitest.config.ts'
 import { areas } from './areas.ts'
 
 const area = areas[process.env.MUTATION_AREA ?? '']
@@ -16,13 +17,6 @@ export default defineConfig({
     env: { MODEL_RUNS: '1' },
     testTimeout: 30_000,
     hookTimeout: 60_000,
-    ...(area.project === 'dashboard'
-      ? { environment: './tests/environment.ts', setupFiles: ['tests/setup.ts'] }
-      : {
-          environment: 'node',
-          isolate: false,
-          globalSetup: ['tests/database-setup.ts'],
-          setupFiles: ['tests/server-setup.ts'],
-        }),
+    ...(area.project === 'dashboard' ? dashboard : server),
   },
 })
