@@ -8,4 +8,8 @@ export interface RelayTimes {
   pollMs: number
 }
 
-export const relayTimes: RelayTimes = { lookAgainMs: 5_000, firstRetryMs: 1_000, pollMs: 500 }
+export const relayTimes: Readonly<RelayTimes> = {
+  lookAgainMs: 5_000,
+  firstRetryMs: 1_000,
+  pollMs: 500,
+}

@@ -19,14 +19,14 @@ interface Limit {
  * distribution and a small subscription, 110 with marketplace distribution. All processes together
  * have this limit.
  */
-export const callLimit: Limit = {
+export const callLimit: Readonly<Limit> = {
   of: 'calls',
   calls: 100,
   intervalMs: 10_000,
   shares: { fresh: 0.9, backlog: 0.8, spare: 0.4 },
 }
 /** HubSpot takes five searches a second from all apps together. They do not count as other calls. */
-export const searchLimit: Limit = {
+export const searchLimit: Readonly<Limit> = {
   of: 'searches',
   calls: 4,
   intervalMs: 1_000,

@@ -27,7 +27,7 @@ export interface PreviewLimits extends ReadLimits {
   mostKept: number
 }
 
-export const previewLimits: PreviewLimits = {
+export const previewLimits: Readonly<PreviewLimits> = {
   mostDeals: 1_000,
   mostChanges: 100_000,
   answerMs: 800,
