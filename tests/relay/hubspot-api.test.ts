@@ -405,16 +405,15 @@ describe('HubSpot asks for a wait by', () => {
     expect(server.calls).toHaveLength(1)
   })
 
-  test('headers that say that almost no calls are left', async () => {
-    const headers = {
-      'X-HubSpot-RateLimit-Max': '110',
-      'X-HubSpot-RateLimit-Interval-Milliseconds': '10000',
-      'X-HubSpot-RateLimit-Remaining': '3',
-    }
-    server.answers = { '/deals': { headers, body: { results: [] } } }
+  test.each([200, 403])('headers of a %i that say: almost no calls left', async (status) => {
+    const interval = { 'X-HubSpot-RateLimit-Interval-Milliseconds': '10000' }
+    const headers = { ...interval, 'X-HubSpot-RateLimit-Remaining': '3' }
+    server.answers = { '/deals': { status, headers, body: { results: [], category: 'X' } } }
+    const read = () =>
+      hubspot.stages(access).catch(({ kind }) => expect(kind + status).toBe('refused403'))
     const startedAt = performance.now()
-    await hubspot.stages(access)
-    await hubspot.stages(access)
+    await read()
+    await read()
     expect(performance.now() - startedAt).toBeGreaterThanOrEqual(1_000)
   })
 })

@@ -223,18 +223,17 @@ function pausesKept({ plan, world }: Played): Broken[] {
     if (call) broken.push({ rule: `(3) account ${of} is called in a pause` })
   }
   const reads = calls.filter(({ isSearch }) => !isSearch)
-  for (const some of Map.groupBy(
-    reads,
-    ({ owner, account }) => `${owner?.name} ${account}`,
-  ).values()) {
-    some.forEach((last, at) => {
-      const first = some[at - plan.callLimit]
-      // The process learns the limit from its first answers.
-      const isLearnt = first !== undefined && first.at > (some[0]?.at ?? 0) + 500
-      if (isLearnt && first.owner === last.owner && last.at - first.at < 9_900) {
+  for (const some of Map.groupBy(reads, ({ account }) => account).values()) {
+    for (const own of Map.groupBy(some, ({ owner }) => owner).values()) {
+      // A process learns the limit from the first answer that tells it.
+      const learntAt = Math.min(...own.map(({ toldAt = Number.POSITIVE_INFINITY }) => toldAt))
+      const later = own.filter(({ at }) => at > learntAt)
+      later.forEach((last, at) => {
+        const first = later[at - plan.callLimit]
+        if (first === undefined || last.at - first.at >= 9_900) return
         broken.push({ rule: `(3) account ${last.account} gets more than ${plan.callLimit} calls` })
-      }
-    })
+      })
+    }
   }
   return broken.slice(0, 3)
 }

@@ -35,6 +35,8 @@ interface Call {
   account: string
   isSearch: boolean
   at: number
+  /** When its answer told the process the account's limit. */
+  toldAt?: number
 }
 
 /** A provider asked a process for a pause. It is of one workspace, or of the calls to one account. */
@@ -231,9 +233,10 @@ export function createWorld({
   ): Promise<Response> {
     const body = Buffer.from(await message.arrayBuffer())
     const call = callOf(message, body.toString())
-    if (call.account !== undefined) {
-      calls.push({ owner, account: call.account, isSearch: call.isSearch, at: time.now })
-    }
+    const { account, isSearch } = call
+    const counted: Call | undefined =
+      account === undefined ? undefined : { owner, account, isSearch, at: time.now }
+    if (counted) calls.push(counted)
     const fault = faultFor(call, faults)
     const isSlow = fault?.how === 'is slow'
     await time.wait(isSlow ? dice.between(1_000, 8_000) : dice.between(5, longestWayMs), undefined)
@@ -249,6 +252,8 @@ export function createWorld({
     }
     if (answer === 'never') return await new Promise(() => {})
     await time.wait(dice.between(5, longestWayMs), owner)
+    const isTold = !message.signal.aborted && answer.headers.has('X-HubSpot-RateLimit-Max')
+    if (counted && isTold) counted.toldAt = time.now
     const askedS = Number(answer.headers.get('Retry-After'))
     const of = call.account ?? (call.channel && teamOf(call.token))
     if (askedS > 0 && of) {

@@ -91,6 +91,10 @@ export function createHubspotHttp(
       }: { body?: object; learn?: (headers: Headers) => void; mostBytes?: number } = {},
     ): Promise<Answer> {
       const limiter = path.endsWith('/search') ? searchLimiter : callLimiter
+      // Searches and association reads have their own limits. Their headers say nothing about this limit.
+      const learnLimit = (headers: Headers) => {
+        if (!isCountedApart.test(path)) limiter.learn(access.accountId, headers)
+      }
       await limiter.enter(access)
       return await asProviderError('read', async () => {
         const request = ky(`${settings.apiUrl}${path}`, {
@@ -98,10 +102,13 @@ export function createHubspotHttp(
           ...(body !== undefined && { method: 'POST', json: body }),
           ...oneTry(timeouts.callMs, mostBytes),
         })
-        const { headers } = await request
+        // A refusal counts as a call, and also says what the limit is.
+        const { headers } = await request.catch((error) => {
+          if (error instanceof HTTPError) learnLimit(error.response.headers)
+          throw error
+        })
         learn?.(headers)
-        // Searches and association reads have their own limits. Their headers say nothing about this limit.
-        if (!isCountedApart.test(path)) limiter.learn(access.accountId, headers)
+        learnLimit(headers)
         // Read the text from the request, because its timeout includes the body. The response has no timeout.
         const text = await request.text()
         // Each of these steps takes tens of milliseconds for a large answer. Between them, other work has its turn.
