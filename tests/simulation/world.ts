@@ -1,3 +1,4 @@
+import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { dealsIn } from '../relay/hubspot-webhook.ts'
 import { createOutside, type OutsideResponse } from '../relay/outside.ts'
 import { callOf, failedAnswer, ofToken, type ProviderCall } from './calls.ts'
@@ -163,6 +164,15 @@ export function createWorld({
     })
   }
 
+  /** The deliveries of a channel that a process has claimed, except those about `deals`. */
+  const claimedIn = (channel: string, deals: readonly number[]) =>
+    database.ask(
+      `select from deliveries join deal_events on deal_events.id = event_id
+       where state = 'pending' and sending_until is not null and channel = $1
+         and not deal_id = any($2::text[])`,
+      [channel, `{${deals.join()}}`],
+    )
+
   /** What the request has changed at the provider. */
   async function effect(
     call: ProviderCall,
@@ -188,15 +198,7 @@ export function createWorld({
     const open = openClaims.get(channel)
     const deals = dealsIn(post)
     // Another process may first send what nobody had claimed.
-    const claimed =
-      open === undefined || open.owner === owner
-        ? []
-        : database.ask(
-            `select from deliveries join deal_events on deal_events.id = event_id
-             where state = 'pending' and sending_until is not null and channel = $1
-               and not deal_id = any($2::text[])`,
-            [channel, `{${deals.join()}}`],
-          )
+    const claimed = open === undefined || open.owner === owner ? [] : claimedIn(channel, deals)
     if (claimed.length === 0) openClaims.delete(channel)
     const denied = database.ask(
       `select from deliveries join deal_events on deal_events.id = event_id
@@ -233,9 +235,10 @@ export function createWorld({
   ): Promise<Response> {
     const body = Buffer.from(await message.arrayBuffer())
     const call = callOf(message, body.toString())
+    const startedAt = time.now
     const { account, isSearch } = call
     const counted: Call | undefined =
-      account === undefined ? undefined : { owner, account, isSearch, at: time.now }
+      account === undefined ? undefined : { owner, account, isSearch, at: startedAt }
     if (counted) calls.push(counted)
     const fault = faultFor(call, faults)
     const isSlow = fault?.how === 'is slow'
@@ -252,8 +255,9 @@ export function createWorld({
     }
     if (answer === 'never') return await new Promise(() => {})
     await time.wait(dice.between(5, longestWayMs), owner)
-    const isTold = !message.signal.aborted && answer.headers.has('X-HubSpot-RateLimit-Max')
-    if (counted && isTold) counted.toldAt = time.now
+    // After the call's time limit, the process need not read the answer, even if it has stood still meanwhile.
+    if (time.now - startedAt >= defaultTimeouts.callMs) return answer
+    if (counted && answer.headers.has('X-HubSpot-RateLimit-Max')) counted.toldAt = time.now
     const askedS = Number(answer.headers.get('Retry-After'))
     const of = call.account ?? (call.channel && teamOf(call.token))
     if (askedS > 0 && of) {
@@ -292,7 +296,10 @@ export function createWorld({
       const own = steps.get(owner) ?? new Map<string, number>()
       steps.set(owner, own.set(`${moment} ${channel}`, time.now))
       const isOwn = openClaims.get(channel)?.owner === owner
-      if (moment === 'next' && isOwn) openClaims.delete(channel)
+      // A claim whose answer was lost stays open.
+      if (moment === 'next' && isOwn && claimedIn(channel, []).length === 0) {
+        openClaims.delete(channel)
+      }
       if (moment === 'claim' && !openClaims.has(channel)) {
         openClaims.set(channel, { owner, pickedAt: own.get(`next ${channel}`) ?? time.now })
       }
