@@ -102,7 +102,7 @@ export function createHubspotHttp(
           ...(body !== undefined && { method: 'POST', json: body }),
           ...oneTry(timeouts.callMs, mostBytes),
         })
-        // A refusal counts as a call, and also says what the limit is.
+        // A refusal may be the only answer that names the limit.
         const { headers } = await request.catch((error) => {
           if (error instanceof HTTPError) learnLimit(error.response.headers)
           throw error
