@@ -9,13 +9,14 @@ import type { Browser, Tab } from './tab.ts'
 export async function launchWebkit(programs: WebkitPrograms, home: string): Promise<Browser> {
   const screen = startGroup(programs.xvfb, ['-displayfd', '3', '-nolisten', 'tcp'], {})
   const port = await freePort()
-  const driver = startGroup(programs.driver, [`--port=${port}`], {
+  const environment = {
     HOME: home,
     DISPLAY: `:${await displayOf(screen.child)}`,
     // Neither the sandbox nor the graphics processor are available to root and in a container.
     WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS: '1',
     WEBKIT_DISABLE_COMPOSITING_MODE: '1',
-  })
+  }
+  const driver = startGroup(programs.driver, [`--port=${port}`], environment)
 
   async function send(method: 'GET' | 'POST' | 'DELETE', path: string, body?: object) {
     const response = await fetch(`http://127.0.0.1:${port}${path}`, {
@@ -33,9 +34,14 @@ export async function launchWebkit(programs: WebkitPrograms, home: string): Prom
   }
 
   async function newTab(): Promise<Tab> {
-    // Each session is a new browser, without cookies and with an empty cache.
-    const options = { binary: programs.miniBrowser, args: ['--automation'] }
-    const capabilities = { alwaysMatch: { 'webkitgtk:browserOptions': options } }
+    // Each session is a new browser, without cookies and with an empty cache. If the driver started it, it would
+    // choose a port that an outgoing connection may take first, and then wait for ever.
+    const targetAddress = `127.0.0.1:${await freePort()}`
+    const browser = startGroup(programs.miniBrowser, ['--automation'], {
+      ...environment,
+      WEBKIT_INSPECTOR_SERVER: targetAddress,
+    })
+    const capabilities = { alwaysMatch: { 'webkitgtk:browserOptions': { targetAddress } } }
     const { sessionId } = (await send('POST', '/session', { capabilities })) as {
       sessionId: string
     }
@@ -62,7 +68,10 @@ export async function launchWebkit(programs: WebkitPrograms, home: string): Prom
         }
         await send('POST', `${path}/actions`, { actions: [mouse] })
       },
-      close: async () => void (await send('DELETE', path)),
+      async close() {
+        await send('DELETE', path)
+        await browser.end()
+      },
     }
   }
 
