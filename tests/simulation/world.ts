@@ -78,10 +78,10 @@ export function createWorld({
   /** When each process last did something for a channel, by 'next T1/C1' or 'claim T1/C1'. */
   const steps = new Map<Owner, Map<string, number>>()
   /**
-   * The claims in each channel without a message. If its process never goes on, another one repeats exactly
-   * what was claimed, as it was when that process looked.
+   * The deals that are claimed in each channel, and when the process had looked that first claimed them. If it
+   * never goes on, exactly these are claimed again.
    */
-  const openClaims = new Map<string, { owner: Owner; pickedAt: number }>()
+  const claims = new Map<string, Map<number, number>>()
   /** When tokens were granted; those of the set-up are as old as the run. */
   const granted = new Map<string, number>()
   /** When a workspace or an account ended all its tokens. */
@@ -164,13 +164,12 @@ export function createWorld({
     })
   }
 
-  /** The deliveries of a channel that a process has claimed, except those about `deals`. */
-  const claimedIn = (channel: string, deals: readonly number[]) =>
-    database.ask(
-      `select from deliveries join deal_events on deal_events.id = event_id
-       where state = 'pending' and sending_until is not null and channel = $1
-         and not deal_id = any($2::text[])`,
-      [channel, `{${deals.join()}}`],
+  /** The deals of a channel that a process has claimed. */
+  const claimedIn = (channel: string) =>
+    database.ask<{ deal: number }>(
+      `select distinct deal_id::int as deal from deliveries join deal_events on deal_events.id = event_id
+       where state = 'pending' and sending_until is not null and channel = $1`,
+      [channel],
     )
 
   /** What the request has changed at the provider. */
@@ -195,11 +194,8 @@ export function createWorld({
     const isExcused =
       isUnheard || owner === undefined || !owner.alive || owner.frozenUntil > time.now
     const own = owner && steps.get(owner)
-    const open = openClaims.get(channel)
     const deals = dealsIn(post)
-    // Another process may first send what nobody had claimed.
-    const claimed = open === undefined || open.owner === owner ? [] : claimedIn(channel, deals)
-    if (claimed.length === 0) openClaims.delete(channel)
+    const looked = deals.map((deal) => claims.get(channel)?.get(deal) ?? time.now)
     const denied = database.ask(
       `select from deliveries join deal_events on deal_events.id = event_id
        where channel = $1 and deal_id = any($2::text[])
@@ -211,7 +207,7 @@ export function createWorld({
       deals,
       at: time.now,
       owner,
-      pickedAt: Math.min(own?.get(`next ${channel}`) ?? 0, open?.pickedAt ?? time.now),
+      pickedAt: Math.min(own?.get(`next ${channel}`) ?? 0, ...looked),
       claimedAt: own?.get(`claim ${channel}`),
       isExcused,
       isDenied: denied.length > 0,
@@ -295,14 +291,12 @@ export function createWorld({
     step(owner: Owner, moment: 'next' | 'claim', channel: string): void {
       const own = steps.get(owner) ?? new Map<string, number>()
       steps.set(owner, own.set(`${moment} ${channel}`, time.now))
-      const isOwn = openClaims.get(channel)?.owner === owner
-      // A claim whose answer was lost stays open.
-      if (moment === 'next' && isOwn && claimedIn(channel, []).length === 0) {
-        openClaims.delete(channel)
-      }
-      if (moment === 'claim' && !openClaims.has(channel)) {
-        openClaims.set(channel, { owner, pickedAt: own.get(`next ${channel}`) ?? time.now })
-      }
+      const before = claims.get(channel)
+      const lookedAt = own.get(`next ${channel}`) ?? time.now
+      const pairs = claimedIn(channel).map(
+        ({ deal }) => [deal, before?.get(deal) ?? lookedAt] as const,
+      )
+      claims.set(channel, new Map(pairs))
     },
     /** A process cannot record what it has posted, for longer than its claims last. */
     excuse(isMeant: (post: Post) => boolean): void {
