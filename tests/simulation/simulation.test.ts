@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { newSeed } from '../seed.ts'
 import { SimulatedDatabase } from './database.ts'
 import { explain } from './explain.ts'
@@ -11,6 +11,7 @@ const newSeeds = 240
 /** Seeds that have failed once. */
 const examples = [341, 359, 1044, 1144, 2787, 3043, 357275833, 363985816, 410002088, 420001286]
 
+vi.setConfig({ testTimeout: 600_000 })
 let database: SimulatedDatabase
 beforeAll(async () => {
   database = await SimulatedDatabase.open()
@@ -25,21 +26,15 @@ async function play(seeds: readonly number[]): Promise<void> {
 }
 const from = (first: number, count: number) => Array.from({ length: count }, (_, at) => first + at)
 
-test('no promise is broken with fixed seeds, and with those that have failed once', {
-  timeout: 300_000,
-}, async () => {
+test('no promise is broken with fixed seeds, and with those that have failed once', async () => {
   await play([...examples, ...from(1, fixedSeeds)])
 })
 
-test.runIf(process.env.TEST_ALL === '1')(
-  'no promise is broken with new seeds',
-  { timeout: 600_000 },
-  async () => {
-    await play(from(newSeed(fixedSeeds + 1), newSeeds))
-  },
-)
+test.runIf(process.env.TEST_ALL === '1')('no promise is broken with new seeds', async () => {
+  await play(from(newSeed(fixedSeeds + 1), newSeeds))
+})
 
-test('a seed repeats exactly', { timeout: 300_000 }, async () => {
+test('a seed repeats exactly', async () => {
   const [once, again] = [await simulate(database, 1), await simulate(database, 1)]
   expect(again.log).toEqual(once.log)
 })
