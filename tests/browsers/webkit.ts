@@ -34,8 +34,8 @@ export async function launchWebkit(programs: WebkitPrograms, home: string): Prom
   }
 
   async function newTab(): Promise<Tab> {
-    // Each session is a new browser, without cookies and with an empty cache. If the driver started it, it would
-    // choose a port that an outgoing connection may take first, and then wait for ever.
+    // Each session is a new browser, without cookies and with an empty cache. The driver could start the browser, but at
+    // a port that an outgoing connection may take first. The driver would then wait for ever.
     const targetAddress = `127.0.0.1:${await freePort()}`
     const browser = startGroup(programs.miniBrowser, ['--automation'], {
       ...environment,

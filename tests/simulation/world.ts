@@ -78,8 +78,8 @@ export function createWorld({
   /** When each process last did something for a channel, by 'next T1/C1' or 'claim T1/C1'. */
   const steps = new Map<Owner, Map<string, number>>()
   /**
-   * The deals that are claimed in each channel, and when the process had looked that first claimed them. If it
-   * never goes on, exactly these are claimed again.
+   * The deals that are claimed in each channel. For each: when the process that first claimed it had looked for
+   * the next message. If that process never goes on, another one claims exactly the same deals again.
    */
   const claims = new Map<string, Map<number, number>>()
   /** When tokens were granted; those of the set-up are as old as the run. */
