@@ -47,7 +47,7 @@ export class Front {
       await front.held.get(name)
       if (front.changed?.test(pathname)) {
         outgoing.setHeader('Content-Type', 'text/javascript')
-        outgoing.end("document.documentElement.dataset.taken = 'yes'")
+        outgoing.end("localStorage.setItem('taken', 'yes')")
         return
       }
       const onward = request({ host: 'localhost', port: serverPort, method, path, headers })

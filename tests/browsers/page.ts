@@ -58,10 +58,24 @@ export class Page {
   }
 
   /** Waits until the browser is at this path. */
-  async isAt(path: string): Promise<void> {
+  isAt = (path: string) => this.gives('return location.href', `${this.#origin}${path}`)
+
+  /**
+   * Waits until the router no longer loads the page again. It does so once if a script fails, except
+   * in WebKit, and notes it before. Meanwhile it can show already that it cannot go on.
+   */
+  hasTriedAgain = () =>
+    this.gives(
+      `return !JSON.stringify(sessionStorage).includes('router_reload') ||
+        performance.getEntriesByType('navigation')[0].type === 'reload'`,
+      true,
+    )
+
+  /** Waits until a script in the page returns this value. A navigation may end the script: it is run again. */
+  async gives(body: string, value: unknown): Promise<void> {
     await expect
-      .poll(() => this.#tab.run('return location.href').catch(String), { intervals })
-      .toBe(`${this.#origin}${path}`)
+      .poll(() => this.#tab.run(body).catch(String), { message: body, intervals })
+      .toBe(value)
   }
 
   /** Clicks an element when it can be clicked and no longer moves. */
