@@ -113,7 +113,7 @@ test.describe('a file that was changed on its way', () => {
         expect((await refused).text()).toContain(`/assets/${name}-`)
         // The second try fails, too. The page needs neither what is late nor `boot`, which saves time only.
         await goesWithout
-        const shows = isLate || name === 'boot' ? 'Connections required' : 'Something went wrong'
+        const shows = isLate || name === 'boot' ? 'Connections required' : 'Please try again later'
         await expect(page.getByText(shows)).toBeVisible()
         await expect(page.locator('html')).not.toHaveAttribute('data-taken')
         await page.close()
