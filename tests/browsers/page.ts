@@ -61,8 +61,8 @@ export class Page {
   isAt = (path: string) => this.gives('return location.href', `${this.#origin}${path}`)
 
   /**
-   * Waits until the router no longer loads the page again. It does so once if a script fails, except
-   * in WebKit, and notes it before. Meanwhile it can show already that it cannot go on.
+   * If a script fails, the router notes this and loads the page once more, except in WebKit. The old
+   * page may show an error before it goes. This waits until the new page is there.
    */
   hasTriedAgain = () =>
     this.gives(
@@ -71,11 +71,9 @@ export class Page {
       true,
     )
 
-  /** Waits until a script in the page returns this value. A navigation may end the script: it is run again. */
+  /** Waits until a script in the page returns this value. If a navigation ends the script, it runs again. */
   async gives(body: string, value: unknown): Promise<void> {
-    await expect
-      .poll(() => this.#tab.run(body).catch(String), { message: body, intervals })
-      .toBe(value)
+    await this.#poll(body, () => this.#tab.run(body).catch(String)).toBe(value)
   }
 
   /** Clicks an element when it can be clicked and no longer moves. */
@@ -97,8 +95,8 @@ export class Page {
     await this.#inPage(chooseInPage, query, option)
   }
 
-  #poll(query: Query, look: () => Promise<unknown>) {
-    return expect.poll(look, { message: JSON.stringify(query), intervals })
+  #poll(what: Query | string, look: () => Promise<unknown>) {
+    return expect.poll(look, { message: JSON.stringify(what), intervals })
   }
 
   /** The visible elements, or why the page could not be asked, which a navigation can cause. */
