@@ -1,7 +1,7 @@
-// `decide/` gets a delivery. First it reads the change of the deal. This file has all the relay's reads of the CRM: the
-// stages and the deal, the links if the decision depends on them, and the owner. The owner is read only after the
-// decision, because only a message about a single change says the name. A read serves all users and all tries. Then
-// rules.ts decides, and calls nothing:
+// `decide/` gets a delivery. With its stage and the rules that may apply, it is a candidate. With its deal, the candidate
+// is a change. This file has all the relay's reads of the CRM: the stages and the deal, the links if the decision depends
+// on them, and the owner. The owner is read only after the decision, because only a message about a single change says
+// the name. A read serves all users and all tries. Then rules.ts decides, and calls nothing:
 // - `send`: the rule under which to send the change, and the headline
 // - `look again`: the CRM may still add a contact or a company, so read the deal again later
 // - `nothing`: no ticked rule applies
