@@ -2,12 +2,12 @@ import type { SimulatedDatabase } from './database.ts'
 import { second } from './faults.ts'
 import type { Plan, PlannedMove } from './plan.ts'
 import type { Processes } from './processes.ts'
-import type { Time } from './time.ts'
+import type { Owner, Time } from './time.ts'
 import type { User } from './users.ts'
 import { longestWayMs, type Post, type World } from './world.ts'
 
 // What must hold. Each check looks at what the providers saw, and compares it with what users may and must
-// be told. The number is that of the list in tests/simulation/simulate.ts.
+// be told, and says what is broken. The number is that of the list in tests/simulation/simulate.ts.
 
 export interface Move extends PlannedMove {
   /** When it happened. Undefined: it has not. */
@@ -26,12 +26,6 @@ export interface Played {
   processes: Processes
   users: readonly User[]
   moves: readonly Move[]
-}
-
-/** Something that is broken, and the deal or the channel that its history is about. */
-export interface Broken {
-  rule: string
-  about?: string
 }
 
 interface Row {
@@ -83,7 +77,7 @@ export function isAllTold({ plan, database, users, moves }: Played): boolean {
   )
 }
 
-export function check(played: Played): Broken[] {
+export function check(played: Played): string[] {
   const { database, world } = played
   const rows = rowsOf(database)
   return [
@@ -91,6 +85,7 @@ export function check(played: Played): Broken[] {
     ...inOrder(played),
     ...atPace(world),
     ...pausesKept(played),
+    ...limitsKept(played).slice(0, 3),
     ...onlyWanted(played),
     ...brokenForOwnReason(played),
     ...nothingLeft(database),
@@ -98,44 +93,43 @@ export function check(played: Played): Broken[] {
 }
 
 /** (1), (7), (8): each change reaches each user once, and the activity says what the chat got. */
-function eachOnce(played: Played, rows: readonly Row[]): Broken[] {
+function eachOnce(played: Played, rows: readonly Row[]): string[] {
   const { plan, world } = played
   const users = played.users.filter(({ account }) => account < 3)
   const moves = played.moves.filter(({ account }) => account < 3)
-  const broken: Broken[] = []
+  const broken: string[] = []
   const { posts } = world
   const postsOf = (channel: string, deal: number) =>
     posts.filter((post) => post.channel === channel && isIn(deal)(post))
   for (const move of moves) {
-    const about = `deal ${move.deal}`
+    const deal = `deal ${move.deal}`
     for (const user of users) {
       const row = rows.find((each) => each.user_id === user.id && each.deal === move.deal)
       const isTold = row?.state === 'sent' || row?.reason === 'said_in_channel'
       if (isTold && row !== undefined && postsOf(row.channel, move.deal).length === 0) {
-        broken.push({ rule: `(8) ${about} counts as sent to ${row.channel}`, about })
+        broken.push(`(8) ${deal} counts as sent to ${row.channel}`)
       }
       if (mustBeTold(plan, user, move) && !isTold) {
         const state = row ? `${row.state}, ${row.reason}` : 'not stored'
-        broken.push({ rule: `(1) user ${user.name} never hears of ${about}: ${state}`, about })
+        // Only a search may have brought it.
+        const promise = move.acknowledgedAt === undefined ? 7 : 1
+        broken.push(`(${promise}) user ${user.name} never hears of ${deal}: ${state}`)
       }
     }
     const channels = new Set(posts.filter(isIn(move.deal)).map(({ channel }) => channel))
     for (const channel of channels) {
       const some = postsOf(channel, move.deal)
       if (some.slice(0, -1).some(({ isExcused }) => !isExcused)) {
-        broken.push({ rule: `(1) ${channel} gets ${about} ${some.length} times`, about })
+        broken.push(`(1) ${channel} gets ${deal} ${some.length} times`)
       }
       if (some.some(({ isDenied, isExcused }) => isDenied && !isExcused)) {
-        broken.push({ rule: `(8) ${channel} gets ${about} after it has ended`, about })
+        broken.push(`(8) ${channel} gets ${deal} after it has ended`)
       }
       const isSent = rows.some(
         (row) => row.channel === channel && row.deal === move.deal && row.state === 'sent',
       )
       if (!isSent && some.some(({ isExcused }) => !isExcused)) {
-        broken.push({
-          rule: `(8) ${channel} has got ${about}, which does not count as sent`,
-          about,
-        })
+        broken.push(`(8) ${channel} has got ${deal}, which does not count as sent`)
       }
     }
     // One user's messages, in all channels that nobody else ever used.
@@ -146,7 +140,7 @@ function eachOnce(played: Played, rows: readonly Row[]): Broken[] {
       )
       const some = posts.filter((post) => own.has(post.channel) && isIn(move.deal)(post))
       if (isAlone && some.slice(0, -1).some(({ isExcused }) => !isExcused)) {
-        broken.push({ rule: `(1) user ${user.name} hears of ${about} ${some.length} times`, about })
+        broken.push(`(1) user ${user.name} hears of ${deal} ${some.length} times`)
       }
     }
   }
@@ -160,25 +154,24 @@ function timesOf({ happenedAt = 0, inHistoryAt = happenedAt }: Move, { searchMs 
 }
 
 /** (2): of two changes that were stored before a process looked, the earlier one comes first. */
-function inOrder({ plan, world, users, moves }: Played): Broken[] {
-  const broken: Broken[] = []
+function inOrder({ plan, world, users, moves }: Played): string[] {
+  const broken: string[] = []
   for (const [channel, posts] of Map.groupBy(world.posts, (post) => post.channel)) {
     const visitors = users.filter(({ routes }) => routes.some((route) => route.channel === channel))
     const first = (move: Move) => posts.findIndex(isIn(move.deal))
     for (const earlier of moves) {
-      const said = first(earlier)
-      if (said === -1 || earlier.acknowledgedAt === undefined) continue
+      const at = first(earlier)
+      if (at === -1 || earlier.acknowledgedAt === undefined) continue
       const own = visitors.filter(({ account }) => account === earlier.account)
       if (own.some(({ hasActed }) => hasActed)) continue
       for (const later of moves) {
         if (later.account !== earlier.account) continue
         if (timesOf(later, plan).first <= timesOf(earlier, plan).last) continue
         if (!own.every((user) => applies(user, earlier) === applies(user, later))) continue
-        const saidLater = first(later)
-        if (saidLater === -1 || saidLater >= said) continue
-        if (earlier.acknowledgedAt > (posts[saidLater]?.pickedAt ?? 0)) continue
-        const rule = `(2) deal ${later.deal} comes before deal ${earlier.deal} in ${channel}`
-        broken.push({ rule, about: `deal ${earlier.deal}` })
+        const atLater = first(later)
+        if (atLater === -1 || atLater >= at) continue
+        if (earlier.acknowledgedAt > (posts[atLater]?.pickedAt ?? 0)) continue
+        broken.push(`(2) deal ${later.deal} comes before deal ${earlier.deal} in ${channel}`)
       }
     }
   }
@@ -186,30 +179,31 @@ function inOrder({ plan, world, users, moves }: Played): Broken[] {
 }
 
 /** (3): a message a second in a channel. */
-function atPace({ posts }: World): Broken[] {
+function atPace({ posts }: World): string[] {
   return [...Map.groupBy(posts, ({ channel }) => channel)].flatMap(([channel, some]) =>
-    some.slice(1).flatMap((post, index): Broken[] => {
+    some.slice(1).flatMap((post, index): string[] => {
       const before = some[index]
       if (before === undefined || before.isExcused || post.isExcused) return []
       const gapMs = Math.round(post.at - before.at)
       if (gapMs >= 1_000 - longestWayMs - 10) return []
-      const rule = `(3) ${channel} gets two messages within ${gapMs} ms`
-      return [{ rule, about: `deal ${post.deals[0]}` }]
+      return [
+        `(3) ${channel} gets deal ${before.deals[0]} and deal ${post.deals[0]} within ${gapMs} ms`,
+      ]
     }),
   )
 }
 
-/** (3): the limits of HubSpot, and the pauses that a provider asked for. */
-function pausesKept({ plan, world }: Played): Broken[] {
+/** (3): the pauses that a provider asked for. */
+function pausesKept({ world }: Played): string[] {
   const { calls, pauses, posts } = world
-  const broken: Broken[] = []
+  const broken: string[] = []
   for (const { of, isSearch, owner, from, until, storedAt = until } of pauses) {
     if (of.startsWith('T')) {
       const post = posts.find(
         ({ channel, claimedAt = 0 }) =>
           channel.startsWith(`${of}/`) && claimedAt > storedAt && claimedAt < until,
       )
-      if (post) broken.push({ rule: `(3) ${post.channel} gets a message in a pause of ${of}` })
+      if (post) broken.push(`(3) ${post.channel} gets deal ${post.deals[0]} in a pause of ${of}`)
       continue
     }
     const call = calls.find(
@@ -220,28 +214,42 @@ function pausesKept({ plan, world }: Played): Broken[] {
         each.at > from + 1 &&
         each.at < until - 1,
     )
-    if (call) broken.push({ rule: `(3) account ${of} is called in a pause` })
-  }
-  const reads = calls.filter(({ isSearch }) => !isSearch)
-  for (const some of Map.groupBy(reads, ({ account }) => account).values()) {
-    for (const own of Map.groupBy(some, ({ owner }) => owner).values()) {
-      // A process learns the limit from the first answer that tells it.
-      const learntAt = Math.min(...own.map(({ toldAt = Number.POSITIVE_INFINITY }) => toldAt))
-      const later = own.filter(({ at }) => at > learntAt)
-      later.forEach((last, at) => {
-        const first = later[at - plan.callLimit]
-        if (first === undefined || last.at - first.at >= 9_900) return
-        broken.push({ rule: `(3) account ${last.account} gets more than ${plan.callLimit} calls` })
-      })
-    }
+    if (call) broken.push(`(3) account ${of} is called in a pause`)
   }
   return broken.slice(0, 3)
 }
 
+/** HubSpot takes so many searches of an account in a second. */
+const searchesASecond = 5
+
+/** (3): all processes together keep HubSpot's limits. */
+function limitsKept({ plan, world }: Played): string[] {
+  const broken: string[] = []
+  const kinds = Map.groupBy(world.calls, ({ account, isSearch }) => `${account} ${isSearch}`)
+  for (const calls of kinds.values()) {
+    const learntAt = new Map<Owner | undefined, number>()
+    for (const { owner, toldAt = Number.POSITIVE_INFINITY } of calls) {
+      learntAt.set(owner, Math.min(toldAt, learntAt.get(owner) ?? toldAt))
+    }
+    // A process learns the limit of reads from the first answer that tells it.
+    const bound = calls.filter(
+      ({ owner, at, isSearch }) => isSearch || at > (learntAt.get(owner) ?? 0),
+    )
+    bound.forEach(({ account, at, isSearch }, index) => {
+      const [most, withinMs] = isSearch ? [searchesASecond, 990] : [plan.callLimit, 9_900]
+      const first = bound[index - most]
+      if (first === undefined || at - first.at >= withinMs) return
+      const what = isSearch ? 'searches' : 'reads'
+      broken.push(`(3) account ${account} gets more than ${most} ${what}`)
+    })
+  }
+  return broken
+}
+
 /** (4): no message for somebody who has left, to a former channel, or by a rule that was not ticked. */
-function onlyWanted({ world, users, moves }: Played): Broken[] {
+function onlyWanted({ world, users, moves }: Played): string[] {
   return world.posts.flatMap((post) =>
-    post.deals.flatMap((deal): Broken[] => {
+    post.deals.flatMap((deal): string[] => {
       const move = moves.find((each) => each.deal === deal)
       const happenedAt = move?.happenedAt ?? 0
       const isWanted = (user: User) =>
@@ -258,27 +266,26 @@ function onlyWanted({ world, users, moves }: Played): Broken[] {
             until >= (isStrict ? post.at : (post.claimedAt ?? post.at)),
         )
       if (users.some(isWanted)) return []
-      const rule = `(4) nobody wants deal ${deal} in ${post.channel} any more`
-      return [{ rule, about: `deal ${deal}` }]
+      return [`(4) nobody wants deal ${deal} in ${post.channel} any more`]
     }),
   )
 }
 
 /** (5): a connection is broken only for its own reason. */
-function brokenForOwnReason({ database, users }: Played): Broken[] {
+function brokenForOwnReason({ database, users }: Played): string[] {
   return database
     .ask<{ user_id: string; broken_reason: string }>(
       'select user_id, broken_reason from connections where broken_since is not null',
     )
-    .flatMap(({ user_id, broken_reason: reason }): Broken[] => {
+    .flatMap(({ user_id, broken_reason: reason }): string[] => {
       const user = users.find(({ id }) => id === user_id)
       if (user?.reasons.has(reason)) return []
-      return [{ rule: `(5) a connection of user ${user?.name} is broken: ${reason}` }]
+      return [`(5) a connection of user ${user?.name} is broken: ${reason}`]
     })
 }
 
 /** (6): everything has ended, and nothing stays claimed or leased. */
-function nothingLeft(database: SimulatedDatabase): Broken[] {
+function nothingLeft(database: SimulatedDatabase): string[] {
   const pending = database.ask<Row>(
     `select deal_id::int as deal, channel, reason, attempts from deliveries
      join deal_events on deal_events.id = event_id where state = 'pending'`,
@@ -287,10 +294,11 @@ function nothingLeft(database: SimulatedDatabase): Broken[] {
     'select id from channels where leased_until is not null',
   )
   return [
-    ...pending.slice(0, 3).map(({ deal, channel, reason }) => ({
-      rule: `(6) deal ${deal} stays pending in ${channel}: ${reason}`,
-      about: `deal ${deal}`,
-    })),
-    ...leased.map(({ id }) => ({ rule: `(6) ${id} stays leased`, about: id })),
+    ...pending
+      .slice(0, 3)
+      .map(
+        ({ deal, channel, reason }) => `(6) deal ${deal} stays pending in ${channel}: ${reason}`,
+      ),
+    ...leased.map(({ id }) => `(6) ${id} stays leased`),
   ]
 }

@@ -139,7 +139,7 @@ function drawFault({ dice, processes, users, channels, eventsMs, endMs }: Betwee
   }
   if (what < 0.45) return { kind: 'lose answer', at: around }
   if (what < 0.52) {
-    return { kind: 'database away', at, forMs: dice.oneOf([1, 8, 30]) * second }
+    return { kind: 'database away', at, forMs: dice.oneOf([1, 8, 30, 180]) * second }
   }
   const forMs = dice.between(1, 15) * second
   if (what < 0.58) return { kind: 'lost answers', at, forMs, share: 0.3 }

@@ -54,8 +54,10 @@ export interface Plan {
   faults: readonly Fault[]
   /** By when everything planned has begun. */
   endMs: number
-  /** When to start a process anew, which searches for what no webhook has brought. */
+  /** By when a search has begun for what no webhook has brought. */
   searchMs: number | undefined
+  /** A process that starts anew at `searchMs` searches. Otherwise the server searches in time by itself. */
+  searchesAtStart: boolean
   /** How far HubSpot's clock is ahead. */
   aheadMs: number
   /** A search finds a change only after this time. */
@@ -129,7 +131,12 @@ export function planOf(seed: number): Plan {
   const isRefused = Math.abs(aheadMs) > 4.9 * minute
   const endMs = eventsMs + 10 * second
   const isSearched = isRefused || isLost.includes(true)
-  const searchMs = isSearched ? endMs + dice.between(130, 170) * second : undefined
+  // These runs are long.
+  const searchesAtStart = seed % 24 !== 10
+  // The search ignores the last two minutes.
+  const soonMs = endMs + dice.between(130, 170) * second
+  const byItselfMs = (isRefused ? 16 : 62) * minute
+  const searchMs = isSearched ? (searchesAtStart ? soonMs : byItselfMs) : undefined
 
   const webhooks: Webhook[] = []
   const tell = (some: readonly number[], at: number) => {
@@ -167,6 +174,7 @@ export function planOf(seed: number): Plan {
     faults,
     endMs,
     searchMs,
+    searchesAtStart,
     aheadMs,
     indexLagMs: dice.oneOf([0, dice.between(0, 20_000)]),
     callLimit: dice.oneOf([100, 100, 12]),

@@ -7,7 +7,7 @@ import { simulate } from './simulate.ts'
 
 const { values } = parseArgs({
   options: {
-    seeds: { type: 'string' },
+    seeds: { type: 'string', default: '' },
     first: { type: 'string', default: '1' },
     /** Plays one seed and prints everything that happens. */
     seed: { type: 'string' },
@@ -22,14 +22,20 @@ const database = await SimulatedDatabase.open()
 if (values.breaks) {
   // Its hooks see every module that is loaded after it.
   const { printTable } = await import('./breaks.ts')
-  await printTable(database, { seeds: Number(values.seeds ?? 2_000), only: values.only })
+  await printTable(database, { seeds: whole(values.seeds || '2000'), only: values.only })
 } else if (values.seed === undefined) await playMany()
 else {
-  const run = await simulate(database, Number(values.seed))
+  const run = await simulate(database, whole(values.seed))
   console.log(run.log.join('\n'))
-  console.log(run.broken.map(({ rule }) => rule).join('\n') || 'Nothing is broken.')
+  console.log(run.broken.join('\n') || 'Nothing is broken.')
+  if (run.broken.length > 0) process.exitCode = 1
 }
 await database.close()
+
+function whole(text: string): number {
+  if (!/^\d+$/.test(text)) throw new Error(`'${text}' is not a number.`)
+  return Number(text)
+}
 
 async function playMany(): Promise<void> {
   // The time of the processor: other programs may be busy, too.
@@ -38,8 +44,8 @@ async function playMany(): Promise<void> {
     const { user, system } = process.cpuUsage(begun)
     return (user + system) / 1e6
   }
-  const first = Number(values.first)
-  const count = Number(values.seeds ?? 200)
+  const first = whole(values.first)
+  const count = whole(values.seeds || '200')
   let failures = 0
   let statements = 0
   for (let seed = first; seed < first + count; seed++) {

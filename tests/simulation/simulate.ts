@@ -1,5 +1,5 @@
 import { signedWebhook, stageChange } from '../relay/hubspot-webhook.ts'
-import { type Broken, check, isAllTold, type Move, type Played } from './checks.ts'
+import { check, isAllTold, type Move, type Played } from './checks.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { type Fault, minute, second } from './faults.ts'
 import { createPeople } from './people.ts'
@@ -19,12 +19,12 @@ import { createWorld, type Note } from './world.ts'
 // (4) No message after a disconnect, in a channel that the user did not choose, or by a rule that is not ticked.
 // (5) A connection is marked as broken only for its own reason.
 // (6) When faults end, everything ends. No channel starves, nothing stays leased.
-// (7) A change that no webhook has brought is told after a search.
+// (7) A change that no webhook has brought is told after the next search, which comes in time.
 // (8) What the activity says equals what the chat got.
 
 export interface Run {
   seed: number
-  broken: readonly Broken[]
+  broken: readonly string[]
   faults: readonly Fault[]
   log: readonly string[]
   statements: number
@@ -76,11 +76,11 @@ async function play({
   plan: Plan
   faults: readonly Fault[]
   note: Note
-}): Promise<readonly Broken[]> {
+}): Promise<readonly string[]> {
   database.reset(time)
-  const atOnce: Broken[] = []
+  const atOnce: string[] = []
   const broke = (rule: string) => {
-    atOnce.push({ rule })
+    atOnce.push(rule)
   }
   const world = createWorld({ time, database, plan, note })
   globalThis.fetch = world.fetch(faults)
@@ -115,7 +115,7 @@ async function play({
       const sinceMs = time.now - time.startMs
       if (!isSearching && sinceMs >= (plan.searchMs ?? 0)) {
         isSearching = true
-        processes.kill(0, 200)
+        if (plan.searchesAtStart) processes.kill(0, 200)
       }
       const calm = Math.max(calmFrom(), time.startMs + (plan.searchMs ?? 0), pausedUntil())
       end = calm + restMs

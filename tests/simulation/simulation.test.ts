@@ -5,11 +5,13 @@ import { explain } from './explain.ts'
 import { simulate } from './simulate.ts'
 
 /** With the examples below, 200. A quiet processor plays each in 0.2 seconds, and all in 40. */
-const fixedSeeds = 190
+const fixedSeeds = 189
 /** 5,000 would cost 16 minutes or more. This many cost about a minute, and each run has others. */
 const newSeeds = 240
 /** Seeds that have failed once. */
-const examples = [341, 359, 1044, 1144, 2787, 3043, 357275833, 363985816, 410002088, 420001286]
+const examples = [
+  341, 359, 1044, 1114, 1144, 2787, 3043, 357275833, 363985816, 410002088, 420001286,
+]
 
 vi.setConfig({ testTimeout: 600_000 })
 let database: SimulatedDatabase

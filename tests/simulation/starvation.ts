@@ -1,4 +1,4 @@
-import type { Broken, Played } from './checks.ts'
+import type { Played } from './checks.ts'
 import { second } from './faults.ts'
 
 // No channel starves: while nothing fails, what could be sent is sent soon.
@@ -9,7 +9,7 @@ const longestStandMs = 25 * second
 /** (6): no channel starves. Looks at what could be sent; call it every few seconds. */
 export function createStarvationCheck({ time, plan, database }: Played, isCalm: () => boolean) {
   const since = new Map<string, { state: string; at: number }>()
-  return (faultyUntil: (channel: string) => number): Broken[] => {
+  return (faultyUntil: (channel: string) => number): string[] => {
     if (!isCalm()) {
       since.clear()
       return []
@@ -26,7 +26,7 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
     )
     const free = new Set(rows.filter((row) => row.free).map(({ channel }) => channel))
     for (const channel of since.keys()) if (!free.has(channel)) since.delete(channel)
-    return rows.flatMap(({ channel, state }): Broken[] => {
+    return rows.flatMap(({ channel, state }): string[] => {
       if (!free.has(channel) || time.now < faultyUntil(channel)) {
         since.delete(channel)
         return []
@@ -37,7 +37,7 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
         return []
       }
       if (time.now - known.at < longestStandMs || time.now - time.startMs < plan.endMs) return []
-      return [{ rule: `(6) ${channel} starves`, about: channel }]
+      return [`(6) ${channel} starves`]
     })
   }
 }

@@ -293,15 +293,15 @@ export function createWorld({
       steps.set(owner, own.set(`${moment} ${channel}`, time.now))
       const before = claims.get(channel)
       const lookedAt = own.get(`next ${channel}`) ?? time.now
-      const pairs = claimedIn(channel).map(
-        ({ deal }) => [deal, before?.get(deal) ?? lookedAt] as const,
-      )
+      const claimed = claimedIn(channel).map(({ deal }) => deal)
+      if (moment === 'claim') note(owner.name, `claims in ${channel}: deal ${claimed.join()}`)
+      const pairs = claimed.map((deal) => [deal, before?.get(deal) ?? lookedAt] as const)
       claims.set(channel, new Map(pairs))
     },
     /** A process cannot record what it has posted, for longer than its claims last. */
     excuse(isMeant: (post: Post) => boolean): void {
       for (const post of posts) {
-        if (post.isExcused || time.now - post.at > 60_000 || !isMeant(post)) continue
+        if (post.isExcused || !isMeant(post)) continue
         const recorded = database.ask(
           `select from deliveries join deal_events on deal_events.id = event_id
            where state = 'sent' and channel = $1 and deal_id = $2`,

@@ -82,7 +82,8 @@ export function createCatchUp(
       if (isFirst) await makeAllDue(database)
       addedAt = now
     }
-    if (refusedAt > broughtForwardAt) {
+    // Again and again until then, because a search that began before leaves out the change, in any process.
+    if (refusedAt > broughtForwardAt || now - refusedAt < times.soonMs) {
       await addAccounts(database, providers, times.everyMs)
       await bringForward(database, times)
       broughtForwardAt = now
