@@ -19,7 +19,7 @@ const levels: Readonly<Record<Exclude<LogLevel, 'info'>, ReadonlySet<string>>> =
     'upkeep failed',
     'channel failed',
     'delivery failed',
-    'delivery not noted',
+    'delivery not recorded',
     'catch-up failed',
     'checks failed',
     'clean-up failed',

@@ -211,8 +211,11 @@ async function migrateAlone(
   }
 }
 
+/** A database, or a transaction in it. */
+export type Executor = Pick<Database, 'execute'>
+
 /** Returns the rows of an SQL query. The caller must make sure that they have the type `Row`. */
-export async function rowsOf<Row>(database: Pick<Database, 'execute'>, query: SQL): Promise<Row[]> {
+export async function rowsOf<Row>(database: Executor, query: SQL): Promise<Row[]> {
   // Both drivers return rows, but their common type does not say so.
   return ((await database.execute(query)) as unknown as { rows: Row[] }).rows
 }

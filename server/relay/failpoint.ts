@@ -1,6 +1,6 @@
 const armed = process.env.DEALBELL_FAILPOINT
 
-type Point = 'verified' | 'in transaction' | 'before answer' | 'taken' | 'accepted' | 'noted'
+type Point = 'verified' | 'in transaction' | 'before answer' | 'taken' | 'accepted' | 'recorded'
 
 /**
  * Kills the process here if a test has set DEALBELL_FAILPOINT to this name. This simulates a crash.

@@ -1,3 +1,7 @@
+// The relay turns stored events into messages. It gets a database in which receive/ stores deliveries, and works until it
+// is stopped: the loop (schedule/) leases a channel that is due, and calls send/work.ts for it until it must rest. Each
+// delivery ends, also after a crash. docs/server/relay.md draws all stages.
+
 import { randomUUID } from 'node:crypto'
 import type { CountCall } from '../database/call-counter.ts'
 import type { Database } from '../database/open.ts'
@@ -7,9 +11,6 @@ import type { Providers } from '../providers/provider.ts'
 import { createLoop } from './schedule/loop.ts'
 import { createWork } from './send/work.ts'
 import type { RelayTimes } from './times.ts'
-
-// The relay turns stored events into messages. The loop (schedule/) leases a channel that is due, and calls send/work.ts
-// for it until it must rest. docs/server/relay.md draws all stages.
 
 interface RelayDependencies {
   database: Database

@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../database/open.ts'
+import { type Executor, rowsOf } from '../database/open.ts'
 import { type ProviderId, providerIds } from '../providers/registry.ts'
 
 /** What the database says of the relay, in all processes together. */
@@ -24,7 +24,7 @@ const mostChannels = 1_000
  * reverse.
  */
 export async function readStored(
-  database: Pick<Database, 'execute'>,
+  database: Executor,
   providers: Readonly<Record<ProviderId, { standIn: boolean }>>,
 ): Promise<StoredFigures> {
   const standIns = sql.param(providerIds.filter((id) => providers[id].standIn))

@@ -26,9 +26,9 @@ const afterAnswer = [
   { name: 'after the answer', failpoint: undefined, deals: 1, times: [1, 2] },
   { name: 'after a channel is taken', failpoint: 'taken@T-C4/C4', deals: 1, times: [1] },
   { name: 'before a message is recorded', failpoint: 'accepted@5000', deals: 1, times: [2] },
-  { name: 'after a message is recorded', failpoint: 'noted@6000', deals: 1, times: [1] },
+  { name: 'after a message is recorded', failpoint: 'recorded@6000', deals: 1, times: [1] },
   { name: 'before a digest is recorded', failpoint: 'accepted@7000', deals: 40, times: [2] },
-  { name: 'after a digest is recorded', failpoint: 'noted@8000', deals: 40, times: [1] },
+  { name: 'after a digest is recorded', failpoint: 'recorded@8000', deals: 40, times: [1] },
 ].map((point, n) => ({ ...point, portal: beforeAnswer.length + n }))
 
 describe.each(databaseKinds)('kill -9 on %s', (kind) => {

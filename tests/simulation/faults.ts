@@ -25,6 +25,7 @@ const slackHows = [
   'hangs',
   'refuses',
   'asks for a pause',
+  // Twice, so that it is drawn more often.
   'answers nonsense',
   'answers nonsense',
 ] as const

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, expect, test, vi } from 'vitest'
 import { newSeed } from '../seed.ts'
 import { SimulatedDatabase } from './database.ts'
 import { explain } from './explain.ts'
@@ -14,10 +14,7 @@ const examples = [
 ]
 
 vi.setConfig({ testTimeout: 600_000 })
-let database: SimulatedDatabase
-beforeAll(async () => {
-  database = await SimulatedDatabase.open()
-})
+const database = await SimulatedDatabase.open()
 afterAll(() => database.close())
 
 async function play(seeds: readonly number[]): Promise<void> {

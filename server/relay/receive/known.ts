@@ -3,17 +3,10 @@
 // `insertUnlessFound` webhooks.
 
 import { type SQL, sql } from 'drizzle-orm'
-import { rowsOf } from '../../database/open.ts'
+import { type Executor, rowsOf } from '../../database/open.ts'
 import type { Providers } from '../../providers/provider.ts'
 import { dealIdsOf, type ReportedChange, sameChanges, toleranceMs } from './same-change.ts'
-import {
-  type CrmEvent,
-  deliverStored,
-  type Executor,
-  foundOf,
-  insertEvents,
-  targetsOf,
-} from './store.ts'
+import { type CrmEvent, deliverStored, foundOf, insertEvents, targetsOf } from './store.ts'
 
 /** The most known events to compare with, those of the nearest time. One deal may have thousands within a minute. */
 const mostKnown = 2_000

@@ -4,7 +4,7 @@
 // that nobody works on.
 
 import { type SQL, sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../../database/open.ts'
+import { type Executor, rowsOf } from '../../database/open.ts'
 import { isOfConfigured } from '../../people/connections.ts'
 import { channelOf, chatOf } from '../../people/routes.ts'
 import type { DealEvent, Providers } from '../../providers/provider.ts'
@@ -22,8 +22,6 @@ interface Target {
   /** The user gets no changes from before this time, in ms since 1970. */
   sinceMs: number
 }
-
-export type Executor = Pick<Database, 'execute'>
 
 /**
  * The most rows (events and deliveries) of one transaction. On PGlite, a transaction of this size blocks the thread

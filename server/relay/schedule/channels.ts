@@ -1,10 +1,8 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { Database } from '../../database/open.ts'
+import type { Executor } from '../../database/open.ts'
 
 // The table `channels` is the relay's schedule: `due_at` says when a channel has work, `leased_*` who works on it,
 // and `next_at` when it accepts a message.
-
-export type Executor = Pick<Database, 'execute'>
 
 /**
  * Selects channels and locks their rows. Every statement that changes several channels locks them in this

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../../database/open.ts'
+import { type Database, type Executor, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
-import { type Executor, lockedChannels } from './channels.ts'
+import { lockedChannels } from './channels.ts'
 
 /**
  * A lease reserves a row for one process until a time in the row. If the process dies, the lease ends by itself. One

@@ -1,7 +1,8 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { CountCall } from '../../database/call-counter.ts'
+import type { Executor } from '../../database/open.ts'
 import { createCache } from '../../watch/cache.ts'
-import { type Executor, lockedChannels } from './channels.ts'
+import { lockedChannels } from './channels.ts'
 
 // A message may have to wait for three things:
 // - Its delivery is put off: `deliveries.not_before`. Then later deliveries of the user wait, too (pick/next.ts).

@@ -1,5 +1,5 @@
 import { and, eq, or, sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../../database/open.ts'
+import { type Executor, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
 import type { Group } from '../pick/delivery.ts'
@@ -39,7 +39,7 @@ export type Claim =
  * - It checks the deliveries of the same events to other users of the channel: nobody has sent or is sending one.
  */
 export async function claim(
-  database: Pick<Database, 'execute'>,
+  database: Executor,
   processId: string,
   group: Group,
   used: readonly [Connection, Connection],

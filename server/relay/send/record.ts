@@ -3,7 +3,7 @@
 // of the channel, or its claim must still last. So a process that stood still cannot undo what another one did.
 
 import { type SQL, sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../../database/open.ts'
+import { type Database, type Executor, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
 import { type Delivery, type Group, stateWithoutIndex } from '../pick/delivery.ts'
@@ -198,6 +198,6 @@ export async function endBacklog(
   return row
 }
 
-async function hasLease(database: Pick<Database, 'execute'>, query: SQL): Promise<boolean> {
+async function hasLease(database: Executor, query: SQL): Promise<boolean> {
   return (await rowsOf(database, query)).length > 0
 }

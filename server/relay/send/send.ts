@@ -125,7 +125,7 @@ export function createSend({
       case 'posted': {
         const more = await recordUntilRecorded(group)
         countSent(group.map(({ receivedAtMs }) => receivedAtMs))
-        failpoint('noted', first.dealId)
+        failpoint('recorded', first.dealId)
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         return more ? goOn : done
       }
@@ -159,7 +159,7 @@ export function createSend({
         return await recordSent(database, group)
       } catch (error) {
         if (!isRefusedWithoutRoom(error)) {
-          log('delivery not noted', { ...logFields(group[0]), ...errorFields(error) })
+          log('delivery not recorded', { ...logFields(group[0]), ...errorFields(error) })
         }
         if (isStopping()) throw error
         await delay(times.pollMs)

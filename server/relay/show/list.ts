@@ -1,7 +1,8 @@
-// What users and the operator see of the deliveries. Most functions only read what the stages have stored. To send a
-// failed delivery again, `sendAgain` (this file) and `replayDead` (operator.ts) make it pending and its channel due.
-// `storeTestMessage` (test-message.ts) stores a new delivery. The stages do the rest. Only the preview calls a service.
-// This file has a user's list, find.ts what a filter finds, summary.ts the counts, reasons.ts the words.
+// `show/` gets a user or the operator, and returns what became of deliveries. A user never sees another one's. Most
+// functions only read what the stages have stored. To send a failed delivery again, `sendAgain` (this file) and
+// `replayDead` (operator.ts) make it pending and its channel due. `storeTestMessage` (test-message.ts) stores a new
+// delivery. The stages do the rest. Only the preview calls a service. This file has a user's list, find.ts what a filter
+// finds, summary.ts the counts, reasons.ts the words.
 //
 // PGlite keeps no statistics. So each query is written so that only one index fits: `deliveries_activity` for the
 // list, `deliveries_counted` for the counts.
