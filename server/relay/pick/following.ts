@@ -22,9 +22,9 @@ interface UpcomingDelivery extends Delivery {
 
 export type Page = ReadonlyArray<UpcomingDelivery & DealDelivery>
 
-/** The only page of a message about one delivery. */
-export async function* singlePage(first: DealDelivery): AsyncGenerator<Page, void> {
-  yield [{ ...first, alreadyReported: null }]
+/** The only page, of deliveries that the channel has no message of. */
+export async function* onePage(all: readonly DealDelivery[]): AsyncGenerator<Page, void> {
+  yield all.map((each) => ({ ...each, alreadyReported: null }))
 }
 
 /**

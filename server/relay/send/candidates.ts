@@ -9,7 +9,7 @@ import { shownOfValue } from '../write/shown.ts'
 /** How many candidates are known ahead, if there are as many, so that the calls to the CRM are full. */
 const lookedAhead = 150
 
-type Candidates = readonly [Candidate, ...Candidate[]]
+export type Candidates = readonly [Candidate, ...Candidate[]]
 
 /**
  * Yields each candidate in their order, with those after it: the calls that read its deal also read theirs. Calls `skip`

@@ -9,8 +9,7 @@ import { connections, dealEvents, deliveries } from '../../database/schema.ts'
 import { errorFields, type Log } from '../../log.ts'
 import type { CrmConnection } from '../../people/access-token.ts'
 import { ProviderError } from '../../providers/provider.ts'
-import type { Candidate, ChangeReader, ReadBy } from '../decide/change.ts'
-import { decide } from '../decide/rules.ts'
+import type { ChangeReader, ReadBy } from '../decide/change.ts'
 import {
   type Delivery,
   deliveryAndEvent,
@@ -18,10 +17,11 @@ import {
   type Shown,
   stateWithoutIndex,
 } from '../pick/delivery.ts'
-import { entryOf } from '../write/message.ts'
-import { shownOfChange, shownOfEntry, shownOfValue } from '../write/shown.ts'
+import { onePage } from '../pick/following.ts'
+import { eachCandidate } from './candidates.ts'
 import { idsOf, setShown, shownItems } from './group.ts'
 import { mostNamed } from './record.ts'
+import { verdictOf } from './verdict.ts'
 
 /**
  * At most so many pairs of a user and a channel wait for names. The messages of other pairs show the ids of their
@@ -32,7 +32,7 @@ const mostWaiting = 50
 interface NamingDependencies {
   database: Database
   log: Log
-  changes: Pick<ChangeReader, 'candidatesOf' | 'changeOf'>
+  changes: ChangeReader
   isStopping: () => boolean
 }
 
@@ -43,10 +43,10 @@ interface Unnamed {
   ids: readonly number[]
 }
 
-/** What was read of a delivery. It needs no message if there is a reason. */
+/** A delivery with what was read of it. If there is a reason, it needs no message. */
 interface Named {
   delivery: Delivery
-  needless?: 'no_rule' | 'no_such_deal'
+  reason?: string
 }
 
 /** Creates the function that names ended deliveries. It works on one backlog at a time. */
@@ -92,13 +92,13 @@ export function createNaming({ database, log, changes, isStopping }: NamingDepen
       .map((row) => ({ ...delivery, ...row, receivedAtMs: askedAt - row.ageMs }))
       .filter(isOfDeal)
     const by: ReadBy = { crm, urgency: 'backlog' }
-    const candidates = await changes.candidatesOf(unnamed, by)
     const named: Named[] = []
+    const skip = (delivery: Delivery, reason: string, shown: Shown) =>
+      named.push({ delivery: { ...delivery, shown }, reason })
     try {
-      for (const [n, candidate] of candidates.entries()) {
+      for await (const candidates of eachCandidate(onePage(unnamed), { changes, by, skip })) {
         if (isStopping()) break
-        const others = candidates.slice(n + 1).filter(({ possible }) => possible.length > 0)
-        named.push(await nameOf([candidate, ...others], by))
+        named.push(await verdictOf(candidates, { changes, by, isLastLook: true }))
       }
     } finally {
       // The server no longer waits for this, and closes the database.
@@ -109,30 +109,9 @@ export function createNaming({ database, log, changes, isStopping }: NamingDepen
     }
   }
 
-  /** Reads what the list shows of the first change. The same calls read those after it. */
-  async function nameOf(
-    candidates: readonly [Candidate, ...Candidate[]],
-    by: ReadBy,
-  ): Promise<Named> {
-    const [{ delivery, possible, stage }] = candidates
-    const atMs = Date.now()
-    const withShown = (shown: Shown) => ({ ...delivery, shown })
-    const withoutDeal = withShown(shownOfValue({ ...delivery, stage }))
-    // A deal that no rule needs is not read.
-    if (possible.length === 0) return { delivery: withoutDeal, needless: 'no_rule' }
-    const change = await changes.changeOf(candidates, by, atMs)
-    if (change === undefined) return { delivery: withoutDeal, needless: 'no_such_deal' }
-    const decision = decide(change, new Set(delivery.ruleIds), { mayLookAgain: false })
-    if (decision.kind !== 'send') {
-      return { delivery: withShown(shownOfChange(change)), needless: 'no_rule' }
-    }
-    const entry = entryOf(change, decision, { occurredAt: delivery.occurredAt, atMs })
-    return { delivery: withShown(shownOfEntry(entry)) }
-  }
-
   async function storeAll(named: readonly Named[], crm: CrmConnection): Promise<void> {
-    for (const [needless, some] of Map.groupBy(named, (each) => each.needless)) {
-      const end = needless && sql`state = 'ignored', reason = ${needless},`
+    for (const [reason, some] of Map.groupBy(named, (each) => each.reason)) {
+      const end = reason && sql`state = 'ignored', reason = ${reason},`
       const group = some.map(({ delivery }) => delivery)
       // The lock makes a disconnect wait. It then deletes these names, too.
       await database.execute(

@@ -5,10 +5,11 @@
 //   send/ready.ts        Delivery     → Readiness      an OpenRoute, or what prevents a message now
 //   pick/following.ts    Delivery     → Page           a digest looks at those after it, too
 //   send/candidates.ts   Page         → Candidate      reads the stages, and finds those to which a rule may apply
-//   decide/change.ts     Candidate    → Change         reads the deal, and its links if the decision needs them
-//   decide/rules.ts      Change       → Decision       a pure function
-//   write/message.ts     Decision     → MessageEntry   what a message says of the Change
-//   parcelOf, below      MessageEntry → Parcel         reads the owner; write/ makes the message, for several a digest
+//   send/verdict.ts      Candidate    → Verdict        calls these three:
+//     decide/change.ts   Candidate    → Change         reads the deal, and its links if the decision needs them
+//     decide/rules.ts    Change       → Decision       a pure function
+//     write/message.ts   Decision     → MessageEntry   what a message says of the Change
+//   parcelOf, below      Verdict      → Parcel         reads the owner; write/ makes the message, for several a digest
 //   send/send.ts         Parcel       → NextStep       waits, claims, posts, records
 //
 // Each delivery ends as sent, ignored or dead, or it stays pending until its next try. The chat gets each event once,
@@ -22,7 +23,6 @@ import type { Vault } from '../../people/vault.ts'
 import type { Providers } from '../../providers/provider.ts'
 import { createCache } from '../../watch/cache.ts'
 import { createChangeReader, type ReadBy } from '../decide/change.ts'
-import { decide } from '../decide/rules.ts'
 import {
   type DealDelivery,
   type Delivery,
@@ -30,15 +30,14 @@ import {
   isOfDeal,
   type Shown,
 } from '../pick/delivery.ts'
-import { digestPages, type Page, singlePage } from '../pick/following.ts'
+import { digestPages, onePage, type Page } from '../pick/following.ts'
 import { nextDelivery } from '../pick/next.ts'
 import { createBusyAccounts } from '../schedule/busy-accounts.ts'
 import { done, goOn, type NextStep, whileLeased } from '../schedule/next-step.ts'
 import { createWorkspaceTurns } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
 import { digestOf, mostInDigest } from '../write/digest.ts'
-import { entryOf, type MessageEntry, messageFor, testMessage } from '../write/message.ts'
-import { shownOfChange, shownOfEntry, shownOfValue } from '../write/shown.ts'
+import { type MessageEntry, messageFor, testMessage } from '../write/message.ts'
 import { eachCandidate } from './candidates.ts'
 import { createEnds } from './end.ts'
 import { createFailures } from './failure.ts'
@@ -47,6 +46,7 @@ import { createNaming } from './names.ts'
 import { type OpenRoute, readinessOf } from './ready.ts'
 import { moveToChannel } from './record.ts'
 import { createSend, type Parcel } from './send.ts'
+import { type Skipped, type Told, verdictOf } from './verdict.ts'
 
 /** The longest time until the relay looks again at a channel in which all deliveries must wait. */
 const longestRestMs = 5_000
@@ -67,18 +67,11 @@ interface WorkDependencies {
   isStopping: () => boolean
 }
 
-/** A delivery that needs a message, and what the message says of it. */
-interface Told {
-  delivery: DealDelivery
-  entry: MessageEntry
-}
-
 /** What was decided about the deliveries that the next message may cover. */
 interface Decided {
   /** Those that the message tells, in its order. */
   told: Told[]
-  /** Those that need no message. */
-  skipped: Array<{ delivery: Delivery; reason: string }>
+  skipped: Skipped[]
   /** One that must wait, and with it all after it. All before it can be sent or ended. */
   mustWait?: { delivery: DealDelivery } & ({ afterMs: number } | { error: unknown })
 }
@@ -161,8 +154,8 @@ export function createWork(dependencies: WorkDependencies): Work {
     const by: ReadBy = { crm: route.crm, urgency: isDigest ? 'backlog' : 'fresh' }
     const pages = isDigest
       ? digestPages(database, first, { mayDigest, isStopping })
-      : singlePage(first)
-    const { told, skipped, mustWait } = await readAndDecide(first, pages, by)
+      : onePage([first])
+    const { told, skipped, mustWait } = await decideAll(first, pages, by)
     for (const [reason, some] of Map.groupBy(skipped, ({ reason }) => reason)) {
       const ended = some.map(({ delivery }) => delivery)
       const step = await end(ended, 'ignored', reason)
@@ -182,37 +175,23 @@ export function createWork(dependencies: WorkDependencies): Work {
   /**
    * Decides about the deliveries in their order, until the message is full, a delivery must wait, or there are no more.
    */
-  async function readAndDecide(
+  async function decideAll(
     first: DealDelivery,
     pages: AsyncIterable<Page>,
     by: ReadBy,
   ): Promise<Decided> {
     const told: Told[] = []
-    const skipped: Decided['skipped'] = []
+    const skipped: Skipped[] = []
     const skip = (delivery: Delivery, reason: string, shown: Shown) =>
       skipped.push({ delivery: { ...delivery, shown }, reason })
     let delivery = first
     try {
       for await (const candidates of eachCandidate(pages, { changes, by, skip })) {
-        const atMs = Date.now()
-        const [candidate] = candidates
-        delivery = candidate.delivery
-        const change = await changes.changeOf(candidates, by, atMs)
-        if (change === undefined) {
-          skip(delivery, 'no_such_deal', shownOfValue({ ...delivery, stage: candidate.stage }))
-          continue
-        }
-        const againMs = changes.lookAgainAt(delivery) - atMs
-        const decision = decide(change, new Set(delivery.ruleIds), { mayLookAgain: againMs > 0 })
-        if (decision.kind === 'look again') {
-          return { told, skipped, mustWait: { delivery, afterMs: againMs } }
-        }
-        if (decision.kind === 'nothing') {
-          skip(delivery, 'no_rule', shownOfChange(change))
-          continue
-        }
-        const entry = entryOf(change, decision, { occurredAt: delivery.occurredAt, atMs })
-        told.push({ delivery: { ...delivery, shown: shownOfEntry(entry) }, entry })
+        delivery = candidates[0].delivery
+        const verdict = await verdictOf(candidates, { changes, by })
+        if (verdict.kind === 'look again') return { told, skipped, mustWait: verdict }
+        if (verdict.kind === 'skip') skipped.push(verdict)
+        else told.push(verdict)
         if (told.length === mostInDigest) break
       }
     } catch (error) {
