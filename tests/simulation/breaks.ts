@@ -188,6 +188,12 @@ const breaks: readonly Break[] = [
     to: 'createProviders(addresses.providers)',
   },
   {
+    name: 'identity: whoever connects another account stays the same user',
+    file: 'server/people/identity.ts',
+    from: 'const id = unnamed?.id ?? (await insertUser(tx))',
+    to: 'const id = userId',
+  },
+  {
     name: 'search: not every hour',
     file: `${relay}/search/schedule.ts`,
     from: 'everyMs: 60 * 60_000',

@@ -1,5 +1,6 @@
 import { endpoints } from '../../contract/endpoints.ts'
 import { appUrl } from '../relay/hubspot-webhook.ts'
+import type { SimulatedDatabase } from './database.ts'
 import { second } from './faults.ts'
 import type { Act, Plan } from './plan.ts'
 import type { Processes } from './processes.ts'
@@ -14,6 +15,7 @@ export function createPeople({
   time,
   plan,
   world,
+  database,
   processes,
   users,
   note,
@@ -22,8 +24,10 @@ export function createPeople({
   time: Time
   plan: Plan
   world: World
+  database: SimulatedDatabase
   processes: Processes
-  users: readonly User[]
+  /** Whoever appears during the run is added. */
+  users: User[]
   note: Note
   broke: (rule: string) => void
 }) {
@@ -134,6 +138,33 @@ export function createPeople({
     else for (const period of user.ticked) period.until ??= time.now
   }
 
+  /** The user connects another account. From then on, the browser is another person's, who does the same as the user. */
+  async function becomeAnother(user: User, process: number, channel: string): Promise<void> {
+    const account = 3 - user.account
+    const number = 50 + users.indexOf(user)
+    if (!(await authorize(user, process, 'hubspot', `${account}:${number}`))) return
+    const [row] = database.ask<{ id: string }>(
+      'select id from users where crm_account_id = $1 and crm_user_id = $2',
+      [String(account), String(number)],
+    )
+    if (row === undefined) return broke(`user ${user.name} has connected another account in vain`)
+    const other: User = {
+      ...user,
+      ...row,
+      account,
+      name: `${account}-${number}`,
+      routes: [],
+      ticked: [],
+      safeSince: undefined,
+      has: { chat: false, crm: true, rules: false },
+      reasons: new Set(),
+    }
+    users.push(other)
+    note('user', `${user.name} has become ${other.name}`)
+    await choose(other, process, channel)
+    await tick(other, process, true)
+  }
+
   async function act(each: Act, user: User): Promise<void> {
     const { process } = each
     const current = user.routes.at(-1)?.channel ?? user.channel
@@ -157,6 +188,8 @@ export function createPeople({
         user.has.crm = true
         return restored(user)
       }
+      case 'other account':
+        return await becomeAnother(user, process, current)
       case 'untick':
         return await tick(user, process, false)
       case 'tick':

@@ -40,6 +40,8 @@ export interface Webhook {
 export type Act = { at: number; process: number; user: number } & (
   | { what: 'choose channel'; channel: string }
   | { what: 'leave chat' | 'leave crm' | 'connect chat' | 'connect crm' | 'untick' | 'tick' }
+  /** The browser connects another account of the CRM, so it is another person's from then on. */
+  | { what: 'other account' }
   | { what: 'withdraw scope' | 'uninstall' | 'revoke' | 'archive' }
 )
 
@@ -207,6 +209,7 @@ function drawActs({ dice, theme, processes, users, channels, eventsMs, endMs }: 
     else if (what < 0.58) acts.push({ ...by, what: 'connect crm' })
     else if (what < 0.66) acts.push({ ...by, at: dice.oneOf([0, at]), what: 'withdraw scope' })
     else if (what < 0.68) acts.push({ ...by, what: dice.oneOf(['uninstall', 'revoke', 'archive']) })
+    else if (what < 0.72) acts.push({ ...by, what: 'other account' })
   })
   return acts.sort((a, b) => a.at - b.at)
 }

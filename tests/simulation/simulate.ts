@@ -87,7 +87,7 @@ async function play({
   const users = await createUsers(database, time, plan)
   const processes = createProcesses({ time, database, plan, world, faults, note, broke })
   for (let index = 0; index < plan.processes; index++) processes.start(index)
-  const people = createPeople({ time, plan, world, processes, users, note, broke })
+  const people = createPeople({ time, plan, world, database, processes, users, note, broke })
   const moves: Move[] = plan.moves.map((move) => ({ ...move }))
   const played: Played = { time, plan, database, world, processes, users, moves }
   const isTelling = tellMoves(played, note)
