@@ -5,8 +5,10 @@ import { type Run, simulate } from './simulate.ts'
 export async function explain(database: SimulatedDatabase, failed: Run): Promise<string> {
   let run = failed
   for (let count = 0; count <= failed.faults.length; count++) {
-    run = await simulate(database, failed.seed, failed.faults.slice(0, count))
-    if (run.broken.length > 0) break
+    const shorter = await simulate(database, failed.seed, failed.faults.slice(0, count))
+    if (shorter.broken.length === 0) continue
+    run = shorter
+    break
   }
   const [rule = ''] = run.broken
   const about = linesAbout(database, rule)

@@ -140,7 +140,7 @@ export function createPeople({
 
   /** The user connects another account. From then on, the browser is another person's, who does the same as the user. */
   async function becomeAnother(user: User, process: number, channel: string): Promise<void> {
-    const account = 3 - user.account
+    const account = user.account === 1 ? 2 : 1
     const number = 50 + users.indexOf(user)
     if (!(await authorize(user, process, 'hubspot', `${account}:${number}`))) return
     const [row] = database.ask<{ id: string }>(

@@ -56,9 +56,9 @@ export interface Plan {
   faults: readonly Fault[]
   /** By when everything planned has begun. */
   endMs: number
-  /** By when a search has begun for what no webhook has brought. */
+  /** When a search begins for what no webhook has brought, or by when. */
   searchMs: number | undefined
-  /** A process that starts anew at `searchMs` searches. Otherwise the server searches in time by itself. */
+  /** A process starts anew at `searchMs`, and searches. Otherwise the server has searched by itself by then. */
   searchesAtStart: boolean
   /** How far HubSpot's clock is ahead. */
   aheadMs: number
@@ -133,12 +133,10 @@ export function planOf(seed: number): Plan {
   const isRefused = Math.abs(aheadMs) > 4.9 * minute
   const endMs = eventsMs + 10 * second
   const isSearched = isRefused || isLost.includes(true)
-  // These runs are long.
+  // The others are long. In them, the server searches in time by itself.
   const searchesAtStart = seed % 24 !== 10
-  // The search ignores the last two minutes.
-  const soonMs = endMs + dice.between(130, 170) * second
-  const byItselfMs = (isRefused ? 16 : 62) * minute
-  const searchMs = isSearched ? (searchesAtStart ? soonMs : byItselfMs) : undefined
+  let searchMs = isSearched ? endMs + dice.between(130, 170) * second : undefined
+  if (isSearched && !searchesAtStart) searchMs = 62 * minute
 
   const webhooks: Webhook[] = []
   const tell = (some: readonly number[], at: number) => {
@@ -148,7 +146,8 @@ export function planOf(seed: number): Plan {
   let batch: number[] = []
   moves.forEach(({ at }, index) => {
     if (isLost[index]) {
-      if (dice.chance(0.6)) tell([index], (searchMs ?? at) + dice.between(-1, 5) * second)
+      const isToldLate = dice.chance(0.6) && (searchesAtStart || !isRefused)
+      if (isToldLate) tell([index], (searchMs ?? at) + dice.between(-1, 5) * second)
       return
     }
     batch.push(index)
@@ -165,6 +164,9 @@ export function planOf(seed: number): Plan {
   const between = { dice, theme, processes, users, channels, endMs, eventsMs }
   const acts = drawActs(between)
   const faults = drawFaults(between)
+  // Refused webhooks bring the search forward. A process that dies forgets them.
+  const isForgotten = faults.some(({ kind }) => kind === 'kill')
+  if (isRefused && !searchesAtStart && !isForgotten) searchMs = 16 * minute
   return {
     seed,
     theme,

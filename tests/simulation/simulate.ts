@@ -32,6 +32,8 @@ export interface Run {
 
 /** When faults end, everything ends within this time. */
 const restMs = 30 * minute
+/** Long after the last fault, what a search finds is told within this time. */
+const toldMs = 5 * minute
 /** A run with fewer messages may miss a kind of statement by chance. */
 const fewPosts = 8
 /** How often the run is looked at. */
@@ -118,7 +120,7 @@ async function play({
         if (plan.searchesAtStart) processes.kill(0, 200)
       }
       const calm = Math.max(calmFrom(), time.startMs + (plan.searchMs ?? 0), pausedUntil())
-      end = calm + restMs
+      end = calm + (plan.searchesAtStart ? restMs : toldMs)
       // Long waits need no short polls.
       const isWaiting = time.now > calmFrom() + 20 * second && time.now < calm - 12 * second
       processes.times.pollMs = isWaiting || time.now > calm + minute ? 10 * second : second

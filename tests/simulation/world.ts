@@ -294,14 +294,17 @@ export function createWorld({
       const before = claims.get(channel)
       const lookedAt = own.get(`next ${channel}`) ?? time.now
       const claimed = claimedIn(channel).map(({ deal }) => deal)
-      if (moment === 'claim') note(owner.name, `claims in ${channel}: deal ${claimed.join()}`)
+      if (moment === 'claim' && claimed.length > 0)
+        note(owner.name, `after its claim in ${channel}, somebody has: deal ${claimed.join()}`)
       const pairs = claimed.map((deal) => [deal, before?.get(deal) ?? lookedAt] as const)
       claims.set(channel, new Map(pairs))
     },
     /** A process cannot record what it has posted, for longer than its claims last. */
     excuse(isMeant: (post: Post) => boolean): void {
+      // While the database is away, nothing is recorded.
+      const longestMs = (time.now < database.awayUntil + 10 * second ? 240 : 60) * second
       for (const post of posts) {
-        if (post.isExcused || !isMeant(post)) continue
+        if (post.isExcused || time.now - post.at > longestMs || !isMeant(post)) continue
         const recorded = database.ask(
           `select from deliveries join deal_events on deal_events.id = event_id
            where state = 'sent' and channel = $1 and deal_id = $2`,

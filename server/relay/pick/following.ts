@@ -22,7 +22,7 @@ interface UpcomingDelivery extends Delivery {
 
 export type Page = ReadonlyArray<UpcomingDelivery & DealDelivery>
 
-/** The only page, of deliveries that the channel has no message of. */
+/** The only page. What the channel already has a message of is not looked up. */
 export async function* onePage(all: readonly DealDelivery[]): AsyncGenerator<Page, void> {
   yield all.map((each) => ({ ...each, alreadyReported: null }))
 }

@@ -15,6 +15,7 @@ import {
   type Account,
   clockErrorMs,
   createSearch,
+  graceMs,
   lookBackMs,
   type SearchDependencies,
 } from './search.ts'
@@ -82,7 +83,7 @@ export function createCatchUp(
       if (isFirst) await makeAllDue(database)
       addedAt = now
     }
-    // Again and again until then, because a search that began before leaves out the change, in any process.
+    // Repeated for a while: another process may have begun a search that leaves out the change, and end it now.
     if (refusedAt > broughtForwardAt || now - refusedAt < times.soonMs) {
       await addAccounts(database, providers, times.everyMs)
       await bringForward(database, times)
@@ -98,8 +99,8 @@ export function createCatchUp(
     const startedAt = performance.now()
     try {
       const untilMs = await search(account, signal)
-      // A webhook that was refused meanwhile may have brought a change that this search left out.
-      const againMs = refusedAt > startedAt ? times.soonAgainMs : times.everyMs
+      // A webhook that was refused then may have brought a change that this search left out.
+      const againMs = refusedAt > startedAt - graceMs ? times.soonAgainMs : times.everyMs
       await recordSearched(database, account, untilMs, againMs)
     } catch (error) {
       if (signal.aborted) {

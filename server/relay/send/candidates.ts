@@ -1,5 +1,5 @@
-// Gets the deliveries that the next message may cover. Returns those to which a ticked rule may apply, and names the
-// others. So the relay reads no deal that no rule needs, and one call to the CRM reads many that are needed.
+// Gets deliveries, such as those that the next message may cover. Returns those to which a ticked rule may apply, and
+// names the others. So the relay reads no deal that no rule needs, and one call to the CRM reads many that are needed.
 
 import type { Candidate, ChangeReader, ReadBy } from '../decide/change.ts'
 import type { Delivery, Shown } from '../pick/delivery.ts'

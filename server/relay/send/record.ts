@@ -51,6 +51,8 @@ export async function recordSent(database: Database, group: Group): Promise<bool
         ), sent as (
           update deliveries
           set state = 'sent', reason = null, finished_at = now(), attempts = attempts + 1,
+              -- Another process may have moved it meanwhile. The list names the channel that has it.
+              channel = ${channel},
               -- If this process stood still, another one may be sending it again. A disconnect waits for that claim.
               sending_until = nullif(sending_until, ${claimedUntil}::timestamptz), rule_id = ${ruleOf(group)}
           where id = any(${idsOf(group)})
