@@ -142,8 +142,7 @@ describe('dist/_redirects', () => {
     })
   }
 
-  // An existing file wins, then the first matching rule
-  // (docs.netlify.com/manage/routing/redirects/redirect-options).
+  // An existing file wins, then the first matching rule (docs.netlify.com/manage/routing/redirects/redirect-options).
   test.each([...paths, '/assets/index-older.js'])(
     'makes Netlify answer %s as our server does',
     async (address) => {

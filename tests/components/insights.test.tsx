@@ -229,8 +229,7 @@ test('a preview that is not complete is asked for again, until the backend has c
   state.activity.preview = { ...preview, rules: { 'deal-stage-changed': 3 } }
   await pass(2_000)
   expect(about()).toHaveAccessibleDescription(/^Would have sent at least 3 messages/)
-  // Then less often, until the backend has had 44 seconds. An account with too many deals never gets a complete
-  // answer.
+  // Then less often, until the backend has had 44 seconds. An account with too many deals never gets a complete answer.
   await pass(4_000 + 8_000 + 15_000 + 14_000)
   expect(previews(calls)).toHaveLength(5)
   await pass(120_000)
@@ -331,10 +330,7 @@ test('signing out forgets what was sent and would have been sent', async () => {
 })
 
 test('after connecting again, everything is asked again', async () => {
-  const { calls, state, router } = open({
-    rules: ['deal-stage-changed'],
-    codes: new Set(['abc']),
-  })
+  const { calls, state, router } = open({ rules: ['deal-stage-changed'], codes: new Set(['abc']) })
   await screen.findByText('No messages sent in 14 days')
   await screen.findByText(/^Would have sent 4 messages/)
   state.activity.summary = sent([12, 3])

@@ -296,6 +296,18 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(posts()).toHaveLength(1)
   })
 
+  test('a message that is moved while Slack takes it counts for the channel that has it', async () => {
+    await connect()
+    const { calling, accept } = holdPost()
+    await tell([1])
+    await calling
+    const { database } = backend
+    await database.update(deliveries).set({ channel: 'T/C' }).where(eq(deliveries.state, 'pending'))
+    accept()
+    await backend.settled()
+    expect(await database.$count(deliveries, eq(deliveries.channel, `${team}/${channel}`))).toBe(1)
+  })
+
   // tests/relay/slack.test.ts has every code of Slack.
   const reason = expect.stringMatching(/^Slack says that [a-z ]+\.$/)
   test.each([

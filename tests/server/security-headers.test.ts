@@ -86,10 +86,7 @@ const always = {
   'permissions-policy': everyAnswer['Permissions-Policy'],
 }
 const ofAnswer = { ...always, 'content-security-policy': answerPolicy, 'cache-control': 'no-store' }
-const onHttps = {
-  ...ofAnswer,
-  'strict-transport-security': 'max-age=63072000; includeSubDomains',
-}
+const onHttps = { ...ofAnswer, 'strict-transport-security': 'max-age=63072000; includeSubDomains' }
 
 async function headersOf(https: boolean, own: Record<string, string> = {}) {
   const app = new Hono().use(safetyHeaders({ https })).get('/', (c) => c.body(null, 200, own))

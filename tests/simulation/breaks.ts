@@ -118,12 +118,6 @@ const breaks: readonly Break[] = [
     to: 'throw error',
   },
   {
-    name: 'record: the list names the channel to which the message was moved',
-    file: `${relay}/send/record.ts`,
-    from: 'channel = ${channel},',
-    to: '',
-  },
-  {
     name: 'dedup: a repeated webhook is another change',
     file: 'server/providers/hubspot/events.ts',
     from: 'update(JSON.stringify(parts))',
