@@ -133,8 +133,8 @@ export function planOf(seed: number): Plan {
   const isRefused = Math.abs(aheadMs) > 4.9 * minute
   const endMs = eventsMs + 10 * second
   const isSearched = isRefused || isLost.includes(true)
-  // The others are long. In them, the server searches in time by itself.
-  const searchesAtStart = seed % 24 !== 10
+  // The others are long, so they are few. In them, the server searches in time by itself.
+  const searchesAtStart = seed % 138 !== 10
   let searchMs = isSearched ? endMs + dice.between(130, 170) * second : undefined
   if (isSearched && !searchesAtStart) searchMs = 62 * minute
 
