@@ -7,7 +7,7 @@ import { simulate } from './simulate.ts'
 
 const { values } = parseArgs({
   options: {
-    seeds: { type: 'string', default: '' },
+    seeds: { type: 'string' },
     first: { type: 'string', default: '1' },
     /** Plays one seed and prints everything that happens. */
     seed: { type: 'string' },
@@ -22,7 +22,7 @@ const database = await SimulatedDatabase.open()
 if (values.breaks) {
   // Its hooks see every module that is loaded after it.
   const { printTable } = await import('./breaks.ts')
-  await printTable(database, { seeds: whole(values.seeds || '2000'), only: values.only })
+  await printTable(database, { seeds: whole(values.seeds ?? '2000'), only: values.only })
 } else if (values.seed === undefined) await playMany()
 else {
   const run = await simulate(database, whole(values.seed))
@@ -45,7 +45,7 @@ async function playMany(): Promise<void> {
     return (user + system) / 1e6
   }
   const first = whole(values.first)
-  const count = whole(values.seeds || '200')
+  const count = whole(values.seeds ?? '200')
   let failures = 0
   let statements = 0
   for (let seed = first; seed < first + count; seed++) {

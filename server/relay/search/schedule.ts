@@ -83,7 +83,7 @@ export function createCatchUp(
       if (isFirst) await makeAllDue(database)
       addedAt = now
     }
-    // Repeated for a while: another process may have begun a search that leaves out the change, and end it now.
+    // Repeated for three minutes, because another process may just be ending a search that left out the change.
     if (refusedAt > broughtForwardAt || now - refusedAt < times.soonMs) {
       await addAccounts(database, providers, times.everyMs)
       await bringForward(database, times)
@@ -99,7 +99,7 @@ export function createCatchUp(
     const startedAt = performance.now()
     try {
       const untilMs = await search(account, signal)
-      // A webhook that was refused then may have brought a change that this search left out.
+      // A webhook that was refused after that time may have reported a change that this search left out.
       const againMs = refusedAt > startedAt - graceMs ? times.soonAgainMs : times.everyMs
       await recordSearched(database, account, untilMs, againMs)
     } catch (error) {

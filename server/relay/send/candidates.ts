@@ -2,7 +2,7 @@
 // names the others. So the relay reads no deal that no rule needs, and one call to the CRM reads many that are needed.
 
 import type { Candidate, ChangeReader, ReadBy } from '../decide/change.ts'
-import type { Delivery, Shown } from '../pick/delivery.ts'
+import type { Delivery } from '../pick/delivery.ts'
 import type { Page } from '../pick/following.ts'
 import { shownOfValue } from '../write/shown.ts'
 
@@ -10,6 +10,12 @@ import { shownOfValue } from '../write/shown.ts'
 const lookedAhead = 150
 
 export type Candidates = readonly [Candidate, ...Candidate[]]
+
+/** A delivery that needs no message, with what the user's list shows of it. */
+export interface Skipped {
+  delivery: Delivery
+  reason: string
+}
 
 /**
  * Yields each candidate in their order, with those after it: the calls that read its deal also read theirs. Calls `skip`
@@ -25,7 +31,7 @@ export async function* eachCandidate(
     changes: Pick<ChangeReader, 'candidatesOf'>
     by: ReadBy
     /** A delivery needs no message. */
-    skip: (delivery: Delivery, reason: string, shown: Shown) => void
+    skip: (skipped: Skipped) => void
   },
 ): AsyncGenerator<Candidates, void> {
   const queue: Candidate[] = []
@@ -33,12 +39,16 @@ export async function* eachCandidate(
     const fresh = page.filter((each) => each.alreadyReported === null)
     const candidates = await changes.candidatesOf(fresh, by)
     for (const { alreadyReported, ...delivery } of page) {
-      if (alreadyReported !== null) skip(delivery, 'said_in_channel', alreadyReported)
+      if (alreadyReported === null) continue
+      skip({ delivery: { ...delivery, shown: alreadyReported }, reason: 'said_in_channel' })
     }
     for (const candidate of candidates) {
       const { delivery, possible, stage } = candidate
       if (possible.length > 0) queue.push(candidate)
-      else skip(delivery, 'no_rule', shownOfValue({ ...delivery, stage }))
+      else {
+        const shown = shownOfValue({ ...delivery, stage })
+        skip({ delivery: { ...delivery, shown }, reason: 'no_rule' })
+      }
     }
     yield* takeUntil(queue, lookedAhead - 1)
   }

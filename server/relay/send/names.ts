@@ -10,13 +10,7 @@ import { errorFields, type Log } from '../../log.ts'
 import type { CrmConnection } from '../../people/access-token.ts'
 import { ProviderError } from '../../providers/provider.ts'
 import type { ChangeReader, ReadBy } from '../decide/change.ts'
-import {
-  type Delivery,
-  deliveryAndEvent,
-  isOfDeal,
-  type Shown,
-  stateWithoutIndex,
-} from '../pick/delivery.ts'
+import { type Delivery, deliveryAndEvent, isOfDeal, stateWithoutIndex } from '../pick/delivery.ts'
 import { onePage } from '../pick/following.ts'
 import { eachCandidate } from './candidates.ts'
 import { idsOf, setShown, shownItems } from './group.ts'
@@ -93,8 +87,7 @@ export function createNaming({ database, log, changes, isStopping }: NamingDepen
       .filter(isOfDeal)
     const by: ReadBy = { crm, urgency: 'backlog' }
     const named: Named[] = []
-    const skip = (delivery: Delivery, reason: string, shown: Shown) =>
-      named.push({ delivery: { ...delivery, shown }, reason })
+    const skip = (each: Named) => named.push(each)
     try {
       for await (const candidates of eachCandidate(onePage(unnamed), { changes, by, skip })) {
         if (isStopping()) break

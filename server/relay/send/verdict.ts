@@ -3,21 +3,15 @@
 
 import type { ChangeReader, ReadBy } from '../decide/change.ts'
 import { decide } from '../decide/rules.ts'
-import type { DealDelivery, Delivery, Shown } from '../pick/delivery.ts'
+import type { DealDelivery, Shown } from '../pick/delivery.ts'
 import { entryOf, type MessageEntry } from '../write/message.ts'
 import { shownOfChange, shownOfEntry, shownOfValue } from '../write/shown.ts'
-import type { Candidates } from './candidates.ts'
+import type { Candidates, Skipped } from './candidates.ts'
 
 /** A delivery that needs a message, and what the message says of it. */
 export interface Told {
   delivery: DealDelivery
   entry: MessageEntry
-}
-
-/** A delivery that needs no message. */
-export interface Skipped {
-  delivery: Delivery
-  reason: string
 }
 
 type Verdict =

@@ -23,13 +23,7 @@ import type { Vault } from '../../people/vault.ts'
 import type { Providers } from '../../providers/provider.ts'
 import { createCache } from '../../watch/cache.ts'
 import { createChangeReader, type ReadBy } from '../decide/change.ts'
-import {
-  type DealDelivery,
-  type Delivery,
-  fewestInDigest,
-  isOfDeal,
-  type Shown,
-} from '../pick/delivery.ts'
+import { type DealDelivery, type Delivery, fewestInDigest, isOfDeal } from '../pick/delivery.ts'
 import { digestPages, onePage, type Page } from '../pick/following.ts'
 import { nextDelivery } from '../pick/next.ts'
 import { createBusyAccounts } from '../schedule/busy-accounts.ts'
@@ -38,7 +32,7 @@ import { createWorkspaceTurns } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
 import { digestOf, mostInDigest } from '../write/digest.ts'
 import { type MessageEntry, messageFor, testMessage } from '../write/message.ts'
-import { eachCandidate } from './candidates.ts'
+import { eachCandidate, type Skipped } from './candidates.ts'
 import { createEnds } from './end.ts'
 import { createFailures } from './failure.ts'
 import { createMentions } from './mention.ts'
@@ -46,7 +40,7 @@ import { createNaming } from './names.ts'
 import { type OpenRoute, readinessOf } from './ready.ts'
 import { moveToChannel } from './record.ts'
 import { createSend, type Parcel } from './send.ts'
-import { type Skipped, type Told, verdictOf } from './verdict.ts'
+import { type Told, verdictOf } from './verdict.ts'
 
 /** The longest time until the relay looks again at a channel in which all deliveries must wait. */
 const longestRestMs = 5_000
@@ -182,8 +176,7 @@ export function createWork(dependencies: WorkDependencies): Work {
   ): Promise<Decided> {
     const told: Told[] = []
     const skipped: Skipped[] = []
-    const skip = (delivery: Delivery, reason: string, shown: Shown) =>
-      skipped.push({ delivery: { ...delivery, shown }, reason })
+    const skip = (each: Skipped) => skipped.push(each)
     let delivery = first
     try {
       for await (const candidates of eachCandidate(pages, { changes, by, skip })) {
