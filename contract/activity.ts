@@ -8,7 +8,7 @@ import type { Feature } from './endpoints.ts'
 export const activityEndpoints = {
   /**
    * What each rule has sent. Query: `days`, the number of days until today, 1 to 30, by default 14; and
-   * `zone`, the time zone in which days begin, such as `Europe/Berlin`, by default UTC.
+   * `zone`, the time zone in which days begin, such as `Europe/Berlin`. If it is missing or unknown, it is UTC.
    */
   summary: { method: 'GET', path: '/api/notifications/summary', feature: 'activity' },
   /**

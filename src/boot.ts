@@ -25,9 +25,11 @@ globalThis.endStartedCalls = () => {
   for (const { abort } of globalThis.startedCalls?.values() ?? []) abort.abort()
   globalThis.startedCalls?.clear()
 }
-if ('BroadcastChannel' in globalThis) {
+try {
   globalThis.personChannel = new BroadcastChannel('dealbell-person')
   globalThis.personChannel.onmessage = globalThis.endStartedCalls
+} catch {
+  // An old browser has none, and Firefox refuses it if the user blocks cookies.
 }
 
 // If the main script does not arrive, only this script can say so (§8).

@@ -27,7 +27,7 @@ export function activityRoutes({ database, providers, sessions, limits, wakeRela
   return new Hono()
     .get(activityEndpoints.summary.path, async (c) => {
       const count = wholeNumber(c, 'days', { most: 30, otherwise: 14 })
-      const days = lastDays(count, dateFormat(c.req.query('zone') ?? 'UTC'), now())
+      const days = lastDays(count, dateFormat(c.req.query('zone')), now())
       const session = await sessions.find(c)
       if (session === undefined) {
         const daily = days.map(({ date }) => ({ date, sent: 0, failed: 0 }))
@@ -157,7 +157,7 @@ function shortText(c: Call, name: string): string | undefined {
 /** Returns when the day begins and ends that the query asks for. @throws ApiError */
 function dayOf(c: Call): ActivityFilter['day'] {
   const date = c.req.query('day')
-  const dateOf = dateFormat(c.req.query('zone') ?? 'UTC')
+  const dateOf = dateFormat(c.req.query('zone'))
   if (date === undefined) return undefined
   const day = new Date(/^2\d{3}-\d{2}-\d{2}$/.test(date) ? date : Number.NaN)
   if (Number.isNaN(day.getTime()) || isoDate(day.getTime()) !== date) {
@@ -167,19 +167,22 @@ function dayOf(c: Call): ActivityFilter['day'] {
   return start === undefined || end === undefined ? undefined : { start, end }
 }
 
-/** Returns a function that formats a time as the date in a time zone. @throws ApiError */
-function dateFormat(zone: string): (time: number) => string {
+/**
+ * Returns a function that formats a time as the date in a time zone: UTC if this server does not know the zone, because
+ * the browser may know newer ones.
+ */
+function dateFormat(timeZone = 'UTC'): (time: number) => string {
   try {
     // The Canadian form is 2026-11-21.
     const format = new Intl.DateTimeFormat('en-CA', {
-      timeZone: zone,
+      timeZone,
       year: 'numeric',
       month: '2-digit',
       day: '2-digit',
     })
     return (time) => format.format(time)
   } catch {
-    throw new ApiError(400, 'invalid_query', '`zone` must be a time zone, such as Europe/Berlin.')
+    return dateFormat()
   }
 }
 

@@ -124,10 +124,13 @@ export function tellSave(): void {
 }
 
 function listen(): void {
-  // A browser without it learns about a change when the tab is shown.
-  if (!('BroadcastChannel' in globalThis)) return
-  // The boot script has opened it, unless the page comes out of the back-forward cache.
-  globalThis.personChannel ??= new BroadcastChannel('dealbell-person')
+  try {
+    // The boot script has opened it, unless the page comes out of the back-forward cache.
+    globalThis.personChannel ??= new BroadcastChannel('dealbell-person')
+  } catch {
+    // A browser that has none, or refuses it, learns about a change when the tab is shown.
+    return
+  }
   globalThis.personChannel.onmessage = ({ data }) => {
     if (data?.saved === undefined) hearPerson(typeof data === 'string' ? data : undefined)
     else if (data.saved === shown) page.reloadRules()

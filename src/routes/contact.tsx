@@ -15,7 +15,9 @@ const sandbox = `allow-forms allow-scripts${isForeign ? ' allow-same-origin' : '
 // dashboard, the browser's Back shows this screen in the document of the dashboard.
 function wasLoadedHere(): boolean {
   const [navigation] = performance.getEntriesByType('navigation')
-  return navigation === undefined || contactPath.test(new URL(navigation.name).pathname)
+  // Some browsers hide the address. Then the page must not load again for ever.
+  if (navigation === undefined || !URL.canParse(navigation.name)) return true
+  return contactPath.test(new URL(navigation.name).pathname)
 }
 
 function ContactPage() {

@@ -232,17 +232,6 @@ test('a page that comes out of the back-forward cache keeps the ticks of the sam
   await waitFor(expectBob)
 })
 
-test('in a browser without a channel between tabs, a callback and a save work', async () => {
-  globalThis.personChannel?.close()
-  globalThis.personChannel = undefined
-  const { BroadcastChannel } = globalThis
-  onTestFinished(() => void Object.assign(globalThis, { BroadcastChannel }))
-  Reflect.deleteProperty(globalThis, 'BroadcastChannel')
-  const { user } = openAsAnn('ann', '/slack/callback?code=abc')
-  await tickAndSave(user)
-  expect(await screen.findByText(saved)).toBeVisible()
-})
-
 test('with a backend of section 7, a look at another screen adds no call', async () => {
   stopClock()
   const { calls, router } = openAsAnn(null)

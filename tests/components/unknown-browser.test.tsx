@@ -1,0 +1,54 @@
+import { act, screen } from '@testing-library/react'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { both, openApp } from '../render.tsx'
+import { saved, tickAndSave } from './dashboard.ts'
+
+const refuse = () => {
+  throw new DOMException('The operation is insecure.', 'SecurityError')
+}
+const sayZone = (timeZone: string | undefined) => {
+  const { resolvedOptions } = Intl.DateTimeFormat.prototype
+  vi.spyOn(Intl.DateTimeFormat.prototype, 'resolvedOptions').mockImplementation(function (
+    this: Intl.DateTimeFormat,
+  ) {
+    return { ...resolvedOptions.call(this), timeZone: timeZone as string }
+  })
+}
+const sayAddress = (...names: string[]) =>
+  vi
+    .spyOn(performance, 'getEntriesByType')
+    .mockReturnValue(names.map((name) => ({ name }) as PerformanceEntry))
+const replaceChannel = (channel: unknown) => {
+  globalThis.personChannel?.close()
+  globalThis.personChannel = undefined
+  vi.stubGlobal('BroadcastChannel', channel)
+  onTestFinished(() => void vi.unstubAllGlobals())
+}
+
+test.each<[string, () => unknown]>([
+  ['its time zone', () => sayZone('Etc/Unknown')],
+  ['that there are time zones', () => sayZone(undefined)],
+  ['a channel between tabs', () => replaceChannel(undefined)],
+  ['any channel that it allows', () => replaceChannel(refuse)],
+  ['a storage', () => vi.spyOn(window, 'sessionStorage', 'get').mockImplementation(refuse)],
+  ['how it loaded the page', () => sayAddress()],
+  ['the address of the page', () => sayAddress('document')],
+])('a browser that does not know %s shows every screen, and saves', async (_what, forget) => {
+  forget()
+  const reload = vi.spyOn(window.location, 'reload').mockImplementation(() => {})
+  const features = ['activity', 'activity-search', 'sessions']
+  const { calls, router, user } = openApp(
+    { person: 'ann', connected: both(), codes: new Set(['abc']), features },
+    '/slack/callback?code=abc',
+  )
+  await tickAndSave(user)
+  expect(await screen.findByText(saved)).toBeVisible()
+  await act(() => router.navigate({ href: '/activity?day=2026-11-19' }))
+  expect(await screen.findByText('0 sent')).toBeVisible()
+  await act(() => router.navigate({ to: '/contact' }))
+  expect(await screen.findByTitle('Contact form')).toHaveAttribute('src')
+  expect(reload).not.toHaveBeenCalled()
+  const zones = calls().flatMap((call) => new URLSearchParams(call.split('?')[1]).getAll('zone'))
+  for (const zone of zones)
+    expect(() => Intl.DateTimeFormat('en', { timeZone: zone })).not.toThrow()
+})
