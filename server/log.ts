@@ -24,7 +24,7 @@ const levels: Readonly<Record<Exclude<LogLevel, 'info'>, ReadonlySet<string>>> =
     'checks failed',
     'clean-up failed',
     'checkpoint failed',
-    'the database gave no answer',
+    'the database cannot be used',
     'names of deals not deleted',
     'the disk has too little room',
     'stopped: the database could not write its log',
@@ -77,11 +77,42 @@ export function createLog(least: LogLevel): Log {
 /** For what happens before the settings are known, or as the process dies. */
 export const logToStderr = createLog('debug')
 
-/** What may be logged of an error: its name and our own lines. Its message may quote data of users. */
-export function errorFields(error: unknown): { error: string; at: string[] } {
+/** The errors of PostgreSQL's driver that have no code. */
+const codesOfDriver: ReadonlyMap<unknown, string> = new Map([
+  ['Connection terminated unexpectedly', 'CONNECTION_LOST'],
+  ['Client has encountered a connection error and is not queryable', 'CONNECTION_LOST'],
+  ['timeout expired', 'CONNECT_TIMEOUT'],
+  ['Connection terminated due to connection timeout', 'CONNECT_TIMEOUT'],
+  // Each connection of the pool is in use, or a new one takes too long.
+  ['timeout exceeded when trying to connect', 'POOL_TIMEOUT'],
+  ['Query read timeout', 'QUERY_TIMEOUT'],
+])
+
+/**
+ * The code of what caused an error, such as `ECONNREFUSED`, or `57P01` of PostgreSQL. It quotes nothing. Drizzle, fetch
+ * and Slack's client wrap an error, and Node puts one for each address of a host into one.
+ */
+export function errorCode(error: unknown, depth = 0): string | undefined {
+  // An error may be its own cause.
+  if (depth > 5) return undefined
+  const { message, code, cause, errors } = Object(error)
+  const own = typeof code === 'string' && /^\w{1,64}$/.test(code) ? code : undefined
+  const inner = [cause, ...(Array.isArray(errors) ? errors : [])]
+    .map((each) => errorCode(each, depth + 1))
+    .find((each) => each !== undefined)
+  return codesOfDriver.get(message) ?? inner ?? own
+}
+
+/** What may be logged of an error: its name, its code and our own lines. Its message may quote data of users. */
+export function errorFields(error: unknown): {
+  error: string
+  code: string | undefined
+  at: string[]
+} {
   const stack = error instanceof Error ? (error.stack ?? '') : ''
   return {
     error: error instanceof Error ? error.name : typeof error,
+    code: errorCode(error),
     at: stack
       .split('\n')
       .filter((line) => line.startsWith('    at '))

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { FolderInUse, lockFolder } from './database/lock.ts'
-import { dataDirError } from './settings/open-errors.ts'
+import { dataDirError, shownError } from './settings/open-errors.ts'
 import { parseEnv, type Settings } from './settings/settings.ts'
 
 try {
@@ -14,7 +14,7 @@ try {
   await start(settings, folderLock)
 } catch (error) {
   // A person who can fix a setting needs only the message. With DEBUG, the place in the code is shown too.
-  console.error(error instanceof Error && !process.env.DEBUG ? error.message : error)
+  console.error(process.env.DEBUG ? error : shownError(error))
   process.exit(1)
 }
 

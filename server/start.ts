@@ -39,7 +39,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     }),
   ]
   const { database, hasRoom, pool, copyFolder, close } = await openDatabase(settings, {
-    onIdleError: () => log('idle database connection lost'),
+    onIdleError: (error) => log('idle database connection lost', errorFields(error)),
   })
   const vault = createVault(encryptionKeys)
   await checkKeys(database, vault)

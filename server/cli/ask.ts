@@ -1,3 +1,5 @@
+import { errorCode } from '../log.ts'
+
 export type Reply =
   | { kind: 'answer'; status: number; headers: Headers; text: string }
   /** `why` follows a colon. */
@@ -22,9 +24,7 @@ export async function ask(
 
 function whyOf(error: unknown, { host, hostname }: URL, timeoutS: number): string {
   if (error instanceof DOMException) return `no answer came within ${timeoutS} seconds`
-  // fetch wraps the error of the connection. With several addresses of a host, that has several.
-  const cause = Object(Object(error).cause)
-  const code = String(cause.code ?? Object(cause.errors?.[0]).code ?? 'unreachable')
+  const code = errorCode(error) ?? 'unreachable'
   if (['ENOTFOUND', 'EAI_AGAIN'].includes(code)) return `the name ${hostname} is unknown`
   if (code === 'ECONNREFUSED') return `no program listens at ${host}`
   if (/SSL|EPROTO/.test(code)) return `${host} does not speak TLS`

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { link, rename, stat, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { DrizzleQueryError } from 'drizzle-orm'
 import * as v from 'valibot'
 import { FolderInUse, lockFolder } from '../database/lock.ts'
 import { type OpenDatabase, openPglite } from '../database/open.ts'
@@ -11,6 +10,7 @@ import { syncPath } from '../database/synced-folder.ts'
 import { knownMigrations, refuseToMigrate } from '../database/version.ts'
 import { createVault, type Vault } from '../people/vault.ts'
 import { openDatabase } from '../settings/open-database.ts'
+import { shownError } from '../settings/open-errors.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
 import { readDataFile } from './data-file.ts'
 import { exportData } from './export.ts'
@@ -44,9 +44,7 @@ try {
   const settings = { ...parseEnv(process.env), databaseStatementMs: 0 }
   await (command === 'export' ? exportTo(path, settings) : importFrom(path, settings))
 } catch (error) {
-  // Drizzle's message quotes the rows.
-  const shown = error instanceof DrizzleQueryError ? (error.cause ?? error.name) : error
-  console.error(shown instanceof Error ? shown.message : shown)
+  console.error(shownError(error))
   process.exitCode = 1
 }
 

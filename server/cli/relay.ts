@@ -6,6 +6,7 @@ import {
   replayAnswer,
   statusAnswer,
 } from '../relay/show/operator-answers.ts'
+import { shownError } from '../settings/open-errors.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
 import { askServer, requireStored, withDataFolder } from './running-server.ts'
 
@@ -26,7 +27,7 @@ try {
   else if (command === 'count') print(await count(settings))
   else console.log(`${await replay(settings)} dead deliveries are sent again`)
 } catch (error) {
-  console.error(error instanceof Error ? error.message : error)
+  console.error(shownError(error))
   process.exitCode = 1
 }
 

@@ -1,4 +1,5 @@
 import { DrizzleQueryError } from 'drizzle-orm'
+import { errorCode } from '../log.ts'
 import { NoRoom } from './room.ts'
 
 /**
@@ -14,10 +15,8 @@ const faultsOfStatement = /^(22|23|42)/
 export function isDatabaseFailure(error: unknown): boolean {
   if (isRefusedWithoutRoom(error)) return true
   if (!(error instanceof DrizzleQueryError)) return false
-  const { cause } = error
   // Both drivers add SQLSTATE to the errors of the server. Other errors come from the connection.
-  const code = cause !== undefined && 'code' in cause ? String(cause.code) : ''
-  return !faultsOfStatement.test(code)
+  return !faultsOfStatement.test(errorCode(error) ?? '')
 }
 
 /** Whether PGlite refused a statement because its disk has too little room. */

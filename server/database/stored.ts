@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { errorCode } from '../log.ts'
 import { providerIds } from '../providers/registry.ts'
 
 /** The most connections of a provider whose scopes are checked. The newest come first. */
@@ -42,8 +43,9 @@ export async function readStored(query: (statement: string) => Promise<unknown>)
       await query(tryToWrite(statement))
       return 'no_exception'
     } catch (error) {
-      const code = sqlState(error)
-      if (code === undefined) throw error
+      const code = errorCode(error) ?? ''
+      // Any other code is of the connection.
+      if (!/^[0-9A-Z]{5}$/.test(code)) throw error
       return code === undone ? null : code
     }
   }
@@ -80,10 +82,4 @@ export async function readStored(query: (statement: string) => Promise<unknown>)
        where number <= ${mostChecked} order by provider, number`,
     ),
   }
-}
-
-/** Drizzle wraps the error of the database. */
-function sqlState(error: unknown): string | undefined {
-  const codes = [Object(error).code, Object(Object(error).cause).code]
-  return codes.find((code) => typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code))
 }

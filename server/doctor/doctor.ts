@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { parseArgs, styleText } from 'node:util'
 import { providerIds, registry, settingOf } from '../providers/registry.ts'
 import { oneLine } from '../relay/write/text.ts'
+import { shownError } from '../settings/open-errors.ts'
 import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
 import { checkHubspotClient, checkSlackClient } from './clients.ts'
 import { type Finding, warning } from './finding.ts'
@@ -31,7 +32,7 @@ try {
   if (existsSync('.env')) process.loadEnvFile()
   process.exitCode = await run()
 } catch (error) {
-  console.error(error instanceof Error ? error.message : error)
+  console.error(shownError(error))
   process.exitCode = 1
 }
 

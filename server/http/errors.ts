@@ -1,7 +1,7 @@
 import type { Context } from 'hono'
 import { HTTPException } from 'hono/http-exception'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
-import { errorFields, type Log } from '../log.ts'
+import { errorCode, errorFields, type Log } from '../log.ts'
 import { incomingOf } from './incoming.ts'
 
 /**
@@ -33,14 +33,8 @@ export function answerError(log: Log) {
     if (incoming?.complete === false && incoming.destroyed) {
       return errorAnswer(c, 400, 'aborted', 'The request ended early.')
     }
-    const code = sqlStateOf(error) ?? sqlStateOf(error.cause)
-    log('request failed', {
-      method: c.req.method,
-      route: c.req.routePath,
-      code,
-      ...errorFields(error),
-    })
-    if (code === diskFull) return noRoomAnswer(c)
+    log('request failed', { method: c.req.method, route: c.req.routePath, ...errorFields(error) })
+    if (errorCode(error) === diskFull) return noRoomAnswer(c)
     return errorAnswer(c, 500, 'internal', 'Something went wrong on the server.')
   }
 }
@@ -59,10 +53,4 @@ export function errorAnswer(
   headers?: Record<string, string>,
 ): Response {
   return c.json({ error: { code, message } }, status, headers)
-}
-
-/** PostgreSQL's code of an error. Drizzle wraps the errors of statements, but not of all commits. */
-function sqlStateOf(error: unknown): string | undefined {
-  const { code } = Object(error)
-  return typeof code === 'string' ? code : undefined
 }

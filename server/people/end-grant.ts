@@ -1,7 +1,7 @@
 import { and, eq, isNull, type SQL } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
-import type { Log } from '../log.ts'
+import { errorFields, type Log } from '../log.ts'
 import { type Crm, ProviderError, type Providers } from '../providers/provider.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { endsSoon } from './access-token.ts'
@@ -77,12 +77,8 @@ export function createEndGrant(dependencies: {
   }
 
   function logFailure(event: string, { provider, id }: RemovedConnection, error: unknown): void {
-    log(event, {
-      provider,
-      connection: id,
-      kind: error instanceof ProviderError ? error.kind : 'internal',
-      reason: error instanceof ProviderError ? error.reason : undefined,
-    })
+    const fields = error instanceof ProviderError ? error.fields : errorFields(error)
+    log(event, { provider, connection: id, ...fields })
   }
 
   return async function endGrant(removed) {

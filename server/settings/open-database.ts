@@ -18,7 +18,7 @@ export async function openDatabase(
   {
     onIdleError = () => undefined,
     beforeMigration,
-  }: { onIdleError?: () => void; beforeMigration?: BeforeMigration } = {},
+  }: { onIdleError?: (error: Error) => void; beforeMigration?: BeforeMigration } = {},
 ): Promise<OpenDatabase> {
   const {
     databaseUrl,

@@ -1,5 +1,8 @@
+// Not all of Drizzle: wrong settings are reported at once.
+import { DrizzleQueryError } from 'drizzle-orm/errors'
 import { UnusableFolder } from '../database/lock.ts'
 import { NoRoom } from '../database/room.ts'
+import { errorCode } from '../log.ts'
 import type { Settings } from './settings.ts'
 
 /**
@@ -88,6 +91,8 @@ export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
       return say(
         `its user may not create tables in the database ${database} at ${at}. Make the user the owner of the database.`,
       )
+    case '25006':
+      return say(`the database at ${at} can only be read. Name the primary, and not a standby.`)
     default:
       return say(
         `the database at ${at} could not be opened: ${messageOf(cause)}. Check that PostgreSQL runs there and accepts connections.`,
@@ -128,8 +133,13 @@ function codesOf(error: unknown): { code: string; errcode: number | undefined } 
   }
 }
 
-/** An AggregateError, one for each address of a host, has an empty message. */
-function messageOf(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error)
-  return (text || codesOf(error).code || 'unknown reason').replace(/\.$/, '')
+/** What a command prints of the error that ended it. */
+export function shownError(error: unknown): string {
+  // Drizzle's message quotes the rows.
+  const shown = error instanceof DrizzleQueryError ? error.cause : error
+  const text = shown instanceof Error ? shown.message : String(shown)
+  // An AggregateError, one for each address of a host, has an empty message.
+  return text || (errorCode(shown) ?? 'unknown reason')
 }
+
+const messageOf = (error: unknown) => shownError(error).replace(/\.$/, '')

@@ -1,8 +1,10 @@
 // What an operator asks a running server: its metrics, and whether it can work (docs/operating/watching.md).
 
 import { Gauge, Registry } from '@prometheus-io/client'
+import { sql } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
 import type { HasRoom } from '../database/room.ts'
+import { dealEvents } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
 import type { Providers } from '../providers/provider.ts'
 import { providerIds } from '../providers/registry.ts'
@@ -58,7 +60,10 @@ export function createWatch({
     labelNames: Label[] = [],
   ) => new Gauge({ name: `dealbell_${name}`, help, labelNames, registers: [own] })
 
-  const up = gauge('database_up', 'Whether the database answers within three seconds: 1 or 0.')
+  const up = gauge(
+    'database_up',
+    'Whether the database answers within three seconds and takes what is written: 1 or 0.',
+  )
   const answerSeconds = gauge(
     'database_answer_seconds',
     'How long the database took to read the figures of this scrape.',
@@ -106,7 +111,7 @@ export function createWatch({
       try {
         return await Promise.race([asking, tooLate])
       } catch (error) {
-        log('the database gave no answer', errorFields(error))
+        log('the database cannot be used', errorFields(error))
         return undefined
       } finally {
         clearTimeout(timer)
@@ -119,10 +124,14 @@ export function createWatch({
     const figures = await readStored(database, providers)
     return { ...figures, answerS: (performance.now() - askedAt) / 1000 }
   })
-  const databaseAnswers = shared(async () => {
-    await database.execute('select 1')
+  const canStore = shared(async () => {
+    // Writes no row. Yet a standby refuses it, and so does a database whose user may only read.
+    await database.execute(
+      sql`insert into ${dealEvents} (key) select key from ${dealEvents} where false`,
+    )
     return true
   })
+  const isUp = async () => hasRoom() && (await canStore()) === true
   countDeadFromZero(providers)
   const startedAt = new Date()
   let isStopping = false
@@ -145,9 +154,9 @@ export function createWatch({
       ]
     },
     async metrics() {
-      const figures = await stored()
+      const [figures, isUpNow] = await Promise.all([stored(), isUp()])
       own.resetMetrics()
-      up.set(figures === undefined ? 0 : 1)
+      up.set(isUpNow && figures !== undefined ? 1 : 0)
       // Without an answer these are not known. A 0 would say that nothing waits.
       for (const metric of [answerSeconds, pending, oldestPending, oldestSearch]) metric.remove()
       if (figures !== undefined) {
@@ -170,9 +179,8 @@ export function createWatch({
     },
     async unready() {
       if (isStopping) return ['stopping']
-      const isUp = hasRoom() && (await databaseAnswers()) === true
       return [
-        ...(isUp ? [] : (['database'] as const)),
+        ...((await isUp()) ? [] : (['database'] as const)),
         ...(turnAgeMs() < turnWithinMs ? [] : (['relay'] as const)),
       ]
     },

@@ -14,6 +14,7 @@ import { type Outside, openOutside } from './outside.ts'
 import {
   connectAccount,
   drained,
+  metricsToken,
   type ServerOptions,
   type ServerProcess,
   serverEnv,
@@ -152,5 +153,39 @@ describe.runIf(databaseKinds.includes('PostgreSQL'))('on PostgreSQL alone', () =
     await client.query('rollback')
     await queries
     expect(await opened()).toBe(3)
+  })
+  test('a server whose database becomes a read-only copy says so at once, and the log says why', async () => {
+    const url = await newPostgresDatabase()
+    const server = await start({ database: { url } })
+    const client = new pg.Client({ connectionString: url })
+    await client.connect()
+    onTestFinished(() => client.end())
+    /** All connections end, as after a failover. */
+    async function becomeReadOnly(readOnly: boolean): Promise<void> {
+      await client.query(
+        `alter database ${client.database} set default_transaction_read_only = ${readOnly}`,
+      )
+      await client.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity
+         where datname = current_database() and pid <> pg_backend_pid()`,
+      )
+    }
+    const isUp = async () => {
+      const { status } = await fetch(`${server.url}/ready`)
+      const headers = { Authorization: `Bearer ${metricsToken}` }
+      const metrics = await (await fetch(`${server.url}/metrics`, { headers })).text()
+      return `${status} ${/^dealbell_database_up (.)$/m.exec(metrics)?.[1]}`
+    }
+    // The relay says so only after 30 seconds.
+    const soon = { timeout: 20_000 }
+    expect(await isUp()).toBe('200 1')
+    await becomeReadOnly(true)
+    await expect.poll(isUp, soon).toBe('503 0')
+    const log = () => server.output.filter((line) => line.startsWith('{')).join('\n')
+    await expect.poll(log, soon).toMatch(/"idle database connection lost",.*"code":"57P01"/)
+    await expect.poll(log, soon).toMatch(/"relay loop failed",.*"code":"25006"/)
+    expect(log()).not.toMatch(/read-only|terminating/)
+    await becomeReadOnly(false)
+    await expect.poll(isUp, soon).toBe('200 1')
   })
 })

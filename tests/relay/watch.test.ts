@@ -139,8 +139,14 @@ describe('a load balancer that asks /ready', () => {
   shareBackend('PGlite', { working: false })
   const never = new Promise<never>(() => {})
 
-  /** The answer of a server whose parts are in this state. */
-  async function ask({ answers = true, room = true, turnedMsAgo = 0, isStopping = false } = {}) {
+  /** What a server whose parts are in this state answers, and whether its metrics say that the database is up. */
+  async function ask({
+    answers = true,
+    room = true,
+    turnedMsAgo = 0,
+    isStopping = false,
+    session = '',
+  } = {}) {
     const turnedAt = performance.now() - turnedMsAgo
     const database = answers ? backend.database : { execute: () => never }
     const watch = createWatch({
@@ -153,20 +159,29 @@ describe('a load balancer that asks /ready', () => {
       log: backend.log,
     })
     if (isStopping) watch.stopping()
+    if (session !== '') await backend.database.execute(session)
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
     const asking = watchRoutes({ watch, metricsToken: undefined, ...local }).request('/ready')
+    const scraping = watch.metrics()
     if (!answers) await vi.advanceTimersByTimeAsync(3_000)
     vi.useRealTimers()
     const answer = await asking
-    return `${answer.status} ${await answer.text()}`
+    const up = /^dealbell_database_up (.)$/m.exec(await scraping)?.[1]
+    for (const reset of ['reset all', 'reset role']) await backend.database.execute(reset)
+    return [answer.status, await answer.text(), up].join(' ')
   }
 
+  const readOnly = 'set default_transaction_read_only = on'
+  const mayOnlyRead = 'set role pg_read_all_data'
   test.each([
-    [{ turnedMsAgo: 20_000 }, '200 {"status":"ready"}'],
-    [{ turnedMsAgo: 30_000 }, '503 {"status":"not ready","failing":["relay"]}'],
-    [{ answers: false }, '503 {"status":"not ready","failing":["database"]}'],
-    [{ room: false }, '503 {"status":"not ready","failing":["database"]}'],
-    [{ isStopping: true }, '503 {"status":"not ready","failing":["stopping"]}'],
+    [{ turnedMsAgo: 20_000 }, '200 {"status":"ready"} 1'],
+    [{ turnedMsAgo: 30_000 }, '503 {"status":"not ready","failing":["relay"]} 1'],
+    [{ answers: false }, '503 {"status":"not ready","failing":["database"]} 0'],
+    [{ room: false }, '503 {"status":"not ready","failing":["database"]} 0'],
+    // As on a standby.
+    [{ session: readOnly }, '503 {"status":"not ready","failing":["database"]} 0'],
+    [{ session: mayOnlyRead }, '503 {"status":"not ready","failing":["database"]} 0'],
+    [{ isStopping: true }, '503 {"status":"not ready","failing":["stopping"]} 1'],
   ])('of a server in the state %j hears %s', async (state, expected) => {
     expect(await ask(state)).toBe(expected)
   })

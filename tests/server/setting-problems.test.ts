@@ -96,6 +96,10 @@ test.each([
     'DATABASE_URL: its user may not create tables in the database sales at db:5432. Make the user the owner of the database.',
     ofQuery('42501'),
   ],
+  [
+    'DATABASE_URL: the database at db:5432 can only be read. Name the primary, and not a standby.',
+    ofQuery('25006'),
+  ],
   [mayNotWrite, ofFolder({ code: 'EACCES' })],
   [mayNotWrite, ofFolder({ code: 'EROFS' })],
   [mayNotWrite, ofFolder({ errcode: 14 })],

@@ -1,0 +1,69 @@
+import { createServer, type Socket } from 'node:net'
+import { drizzle } from 'drizzle-orm/node-postgres'
+import pg from 'pg'
+import { expect, onTestFinished, test } from 'vitest'
+import { isDatabaseFailure } from '../../server/database/failure.ts'
+import { errorFields } from '../../server/log.ts'
+import { shownError } from '../../server/settings/open-errors.ts'
+import { freePort } from '../relay/postgres.ts'
+import { listenInTest } from './harness.ts'
+
+/** What PostgreSQL sends: a type, the length, and the content. */
+function message(type: string, content: string): Buffer {
+  const length = Buffer.alloc(4)
+  length.writeInt32BE(4 + content.length)
+  return Buffer.concat([Buffer.from(type), length, Buffer.from(content)])
+}
+const ready = Buffer.concat([message('R', '\0\0\0\0'), message('Z', 'I')])
+const refuse = (code: string) => message('E', `SFATAL\0C${code}\0Msecret text\0\0`)
+
+/** A database that treats each piece of what a client sends in the next of these ways. */
+async function databaseThat(...ways: Array<(socket: Socket) => unknown>): Promise<number> {
+  const server = createServer((socket) => {
+    let received = 0
+    socket.on('data', () => ways[received++]?.(socket)).on('error', () => {})
+    onTestFinished(() => void socket.destroy())
+  })
+  return await listenInTest(server)
+}
+const admit = (socket: Socket) => socket.write(ready)
+
+test.each<[string, () => Promise<number>, pg.PoolConfig?]>([
+  ['ECONNREFUSED', () => freePort()],
+  ['CONNECT_TIMEOUT', () => databaseThat(), { connectionTimeoutMillis: 50 }],
+  ['CONNECTION_LOST', () => databaseThat((socket) => socket.end())],
+  ['53300', () => databaseThat((socket) => socket.end(refuse('53300')))],
+  ['57P01', () => databaseThat(admit, (socket) => socket.end(refuse('57P01')))],
+  ['CONNECTION_LOST', () => databaseThat(admit, (socket) => socket.end())],
+  ['QUERY_TIMEOUT', () => databaseThat(admit), { query_timeout: 50 }],
+  ['POOL_TIMEOUT', () => databaseThat(admit), { max: -1, connectionTimeoutMillis: 50 }],
+])(
+  'the log says %s of such a failing database, and never its text',
+  async (code, start, settings = {}) => {
+    const url = `postgres://user:secret@127.0.0.1:${await start()}/db`
+    const pool = new pg.Pool({ connectionString: url, ...settings })
+    onTestFinished(() => void pool.end())
+    pool.on('error', () => {})
+    const error = await drizzle(pool)
+      .execute("select 'secret'")
+      .catch((error: unknown) => error)
+    expect(isDatabaseFailure(error)).toBe(true)
+    expect(errorFields(error)).toMatchObject({ error: expect.any(String), code })
+    expect(JSON.stringify(errorFields(error))).not.toContain('secret')
+    expect(shownError(error)).not.toMatch(/^$|Failed query/)
+  },
+)
+
+test('the log says the code of what caused an error, however deep it is', () => {
+  const refused = Object.assign(new Error(), { code: 'ECONNREFUSED' })
+  const ofAllAddresses = new AggregateError([new Error(), refused])
+  const circular = new Error('fetch failed', { cause: ofAllAddresses })
+  ofAllAddresses.cause = circular
+  for (const error of [refused, ofAllAddresses, circular]) {
+    expect(errorFields(error).code).toBe('ECONNREFUSED')
+  }
+  expect(shownError(refused)).toBe('ECONNREFUSED')
+  for (const error of ['text', null, { code: 23 }, { code: 'a text of a user' }]) {
+    expect(errorFields(error).code).toBeUndefined()
+  }
+})
