@@ -46,7 +46,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   if (settings.databaseUrl !== undefined) await checkSharedKey(database, vault)
   await sealWithNewestKey(database, vault)
 
-  const server = createServer(clientTimes)
+  const server = createServer(clientTimes(settings.trustedProxies))
   const connections = guardConnections(server, { most: connectionLimit() })
   const port = await listen(server, settings)
   // No await from here to the handler: a request that arrived meanwhile would never be answered.
@@ -66,8 +66,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     log,
   })
   const https = addresses.appUrl.startsWith('https:')
-  const errorHandler = answerUnreadable(server, { https })
-  server.on('request', getRequestListener(app.fetch, { errorHandler }))
+  server.on('request', getRequestListener(app.fetch, answerUnreadable(server, { https })))
 
   watchProcess()
   const hasFolder = settings.databaseUrl === undefined

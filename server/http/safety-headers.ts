@@ -55,12 +55,10 @@ export function safetyHeaders(site: { https: boolean }): MiddlewareHandler {
 /**
  * Answers requests that never reach the app, with the same headers. What is not HTTP is answered on the
  * socket, which is then closed.
- * @returns a handler for requests without a host or with a malformed address.
+ * @returns the options of the app's listener: for requests with a malformed address, and for those of HTTP/1.0 without
+ * a host.
  */
-export function answerUnreadable(
-  server: Server,
-  site: { https: boolean },
-): (error: unknown) => Response {
+export function answerUnreadable(server: Server, site: { https: boolean }) {
   const headers = {
     ...headersOfAnswer(site),
     'Content-Security-Policy': answerPolicy,
@@ -115,6 +113,10 @@ export function answerUnreadable(
   }
   // A server may ignore an expectation that it does not know (RFC 9110 §10.1.1).
   server.on('checkExpectation', (request, response) => server.emit('request', request, response))
-  return (error) =>
-    new Response(null, { status: error instanceof RequestError ? 400 : 500, headers })
+  return {
+    errorHandler: (error: unknown) =>
+      new Response(null, { status: error instanceof RequestError ? 400 : 500, headers }),
+    // No host has this name (RFC 2606 §2), so it is neither this machine nor the dashboard.
+    hostname: 'no-host.invalid',
+  }
 }

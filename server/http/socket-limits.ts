@@ -4,18 +4,23 @@ import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { networkOf } from './rate-limit.ts'
 
-/** How long a client may take, in milliseconds. Node checks the first two once in `connectionsCheckingInterval`. */
-export const clientTimes = {
-  // A client sends its headers at once. This leaves time to repeat lost packets.
-  headersTimeout: 10_000,
-  // Enough for a body of 64 KiB at 20 kbit/s.
-  requestTimeout: 30_000,
-  connectionsCheckingInterval: 1_000,
-  // A browser's next call usually follows within a second. Node tells clients this time.
-  keepAliveTimeout: 5_000,
-  // The app refuses a request without a host itself, because Node would leave out the safety headers.
-  requireHostHeader: false,
-} as const satisfies ServerOptions
+/**
+ * How long a client may take, in milliseconds. Node checks the first two once in `connectionsCheckingInterval`.
+ * @param trustedProxies how many proxies stand in front.
+ */
+export const clientTimes = (trustedProxies: number) =>
+  ({
+    // A client sends its headers at once. This leaves time to repeat lost packets.
+    headersTimeout: 10_000,
+    // Enough for a body of 64 KiB at 20 kbit/s.
+    requestTimeout: 30_000,
+    connectionsCheckingInterval: 1_000,
+    // A browser's next call usually follows within a second, and it repeats a call that met the end of its connection.
+    // A proxy must not repeat a POST, so it ends idle connections first: Google's load balancers after ten minutes.
+    keepAliveTimeout: trustedProxies > 0 ? 620_000 : 5_000,
+    // The app refuses a request without a host itself, because Node would leave out the safety headers.
+    requireHostHeader: false,
+  }) satisfies ServerOptions
 
 /**
  * From the headers of a request to the last byte of its answer. The slowest call waits 25 s for a

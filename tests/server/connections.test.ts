@@ -5,7 +5,7 @@ import { getRequestListener } from '@hono/node-server'
 import { afterEach, expect, test } from 'vitest'
 import { answerPolicy, everyAnswer, strictTransportSecurity } from '../../contract/page-headers.ts'
 import { answerUnreadable } from '../../server/http/safety-headers.ts'
-import { connectionLimit, guardConnections } from '../../server/http/socket-limits.ts'
+import { clientTimes, connectionLimit, guardConnections } from '../../server/http/socket-limits.ts'
 import { browser, listen, shareHarness } from './harness.ts'
 
 const harness = await shareHarness()
@@ -18,8 +18,8 @@ async function serve(
   listener: RequestListener,
   { most = 100, answerWithinMs = 60_000, requestTimeout = 60_000 } = {},
 ) {
-  const times = { headersTimeout: requestTimeout, requestTimeout, keepAliveTimeout: 60_000 }
-  const server = createServer({ ...times, connectionsCheckingInterval: 50 })
+  const times = { headersTimeout: requestTimeout, requestTimeout, connectionsCheckingInterval: 50 }
+  const server = createServer({ ...clientTimes(1), ...times })
   const guard = guardConnections(server, { most, answerWithinMs })
   answerUnreadable(server, { https: true })
   server.on('request', listener)
@@ -104,6 +104,19 @@ test('a client that does not read its answer is cut, also if it sometimes reads'
   closers.push(() => clearInterval(timer))
   await expect.poll(() => answers, { timeout: 5_000 }).toBe(2)
   await expect.poll(count, { timeout: 5_000 }).toBe(0)
+})
+
+test('the idle connection of a proxy outlives all limits, and what proxies keep', async () => {
+  const { open } = await serve(answerAll, { requestTimeout: 200, answerWithinMs: 200 })
+  const proxy = await open(health)
+  await expect.poll(() => proxy.received).toContain('fine')
+  const silent = await open()
+  const slow = await open(unfinished.slice(0, -20))
+  await expect.poll(() => silent.ended && slow.ended, { timeout: 5_000 }).toBe(true)
+  proxy.socket.write(health)
+  await expect.poll(() => proxy.received.match(/fine/g)).toHaveLength(2)
+  // Google's load balancers keep them for 600 s, Caddy for 120 s and nginx for 60 s.
+  expect(Number(/Keep-Alive: timeout=(\d+)/.exec(proxy.received)?.[1])).toBeGreaterThan(600)
 })
 
 test('a malformed request after valid ones is refused after their answers', async () => {

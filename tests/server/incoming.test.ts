@@ -4,13 +4,14 @@ import { connect } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { answerUnreadable } from '../../server/http/safety-headers.ts'
+import { clientTimes } from '../../server/http/socket-limits.ts'
 import { listen, shareHarness } from './harness.ts'
 
 // What can be seen only on a real connection.
 const harness = await shareHarness()
-const server = createServer()
-const errorHandler = answerUnreadable(server, { https: false })
-server.on('request', getRequestListener(harness.app.fetch, { errorHandler }))
+const server = createServer(clientTimes(0))
+const unreadable = answerUnreadable(server, { https: false })
+server.on('request', getRequestListener(harness.app.fetch, unreadable))
 const port = await listen(server)
 afterAll(() => {
   server.closeAllConnections()
@@ -34,7 +35,15 @@ test.each([
   [400, 'another host besides', [health, host, 'Host: evil.example']],
   [400, 'another host in another case of letters', [health, host, 'HOST: evil.example']],
   [400, 'the same host twice', [health, host, host]],
-  [400, 'no host', ['GET /health HTTP/1.0']],
+  [400, 'no host', [health]],
+  [400, 'an empty host', [health, 'Host:']],
+  [400, 'no host beside a whole URL', ['GET http://localhost/health HTTP/1.1']],
+  [400, 'no host in a version that does not exist', ['GET /health HTTP/2.0']],
+  // As HAProxy asks.
+  [200, 'HTTP/1.0 without a host', ['GET /health HTTP/1.0']],
+  [200, 'another call of HTTP/1.0', ['GET /api/slack/status HTTP/1.0', 'Host:']],
+  [200, 'HTTP/1.0 with a host', ['GET /health HTTP/1.0', host]],
+  [400, 'HTTP/1.0 with two', ['GET /health HTTP/1.0', host, host]],
   [400, 'a host that is none', [health, 'Host: a b']],
   // In the URL of a request, \ means /. A proxy that hides /relay passes it on.
   [400, 'an address that is none', ['GET /api/..\\relay/status HTTP/1.1', host]],
@@ -46,7 +55,6 @@ test.each([
   expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
   expect(answer).toMatch(/^x-content-type-options: nosniff\r$/im)
   expect(answer).toMatch(/^content-security-policy: .*default-src 'none'/im)
-  if (lines.length > 2 && status === 400) expect(answer).toContain('The request names two hosts.')
 })
 
 describe('the address of the operator', () => {
@@ -65,6 +73,15 @@ describe('the address of the operator', () => {
   ])('is known only on this machine: %i for %j', async (status, headers) => {
     const answer = await send('GET /relay/status HTTP/1.1', ...headers)
     expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
+  })
+
+  test.each([
+    '/relay/status',
+    '/metrics',
+    'http://127.0.0.1/relay/status',
+    'http://127.0.0.1/metrics',
+  ])('is not %s for who names no host', async (target) => {
+    expect(await send(`GET ${target} HTTP/1.0`)).toMatch(/^HTTP\/1\.1 40[04] /)
   })
 
   test.each([

@@ -175,8 +175,10 @@ test('an uncaught error ends the server with one JSON line, which does not quote
 
 test('silent clients use up no files that the process may open, and a stop takes at most ten seconds, whatever clients do', async () => {
   const isWindows = process.platform === 'win32'
-  const server = launch({}, isWindows ? {} : { openFiles: 300 })
+  const server = launch({ TRUSTED_PROXIES: '1' }, isWindows ? {} : { openFiles: 300 })
   const url = await server.listens()
+  // A stop does not wait for a proxy's idle connections either.
+  expect((await fetch(`${url}/health`)).headers.get('Keep-Alive')).toBe('timeout=620')
   const sockets: Socket[] = []
   for (let n = 0; n < 400; n++) sockets.push(await openSocket(url))
   for (let n = 0; n < 5; n++) expect((await fetch(`${url}/health`)).status).toBe(200)

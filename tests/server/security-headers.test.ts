@@ -106,7 +106,7 @@ test('an answer may bring its own policy and its own time to be kept, and nothin
 
 // connections.test.ts: what is no HTTP gets these headers too. incoming.test.ts says which requests these are.
 test('of what never reaches the app, an address that is none is the caller’s fault, and anything else ours', async () => {
-  const unreadable = answerUnreadable(createServer(), { https: true })
+  const { errorHandler: unreadable } = answerUnreadable(createServer(), { https: true })
   const theirs = unreadable(new RequestError('Invalid URL'))
   const our = unreadable(new Error('Something broke'))
   expect([theirs.status, our.status]).toEqual([400, 500])
