@@ -4,6 +4,7 @@ import { errorBody } from '../../contract/endpoints.ts'
 import { config } from '../config.ts'
 import { ApiError } from './errors.ts'
 import { currentTurn, noticePerson, personIn, shownPersonHeader } from './person.ts'
+import { noticeAnswer } from './reach.ts'
 
 declare global {
   /** The calls that src/boot.ts has started, by address. Undefined if it has not run, as in `npm run dev`. */
@@ -127,12 +128,19 @@ function dropBody(response: Response): void {
 
 async function asApiError<T>(run: () => Promise<T>): Promise<T> {
   try {
-    return await run()
+    const answer = await run()
+    noticeAnswer(true)
+    return answer
   } catch (error) {
-    if (error instanceof ApiError) throw error
-    if (!(error instanceof Error)) throw new ApiError('unknown')
-    if (isTimeoutError(error)) throw new ApiError('timeout')
-    if (error instanceof SyntaxError) throw new ApiError('format')
-    throw new ApiError('network')
+    const failure = apiErrorOf(error)
+    noticeAnswer(failure.kind !== 'network' && failure.kind !== 'timeout')
+    throw failure
   }
+}
+
+function apiErrorOf(error: unknown): ApiError {
+  if (error instanceof ApiError) return error
+  if (!(error instanceof Error)) return new ApiError('unknown')
+  if (isTimeoutError(error)) return new ApiError('timeout')
+  return new ApiError(error instanceof SyntaxError ? 'format' : 'network')
 }

@@ -10,7 +10,7 @@ import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { call, getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
-import { callOptions, resetFeatures } from './query-client.ts'
+import { callOptions, resetFeatures, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 export const connectionStatusQuery = (provider: Provider) =>
@@ -26,6 +26,7 @@ export const connectionStatusQuery = (provider: Provider) =>
     // The user may have connected in another tab.
     refetchOnWindowFocus: 'always',
     refetchOnReconnect: 'always',
+    refetchInterval: whileFailed,
     meta: { action: `Loading the ${provider.name} connection status`, about: 'connections' },
   })
 

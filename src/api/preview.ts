@@ -3,7 +3,7 @@ import { activityEndpoints, previewAnswer } from '../../contract/activity.ts'
 import { config } from '../config.ts'
 import { getJson } from './client.ts'
 import { useCanAsk } from './connections.ts'
-import { callOptions } from './query-client.ts'
+import { callOptions, whileFailed } from './query-client.ts'
 
 const { feature, path } = activityEndpoints.preview
 
@@ -17,10 +17,12 @@ const previewQuery = callOptions({
   staleTime: 10 * 60_000,
   // The backend may still work on an answer that is not complete. Most answers need few seconds. If it has too
   // many deals, it stays so.
-  refetchInterval: ({ state: { data, dataUpdateCount } }) =>
-    data?.complete === false && dataUpdateCount < mostTries
+  refetchInterval: (query) => {
+    const { data, dataUpdateCount } = query.state
+    return data?.complete === false && dataUpdateCount < mostTries
       ? Math.min(1_000 * 2 ** dataUpdateCount, 15_000)
-      : false,
+      : whileFailed(query)
+  },
   meta: { action: 'Loading the preview of messages', feature },
 })
 

@@ -40,6 +40,10 @@ export const callOptions = <Answer, Key extends QueryKey>(
 // frame of its click.
 notifyManager.setScheduler(queueMicrotask)
 
+/** A `refetchInterval`: what failed is loaded again every ten seconds while it is on screen. */
+export const whileFailed = ({ state }: { state: { status: string } }): number | false =>
+  state.status === 'error' && 10_000
+
 /** Retries a read once after a fault that may be temporary, but not after a 4xx or a timeout. */
 function retryRead(failureCount: number, { kind, status = 0 }: ApiError): boolean {
   return failureCount < 1 && (kind === 'network' || status >= 500)

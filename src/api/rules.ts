@@ -12,7 +12,7 @@ import { config } from '../config.ts'
 import { call, getJson } from './client.ts'
 import { areConnected, useConnectionStatus } from './connections.ts'
 import { assertSamePerson, currentTurn, onNextPerson, shownPerson, tellSave } from './person.ts'
-import { callOptions, logFailure, reloadStatuses } from './query-client.ts'
+import { callOptions, logFailure, reloadStatuses, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 /** Rule ids. A newer client may have stored ids that this client does not offer. */
@@ -35,6 +35,7 @@ export const rulesQuery = callOptions({
   refetchOnMount: false,
   refetchOnWindowFocus: ({ state }) => state.data === undefined && 'always',
   refetchOnReconnect: ({ state }) => state.data === undefined && 'always',
+  refetchInterval: whileFailed,
   meta: { action: 'Loading rules', about: 'rules' },
 })
 

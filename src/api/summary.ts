@@ -1,4 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
 import { activityEndpoints, type Summary, summaryAnswer } from '../../contract/activity.ts'
 import { config } from '../config.ts'
 import { getJson } from './client.ts'
@@ -45,6 +46,21 @@ export const summaryQuery = callOptions({
 /** What each rule has sent. Makes no call if the backend does not offer it. */
 export const useSummary = (options: { refetchOnMount?: 'always' } = {}) =>
   useQuery({ ...summaryQuery, ...options, enabled: useHasFeature(feature) })
+
+/**
+ * Whether what a result says to wait has been sent or has failed since: messages were waiting, and none is any more.
+ * @param isWaiting whether such a result is on screen
+ */
+export function useHasWaited(isWaiting: boolean): boolean {
+  const waiting = useSummary().data?.waiting ?? 0
+  const [state, setState] = useState<'new' | 'counted' | 'over'>('new')
+  let next = state
+  if (!isWaiting) next = 'new'
+  else if (waiting === 0 && state === 'counted') next = 'over'
+  else if (waiting > 0 && state === 'new') next = 'counted'
+  if (next !== state) setState(next)
+  return next === 'over'
+}
 
 /**
  * The provider to connect before any message can be sent; undefined if there is none, or if this is not known. Only

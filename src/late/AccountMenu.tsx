@@ -30,8 +30,9 @@ export function AccountMenu() {
   const menu = useRef<HTMLDivElement>(null)
   const button = useRef<HTMLButtonElement>(null)
   const line = useRef<HTMLParagraphElement>(null)
-  const isSignedOut = own.isSuccess
-  const hasFailed = own.isError || others.isError
+  // The answer may be lost, and then the next one names nobody.
+  const isSignedOut = own.isSuccess || (own.isError && person === 'nobody')
+  const hasFailed = (own.isError && !isSignedOut) || others.isError
 
   // The menu of a person who is gone is not open for the next one.
   if (isOpen && !isSignedIn) setIsOpen(false)

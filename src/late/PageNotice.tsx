@@ -2,6 +2,7 @@ import { useEffect, useSyncExternalStore } from 'react'
 import { useConnectionStatus } from '../api/connections.ts'
 import { keepFailure, useFailedAuthorization } from '../api/failed-authorization.ts'
 import { hasSessionEnded, onNextPerson } from '../api/person.ts'
+import { useCut } from '../api/reach.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 
@@ -11,7 +12,7 @@ import type { Provider } from '../parse-config.ts'
  */
 export function PageNotice() {
   const { crm, chat } = config
-  const isOnline = useSyncExternalStore(onConnectivity, () => navigator.onLine)
+  const cut = useCut()
   const hasEnded = useSyncExternalStore(onNextPerson, hasSessionEnded)
   const isUnreachable = [useConnectionStatus(crm), useConnectionStatus(chat)].every(
     ({ error }) => error?.kind === 'network' || error?.kind === 'timeout',
@@ -20,8 +21,8 @@ export function PageNotice() {
   return (
     // It is always there, because screen readers announce only what changes in it.
     <div role="status" className="col-span-full flex flex-col gap-2 text-bad empty:absolute">
-      {!isOnline && <p>You are offline. {old}</p>}
-      {isOnline && isUnreachable && <p>The server could not be reached. {old}</p>}
+      {cut === 'offline' && <p>You are offline. {old}</p>}
+      {cut === 'unanswered' && isUnreachable && <p>The server could not be reached. {old}</p>}
       {hasEnded && <p>Your session has ended. Connect {crm.name} to find your settings again.</p>}
       <Failed provider={crm} />
       <Failed provider={chat} />
@@ -37,13 +38,4 @@ function Failed({ provider }: { provider: Provider }) {
     if (isConnected) keepFailure(provider, undefined)
   }, [isConnected, provider])
   return message !== undefined && !isConnected && <p>{message}</p>
-}
-
-function onConnectivity(listener: () => void): () => void {
-  window.addEventListener('online', listener)
-  window.addEventListener('offline', listener)
-  return () => {
-    window.removeEventListener('online', listener)
-    window.removeEventListener('offline', listener)
-  }
 }

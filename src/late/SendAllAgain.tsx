@@ -3,7 +3,7 @@ import type { Activity } from '../../contract/activity.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
 import { useCanRetryAll, useRetryAll, type Which } from '../api/retry-all.ts'
-import { useConnectFirst, useSummary } from '../api/summary.ts'
+import { useConnectFirst, useHasWaited, useSummary } from '../api/summary.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { passFocus } from '../ui/focus.ts'
@@ -72,6 +72,7 @@ function SendAgain({
   const retry = useRetryAll()
   const connectFirst = useConnectFirst()
   const summary = useSummary().data
+  const isOver = useHasWaited((retry.data?.queued ?? 0) > 0)
   // Before the summary is there, it is not known which messages the button would send.
   if (!useCanRetryAll() || summary === undefined || (!isNeeded && retry.isIdle)) return null
   return (
@@ -99,7 +100,7 @@ function SendAgain({
         ))}
       <p role="status" className="min-w-0 wrap-anywhere">
         {retry.error && `❌ Failed to send them again. ${retry.error.message}.`}
-        {retry.data && !retry.isPending && resultOf(retry.data)}
+        {retry.data && !retry.isPending && !isOver && resultOf(retry.data)}
       </p>
     </div>
   )

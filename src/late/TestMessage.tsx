@@ -1,4 +1,5 @@
 import type { ApiError } from '../api/errors.ts'
+import { useHasWaited } from '../api/summary.ts'
 import { useSendTest } from '../api/test-message.ts'
 import { Button } from '../ui/Button.tsx'
 import { passFocus } from '../ui/focus.ts'
@@ -10,6 +11,7 @@ const passToService = passFocus((own) => own.closest('li')?.querySelector('butto
 /** Sends a test message to the chat, and says what became of it. */
 export function TestMessage() {
   const test = useSendTest()
+  const isOver = useHasWaited(test.data?.state === 'waiting')
   return (
     <>
       <Button ref={passToService} busy={test.isPending} onClick={() => test.mutate()}>
@@ -20,7 +22,7 @@ export function TestMessage() {
           ? 'Sending…'
           : test.error
             ? failureOf(test.error)
-            : test.data && resultOf(test.data)}
+            : test.data && !isOver && resultOf(test.data)}
       </p>
     </>
   )

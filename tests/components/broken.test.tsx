@@ -201,14 +201,64 @@ test('a browser that is offline says so, and not that both services are disconne
   expect(screen.queryByText(/You are offline/)).not.toBeInTheDocument()
   expect(calls('POST')).toHaveLength(1)
 
-  // The browser does not know that nothing gets through.
-  server.use(http.get('*/api/:provider/status', HttpResponse.error))
+  // What the browser says may be wrong in both ways. Any answer of the server shows that.
+  state.connected.add('slack')
   lookAgain()
-  await screen.findByText(
-    'The server could not be reached. The connections below may be out of date.',
-  )
+  await screen.findByRole('button', { name: 'Disconnect Slack' })
+  server.use(http.get('*/api/:provider/status', HttpResponse.error))
+  for (const [isOnline, words] of [
+    [true, 'The server could not be reached. The connections below may be out of date.'],
+    [false, 'You are offline. The connections below may be out of date.'],
+  ] as const) {
+    if (isOnline) lookAgain()
+    else setOnline(false)
+    const notice = await screen.findByText(words)
+    await settle()
+    await user.click(screen.getByRole('button', { name: 'Save' }))
+    await waitFor(() => expect(notice).not.toBeInTheDocument())
+  }
   takeLog()
 })
+
+test.each<[path: string, failed: string | RegExp, then: string | RegExp]>([
+  ['*/api/*', /^The server could not be reached/, /^Sent once/],
+  ['*/hubspot/status', 'Connections required', 'Disconnect'],
+  ['*/rules', 'No notification rules defined', /^Sent once/],
+  ['*/summary', 'The number of sent messages could not be loaded.', /^Sent once/],
+  ['*/preview', 'The preview of this rule could not be loaded.', /^Would have sent 31/],
+  ['*/activity', 'The messages could not be loaded', 'Deal 1'],
+])(
+  'what failed of %s is loaded again while it is on screen, but not in a hidden tab',
+  async (path, failed, then) => {
+    stopClock()
+    const { calls, handlers } = open(
+      {
+        rules: ['deal-closed'],
+        features: [...features, 'preview'],
+        activity: { items: [sentItem('1')] },
+      },
+      path === '*/activity' ? '/activity' : '/',
+    )
+    server.use(http.all(path, HttpResponse.error))
+    // The late parts load, and calls are repeated once.
+    for (let times = 0; times < 5; times++) await pass(10)
+    expect(screen.getAllByText(failed)[0]).toBeVisible()
+    const visibility = vi.spyOn(document, 'visibilityState', 'get').mockReturnValue('hidden')
+    lookAgain()
+    const before = calls().length
+    await pass(60_000)
+    expect(calls()).toHaveLength(before)
+    visibility.mockRestore()
+    await pass(15_000)
+    expect(calls().length).toBeGreaterThan(before)
+    expect(screen.getAllByText(failed)[0]).toBeVisible()
+    server.resetHandlers(...handlers)
+    await pass(15_000)
+    expect(screen.queryByText(failed)).not.toBeInTheDocument()
+    expect(screen.getAllByText(then)[0]).toBeVisible()
+    takeLog()
+  },
+)
 
 test('a session that has ended says so until somebody connects, and one that a sign-out has ended does not', async () => {
   const { state, user } = open({ person: 'ann', features: [...features, 'sessions'] })
@@ -257,4 +307,35 @@ test('before a disconnect of the CRM, its row says what it removes; meanwhile, t
   answer()
   await waitFor(() => expect(button).toHaveTextContent(/^Connect$/))
   expect(note).not.toBeInTheDocument()
+})
+
+test('what waits as the result of a click is not said any more once nothing waits', async () => {
+  stopClock()
+  const summary = { waiting: 0, failedWhileBroken: { count: 2, more: false, providers: ['slack'] } }
+  const waits = {
+    state: 'waiting',
+    channel: '#sales',
+    reason: 'It is busy',
+    nextTryAt: null,
+  } as const
+  open({
+    features: [...features, 'test-message'],
+    activity: { items: messages(), summary, test: waits },
+  })
+  await settle()
+  await pass(10)
+  for (const name of ['Send a test message', 'Send all again']) {
+    act(() => screen.getByRole('button', { name }).click())
+  }
+  await settle()
+  const results = [/^Waiting: It is busy/, /will be sent again/]
+  for (const [waiting, shown] of [
+    [1, 1],
+    [0, 0],
+    [1, 0],
+  ] as const) {
+    summary.waiting = waiting
+    await pass(15_000)
+    for (const result of results) expect(screen.queryAllByText(result)).toHaveLength(shown)
+  }
 })

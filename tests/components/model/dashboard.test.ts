@@ -16,8 +16,8 @@ const replayPath = process.env.MODEL_REPLAY
 
 let page: Page | undefined
 beforeEach(() => {
-  // The date stands still, so the model decides what is fresh. Timers run.
-  vi.useFakeTimers({ toFake: ['Date'] })
+  // The date stands still, so the model decides what is fresh. Timers run, but nothing is loaded again by itself.
+  vi.useFakeTimers({ toFake: ['Date', 'setInterval', 'clearInterval'] })
 })
 afterEach(async () => {
   await page?.end()
