@@ -34,8 +34,8 @@ export function createApp(
 ): Hono {
   const { appUrl, database, hasRoom, sessions, limits, log } = context
   const app = new Hono()
-  const pages = standInPages(context.providers)
-  const standIns = Object.keys(pages).length > 0 && { standIns: pages }
+  // The contact form is a stand-in beside real providers, too. It says that it sends nothing.
+  const standIns = { 'contact-form': '/sandbox/contact-form', ...standInPages(context.providers) }
 
   app.use(safetyHeaders({ https: appUrl.startsWith('https:') }))
   app.use(withOneHost)
@@ -67,7 +67,7 @@ export function createApp(
     if (!hasRoom()) return noRoomAnswer(c)
     // Without its database, the backend cannot work, so the health check must fail.
     await database.execute(sql`select 1`)
-    return c.json({ status: 'ok', features: [...features], ...standIns } satisfies Health)
+    return c.json({ status: 'ok', features: [...features], standIns } satisfies Health)
   })
   app.route('/', ruleRoutes(context))
   app.route('/', sessionRoutes(context))

@@ -12,7 +12,7 @@ export interface Config {
   apiUrl: string
   crm: Provider
   chat: Provider
-  /** The form that `/contact` shows in its frame: a path on this origin or an http(s) URL. */
+  /** The form that `/contact` shows in its frame: a path on this origin or an http(s) URL. By default, the backend's. */
   contactFormUrl: string
 }
 
@@ -24,6 +24,9 @@ const reservedNames: ReadonlySet<string> = new Set([
   'contact',
   'notifications',
 ])
+
+/** The contact form of this project's own server, if it is the backend. */
+export const standInFormAt = (apiUrl: string): string => `${apiUrl}/sandbox/contact-form`
 
 /**
  * Reads the VITE_ settings. An unset or empty setting has its default.
@@ -50,7 +53,7 @@ export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
     return { id, name }
   }
 
-  const apiUrl = setting('VITE_API_URL', '')
+  const apiUrl = setting('VITE_API_URL', '').replace(/\/+$/, '')
   if (apiUrl !== '' && !isHttpUrl(apiUrl, { bare: true })) {
     problems.push(
       `VITE_API_URL must be an http(s) URL without user, query and fragment, such as https://api.example.com; it is '${apiUrl}'`,
@@ -63,8 +66,9 @@ export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
     problems.push(`VITE_CRM_NAME and VITE_CHAT_NAME must differ; both are '${crm.id}' in paths`)
   }
 
-  const contactFormUrl = setting('VITE_CONTACT_FORM_URL', '/sandbox/contact-form')
-  if (!/^\/(?![/\\])/.test(contactFormUrl) && !isHttpUrl(contactFormUrl, { bare: false })) {
+  const contactFormUrl = setting('VITE_CONTACT_FORM_URL', '')
+  const isPath = /^\/(?![/\\])/.test(contactFormUrl)
+  if (contactFormUrl !== '' && !isPath && !isHttpUrl(contactFormUrl, { bare: false })) {
     problems.push(
       `VITE_CONTACT_FORM_URL must be an http(s) URL or a path that begins with one '/'; it is '${contactFormUrl}'`,
     )
@@ -78,7 +82,7 @@ export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
     error.stack = error.message
     throw error
   }
-  return { apiUrl: apiUrl.replace(/\/+$/, ''), crm, chat, contactFormUrl }
+  return { apiUrl, crm, chat, contactFormUrl: contactFormUrl || standInFormAt(apiUrl) }
 }
 
 function isHttpUrl(text: string, { bare }: { bare: boolean }): boolean {

@@ -9,6 +9,8 @@ export type Html = HtmlEscapedString | Promise<HtmlEscapedString>
 /** What all pages of one stand-in have in common. */
 export interface Site {
   id: ProviderId
+  /** The origin of the dashboard. */
+  appUrl: string
   /** The path of the first page of each stand-in. */
   pages: Partial<Record<ProviderId, string>>
 }
@@ -53,9 +55,9 @@ export function standInPage({
 </html>`
 }
 
-function navigation({ pages }: Site): Html {
+function navigation({ appUrl, pages }: Site): Html {
   return html`<nav aria-label="Pages">
-      <a href="/">Dealbell</a>
+      <a href="${appUrl}">Dealbell</a>
       ${providerIds.map((id) => {
         const name = isCrmId(id) ? 'Deals' : registry[id].name
         return pages[id] && html`· <a href="${pages[id]}">${name}</a> `

@@ -56,7 +56,7 @@ export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
     const settings = providers[id]
     if (!settings.standIn) continue
     sandbox.get(`/${id}/icon.svg`, file(`${id}/icon.svg`, 'image/svg+xml'))
-    sandbox.route(`/${id}`, standIns[id]({ site: { id, pages }, settings, appUrl, apiUrl }))
+    sandbox.route(`/${id}`, standIns[id]({ site: { id, appUrl, pages }, settings, appUrl, apiUrl }))
   }
   return sandbox
 }

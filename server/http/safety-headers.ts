@@ -25,7 +25,7 @@ export function standInPolicy(
     'style-src': `'self' ${appOrigin}`,
     'img-src': "'self'",
     'form-action': `'self' ${appOrigin}`,
-    'frame-ancestors': inFrame ? "'self'" : "'none'",
+    'frame-ancestors': inFrame ? `'self' ${appOrigin}` : "'none'",
   })
 }
 

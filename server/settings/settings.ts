@@ -48,7 +48,7 @@ export interface Settings {
 export interface Addresses {
   /** The origin at which people open the dashboard, without a trailing slash. */
   appUrl: string
-  /** The address at which providers call the server, without a trailing slash. */
+  /** The address at which providers call the server, and browsers open its stand-ins, without a trailing slash. */
   apiUrl: string
   providers: Record<ProviderId, ProviderSettings>
 }
@@ -92,12 +92,13 @@ export function parseEnv(given: Env): Settings {
     localOriginAt,
     addressesAt(port) {
       const appUrl = new URL(settings.APP_URL ?? `http://localhost:${port}`).origin
+      const apiUrl = settings.API_URL ?? appUrl
       const local = localOriginAt(port)
       return {
         appUrl,
-        apiUrl: settings.API_URL ?? appUrl,
+        apiUrl,
         providers: eachProvider((id) => ({
-          ...ofProviders[id](appUrl, local),
+          ...ofProviders[id](apiUrl, local),
           ...(isChatId(id) && { mentionOwners: settings.MENTION_OWNERS }),
         })),
       }
@@ -177,8 +178,8 @@ function parseProviders(env: Env, used: readonly ProviderId[], problems: string[
     }
     const settings = result.success ? result.output : v.parse(providerVariables, {})
     const inUse = used.includes(id)
-    return (appUrl: string, local: string) =>
-      providerSettings(id, settings, { inUse, appUrl, local })
+    return (publicUrl: string, local: string) =>
+      providerSettings(id, settings, { inUse, publicUrl, local })
   })
 }
 
@@ -251,13 +252,13 @@ function localHost(host: string | undefined): string {
 function providerSettings(
   id: ProviderId,
   set: v.InferOutput<typeof providerVariables>,
-  { inUse, appUrl, local }: { inUse: boolean; appUrl: string; local: string },
+  { inUse, publicUrl, local }: { inUse: boolean; publicUrl: string; local: string },
 ): ProviderSettings {
   const { authorizeUrl, apiUrl, standIn } = registry[id]
   const isStandIn = inUse && set.CLIENT_ID === undefined
-  // The browser opens the consent page, so it is at the address where people open the dashboard. The
-  // server calls the API of its own stand-in directly, not through a proxy.
-  const standInPage = `${appUrl}/sandbox/${id}${standIn.authorizePath}`
+  // The browser opens the consent page, and another host may serve the dashboard at APP_URL. The server calls the API of
+  // its own stand-in directly, not through a proxy.
+  const standInPage = `${publicUrl}/sandbox/${id}${standIn.authorizePath}`
   const standInApi = `${local}/sandbox/${id}${standIn.apiPath}`
   const [clientSecret = `stand-in-${id}-secret`, ...olderSecrets] = set.CLIENT_SECRET ?? []
   return {

@@ -1,7 +1,9 @@
 import { createFileRoute } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { contactPath } from '../../contract/contact-path.ts'
+import { useHealth } from '../api/health.ts'
 import { config } from '../config.ts'
+import { standInFormAt } from '../parse-config.ts'
 import { Screen } from '../ui/Screen.tsx'
 
 export const Route = createFileRoute('/contact')({ component: ContactPage })
@@ -26,31 +28,46 @@ function ContactPage() {
     if (!mayFrame) window.location.reload()
   }, [mayFrame])
 
+  const { standIns } = useHealth().data ?? {}
+  // No other backend answers at the default address. On the page's own origin, a proxy may.
+  const isMissing =
+    config.apiUrl !== '' &&
+    config.contactFormUrl === standInFormAt(config.apiUrl) &&
+    standIns?.['contact-form'] === undefined
+
   return (
     <Screen
       title="Contact Support"
       lead="Having issues with notifications or setup? Fill out the form and we'll get back to you."
     >
-      <iframe
-        src={mayFrame ? config.contactFormUrl : undefined}
-        title="Contact form"
-        height={600}
-        sandbox={sandbox}
-        referrerPolicy="no-referrer"
-        className="w-full max-w-[800px] rounded-2xl bg-surface outline outline-line"
-      />
-      <p className="text-sm text-muted">
-        If you cannot see the form,{' '}
-        <a
-          href={config.contactFormUrl}
-          target="_blank"
-          rel="noopener noreferrer"
-          className="rounded-sm text-accent underline underline-offset-2 hover:text-accent-strong hover:decoration-2"
-        >
-          open the contact form in a new tab
-        </a>
-        .
-      </p>
+      {isMissing ? (
+        <p>
+          This site has no contact form yet. Whoever runs it can set one with VITE_CONTACT_FORM_URL.
+        </p>
+      ) : (
+        <>
+          <iframe
+            src={mayFrame ? config.contactFormUrl : undefined}
+            title="Contact form"
+            height={600}
+            sandbox={sandbox}
+            referrerPolicy="no-referrer"
+            className="w-full max-w-[800px] rounded-2xl bg-surface outline outline-line"
+          />
+          <p className="text-sm text-muted">
+            If you cannot see the form,{' '}
+            <a
+              href={config.contactFormUrl}
+              target="_blank"
+              rel="noopener noreferrer"
+              className="rounded-sm text-accent underline underline-offset-2 hover:text-accent-strong hover:decoration-2"
+            >
+              open the contact form in a new tab
+            </a>
+            .
+          </p>
+        </>
+      )}
     </Screen>
   )
 }

@@ -7,7 +7,8 @@ export interface HubspotAccount {
   site: Site
   settings: ProviderSettings
   appUrl: string
-  /** The address of the page with the deals. */
+  apiUrl: string
+  /** The path of the page with the deals. */
   list: string
   tokens: StandInTokens
   deals: StandInDeals

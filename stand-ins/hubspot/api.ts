@@ -48,7 +48,7 @@ const searchBody = v.object({
 })
 
 /** HubSpot's API for deals, as far as Dealbell calls it. */
-export function createHubspotApi({ appUrl, tokens, deals }: HubspotAccount): Hono {
+export function createHubspotApi({ apiUrl, tokens, deals }: HubspotAccount): Hono {
   const startedAt = Date.now()
   const guard = createGuard(tokens)
   const readDeals = guard(dealsScope)
@@ -107,7 +107,7 @@ export function createHubspotApi({ appUrl, tokens, deals }: HubspotAccount): Hon
       ...times,
       archived: false,
       // The host depends on where HubSpot keeps the account, so a client cannot compose this address.
-      url: `${appUrl}/sandbox/hubspot/eu1/contacts/${standInHub.hubId}/record/0-3/${id}`,
+      url: `${apiUrl}/sandbox/hubspot/eu1/contacts/${standInHub.hubId}/record/0-3/${id}`,
     }
   }
 

@@ -24,7 +24,8 @@ export function createStandInHubspot({
     site,
     settings,
     appUrl,
-    list: `${appUrl}/sandbox/hubspot/deals`,
+    apiUrl,
+    list: '/sandbox/hubspot/deals',
     tokens: new StandInTokens('hubspot-stand-in-', settings.clientSecret),
     deals: new StandInDeals(),
   }

@@ -55,7 +55,7 @@ export interface SlackAccount {
   site: Site
   settings: ProviderSettings
   appUrl: string
-  /** The address of the page with the channels. */
+  /** The path of the page with the channels. */
   list: string
   /** Each stands for the channel that a person has chosen, and the scopes that the app asked for. */
   codes: StandInCodes<{ channel: string; scopes: string[] }>

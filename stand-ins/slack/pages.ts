@@ -74,7 +74,7 @@ export function createSlackPages(account: SlackAccount): Hono {
                   aria-label="${change} #${channel.name}">${change}</button>
               </form>
             </div>
-            ${messages.length === 0 ? html`<p>No messages yet. This page looks again by itself. <a href="/activity">Activity</a> says what became of each change.</p>` : ''}
+            ${messages.length === 0 ? html`<p>No messages yet. This page looks again by itself. <a href="${appUrl}/activity">Activity</a> says what became of each change.</p>` : ''}
             <ol class="messages" aria-label="Messages" data-version="${channels.version}">${messages
               .toReversed()
               .map(messageItem)}</ol>`,

@@ -20,7 +20,7 @@ export function createStandInSlack({
     site,
     settings,
     appUrl,
-    list: `${appUrl}/sandbox/slack`,
+    list: '/sandbox/slack',
     codes: new StandInCodes(),
     channels: new StandInChannels(),
   }

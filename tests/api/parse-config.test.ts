@@ -8,6 +8,9 @@ const defaults = {
   contactFormUrl: '/sandbox/contact-form',
 }
 
+/** Without a form of its own, a page shows that of its backend. */
+const formAt = (apiUrl: string) => ({ apiUrl, contactFormUrl: `${apiUrl}/sandbox/contact-form` })
+
 test.each([
   ['nothing', {}],
   ['empty values', { VITE_API_URL: '', VITE_CRM_NAME: ' ', VITE_CHAT_NAME: '' }],
@@ -17,8 +20,8 @@ test.each([
 })
 
 test.each([
-  ['VITE_API_URL', 'http://localhost:4000/', { apiUrl: 'http://localhost:4000' }],
-  ['VITE_API_URL', 'https://example.test/base//', { apiUrl: 'https://example.test/base' }],
+  ['VITE_API_URL', 'http://localhost:4000/', formAt('http://localhost:4000')],
+  ['VITE_API_URL', 'https://example.test/base//', formAt('https://example.test/base')],
   ['VITE_CRM_NAME', ' Zoho ', { crm: { id: 'zoho', name: 'Zoho' } }],
   ['VITE_CHAT_NAME', 'Rocket.Chat', { chat: { id: 'rocket.chat', name: 'Rocket.Chat' } }],
   ['VITE_CHAT_NAME', 'MS Teams', { chat: { id: 'ms-teams', name: 'MS Teams' } }],

@@ -78,7 +78,7 @@ describe('settings', () => {
       apiUrl: 'https://api.bell.example/v1',
       providers: {
         slack: {
-          authorizeUrl: 'https://bell.example/sandbox/slack/oauth/v2/authorize',
+          authorizeUrl: 'https://api.bell.example/v1/sandbox/slack/oauth/v2/authorize',
           apiUrl: 'http://127.0.0.1:8080/sandbox/slack/api',
         },
       },

@@ -50,7 +50,8 @@ test.each([
 )
 
 test.each([
-  [{ inFrame: true }, "'self'", []],
+  // The page that frames the form may be on another origin than the form.
+  [{ inFrame: true }, "'self' http://localhost:3000", []],
   [{ inFrame: false }, "'none'", []],
   [{ inFrame: false, withScript: true }, "'none'", ["connect-src 'self'", "script-src 'self'"]],
 ])(
