@@ -1,5 +1,3 @@
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
 import { tanstackRouter } from '@tanstack/router-plugin/vite'
 import react from '@vitejs/plugin-react'
 import { defineConfig, type UserConfig } from 'vite'
@@ -12,12 +10,12 @@ import { preload } from './build/preload.ts'
 import { security } from './build/security.ts'
 import { settings } from './build/settings.ts'
 import { states } from './build/states.ts'
+import { loadEnvFile } from './server/settings/env-file.ts'
 import { parseConfig } from './src/parse-config.ts'
 
 export default defineConfig((): UserConfig => {
   // Like the server, read only .env, so that both always see the same settings.
-  const envFile = join(import.meta.dirname, '.env')
-  if (existsSync(envFile)) process.loadEnvFile(envFile)
+  loadEnvFile(import.meta.dirname)
   // An invalid VITE_ setting stops the build here.
   const config = parseConfig(process.env)
 

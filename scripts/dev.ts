@@ -2,13 +2,13 @@
 // server: the page answers its own calls.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { EventEmitter, once } from 'node:events'
-import { existsSync } from 'node:fs'
 import { type AddressInfo, createServer as createSocket } from 'node:net'
 import { join } from 'node:path'
 import { createServer, type Plugin } from 'vite'
 import { mock } from '../build/mock.ts'
 import { backendRoots } from '../contract/endpoints.ts'
 import { whenNpmEnds } from '../server/npm.ts'
+import { loadEnvFile } from '../server/settings/env-file.ts'
 import { parseEnv } from '../server/settings/settings.ts'
 
 const root = join(import.meta.dirname, '..')
@@ -24,7 +24,7 @@ let isOutdated = false
 
 try {
   process.chdir(root)
-  if (existsSync('.env')) process.loadEnvFile()
+  loadEnvFile()
   // With VITE_API_URL, the browser would leave the mock to connect a service. vite.config.ts would read a deleted value
   // from .env again.
   if (isMock) process.env.VITE_API_URL = ''

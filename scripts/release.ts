@@ -16,6 +16,7 @@ import {
 import { dirname, join, relative, sep } from 'node:path'
 import { parseArgs } from 'node:util'
 import { build, type Plugin } from 'vite'
+import { expandHome } from '../server/settings/text-file.ts'
 
 const root = join(import.meta.dirname, '..')
 const { values: options } = parseArgs({
@@ -27,7 +28,8 @@ const { values: options } = parseArgs({
 })
 const project = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
 const name = `dealbell-${project.version}`
-const release = join(options.to, name)
+const to = expandHome(options.to)
+const release = join(to, name)
 
 /** What `dealbell NAME` runs. */
 const programs = ['main.ts', 'cli/relay.ts', 'cli/data.ts', 'doctor/doctor.ts']
@@ -65,7 +67,7 @@ await writeFile(join(release, 'package.json'), `${JSON.stringify(ofRelease, null
 run('chmod', '-R', 'u=rwX,go=rX', release)
 const archive = `${release}.tar.gz`
 const byRoot = isGnuTar() ? ['--owner=0', '--group=0'] : ['--uid=0', '--gid=0']
-run('tar', ...byRoot, '--numeric-owner', '-czf', archive, '-C', options.to, name)
+run('tar', ...byRoot, '--numeric-owner', '-czf', archive, '-C', to, name)
 console.log(`${release}: ${inMegabytes(await sizeOf(release))}`)
 console.log(`${archive}: ${inMegabytes((await stat(archive)).size)}`)
 

@@ -1,11 +1,10 @@
-import { existsSync } from 'node:fs'
 import { FolderInUse, lockFolder } from './database/lock.ts'
+import { loadEnvFile } from './settings/env-file.ts'
 import { dataDirError, shownError } from './settings/open-errors.ts'
 import { parseEnv, type Settings } from './settings/settings.ts'
 
 try {
-  // The environment wins over the file.
-  if (existsSync('.env')) process.loadEnvFile()
+  loadEnvFile()
   const settings = parseEnv(process.env)
   // First of all, so that a second start reports the folder and not the port. PostgreSQL needs no lock.
   const folderLock = settings.databaseUrl === undefined ? lock(settings) : undefined

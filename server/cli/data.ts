@@ -9,9 +9,11 @@ import { copyPlaceOf } from '../database/pglite-folder.ts'
 import { syncPath } from '../database/synced-folder.ts'
 import { knownMigrations, refuseToMigrate } from '../database/version.ts'
 import { createVault, type Vault } from '../people/vault.ts'
+import { loadEnvFile } from '../settings/env-file.ts'
 import { openDatabase } from '../settings/open-database.ts'
 import { shownError } from '../settings/open-errors.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
+import { expandHome } from '../settings/text-file.ts'
 import { readDataFile } from './data-file.ts'
 import { exportData } from './export.ts'
 import { importData, requireEmpty } from './import.ts'
@@ -36,10 +38,11 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
   process.on(signal, () => process.exit(1))
 
 try {
-  if (existsSync('.env')) process.loadEnvFile()
-  const [command, path, ...more] = process.argv.slice(2)
+  loadEnvFile()
+  const [command, file, ...more] = process.argv.slice(2)
   const isKnown = command === 'export' || command === 'import'
-  if (!isKnown || path === undefined || more.length > 0) throw new Error(usage)
+  if (!isKnown || file === undefined || more.length > 0) throw new Error(usage)
+  const path = expandHome(file)
   // A copy takes as long as it takes: an import of an older file builds whole indexes.
   const settings = { ...parseEnv(process.env), databaseStatementMs: 0 }
   await (command === 'export' ? exportTo(path, settings) : importFrom(path, settings))

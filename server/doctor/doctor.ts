@@ -1,9 +1,10 @@
-import { existsSync } from 'node:fs'
 import { parseArgs, styleText } from 'node:util'
 import { providerIds, registry, settingOf } from '../providers/registry.ts'
 import { oneLine } from '../relay/write/text.ts'
+import { loadEnvFile } from '../settings/env-file.ts'
 import { shownError } from '../settings/open-errors.ts'
 import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
+import { expandHome } from '../settings/text-file.ts'
 import { checkHubspotClient, checkSlackClient } from './clients.ts'
 import { type Finding, warning } from './finding.ts'
 import { distributions, writeManifests } from './manifests.ts'
@@ -29,7 +30,7 @@ const signs = {
 } satisfies Record<Finding['kind'], string>
 
 try {
-  if (existsSync('.env')) process.loadEnvFile()
+  loadEnvFile()
   process.exitCode = await run()
 } catch (error) {
   console.error(shownError(error))
@@ -71,7 +72,8 @@ function readArguments() {
     const distribution = distributions.find((known) => known === values.distribution)
     if (distribution === undefined && values.distribution !== undefined) return undefined
     if (command !== 'manifests' || more.length > 0) return undefined
-    return { command, folder, distribution, force: values.force } as const
+    const path = expandHome(folder)
+    return { command, folder: path, distribution, force: values.force } as const
   } catch {
     return undefined
   }

@@ -3,6 +3,7 @@ import { DrizzleQueryError } from 'drizzle-orm/errors'
 import { UnusableFolder } from '../database/lock.ts'
 import { NoRoom } from '../database/room.ts'
 import { errorCode } from '../log.ts'
+import { databasePlace } from './database-url.ts'
 import type { Settings } from './settings.ts'
 
 /**
@@ -49,21 +50,11 @@ export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unkn
 
 /** PostgreSQL could not be reached or refused. The message never contains the password. */
 export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
-  const url = new URL(databaseUrl)
-  const host = url.hostname || url.searchParams.get('host') || 'localhost'
-  const at = `${host}:${url.port || '5432'}`
-  const database = url.pathname.slice(1)
+  const { host, at, database } = databasePlace(databaseUrl)
   // Drizzle wraps the error of a failed query.
   const cause = failure instanceof Error && failure.cause ? failure.cause : failure
   const { code } = codesOf(cause)
   const say = (problem: string) => new Error(`DATABASE_URL: ${problem}`, { cause })
-  const caFile = url.searchParams.get('sslrootcert')
-  if (caFile !== null && Object(cause).path === caFile) {
-    return new Error(`DATABASE_CA_FILE: ${caFile} cannot be read (${code}). Correct the path.`, {
-      cause,
-    })
-  }
-
   switch (code) {
     case 'ECONNREFUSED':
     case 'ENOENT':

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
 import * as v from 'valibot'
 import { defaultNames, providerIdOf } from '../../contract/provider-names.ts'
@@ -14,6 +13,8 @@ import {
   registry,
   settingOf,
 } from '../providers/registry.ts'
+import { withCertificate } from './database-url.ts'
+import { expandHome, readCertificates, readText } from './text-file.ts'
 import { clientVariables, providerVariables, variables } from './variables.ts'
 
 export interface Settings {
@@ -80,7 +81,10 @@ export function parseEnv(given: Env): Settings {
     port: settings.PORT,
     host: settings.HOST,
     dataDir: settings.DATA_DIR,
-    databaseUrl: withCertificate(settings.DATABASE_URL, settings.DATABASE_CA_FILE),
+    databaseUrl:
+      settings.DATABASE_URL && settings.DATABASE_CA_FILE
+        ? withCertificate(settings.DATABASE_URL, settings.DATABASE_CA_FILE)
+        : settings.DATABASE_URL,
     databasePoolSize: settings.DATABASE_POOL_SIZE,
     databaseStatementMs: settings.DATABASE_STATEMENT_TIMEOUT * 1_000,
     encryptionKeys: settings.ENCRYPTION_KEY,
@@ -114,32 +118,30 @@ const secrets = [
   ...providerIds.map((id) => settingOf(id, 'CLIENT_SECRET')),
 ]
 
-/** @returns the settings with what the files contain. Adds to `problems` what is wrong. */
+/** @returns the settings with the secrets of the files. Adds to `problems` what is wrong with a file. */
 function withSecretFiles(env: Env, problems: string[]): Env {
   const read: Record<string, string> = {}
   for (const name of secrets) {
-    const path = env[`${name}_FILE`]?.trim()
-    if (!path) continue
+    const text = readNamed(`${name}_FILE`, readText)
+    if (text === undefined) continue
     if (env[name]?.trim()) problems.push(`${name} and ${name}_FILE are both set. Remove one.`)
+    // An empty setting would count as unset.
+    if (text === '') problems.push(`${name}_FILE is ${env[`${name}_FILE`]}, but this file is empty`)
+    read[name] = text
+  }
+  readNamed('DATABASE_CA_FILE', readCertificates)
+  return { ...env, ...read }
+
+  function readNamed(setting: string, read: (path: string) => string): string | undefined {
+    const path = env[setting]?.trim()
+    if (!path) return undefined
     try {
-      read[name] = readFileSync(path, 'utf8').trim()
-      // An empty setting would count as unset.
-      if (read[name] === '') problems.push(`${name}_FILE is ${path}, but this file is empty`)
+      return read(expandHome(path)).trim()
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException
-      problems.push(`${name}_FILE is ${path}, but this process cannot read it (${code})`)
+      problems.push(`${setting} is ${path}, but ${Object(error).message}`)
+      return undefined
     }
   }
-  return { ...env, ...read }
-}
-
-/** With the CA's certificate, the driver encrypts, and checks certificate and host of PostgreSQL. */
-function withCertificate(databaseUrl: string | undefined, caFile: string | undefined) {
-  if (databaseUrl === undefined || caFile === undefined) return databaseUrl
-  const url = new URL(databaseUrl)
-  url.searchParams.set('sslmode', 'verify-full')
-  url.searchParams.set('sslrootcert', caFile)
-  return url.href
 }
 
 /**

@@ -2,11 +2,18 @@ import { isIP } from 'node:net'
 import * as v from 'valibot'
 import { logLevels } from '../log.ts'
 import { isPlaceholder } from '../people/vault.ts'
+import { isDatabaseUrl } from './database-url.ts'
+import { expandHome } from './text-file.ts'
 
 const optionalText = v.pipe(
   v.optional(v.string(), ''),
   v.trim(),
   v.transform((text) => (text === '' ? undefined : text)),
+)
+
+const optionalPath = v.pipe(
+  optionalText,
+  v.transform((text) => text && expandHome(text)),
 )
 
 const optionalHttpUrl = v.pipe(
@@ -61,25 +68,29 @@ export const variables = v.object({
   ),
   API_URL: optionalBaseUrl,
   DATA_DIR: v.pipe(
-    optionalText,
-    v.transform((text) => text ?? './data'),
+    optionalPath,
+    v.transform((path) => path ?? './data'),
+    v.check(
+      (path) => !path.startsWith('~'),
+      "must not begin with ~ and a name. Only ~/ stands for a home folder: that of this process's user",
+    ),
   ),
   DATABASE_URL: v.pipe(
     optionalText,
     v.check(
-      (text) => text === undefined || /^postgres(ql)?:\/\//.test(text),
-      'must begin with postgres:// or postgresql://',
+      (text) => text === undefined || /^(postgres(ql)?:\/\/|socket:)/.test(text),
+      'must begin with postgres://, postgresql:// or socket:',
     ),
     v.check(
-      (text) => text === undefined || URL.canParse(text),
-      'must be a URL such as postgres://user:password@host:5432/name, with special characters of the password as in a URL (@ is %40)',
+      (text) => text === undefined || isDatabaseUrl(text),
+      'must be a URL such as postgres://user:password@host:5432/name or postgres://user:password@/name?host=/run/postgresql, with special characters of the password as in a URL (@ is %40)',
     ),
   ),
   // With one connection, a slow statement would keep all others waiting, also those that renew leases.
   DATABASE_POOL_SIZE: wholeNumber('10', 2, 1_000),
   // In seconds. The relay's claims last for 20 seconds, and none of its statements takes that long.
   DATABASE_STATEMENT_TIMEOUT: wholeNumber('20', 5, 600),
-  DATABASE_CA_FILE: optionalText,
+  DATABASE_CA_FILE: optionalPath,
   ENCRYPTION_KEY: v.pipe(
     optionalText,
     v.transform((text) => text?.split(',').map((key) => key.trim())),

@@ -43,6 +43,14 @@ test.each<[string, string[], RegExp, typeof read?]>([
     [...dashboard, 'src/styles.css', 'src/late/late.css'],
     /font-medium|font-weight: 500/,
   ],
+  [
+    'only server/settings/env-file.ts reads .env, also for the build',
+    [...everything, ...sources('scripts'), 'vite.config.ts'].filter(
+      (path) => !path.endsWith('/env-file.ts'),
+    ),
+    /process\.loadEnvFile|['"`]\.env['"`]/,
+    code,
+  ],
   ['no type check is switched off', everything, /@ts-(ignore|nocheck|expect-error)/],
   ['the dashboard names no service', [...dashboard, 'index.html'], /hubspot|slack/i, code],
   [

@@ -36,7 +36,8 @@ afterEach(async () => {
 async function runDev({ port, devPort }: { port: number; devPort: number }) {
   const settings = { PORT: port, DEV_PORT: devPort, DATA_DIR: await newDataFolder() }
   const lines = Object.entries(settings).map(([name, value]) => `${name}=${value}\n`)
-  await writeFile(join(project, '.env'), lines.join(''))
+  // As Windows writes it.
+  await writeFile(join(project, '.env'), `\uFEFF${lines.join('')}`)
   const { HOME = '' } = process.env
   npm = launch(['run', 'dev'], { HOME }, { program: 'npm', cwd: project, detached: true })
   return npm

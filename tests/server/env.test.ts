@@ -1,7 +1,8 @@
-import { writeFile } from 'node:fs/promises'
+import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { chatIds, providerIds, registry } from '../../server/providers/registry.ts'
+import { readEnvFile } from '../../server/settings/env-file.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { newFolder } from '../database.ts'
 
@@ -110,18 +111,102 @@ describe('settings', () => {
     expect(encryptionKeys?.map((one) => one.toString('base64'))).toEqual([key, otherKey])
   })
 
+  // The ways in which Windows writes text, with PowerShell's `>` for UTF-16.
+  test.each<[string, (text: string) => Buffer]>([
+    ['UTF-8', Buffer.from],
+    ['UTF-8 with CRLF', (text) => Buffer.from(text.replaceAll('\n', '\r\n'))],
+    ['UTF-8 with CR', (text) => Buffer.from(text.replaceAll('\n', '\r'))],
+    ['UTF-8 with a mark', (text) => Buffer.from(`\uFEFF${text}`)],
+    ['UTF-16LE', (text) => Buffer.from(`\uFEFF${text}`, 'utf16le')],
+    ['UTF-16BE', (text) => Buffer.from(`\uFEFF${text}`, 'utf16le').swap16()],
+  ])('and secrets in files may be in %s', async (_, encoded) => {
+    const folder = await newFolder()
+    const lines = `APP_URL=https://bell.example\n # DATA_DIR="\nexport A=\nB = 'ü#\n"' # b\n\nC=c d #"`
+    await writeFile(join(folder, '.env'), encoded(lines))
+    const read = { APP_URL: 'https://bell.example', A: '', B: 'ü#\n"', C: 'c d' }
+    expect(readEnvFile(folder)).toEqual(read)
+    const path = join(folder, 'key')
+    await writeFile(path, encoded(`${key}\n`))
+    const { encryptionKeys } = parseEnv({ ENCRYPTION_KEY_FILE: path })
+    expect(encryptionKeys?.[0]?.toString('base64')).toBe(key)
+  })
+
+  const make = (file: (path: string) => Promise<unknown>) => file
+  test.each([
+    ['this is a folder', make(mkdir)],
+    ['this process cannot read it (ENOENT)', make((path) => symlink('nowhere', path))],
+    ['this is no text in UTF-8', make((path) => writeFile(path, '# für\nA=1', 'latin1'))],
+    ['this is no text in UTF-8', make((path) => writeFile(path, 'A=1', 'utf16le'))],
+  ])('are not taken for none, and a secret neither: %s', async (problem, file) => {
+    const folder = await newFolder()
+    const path = join(folder, '.env')
+    await file(path)
+    expect(() => readEnvFile(folder)).toThrow(`${path} exists, but ${problem}`)
+    for (const name of ['ENCRYPTION_KEY_FILE', 'DATABASE_CA_FILE']) {
+      const said = name === 'DATABASE_CA_FILE' ? problem.replace(/is no.*/, 'file has no') : problem
+      expect(() => parseEnv({ [name]: path })).toThrow(`${name} is ${path}, but ${said}`)
+    }
+  })
+
+  test('of .env are read completely, or the lines are named and not quoted', async () => {
+    const folder = await newFolder()
+    expect(readEnvFile(folder)).toEqual({})
+    await writeFile(join(folder, '.env.txt'), 'A=1')
+    expect(() => readEnvFile(folder)).toThrow('.env.txt exists, but the settings belong into')
+    const lost = [
+      ...['A: hunter2', 'A hunter2', 'hunter2', '=hunter2', '"A"=hunter2', 'set A=hunter2'],
+      ...['$env:A="hunter2"', 'A\u00a0=hunter2', '\uFEFFA=hunter2', 'A＝hunter2', '1A=hunter2'],
+      ...[
+        'A=“hunter2”',
+        'A=„hunter2“',
+        'A=\u00a0"hunter2"',
+        'A="hunter2',
+        "A='hunter2",
+        'A=`hunter2',
+      ],
+      ...['A="hunter2" 3', "A='it's hunter2'", 'A="hunter\\"2"', 'A=hunter2#3', 'A=#hunter2'],
+    ]
+    for (const line of lost) {
+      await writeFile(join(folder, '.env'), `B="1\n2"\n${line}\n#\nC: hunter2`)
+      const problem = `${join(folder, '.env')} has settings that cannot be read: see line 3, 5.`
+      expect(() => readEnvFile(folder), line).toThrow(problem)
+      expect(() => readEnvFile(folder), line).not.toThrow('hunter2')
+    }
+  })
+
   test('that are secrets may stand in files', async () => {
     const path = join(await newFolder(), 'key')
     const read = () => parseEnv({ ENCRYPTION_KEY_FILE: path })
-    expect(read).toThrow(`ENCRYPTION_KEY_FILE is ${path}, but this process cannot read it (ENOENT)`)
     await writeFile(path, '\n')
     expect(read).toThrow(`ENCRYPTION_KEY_FILE is ${path}, but this file is empty`)
     await writeFile(path, `${key}\n`)
-    expect(read().encryptionKeys?.[0]?.toString('base64')).toBe(key)
     expect(parseEnv({ METRICS_TOKEN_FILE: path }).metricsToken).toBe(key)
     expect(() => parseEnv({ ENCRYPTION_KEY: key, ENCRYPTION_KEY_FILE: path })).toThrow(
       'ENCRYPTION_KEY and ENCRYPTION_KEY_FILE are both set. Remove one.',
     )
+  })
+
+  test('that are paths may begin with ~/, which no shell replaces in .env', async () => {
+    const home = await newFolder()
+    vi.stubEnv('HOME', home)
+    vi.stubEnv('USERPROFILE', home)
+    await writeFile(join(home, 'secret'), key)
+    await writeFile(join(home, 'ca.pem'), '-----BEGIN CERTIFICATE-----')
+    const DATABASE_URL = 'postgres://db/dealbell'
+    const settings = parseEnv({
+      ...{ DATA_DIR: '~/data', DATABASE_URL, DATABASE_CA_FILE: '~/ca.pem' },
+      ...{ ENCRYPTION_KEY_FILE: '~/secret', METRICS_TOKEN_FILE: '~/secret' },
+      ...{ HUBSPOT_CLIENT_ID: 'id', HUBSPOT_CLIENT_SECRET_FILE: '~/secret' },
+      ...{ SLACK_CLIENT_ID: 'id', SLACK_CLIENT_SECRET_FILE: '~/secret' },
+    })
+    expect(settings).toMatchObject({ dataDir: join(home, 'data'), metricsToken: key })
+    expect(new URL(settings.databaseUrl ?? '').searchParams.get('sslrootcert')).toBe(
+      join(home, 'ca.pem'),
+    )
+    await writeFile(join(home, 'secret'), DATABASE_URL)
+    expect(parseEnv({ DATABASE_URL_FILE: '~/secret' }).databaseUrl).toBe(DATABASE_URL)
+    expect(parseEnv({ DATA_DIR: '~' }).dataDir).toBe(home)
+    expect(parseEnv({ DATA_DIR: './~/data' }).dataDir).toBe('./~/data')
   })
 
   test.each([
@@ -134,6 +219,7 @@ describe('settings', () => {
     { HUBSPOT_CLIENT_SECRET: 'new,', HUBSPOT_CLIENT_ID: 'id' },
     { SLACK_API_URL: 'ftp://slack.com' },
     { SERVE_DASHBOARD: 'perhaps' },
+    { DATA_DIR: '~ann/data' },
     { DATABASE_URL: 'mysql://host' },
     { DATABASE_URL: 'postgres://user:hunter2#@host/name' },
     { DATABASE_POOL_SIZE: '1' },

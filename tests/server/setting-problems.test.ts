@@ -1,7 +1,8 @@
+import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:net'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { openDatabase } from '../../server/settings/open-database.ts'
 import { databaseUrlError, dataDirError, listenError } from '../../server/settings/open-errors.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
@@ -62,6 +63,33 @@ test.each<[string, Server | undefined, (at: string) => string]>([
   const opening = openDatabase(parseEnv({ DATABASE_URL: urlAt(at) }))
   await expect(opening).rejects.toHaveProperty('message', `DATABASE_URL: ${problem(at)}`)
 })
+
+const sockets = [
+  'postgres://ann:hunter2@/sales?host=FOLDER',
+  'postgresql:///sales?host=FOLDER&user=ann&password=hunter2',
+  'postgres://ann:hunter2@elsewhere:1/sales?host=FOLDER&port=5432',
+  'postgres://ann:hunter2@ENCODED/sales',
+  'socket:FOLDER?db=sales&user=ann&password=hunter2',
+  'socket://ann:hunter2@FOLDER?db=sales',
+  'postgres://ann:hunter2@/sales',
+]
+test.skipIf(process.platform === 'win32').each(sockets)(
+  'DATABASE_URL may name a socket in each way that the driver knows, and an error names it: %s',
+  async (form) => {
+    const place = await newFolder()
+    // The driver's default, if the address has no host.
+    if (form === sockets.at(-1)) vi.stubEnv('PGHOST', place)
+    const url = form.replace('FOLDER', place).replace('ENCODED', encodeURIComponent(place))
+    const said = () =>
+      openDatabase(parseEnv({ DATABASE_URL: url })).catch(({ message }: Error) => message)
+    const at = join(place, '.s.PGSQL.5432')
+    expect(await said()).toMatch(`DATABASE_URL: no PostgreSQL listens at ${at}. Start it, or`)
+    const server = refusingPostgres('3D000', 'database "sales" does not exist').listen(at)
+    onTestFinished(() => void server.close())
+    await once(server, 'listening')
+    expect(await said()).toMatch(`DATABASE_URL: PostgreSQL at ${at} has no database named sales.`)
+  },
+)
 
 test('DATA_DIR that is a file is refused in one sentence', async () => {
   const dataDir = join(folder, 'file')
