@@ -380,6 +380,39 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await counts('rule=deal-closed&day=2026-03-28')).toEqual([0, 0, 1, 1])
   })
 
+  test('a search finds a name however both are written, and so does “send all again”', async () => {
+    const { userId, activity } = signIn(await backend.newUser())
+    const pairs = [
+      ['Praxis ÄRZTE', 'ärzte'],
+      ['Crème brûlée'.normalize('NFD'), 'CRÈME BRÛ'],
+      ['ĐẠI VIỆT', 'đại việt'.normalize('NFD')],
+      ['한국 전력', '한국'.normalize('NFD')],
+      ['Großkunde', 'GROSSK'],
+      ['GROẞMARKT', 'großm'],
+      ['İzmir', 'izmir'],
+      ['IĞDIR', 'ığdır'],
+      ['ΟΔΥΣΣΕΥΣ', 'οδυσσευς'],
+      ['όμιλος', 'ΌΜΙΛΟΣ'],
+      ['ПРИВЕТ', 'привет'],
+      ['Ｔｏｙｏｔａ', 'toyota'],
+      ['ﬁnance', 'FINANCE'],
+      ['Co\u00ADoperation', 'coop'],
+      ['5\u00A0000 units', '5  000'],
+      ['50% off_1 \\o/', '% off_1 \\'],
+    ] as const
+    for (const [dealName] of pairs) {
+      await store(userId, { dealName, state: 'dead', reason: 'invalid_blocks' })
+    }
+    await store(userId, { state: 'dead', reason: 'invalid_blocks' })
+    const found = async (q: string) => {
+      const query = new URLSearchParams({ q, state: 'failed', counts: 'true' })
+      const { items, counts, retryable } = await activity(`?${query}`)
+      return [items.map(({ deal }) => deal?.name), counts?.failed.count, retryable?.count]
+    }
+    for (const [name, q] of pairs) expect(await found(q)).toEqual([[name], 1, 1])
+    for (const q of ['arzte', 'creme', 'of_', '\\%']) expect(await found(q)).toEqual([[], 0, 0])
+  })
+
   test('a search of many messages stops, says how far it came, and goes on from there', async () => {
     const { userId, activity } = signIn(await backend.newUser())
     const needle = await store(userId, { dealName: 'Needle', occurredAt: new Date(0) })

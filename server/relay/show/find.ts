@@ -70,10 +70,35 @@ export const newestIn = (
 const foundIn = (ids: SQL) =>
   sql`select id, occurred_at, deal_name, rule_id from deliveries where id = any(array(${ids}))`
 
-/** Whether a row has the text in its deal's name, and the rule. */
-export const isFound = ({ q, rule }: Pick<ActivityFilter, 'q' | 'rule'>) =>
-  sql`${q === undefined ? sql`true` : sql`strpos(lower(deal_name), lower(${q}::text)) > 0`}
-      and ${rule === undefined ? sql`true` : sql`rule_id = ${rule}`}`
+export const hasRule = ({ rule }: Pick<ActivityFilter, 'rule'>) =>
+  rule === undefined ? sql`true` : sql`rule_id = ${rule}`
+
+/**
+ * Returns whether a deal's name has the text. The server itself compares them: PostgreSQL's `lower` knows only the
+ * letters of its locale, and no database takes an accent that is a character of its own for the one of the letter.
+ */
+export function nameSearch({
+  q,
+}: Pick<ActivityFilter, 'q'>): (name: string | null | undefined) => boolean {
+  if (q === undefined) return () => true
+  const wanted = folded(q)
+  return (name) => typeof name === 'string' && folded(name).includes(wanted)
+}
+
+/** A text in the one form of all that differ only in case, width, composition, spaces or what nobody sees. */
+function folded(text: string): string {
+  return (
+    text
+      .normalize('NFKC')
+      .replace(/\p{Default_Ignorable_Code_Point}/gu, '')
+      .replace(/\s{2,}/g, ' ')
+      // Upper case last: it makes SS of ß, and has only one sigma. Lower case first: only it knows ẞ.
+      .toLowerCase()
+      .toUpperCase()
+      // The dot of a Turkish İ, which became I and a dot.
+      .replaceAll('I\u0307', 'I')
+  )
+}
 
 export const isSearch = ({ q, rule }: ActivityFilter) => q !== undefined || rule !== undefined
 
@@ -108,18 +133,32 @@ export async function search(
   userId: string,
   page: Page,
 ): Promise<{ ids: string[]; stop?: { position: string; at: string } }> {
-  const [found] = await rowsOf<{ ids: string[]; looked: number; position: string; at: string }>(
+  const { filter, limit } = page
+  const [found] = await rowsOf<{
+    ids: string[]
+    names: Array<string | null>
+    looked: number
+    position: string
+    at: string
+  }>(
     database,
-    sql`with newest as materialized (${foundIn(sql`select id from (${newest(userId, page, mostSearched)}) as newest`)})
-        select array(select id::text from newest where ${isFound(page.filter)}
-                     order by occurred_at desc, id desc limit ${page.limit + 1}) as ids,
+    sql`with newest as materialized (${foundIn(sql`select id from (${newest(userId, page, mostSearched)}) as newest`)}),
+             sorted as materialized (
+               select id::text, deal_name from newest where ${hasRule(filter)} order by occurred_at desc, id desc
+             )
+        select (select coalesce(json_agg(id), '[]') from sorted) as ids,
+               (select coalesce(json_agg(deal_name), '[]') from sorted) as names,
                (select count(*)::int from newest) as looked,
                ${microseconds(sql`occurred_at`)} || '.' || id as position, ${isoTime(sql`occurred_at`)} as at
         from newest order by occurred_at, id limit 1`,
   )
   if (found === undefined) return { ids: [] }
-  const { ids, looked, ...stop } = found
-  return looked < mostSearched ? { ids } : { ids, stop }
+  const { ids, names, looked, ...stop } = found
+  const isFound = nameSearch(filter)
+  return {
+    ids: ids.filter((_, n) => isFound(names[n])).slice(0, limit + 1),
+    ...(looked === mostSearched && { stop }),
+  }
 }
 
 /** Counts what a filter finds in each state, whatever its own state is. */
@@ -132,18 +171,24 @@ export async function countActivity(
   const limit = isSearch(filter) ? mostCountedInSearch : mostCounted
   const counted = Object.entries(deliveryStates).map(([shown, state]) => {
     const rows = newestIn(userId, state, filter, { columns, limit })
-    return sql`select ${shown}::text as state, count(*)::int as looked,
-                 (count(*) filter (where ${isFound(filter)}))::int as found
-          from ${isSearch(filter) ? sql`(${foundIn(rows)})` : rows} as newest`
+    return isSearch(filter)
+      ? sql`select ${shown}::text as state, count(*)::int as looked,
+              coalesce(json_agg(deal_name) filter (where ${hasRule(filter)}), '[]') as names
+            from (${foundIn(rows)}) as newest`
+      : sql`select ${shown}::text as state, count(*)::int as looked, null::json as names
+            from ${rows} as newest`
   })
-  const rows = await rowsOf<{ state: ActivityState; looked: number; found: number }>(
-    database,
-    sql.join(counted, sql` union all `),
-  )
+  const rows = await rowsOf<{
+    state: ActivityState
+    looked: number
+    names: Array<string | null> | null
+  }>(database, sql.join(counted, sql` union all `))
   const none = { count: 0, more: false }
   const counts: ActivityCounts = { sent: none, waiting: none, failed: none, skipped: none }
-  for (const { state, looked, found } of rows) {
-    counts[state] = { count: found, more: looked === limit }
+  const isFound = nameSearch(filter)
+  for (const { state, looked, names } of rows) {
+    const count = names === null ? looked : names.filter(isFound).length
+    counts[state] = { count, more: looked === limit }
   }
   return counts
 }

@@ -14,7 +14,7 @@ import {
   providerIds,
   usedOf,
 } from '../../providers/registry.ts'
-import { type ActivityFilter, isFound, newestIn } from './find.ts'
+import { type ActivityFilter, hasRule, nameSearch, newestIn } from './find.ts'
 import { revive } from './operator.ts'
 
 interface Dependencies {
@@ -35,6 +35,7 @@ export interface Which {
 }
 
 const all = { q: undefined, rule: undefined, day: undefined }
+const none = { ids: [], names: [], reasons: [], hasOlder: false }
 
 /** Whether the stored reason of a delivery may mean that the provider no longer accepted the connection. */
 const mayBeOf = (providers: Providers, id: ProviderId, reason: string) =>
@@ -66,26 +67,36 @@ async function findFailed(
   { filter, onlyBroken }: Which,
 ): Promise<{ ids: string[]; reasons: string[]; more: boolean }> {
   const columns = sql`id, event_id, reason, occurred_at, rule_id, deal_name, to_label`
-  const [found] = await rowsOf<{ ids: string[]; reasons: string[]; hasOlder: boolean }>(
+  const { q } = filter
+  const [found] = await rowsOf<{
+    ids: string[]
+    names: Array<string | null>
+    reasons: string[]
+    hasOlder: boolean
+  }>(
     database,
     // The first rows are enough if they fit, so the failed ones are not materialized.
     sql`with found as materialized (
-          select id, reason
+          select id::text, deal_name, reason
           from ${newestIn(userId, 'dead', filter, { columns, limit: mostLookedAt })} as failed
-          where ${isFound(filter)} and ${isNews}
+          where ${hasRule(filter)} and ${isNews}
             and ${onlyBroken ? becauseBroken(providers) : sql`true`}
-          order by occurred_at desc, id desc limit ${mostAtOnce + 1}
+          order by occurred_at desc, failed.id desc
+          limit ${q === undefined ? mostAtOnce + 1 : mostLookedAt}
         )
-        select array(select id::text from found) as ids,
+        select (select coalesce(json_agg(id), '[]') from found) as ids,
+               (select coalesce(json_agg(deal_name), '[]') from found where ${q !== undefined}) as names,
                array(select distinct reason from found where reason is not null) as reasons,
-               (select count(*) from found) <= ${mostAtOnce} and exists (
+               exists (
                  select from ${newestIn(userId, 'dead', filter, {
                    columns: sql`id`,
                    limit: mostLookedAt + 1,
                  })} as failed offset ${mostLookedAt}
                ) as "hasOlder"`,
   )
-  const { ids, reasons, hasOlder } = found ?? { ids: [], reasons: [], hasOlder: false }
+  const { ids: looked, names, reasons, hasOlder } = found ?? none
+  const isFound = nameSearch(filter)
+  const ids = looked.filter((_, n) => isFound(names[n]))
   return { ids: ids.slice(0, mostAtOnce), reasons, more: ids.length > mostAtOnce || hasOlder }
 }
 
