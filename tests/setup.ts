@@ -25,12 +25,31 @@ beforeEach(() => {
   vi.spyOn(console, 'error').mockImplementation((...parts) => {
     logged.push(parts.map(String).join(' '))
   })
+  vi.spyOn(document, 'createTextNode')
 })
+
+// A browser's translator replaces text nodes. React then changes or removes its own in vain, or fails. If a text is
+// the only child of its element, React changes the element and owns no text node.
+export function expectNoOwnTexts(): void {
+  const isReacts = (node: Text) => Object.keys(node).some((key) => key.startsWith('__reactFiber'))
+  const { results } = vi.mocked(document.createTextNode).mock
+  const own = results.flatMap(({ type, value }) =>
+    type === 'return' && isReacts(value) ? value.data : [],
+  )
+  vi.mocked(document.createTextNode).mockClear()
+  if (own.length === 0) return
+  throw new Error(
+    `Each of these texts needs an element of its own: ${JSON.stringify([...new Set(own)])}`,
+  )
+}
 
 afterEach(({ task }) => {
   cleanup()
   server.resetHandlers()
-  if (task.result?.state !== 'fail') return expectNothingLogged()
+  if (task.result?.state !== 'fail') {
+    expectNoOwnTexts()
+    return expectNothingLogged()
+  }
   // One failure is enough. What was logged may explain it.
   for (const line of takeLog()) console.log(`console.error: ${line}`)
 })

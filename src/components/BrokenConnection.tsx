@@ -16,16 +16,15 @@ export function BrokenConnection({
   reason: string
   since: string | undefined
 }) {
+  const rest = `: ${reason} Connect again${provider.id === config.chat.id ? ', or choose another channel' : ''}.`
+  if (since === undefined || !Number.isFinite(Date.parse(since))) {
+    return <span>{`Not connected${rest}`}</span>
+  }
   return (
     <>
-      Not connected
-      {since && Number.isFinite(Date.parse(since)) && (
-        <>
-          {' since '}
-          <time dateTime={since}>{timeInWords(new Date(since))}</time>
-        </>
-      )}
-      {`: ${reason} Connect again${provider.id === config.chat.id ? ', or choose another channel' : ''}.`}
+      <span>{'Not connected since '}</span>
+      <time dateTime={since}>{timeInWords(new Date(since))}</time>
+      <span>{rest}</span>
     </>
   )
 }

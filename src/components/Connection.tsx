@@ -41,23 +41,21 @@ export function Connection({
         {/* The live region includes the name: 'Not connected' alone does not name the service. */}
         <div role="status" className="min-w-0">
           <p className="font-semibold wrap-anywhere">
-            {provider.name}
-            {badge && <> {badge}</>}
+            <span>{badge ? `${provider.name} ` : provider.name}</span>
+            {badge}
           </p>
           <p
             className={`text-sm wrap-anywhere ${!isConnected && reason ? 'text-bad' : 'text-muted'}`}
           >
-            {isConnected ? (
-              'Connected'
-            ) : reason ? (
+            {!isConnected && reason ? (
               <BrokenConnection provider={provider} reason={reason} since={since} />
             ) : (
-              'Not connected'
+              <span>{isConnected ? 'Connected' : 'Not connected'}</span>
             )}
             {isConnected && names && (
               <span className="names">
                 <span> · </span>
-                {names}
+                <span>{names}</span>
               </span>
             )}
           </p>

@@ -58,7 +58,7 @@ export function Dashboard() {
     >
       {Notice && hasSummary && <Notice />}
       <Warning isShown={areKnown && !areConnected} title="Connections required">
-        Please connect both {crm.name} and {chat.name} so that notifications work.
+        {`Please connect both ${crm.name} and ${chat.name} so that notifications work.`}
       </Warning>
       {areKnown ? (
         <>

@@ -1,3 +1,4 @@
+import { failureText } from '../ui/Boundary.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
 import { WarningSign } from '../ui/icons.tsx'
 import { Screen } from '../ui/Screen.tsx'
@@ -6,7 +7,7 @@ import { Screen } from '../ui/Screen.tsx'
 export function GenericError() {
   return (
     <Screen title="Something went wrong" icon={<WarningSign />}>
-      <p role="alert">Something went wrong. Please try again later.</p>
+      {failureText}
       <div>
         {/* A plain link loads a new page, so no broken state remains. */}
         <a href="/" className={buttonStyle.secondary}>

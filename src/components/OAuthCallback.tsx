@@ -65,7 +65,7 @@ export function OAuthCallback({
           <p className="text-muted">This page goes on by itself in a moment.</p>
         </div>
       ) : (
-        <p role="status">Handling {provider.name} OAuth Callback...</p>
+        <p role="status">{`Handling ${provider.name} OAuth Callback...`}</p>
       )}
     </Screen>
   )

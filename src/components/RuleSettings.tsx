@@ -75,6 +75,13 @@ export function RuleSettings({
   // What the bar says stays in view.
   const isBarNeeded = isUnsaved || save.isPending || save.isError || save.isRefused || save.isSaved
   const saved = rules.data?.rules
+  const message = save.isRefused
+    ? `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`
+    : save.isError
+      ? '❌ Failed to save rules, try again.'
+      : isUnsaved
+        ? !save.isPending && <span className="text-muted">Unsaved changes</span>
+        : save.isSaved && '✅ Rules saved successfully!'
   return (
     <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">
       {!areLoaded && (
@@ -87,7 +94,8 @@ export function RuleSettings({
           {areLoaded && (
             <fieldset className={`min-w-0 ${category.available ? 'sm:col-span-full' : ''}`}>
               <legend className="mb-1 flex items-center gap-2 text-sm font-semibold">
-                {category.name} {!category.available && <Badge>Coming soon</Badge>}
+                <span>{`${category.name} `}</span>
+                {!category.available && <Badge>Coming soon</Badge>}
               </legend>
               {category.rules.map((rule) => (
                 <RuleCheckbox
@@ -133,13 +141,7 @@ export function RuleSettings({
             {save.isPending ? 'Saving…' : 'Save'}
           </Button>
           <p role="status" className="save-message">
-            {isUnsaved && !save.isPending && !save.isError && !save.isRefused && (
-              <span className="text-muted">Unsaved changes</span>
-            )}
-            {save.isRefused &&
-              `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`}
-            {save.isSaved && !isUnsaved && '✅ Rules saved successfully!'}
-            {save.isError && '❌ Failed to save rules, try again.'}
+            {message}
           </p>
         </div>
       )}

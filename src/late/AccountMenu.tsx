@@ -90,7 +90,7 @@ export function AccountMenu() {
             <div id={menuId} className="account-menu">
               {account !== undefined && (
                 <p className="px-3 py-2 text-muted wrap-anywhere">
-                  {config.crm.name}: {account}
+                  {`${config.crm.name}: ${account}`}
                 </p>
               )}
               <button
@@ -120,9 +120,11 @@ export function AccountMenu() {
         </div>
       )}
       <p ref={line} role="status" tabIndex={-1} className="account-line">
-        {isSignedOut && `Signed out. Connect ${config.crm.name} to find your settings again.`}
-        {others.isSuccess && 'Signed out of all other browsers.'}
-        {hasFailed && '❌ Failed to sign out, try again.'}
+        {isSignedOut
+          ? `Signed out. Connect ${config.crm.name} to find your settings again.`
+          : others.isSuccess
+            ? 'Signed out of all other browsers.'
+            : hasFailed && '❌ Failed to sign out, try again.'}
       </p>
     </>
   )

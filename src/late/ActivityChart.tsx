@@ -35,19 +35,19 @@ export function ActivityChart() {
     <section aria-labelledby={headingId} className="card gap-2 p-4 sm:px-6">
       <div className="flex flex-wrap items-center justify-between gap-x-5 gap-y-1">
         <h2 id={headingId} tabIndex={-1} className="text-lg font-semibold outline-none">
-          Last {summaryDays} days
+          {`Last ${summaryDays} days`}
         </h2>
         {/* Its room is there before its numbers, which need two lines on a narrow phone. */}
         <ul className="flex min-h-5 max-[22.5rem]:min-h-10 flex-wrap content-start gap-x-4 text-sm tabular-nums max-sm:basis-full">
           {summary.data && (
             <>
               <Key sign={<rect width={12} height={12} rx={2} className="chart-sent" />}>
-                {written(total('sent'))} sent
+                {`${written(total('sent'))} sent`}
               </Key>
               <Key
                 sign={<Failed x={0.5} y={0.5} width={11} height={11} fill={`url(#${hatchId})`} />}
               >
-                {written(total('failed'))} failed
+                {`${written(total('failed'))} failed`}
               </Key>
               <li>
                 {active === undefined

@@ -96,7 +96,7 @@ export function ActivityList() {
               )}
               {searched !== null && (
                 <p className="text-muted">
-                  {items.length === 0 && 'No message found yet. '}Searched back to {searched}.
+                  {`${items.length === 0 ? 'No message found yet. ' : ''}Searched back to ${searched}.`}
                 </p>
               )}
               <p role="status">
@@ -144,8 +144,7 @@ function NoMessages({ filter: { state, rule, q, day } }: { filter: ActivityFilte
       <div>
         <p className="font-semibold">No messages yet</p>
         <p className="text-muted">
-          Move a deal in {config.crm.name}
-          {canSendTest && ', or send a test message'}.
+          {`Move a deal in ${config.crm.name}${canSendTest ? ', or send a test message' : ''}.`}
         </p>
       </div>
       <div className="flex flex-wrap items-center gap-x-4 gap-y-2 text-sm">

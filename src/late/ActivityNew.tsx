@@ -39,7 +39,7 @@ export function ActivityNew({ items }: { items: readonly ActivityItem[] }) {
               section?.scrollIntoView()
             }}
           >
-            {count(added, 'new message')} above
+            {`${count(added, 'new message')} above`}
           </button>
         )}
       </div>

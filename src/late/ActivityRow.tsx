@@ -48,7 +48,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
             </a>
           ) : (
             <span className="font-semibold">{name}</span>
-          )}{' '}
+          )}
           <Change from={textOf(from)} to={textOf(to)} />
         </p>
         <time
@@ -92,11 +92,12 @@ function Change({ from, to }: { from: string | null; to: string | null }) {
   if (to === null) return null
   return (
     <span>
-      {from} {/* Screen readers read 'to', not 'right arrow'. */}
+      <span>{` ${from ?? ''} `}</span>
+      {/* Screen readers read 'to', not 'right arrow'. */}
       <span role="img" aria-label="to" className="text-muted">
         →
-      </span>{' '}
-      {to}
+      </span>
+      <span>{` ${to}`}</span>
     </span>
   )
 }

@@ -36,7 +36,7 @@ export function StateFilter({
               resetScroll={false}
               className="activity-filter"
             >
-              {state === undefined ? 'All' : stateNames[state]}
+              <span>{state === undefined ? 'All' : stateNames[state]}</span>
               <Count of={state} counts={counts} />
             </Link>
           </li>
@@ -55,7 +55,7 @@ export function StateFilter({
               aria-label={`Show all days, not only ${dateName(day)}`}
               className="activity-filter border-edge bg-surface text-ink"
             >
-              {dateName(day)}
+              <span>{dateName(day)}</span>
               <span aria-hidden="true" className="pl-2 text-muted">
                 ✕
               </span>

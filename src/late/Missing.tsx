@@ -24,22 +24,19 @@ export function Missing({
     <>
       {/* Do not use isPending: after a failure, it is true again at each new attempt. */}
       <p id={id} className="inline">
-        {query.isFetched ? failed : pending}
+        {query.isFetched ? `${failed} ` : pending}
       </p>
       {query.isFetched && (
-        <>
-          {' '}
-          <button
-            ref={passToControl}
-            type="button"
-            aria-label={`Try again: ${subject}`}
-            aria-disabled={query.isFetching || undefined}
-            onClick={() => query.refetch()}
-            className="text-button"
-          >
-            Try again
-          </button>
-        </>
+        <button
+          ref={passToControl}
+          type="button"
+          aria-label={`Try again: ${subject}`}
+          aria-disabled={query.isFetching || undefined}
+          onClick={() => query.refetch()}
+          className="text-button"
+        >
+          Try again
+        </button>
       )}
     </>
   )

@@ -21,9 +21,11 @@ export function PageNotice() {
   return (
     // It is always there, because screen readers announce only what changes in it.
     <div role="status" className="col-span-full flex flex-col gap-2 text-bad empty:absolute">
-      {cut === 'offline' && <p>You are offline. {old}</p>}
-      {cut === 'unanswered' && isUnreachable && <p>The server could not be reached. {old}</p>}
-      {hasEnded && <p>Your session has ended. Connect {crm.name} to find your settings again.</p>}
+      {cut === 'offline' && <p>{`You are offline. ${old}`}</p>}
+      {cut === 'unanswered' && isUnreachable && <p>{`The server could not be reached. ${old}`}</p>}
+      {hasEnded && (
+        <p>{`Your session has ended. Connect ${crm.name} to find your settings again.`}</p>
+      )}
       <Failed provider={crm} />
       <Failed provider={chat} />
     </div>

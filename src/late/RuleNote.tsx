@@ -27,21 +27,19 @@ function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
   const none = { sent: 0, failed: 0, lastSentAt: null }
   const { sent, failed, lastSentAt } = summary.data.rules[rule] ?? none
   const period = `in ${count(summary.data.days, 'day')}`
+  const times = sent === 1 ? 'once' : `${written(sent)} times`
+  const isDated = sent > 0 && lastSentAt !== null
+  const until = isDated ? (sent === 1 ? ', ' : ', last ') : ''
   return (
     <p id={id}>
-      {sent === 0
-        ? `No messages sent ${period}`
-        : `Sent ${sent === 1 ? 'once' : `${written(sent)} times`} ${period}`}
-      {sent > 0 && lastSentAt !== null && (
-        <>
-          {sent === 1 ? ', ' : ', last '}
-          {/* Each refetch renders this again, so the time stays correct. */}
-          <time dateTime={lastSentAt}>
-            {timeAgo(lastSentAt, Math.max(summary.dataUpdatedAt, summary.errorUpdatedAt))}
-          </time>
-        </>
+      <span>{sent === 0 ? `No messages sent ${period}` : `Sent ${times} ${period}${until}`}</span>
+      {isDated && (
+        // Each refetch renders this again, so the time stays correct.
+        <time dateTime={lastSentAt}>
+          {timeAgo(lastSentAt, Math.max(summary.dataUpdatedAt, summary.errorUpdatedAt))}
+        </time>
       )}
-      {failed > 0 && ` · ${written(failed)} failed`}
+      {failed > 0 && <span>{` · ${written(failed)} failed`}</span>}
     </p>
   )
 }
@@ -69,17 +67,16 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
   }
   const sample = data.samples[rule]
   const sampleId = `${id}-sample`
+  const atLeast = messages > 0 && !data.complete ? 'at least ' : ''
+  const found = messages === 0 ? 'no messages' : count(messages, 'message')
+  const unsure = messages === 0 && !data.complete ? ', as far as is known' : ''
   return (
     <>
       <p className="inline" id={id}>
-        Would have sent {messages > 0 && !data.complete && 'at least '}
-        {messages === 0 ? 'no messages' : count(messages, 'message')} in the last{' '}
-        {count(data.days, 'day')}
-        {messages === 0 && !data.complete && ', as far as is known'}
+        {`Would have sent ${atLeast}${found} in the last ${count(data.days, 'day')}${unsure} `}
       </p>
       {sample !== undefined && (
         <>
-          {' '}
           <button
             type="button"
             aria-expanded={isOpen}
@@ -92,7 +89,7 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
             <span aria-hidden className="mr-1 inline-block">
               {isOpen ? '▾' : '▸'}
             </span>
-            {isOpen ? 'Hide the' : 'Show an'} example
+            <span>{isOpen ? 'Hide the example' : 'Show an example'}</span>
           </button>
           {isOpen && (
             <p id={sampleId} className="message">

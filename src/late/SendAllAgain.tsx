@@ -1,4 +1,3 @@
-import type { ReactNode } from 'react'
 import type { Activity } from '../../contract/activity.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
@@ -24,15 +23,10 @@ export function SendAllAgain({
   const names = [config.crm, config.chat]
     .filter(({ id }) => broken?.providers.includes(id))
     .map(({ name }) => name)
+  const service = `${names.join(' or ') || 'a service'} ${names.length > 1 ? 'were' : 'was'}`
   return (
     <SendAgain which={failed > 0 ? { because: 'broken' } : {}} isNeeded={failed > 0 || hasFailed}>
-      {failed > 0 && (
-        <>
-          {broken?.more && 'At least '}
-          {count(failed, 'message')} failed while {names.join(' or ') || 'a service'}{' '}
-          {names.length > 1 ? 'were' : 'was'} disconnected.
-        </>
-      )}
+      {failed > 0 && `${counted(broken, 'message')} failed while ${service} disconnected.`}
     </SendAgain>
   )
 }
@@ -49,15 +43,13 @@ export function SendFoundAgain({
   const failed = found?.count ?? 0
   return (
     <SendAgain which={{ q, rule, day }} isNeeded={failed > 0}>
-      {failed > 0 && (
-        <>
-          {found?.more && 'At least '}
-          {count(failed, 'failed message')} {failed === 1 ? 'matches' : 'match'}.
-        </>
-      )}
+      {failed > 0 && `${counted(found, 'failed message')} ${failed === 1 ? 'matches' : 'match'}.`}
     </SendAgain>
   )
 }
+
+const counted = (found: Activity['retryable'] | null, noun: string) =>
+  `${found?.more ? 'At least ' : ''}${count(found?.count ?? 0, noun)}`
 
 function SendAgain({
   which,
@@ -66,8 +58,8 @@ function SendAgain({
 }: {
   which: Which
   isNeeded: boolean
-  /** Which messages the button sends. */
-  children: ReactNode
+  /** Says which messages the button sends. */
+  children: string | false
 }) {
   const retry = useRetryAll()
   const connectFirst = useConnectFirst()
@@ -95,12 +87,13 @@ function SendAgain({
         ) : (
           // Without this provider, no message can be sent.
           <Button onClick={() => window.location.assign(authorizeUrl(connectFirst))}>
-            Connect {connectFirst.name}
+            {`Connect ${connectFirst.name}`}
           </Button>
         ))}
       <p role="status" className="min-w-0 wrap-anywhere">
-        {retry.error && `❌ Failed to send them again. ${retry.error.message}.`}
-        {retry.data && !retry.isPending && !isOver && resultOf(retry.data)}
+        {retry.error
+          ? `❌ Failed to send them again. ${retry.error.message}.`
+          : retry.data && !retry.isPending && !isOver && resultOf(retry.data)}
       </p>
     </div>
   )

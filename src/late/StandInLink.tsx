@@ -19,7 +19,7 @@ export function StandInLink({
       rel="noopener"
       className="text-link inline-flex min-h-9 items-center pointer-coarse:min-h-11"
     >
-      Open {provider.id === config.crm.id ? 'its deals' : (channel ?? provider.name)}
+      {`Open ${provider.id === config.crm.id ? 'its deals' : (channel ?? provider.name)}`}
     </a>
   )
 }

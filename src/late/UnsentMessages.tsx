@@ -22,25 +22,22 @@ export function UnsentMessages({ provider }: { provider: string }) {
   }
   const { waiting, failedSinceBroken } = summary.data
   const failed = failedSinceBroken ?? 0
+  const held =
+    waiting > 0 ? `${count(waiting, 'message')} ${waiting === 1 ? 'is' : 'are'} waiting. ` : ''
+  const others = waiting > 0 ? written(failed) : count(failed, 'message')
+  const lost = failed > 0 ? `${others} ${failed === 1 ? 'has' : 'have'} failed since. ` : ''
+  const none =
+    failedSinceBroken === null
+      ? 'No message is waiting.'
+      : 'No messages are waiting or have failed since.'
   return (
     <p id={id}>
-      {waiting > 0 && `${count(waiting, 'message')} ${waiting === 1 ? 'is' : 'are'} waiting`}
-      {waiting > 0 && failed > 0 && '. '}
+      <span>{held + lost || none}</span>
       {failed > 0 && (
-        <>
-          {waiting > 0 ? written(failed) : count(failed, 'message')} {failed === 1 ? 'has' : 'have'}{' '}
-          failed since.{' '}
-          <Link to="/activity" search={{ state: 'failed' }} className="text-link">
-            {failed === 1 ? 'See the failed one' : 'See the failed ones'}
-          </Link>
-        </>
+        <Link to="/activity" search={{ state: 'failed' }} className="text-link">
+          {failed === 1 ? 'See the failed one' : 'See the failed ones'}
+        </Link>
       )}
-      {waiting > 0 && failed === 0 && '.'}
-      {waiting === 0 &&
-        failed === 0 &&
-        (failedSinceBroken === null
-          ? 'No message is waiting.'
-          : 'No messages are waiting or have failed since.')}
     </p>
   )
 }

@@ -1,3 +1,4 @@
+import { bounded } from '../ui/Boundary.tsx'
 import { AccountMenu } from './AccountMenu.tsx'
 import { PageNotice } from './PageNotice.tsx'
 import { RuleNote } from './RuleNote.tsx'
@@ -5,13 +6,13 @@ import { StandInLink } from './StandInLink.tsx'
 import { TestMessage } from './TestMessage.tsx'
 import { FailedMessages, UnsentMessages } from './UnsentMessages.tsx'
 
-/** What the pages show beyond §7. It is one script, which load.ts loads. */
+/** What the pages show beyond §7. It is one script, which load.ts loads. A part that fails leaves the others alone. */
 export const parts = {
-  AccountMenu,
-  FailedMessages,
-  PageNotice,
-  RuleNote,
-  StandInLink,
-  TestMessage,
-  UnsentMessages,
+  AccountMenu: bounded(AccountMenu),
+  FailedMessages: bounded(FailedMessages),
+  PageNotice: bounded(PageNotice),
+  RuleNote: bounded(RuleNote),
+  StandInLink: bounded(StandInLink),
+  TestMessage: bounded(TestMessage),
+  UnsentMessages: bounded(UnsentMessages),
 }

@@ -10,6 +10,7 @@ import { config } from '../config.ts'
 import { ActivityChart } from '../late/ActivityChart.tsx'
 import { ActivityList } from '../late/ActivityList.tsx'
 import { loadLateStyles, useLateParts } from '../late/load.ts'
+import { Boundary } from '../ui/Boundary.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
 import { passFocus } from '../ui/focus.ts'
 import { Screen } from '../ui/Screen.tsx'
@@ -56,8 +57,12 @@ function ActivityPage() {
         <SignedOut />
       ) : (
         <div ref={passToHeading} className="contents">
-          <ActivityChart />
-          <ActivityList />
+          <Boundary>
+            <ActivityChart />
+          </Boundary>
+          <Boundary>
+            <ActivityList />
+          </Boundary>
         </div>
       )}
     </Screen>
@@ -84,7 +89,7 @@ function SignedOut() {
   return (
     <div className="activity-list card items-start p-4 sm:p-6">
       <p className="text-muted">
-        You are signed out. Connect {config.crm.name} on the dashboard to see your messages.
+        {`You are signed out. Connect ${config.crm.name} on the dashboard to see your messages.`}
       </p>
       <Link to="/" className={buttonStyle.secondary}>
         Go to the dashboard

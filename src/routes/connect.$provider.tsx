@@ -23,8 +23,7 @@ function ConnectPage() {
     <Screen title={`Connect ${crm.name}`} icon={<RedCross />}>
       {isOffered && failure !== undefined && <p className="text-bad">{failure}</p>}
       <p>
-        The last attempt to connect {crm.name} did not succeed. It is over and has changed nothing;
-        you can try again at any time.
+        {`The last attempt to connect ${crm.name} did not succeed. It is over and has changed nothing; you can try again at any time.`}
       </p>
       <div className="flex flex-wrap gap-3">
         <Button

@@ -55,7 +55,7 @@ function ContactPage() {
             className="w-full max-w-[800px] rounded-2xl bg-surface outline outline-line"
           />
           <p className="text-sm text-muted">
-            If you cannot see the form,{' '}
+            <span>If you cannot see the form, </span>
             <a
               href={config.contactFormUrl}
               target="_blank"
@@ -64,7 +64,7 @@ function ContactPage() {
             >
               open the contact form in a new tab
             </a>
-            .
+            <span>.</span>
           </p>
         </>
       )}

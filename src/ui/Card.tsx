@@ -1,4 +1,5 @@
 import { type ReactNode, useId } from 'react'
+import { Boundary } from './Boundary.tsx'
 
 export function Card({ heading, children }: { heading: string; children: ReactNode }) {
   const headingId = useId()
@@ -7,7 +8,7 @@ export function Card({ heading, children }: { heading: string; children: ReactNo
       <h2 id={headingId} className="text-lg font-semibold">
         {heading}
       </h2>
-      {children}
+      <Boundary>{children}</Boundary>
     </section>
   )
 }

@@ -35,7 +35,7 @@ export const RuleCheckbox = memo(function RuleCheckbox({
           aria-describedby={hasNote && Note ? noteId : undefined}
           className="mt-0.5 size-4 shrink-0 accent-accent"
         />
-        <span className="min-w-0">Notify me when {when}</span>
+        <span className="min-w-0">{`Notify me when ${when}`}</span>
       </label>
       {hasNote && (
         <div className="rule-note">{Note && <Note id={noteId} rule={id} when={when} />}</div>

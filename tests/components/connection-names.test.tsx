@@ -35,7 +35,7 @@ test.each([
   openApp({ features: ['activity'], rules: ['deal-closed'] })
   answerStatus('hubspot', { connected: false, reason: 'HubSpot says that it is gone.' })
   answerStatus('slack', { connected: false, account: 'Acme', reason, since })
-  const shown = await screen.findByText(/^Not connected since/)
+  const { parentElement: shown } = await screen.findByText('Not connected since')
   const slack = await row('Slack')
   expect(shown).toHaveTextContent(
     `Not connected since ${words}: ${reason} Connect again, or choose another channel.`,

@@ -1,0 +1,26 @@
+import { Component, type ComponentType, type ReactNode } from 'react'
+
+/** What stands in the place of what failed to render (§8). */
+export const failureText = <p role="alert">Something went wrong. Please try again later.</p>
+
+/** A part of a page. If it fails to render, the rest stays, and the next visit of the page tries again. React logs it. */
+export class Boundary extends Component<{ children: ReactNode }, { hasFailed: boolean }> {
+  override state = { hasFailed: false }
+
+  static getDerivedStateFromError() {
+    return { hasFailed: true }
+  }
+
+  override render() {
+    return this.state.hasFailed ? failureText : this.props.children
+  }
+}
+
+/** A component with a boundary of its own. */
+export const bounded =
+  <Props extends object>(Part: ComponentType<Props>) =>
+  (props: Props) => (
+    <Boundary>
+      <Part {...props} />
+    </Boundary>
+  )
