@@ -1,5 +1,10 @@
 import { type QueryClient, QueryClientProvider } from '@tanstack/react-query'
-import { createMemoryHistory, type RouterHistory, RouterProvider } from '@tanstack/react-router'
+import {
+  createBrowserHistory,
+  createMemoryHistory,
+  type RouterHistory,
+  RouterProvider,
+} from '@tanstack/react-router'
 import { act, render, renderHook } from '@testing-library/react'
 import userEvent from '@testing-library/user-event'
 import { HttpResponse, http } from 'msw'
@@ -111,6 +116,16 @@ export function renderAppWith(history: RouterHistory) {
     </StrictMode>,
   )
   return { ...view, history, queryClient, router, user }
+}
+
+/** Opens the app with the browser's own history, at its address if there is no other one. */
+export function openInBrowser(address?: string) {
+  if (address !== undefined) window.history.replaceState(null, '', address)
+  // As at the beginning of each page.
+  window.dispatchEvent(new Event('pageshow'))
+  const history = createBrowserHistory()
+  onTestFinished(() => history.destroy())
+  return renderAppWith(history)
 }
 
 function makeQueryClient(): QueryClient {

@@ -9,14 +9,18 @@ import {
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { call, getJson } from './client.ts'
+import { failureOf } from './failed-authorization.ts'
 import { useHasFeature } from './health.ts'
-import { callOptions, resetFeatures, whileFailed } from './query-client.ts'
+import { againMs, callOptions, resetFeatures, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
+
+export const loadStatus = ({ id }: Provider) =>
+  getJson(pathOf(endpoints.status, id), connectionStatusAnswer)
 
 export const connectionStatusQuery = (provider: Provider) =>
   callOptions({
     queryKey: ['connection-status', provider.id],
-    queryFn: () => getJson(pathOf(endpoints.status, provider.id), connectionStatusAnswer),
+    queryFn: () => loadStatus(provider),
     // The route starts the query when the dashboard opens. Components that mount do not repeat it.
     staleTime: 5000,
     // Components show a status after the query has finished. Their mount must not restart the
@@ -26,7 +30,10 @@ export const connectionStatusQuery = (provider: Provider) =>
     // The user may have connected in another tab.
     refetchOnWindowFocus: 'always',
     refetchOnReconnect: 'always',
-    refetchInterval: whileFailed,
+    // The server may still complete an authorization of which the page got no answer.
+    refetchInterval: (query) =>
+      whileFailed(query) ||
+      (!query.state.data?.connected && failureOf(provider) !== undefined && againMs),
     meta: { action: `Loading the ${provider.name} connection status`, about: 'connections' },
   })
 

@@ -18,8 +18,8 @@ export function keepFailure({ id }: Provider, message: string | undefined): void
 }
 
 /** What the callback page said of this provider; undefined if the last authorization did not fail. */
-export function useFailedAuthorization({ id }: Provider): string | undefined {
-  return useSyncExternalStore(onNextPerson, () =>
-    failed?.provider === id && failed.turn === currentTurn() ? failed.message : undefined,
-  )
-}
+export const failureOf = ({ id }: Provider): string | undefined =>
+  failed?.provider === id && failed.turn === currentTurn() ? failed.message : undefined
+
+export const useFailedAuthorization = (provider: Provider): string | undefined =>
+  useSyncExternalStore(onNextPerson, () => failureOf(provider))

@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { endpoints, pathOf } from '../../contract/endpoints.ts'
 import type { Provider } from '../parse-config.ts'
 import { call } from './client.ts'
+import { loadStatus } from './connections.ts'
 import { ApiError } from './errors.ts'
 import { changePerson } from './person.ts'
 import { callOptions } from './query-client.ts'
@@ -11,17 +12,23 @@ export interface AuthorizationResponse {
   code?: string | undefined
   state?: string | undefined
   error?: string | undefined
+  /** The page was loaded again after it had sent the code. */
+  wasSent?: true | undefined
 }
 
 /**
  * The callback is a query although it has a side effect. A code works only once. The cache key
  * prevents StrictMode, a remount, focus or reconnect from sending it twice.
  */
-const oauthCallbackQuery = (provider: Provider, { code, state, error }: AuthorizationResponse) =>
+const oauthCallbackQuery = (
+  provider: Provider,
+  { code, state, error, wasSent }: AuthorizationResponse,
+) =>
   callOptions({
-    queryKey: ['oauth-callback', provider.id, code, state, error],
+    queryKey: ['oauth-callback', provider.id, code, state, error, wasSent],
     queryFn: async () => {
       if (!code || error !== undefined) {
+        if (wasSent && (await loadStatus(provider)).connected) return true
         throw new ApiError('code', { sentence: `Missing ${provider.name} code` })
       }
       // The dashboard may be on screen, because the user did not wait.
@@ -32,7 +39,9 @@ const oauthCallbackQuery = (provider: Provider, { code, state, error }: Authoriz
       // A query must not return undefined.
       return true
     },
-    retry: false,
+    // Meanwhile the server may still exchange a code that was sent, for about ten seconds.
+    retry: (times) => wasSent === true && times < 10,
+    retryDelay: 1000,
     staleTime: Infinity,
     gcTime: Infinity,
     retryOnMount: false,

@@ -40,9 +40,12 @@ export const callOptions = <Answer, Key extends QueryKey>(
 // frame of its click.
 notifyManager.setScheduler(queueMicrotask)
 
-/** A `refetchInterval`: what failed is loaded again every ten seconds while it is on screen. */
+/** How often something on screen is loaded again that is probably about to change, in milliseconds. */
+export const againMs = 10_000
+
+/** A `refetchInterval`: what failed is loaded again while it is on screen. */
 export const whileFailed = ({ state }: { state: { status: string } }): number | false =>
-  state.status === 'error' && 10_000
+  state.status === 'error' && againMs
 
 /** Retries a read once after a fault that may be temporary, but not after a 4xx or a timeout. */
 function retryRead(failureCount: number, { kind, status = 0 }: ApiError): boolean {

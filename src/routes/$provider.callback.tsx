@@ -1,4 +1,4 @@
-import { createFileRoute, notFound } from '@tanstack/react-router'
+import { createFileRoute, notFound, useLocation } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import type { AuthorizationResponse } from '../api/oauth.ts'
 import { OAuthCallback } from '../components/OAuthCallback.tsx'
@@ -18,16 +18,26 @@ export const Route = createFileRoute('/$provider/callback')({
   component: CallbackPage,
 })
 
+declare module '@tanstack/react-router' {
+  interface HistoryState {
+    /** The page has sent the code that was in its address. */
+    wasSent?: true
+  }
+}
+
 function CallbackPage() {
   const provider = Route.useLoaderData()
   const search = Route.useSearch()
+  const { wasSent } = useLocation().state
   const navigate = Route.useNavigate()
-  const [response] = useState(search)
+  const [response] = useState({ ...search, wasSent })
 
-  // The code is a secret: remove it from the address bar and the history at once.
+  // The code is a secret: remove it from the address bar and the history at once. After a reload, the history still
+  // knows that there was one.
+  const isSent = response.wasSent ?? (response.code && response.error === undefined)
   useEffect(() => {
-    void navigate({ search: {}, replace: true })
-  }, [navigate])
+    void navigate({ search: {}, replace: true, state: isSent ? { wasSent: true } : {} })
+  }, [navigate, isSent])
 
   return <OAuthCallback provider={provider} response={response} />
 }

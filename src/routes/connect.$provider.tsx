@@ -1,5 +1,5 @@
 import { createFileRoute, Link, notFound } from '@tanstack/react-router'
-import { authorizeUrl } from '../api/connections.ts'
+import { authorizeUrl, useConnectionStatus } from '../api/connections.ts'
 import { useFailedAuthorization } from '../api/failed-authorization.ts'
 import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
@@ -19,11 +19,15 @@ function ConnectPage() {
   const { crm } = config
   const failure = useFailedAuthorization(crm)
   const isOffered = useHasFeature('activity')
+  const isConnected = useConnectionStatus(crm).data?.connected === true
   return (
     <Screen title={`Connect ${crm.name}`} icon={<RedCross />}>
-      {isOffered && failure !== undefined && <p className="text-bad">{failure}</p>}
-      <p>
-        {`The last attempt to connect ${crm.name} did not succeed. It is over and has changed nothing; you can try again at any time.`}
+      {isOffered && failure !== undefined && !isConnected && <p className="text-bad">{failure}</p>}
+      {/* The server may still complete an attempt of which the page got no answer. */}
+      <p role="status">
+        {isConnected
+          ? `${crm.name} is connected.`
+          : `The last attempt to connect ${crm.name} has not succeeded. You can try again at any time.`}
       </p>
       <div className="flex flex-wrap gap-3">
         <Button

@@ -1,4 +1,4 @@
-import { act, screen, waitFor } from '@testing-library/react'
+import { act, cleanup, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
@@ -7,6 +7,7 @@ import {
   hold,
   lookAgain,
   openApp,
+  openInBrowser,
   recordTexts,
   renderApp,
   setOnline,
@@ -66,6 +67,57 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
       expect(takeLog()).toEqual([`Connecting ${name} failed: Missing ${name} code`])
     },
   )
+
+  test.each([
+    ['finds the service connected', 5],
+    ['says that the code is missing', undefined],
+  ])(
+    'after a reload while the code is exchanged, asks for the status, and %s',
+    async (_then, end) => {
+      stopClock()
+      const { calls, state } = startBackend()
+      hold('get', `*/api/${id}/callback`)
+      openInBrowser(`/${id}/callback?code=abc`)
+      await settle()
+      expect(window.location.search).toBe('')
+      for (const _twice of [1, 2]) {
+        cleanup()
+        openInBrowser()
+        await settle()
+      }
+      for (let second = 1; second <= (end ?? 10); second++) {
+        expect(screen.getByText(working)).toBeVisible()
+        if (second === end) state.connected.add(id)
+        await pass(1000)
+      }
+      expect(calls().filter(isCallback)).toHaveLength(1)
+      // The pages that were left log too.
+      expect(takeLog()).toContain(`Connecting ${name} failed: Missing ${name} code`)
+      if (end !== undefined) {
+        expect(screen.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
+        return
+      }
+      const words = `${name} connection failed: Missing ${name} code`
+      expect(screen.getByRole('alert').textContent).toBe(words)
+      await pass(3000)
+      expect(window.location.pathname).toBe(onward)
+    },
+  )
+
+  test('that gets no answer is no longer said to have failed once the service is connected all the same', async () => {
+    stopClock()
+    const { state } = openApp({ features: ['activity'] }, `/${id}/callback?code=abc`)
+    server.use(http.get(`*/api/${id}/callback`, () => HttpResponse.error()))
+    await settle()
+    for (const ms of [3000, 10, 10]) await pass(ms)
+    const failure = screen.getByText(/connection failed: The server could not be reached/)
+    expect(failure).toBeVisible()
+    state.connected.add(id)
+    await pass(10_000)
+    expect(failure).not.toBeInTheDocument()
+    if (onward !== '/') expect(screen.getByText(`${name} is connected.`)).toBeVisible()
+    takeLog()
+  })
 
   test.each([
     ['500', withStatus(500), 'answered with an error (500)'],

@@ -1,7 +1,6 @@
-import { createBrowserHistory } from '@tanstack/react-router'
 import { act, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
-import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import {
@@ -10,7 +9,7 @@ import {
   hold,
   lookAgain,
   openApp,
-  renderAppWith,
+  openInBrowser,
   returnFromCache,
   startBackend,
   withStatus,
@@ -171,16 +170,6 @@ test.each([
     expect(await stageBox()).toBeChecked()
   },
 )
-
-/** Opens the app with the browser's own history. */
-function openInBrowser(address: string) {
-  window.history.replaceState(null, '', address)
-  // As at the beginning of each page.
-  window.dispatchEvent(new Event('pageshow'))
-  const history = createBrowserHistory()
-  onTestFinished(() => history.destroy())
-  return renderAppWith(history)
-}
 
 test('unsaved ticks make the page ask before the user goes back, and staying keeps them', async () => {
   startBackend()

@@ -1,7 +1,7 @@
 import { act, screen, waitFor, within } from '@testing-library/react'
 import { expect, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
-import { openApp } from '../render.tsx'
+import { lookAgain, openApp } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const screens = [
@@ -67,14 +67,17 @@ test('/contact shows its text, the form in a frame, and a link for users who can
   expect(calls()).toEqual(['GET /health'])
 })
 
-test('/connect/hubspot says that the attempt is over, and offers to connect again or to go to the dashboard', async () => {
+test('/connect/hubspot says no more than the status, and offers to connect again or to go to the dashboard', async () => {
   const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
-  const { calls, user } = openApp({}, '/connect/hubspot')
-  expect(await screen.findByText(/last attempt to connect HubSpot did not succeed/)).toBeVisible()
-  expect(screen.getByText(/It is over/)).toBeVisible()
+  const { calls, state, user } = openApp({}, '/connect/hubspot')
+  const words = await screen.findByText(/^The last attempt to connect HubSpot has not succeeded\./)
   await user.click(screen.getByRole('button', { name: 'Connect HubSpot' }))
   expect(assign.mock.calls).toEqual([['/api/hubspot/auth']])
-  expect(calls()).toEqual(['GET /health'])
+  expect(calls()).toEqual(['GET /health', 'GET /api/hubspot/status'])
+  // The server goes on with an exchange of which the page got no answer.
+  state.connected.add('hubspot')
+  lookAgain()
+  await waitFor(() => expect(words).toHaveTextContent(/^HubSpot is connected\.$/))
   await user.click(screen.getByRole('link', { name: 'Back to the dashboard' }))
   expect(await screen.findByRole('heading', { name: 'Deal notifications' })).toHaveFocus()
 })
