@@ -1,5 +1,6 @@
 import * as v from 'valibot'
 import type { Feature } from './endpoints.ts'
+import { visibleText } from './visible.ts'
 
 /**
  * The calls beyond §7 that tell users whether notifications work. They have their own file because the
@@ -62,6 +63,11 @@ export function retryPath(id: string): string {
 const count = v.pipe(v.number(), v.integer(), v.minValue(0))
 /** A time in ISO 8601. */
 const time = v.pipe(v.string(), v.isoTimestamp())
+/** A text, or null if there is none. One of which a reader sees nothing counts as null. */
+const shownText = v.pipe(
+  v.nullable(v.string()),
+  v.transform((text) => visibleText(text) ?? null),
+)
 
 /** The answer of `summary`. */
 export const summaryAnswer = v.object({
@@ -121,18 +127,16 @@ const activityItem = v.object({
   at: time,
   state: v.picklist(activityStates),
   /** The id of the rule that the message is about. */
-  rule: v.nullable(v.string()),
+  rule: shownText,
   /** Null for a test message. The name is null if it is not known. `id` is the deal's id in the CRM. */
-  deal: v.nullable(
-    v.object({ name: v.nullable(v.string()), id: v.optional(v.string()), url: v.string() }),
-  ),
+  deal: v.nullable(v.object({ name: shownText, id: v.optional(v.string()), url: v.string() })),
   /** The old value, such as the label of a stage. */
-  from: v.nullable(v.string()),
-  to: v.nullable(v.string()),
+  from: shownText,
+  to: shownText,
   /** The name of the channel, such as `#sales`. */
-  channel: v.nullable(v.string()),
+  channel: shownText,
   /** Why it is in this state: words that can follow 'Not sent: ', without a full stop at the end. */
-  reason: v.nullable(v.string()),
+  reason: shownText,
   /** How often the message was sent to the chat, or tried. */
   tries: count,
   /** When the next try is, if it waits for a time. */
@@ -178,8 +182,8 @@ export type Preview = v.InferOutput<typeof previewAnswer>
 /** The answer of `test`. If it waits, `reason` and `nextTryAt` are those of its item in `activity`. */
 export const testAnswer = v.object({
   state: v.picklist(['sent', 'waiting']),
-  channel: v.nullable(v.string()),
-  reason: v.optional(v.nullable(v.string()), null),
+  channel: shownText,
+  reason: v.optional(shownText, null),
   nextTryAt: v.optional(v.nullable(time), null),
 })
 export type TestAnswer = v.InferOutput<typeof testAnswer>

@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { visibleText } from './visible.ts'
 
 /**
  * The first segments of all paths that the backend answers. No address of the dashboard begins with
@@ -83,8 +84,8 @@ export const healthAnswer = v.object({
 })
 export type Health = v.InferOutput<typeof healthAnswer>
 
-/** An optional text that §7 does not name. A value of another type counts as absent. */
-const extraText = v.optional(v.fallback(v.optional(v.string()), undefined))
+/** An optional text that §7 does not name. Anything of which a reader sees nothing counts as absent. */
+const extraText = v.optional(v.pipe(v.unknown(), v.transform(visibleText)))
 
 /**
  * The answer of `status`. If `connected` is no boolean, the call has failed.

@@ -1,3 +1,4 @@
+import { visibleText } from '../../contract/visible.ts'
 import { ask, fieldsOf } from '../cli/ask.ts'
 import type { Stored } from '../database/stored.ts'
 import { openSecrets } from '../people/connections.ts'
@@ -75,7 +76,7 @@ export async function checkScopes(
   ): Promise<Finding | 'complete' | 'incomplete' | 'unknown' | undefined> {
     const { provider, account: named, brokenReason, secrets } = connection
     const { name } = registry[provider]
-    const account = named ?? 'an unnamed account'
+    const account = visibleText(named) ?? 'an unnamed account'
     if (brokenReason !== null) {
       const reason = codeOf(brokenReason) ?? 'unknown reason'
       return warning(

@@ -2,6 +2,7 @@ import { and, eq, inArray, isNull, ne, type SQL, type SQLWrapper, sql } from 'dr
 import { alias } from 'drizzle-orm/pg-core'
 import * as v from 'valibot'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
+import { visibleText } from '../../contract/visible.ts'
 import type { Database } from '../database/open.ts'
 import { connections, rules, users } from '../database/schema.ts'
 import type { Grant, Providers, Secrets } from '../providers/provider.ts'
@@ -199,5 +200,5 @@ export async function formerAccountStatus(
     )
     .limit(1)
   if (row === undefined) return {}
-  return { formerAccount: row.name ?? row.id }
+  return { formerAccount: visibleText(row.name) ?? row.id }
 }

@@ -14,14 +14,14 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
   const retry = useRetry(item)
   const connectFirst = useConnectFirst()
   const { at, state, rule, deal, from, to, channel, tries } = item
-  const dealName = deal === null ? 'Test message' : textOf(deal.name)
+  const dealName = deal === null ? 'Test message' : deal.name
   const name = dealName ?? (deal?.id ? `Deal ${deal.id}` : 'Deal (name unknown)')
   const oneName = dealName ?? `${name}, ${clockTime(at)}`
   const action = connectFirst === undefined ? 'Send again' : `Connect ${connectFirst.name}`
-  const isTold = state === 'sent' && textOf(channel) !== null
+  const isTold = state === 'sent' && channel !== null
   const facts = [
-    textOf(rule) && ruleInWords(rule ?? ''),
-    isTold ? null : textOf(channel),
+    rule && ruleInWords(rule),
+    isTold ? null : channel,
     tries > 1 && `tried ${tries} times`,
   ]
     .filter(Boolean)
@@ -49,7 +49,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
           ) : (
             <span className="font-semibold">{name}</span>
           )}
-          <Change from={textOf(from)} to={textOf(to)} />
+          <Change from={from} to={to} />
         </p>
         <time
           dateTime={at}
@@ -103,11 +103,10 @@ function Change({ from, to }: { from: string | null; to: string | null }) {
 }
 
 /** What became of a message, in words. */
-function sentenceOf({ state, channel, reason, nextTryAt }: ActivityItem): string {
-  const why = textOf(reason)
+function sentenceOf({ state, channel, reason: why, nextTryAt }: ActivityItem): string {
   switch (state) {
     case 'sent':
-      return textOf(channel) ? `Sent to ${channel}` : 'Sent'
+      return channel ? `Sent to ${channel}` : 'Sent'
     case 'waiting': {
       const waiting = why ? `Waiting: ${why}` : 'Waiting to be sent'
       const next = nextTryAt === null ? '' : timeInWords(nextTryAt)
@@ -130,9 +129,6 @@ const hasSentences = (words: string) => /[.!?] /.test(words)
 
 /** Adds a full stop, which a reason does not have. */
 const ended = (sentence: string) => (/[.!?…]$/.test(sentence) ? sentence : `${sentence}.`)
-
-/** A backend may answer an empty text in the place of null. */
-const textOf = (text: string | null) => (text?.trim() ? text : null)
 
 const rules = new Map<string, string>(
   ruleCatalogue.flatMap((category: RuleCategory) =>

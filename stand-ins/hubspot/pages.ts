@@ -2,6 +2,7 @@ import { Hono } from 'hono'
 import { html } from 'hono/html'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { formatAmount } from '../../server/relay/decide/amount.ts'
+import { cut } from '../../server/relay/write/text.ts'
 import { formFields, type Html, standInPage } from '../page.ts'
 import {
   type Change,
@@ -90,7 +91,7 @@ export function createDealsPage(
         const { name = '', amount = '', stage, contact, company } = await formFields(c)
         if (!isStage(stage)) return c.redirect(list, 303)
         const deal = deals.add({
-          name: name.slice(0, maxNameLength),
+          name: cut(name, maxNameLength),
           ownerId: standInOwners[0]?.id ?? null,
           contact: contact !== undefined,
           company: company !== undefined,

@@ -1,4 +1,5 @@
 import type { ProviderSettings } from '../../server/providers/calls.ts'
+import { cut } from '../../server/relay/write/text.ts'
 import type { Site } from '../page.ts'
 import type { StandInCodes } from '../tokens.ts'
 import type { Blocks } from './blocks.ts'
@@ -98,7 +99,7 @@ export class StandInChannels {
   post(id: string, text: string, blocks: Blocks): void {
     this.latest = id
     this.#posted++
-    const message = { at: new Date(), text: text.slice(0, 3_000), blocks }
+    const message = { at: new Date(), text: cut(text, 3_000), blocks }
     const kept: StandInMessage[] = []
     let characters = 0
     for (const one of [message, ...this.messages(id)].slice(0, maxMessages)) {

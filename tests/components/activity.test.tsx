@@ -3,6 +3,7 @@ import { HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
 import type { Activity, ActivityItem, Summary } from '../../contract/activity.ts'
 import { pass, settle, stopClock } from '../clock.ts'
+import { invisibleTexts } from '../hostile-strings.ts'
 import { sentItem as item } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
 import { hearFromOtherTab, hold, lookAgain, openApp, withStatus } from '../render.tsx'
@@ -132,7 +133,6 @@ describe('the list', () => {
       ['waiting', 'It failed. Look', soon, 'Waiting: It failed. Look. Next try at 1:05 PM.'],
       ['failed', 'it is gone. Connect again', null, 'Not sent: it is gone. Connect again.'],
       ['failed', 'the channel is archived', null, 'Not sent: the channel is archived.'],
-      ['failed', '', null, 'Not sent'],
       ['skipped', 'another rule reported it', null, 'Skipped: another rule reported it'],
       ['skipped', null, null, 'Skipped'],
     ] as const
@@ -145,6 +145,18 @@ describe('the list', () => {
     // Each row says the channel once.
     expect(screen.getAllByText(/#sales-floor/)).toHaveLength(rows.length)
     expect(screen.queryByText(/tried/)).not.toBeInTheDocument()
+  })
+
+  test('of a text that nobody sees, the list says nothing', async () => {
+    open(
+      invisibleTexts.map((none, n) => {
+        const deal = { name: none, id: `${n}`, url: `https://crm.example/${n}` }
+        return item(`${n}`, { deal, rule: none, from: none, to: none, channel: none, reason: none })
+      }),
+    )
+    for (const n of invisibleTexts.keys()) {
+      expect((await row(`Deal ${n}`)).textContent).toMatch(/^Deal \d+:\d\d .MSent$/)
+    }
   })
 
   test('a test message, a deal without a name, a rule of tomorrow and an unknown channel have words too', async () => {

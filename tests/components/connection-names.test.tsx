@@ -21,6 +21,14 @@ test('a connected service shows its account or workspace, and the channel', asyn
   expect((await row('Slack')).getByRole('status')).toHaveTextContent(/Connected · Acme · #deals$/)
 })
 
+test('a name that nobody sees is not shown', async () => {
+  openApp()
+  answerStatus('hubspot', { connected: true, account: '\u200B' })
+  answerStatus('slack', { connected: true, account: '\u3164', channel: '#deals' })
+  expect((await row('HubSpot')).getByRole('status')).toHaveTextContent(/Connected$/)
+  expect((await row('Slack')).getByRole('status')).toHaveTextContent(/Connected · #deals$/)
+})
+
 test.each([
   ['2026-11-21', 'today, 10:00 AM'],
   ['2026-11-19', 'November 19, 2026, 10:00 AM'],

@@ -1,5 +1,6 @@
 import type { CrmDeal, Stage } from '../../server/providers/provider.ts'
 import type { Change } from '../../server/relay/decide/rules.ts'
+import { stageFinder } from '../../server/relay/decide/stages.ts'
 
 export const stages = {
   open: { id: 'a', label: 'Closed won', outcome: 'open' },
@@ -30,10 +31,6 @@ export function stageMove(
     from: from ? from.id : (from as null | undefined),
     to: to.id,
     deal: { ...deal, linked },
-    stage: (id) => {
-      const found = [from, to].find((stage) => stage?.id === id)
-      if (!found) throw new Error(`The change has no stage ${id}.`)
-      return found
-    },
+    stage: stageFinder(new Map([from ?? to, to].map((stage) => [stage.id, stage]))),
   }
 }

@@ -260,8 +260,10 @@ describe('HubSpot is called for', () => {
     server.answers = { '/7': { body: { id: '7', firstName: 'Ada', lastName: '', email } } }
     expect(await hubspot.owner(access, '7')).toEqual({ name: 'Ada', email })
     expect(onlyCall().call).toBe('GET /crm/owners/2026-03/7')
+    server.answers = { '/7': { body: { firstName: '\u200B', lastName: ' ', email } } }
+    expect(await hubspot.owner(access, '7')).toEqual({ name: email, email })
     expect(await hubspot.owner(access, '8')).toBeUndefined()
-    expect(server.calls.slice(1).map(({ call }) => call)).toEqual([
+    expect(server.calls.slice(2).map(({ call }) => call)).toEqual([
       'GET /crm/owners/2026-03/8',
       'GET /crm/owners/2026-03/8?archived=true',
     ])

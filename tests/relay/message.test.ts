@@ -10,6 +10,8 @@ import {
   type MessageEntry,
   messageFor,
 } from '../../server/relay/write/message.ts'
+import { shownOfEntry } from '../../server/relay/write/shown.ts'
+import { invisibleTexts, longCharacters } from '../hostile-strings.ts'
 import { stageMove, stages } from './change.ts'
 import { shownIn } from './hubspot-webhook.ts'
 
@@ -68,13 +70,18 @@ test('a change of the amount does not say the new amount twice', () => {
   expect(JSON.stringify(messageFor(entry).blocks).match(/12,500\.50/g)).toHaveLength(1)
 })
 
-/** A message and a digest in which all text of the CRM is `nasty`. */
-function messagesWith(nasty: string) {
+/** A change of which all text of the CRM is `nasty`. */
+function entryWith(nasty: string): MessageEntry {
   const named = { ...next, label: nasty }
   const change = stageMove({ ...open, label: nasty }, named, { linked: false })
   const headline = dealRules[orphan.ruleId].headline(change)
   const about = { ...deal, name: nasty, ownerName: nasty, currency: nasty, amount: nasty }
-  const entry = { deal: about, ownerId: null, headline, ...orphan }
+  return { deal: about, ownerId: null, headline, pipeline: nasty, ...orphan }
+}
+
+/** A message and a digest about it. */
+function messagesWith(nasty: string) {
+  const entry = entryWith(nasty)
   return [messageFor(entry), digestOf([entry]).message]
 }
 
@@ -105,18 +112,52 @@ test('text from the CRM cannot change the direction of what follows', () => {
     expect(JSON.stringify({ text, blocks })).not.toMatch(/\p{Bidi_Control}/u)
     expect(shownIn(blocks).join('\n')).toContain(`<${deal.url}|total>`)
   }
-  expect(messagesWith(marks)[0]?.text).toContain('Unnamed deal')
+})
+
+test.each(invisibleTexts)('a text of which nobody sees anything is not shown: %j', (text) => {
+  for (const { blocks } of messagesWith(text)) {
+    const lines = shownIn(blocks).join('\n').replaceAll('*', '')
+    expect(lines).toContain(`<${deal.url}|Unnamed deal>`)
+    // A stage without a label is shown by its id.
+    expect(lines).toContain(`${open.id} → ${next.id}  ·  No contact`)
+    expect(lines).not.toMatch(/Owner|Pipeline/)
+    expect(JSON.stringify(blocks)).not.toContain('"text":""')
+  }
+  const shown = { dealName: undefined, from: open.id, to: next.id }
+  expect(shownOfEntry(entryWith(text))).toMatchObject(shown)
+})
+
+test.each(longCharacters)('no text is cut inside a character: %s', (character) => {
+  const whole = new RegExp(`^x*(${character})+…$`, 'u')
+  for (let before = 0; before < 12; before++) {
+    const nasty = 'x'.repeat(before) + character.repeat(200)
+    const { dealName, from, to } = shownOfEntry(entryWith(nasty))
+    const texts = messagesWith(nasty).flatMap(
+      ({ blocks }) =>
+        shownIn(blocks)
+          .join('\n')
+          .match(/[^\s*|]+…/gu) ?? [],
+    )
+    expect(texts.length).toBeGreaterThan(8)
+    for (const text of [dealName, from, to, ...texts]) expect(text).toMatch(whole)
+  }
 })
 
 test('a deal without a name, and one with an endless name, stay readable', () => {
   const move = stageMove(open, won)
   const named = (name: string | null) => message(move, 'deal-closed', { ...deal, name }).text
   expect(named(null)).toContain('Unnamed deal')
-  expect(named(' \n ')).toContain('Unnamed deal')
   expect(named('💥'.repeat(5000)).length).toBeLessThan(400)
   expect(named('💥'.repeat(5000)).isWellFormed()).toBe(true)
-  const endless = stageMove(open, { ...next, label: '💥'.repeat(5000) })
-  expect(JSON.stringify(message(endless, 'deal-stage-changed')).length).toBeLessThan(1200)
+  // One letter with thousands of accents is one character, but Slack's limit counts each of them.
+  const letter = `a${'\u0301'.repeat(10_000)}`
+  expect(named(letter)).toContain('🎉 a… was won')
+  expect(named(`Acme ${letter}`)).toContain('🎉 Acme … was won')
+  for (const text of ['💥'.repeat(5000), letter]) {
+    for (const { blocks } of messagesWith(text)) {
+      expect(JSON.stringify(blocks).length).toBeLessThan(2_000)
+    }
+  }
 })
 
 describe('a digest', () => {

@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { visibleText } from '../../../contract/visible.ts'
 import type { Crm, Stage } from '../provider.ts'
 import { type HubspotHttp, notFound, unlessMissing } from './http.ts'
 
@@ -47,7 +48,8 @@ export function createHubspotNames({ read }: HubspotHttp): Pick<Crm, 'stages' | 
       // Owners who left the company are archived.
       const owner = (await find(path)) ?? (await find(`${path}?archived=true`))
       const email = owner?.email || undefined
-      const name = [owner?.firstName, owner?.lastName].filter(Boolean).join(' ') || email
+      const fullName = [owner?.firstName, owner?.lastName].filter(Boolean).join(' ')
+      const name = visibleText(fullName) ?? email
       return name === undefined ? undefined : { name, email }
     },
   }

@@ -1,3 +1,4 @@
+import { visibleText } from '../../../contract/visible.ts'
 import { type Crm, type CrmAccess, isOfToken, type Stage } from '../../providers/provider.ts'
 import { createCache } from '../../watch/cache.ts'
 
@@ -58,7 +59,15 @@ export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = D
   }
 }
 
-/** Returns a function that finds a stage. A deleted stage counts as open, and its label is its id. */
+/** Returns a function that finds a stage. A deleted stage counts as open. Without a label, its id is shown. */
 export function stageFinder(stages: ReadonlyMap<string, Stage>): (id: string) => Stage {
-  return (id) => stages.get(id) ?? { id, label: id, outcome: 'open' }
+  return (id) => {
+    const stage = stages.get(id)
+    return {
+      ...stage,
+      id,
+      label: visibleText(stage?.label) ?? id,
+      outcome: stage?.outcome ?? 'open',
+    }
+  }
 }

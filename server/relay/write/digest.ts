@@ -11,6 +11,7 @@ import {
   joinFacts,
   lateFact,
   longestLabel,
+  nameOf,
   oneLine,
   type Part,
   richText,
@@ -98,7 +99,7 @@ function sums(deals: readonly DealInMessage[]): string[] {
 }
 
 function digestLine({ deal, headline, late }: MessageEntry, lengths: Lengths): Part[] {
-  const name = oneLine(deal.name ?? '', lengths.name) || 'Unnamed deal'
+  const name = nameOf(deal, lengths.name)
   const from = oneLine(headline.from ?? '', lengths.label)
   const to = oneLine(headline.to, lengths.label)
   const amount = formatAmount(deal.amount, deal.currency)

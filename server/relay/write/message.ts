@@ -15,6 +15,7 @@ import {
   lateFact,
   longestLabel,
   longestName,
+  nameOf,
   oneLine,
   type Part,
   richText,
@@ -78,7 +79,7 @@ export function plainTextOf({
   deal: Pick<DealInMessage, 'name' | 'amount' | 'currency'>
   headline: Headline
 }): string {
-  const name = oneLine(deal.name ?? '', longestName) || 'Unnamed deal'
+  const name = nameOf(deal, longestName)
   const happened = oneLine(headline.happened, longestHappened)
   const amount = formatAmount(deal.amount, deal.currency)
   return `${headline.sign} ${name} ${happened}${amount === undefined ? '' : ` (${amount})`}`
@@ -87,7 +88,7 @@ export function plainTextOf({
 /** Writes the chat message about one change of a deal. */
 export function messageFor({ deal, headline, ...entry }: MessageEntry): ChatMessage {
   const { ruleId, pipeline, late } = entry
-  const name = oneLine(deal.name ?? '', longestName) || 'Unnamed deal'
+  const name = nameOf(deal, longestName)
   const to = bold(oneLine(headline.to, longestLabel))
   const from = oneLine(headline.from ?? '', longestLabel)
   const happened = oneLine(headline.happened, longestHappened)
@@ -124,7 +125,8 @@ export function messageFor({ deal, headline, ...entry }: MessageEntry): ChatMess
 
 function ownerFact({ ownerName, ownerInChat }: DealInMessage): Part[] | string | null {
   if (ownerInChat !== undefined) return ['Owner: ', { type: 'user', user_id: ownerInChat }]
-  return ownerName && `Owner: ${oneLine(ownerName, longestLabel)}`
+  const name = oneLine(ownerName ?? '', longestLabel)
+  return name && `Owner: ${name}`
 }
 
 /** The message that a user asked for, to see whether the channel gets messages. */

@@ -1,5 +1,6 @@
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import { ruleCatalogue } from '../../../contract/rules.ts'
+import { visible } from '../../../contract/visible.ts'
 import type { RichText } from '../../providers/chat-message.ts'
 
 // The parts of a message's text. They make the CRM's text harmless, because anyone in the account can write it.
@@ -9,7 +10,7 @@ export const longestLabel = 80
 
 /**
  * Turns a text into one line of at most `maxLength` characters. It loses its direction marks, which could
- * reverse what follows it.
+ * reverse what follows it. It is empty if a reader would see nothing of it.
  */
 export function oneLine(text: string, maxLength: number): string {
   const line = text
@@ -17,8 +18,29 @@ export function oneLine(text: string, maxLength: number): string {
     .replace(/\p{Bidi_Control}/gu, '')
     .replace(/[\s\p{Cc}]+/gu, ' ')
     .trim()
-  const characters = Array.from(line)
-  return characters.length <= maxLength ? line : `${characters.slice(0, maxLength - 1).join('')}…`
+  return visible.test(line) ? cut(line, maxLength) : ''
+}
+
+const graphemes = new Intl.Segmenter('en', { granularity: 'grapheme' })
+
+/** Cuts a text between what people take for characters: an emoji can have ten, and so can a letter with accents. */
+export function cut(text: string, maxLength: number): string {
+  const codePoints = Array.from(text)
+  if (codePoints.length <= maxLength) return text
+  let kept = ''
+  let room = maxLength - 1
+  for (const { segment } of graphemes.segment(text)) {
+    room -= Array.from(segment).length
+    if (room < 0) break
+    kept += segment
+  }
+  // One letter may have thousands of accents. It loses them.
+  return `${kept || codePoints[0]}…`
+}
+
+/** The name of a deal. */
+export function nameOf({ name }: { name: string | null }, maxLength: number): string {
+  return oneLine(name ?? '', maxLength) || 'Unnamed deal'
 }
 
 /** Plain text, or another part of a rich text. */
