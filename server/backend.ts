@@ -18,6 +18,7 @@ import { createRelay, type Relay } from './relay/relay.ts'
 import { countRefusedWebhooks } from './relay/search/refused-webhooks.ts'
 import { type CatchUp, createCatchUp } from './relay/search/schedule.ts'
 import { operatorToken } from './relay/show/operator-answers.ts'
+import { sendLastAgain } from './relay/show/retry-all.ts'
 import { type RelayTimes, relayTimes } from './relay/times.ts'
 import type { Addresses } from './settings/settings.ts'
 import { createWatch, type PoolCounts } from './watch/watch.ts'
@@ -74,7 +75,7 @@ export function createBackend({
   const relay = createRelay({ database, vault, providers, log, alone, countCall, times })
   const inbox = createInbox(database, providers, relay.wake)
   const catchUp = createCatchUp({ database, vault, providers, inbox, log })
-  const checks = createChecks({ database, vault, providers, log })
+  const checks = createChecks({ database, vault, providers, log, sendLastAgain })
   const context: Context = {
     database,
     hasRoom,

@@ -2,26 +2,22 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { and, eq, gt, sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
-import { waitAtMost } from '../background.ts'
 import type { Context } from '../context.ts'
 import { authorizations } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/origin.ts'
 import { errorFields } from '../log.ts'
 import { completeAuthorization } from '../people/authorize.ts'
-import { createCheck } from '../people/checks.ts'
 import { type Connection, sealSecrets } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import { AuthorizationEnded, sha256 } from '../people/session.ts'
 import { type Grant, ProviderError } from '../providers/provider.ts'
-import { isChatId, type ProviderId, registry } from '../providers/registry.ts'
+import { type ProviderId, registry } from '../providers/registry.ts'
 import { sendingEnded } from '../relay/send/disconnect.ts'
 
 const authorizationLifetimeMs = 10 * 60 * 1000
 /** A person has few consent pages open. Of one browser's authorizations, the newest stay. */
 const pendingOfSession = 10
-/** The dashboard waits ten seconds for the answer, and most of them may have passed. */
-const checkMs = 3_000
 /** Beginning an authorization deletes up to this many expired ones, so that they never become many. */
 const expiredAtOnce = 20
 
@@ -31,7 +27,6 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   // The browser comes back to the dashboard's page, and that page makes the callback call.
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, provider)}`
   const endGrant = createEndGrant(context)
-  const check = createCheck(context)
   const { name } = registry[provider]
   const invalidState = () =>
     new ApiError(
@@ -59,14 +54,6 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
     } catch (error) {
       log('unused grant not ended', { provider, ...errorFields(error) })
     }
-  }
-
-  /** Checks a connection. If that takes long, the answer does not wait for it. */
-  async function checkSoon(connection: Connection): Promise<void> {
-    const checked = check(connection).catch((error) => {
-      log('check failed', { connection: connection.id, provider, ...errorFields(error) })
-    })
-    await waitAtMost(checkMs, checked)
   }
 
   /** Reads a few rows by index, however many rows there are. */
@@ -138,19 +125,13 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
           const { codeVerifier } = authorization
           const grant = await providers[provider].exchange({ code, redirectUri, codeVerifier })
           const begun = { provider, stateHash }
-          const { stored, former } = await completeAuthorization(
-            context,
-            c,
-            session,
-            begun,
-            grant,
-          ).catch((error) => {
-            void endUnstored(grant, session.userId)
-            throw error
-          })
+          const former = await completeAuthorization(context, c, session, begun, grant).catch(
+            (error) => {
+              void endUnstored(grant, session.userId)
+              throw error
+            },
+          )
           if (former !== undefined) void endFormer(former)
-          // All users of a workspace share a token. Somebody's disconnect may have just revoked it.
-          if (stored !== undefined && isChatId(provider)) await checkSoon(stored)
         } catch (error) {
           if (error instanceof AuthorizationEnded) throw invalidState()
           if (!(error instanceof ProviderError)) throw error

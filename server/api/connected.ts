@@ -2,8 +2,8 @@ import type { Context as Call } from 'hono'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
-import { createCheck } from '../people/checks.ts'
 import type { Connection } from '../people/connections.ts'
+import { checkSoon, isSame } from '../people/refusals.ts'
 import { type Route, routeOf } from '../people/routes.ts'
 import {
   type Crm,
@@ -53,9 +53,8 @@ interface CrmOfUser {
  * The function throws ApiError: 409 if no CRM is connected, 502 if the CRM refuses or does not answer.
  */
 export function createWithCrm(context: Parts) {
-  const { providers, log } = context
+  const { database, providers, log } = context
   const withAccess = createWithAccess(context)
-  const check = createCheck(context)
 
   return async function withCrm<Answer>(
     c: Call,
@@ -71,7 +70,7 @@ export function createWithCrm(context: Parts) {
       if (!(error instanceof ProviderError)) throw error
       log('read failed', { connection: crm.id, ...error.fields })
       // Only a refresh proves that the connection is broken.
-      if (error.stage === 'refresh' && isOfToken(error)) await check(crm)
+      if (error.stage === 'refresh' && isOfToken(error)) await checkSoon(database, isSame(crm))
       throw asApiError(error)
     }
   }

@@ -8,6 +8,7 @@ import { authorizations, connections, sessions } from '../database/schema.ts'
 import { errorFields } from '../log.ts'
 import { type Connection, connectionStatus, formerAccountStatus } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
+import { checkBroken } from '../people/refusals.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { stopSendingTo } from '../relay/send/disconnect.ts'
 
@@ -51,8 +52,11 @@ export function statusAndDisconnectRoutes(provider: ProviderId, context: Context
       const session = await context.sessions.find(c)
       if (session === undefined) return c.json<ConnectionStatus>({ connected: false })
       const { userId } = session
+      const status = await connectionStatus({ database, providers }, { userId, provider })
+      // The answer does not wait. If this fails, the daily check comes anyway.
+      if (status.reason) void checkBroken(database, { userId, provider }).catch(() => {})
       return c.json<ConnectionStatus>({
-        ...(await connectionStatus({ database, providers }, { userId, provider })),
+        ...status,
         ...(isCrmId(provider) && (await formerAccountStatus(context, session, provider))),
       })
     })

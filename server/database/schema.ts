@@ -106,12 +106,17 @@ export const connections = pgTable(
     // The channel for messages; null for a CRM.
     channelId: text('channel_id'),
     channelName: text('channel_name'),
+    // When the provider last told the channel's name, if that was after the connection.
+    channelNamedAt: time('channel_named_at'),
     connectedAt: time('connected_at').notNull(),
     // Since when the user gets this provider's changes or messages. Connecting again keeps it.
     connectedSince: time('connected_since').notNull().defaultNow(),
     // The provider's error code if it no longer accepts this connection, and since when.
     brokenReason: text('broken_reason'),
     brokenSince: time('broken_since'),
+    // The provider has refused a connection that is not broken: a refusal after this time breaks it. Or the provider
+    // accepts a broken one again: the next message shows whether it works.
+    askAgainAt: time('ask_again_at'),
     // Until this time, one process refreshes the access token. Other processes wait.
     refreshingUntil: time('refreshing_until'),
     // When the server last asked the provider whether the connection still works.

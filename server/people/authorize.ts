@@ -11,7 +11,7 @@ import type { Vault } from './vault.ts'
 /**
  * Completes the authorization `stateHash` in one transaction: stores the connection, replaces the session's token
  * and, for a CRM, signs the browser in as the person that the CRM names.
- * @returns the new connection, and the user's former one if it had another grant.
+ * @returns the user's former connection if it had another grant.
  * @throws AuthorizationEnded if the session was ended or replaced, or the user has disconnected the provider, since
  * the authorization began. Then nothing is stored.
  */
@@ -26,10 +26,10 @@ export async function completeAuthorization(
   session: Session,
   { provider, stateHash }: { provider: ProviderId; stateHash: string },
   grant: Grant,
-): Promise<{ stored?: Connection; former?: Connection }> {
+): Promise<Connection | undefined> {
   const { accountId: crmAccountId, accountUserId: crmUserId } = grant
   const { standIn } = providers[provider]
-  const result: { stored?: Connection; former?: Connection } = {}
+  let former: Connection | undefined
   await sessions.renew(c, session, async (tx) => {
     const [begun] = await tx
       .delete(authorizations)
@@ -49,10 +49,8 @@ export async function completeAuthorization(
     const own = and(eq(connections.userId, userId), eq(connections.provider, provider))
     const [before] = await tx.select().from(connections).where(own)
     await storeConnection(tx, vault, { userId, provider }, { ...grant, standIn }, now())
-    const [stored] = await tx.select().from(connections).where(own)
-    if (stored !== undefined) result.stored = stored
-    if (before !== undefined && before.grantId !== grant.grantId) result.former = before
+    if (before !== undefined && before.grantId !== grant.grantId) former = before
     return userId
   })
-  return result
+  return former
 }

@@ -1,4 +1,4 @@
-import { eq, inArray, sql } from 'drizzle-orm'
+import { inArray, sql } from 'drizzle-orm'
 import { type Background, repeatInBackground } from '../background.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
@@ -6,89 +6,121 @@ import { errorFields, type Log } from '../log.ts'
 import { ProviderError, type Providers } from '../providers/provider.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { createWithAccess } from './access-token.ts'
-import { type Connection, isOfConfigured, markBroken, openSecrets } from './connections.ts'
+import { type Connection, isOfConfigured, openSecrets } from './connections.ts'
+import { accepted, askAgainMs, isSame, recordRefusal } from './refusals.ts'
 import type { Vault } from './vault.ts'
 
 /** In hours. A check that failed for a time, or whose process died, is made again after an hour. */
 const checkEvery = 24
 const againAfter = 1
 
-/** How often to look for connections whose check is due. */
-const defaultPollMs = 60_000
+interface CheckTimes {
+  /** How often to look for connections whose check is due. */
+  pollMs: number
+  askAgainMs: number
+}
 
 export interface Checks {
   start(): void
   stop(): Promise<void>
 }
 
-/**
- * Creates the function that asks a provider whether it still accepts a connection, and marks the connection as broken
- * if not. It throws only if it cannot store that the connection is broken. It logs every other failure.
- */
-export function createCheck({
-  database,
-  vault,
-  providers,
-  log,
-}: {
+interface CheckDependencies {
   database: Database
   vault: Vault
   providers: Providers
   log: Log
-}): (connection: Connection) => Promise<void> {
+  /**
+   * Makes the last message pending again that a user has missed since a time. Only a message shows whether a chat's
+   * channel takes messages. Returns whether there is one.
+   */
+  sendLastAgain(database: Database, userId: string, since: Date): Promise<boolean>
+}
+
+/**
+ * Creates the function that asks a provider whether it accepts a connection, and records the answer. It throws only
+ * if it cannot store that the provider refuses it. It logs every other failure.
+ */
+function createCheck(
+  { database, vault, providers, log, sendLastAgain }: CheckDependencies,
+  { askAgainMs }: Pick<CheckTimes, 'askAgainMs'>,
+): (connection: Connection) => Promise<void> {
   const withAccess = createWithAccess({ database, vault, providers })
 
   /** @throws ProviderError if the provider refuses the connection or does not answer. */
   async function ask(connection: Connection): Promise<void> {
-    const { provider } = connection
+    const { provider, brokenSince } = connection
     if (isCrmId(provider)) {
+      const crm = providers[provider]
       // As if the access token had expired: only a refresh proves that the app is still installed.
       const expired = { ...connection, provider, accessExpiresAt: new Date(0) }
-      await withAccess(expired, 'spare', async () => {})
+      await withAccess(expired, 'spare', async (access) => {
+        if (brokenSince === null) return
+        // A read may have broken it. A deal with this id need not exist.
+        await crm.stages(access)
+        await crm.deal(access, '1', { history: 'stage', links: true })
+      })
     } else {
       await providers[provider].check(openSecrets(vault, connection))
     }
   }
 
+  /** Lets the next message show whether a broken chat works again. @returns whether there is a message. */
+  async function tryMessage(connection: Connection): Promise<boolean> {
+    const { userId, provider, brokenSince } = connection
+    if (brokenSince === null || isCrmId(provider)) return false
+    await database.update(connections).set({ askAgainAt: sql`now()` }).where(isSame(connection))
+    return await sendLastAgain(database, userId, brokenSince)
+  }
+
   return async function check(connection) {
-    const { id, provider } = connection
+    const { id, provider, brokenSince } = connection
     try {
       await ask(connection)
+      const isTried = await tryMessage(connection)
       await database
         .update(connections)
-        .set({ checkedAt: sql`now()` })
-        .where(eq(connections.id, id))
+        .set({ checkedAt: sql`now()`, ...(!isTried && accepted) })
+        .where(isSame(connection))
+      if (brokenSince !== null) log('connection accepted again', { connection: id, provider })
     } catch (error) {
       if (!(error instanceof ProviderError)) {
         log('check failed', { connection: id, provider, ...errorFields(error) })
         return
       }
       const { kind, reason } = error
-      const isBroken =
+      const fields = { connection: id, provider, kind, reason }
+      const isRefused =
         kind === 'refused' &&
         reason !== undefined &&
         Object.hasOwn(providers[provider].brokenReasons, reason)
-      if (isBroken) await markBroken(database, connection, reason)
-      log(isBroken ? 'connection broken' : 'check failed', {
-        connection: id,
-        provider,
-        kind,
-        reason,
-      })
+      if (!isRefused) return log('check failed', fields)
+      const isBroken = await recordRefusal(database, connection, reason, askAgainMs)
+      log(isBroken ? 'connection broken' : 'connection refused', fields)
+      if (!isBroken) await checkAgain(connection)
     }
+  }
+
+  async function checkAgain(connection: Connection): Promise<void> {
+    const seconds = askAgainMs / 1000 - checkEvery * 60 * 60
+    await database
+      .update(connections)
+      .set({ checkedAt: sql`now() + make_interval(secs => ${seconds})` })
+      .where(isSame(connection))
   }
 }
 
 /**
- * Creates the daily checks of all connections. Nobody else notices that an app was uninstalled as long
- * as there is nothing to send. Each connection has its own time of day.
+ * Creates the daily checks of all connections. Nobody else notices that an app was uninstalled as long as there is
+ * nothing to send, or that a broken connection works again. Each connection has its own time of day.
  */
 export function createChecks(
-  dependencies: { database: Database; vault: Vault; providers: Providers; log: Log },
-  pollMs: number = defaultPollMs,
+  dependencies: CheckDependencies,
+  times: CheckTimes = { pollMs: 5_000, askAgainMs },
 ): Checks {
   const { database, providers, log } = dependencies
-  const check = createCheck(dependencies)
+  const { pollMs } = times
+  const check = createCheck(dependencies, times)
   let running: Background | undefined
 
   async function checkNext(): Promise<number> {
@@ -103,7 +135,7 @@ export function createChecks(
     const due = sql`(
       select id from ${connections}
       where ${connections.checkedAt} <= now() - make_interval(hours => ${checkEvery})
-        and ${connections.brokenSince} is null and ${isOfConfigured(providers, connections)}
+        and ${isOfConfigured(providers, connections)}
       order by ${connections.checkedAt} limit 1
       for update skip locked
     )`

@@ -89,7 +89,10 @@ export async function storeConnection(
     connectedAt: now,
     brokenReason: null,
     brokenSince: null,
+    askAgainAt: null,
     refreshingUntil: null,
+    // All users of a workspace share a token, and somebody's disconnect may have just revoked it.
+    checkedAt: new Date(0),
   }
   await database
     .insert(connections)
@@ -106,28 +109,6 @@ export async function storeConnection(
           else excluded.connected_since end`,
       },
     })
-}
-
-/**
- * Records that a provider no longer accepts a connection. The rules stay. The user can connect
- * again.
- */
-export async function markBroken(
-  database: Database,
-  connection: Connection,
-  reason: string,
-): Promise<void> {
-  await database
-    .update(connections)
-    .set({ brokenReason: reason, brokenSince: sql`now()` })
-    .where(
-      and(
-        eq(connections.id, connection.id),
-        // The user may have connected again in the meantime. The new connection is not broken.
-        eq(connections.connectedAt, connection.connectedAt),
-        isNull(connections.brokenSince),
-      ),
-    )
 }
 
 /** What the dashboard shows of a user's connection to a provider. */

@@ -1,12 +1,12 @@
-import { and, eq, isNull, type SQL } from 'drizzle-orm'
+import { and, eq, type SQL } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
 import { type Crm, ProviderError, type Providers } from '../providers/provider.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { endsSoon } from './access-token.ts'
-import { createCheck } from './checks.ts'
 import { type Connection, openSecrets } from './connections.ts'
+import { checkSoon } from './refusals.ts'
 import type { Vault } from './vault.ts'
 
 export type RemovedConnection = Pick<
@@ -20,10 +20,8 @@ export type RemovedConnection = Pick<
  * after a revocation it would still send its events. It does not wait for that.
  *
  * Another user may connect while this function ends the grant. That user may get a token that is no longer valid. So
- * the function checks the remaining connections afterwards: those with the same grant after a revocation, and those
- * of the same account after an uninstall. A user who connects a chat triggers a second check, after the connection is
- * stored (api/authorization.ts). At least one of the two checks runs after both the revocation and the new
- * connection.
+ * the remaining connections are checked afterwards: those with the same grant after a revocation, and those of the
+ * same account after an uninstall. Each new connection is checked, too. So at least one check runs after both.
  */
 export function createEndGrant(dependencies: {
   database: Database
@@ -32,7 +30,6 @@ export function createEndGrant(dependencies: {
   log: Log
 }): (removed: RemovedConnection) => Promise<void> {
   const { database, vault, providers, log } = dependencies
-  const check = createCheck(dependencies)
 
   const ofProvider = ({ provider, standIn }: RemovedConnection, which: SQL) =>
     and(eq(connections.provider, provider), eq(connections.standIn, standIn), which)
@@ -42,17 +39,12 @@ export function createEndGrant(dependencies: {
     ofProvider(removed, eq(connections.accountId, removed.accountId))
   const exists = async (which: SQL | undefined) => (await database.$count(connections, which)) > 0
 
-  async function checkEach(which: SQL | undefined): Promise<void> {
-    const working = and(which, isNull(connections.brokenSince))
-    for (const each of await database.select().from(connections).where(working)) await check(each)
-  }
-
   async function revoke(removed: RemovedConnection): Promise<void> {
     try {
       // Revoke only if no other user shares the token: Slack has one token for each workspace.
       if (await exists(ofGrant(removed))) return
       await providers[removed.provider].revoke(openSecrets(vault, removed))
-      await checkEach(ofGrant(removed))
+      await checkSoon(database, ofGrant(removed))
     } catch (error) {
       logFailure('revoke failed', removed, error)
     }
@@ -69,7 +61,7 @@ export function createEndGrant(dependencies: {
       }
       await crm.uninstall(accessToken)
       log('app uninstalled', { provider: removed.provider, connection: removed.id })
-      await checkEach(ofAccount(removed))
+      await checkSoon(database, ofAccount(removed))
     } catch (error) {
       logFailure('uninstall failed', removed, error)
       await revoke(removed)

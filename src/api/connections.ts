@@ -30,10 +30,13 @@ export const connectionStatusQuery = (provider: Provider) =>
     // The user may have connected in another tab.
     refetchOnWindowFocus: 'always',
     refetchOnReconnect: 'always',
-    // The server may still complete an authorization of which the page got no answer.
-    refetchInterval: (query) =>
-      whileFailed(query) ||
-      (!query.state.data?.connected && failureOf(provider) !== undefined && againMs),
+    // The server may still complete an authorization of which the page got no answer, or find out that a broken
+    // connection works again.
+    refetchInterval: (query) => {
+      const { connected, reason } = query.state.data ?? {}
+      const mayChange = !connected && (reason !== undefined || failureOf(provider) !== undefined)
+      return whileFailed(query) || (mayChange && againMs)
+    },
     meta: { action: `Loading the ${provider.name} connection status`, about: 'connections' },
   })
 

@@ -1,6 +1,7 @@
 import { screen, within } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { expect, onTestFinished, test, vi } from 'vitest'
+import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import { openApp } from '../render.tsx'
 
@@ -54,6 +55,17 @@ test.each([
   const hubspot = await row('HubSpot')
   hubspot.getByText('Not connected: HubSpot says that it is gone. Connect again.')
   expect(await screen.findByRole('checkbox', { name: /signed or closed/ })).toBeChecked()
+})
+
+test('a broken connection that works again shows so by itself', async () => {
+  stopClock()
+  openApp()
+  answerStatus('slack', { connected: false, reason: 'Slack says that the channel is archived.' })
+  await settle()
+  expect(screen.getByRole('button', { name: 'Connect Slack' })).toBeVisible()
+  answerStatus('slack', { connected: true })
+  await pass(15_000)
+  expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
 })
 
 test('the row of the CRM says that a former account still sends, also after a disconnect', async () => {

@@ -32,7 +32,7 @@ export async function startBackend(
   {
     alone = true,
     // Shorter than in earnest, so that no test waits for what it is not about.
-    times = { ...relayTimes, lookAgainMs: 300, firstRetryMs: 50, pollMs: 50 },
+    times = { ...relayTimes, lookAgainMs: 300, firstRetryMs: 50, askAgainMs: 50, pollMs: 50 },
     working = true,
     key = randomBytes(32),
     now = () => new Date(),

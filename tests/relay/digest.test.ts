@@ -76,7 +76,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       refusePosts('token_revoked')
       await tell(range(1, 36))
       await backend.settled()
-      expect(calls()).toHaveLength(1)
+      expect(calls()).toHaveLength(2)
       const dead = range(1, 36).map(() => ['dead', 'token_revoked'])
       expect(await backend.outcomes(userId)).toEqual(dead)
       answerPosts(() => undefined)

@@ -48,7 +48,7 @@ async function expectToLetOthersRun(work: () => Promise<unknown>): Promise<void>
 }
 
 async function expectPreview(userId: string, counts: { moved: number; closed: number }) {
-  const preview = createUserPreview({ ...backend, log: () => undefined })
+  const preview = createUserPreview(backend)
   const rules = { 'deal-stage-changed': counts.moved, 'deal-closed': counts.closed }
   await vi.waitFor(async () => {
     expect(await preview(userId, 7)).toMatchObject({ complete: true, rules })

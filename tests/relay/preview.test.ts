@@ -375,14 +375,6 @@ test('a failed preview is repeated without a call, and is read again after some 
   expect(await preview(userId, 7)).toMatchObject({ complete: true })
 })
 
-test('a refused refresh breaks the connection, as it does in the relay', async () => {
-  const userId = await connect({ accessEndsInMs: 0 })
-  outside.answerRefresh = () => ({ status: 400, body: { status: 'BAD_REFRESH_TOKEN' } })
-  expect(await refusal(await backend.call(userId, path))).toBe('409 not_connected')
-  const broken = { connected: false, reason: 'HubSpot says that the access was revoked.' }
-  expect(await backend.read(userId, 'hubspot/status')).toMatchObject(broken)
-})
-
 test.each([
   ['disconnects', (userId: string) => backend.disconnect(userId, 'hubspot')],
   // Whoever connects again may have chosen another account.

@@ -193,13 +193,13 @@ describe.each(databaseKinds)('on %s', (kind) => {
     test.each([
       ['USER_DOES_NOT_HAVE_PERMISSIONS', known, known],
       ['NO_LONGER_ALLOWED', unknown, 'it no longer accepts this connection'],
-    ])('is broken by the first refusal of a read: %s', async (category, ofMessage, ofStatus) => {
+    ])('is broken by the second refusal of a read: %s', async (category, ofMessage, ofStatus) => {
       const userId = await connect()
       const refused = { status: 403, body: { status: 'error', category } }
       outside.answerRead = (path) => (path.includes('0-3/1?') ? refused : undefined)
       await tell([1])
       await backend.settled()
-      expect(outside.reads.filter((path) => path.includes('0-3/1?'))).toHaveLength(1)
+      expect(outside.reads.filter((path) => path.includes('0-3/1?'))).toHaveLength(2)
       const failed = { state: 'failed', reason: `${ofMessage}. Connect HubSpot again` }
       expect(await backend.read(userId, 'notifications/activity')).toMatchObject({
         items: [failed],
@@ -311,14 +311,14 @@ describe.each(databaseKinds)('on %s', (kind) => {
   // tests/relay/slack.test.ts has every code of Slack.
   const reason = expect.stringMatching(/^Slack says that [a-z ]+\.$/)
   test.each([
-    ['the connection: the status says why', 'token_revoked', { connected: false, reason }],
-    ['the message: the connection is not broken', 'invalid_blocks', { connected: true }],
-  ])('a message is dead at the first refusal of %s', async (_, error, status) => {
+    ['the connection: the status says why', 2, 'token_revoked', { connected: false, reason }],
+    ['the message: the connection is not broken', 1, 'invalid_blocks', { connected: true }],
+  ])('a message is dead at a refusal of %s', async (_, tries, error, status) => {
     const userId = await connect()
     refusePosts(error)
     await tell([1])
     await backend.settled()
-    expect(calls()).toHaveLength(1)
+    expect(calls()).toHaveLength(tries)
     expect(await backend.outcomes(userId)).toEqual([['dead', error]])
     expect(await backend.read(userId, 'slack/status')).toMatchObject({
       ...status,

@@ -105,7 +105,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(before.items).toMatchObject([
       archived,
       archived,
-      { ...archived, tries: 1 },
+      { ...archived, tries: 2 },
       archived,
       { state: 'failed', reason: 'Slack did not accept the message (invalid_blocks)' },
     ])

@@ -1,18 +1,34 @@
-import { desc, eq } from 'drizzle-orm'
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { desc, eq, isNotNull } from 'drizzle-orm'
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { connections, users } from '../../server/database/schema.ts'
 import { type Checks, createChecks } from '../../server/people/checks.ts'
 import { openSecrets } from '../../server/people/connections.ts'
-import { backend, connect, hour, open, outside, shareBackend, soon } from '../relay/shared.ts'
+import { sendLastAgain } from '../../server/relay/show/retry-all.ts'
+import {
+  answerPosts,
+  backend,
+  connect,
+  hour,
+  minute,
+  open,
+  outside,
+  posts,
+  searchedUntil,
+  shareBackend,
+  soon,
+  startSearch,
+  tell,
+} from '../relay/shared.ts'
 
 const ago = (ms: number) => new Date(Date.now() - ms)
 const authTest = '/slack/api/auth.test'
 
-shareBackend('PGlite', { working: false })
+shareBackend()
 let checks: Checks[] = []
 beforeEach(async () => {
   await open.database.delete(users)
   outside.refreshes.length = 0
+  outside.reads.length = 0
   // Slack accepts every token.
   outside.answerRead = (path) =>
     path === authTest ? { status: 200, body: { ok: true } } : undefined
@@ -23,16 +39,21 @@ afterEach(async () => {
 })
 
 function startChecks(): void {
-  const started = createChecks(backend, 20)
+  const times = { pollMs: 20, askAgainMs: 50 }
+  const started = createChecks({ ...backend, sendLastAgain }, times)
   checks.push(started)
   started.start()
 }
 
 async function connectUser(checkedAt: Date): Promise<string> {
   const userId = await connect()
-  await open.database.update(connections).set({ checkedAt }).where(eq(connections.userId, userId))
+  await checked(userId, checkedAt)
   return userId
 }
+
+/** As if a user's connections had been checked then. */
+const checked = (userId: string, checkedAt: Date) =>
+  open.database.update(connections).set({ checkedAt }).where(eq(connections.userId, userId))
 
 /** Resolves when no check is due. @returns how many hours ago each connection was checked. */
 async function allChecked(): Promise<number[]> {
@@ -70,15 +91,137 @@ test('the dashboard shows within a day that an app was removed, without any even
     ])
   }, soon)
 
-  // A broken connection is not checked again.
-  await open.database.update(connections).set({ checkedAt: ago(25 * hour) })
-  const calls = outside.reads.length + outside.refreshes.length
-  const other = await connectUser(ago(26 * hour))
+  // And within a day that it is there again.
+  outside.answerRefresh = () => undefined
+  outside.answerRead = () => undefined
+  await checked(userId, ago(25 * hour))
   await vi.waitFor(async () => {
-    expect(await shown(other)).toMatchObject([broken, broken])
+    expect(await shown(userId)).toMatchObject([connected, connected])
   }, soon)
-  expect(outside.reads.length + outside.refreshes.length).toBe(calls + 2)
 })
+
+// Everything that meets a refusal which may break a connection.
+const tokenRefused = { status: 400, body: { error: 'invalid_grant', status: 'BAD_REFRESH_TOKEN' } }
+const slackSays = (error: string) => ({ status: 200, body: { ok: false, error } })
+/** The first three are of different kinds. */
+const isEverything = process.env.TEST_ALL === '1'
+type Says = () => boolean
+interface Refused {
+  name: 'HubSpot' | 'Slack'
+  /** The provider refuses as long as `says` returns true. */
+  refuse: (says: Says) => void
+  /** Makes the call that is refused, the nth time. */
+  meet: (userId: string, n: number) => Promise<unknown>
+  isMessage?: boolean
+}
+const message = { meet: (_: string, n: number) => tell([n]), isMessage: true }
+const check = { meet: (userId: string) => checked(userId, ago(25 * hour)) }
+const postsRefused = (error: string): Refused => ({
+  name: 'Slack',
+  ...message,
+  refuse: (says) =>
+    answerPosts(() => {
+      return says() ? { status: 200, body: JSON.stringify({ ok: false, error }) } : undefined
+    }),
+})
+const refreshRefused: Pick<Refused, 'name' | 'refuse'> = {
+  name: 'HubSpot',
+  refuse: (says) => {
+    outside.answerRefresh = () => (says() ? tokenRefused : undefined)
+  },
+}
+const readsRefused = (category: string): Refused => ({
+  name: 'HubSpot',
+  ...message,
+  refuse: (says) => {
+    const answer = { status: 403, body: { status: 'error', category } }
+    outside.answerRead = (path) => (/0-3.\d+\?/.test(path) && says() ? answer : undefined)
+  },
+})
+const refusals: Array<[string, Refused]> = [
+  ['the channel', postsRefused('is_archived')],
+  ['a refresh, at a check', { ...refreshRefused, ...check }],
+  ['a read', readsRefused('MISSING_SCOPES')],
+  ['a read, with an unknown code', readsRefused('NO_LONGER_ALLOWED')],
+  ['the token, for a message', postsRefused('invalid_auth')],
+  [
+    'the token, at a check',
+    {
+      name: 'Slack',
+      ...check,
+      refuse: (says) => {
+        outside.answerRead = (path) =>
+          path === authTest && says() ? slackSays('invalid_auth') : undefined
+      },
+    },
+  ],
+  ['a refresh, for a message', { ...refreshRefused, ...message }],
+  [
+    'a refresh, for a preview',
+    {
+      ...refreshRefused,
+      meet: (userId) => backend.call(userId, '/api/notifications/preview?days=7'),
+    },
+  ],
+  [
+    'a refresh, for a search',
+    {
+      ...refreshRefused,
+      async meet() {
+        await searchedUntil(Date.now() - hour)
+        const search = startSearch()
+        onTestFinished(() => search.stop())
+      },
+    },
+  ],
+]
+
+test.each(isEverything ? refusals : refusals.slice(0, 3))(
+  'one refusal of %s breaks nothing and loses nothing; if it goes on, the connection is broken until it is accepted again',
+  async (_, { name, refuse, meet, isMessage = false }) => {
+    const userId = await connectUser(new Date())
+    startChecks()
+    const status = () => backend.read(userId, `${name.toLowerCase()}/status`)
+    const expireAndMeet = async (n: number) => {
+      await open.database.update(connections).set({ accessExpiresAt: new Date(0) })
+      await meet(userId, n)
+    }
+    let asked = 0
+    refuse(() => ++asked === 1)
+    await expireAndMeet(1)
+    await vi.waitFor(() => expect(asked).toBeGreaterThan(1), soon)
+    // The next refusal is a first one again.
+    await vi.waitFor(async () => {
+      const doubted = isNotNull(connections.askAgainAt)
+      expect(await open.database.$count(connections, doubted)).toBe(0)
+    }, soon)
+    expect(await shown(userId)).toMatchObject([connected, connected])
+    expect(posts()).toHaveLength(Number(isMessage))
+
+    let isRefused = true
+    refuse(() => isRefused && ++asked > 0)
+    await expireAndMeet(2)
+    const isBroken = { connected: false, reason: expect.stringContaining(`${name} says that`) }
+    await vi.waitFor(async () => expect(await status()).toMatchObject(isBroken), soon)
+    const first = await status()
+    await backend.settled()
+
+    // The user looks at it.
+    const calls = asked
+    await checked(userId, ago(minute))
+    await status()
+    await vi.waitFor(() => expect(asked).toBeGreaterThan(calls), soon)
+    await backend.settled()
+    expect(await status()).toEqual(first)
+
+    isRefused = false
+    await checked(userId, ago(minute))
+    await status()
+    await vi.waitFor(async () => expect(await status()).toMatchObject(connected), soon)
+    // Only a message shows that Slack takes messages. What else was missed waits for the user.
+    expect(posts()).toHaveLength(isMessage ? (name === 'Slack' ? 2 : 1) : 0)
+  },
+)
 
 test('each connection is checked once a day at its own time, and its new token is stored', async () => {
   const due = await connectUser(ago(24 * hour))

@@ -32,7 +32,7 @@ function backendWith(standIn: boolean, unused?: ProviderId): Backend {
     alone: true,
     log: () => {},
     now: () => harness.clock.now,
-    times: { lookAgainMs: 0, firstRetryMs: 10, pollMs: 10 },
+    times: { lookAgainMs: 0, firstRetryMs: 10, askAgainMs: 10, pollMs: 10 },
   })
 }
 

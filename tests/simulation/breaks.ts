@@ -142,6 +142,18 @@ const breaks: readonly Break[] = [
     to: 'return true',
   },
   {
+    name: 'broken: one refusal is enough',
+    file: 'server/people/refusals.ts',
+    from: '(${brokenSince} is not null',
+    to: '(true',
+  },
+  {
+    name: 'broken: a refusal breaks nothing',
+    file: 'server/people/refusals.ts',
+    from: 'or ${askAgainAt} between',
+    to: 'or null::timestamptz between',
+  },
+  {
     name: 'move: messages stay in the former channel',
     file: `${relay}/send/ready.ts`,
     from: 'if (chosenChannel !== channel) return',

@@ -47,6 +47,11 @@ export function failedAnswer(
       return path.includes('/oauth/')
         ? undefined
         : Response.json({ status: 'error', category: 'EXPIRED_AUTHENTICATION' }, { status: 401 })
+    case 'refuses once':
+      if (path.startsWith('/slack')) return Response.json({ ok: false, error: 'invalid_auth' })
+      return path.includes('/oauth/')
+        ? Response.json({ status: 'BAD_REFRESH_TOKEN' }, { status: 400 })
+        : Response.json({ status: 'error', category: 'MISSING_SCOPES' }, { status: 403 })
     case 'hangs':
       return 'never'
     default:

@@ -272,14 +272,16 @@ function onlyWanted({ world, users, moves }: Played): string[] {
 }
 
 /** (5): a connection is broken only for its own reason. */
-function brokenForOwnReason({ database, users }: Played): string[] {
+function brokenForOwnReason({ plan, database, users }: Played): string[] {
+  // The second refusal of what has a reason of its own may be the provider's mistake.
+  const mayMistake = plan.faults.some((fault) => 'how' in fault && fault.how === 'refuses once')
   return database
     .ask<{ user_id: string; broken_reason: string }>(
       'select user_id, broken_reason from connections where broken_since is not null',
     )
     .flatMap(({ user_id, broken_reason: reason }): string[] => {
       const user = users.find(({ id }) => id === user_id)
-      if (user?.reasons.has(reason)) return []
+      if (user?.reasons.has(reason) || (mayMistake && user?.reasons.size)) return []
       return [`(5) a connection of user ${user?.name} is broken: ${reason}`]
     })
 }

@@ -35,7 +35,7 @@ const hubspotHows = [
   'refuses the token',
   'answers as a proxy',
 ] as const
-export type How = (typeof hubspotHows)[number]
+export type How = (typeof hubspotHows)[number] | 'refuses once'
 
 export type Fault =
   /** A process dies or stands still, at a time or around the nth statement of a kind. */
@@ -117,6 +117,14 @@ export function drawFaults(between: Between): Fault[] {
     default:
   }
   return faults.sort((a, b) => startOf(a) - startOf(b))
+}
+
+/** In some runs, a provider refuses one call by mistake. It breaks nothing. */
+export function drawMistake(dice: Dice, { eventsMs }: Pick<Between, 'eventsMs'>): Fault[] {
+  if (dice.chance(0.6)) return []
+  const kind = dice.oneOf<'slack' | 'hubspot'>(['slack', 'hubspot'])
+  const at = dice.between(0, eventsMs + 5 * second)
+  return [{ kind, at, forMs: minute, how: 'refuses once', share: 1, pauseS: 0 }]
 }
 
 function drawFault({ dice, processes, users, channels, eventsMs, endMs }: Between): Fault {

@@ -1,6 +1,7 @@
 import {
   type Between,
   drawFaults,
+  drawMistake,
   type Fault,
   minute,
   second,
@@ -163,7 +164,9 @@ export function planOf(seed: number): Plan {
 
   const between = { dice, theme, processes, users, channels, endMs, eventsMs }
   const acts = drawActs(between)
-  const faults = drawFaults(between)
+  // With dice of its own, so that seeds which once failed stay the same.
+  const mistake = drawMistake(new Dice(seed * 104_729), between)
+  const faults = [...drawFaults(between), ...mistake]
   // Refused webhooks bring the search forward. A process that dies forgets them.
   const isForgotten = faults.some(({ kind }) => kind === 'kill')
   if (isRefused && !searchesAtStart && !isForgotten) searchMs = 16 * minute

@@ -91,6 +91,7 @@ export function createProcesses({
       processes[index] = { owner, backend }
       void backend.relay.start()
       backend.catchUp.start()
+      backend.checks.start()
     })
   }
 

@@ -127,6 +127,8 @@ export function createWorld({
       : undefined
   }
 
+  /** Those of the faults 'refuses once' that have happened. */
+  const madeMistakes = new Set<Fault>()
   function faultFor(call: ProviderCall, faults: readonly Fault[]) {
     const sinceMs = time.now - time.startMs
     for (const fault of faults) {
@@ -134,6 +136,10 @@ export function createWorld({
       const { at, forMs, share, only } = fault
       if (sinceMs < at || sinceMs >= at + forMs) continue
       if (only !== undefined && only !== call.channel && !call.token.includes(only)) continue
+      if (fault.how === 'refuses once') {
+        if (madeMistakes.has(fault)) continue
+        madeMistakes.add(fault)
+      }
       if (dice.chance(share)) return fault
     }
     return

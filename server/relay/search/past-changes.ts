@@ -1,8 +1,7 @@
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../database/open.ts'
-import type { Log } from '../../log.ts'
 import { type CrmConnection, createWithAccess } from '../../people/access-token.ts'
-import { markBroken } from '../../people/connections.ts'
+import { checkSoon, isSame } from '../../people/refusals.ts'
 import type { Vault } from '../../people/vault.ts'
 import {
   type Crm,
@@ -40,24 +39,12 @@ export function createSpareCalls({
   database,
   vault,
   providers,
-  log,
 }: {
   database: Database
   vault: Vault
   providers: Providers
-  log: Log
 }) {
   const withAccess = createWithAccess({ database, vault, providers })
-
-  /**
-   * A refused refresh breaks the connection. A refused read does not: perhaps only this read is not allowed.
-   */
-  async function refreshRefused(connection: CrmConnection, { reason }: ProviderError) {
-    if (reason === undefined || reason === 'disconnected') return
-    await markBroken(database, connection, reason)
-    const { id, provider } = connection
-    log('connection broken', { connection: id, provider, reason })
-  }
 
   /** @throws ProviderError of the last try; with the reason `no_connection` if there was no try. */
   return async function call<Result>(
@@ -77,7 +64,8 @@ export function createSpareCalls({
         lastError = error
         if (isOfToken(error)) {
           refused.push(connection.id)
-          if (error.stage === 'refresh') await refreshRefused(connection, error)
+          // A refused refresh may break the connection. A refused read does not: perhaps only this read is not allowed.
+          if (error.stage === 'refresh') await checkSoon(database, isSame(connection))
           continue
         }
         const waitMs = error.retryAfterMs ?? retryMs * 2 ** (tries - 1)

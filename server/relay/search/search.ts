@@ -55,7 +55,7 @@ export function createSearch(
   { database, vault, providers, inbox, log }: SearchDependencies,
   { retryMs, renewLease }: { retryMs: number; renewLease: (account: Account) => Promise<void> },
 ): (account: Account, signal: AbortSignal) => Promise<number> {
-  const spareCall = createSpareCalls({ database, vault, providers, log })
+  const spareCall = createSpareCalls({ database, vault, providers })
 
   const ofAccount = ({ crm, accountId }: Account) =>
     and(

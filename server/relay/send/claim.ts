@@ -63,7 +63,7 @@ export async function claim(
           select clock_timestamp() + make_interval(secs => ${sendingSeconds}) as claimed_until
         ), own as (
           select id from connections
-          where broken_since is null and (
+          where (broken_since is null or ask_again_at is not null) and (
             ${or(...used.map(({ id, connectedAt }) => and(eq(connections.id, id), eq(connections.connectedAt, connectedAt))))}
           ) for share
         ), connected as (

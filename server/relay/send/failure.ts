@@ -2,7 +2,8 @@ import { isDatabaseFailure } from '../../database/failure.ts'
 import type { Database } from '../../database/open.ts'
 import { errorFields, type Log } from '../../log.ts'
 import type { CrmConnection } from '../../people/access-token.ts'
-import { type Connection, markBroken } from '../../people/connections.ts'
+import type { Connection } from '../../people/connections.ts'
+import { recordRefusal } from '../../people/refusals.ts'
 import { ProviderError, type Providers, unknownRefusal } from '../../providers/provider.ts'
 import type { Delivery, Group } from '../pick/delivery.ts'
 import type { NextStep } from '../schedule/next-step.ts'
@@ -67,8 +68,7 @@ export function createFailures({
       const isKnown = Object.hasOwn(providers[crm.provider].brokenReasons, code)
       const reason =
         isKnown || error.reason === undefined ? code : unknownRefusal(crm.provider, code)
-      await connectionBroke(crm, reason)
-      return await end([delivery], 'dead', reason, { countTry: true })
+      return await refused([delivery], crm, reason)
     }
     if (error.retryAfterMs !== undefined) {
       return await putOff([delivery], {
@@ -80,12 +80,18 @@ export function createFailures({
     return await retry([delivery], `${crm.provider}_${error.reason ?? error.kind}`, error.field)
   }
 
-  async function connectionBroke(connection: Connection, reason: string): Promise<void> {
-    await markBroken(database, connection, reason)
-    log('connection broken', { connection: connection.id, provider: connection.provider, reason })
+  /** Handles a refusal that may break a connection. The deliveries are tried once more, and then they are dead. */
+  async function refused(group: Group, connection: Connection, reason: string): Promise<NextStep> {
+    const { id, provider } = connection
+    const { askAgainMs: afterMs } = times
+    const isBroken = await recordRefusal(database, connection, reason, afterMs)
+    log(isBroken ? 'connection broken' : 'connection refused', { connection: id, provider, reason })
+    return isBroken
+      ? await end(group, 'dead', reason, { countTry: true })
+      : await putOff(group, { afterMs, reason: null, countTry: true })
   }
 
-  return { retry, afterError, connectionBroke }
+  return { retry, afterError, refused }
 }
 
 /**

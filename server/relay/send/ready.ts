@@ -5,6 +5,7 @@
 
 import type { CrmConnection } from '../../people/access-token.ts'
 import type { Connection } from '../../people/connections.ts'
+import { isClosed } from '../../people/refusals.ts'
 import { channelOf } from '../../people/routes.ts'
 import { type ChatId, isChatId } from '../../providers/registry.ts'
 import { type Delivery, isOfDeal } from '../pick/delivery.ts'
@@ -41,7 +42,7 @@ export function readinessOf(delivery: Delivery, turnMs: number): Readiness {
     return { kind: 'end', state: 'ignored', reason: 'no_rule' }
   }
   if (crm === null || chat === null) return { kind: 'end', state: 'dead', reason: 'disconnected' }
-  const broken = [crm, chat].find(({ brokenReason }) => brokenReason !== null)
+  const broken = [crm, chat].find(isClosed)
   if (broken !== undefined) return { kind: 'broken', connection: broken }
   const { provider, channelId } = chat
   const chosenChannel = channelOf(chat)

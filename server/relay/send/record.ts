@@ -186,7 +186,10 @@ export async function endBacklog(
           update deliveries
           set state = 'dead', reason = ${broken.brokenReason}, finished_at = now(), sending_until = null
           where exists (select from lease)
-            and exists (select from connections where id = ${broken.id} and broken_since is not null)
+            and exists (
+              select from connections
+              where id = ${broken.id} and broken_since is not null and ask_again_at is null
+            )
             and id = any(array${firstUnclaimed(delivery)})
           returning id, occurred_at
         )

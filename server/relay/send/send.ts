@@ -9,6 +9,7 @@ import { isRefusedWithoutRoom } from '../../database/failure.ts'
 import type { Database } from '../../database/open.ts'
 import { errorFields, type Log } from '../../log.ts'
 import { openSecrets } from '../../people/connections.ts'
+import { recordAcceptance } from '../../people/refusals.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { ChatMessage } from '../../providers/chat-message.ts'
 import type { PostOutcome, Providers } from '../../providers/provider.ts'
@@ -57,7 +58,7 @@ export function createSend({
   isStopping,
   turns,
   ends: { end, putOff },
-  failures: { retry, connectionBroke },
+  failures: { retry, refused },
   onDigestRefused,
 }: SendDependencies) {
   return async function send(parcel: Parcel, route: OpenRoute): Promise<NextStep> {
@@ -118,7 +119,7 @@ export function createSend({
   async function afterAnswer(
     answer: PostOutcome,
     { group, ruleIds }: Parcel,
-    { chat }: OpenRoute,
+    { crm, chat }: OpenRoute,
   ): Promise<NextStep> {
     const [first] = group
     switch (answer.kind) {
@@ -127,6 +128,7 @@ export function createSend({
         countSent(group.map(({ receivedAtMs }) => receivedAtMs))
         failpoint('recorded', first.dealId)
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
+        await recordAcceptance(database, [crm, chat])
         return more ? goOn : done
       }
       case 'wait':
@@ -138,13 +140,12 @@ export function createSend({
         return await retry(group, answer.reason)
       case 'refused': {
         const { reason, connectionBroken } = answer
-        if (connectionBroken) await connectionBroke(chat, reason)
-        else if (group.length > 1) {
+        if (connectionBroken) return await refused(group, chat, reason)
+        if (group.length > 1) {
           onDigestRefused(group)
           return await putOff(group, { afterMs: 0, reason, countTry: false })
         }
-        const countAs = connectionBroken ? reason : messageRefused
-        return await end(group, 'dead', reason, { countTry: true, countAs })
+        return await end(group, 'dead', reason, { countTry: true, countAs: messageRefused })
       }
     }
   }

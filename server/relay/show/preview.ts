@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Preview } from '../../../contract/activity.ts'
 import type { Database } from '../../database/open.ts'
-import type { Log } from '../../log.ts'
 import type { CrmConnection } from '../../people/access-token.ts'
 import { routeOf } from '../../people/routes.ts'
 import type { Vault } from '../../people/vault.ts'
@@ -57,7 +56,7 @@ interface Entry {
  * @throws ProviderError
  */
 export function createPreview(
-  dependencies: { database: Database; vault: Vault; providers: Providers; log: Log },
+  dependencies: { database: Database; vault: Vault; providers: Providers },
   limits: PreviewLimits = previewLimits,
   now: () => number = Date.now,
 ): (connection: CrmConnection, days: number) => Promise<Preview | undefined> {

@@ -1,7 +1,6 @@
 import type { Preview } from '../../../contract/activity.ts'
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import type { Database } from '../../database/open.ts'
-import type { Log } from '../../log.ts'
 import type { CrmConnection } from '../../people/access-token.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { CrmAccess, CrmDeal, Providers } from '../../providers/provider.ts'
@@ -53,20 +52,18 @@ export function createPreviewReader(
     database,
     vault,
     providers,
-    log,
     now,
     stillConnected,
   }: {
     database: Database
     vault: Vault
     providers: Providers
-    log: Log
     now: () => number
     stillConnected: (connection: CrmConnection) => Promise<CrmConnection | undefined>
   },
   limits: ReadLimits,
 ): (connection: CrmConnection, preview: Preview) => Promise<Preview> {
-  const spareCall = createSpareCalls({ database, vault, providers, log })
+  const spareCall = createSpareCalls({ database, vault, providers })
   const stageCaches = Object.fromEntries(
     crmIds.map((id) => [id, createStageCache(providers[id])]),
     // The type of Object.fromEntries does not keep the names of the keys.

@@ -129,6 +129,26 @@ export async function sendAllAgain(
   return { queued, more }
 }
 
+/** Makes the last delivery pending again that failed since a time. @returns whether there is one. */
+export async function sendLastAgain(
+  database: Database,
+  userId: string,
+  since: Date,
+): Promise<boolean> {
+  const last = await rowsOf<{ id: string }>(
+    database,
+    sql`select id::text as id from deliveries
+        where user_id = ${userId} and state = 'dead' and reason is distinct from 'disconnected'
+          and finished_at >= ${since.toISOString()}::timestamptz
+        order by occurred_at desc, id desc limit 1`,
+  )
+  const revived = await revive(
+    database,
+    last.map(({ id }) => id),
+  )
+  return revived > 0
+}
+
 /** Counts what failed because of a broken connection, and lists what must be connected first. */
 export async function readBroken(
   dependencies: Dependencies,

@@ -1,0 +1,95 @@
+// A provider may refuse a connection by mistake, or for a minute only. So each refusal that could break a connection
+// passes `recordRefusal`, and the provider is asked again some seconds later. A broken connection is asked, too: daily,
+// and when its user looks at it (checks.ts). If the provider accepts it, it works again.
+
+import { and, eq, isNotNull, isNull, lt, or, type SQL, sql } from 'drizzle-orm'
+import type { Database } from '../database/open.ts'
+import { connections } from '../database/schema.ts'
+import type { ProviderId } from '../providers/registry.ts'
+import type { Connection } from './connections.ts'
+
+/** When a connection is asked again after its first refusal, in ms. */
+export const askAgainMs = 5_000
+/** A refusal so long after the first one counts as a first one. */
+const forgetAfterMs = 10 * 60_000
+
+const seconds = (ms: number) => sql`make_interval(secs => ${ms / 1000})`
+
+/** The user may have connected again in the meantime. What was refused or accepted says nothing of that. */
+export const isSame = ({ id, connectedAt }: Connection) =>
+  and(eq(connections.id, id), eq(connections.connectedAt, connectedAt))
+
+/**
+ * Records that a provider refuses a connection. The second refusal breaks it, at least `afterMs` after the first one.
+ * The rules stay. The user can connect again. @returns whether it is broken. If not, ask again after `afterMs`.
+ */
+export async function recordRefusal(
+  database: Database,
+  connection: Connection,
+  reason: string,
+  afterMs: number,
+): Promise<boolean> {
+  const { askAgainAt, brokenSince, checkedAt } = connections
+  const isBroken = sql`(${brokenSince} is not null
+    or ${askAgainAt} between now() - ${seconds(forgetAfterMs)} and now())`
+  // A clock that was ahead may have stored a time that is far away.
+  const soon = sql`now() + ${seconds(afterMs)}`
+  const [refused] = await database
+    .update(connections)
+    .set({
+      brokenReason: sql`case when ${isBroken} then ${reason} end`,
+      brokenSince: sql`case when ${isBroken} then coalesce(${brokenSince}, now()) end`,
+      askAgainAt: sql`case when ${isBroken} then null
+        when ${askAgainAt} > now() then least(${askAgainAt}, ${soon}) else ${soon} end`,
+      checkedAt: sql`case when ${isBroken} then now() else ${checkedAt} end`,
+    })
+    .where(isSame(connection))
+    .returning({ brokenSince })
+  return refused !== undefined && refused.brokenSince !== null
+}
+
+/** What is stored of a connection that its provider accepts. */
+export const accepted = { brokenReason: null, brokenSince: null, askAgainAt: null }
+
+/** Records that the providers accept these connections, if one of them was refused. */
+export async function recordAcceptance(
+  database: Database,
+  used: readonly Connection[],
+): Promise<void> {
+  const refused = used.filter(({ askAgainAt }) => askAgainAt !== null)
+  if (refused.length === 0) return
+  await database
+    .update(connections)
+    .set(accepted)
+    .where(or(...refused.map(isSame)))
+}
+
+/** Whether no message can use a connection. */
+export const isClosed = ({ brokenSince, askAgainAt }: Connection) =>
+  brokenSince !== null && askAgainAt === null
+
+/** Has connections checked within seconds (checks.ts). */
+export async function checkSoon(database: Database, which: SQL | undefined): Promise<void> {
+  await database
+    .update(connections)
+    .set({ checkedAt: new Date(0) })
+    .where(which)
+}
+
+/** A user looks at a broken connection, perhaps because it works again. It is checked, but not all the time. */
+export async function checkBroken(
+  database: Database,
+  { userId, provider }: { userId: string; provider: ProviderId },
+): Promise<void> {
+  const { checkedAt, brokenSince, askAgainAt } = connections
+  await checkSoon(
+    database,
+    and(
+      eq(connections.userId, userId),
+      eq(connections.provider, provider),
+      isNotNull(brokenSince),
+      isNull(askAgainAt),
+      lt(checkedAt, sql`now() - interval '30 seconds'`),
+    ),
+  )
+}
