@@ -67,7 +67,13 @@ export async function readDashboard(
   return { files, page, policyAt }
 }
 
-/** Serves the files. At every other address that is not the backend's, serves the page. */
+/**
+ * Matches addresses of files, and those that begin with a dot (RFC 8615). The page would be no answer to who looks for
+ * `/robots.txt`, or for an asset of an older build. Only below `/connect` the dot may be of a provider's name.
+ */
+const ofFile = /^\/assets\/|\/\.|^\/(?!connect\/).*\.[^/]*$/
+
+/** Serves the files. At every other address that is neither the backend's nor a file's, serves the page. */
 export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
   return async (c, next) => {
     const { path } = c.req
@@ -79,8 +85,7 @@ export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
     }
 
     const found = dashboard.files.get(path)
-    // A missing asset may be from an older build. An answer with the page would hide that.
-    if (found === undefined && path.startsWith('/assets/')) return next()
+    if (found === undefined && ofFile.test(path)) return next()
     const file = found ?? dashboard.page
     const coding = preferredCoding(file, c.req.header('Accept-Encoding'))
     const { body, etag } = (coding && file.compressed[coding]) ?? file

@@ -44,7 +44,9 @@ const paths = [
   '/?next=/contact',
   '/hubspot/callback?code=1',
   '/no/such/page',
+  '/connect/monday.com',
   '/favicon.svg',
+  '/robots.txt',
 ]
 
 /** Some that a proxy passes to the backend. */
@@ -210,7 +212,13 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
   test('sends the safety headers with errors too, and lets caches keep none', async () => {
     const internal = ['/.build.json', '/_headers', '/_redirects', '/nginx-headers.conf']
     const forThisMachine = ['/relay/status', '/metrics']
-    for (const path of ['/assets/old.js', ...internal, ...forThisMachine]) {
+    for (const path of [
+      '/assets/old.js',
+      '/favicon.ico',
+      '/a/b.php',
+      ...internal,
+      ...forThisMachine,
+    ]) {
       const answer = await started.get(path)
       expect(answer.status, path).toBe(404)
       expect(safeguards(answer.headers)).toMatchObject({

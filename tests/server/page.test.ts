@@ -58,7 +58,7 @@ describe('the page', () => {
     '/no/such/page',
     '/healthy',
     '/apiary',
-    '/index.html.gz',
+    '/connect/monday.com',
   ])('answers at %s, compressed, and must be revalidated', async (path) => {
     const { status, header, coding, text } = await get(path, 'br')
     expect([status, coding, text]).toEqual([200, 'br', page])
@@ -85,6 +85,9 @@ describe('the page', () => {
     // An older build may have had this file.
     '/assets/main-old.js',
     `${scriptPath}.br`,
+    // What programs look for would get a page of HTML.
+    ...['/robots.txt', '/favicon.ico', '/apple-touch-icon-precomposed.png', '/index.html.gz'],
+    ...['/.well-known/security.txt', '/.well-known/change-password', '/.git/config', '/a/b.php'],
   ])('is not the answer to a path of the backend or of a file: %s', async (path) => {
     expect(await refusal(await app.request(path))).toBe('404 not_found')
   })
