@@ -1,6 +1,7 @@
 // Checks whether a backend answers what the dashboard calls: npm run check:backend -- https://backend.example
 import { parseArgs, stripVTControlCharacters, styleText } from 'node:util'
 import { providerIdOf, providerName } from '../contract/provider-names.ts'
+import { loadEnvironment } from '../server/settings/environment.ts'
 import { createChecks, type Outcome, runCheck } from '../tests/contract/checks.ts'
 import { type Exchange, Interrupted, openClient, type Target } from '../tests/contract/client.ts'
 
@@ -30,6 +31,7 @@ const signs = {
 const shownCharacters = 300
 
 async function run(): Promise<number> {
+  loadEnvironment()
   const settings = readArguments()
   if (typeof settings === 'string') {
     console.error(`${settings}\n\n${usage}`)

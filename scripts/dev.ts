@@ -8,7 +8,7 @@ import { createServer, type Plugin } from 'vite'
 import { mock } from '../build/mock.ts'
 import { backendRoots } from '../contract/endpoints.ts'
 import { whenNpmEnds } from '../server/npm.ts'
-import { loadEnvFile } from '../server/settings/env-file.ts'
+import { loadEnvironment } from '../server/settings/environment.ts'
 import { parseEnv } from '../server/settings/settings.ts'
 
 const root = join(import.meta.dirname, '..')
@@ -24,7 +24,7 @@ let isOutdated = false
 
 try {
   process.chdir(root)
-  loadEnvFile()
+  loadEnvironment()
   // With VITE_API_URL, the browser would leave the mock to connect a service. vite.config.ts would read a deleted value
   // from .env again.
   if (isMock) process.env.VITE_API_URL = ''

@@ -95,12 +95,15 @@ const codesOfDriver: ReadonlyMap<unknown, string> = new Map([
 export function errorCode(error: unknown, depth = 0): string | undefined {
   // An error may be its own cause.
   if (depth > 5) return undefined
-  const { message, code, cause, errors } = Object(error)
-  const own = typeof code === 'string' && /^\w{1,64}$/.test(code) ? code : undefined
+  const { name, message, code, cause, errors } = Object(error)
+  const isCode = typeof code === 'string' && /^\w{1,64}$/.test(code)
+  const own = isCode ? code : name === 'TimeoutError' ? 'TIMEOUT' : undefined
   const inner = [cause, ...(Array.isArray(errors) ? errors : [])]
     .map((each) => errorCode(each, depth + 1))
     .find((each) => each !== undefined)
-  return codesOfDriver.get(message) ?? inner ?? own
+  // Of undici, whose own code says nothing.
+  const [, ofProxy] = /^Proxy response \((\d{3})\)/.exec(message) ?? []
+  return codesOfDriver.get(message) ?? (ofProxy && `PROXY_${ofProxy}`) ?? inner ?? own
 }
 
 /** What may be logged of an error: its name, its code and our own lines. Its message may quote data of users. */

@@ -1,10 +1,10 @@
 import { FolderInUse, lockFolder } from './database/lock.ts'
-import { loadEnvFile } from './settings/env-file.ts'
+import { loadEnvironment } from './settings/environment.ts'
 import { dataDirError, shownError } from './settings/open-errors.ts'
 import { parseEnv, type Settings } from './settings/settings.ts'
 
 try {
-  loadEnvFile()
+  loadEnvironment()
   const settings = parseEnv(process.env)
   // First of all, so that a second start reports the folder and not the port. PostgreSQL needs no lock.
   const folderLock = settings.databaseUrl === undefined ? lock(settings) : undefined

@@ -22,13 +22,26 @@ export async function ask(
   }
 }
 
-function whyOf(error: unknown, { host, hostname }: URL, timeoutS: number): string {
+function whyOf(error: unknown, url: URL, timeoutS: number): string {
   if (error instanceof DOMException) return `no answer came within ${timeoutS} seconds`
   const code = errorCode(error) ?? 'unreachable'
+  // The error names another place if it is a proxy's. A host with several addresses has an error for each.
+  const { cause } = Object(error)
+  const { hostname = url.hostname, address, port } = Object(Object(cause).errors?.[0] ?? cause)
+  const isOfUrl =
+    !address || String(port) === (url.port || { 'http:': '80' }[url.protocol] || '443')
+  const [, status] = /^PROXY_(\d+)$/.exec(code) ?? []
+  if (status === '407') return 'the proxy wants another user or password (407)'
+  if (status !== undefined) return `the proxy refuses the call (${status})`
   if (['ENOTFOUND', 'EAI_AGAIN'].includes(code)) return `the name ${hostname} is unknown`
-  if (code === 'ECONNREFUSED') return `no program listens at ${host}`
-  if (/SSL|EPROTO/.test(code)) return `${host} does not speak TLS`
-  if (/CERT|SIGNATURE/.test(code)) return `its certificate is not valid (${code})`
+  if (code === 'ECONNREFUSED') {
+    return `no program listens at ${isOfUrl ? url.host : `${address}:${port}`}`
+  }
+  if (/SSL|EPROTO/.test(code)) return `${url.host} does not speak TLS`
+  if (/ISSUER|SELF_SIGNED|SIGNATURE/.test(code)) {
+    return `its certificate is not from a known authority (${code}). NODE_EXTRA_CA_CERTS may name a file with that authority`
+  }
+  if (/CERT/.test(code)) return `its certificate is not valid (${code})`
   if (/TIMEOUT|ETIMEDOUT/.test(code)) return `no answer came within ${timeoutS} seconds`
   return `the connection failed (${code})`
 }

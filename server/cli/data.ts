@@ -9,7 +9,7 @@ import { copyPlaceOf } from '../database/pglite-folder.ts'
 import { syncPath } from '../database/synced-folder.ts'
 import { knownMigrations, refuseToMigrate } from '../database/version.ts'
 import { createVault, type Vault } from '../people/vault.ts'
-import { loadEnvFile } from '../settings/env-file.ts'
+import { loadEnvironment } from '../settings/environment.ts'
 import { openDatabase } from '../settings/open-database.ts'
 import { shownError } from '../settings/open-errors.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
@@ -38,7 +38,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
   process.on(signal, () => process.exit(1))
 
 try {
-  loadEnvFile()
+  loadEnvironment()
   const [command, file, ...more] = process.argv.slice(2)
   const isKnown = command === 'export' || command === 'import'
   if (!isKnown || file === undefined || more.length > 0) throw new Error(usage)

@@ -5,7 +5,7 @@ import {
   replayAnswer,
   statusAnswer,
 } from '../relay/show/operator-answers.ts'
-import { loadEnvFile } from '../settings/env-file.ts'
+import { loadEnvironment } from '../settings/environment.ts'
 import { shownError } from '../settings/open-errors.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
 import { askServer, requireStored, withDataFolder } from './running-server.ts'
@@ -19,7 +19,7 @@ const usage = `Usage: npm run relay -- status   what waits, and what the server 
        npm run relay -- replay   sends the dead ones of the last three days again`
 
 try {
-  loadEnvFile()
+  loadEnvironment()
   const [, , command] = process.argv
   if (command !== 'status' && command !== 'count' && command !== 'replay') throw new Error(usage)
   const settings = parseEnv(process.env)

@@ -112,7 +112,7 @@ function judgeClient(
           `The stand-in ${name} does not answer, because no server runs. Start it: npm start.`,
         )
       : wrong(
-          `${name} does not answer at ${apiUrl}: ${reply.why}. Let this machine make https calls to it.`,
+          `${name} does not answer at ${apiUrl}: ${reply.why}. Let this machine make https calls to it, or set HTTPS_PROXY (docs/operating/company-network.md).`,
         )
   }
   const known = codes.map(codeOf).filter((code) => code !== undefined)

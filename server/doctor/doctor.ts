@@ -1,12 +1,12 @@
 import { parseArgs, styleText } from 'node:util'
 import { providerIds, registry, settingOf } from '../providers/registry.ts'
 import { oneLine } from '../relay/write/text.ts'
-import { loadEnvFile } from '../settings/env-file.ts'
+import { loadEnvironment, readOutside } from '../settings/environment.ts'
 import { shownError } from '../settings/open-errors.ts'
 import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
 import { expandHome } from '../settings/text-file.ts'
 import { checkHubspotClient, checkSlackClient } from './clients.ts'
-import { type Finding, warning } from './finding.ts'
+import { type Finding, right, warning } from './finding.ts'
 import { distributions, writeManifests } from './manifests.ts'
 import { checkDashboard, checkWebhookAddress } from './public-addresses.ts'
 
@@ -30,7 +30,7 @@ const signs = {
 } satisfies Record<Finding['kind'], string>
 
 try {
-  loadEnvFile()
+  loadEnvironment()
   process.exitCode = await run()
 } catch (error) {
   console.error(shownError(error))
@@ -92,6 +92,7 @@ async function examine(settings: Settings): Promise<number> {
       isWrong ||= kind === 'wrong'
     }
   }
+  print(outside())
   print(standIns(addresses))
   print([await checkDashboard(addresses)])
   const { hubspot, slack } = addresses.providers
@@ -100,6 +101,18 @@ async function examine(settings: Settings): Promise<number> {
   if (slack.inUse) print([await checkSlackClient(addresses)])
   print(await checkStored(settings, addresses))
   return isWrong ? 1 : 0
+}
+
+/** How calls leave this machine. The other checks show whether they do. */
+function outside(): Finding[] {
+  const { proxies, direct, authorities } = readOutside(process.env)
+  const findings = Object.entries(proxies).map(([name, url]) => {
+    const { protocol, host } = new URL(url)
+    return right(`${name} is ${protocol}//${host}. Calls to these hosts do without: ${direct}.`)
+  })
+  if (authorities === undefined) return findings
+  const text = `NODE_EXTRA_CA_CERTS is ${authorities}, whose authorities count, too.`
+  return [...findings, right(text)]
 }
 
 function standIns({ providers }: Addresses): Finding[] {

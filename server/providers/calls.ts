@@ -72,7 +72,7 @@ export function understood<Answer>(
   const { success, output, issues } = v.safeParse(shape, answer)
   if (success) return output
   const field = v.getDotPath(issues[0]) ?? undefined
-  throw new ProviderError(provider, stage, 'nonsense', undefined, undefined, field)
+  throw new ProviderError(provider, stage, 'nonsense', undefined, undefined, { field })
 }
 
 /** Makes a call to a provider, and counts it by its outcome. */

@@ -219,8 +219,8 @@ export type PostOutcome =
   | { kind: 'posted' }
   /** The channel accepts no message for `ms` milliseconds. */
   | { kind: 'wait'; ms: number }
-  /** Another try may help. */
-  | { kind: 'failed'; reason: string }
+  /** Another try may help. `code`: why there was no answer. */
+  | { kind: 'failed'; reason: string; code?: string | undefined }
   /** Another try cannot help. If `connectionBroken`, the user must connect again. */
   | { kind: 'refused'; reason: string; connectionBroken: boolean }
 
@@ -260,17 +260,19 @@ export class ProviderError extends Error {
   readonly reason: string | undefined
   /** What is not as expected in an answer of an unknown form, such as `results.0.label`. */
   readonly field: string | undefined
-
+  /** Why there was no answer, such as `ECONNREFUSED`. */
+  readonly code: string | undefined
   constructor(
     provider: ProviderId,
     stage: ProviderError['stage'],
     kind: ProviderError['kind'],
     reason?: unknown,
     retryAfterMs?: number,
-    field?: string,
+    { field, code }: { field?: string | undefined; code?: string | undefined } = {},
   ) {
     super(`${provider}: ${stage} ${kind}${field === undefined ? '' : ` in ${field}`}`)
     this.field = field
+    this.code = code
     this.retryAfterMs = retryAfterMs
     this.provider = provider
     this.stage = stage
@@ -281,14 +283,13 @@ export class ProviderError extends Error {
 
   /** What the log says of the error. */
   get fields() {
-    const { stage, kind, reason, field } = this
-    return { stage, kind, reason, field }
+    const { stage, kind, reason, field, code } = this
+    return { stage, kind, reason, field, code }
   }
 }
 
 /** The reason of a ProviderError after AnswerTooLarge. */
 export const answerTooLarge = 'answer_too_large'
-
 /** Whether a call for less may succeed. */
 export const isTooLarge = (error: unknown) =>
   error instanceof ProviderError && error.reason === answerTooLarge

@@ -245,7 +245,7 @@ function unknownProviders(env: Env): string[] {
 }
 
 /** The name of this server in a URL that only this machine uses. */
-function localHost(host: string | undefined): string {
+export function localHost(host: string | undefined): string {
   if (host === undefined || host === '0.0.0.0' || host === '::') return '127.0.0.1'
   return isIP(host) === 6 ? `[${host}]` : host
 }

@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
@@ -30,11 +31,15 @@ export function readText(path: string): string {
   return text
 }
 
-/** Reads certificates as OpenSSL does. It trusts nobody if the file has none that it understands. @throws Error */
+/** Reads certificates for OpenSSL. It would trust nobody if it did not understand the file. @throws Error */
 export function readCertificates(path: string): string {
   const text = readBytes(path).toString()
-  if (/^\uFEFF?-----BEGIN (\w+ )?CERTIFICATE-----/m.test(text)) return text
-  throw new Error('this file has no certificate in PEM form, as text in UTF-8')
+  try {
+    new X509Certificate(text).toString()
+    return text
+  } catch {
+    throw new Error('this file has no certificate in PEM form, as text in UTF-8')
+  }
 }
 
 /** A shell replaces `~/` by the home folder of its user, but not in `.env`, nor in quotes. */

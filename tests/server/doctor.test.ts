@@ -16,6 +16,7 @@ import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { newDataFolder, newFolder, newPostgresDatabase } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
+import { openProxy } from './company-proxy.ts'
 import { listen } from './harness.ts'
 import { connect, launch, startServer } from './program.ts'
 
@@ -126,7 +127,11 @@ describe('npm run doctor', () => {
 
     await connect(serverUrl, 'slack', await connect(serverUrl, 'hubspot'))
     const { code, lines } = await doctor(env)
+    const local = 'localhost,127.0.0.1,[::1]'
     expect(lines).toEqual([
+      `✓ HTTPS_PROXY is http://127.0.0.1:9. Calls to these hosts do without: ${local}.`,
+      `✓ HTTP_PROXY is http://127.0.0.1:9. Calls to these hosts do without: ${local}.`,
+      `✓ NODE_EXTRA_CA_CERTS is ${certificate}, whose authorities count, too.`,
       `! The dashboard answers at APP_URL (${APP_URL}), which only this machine can open. The redirect URLs of the apps are ${APP_URL}/hubspot/callback and ${APP_URL}/slack/callback.`,
       `✓ Webhooks arrive at ${API_URL}/webhooks/hubspot, and their signature is valid.`,
       '✓ HubSpot accepts client id and secret.',
@@ -150,6 +155,11 @@ describe('npm run doctor', () => {
 
   const refusing = (message: string) => () =>
     Response.json({ status: 'error', message }, { status: 403 })
+
+  const elsewhere = {
+    HUBSPOT_API_URL: 'https://provider.example',
+    SLACK_API_URL: 'https://provider.example',
+  }
 
   // The checks are independent, so one run shows several faults.
   const faults: Record<string, Fault & { says: string[] }> = {
@@ -249,6 +259,14 @@ describe('npm run doctor', () => {
         `✗ DATABASE_URL: no PostgreSQL listens at 127.0.0.1:${closedPort}. Start it`,
       ],
     },
+    'a proxy that does not run': {
+      env: { HTTPS_PROXY: `http://ann:hunter2@127.0.0.1:${closedPort}`, ...elsewhere },
+      says: [
+        `✓ HTTPS_PROXY is http://127.0.0.1:${closedPort}. Calls`,
+        `✗ HubSpot does not answer at https://provider.example: no program listens at 127.0.0.1:${closedPort}. Let`,
+        `✗ Slack does not answer at https://provider.example: no program listens at 127.0.0.1:${closedPort}. Let`,
+      ],
+    },
     'another program at PORT': {
       env: { PORT: String(bound) },
       says: [
@@ -289,6 +307,29 @@ describe('npm run doctor', () => {
       expect(code).toBe(1)
     },
   )
+
+  test.each([
+    ['CORP%5Cann:pass%401', certificate, '! HubSpot answers 200, which says nothing about client'],
+    [
+      'ann:hunter2',
+      certificate,
+      '✗ HubSpot does not answer at https://provider.example: the proxy wants',
+    ],
+    ['CORP%5Cann:pass%401', '', 'its certificate is not from a known authority (DEPTH_ZERO_SELF'],
+  ])('asks through the proxy of .env, as %s, with its authorities', async (user, file, says) => {
+    const cwd = await newFolder()
+    const { port } = await openProxy(Number(new URL(APP_URL).port))
+    const lines = [`https_proxy=http://${user}@127.0.0.1:${port}`, `NODE_EXTRA_CA_CERTS=${file}`]
+    await writeFile(join(cwd, '.env'), `\uFEFF${lines.join('\n')}`, 'utf16le')
+    const program = launch(
+      [join(import.meta.dirname, '../../server/doctor/doctor.ts')],
+      { ...env, ...elsewhere },
+      { cwd },
+    )
+    await program.exited
+    expect(program.output).toContain(says)
+    expect(program.output).not.toMatch(/hunter2|pass(@|%)/)
+  })
 
   test('a refused webhook stands in the log of the server, with the time of the line', async () => {
     const signed = { 'X-HubSpot-Signature-v3': `${'A'.repeat(43)}=` }
@@ -363,7 +404,9 @@ test('npm run doctor asks PostgreSQL whether it can be written, and creates noth
 test('npm run doctor without settings says that stand-ins are in use, and creates nothing', async () => {
   const folder = await newFolder()
   const port = await freePort()
-  const { code, lines } = await doctor({ PORT: String(port), DATA_DIR: join(folder, 'data') })
+  const outside = { HTTPS_PROXY: '', HTTP_PROXY: '', NODE_EXTRA_CA_CERTS: '' }
+  const DATA_DIR = join(folder, 'data')
+  const { code, lines } = await doctor({ ...outside, PORT: String(port), DATA_DIR })
   expect(lines).toEqual([
     '! HubSpot is a stand-in on this server. Set HUBSPOT_CLIENT_ID and HUBSPOT_CLIENT_SECRET for the real one (docs/connecting.md).',
     '! Slack is a stand-in on this server. Set SLACK_CLIENT_ID and SLACK_CLIENT_SECRET for the real one (docs/connecting.md).',

@@ -1,8 +1,9 @@
-import { mkdir, symlink, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { chatIds, providerIds, registry } from '../../server/providers/registry.ts'
 import { readEnvFile } from '../../server/settings/env-file.ts'
+import { readOutside } from '../../server/settings/environment.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { newFolder } from '../database.ts'
 
@@ -191,7 +192,7 @@ describe('settings', () => {
     vi.stubEnv('HOME', home)
     vi.stubEnv('USERPROFILE', home)
     await writeFile(join(home, 'secret'), key)
-    await writeFile(join(home, 'ca.pem'), '-----BEGIN CERTIFICATE-----')
+    await copyFile(join(import.meta.dirname, '../build/localhost.pem'), join(home, 'ca.pem'))
     const DATABASE_URL = 'postgres://db/dealbell'
     const settings = parseEnv({
       ...{ DATA_DIR: '~/data', DATABASE_URL, DATABASE_CA_FILE: '~/ca.pem' },
@@ -205,6 +206,7 @@ describe('settings', () => {
     )
     await writeFile(join(home, 'secret'), DATABASE_URL)
     expect(parseEnv({ DATABASE_URL_FILE: '~/secret' }).databaseUrl).toBe(DATABASE_URL)
+    expect(readOutside({ NODE_EXTRA_CA_CERTS: '~/ca.pem' }).authorities).toBe(join(home, 'ca.pem'))
     expect(parseEnv({ DATA_DIR: '~' }).dataDir).toBe(home)
     expect(parseEnv({ DATA_DIR: './~/data' }).dataDir).toBe('./~/data')
   })

@@ -21,6 +21,12 @@ export function inherited() {
   return { PATH, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
 }
 
+/** No proxy answers there. The tests' servers are on this machine, which every program must ask without one. */
+export const companyNetwork = {
+  ...{ HTTP_PROXY: 'http://127.0.0.1:9', HTTPS_PROXY: 'http://127.0.0.1:9' },
+  NODE_USE_ENV_PROXY: '1',
+}
+
 /** Starts a program with these settings and no others. */
 export function launch(
   args: readonly string[],
@@ -33,7 +39,7 @@ export function launch(
       : ['/bin/sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`, program]
   const child: ChildProcess = spawn(command, [...rest, ...args], {
     cwd: root,
-    env: { ...inherited(), ...env },
+    env: { ...inherited(), ...(program === process.execPath && companyNetwork), ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     ...options,
   })

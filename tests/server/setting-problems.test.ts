@@ -6,7 +6,7 @@ import { expect, onTestFinished, test, vi } from 'vitest'
 import { openDatabase } from '../../server/settings/open-database.ts'
 import { databaseUrlError, dataDirError, listenError } from '../../server/settings/open-errors.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
-import { newFolder } from '../database.ts'
+import { newDataFolder, newFolder } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
 import { listenInTest } from './harness.ts'
 import { outputOf } from './program.ts'
@@ -101,7 +101,7 @@ test('DATA_DIR that is a file is refused in one sentence', async () => {
 
 test('a PORT that is taken is refused in one sentence', async () => {
   const port = await listenInTest(createServer())
-  const dataDir = join(folder, 'data')
+  const dataDir = await newDataFolder()
   const said = await output('main', { DATA_DIR: dataDir, PORT: `${port}`, HOST: '127.0.0.1' })
   expect(said).toBe(
     `Port ${port} is taken. Set PORT to another one, or to 0 for a free one.\nexit 1`,

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
+import { errorCode } from '../../log.ts'
 import { addLimiter } from '../../watch/metrics.ts'
 import {
   AnswerTooLarge,
@@ -168,7 +169,10 @@ async function converted<T>(stage: ProviderError['stage'], call: () => Promise<T
     if (error instanceof AnswerTooLarge) {
       throw new ProviderError('hubspot', stage, 'nonsense', answerTooLarge)
     }
-    if (!(error instanceof HTTPError)) throw new ProviderError('hubspot', stage, 'unreachable')
+    if (!(error instanceof HTTPError)) {
+      const code = errorCode(error)
+      throw new ProviderError('hubspot', stage, 'unreachable', undefined, undefined, { code })
+    }
     const refusal = v.safeParse(errorAnswer, error.data)
     const { code: reason, category } = refusal.success ? refusal.output : {}
     const { status, headers } = error.response

@@ -1,5 +1,6 @@
-import { WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
+import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import * as v from 'valibot'
+import { errorCode } from '../../log.ts'
 import { type ProviderSettings, type Timeouts, understood } from '../calls.ts'
 import { type Chat, ProviderError } from '../provider.ts'
 import type { SlackClient } from './client.ts'
@@ -77,7 +78,7 @@ export function createSlackOAuth(
         access
       if (!isOfSlack(incoming_webhook.url, settings)) {
         const field = 'incoming_webhook.url'
-        throw new ProviderError('slack', 'exchange', 'nonsense', undefined, undefined, field)
+        throw new ProviderError('slack', 'exchange', 'nonsense', undefined, undefined, { field })
       }
       return {
         secrets: {
@@ -134,5 +135,6 @@ export function providerError(stage: ProviderError['stage'], error: unknown): Pr
     const waitMs = error.retryAfter * 1000
     return new ProviderError('slack', stage, 'unreachable', 'ratelimited', waitMs)
   }
-  return new ProviderError('slack', stage, 'unreachable')
+  const code = error instanceof WebAPIHTTPError ? `status_${error.statusCode}` : errorCode(error)
+  return new ProviderError('slack', stage, 'unreachable', undefined, undefined, { code })
 }

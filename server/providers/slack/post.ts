@@ -1,5 +1,6 @@
 import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import ky, { HTTPError } from 'ky'
+import { errorCode } from '../../log.ts'
 import { createCache } from '../../watch/cache.ts'
 import { counted, oneTry, type Timeouts } from '../calls.ts'
 import type { ChatMessage } from '../chat-message.ts'
@@ -94,7 +95,7 @@ async function postAsBot(
     if (error instanceof WebAPIHTTPError) {
       return { kind: 'failed', reason: `http_${error.statusCode}` }
     }
-    return { kind: 'failed', reason: 'unreachable' }
+    return { kind: 'failed', reason: 'unreachable', code: errorCode(error) }
   }
 }
 
@@ -107,7 +108,8 @@ async function postToWebhook(
     const answer = await ky.post(url, { json: plain(message), ...oneTry(timeoutMs) }).text()
     return answer === 'ok' ? { kind: 'posted' } : { kind: 'failed', reason: 'nonsense' }
   } catch (error) {
-    if (!(error instanceof HTTPError)) return { kind: 'failed', reason: 'unreachable' }
+    if (!(error instanceof HTTPError))
+      return { kind: 'failed', reason: 'unreachable', code: errorCode(error) }
     const { status, headers } = error.response
     if (status === 429) return { kind: 'wait', ms: waitMs(headers) }
     // After an error, a webhook answers 4xx with the code as plain text.

@@ -36,7 +36,11 @@ export function createFailures({
   ends: { end, putOff },
 }: FailureDependencies) {
   /** Counts a failed try. The deliveries are tried again later, or are dead after the last try. */
-  async function retry(group: Group, reason: string, field?: string): Promise<NextStep> {
+  async function retry(
+    group: Group,
+    reason: string,
+    { field, code }: { field?: string | undefined; code?: string | undefined } = {},
+  ): Promise<NextStep> {
     // Those of a digest may have had different numbers of tries.
     const isLast = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
     const ended = await end(group.filter(isLast), 'dead', reason, { countTry: true })
@@ -45,7 +49,7 @@ export function createFailures({
     const tries = first.attempts + 1
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
     const next = await putOff([first, ...others], { afterMs, reason, countTry: true })
-    log('delivery put off', { ...logFields(first), reason, field, tries, afterMs })
+    log('delivery put off', { ...logFields(first), reason, field, code, tries, afterMs })
     return next
   }
 
@@ -77,7 +81,7 @@ export function createFailures({
         countTry: false,
       })
     }
-    return await retry([delivery], `${crm.provider}_${error.reason ?? error.kind}`, error.field)
+    return await retry([delivery], `${crm.provider}_${error.reason ?? error.kind}`, error)
   }
 
   /** Handles a refusal that may break a connection. The deliveries are tried once more, and then they are dead. */

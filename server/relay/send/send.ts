@@ -137,7 +137,7 @@ export function createSend({
           ? { kind: 'rest', ms: answer.ms }
           : done
       case 'failed':
-        return await retry(group, answer.reason)
+        return await retry(group, answer.reason, answer)
       case 'refused': {
         const { reason, connectionBroken } = answer
         if (connectionBroken) return await refused(group, chat, reason)
