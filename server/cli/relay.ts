@@ -8,6 +8,7 @@ import {
 import { loadEnvironment } from '../settings/environment.ts'
 import { shownError } from '../settings/open-errors.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
+import { ask } from './ask.ts'
 import { askServer, requireStored, withDataFolder } from './running-server.ts'
 
 /**
@@ -16,19 +17,30 @@ import { askServer, requireStored, withDataFolder } from './running-server.ts'
  */
 const usage = `Usage: npm run relay -- status   what waits, and what the server on this machine has done since its start
        npm run relay -- count    counts all stored deliveries by state, and the dead ones by reason
-       npm run relay -- replay   sends the dead ones of the last three days again`
+       npm run relay -- replay   sends the dead ones of the last three days again
+       npm run relay -- health   ends with 0 if the server on this machine works, and else with 1`
+const commands = ['status', 'count', 'replay', 'health']
 
 try {
   loadEnvironment()
   const [, , command] = process.argv
-  if (command !== 'status' && command !== 'count' && command !== 'replay') throw new Error(usage)
+  if (command === undefined || !commands.includes(command)) throw new Error(usage)
   const settings = parseEnv(process.env)
-  if (command === 'status') for (const line of await statusOf(settings)) console.log(line)
+  if (command === 'health') await requireHealth(settings)
+  else if (command === 'status') for (const line of await statusOf(settings)) console.log(line)
   else if (command === 'count') print(await count(settings))
   else console.log(`${await replay(settings)} dead deliveries are sent again`)
 } catch (error) {
   console.error(shownError(error))
   process.exitCode = 1
+}
+
+/** For the health check of a container. @throws Error if the server does not work. */
+async function requireHealth({ localOriginAt, port }: Settings): Promise<void> {
+  const url = `${localOriginAt(port)}/health`
+  const reply = await ask(url, { timeoutS: 4 })
+  const why = reply.kind === 'none' ? reply.why : reply.status === 200 ? undefined : reply.status
+  if (why !== undefined) throw new Error(`${url}: ${why}`)
 }
 
 async function statusOf(settings: Settings): Promise<string[]> {

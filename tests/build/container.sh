@@ -42,7 +42,7 @@ root=$($buildah mount "$container")
 data=$work/data
 rm -rf "$data"
 install -d -m 700 -o 10001 -g 10001 "$data"
-health=$($buildah inspect --format '{{index .Docker.Config.Healthcheck.Test 3}}' "$container")
+health=$($buildah inspect --format '{{index .Docker.Config.Healthcheck.Test 1}}' "$container")
 unshare --mount sh -eu -c '
   root=$1 data=$2 health=$3
   mount --bind "$root" "$root"
@@ -53,15 +53,15 @@ unshare --mount sh -eu -c '
   inside() { chroot --userspec=10001:10001 --groups= "$root" env -i PATH=/usr/local/bin:/usr/bin:/bin "$@"; }
   if inside touch /opt/dealbell/written 2>/dev/null; then echo "The file system is not read-only."; exit 1; fi
   chroot --userspec=10001:10001 --groups= "$root" \
-    env -i PATH=/usr/local/bin:/usr/bin:/bin DATA_DIR=/data PORT=3000 dealbell start &
+    env -i PATH=/usr/local/bin:/usr/bin:/bin DATA_DIR=/data PORT=3333 dealbell start &
   server=$!
   tries=0
-  until inside /opt/dealbell/bin/node -e "$health"; do
+  until inside DATA_DIR=/data PORT=3333 sh -c "$health"; do
     tries=$((tries + 1))
     if [ $tries -gt 120 ]; then echo "The health check never passed."; exit 1; fi
     sleep 0.5
   done
-  inside DATA_DIR=/data PORT=3000 dealbell relay status
+  inside DATA_DIR=/data PORT=3333 dealbell relay status
   kill -TERM $server
   wait $server
 ' sh "$root" "$data" "$health"

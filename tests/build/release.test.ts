@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import { parseAst } from 'vite'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { findSystemdAnalyze } from '../../scripts/programs.ts'
-import { launch } from '../server/program.ts'
+import { companyNetwork, launch } from '../server/program.ts'
 import { defaultSettings } from './build-page.ts'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -42,7 +42,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
 test('a release starts without npm and without network, and serves the dashboard', async () => {
-  const env = { PATH: path, PORT: '0', DATA_DIR: join(folder, 'data') }
+  const env = { ...companyNetwork, PATH: path, PORT: '0', DATA_DIR: join(folder, 'data') }
   const program = join(release, 'bin/dealbell')
   // Not even loopback works there, so nothing can answer the server.
   const noNetwork = ['--map-root-user', '--net', '--']
@@ -69,8 +69,26 @@ test('a release starts without npm and without network, and serves the dashboard
   expect(await run('relay', 'status')).toMatch(status)
   expect(await run('doctor')).toMatch(/exit 0$/)
   expect(await run('data', 'export', join(folder, 'backup.jsonl'))).toMatch(/exit 0$/)
+  // The health checks of the containers. There, a shell finds `dealbell`.
+  const [Containerfile, compose] = await Promise.all(
+    ['Containerfile', 'compose.yaml'].map((file) => readFile(join(root, file), 'utf8')),
+  )
+  const checks = [
+    Containerfile?.match(/^HEALTHCHECK .* CMD (.*)/m)?.[1],
+    compose?.match(/"CMD-SHELL", "(dealbell.*)"\]/)?.[1],
+  ]
+  const inContainer = { ...env, PORT: port, PATH: `${path}:${join(release, 'bin')}` }
+  const health = () =>
+    Promise.all(
+      checks.map(
+        (check) =>
+          launch(['-c', `${check}`], inContainer, { program: '/bin/sh', cwd: folder }).exited,
+      ),
+    )
+  expect(await health()).toEqual([0, 0])
   server.child.kill('SIGTERM')
   expect(await server.exited, server.output).toBe(0)
+  expect(await health()).toEqual([1, 1])
 
   expect(await run('--help')).toBe('Usage: dealbell start|relay|data|doctor …\nexit 0')
   // There is no npm beside a release.
