@@ -1,3 +1,5 @@
+import { fstatSync } from 'node:fs'
+
 /** Writes one line about an event. Fields hold ids and codes, never tokens, secrets or users' texts. */
 export type Log = (
   event: string,
@@ -61,6 +63,22 @@ function levelOf(event: string): LogLevel {
   return levels.debug.has(event) ? 'debug' : 'info'
 }
 
+/** sd-daemon(3): the journal of systemd takes the priority from the begin of a line. */
+const priorities = { error: '<3>', warn: '<4>', info: '<6>', debug: '<7>' }
+
+/** Writes to standard error. */
+export function writeLines(level: LogLevel, text: string): void {
+  const { JOURNAL_STREAM: journal } = process.env
+  // A program that the server's unit starts may write elsewhere.
+  const isJournal = journal !== undefined && journal === ownStream()
+  process.stderr.write(`${isJournal ? text.replaceAll(/^/gm, priorities[level]) : text}\n`)
+}
+
+function ownStream(): string {
+  const { dev, ino } = fstatSync(2)
+  return `${dev}:${ino}`
+}
+
 /**
  * Creates the log: JSON lines on standard error. Standard output is for the person who starts the server.
  * @param least leaves out what is less important.
@@ -70,7 +88,7 @@ export function createLog(least: LogLevel): Log {
     const level = levelOf(event)
     if (logLevels.indexOf(level) > logLevels.indexOf(least)) return
     const line = { time: new Date().toISOString(), level, event, ...fields }
-    process.stderr.write(`${JSON.stringify(line)}\n`)
+    writeLines(level, JSON.stringify(line))
   }
 }
 

@@ -1,4 +1,6 @@
+import { inspect } from 'node:util'
 import { FolderInUse, lockFolder } from './database/lock.ts'
+import { writeLines } from './log.ts'
 import { loadEnvironment } from './settings/environment.ts'
 import { dataDirError, shownError } from './settings/open-errors.ts'
 import { parseEnv, type Settings } from './settings/settings.ts'
@@ -13,7 +15,7 @@ try {
   await start(settings, folderLock)
 } catch (error) {
   // A person who can fix a setting needs only the message. With DEBUG, the place in the code is shown too.
-  console.error(process.env.DEBUG ? error : shownError(error))
+  writeLines('error', process.env.DEBUG ? inspect(error) : shownError(error))
   process.exit(1)
 }
 

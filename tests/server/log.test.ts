@@ -7,6 +7,7 @@ import { errorFields } from '../../server/log.ts'
 import { shownError } from '../../server/settings/open-errors.ts'
 import { freePort } from '../relay/postgres.ts'
 import { listenInTest } from './harness.ts'
+import { launch } from './program.ts'
 
 /** What PostgreSQL sends: a type, the length, and the content. */
 function message(type: string, content: string): Buffer {
@@ -67,3 +68,26 @@ test('the log says the code of what caused an error, however deep it is', () => 
     expect(errorFields(error).code).toBeUndefined()
   }
 })
+
+test.skipIf(process.platform !== 'linux')(
+  'the journal of systemd gets the priority of each line, and nobody else does',
+  async () => {
+    const events = ['uncaught error', 'delivery dead', 'started', 'delivery ignored']
+    const code = `import { createLog } from './server/log.ts'
+      for (const event of ${JSON.stringify(events)}) createLog('debug')(event)`
+    const log = ['--input-type=module', '--eval', code]
+    /** What a program writes if systemd has given it this stream. */
+    async function written(stream: string, args: string[]) {
+      const script = `JOURNAL_STREAM=${stream} exec "$0" "$@"`
+      const env = { PORT: 'http', STOP_DELAY: 'long' }
+      const program = launch(['-c', script, process.execPath, ...args], env, { program: 'sh' })
+      await program.exited
+      return program.output.match(/^(<\d>)?/gm)?.slice(0, -1)
+    }
+    const own = '$(stat -Lc %d:%i /dev/fd/2)'
+    expect(await written(own, log)).toEqual(['<3>', '<4>', '<6>', '<7>'])
+    expect(await written('1:1', log)).toEqual(['', '', '', ''])
+    // A start that fails says why in several lines.
+    expect(await written(own, ['server/main.ts'])).toEqual(['<3>', '<3>', '<3>'])
+  },
+)
