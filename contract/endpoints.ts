@@ -71,6 +71,9 @@ export function pathOf(
   return path.replace(':provider', () => providerId)
 }
 
+/** An optional text that §7 does not name. Anything of which a reader sees nothing counts as absent. */
+const extraText = v.optional(v.pipe(v.unknown(), v.transform(visibleText)))
+
 /** The answer of `health`. Any other answer means that the service is unavailable. */
 export const healthAnswer = v.object({
   status: v.string(),
@@ -81,11 +84,10 @@ export const healthAnswer = v.object({
    * each. What is no such path is left out.
    */
   standIns: v.optional(v.pipe(v.unknown(), v.transform(pathsIn))),
+  /** The origin at which people must open the dashboard, because services redirect to it. */
+  appUrl: extraText,
 })
 export type Health = v.InferOutput<typeof healthAnswer>
-
-/** An optional text that §7 does not name. Anything of which a reader sees nothing counts as absent. */
-const extraText = v.optional(v.pipe(v.unknown(), v.transform(visibleText)))
 
 /**
  * The answer of `status`. If `connected` is no boolean, the call has failed.

@@ -16,6 +16,7 @@ import type { Context } from './context.ts'
 import { answerError, errorAnswer, noRoomAnswer } from './http/errors.ts'
 import {
   atOneLoopbackName,
+  corsForAll,
   corsForDashboard,
   isRead,
   withOneHost,
@@ -41,7 +42,7 @@ export function createApp(
   app.use(withOneHost)
   app.use('/webhooks/*', countWebhooks)
   app.use('/api/*', corsForDashboard(appUrl))
-  app.use(endpoints.health.path, corsForDashboard(appUrl))
+  app.use(endpoints.health.path, corsForAll)
   app.use('/api/*', limits.calls(sessions.issued))
   app.use('/sandbox/*', limits.standIns)
   app.use(
@@ -67,7 +68,7 @@ export function createApp(
     if (!hasRoom()) return noRoomAnswer(c)
     // Without its database, the backend cannot work, so the health check must fail.
     await database.execute(sql`select 1`)
-    return c.json({ status: 'ok', features: [...features], standIns } satisfies Health)
+    return c.json({ status: 'ok', features: [...features], standIns, appUrl } satisfies Health)
   })
   app.route('/', ruleRoutes(context))
   app.route('/', sessionRoutes(context))

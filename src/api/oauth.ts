@@ -31,11 +31,19 @@ const oauthCallbackQuery = (
         if (wasSent && (await loadStatus(provider)).connected) return true
         throw new ApiError('code', { sentence: `Missing ${provider.name} code` })
       }
-      // The dashboard may be on screen, because the user did not wait.
-      await changePerson(() =>
-        // ky leaves out a state that is undefined.
-        call('GET', pathOf(endpoints.callback, provider.id), { searchParams: { code, state } }),
-      )
+      try {
+        // The dashboard may be on screen, because the user did not wait.
+        await changePerson(() =>
+          // ky leaves out a state that is undefined.
+          call('GET', pathOf(endpoints.callback, provider.id), { searchParams: { code, state } }),
+        )
+      } catch (error) {
+        if (isWithoutSession(error)) {
+          error.message =
+            'The browser kept no cookie for this page. Allow cookies, and connect again'
+        }
+        throw error
+      }
       // A query must not return undefined.
       return true
     },
@@ -50,6 +58,21 @@ const oauthCallbackQuery = (
     refetchOnReconnect: false,
     meta: { action: `Connecting ${provider.name}`, about: 'nobody' },
   })
+
+/** Whether a callback was refused because the browser kept no cookie. A backend of §7 does not say whom it knows. */
+function isWithoutSession(error: unknown): error is ApiError {
+  if (!(error instanceof ApiError) || (error.status ?? 500) >= 500) return false
+  return error.person === 'nobody' || !mayStore()
+}
+
+/** Whether the page may store anything. `navigator.cookieEnabled` is true in a Chromium whose user blocks all cookies. */
+function mayStore(): boolean {
+  try {
+    return window.localStorage !== undefined
+  } catch {
+    return false
+  }
+}
 
 export const useOAuthCallback = (provider: Provider, response: AuthorizationResponse) =>
   useQuery(oauthCallbackQuery(provider, response))

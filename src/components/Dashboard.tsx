@@ -24,7 +24,7 @@ export function Dashboard() {
   const hasSummary = useHasFeature('activity')
   const hasPreview = useHasFeature('preview')
   const canTest = useHasFeature('test-message') && areConnected
-  const { features, standIns } = useHealth().data ?? {}
+  const { features, standIns, appUrl } = useHealth().data ?? {}
   // This hook is in the dashboard, because the components below unmount when the person changes. Its failure must
   // stay visible.
   const save = useSaveRules()
@@ -36,7 +36,7 @@ export function Dashboard() {
     if (wereKnown.current && !areKnown && document.activeElement === document.body) focusHeading()
     wereKnown.current = areKnown
   }, [areKnown])
-  const late = useLateParts(isLoaded && (features ?? standIns) !== undefined)
+  const late = useLateParts(isLoaded && (features ?? standIns ?? appUrl) !== undefined)
   // It makes no call, and must not move the connections when the rules come after them.
   const Notice = usePreparedParts()?.PageNotice
   // What loads late has its place from the start, so that it moves nothing.

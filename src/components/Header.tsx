@@ -35,6 +35,7 @@ export function Header() {
         )}
         {hasSessions && late && <late.AccountMenu />}
       </div>
+      {late && <late.WrongAddress />}
     </header>
   )
 }

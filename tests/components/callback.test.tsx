@@ -1,6 +1,7 @@
 import { act, cleanup, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { personHeader } from '../../contract/endpoints.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import {
@@ -147,6 +148,33 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     const error = query?.state.error as Error
     expect(`${error.stack} ${error.cause} ${JSON.stringify(error)}`).not.toContain('SECRET')
   })
+
+  test.each([
+    ['of nobody’s', 400, { [personHeader]: 'nobody' }, true, true],
+    ['of a person’s', 400, { [personHeader]: 'p' }, true, false],
+    ['of nobody’s that the server did not answer', 500, { [personHeader]: 'nobody' }, true, false],
+    ['of a backend of section 7', 400, {}, true, false],
+    ['of one, in a browser that keeps nothing', 400, {}, false, true],
+  ])(
+    'that is refused says whether cookies are missing: %s',
+    async (_, status, headers, mayStore, isSaid) => {
+      if (!mayStore) {
+        vi.spyOn(window, 'localStorage', 'get').mockImplementation(() => {
+          throw new DOMException('Access is denied.', 'SecurityError')
+        })
+      }
+      openApp({}, `/${id}/callback?code=abc`)
+      server.use(
+        http.get(`*/api/${id}/callback`, () => new HttpResponse(null, { status, headers })),
+      )
+      const reason = isSaid
+        ? 'The browser kept no cookie for this page. Allow cookies, and connect again'
+        : `The server answered with an error (${status})`
+      const message = await screen.findByRole('alert')
+      expect(message.textContent).toBe(`${name} connection failed: ${reason}`)
+      expect(takeLog()).toContain(`Connecting ${name} failed: ${reason}`)
+    },
+  )
 
   test('that throws something other than an error shows that it failed unexpectedly', async () => {
     const really = globalThis.fetch

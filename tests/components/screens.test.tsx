@@ -1,7 +1,9 @@
 import { act, screen, waitFor, within } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
 import { expect, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
-import { lookAgain, openApp } from '../render.tsx'
+import { server } from '../msw/server.ts'
+import { lookAgain, openApp, renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const screens = [
@@ -103,3 +105,30 @@ test.each<[string, string[]?]>([
   await settle()
   expect(calls()).toEqual(['GET /health'])
 })
+
+const here = window.location.origin
+test.each([
+  [here, undefined],
+  [undefined, undefined],
+  ['javascript:alert(1)', undefined],
+  [1, undefined],
+  ['http://192.168.1.5:3000', 'http://192.168.1.5:3000'],
+  ['http://127.0.0.1:3000', 'http://127.0.0.1:3000'],
+  ['http://localhost:8080', 'http://localhost:8080'],
+  ['https://localhost:3000', 'https://localhost:3000'],
+])(
+  'if the backend expects the dashboard at %s, every screen with Connect says to open %s',
+  async (appUrl, address) => {
+    startBackend()
+    server.use(http.get('*/health', () => HttpResponse.json({ status: 'ok', appUrl })))
+    for (const path of ['/', '/connect/hubspot'] as const) {
+      const { unmount } = renderApp(path)
+      await screen.findByRole('button', { name: 'Connect HubSpot' })
+      if (address !== undefined) await screen.findByText(/do not work at this address/)
+      await settle()
+      const link = within(screen.getByRole('banner')).queryByRole('link', { name: /:/ })
+      expect(link?.getAttribute('href')).toBe(address)
+      unmount()
+    }
+  },
+)

@@ -24,7 +24,11 @@ test('a page on another origin reaches all pages that only the backend has', {
   tag: '@all',
 }, async ({ page }) => {
   await withServer(async () => {
-    await page.goto(host.url)
+    // Another address of the same host.
+    await page.goto(`http://127.0.0.1:${host.port}`)
+    await page.getByRole('link', { name: host.url }).click()
+    await expect(page).toHaveURL(`${host.url}/`)
+    await expect(page.getByText('do not work at this address')).toBeHidden()
     await connect(page, 'HubSpot', 'Slack')
     await page.getByLabel('Notify me when a deal is signed or closed').check()
     await page.getByRole('button', { name: 'Save', exact: true }).click()

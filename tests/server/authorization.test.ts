@@ -1,5 +1,6 @@
 import { eq } from 'drizzle-orm'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { personHeader } from '../../contract/endpoints.ts'
 import { authorizations, connections, deliveries, users } from '../../server/database/schema.ts'
 import { createRateLimits } from '../../server/http/rate-limit.ts'
 import { openSecrets } from '../../server/people/connections.ts'
@@ -81,6 +82,12 @@ describe.each([
       expect(await refusal(answer)).toBe('400 invalid_state')
       expect(harness.calls).toEqual([])
     }
+
+    test('and a browser that came without its cookie is nobody', async () => {
+      const params = await browser.authorize(provider)
+      browser.cookie = undefined
+      expect((await comeBack(params)).headers.get(personHeader)).toBe('nobody')
+    })
 
     const noState = 'The address has no state.'
     test.each<[string, (params: URLSearchParams) => unknown, message?: string]>([

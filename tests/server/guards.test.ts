@@ -66,6 +66,17 @@ test('the dashboard on its own origin may write over plain http, where browsers 
   expect((await browser.send(`/api/hubspot/callback?${params}`)).status).toBe(204)
 })
 
+test('a page at any address may read where the dashboard is, and that anonymously', async () => {
+  for (const origin of ['http://192.168.1.5:3000', 'https://preview.example']) {
+    const answer = await browser.send('/health', { headers: { Origin: origin } })
+    expect(answer.headers.get('Access-Control-Allow-Origin')).toBe(origin)
+    expect(answer.headers.get('Access-Control-Allow-Credentials')).toBe('true')
+    expect(await answer.json()).toMatchObject({ appUrl })
+    const status = await browser.send('/api/slack/status', { headers: { Origin: origin } })
+    expect(status.headers.get('Access-Control-Allow-Origin')).toBeNull()
+  }
+})
+
 describe('an address', () => {
   test.each(['/api/', '/api/pipedrive/status', '/api/HUBSPOT/status', '/api/..%2f..%2fetc/passwd'])(
     'that is unknown answers 404 as JSON: %s',

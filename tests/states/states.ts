@@ -278,6 +278,11 @@ const dashboard: readonly Omit<State, 'address'>[] = [
     shows: '❌ Failed to sign out, try again.',
   },
   {
+    name: 'Opened at another address than the server expects',
+    backend: backend({}, json(health, { status: 'ok', appUrl: 'https://dealbell.example.com' })),
+    shows: 'do not work at this address',
+  },
+  {
     name: 'Stand-ins with links',
     backend: backend(
       { ...two, ...beyond },
