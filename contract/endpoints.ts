@@ -50,7 +50,8 @@ export const extraEndpoints = {
 
 /**
  * A header that a backend may add to its answers. It names the person of the session with a short opaque
- * text, or `nobody` without a session. The dashboard then sends the name that its page shows with each
+ * text, or `nobody` without a session. While the CRM has not said who it is, the name begins with `nobody-`: what this
+ * browser ticks then belongs to whoever it becomes. The dashboard sends the name that its page shows with each
  * call that changes something. The backend refuses the call with 409 if its session has another name.
  */
 export const personHeader = 'Dealbell-Person'

@@ -3,7 +3,8 @@ import { extraEndpoints, personHeader } from '../../contract/endpoints.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { isRead } from '../http/origin.ts'
-import { personOf, replacedToken } from '../people/session.ts'
+import { nobody } from '../people/person-name.ts'
+import { replacedToken } from '../people/session.ts'
 
 /** Signing out: of this browser, or with `others=true` of all others. */
 export function sessionRoutes({ sessions }: Context) {
@@ -30,7 +31,7 @@ export function writesForShownPersonOnly({ sessions }: Context): MiddlewareHandl
       session === undefined &&
       c.req.path === extraEndpoints.endSession.path &&
       c.req.query('others') !== 'true'
-    if (shown !== undefined && shown !== personOf(session?.userId) && !hasEnded) {
+    if (shown !== undefined && shown !== (session?.person ?? nobody) && !hasEnded) {
       throw new ApiError(
         409,
         'another_person',

@@ -1,13 +1,14 @@
 import { hash } from 'node:crypto'
-import { and, eq, gt, isNull, ne, type SQL } from 'drizzle-orm'
+import { and, eq, getTableColumns, gt, isNull, ne, type SQL } from 'drizzle-orm'
 import type { Context } from 'hono'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
 import type { HasRoom } from '../database/room.ts'
-import { authorizations, rules, sessions } from '../database/schema.ts'
+import { authorizations, rules, sessions, users } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import type { IssuedSession } from '../http/rate-limit.ts'
 import { insertUser } from './identity.ts'
+import { nobody, personOf } from './person-name.ts'
 import { createSessionCookie, type SessionTokens, type TokenKind } from './session-token.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
@@ -21,6 +22,8 @@ const replacedMs = 5 * 60 * 1000
 export interface Session {
   tokenHash: string
   userId: string
+  /** The name of the user to the pages of this browser. */
+  person: string
   /** Whom the browser belonged to before it connected another account of the CRM. */
   formerUserId: string | null
   /** Another token has replaced the browser's. This one may only read. */
@@ -103,7 +106,7 @@ export function createSessions(
 
   async function find(c: Context): Promise<Session | undefined> {
     const session = await validSession(c)
-    namePerson(c, session?.userId)
+    c.header(personHeader, session?.person ?? nobody)
     return session
   }
 
@@ -113,8 +116,9 @@ export function createSessions(
     const tokenHash = sha256(token)
     const at = now()
     const [row] = await database
-      .select()
+      .select({ ...getTableColumns(sessions), crmUserId: users.crmUserId })
       .from(sessions)
+      .innerJoin(users, eq(users.id, sessions.userId))
       .where(
         and(
           eq(sessions.tokenHash, tokenHash),
@@ -124,9 +128,10 @@ export function createSessions(
       )
     if (row === undefined) return undefined
     const { userId, formerUserId, createdAt, expiresAt, replacedBy } = row
-    if (replacedBy !== null) return { tokenHash, userId, formerUserId, isReplaced: true }
+    const session = { tokenHash, userId, person: personOf(row), formerUserId }
+    if (replacedBy !== null) return { ...session, isReplaced: true }
     // Without room to write, sessions can still be read.
-    if (!hasRoom()) return { tokenHash, userId, formerUserId, isReplaced: false }
+    if (!hasRoom()) return { ...session, isReplaced: false }
 
     // The browser has the new token, so the one that it replaced ends.
     if (createdAt > later(at, -replacedMs)) {
@@ -148,7 +153,7 @@ export function createSessions(
         .returning({ userId: sessions.userId })
       if (extended !== undefined) cookie.send(c, token, end.getTime() - at.getTime())
     }
-    return { tokenHash, userId, formerUserId, isReplaced: false }
+    return { ...session, isReplaced: false }
   }
 
   /**
@@ -193,11 +198,12 @@ export function createSessions(
         return { token: await insertSession(tx, 'new', owner, now()), userId }
       })
       cookie.send(c, token, lifetimeMs)
-      namePerson(c, userId)
-      return { tokenHash: sha256(token), userId, formerUserId: null, isReplaced: false }
+      const person = personOf({ userId, crmUserId: null })
+      c.header(personHeader, person)
+      return { tokenHash: sha256(token), userId, person, formerUserId: null, isReplaced: false }
     },
     async renew(c, session, userOf) {
-      const { token, userId } = await database.transaction(async (tx) => {
+      const { token, person } = await database.transaction(async (tx) => {
         const replaced = eq(sessions.tokenHash, session.tokenHash)
         const [own] = await tx.select().from(sessions).where(replaced).for('update')
         if (own === undefined || own.replacedBy !== null) throw new AuthorizationEnded()
@@ -216,10 +222,11 @@ export function createSessions(
           // A browser that never gets the answer authorizes again, and then finds everything.
           await tx.delete(sessions).where(replaced)
         }
-        return { token, userId }
+        const [user] = await tx.select().from(users).where(eq(users.id, userId))
+        return { token, person: personOf({ userId, crmUserId: user?.crmUserId ?? null }) }
       })
       cookie.send(c, token, lifetimeMs)
-      namePerson(c, userId)
+      c.header(personHeader, person)
     },
     async end(c) {
       const own = ({ tokenHash }: Session) => eq(sessions.tokenHash, tokenHash)
@@ -227,7 +234,7 @@ export function createSessions(
         await tx.delete(sessions).where(own(session))
       })
       cookie.send(c, '', 0)
-      namePerson(c, undefined)
+      c.header(personHeader, nobody)
     },
     async endOthers(c) {
       const ofUser = ({ userId }: Session) => eq(sessions.userId, userId)
@@ -253,15 +260,6 @@ export function replacedToken(): ApiError {
     'replaced_session',
     'This browser has just connected a service. Try again in a moment.',
   )
-}
-
-/** Names a person to the pages of their browser. The hash does not reveal the user's id. */
-export function personOf(userId: string | undefined): string {
-  return userId === undefined ? 'nobody' : sha256(`person ${userId}`).slice(0, 16)
-}
-
-function namePerson(c: Context, userId: string | undefined): void {
-  c.header(personHeader, personOf(userId))
 }
 
 /**

@@ -20,13 +20,11 @@ export interface AuthorizationResponse {
  * The callback is a query although it has a side effect. A code works only once. The cache key
  * prevents StrictMode, a remount, focus or reconnect from sending it twice.
  */
-const oauthCallbackQuery = (
-  provider: Provider,
-  { code, state, error, wasSent }: AuthorizationResponse,
-) =>
+const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse) =>
   callOptions({
-    queryKey: ['oauth-callback', provider.id, code, state, error, wasSent],
+    queryKey: ['oauth-callback', provider.id, response],
     queryFn: async () => {
+      const { code, state, error, wasSent } = response
       if (!code || error !== undefined) {
         if (wasSent && (await loadStatus(provider)).connected) return true
         throw new ApiError('code', { sentence: `Missing ${provider.name} code` })
@@ -48,7 +46,7 @@ const oauthCallbackQuery = (
       return true
     },
     // Meanwhile the server may still exchange a code that was sent, for about ten seconds.
-    retry: (times) => wasSent === true && times < 10,
+    retry: (times) => !response.code && response.wasSent === true && times < 10,
     retryDelay: 1000,
     staleTime: Infinity,
     gcTime: Infinity,

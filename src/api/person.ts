@@ -22,8 +22,8 @@ const listeners = new Set<() => void>()
 let page: Page
 
 interface Page {
-  /** Forgets all data, and loads again what is on screen. */
-  forget: () => void
+  /** Forgets all data, perhaps without the unsaved ticks, and loads again what is on screen. */
+  forget: (options: { keepsTicks: boolean }) => void
   /** Loads again what a callback may have changed for the same person. */
   reload: () => void
   /** Loads the rules again, because another tab of the same person has saved some. */
@@ -33,6 +33,13 @@ interface Page {
 export const currentTurn = (): number => turn
 
 export const shownPerson = (): string | undefined => shown
+
+/**
+ * Whether it is not known yet who somebody is: there is no session, or only one that waits for the CRM's answer. What
+ * they tick belongs to whoever this browser becomes.
+ */
+export const isNobodyYet = (person: string | undefined): boolean =>
+  person?.startsWith('nobody') === true
 
 export const hasSessionEnded = (): boolean => hasEnded
 
@@ -89,13 +96,14 @@ export async function changePerson(change: () => Promise<string | undefined>): P
 
 /** Forgets everything of the person on the page, and loads it again for the one who is named. */
 function forgetPerson(named: string | undefined, isEnd = false): void {
+  const keepsTicks = isNobodyYet(shown) && named !== 'nobody'
   shown = named
   hasEnded = isEnd
   turn += 1
   // The boot script may have started calls that the app has not made yet.
   globalThis.endStartedCalls?.()
   for (const listener of listeners) listener()
-  page.forget()
+  page.forget({ keepsTicks })
 }
 
 /** Calls a function after each end of a turn. @returns a function that ends this. */

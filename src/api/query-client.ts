@@ -19,7 +19,7 @@ export interface Meta extends Record<string, unknown> {
   /** The feature beyond §7 that the query belongs to. */
   feature?: Feature
   /** What an answer is about, if that matters. `nobody`: it stays when the person changes. */
-  about?: 'nobody' | 'connections' | 'rules'
+  about?: 'nobody' | 'connections' | 'rules' | 'ticks'
 }
 
 declare module '@tanstack/react-query' {
@@ -80,7 +80,10 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
   })
   beginPage({
     // This also drops the answers that are on their way.
-    forget: () => void queryClient.resetQueries({ predicate: isPersonal }),
+    forget: ({ keepsTicks }) =>
+      void queryClient.resetQueries({
+        predicate: (query) => isPersonal(query) && !(keepsTicks && query.meta?.about === 'ticks'),
+      }),
     reload: () => {
       void reloadStatuses(queryClient)
       void resetFeatures(queryClient)

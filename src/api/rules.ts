@@ -11,7 +11,14 @@ import { availableRuleIds } from '../../contract/rules.ts'
 import { config } from '../config.ts'
 import { call, getJson } from './client.ts'
 import { areConnected, useConnectionStatus } from './connections.ts'
-import { assertSamePerson, currentTurn, onNextPerson, shownPerson, tellSave } from './person.ts'
+import {
+  assertSamePerson,
+  currentTurn,
+  isNobodyYet,
+  onNextPerson,
+  shownPerson,
+  tellSave,
+} from './person.ts'
 import { callOptions, logFailure, reloadStatuses, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
@@ -49,6 +56,7 @@ const draftQuery = queryOptions({
   initialData: null as RuleIds | null,
   staleTime: Infinity,
   gcTime: Infinity,
+  meta: { action: 'Keeping ticks', about: 'ticks' },
 })
 
 /** The selected rules: the draft, or without a draft the server's (none until loaded, §4). */
@@ -180,10 +188,16 @@ async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Pr
 function keepTicks(queryClient: QueryClient, rules: RuleIds, keepsAll: boolean): void {
   const known = queryClient.getQueryData(rulesQuery.queryKey)?.rules
   const draft = queryClient.getQueryData(draftQuery.queryKey)
-  const kept = known === undefined ? takeKeptDraft(rules) : undefined
-  if (!draft && !kept) return
-  const ticked = rebase(kept ?? rules, known ?? [], draft ?? known ?? [])
-  setDraft(queryClient, !keepsAll && sameRules(ticked, rules) ? null : ticked)
+  const kept = known === undefined && !isDraftKept(queryClient) ? takeKeptDraft() : undefined
+  const [from, to] = kept ?? [known ?? [], draft]
+  if (!to) return
+  const ticked = rebase(rules, from, to)
+  queryClient.setQueryData(
+    draftQuery.queryKey,
+    !keepsAll && sameRules(ticked, rules) ? null : ticked,
+  )
+  // The browser is on its way to a provider, and the person or the saved rules have changed.
+  if (isDraftKept(queryClient)) keepDraft(queryClient, rules)
 }
 
 /** Changes `rules` as `to` changes `from`. */
@@ -218,47 +232,51 @@ function dropSavedDraft(queryClient: QueryClient): void {
 
 /** Changes the draft. The one that was kept on the way to a provider is then out of date. */
 function setDraft(queryClient: QueryClient, draft: RuleIds | null): void {
-  inStorage((storage) => storage.removeItem(keptKey))
+  dropKeptDraft()
   queryClient.setQueryData(draftQuery.queryKey, draft)
 }
 
-// The draft of this tab while the browser is at a provider: the person, and the rules that were ticked and unticked. The
-// saved rules may change meanwhile.
+// The draft of this tab while the browser is at a provider: the person, the saved rules, which may change meanwhile, and
+// the draft.
 const keptKey = 'dealbell-draft'
+/** Which page has kept its draft, and is about to end. */
+let keptBy: QueryClient | undefined
 
 /** Keeps the draft, unless the backend does not say whose it is. */
-export function keepDraft(queryClient: QueryClient): void {
+export function keepDraft(queryClient: QueryClient, saved = savedRules(queryClient)): void {
   const person = shownPerson()
   const draft = queryClient.getQueryData(draftQuery.queryKey)
   if (!draft || person === undefined) return
-  const saved = savedRules(queryClient)
-  const kept = [person, without(draft, saved), without(saved, draft)]
-  inStorage((storage) => storage.setItem(keptKey, JSON.stringify(kept)))
+  inStorage((storage) => {
+    storage.setItem(keptKey, JSON.stringify([person, saved, draft]))
+    keptBy = queryClient
+  })
+}
+
+export const isDraftKept = (queryClient: QueryClient): boolean => keptBy === queryClient
+
+function dropKeptDraft(): void {
+  keptBy = undefined
+  inStorage((storage) => storage.removeItem(keptKey))
 }
 
 // The browser came back from the provider without an answer. This page still has the ticks.
 window.addEventListener('pageshow', ({ persisted }) => {
-  if (persisted) inStorage((storage) => storage.removeItem(keptKey))
+  if (persisted) dropKeptDraft()
 })
 
-export const isDraftKept = (): boolean => Boolean(inStorage((storage) => storage.getItem(keptKey)))
-
-/**
- * Applies the kept changes to the saved rules, once. Returns undefined if there are none of this person. Who had no
- * session before the authorization is somebody after it.
- */
-function takeKeptDraft(rules: RuleIds): RuleIds | undefined {
+/** Returns the kept draft and the rules that it changes, once. Undefined if there is none that belongs to this person. */
+function takeKeptDraft(): [from: RuleIds, to: RuleIds] | undefined {
   return inStorage((storage) => {
     const text = storage.getItem(keptKey)
     storage.removeItem(keptKey)
     // Anything else throws.
-    const [person, ticked, unticked] = JSON.parse(text ?? '')
-    if (person !== 'nobody' && person !== shownPerson()) return undefined
-    return rebase(
-      rules,
-      unticked,
-      ticked.filter((id: string) => availableRuleIds.has(id)),
-    )
+    const [person, saved, draft] = JSON.parse(text ?? '')
+    if (!isNobodyYet(person) && person !== shownPerson()) return undefined
+    return [
+      [...saved],
+      draft.filter((id: string) => availableRuleIds.has(id) || saved.includes(id)),
+    ]
   })
 }
 

@@ -1,3 +1,4 @@
+import { useQueryClient } from '@tanstack/react-query'
 import { useRouter } from '@tanstack/react-router'
 import { type ComponentProps, type FormEvent, Fragment, useCallback, useEffect } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
@@ -36,11 +37,12 @@ export function RuleSettings({
 
   // Like the router's useBlocker, which is much larger. It too registers again after each render.
   const { history } = useRouter()
+  const queryClient = useQueryClient()
   useEffect(() => {
     if (!isUnsaved) return
     return history.block({
       // Ticks that are kept on the way to a provider are not lost.
-      enableBeforeUnload: () => !isDraftKept(),
+      enableBeforeUnload: () => !isDraftKept(queryClient),
       blockerFn: async ({ currentLocation, nextLocation }) => {
         if (currentLocation.pathname === nextLocation.pathname) return false
         // The save goes on. If it fails, the ticks are still there when the user comes back.

@@ -1,4 +1,4 @@
-import { act, screen, waitFor } from '@testing-library/react'
+import { act, cleanup, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
@@ -6,6 +6,7 @@ import { server } from '../msw/server.ts'
 import {
   both,
   endlessBody,
+  hearFromOtherTab,
   hold,
   lookAgain,
   openApp,
@@ -237,7 +238,7 @@ describe('ticks that are not saved when the user clicks Connect', () => {
   )
 
   test.each([
-    ['are no longer offered', 'ann', '["ann",["rule-of-yesterday"],[]]'],
+    ['are no longer offered', 'ann', '["ann",[],["rule-of-yesterday"]]'],
     ['belong to another person', 'bob', undefined],
     ['are damaged', 'ann', '{"person":"ann","ticked":"all"}'],
     ['are no JSON', 'ann', '{'],
@@ -265,6 +266,83 @@ describe('ticks that are not saved when the user clicks Connect', () => {
     await user.click(await button('Connect HubSpot'))
     await user.click(await closedBox())
     expect(unload()).toBe(true)
+  })
+
+  test.each([
+    [['Connect HubSpot', 'Allow HubSpot']],
+    [['Connect HubSpot', 'Back out of the cache', 'Connect HubSpot', 'Allow HubSpot']],
+    [['Connect HubSpot', 'Back out of the cache', 'Connect HubSpot at once', 'Allow HubSpot']],
+    [['Connect HubSpot', 'load the page', 'Connect HubSpot', 'Allow HubSpot']],
+    [['Connect HubSpot', 'Deny HubSpot', 'Allow HubSpot']],
+    [['Connect HubSpot', 'Deny HubSpot', 'load the page', 'Connect HubSpot', 'Allow HubSpot']],
+    [['Connect Slack', 'Allow Slack', 'Connect HubSpot', 'Allow HubSpot']],
+    [['Connect HubSpot', 'Allow elsewhere', 'Back out of the cache']],
+    [['Allow elsewhere', 'hear of it']],
+    [['Allow elsewhere', 'hear that the answer is lost']],
+  ])('belong to whoever the browser of nobody becomes: %j', async (steps) => {
+    vi.spyOn(window.location, 'assign').mockImplementation(() => {})
+    const { state } = startBackend({ person: 'nobody', codes: new Set(['abc']) })
+    let { user } = openInBrowser('/')
+    await user.click(await stageBox())
+    const load = (address: string) => {
+      cleanup()
+      ;({ user } = openInBrowser(address))
+    }
+    const connect = async (name: string) => {
+      await button(`Connect ${name}`)
+      await settle()
+      expect(screen.getByText('Unsaved changes')).toBeVisible()
+      await user.click(screen.getByRole('button', { name: `Connect ${name}` }))
+      // The server begins a session.
+      state.person = 'nobody-1'
+    }
+    // Kim is known from another browser.
+    const becomeKim = () => {
+      const rules = ['deal-closed', 'a-rule-of-tomorrow']
+      Object.assign(state, { person: 'kim', connected: both(), rules })
+    }
+    const take: Record<string, () => unknown> = {
+      'Connect HubSpot': () => connect('HubSpot'),
+      'Connect Slack': () => connect('Slack'),
+      'Allow HubSpot': () => {
+        becomeKim()
+        state.codes.add('def')
+        load('/hubspot/callback?code=def')
+      },
+      'Allow Slack': () => load('/slack/callback?code=abc'),
+      'Allow elsewhere': becomeKim,
+      'Deny HubSpot': () => {
+        load('/hubspot/callback?error=access_denied')
+        return screen.findByRole('alert')
+      },
+      'load the page': () => load('/'),
+      'Back out of the cache': returnFromCache,
+      'Connect HubSpot at once': () => {
+        act(() => screen.getByRole('button', { name: 'Connect HubSpot' }).click())
+        // The answers of the page arrive while the browser leaves it.
+        return settle()
+      },
+      'hear of it': () => hearFromOtherTab('kim'),
+      'hear that the answer is lost': () => hearFromOtherTab(null),
+    }
+    for (const step of steps) await take[step]?.()
+    await waitFor(async () => expect(await closedBox()).toBeChecked())
+    expect(await stageBox()).toBeChecked()
+    expect(await screen.findByText('Unsaved changes')).toBeVisible()
+    await user.click(saveButton())
+    await screen.findByText(saved)
+    expect(state.rules).toEqual(['deal-closed', 'a-rule-of-tomorrow', 'deal-stage-changed'])
+    takeLog()
+  })
+
+  test('of nobody are dropped by a sign-out', async () => {
+    const { state } = startBackend({ person: 'nobody-1', connected: new Set(['slack']) })
+    const { user } = openInBrowser('/')
+    await user.click(await stageBox())
+    Object.assign(state, { person: 'nobody', connected: new Set() })
+    await hearFromOtherTab('nobody')
+    await button('Connect Slack')
+    expect(await stageBox()).not.toBeChecked()
   })
 
   test.each([

@@ -6,7 +6,7 @@ import { showState } from './show-state.ts'
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
 
 // tests/components/person.test.tsx has the other ways in which a tab learns of another person.
-test('a page that comes out of the back-forward cache shows the person of now, and hears the other tabs again', {
+test('a page that comes out of the back-forward cache shows the person of now with the ticks of nobody, and hears the other tabs again', {
   tag: '@all',
 }, async ({ playwright, launchOptions, browser, server }) => {
   // Ann has both services and a rule, in a browser of her own.
@@ -18,24 +18,36 @@ test('a page that comes out of the back-forward cache shows the person of now, a
     ignoreDefaultArgs: ['--disable-back-forward-cache'],
   })
   const context = await caching.newContext({ baseURL: server.url })
-  const page = await context.newPage()
-  await page.goto('/')
-  await connect(page, 'Slack')
-  await page.evaluate(() =>
+  await context.addInitScript(() =>
     window.addEventListener('pageshow', ({ persisted }) => {
       document.documentElement.title = `persisted is ${persisted}`
     }),
   )
-  await page.goto('/sandbox/hubspot/deals')
+  const page = await context.newPage()
+  const tick = page.getByLabel('Notify me when a deal stage changes')
+  const goAndComeBack = async (meanwhile?: () => Promise<void>) => {
+    await button(page, 'Connect HubSpot').click()
+    await expect(page.getByRole('button', { name: 'Allow' })).toBeVisible()
+    await meanwhile?.()
+    // The page does not load, so there is no load event to wait for.
+    await page.goBack({ waitUntil: 'commit' })
+    await expect(page.locator('html')).toHaveAttribute('title', 'persisted is true')
+  }
+  await page.goto('/')
+  await tick.check()
+  // The server begins a session.
+  await Promise.all([page.waitForResponse('**/api/notifications/rules'), goAndComeBack()])
+  await expect(tick).toBeChecked()
+  await connect(page, 'Slack')
+  await expect(tick).toBeChecked()
+
   const other = await context.newPage()
   await other.goto('/')
-  await connect(other, 'HubSpot')
-
-  // The page does not load, so there is no load event to wait for.
-  await page.goBack({ waitUntil: 'commit' })
-  await expect(page.locator('html')).toHaveAttribute('title', 'persisted is true')
+  await goAndComeBack(() => connect(other, 'HubSpot'))
   await expect(page.getByLabel('Notify me when a deal is signed or closed')).toBeChecked()
   await expect(button(page, 'Disconnect HubSpot')).toBeVisible()
+  await expect(tick).toBeChecked()
+  await expect(page.getByText('Unsaved changes')).toBeVisible()
   await other.getByRole('banner').getByRole('button').click()
   await button(other, 'Sign out of this browser').click()
   await expect(button(page, 'Connect HubSpot')).toBeVisible()

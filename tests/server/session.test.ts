@@ -114,10 +114,15 @@ describe('the person of a session', () => {
       expect(await read(browser, path)).toBe('nobody')
     }
     expect(browser.cookie).toBeUndefined()
-    const back = await browser.authorize('hubspot')
+    // Until the CRM has said who it is, the name says so.
+    const chat = await browser.authorize('slack')
     const unnamed = await read(browser)
-    expect(unnamed).toMatch(/^[0-9a-f]{16}$/)
-    expect(await browser.userId()).not.toContain(unnamed)
+    expect(unnamed).toMatch(/^nobody-[0-9a-f]{16}$/)
+    expect(await read(browser, `/api/slack/callback?${chat}`)).toBe(unnamed)
+    expect(await read(browser)).toBe(unnamed)
+    const back = await browser.authorize('hubspot')
+    const named = unnamed?.slice('nobody-'.length)
+    expect(await browser.userId()).not.toContain(named)
     // A new identity keeps its user.
     const paths = [
       `/api/hubspot/callback?${back}`,
@@ -127,12 +132,12 @@ describe('the person of a session', () => {
       '/api/notifications/activity',
       '/api/notifications/summary',
     ]
-    for (const path of paths) expect(await read(browser, path), path).toBe(unnamed)
+    for (const path of paths) expect(await read(browser, path), path).toBe(named)
     const other = openBrowser(harness)
     const there = await other.authorize('hubspot')
-    expect(await read(other)).not.toBe(unnamed)
+    expect(await read(other)).not.toContain(named)
     // It turns out to be the same person's.
-    expect(await read(other, `/api/hubspot/callback?${there}`)).toBe(unnamed)
+    expect(await read(other, `/api/hubspot/callback?${there}`)).toBe(named)
   })
 
   test.each(writes.filter(([, path]) => path !== '/api/session'))(
