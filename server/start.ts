@@ -76,10 +76,10 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   async function stop(signal: NodeJS.Signals): Promise<void> {
     if (stopping !== undefined) {
       // With npm, one Ctrl-C sends two signals: one from the terminal and one from npm.
-      if (signal === stopping.signal && Date.now() - stopping.since < 300) return
+      if (signal === stopping.signal && performance.now() - stopping.since < 300) return
       process.exit(signal === 'SIGINT' ? 130 : 143)
     }
-    stopping = { signal, since: Date.now() }
+    stopping = { signal, since: performance.now() }
     console.log('Stopping …')
     watch.stopping()
     // Ctrl-C comes from a person, who does not want to wait.

@@ -255,6 +255,8 @@ export const channels = pgTable(
     name: text('name'),
     // No message before this time: Slack accepts one a second, and may ask for a longer pause.
     nextAt: time('next_at').notNull().defaultNow(),
+    // Since when. If this lies ahead, the clock was ahead then, and nothing waits.
+    waitsSince: time('waits_since').notNull().defaultNow(),
     // When the channel has work; null if no work is known.
     dueAt: time('due_at'),
     // The process that leases the channel, and the end of the lease. The process renews its lease.

@@ -123,8 +123,9 @@ export function createRateLimits({
       if (waitMs === 0) continue
       requestsLimited.inc({ limit: name })
       const isLogged = limit.refusal === undefined
-      if (isLogged && Date.now() - (lastLogged.get(name) ?? 0) >= logEveryMs) {
-        lastLogged.set(name, Date.now())
+      const loggedAt = lastLogged.get(name) ?? Number.NEGATIVE_INFINITY
+      if (isLogged && performance.now() - loggedAt >= logEveryMs) {
+        lastLogged.set(name, performance.now())
         log('rate limit reached', { limit: name })
       }
       c.header('Retry-After', String(Math.ceil(waitMs / 1000)))
@@ -188,11 +189,13 @@ export function createRateLimits({
 /** Counts by key. It forgets the key that was counted longest ago when there are too many. */
 export class Counter {
   readonly #limiter: RateLimiterMemory
+  readonly #longestMs: number
   // The library forgets a key only when its time is over. In the order in which they were counted.
   readonly #keys = new Set<string>()
 
   constructor({ times, seconds }: Limit) {
     this.#limiter = new RateLimiterMemory({ points: times, duration: seconds })
+    this.#longestMs = seconds * 1000
   }
 
   /** How many keys are in memory. */
@@ -213,7 +216,8 @@ export class Counter {
       await this.#limiter.consume(key)
       return 0
     } catch (refusal) {
-      if (refusal instanceof RateLimiterRes) return refusal.msBeforeNext
+      // The library compares wall clocks, which may have been put back since.
+      if (refusal instanceof RateLimiterRes) return Math.min(refusal.msBeforeNext, this.#longestMs)
       throw refusal
     }
   }

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, eq, isNull, lt, or, sql } from 'drizzle-orm'
+import { and, eq, isNull, or, sql } from 'drizzle-orm'
+import { isOver } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import {
@@ -66,7 +67,10 @@ export function createWithAccess({
           and(
             eq(connections.id, connection.id),
             eq(connections.secrets, connection.secrets),
-            or(isNull(connections.refreshingUntil), lt(connections.refreshingUntil, sql`now()`)),
+            or(
+              isNull(connections.refreshingUntil),
+              isOver(connections.refreshingUntil, lockSeconds * 1000),
+            ),
           ),
         )
         .returning({ id: connections.id })

@@ -1,5 +1,6 @@
 import { inArray, sql } from 'drizzle-orm'
 import { type Background, repeatInBackground } from '../background.ts'
+import { isTooFarAhead } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
@@ -134,7 +135,8 @@ export function createChecks(
   async function takeNext(): Promise<Connection | undefined> {
     const due = sql`(
       select id from ${connections}
-      where ${connections.checkedAt} <= now() - make_interval(hours => ${checkEvery})
+      where (${connections.checkedAt} <= now() - make_interval(hours => ${checkEvery})
+          or ${isTooFarAhead(connections.checkedAt, 0)})
         and ${isOfConfigured(providers, connections)}
       order by ${connections.checkedAt} limit 1
       for update skip locked

@@ -108,10 +108,10 @@ export function countWebhook(provider: ProviderId, outcome: WebhookOutcome, star
   if (startedAt !== undefined) webhookSeconds.observe((performance.now() - startedAt) / 1000)
 }
 
-/** Counts the deliveries of a message that the chat has. @param receivedAtMs when each event arrived. */
+/** Counts the deliveries of a message that the chat has. @param receivedAtMs when each event arrived, by `performance.now()`. */
 export function countSent(receivedAtMs: readonly number[]): void {
   deliveriesEnded.inc({ state: 'sent', reason: '' }, receivedAtMs.length)
-  const now = Date.now()
+  const now = performance.now()
   for (const at of receivedAtMs) deliverySeconds.observe(Math.max(0, now - at) / 1000)
 }
 

@@ -17,7 +17,7 @@ const webhookBody = v.object({ text: v.optional(v.string(), ''), blocks: v.optio
 export function createSlackApi({ settings, appUrl, list, codes, channels }: SlackAccount): Hono {
   const { clientId, clientSecret, apiUrl } = settings
   const tokens = new StandInTokens('xoxb-stand-in-', clientSecret)
-  /** When the last look-ups were, in ms since 1970. */
+  /** When the last look-ups were, by `performance.now()`. */
   const lookUps: number[] = []
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, 'slack')}`
 
@@ -95,7 +95,7 @@ export function createSlackApi({ settings, appUrl, list, codes, channels }: Slac
         if (!scopes.includes(emailScope)) {
           return refuse(c, 'missing_scope', { needed: emailScope, provided: scopes.join() })
         }
-        const now = Date.now()
+        const now = performance.now()
         while (now - (lookUps[0] ?? now) >= minuteMs) lookUps.shift()
         if (lookUps.length >= mostLookUps) {
           c.header('Retry-After', String(Math.ceil(((lookUps[0] ?? now) + minuteMs - now) / 1000)))

@@ -114,7 +114,7 @@ test('each rule counts what the relay sends for the same changes if only this ru
 
 test('with the stand-in: a preview needs only HubSpot, and neither rules nor Slack', async () => {
   // The clock stands still until the test sets it.
-  vi.useFakeTimers({ toFake: ['Date'] })
+  vi.useFakeTimers({ toFake: ['Date', 'performance'] })
   onTestFinished(() => void vi.useRealTimers())
   const harness = await openHarness()
   const browser = openBrowser(harness)
@@ -147,7 +147,7 @@ test('with the stand-in: a preview needs only HubSpot, and neither rules nor Sla
   await harness.app.request('/sandbox/hubspot/deals/9001', { method: 'POST', body })
   // A preview of a stand-in is kept for seconds.
   expect((await complete('?days=2')).rules).toEqual(none)
-  vi.setSystemTime(Date.now() + 5 * second)
+  vi.advanceTimersByTime(5 * second)
   // A rule that developers add may count, too.
   const last = await complete('?days=2')
   expect(last).toMatchObject({
@@ -173,7 +173,7 @@ test('a preview is read once in ten minutes for each connection', async () => {
   const userId = await connect()
   let time = Date.now()
   const preview = previewWith({}, () => time)
-  moved(1, [['next', time - 2 * day]])
+  moved(1, [['next', ago(2 * day)]])
   await Promise.all([preview(userId, 7), preview(userId, 7), preview(userId, 7)])
   expect(searches()).toHaveLength(1)
   const first = await preview(userId, 7)
@@ -181,7 +181,7 @@ test('a preview is read once in ten minutes for each connection', async () => {
 
   // Other days are another preview, and so is another user's, who may see other deals.
   expect((await preview(userId, 1))?.rules['deal-stage-changed']).toBe(0)
-  moved(2, [['next', time - hour]])
+  moved(2, [['next', ago(hour)]])
   expect((await preview(await connect(), 7))?.rules['deal-stage-changed']).toBe(2)
   time += 10 * minute - 1
   expect(await preview(userId, 7)).toEqual(first)

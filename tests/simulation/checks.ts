@@ -78,12 +78,12 @@ export function isAllTold({ plan, database, users, moves }: Played): boolean {
 }
 
 export function check(played: Played): string[] {
-  const { database, world } = played
+  const { database } = played
   const rows = rowsOf(database)
   return [
     ...eachOnce(played, rows),
     ...inOrder(played),
-    ...atPace(world),
+    ...atPace(played),
     ...pausesKept(played),
     ...limitsKept(played).slice(0, 3),
     ...onlyWanted(played),
@@ -178,12 +178,17 @@ function inOrder({ plan, world, users, moves }: Played): string[] {
   return broken
 }
 
+/** What was stored while the clock was ahead counts no longer than until it was put right. */
+const isAcross = ({ clockRightAt }: Time, from: number, until: number) =>
+  from < clockRightAt && clockRightAt <= until
+
 /** (3): a message a second in a channel. */
-function atPace({ posts }: World): string[] {
-  return [...Map.groupBy(posts, ({ channel }) => channel)].flatMap(([channel, some]) =>
+function atPace({ time, world }: Played): string[] {
+  return [...Map.groupBy(world.posts, ({ channel }) => channel)].flatMap(([channel, some]) =>
     some.slice(1).flatMap((post, index): string[] => {
       const before = some[index]
       if (before === undefined || before.isExcused || post.isExcused) return []
+      if (isAcross(time, before.at, post.at)) return []
       const gapMs = Math.round(post.at - before.at)
       if (gapMs >= 1_000 - longestWayMs - 10) return []
       return [
@@ -194,10 +199,11 @@ function atPace({ posts }: World): string[] {
 }
 
 /** (3): the pauses that a provider asked for. */
-function pausesKept({ world }: Played): string[] {
+function pausesKept({ time, world }: Played): string[] {
   const { calls, pauses, posts } = world
   const broken: string[] = []
-  for (const { of, isSearch, owner, from, until, storedAt = until } of pauses) {
+  for (const { of, isSearch, owner, from, until: asked, storedAt = asked } of pauses) {
+    const until = isAcross(time, storedAt, asked) ? time.clockRightAt : asked
     if (of.startsWith('T')) {
       const post = posts.find(
         ({ channel, claimedAt = 0 }) =>
@@ -223,7 +229,7 @@ function pausesKept({ world }: Played): string[] {
 const searchesASecond = 5
 
 /** (3): all processes together keep HubSpot's limits. */
-function limitsKept({ plan, world }: Played): string[] {
+function limitsKept({ time, plan, world }: Played): string[] {
   const broken: string[] = []
   const kinds = Map.groupBy(world.calls, ({ account, isSearch }) => `${account} ${isSearch}`)
   for (const calls of kinds.values()) {
@@ -238,7 +244,7 @@ function limitsKept({ plan, world }: Played): string[] {
     bound.forEach(({ account, at, isSearch }, index) => {
       const [most, withinMs] = isSearch ? [searchesASecond, 990] : [plan.callLimit, 9_900]
       const first = bound[index - most]
-      if (first === undefined || at - first.at >= withinMs) return
+      if (first === undefined || at - first.at >= withinMs || isAcross(time, first.at, at)) return
       const what = isSearch ? 'searches' : 'reads'
       broken.push(`(3) account ${account} gets more than ${most} ${what}`)
     })

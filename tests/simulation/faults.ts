@@ -41,6 +41,8 @@ export type Fault =
   /** A process dies or stands still, at a time or around the nth statement of a kind. */
   | { kind: 'kill' | 'freeze'; at: number | Around; process: number; forMs: number }
   | { kind: 'lose answer'; at: Around }
+  /** Until then, the clock of processes and database is ahead. */
+  | { kind: 'clock'; at: number; aheadMs: number }
   | { kind: 'database away'; at: number; forMs: number }
   | { kind: 'lost answers'; at: number; forMs: number; share: number }
   | {

@@ -133,6 +133,11 @@ export function createProcesses({
       else if (fault.kind === 'freeze') freeze(fault.process, fault.forMs)
       else {
         note('fault', JSON.stringify(fault))
+        if (fault.kind === 'clock') {
+          world.setClock(0)
+          time.clockRightAt = time.now
+          disturb(0)
+        }
         if ('forMs' in fault && !('only' in fault)) disturb(fault.forMs)
         if (fault.kind === 'database away') {
           database.awayUntil = time.now + fault.forMs

@@ -85,6 +85,7 @@ async function play({
     atOnce.push(rule)
   }
   const world = createWorld({ time, database, plan, note })
+  for (const fault of faults) if (fault.kind === 'clock') world.setClock(fault.aheadMs)
   globalThis.fetch = world.fetch(faults)
   const users = await createUsers(database, time, plan)
   const processes = createProcesses({ time, database, plan, world, faults, note, broke })

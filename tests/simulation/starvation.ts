@@ -15,11 +15,13 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
       return []
     }
     const rows = database.ask<{ channel: string; state: string; free: boolean }>(
-      `select channel, bool_or(is_free and next_at <= now()) as free,
+      `select channel, bool_or(is_free and (next_at <= now() or waits_since > now() + interval '10 seconds')) as free,
               string_agg(first.id || ' ' || attempts || coalesce(not_before::text, ''), ',') as state
        from (
          select distinct on (channel, user_id) deliveries.id, channel, attempts, not_before,
-                greatest(not_before, sending_until) is null or greatest(not_before, sending_until) <= now() as is_free
+                coalesce(not_before, now()) <= now() and (
+                  coalesce(sending_until, now()) <= now() or sending_until > now() + interval '30 seconds'
+                ) as is_free
          from deliveries where state = 'pending' order by channel, user_id, occurred_at, id
        ) as first join channels on channels.id = channel
        group by channel order by channel`,

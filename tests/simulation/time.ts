@@ -62,6 +62,9 @@ export class Time {
   now: number
   readonly startMs: number
   readonly dice: Dice
+  /** How far the clock of processes and database is ahead, and when it was put right. */
+  clockAheadMs = 0
+  clockRightAt = 0
   readonly #owners = new AsyncLocalStorage<Owner>()
   #timers: Timer[] = []
   #count = 0
@@ -133,10 +136,10 @@ export class Time {
     const time = this
     class VirtualDate extends real.Date {
       constructor(...parts: []) {
-        if (parts.length === 0) super(time.now)
+        if (parts.length === 0) super(time.now + time.clockAheadMs)
         else super(...parts)
       }
-      static override now = () => Math.floor(time.now)
+      static override now = () => Math.floor(time.now + time.clockAheadMs)
     }
     const start = (ms: number | undefined, run: () => void, again: boolean) => {
       const owner = time.current()

@@ -69,7 +69,11 @@ export function createWorld({
 }) {
   const { dice } = time
   const { outside, answer: answerAs } = createOutside(base)
-  outside.hubspotAheadMs = plan.aheadMs
+  function setClock(aheadMs: number): void {
+    time.clockAheadMs = aheadMs
+    outside.hubspotAheadMs = plan.aheadMs - aheadMs
+  }
+  setClock(0)
   outside.callLimit = plan.callLimit
 
   const posts: Post[] = []
@@ -276,6 +280,7 @@ export function createWorld({
     outside,
     withdrawn,
     archived,
+    setClock,
     endTokens,
     /** Is called when a workspace or an account ends its tokens. */
     onEnded,

@@ -55,7 +55,7 @@ export function createChangeReader(
     return stageFinder(await withAccess(by.crm, by.urgency, (access) => stagesOf(access, ids)))
   }
 
-  /** When to look at a deal again that has no contact and no company yet. In ms since 1970. */
+  /** When to look at a deal again that has no contact and no company yet, on the clock of `performance.now()`. */
   const lookAgainAt = ({ receivedAtMs }: DealDelivery) => receivedAtMs + lookAgainMs
 
   function wantedOf({ delivery }: Candidate, atMs: number): Wanted {
@@ -85,7 +85,7 @@ export function createChangeReader(
 
     /**
      * Reads all that the decision about the first candidate needs. The same calls read the deals of those after it.
-     * @param atMs the time of the decision, in ms since 1970.
+     * @param atMs the time of the decision, on the clock of `performance.now()`.
      * @returns undefined if there is no such deal.
      */
     async changeOf(

@@ -36,7 +36,7 @@ type WantedInOrder = readonly [Wanted, ...Wanted[]]
 export function createDealReader(
   crm: Pick<Crm, 'deal' | 'deals' | 'dealsAtOnce' | 'linked' | 'linksAtOnce'>,
   withAccess: WithAccess,
-  now: () => number = Date.now,
+  now: () => number = () => performance.now(),
 ) {
   const deals = createReads<CrmDeal | undefined | typeof notInBatch>(now)
   const links = createReads<boolean>(now)

@@ -10,7 +10,10 @@ const mostOwners = 10_000
  * Caches the owners of deals for an hour. If the account does not let the app read owners, they are
  * undefined, and there are no further calls for an hour.
  */
-export function createOwnerCache(crm: Pick<Crm, 'owner'>, now: () => number = Date.now) {
+export function createOwnerCache(
+  crm: Pick<Crm, 'owner'>,
+  now: () => number = () => performance.now(),
+) {
   const owners = createCache<{ owner: CrmOwner | undefined; loadedAt: number }>(
     'owners',
     mostOwners,

@@ -19,7 +19,10 @@ interface AccountStages {
  * Caches the stages of each account for five minutes. Loads them again for an id that is not among them,
  * because a stage may be new. If it is still missing then, remembers this for five minutes as well.
  */
-export function createStageCache(crm: Pick<Crm, 'stages'>, now: () => number = Date.now) {
+export function createStageCache(
+  crm: Pick<Crm, 'stages'>,
+  now: () => number = () => performance.now(),
+) {
   const accounts = createCache<AccountStages>('stages', mostAccounts)
   const loading = new Map<string, { accessToken: string; stages: Promise<Stage[]> }>()
 

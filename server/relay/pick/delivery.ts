@@ -1,5 +1,6 @@
-import { type SQL, sql } from 'drizzle-orm'
+import { type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import type { AvailableRuleId } from '../../../contract/rules.ts'
+import { isTooFarAhead, waitsUntil } from '../../database/clock.ts'
 import { dealEvents, deliveries, testProperty } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
@@ -21,7 +22,7 @@ export interface Delivery {
   property: DealProperty | typeof testProperty
   value: string
   occurredAt: Date
-  /** When the event arrived, in ms since 1970. */
+  /** When the event arrived, on the clock of `performance.now()`. */
   receivedAtMs: number
   /**
    * When the latest claim of this delivery ends. The claim is this process's own, or an earlier one whose outcome
@@ -63,6 +64,22 @@ export interface Shown {
   to?: string | undefined
 }
 
+/** The longest wait for another try, and how long a claim lasts. Both ways to post to Slack take eleven seconds together. */
+export const longestPutOffMs = 15 * 60_000
+export const claimMs = 20_000
+
+/**
+ * The condition that a call is sending a delivery. One that is recorded as sent can meet it, too: while a process
+ * stood still, another one may have begun to send the message again.
+ */
+export const isClaimed = sql`(sending_until > clock_timestamp()
+  and not (${isTooFarAhead(sql`sending_until`, claimMs, sql`clock_timestamp()`)}))`
+
+/** Until when a delivery waits, as SQL; null if it need not. @param delivery the name of a row of `deliveries`. */
+export const putOffUntil = (delivery: SQLWrapper) => sql`greatest(
+  ${waitsUntil(sql`${delivery}.not_before`, longestPutOffMs)},
+  ${waitsUntil(sql`${delivery}.sending_until`, claimMs)})`
+
 export const milliseconds = (time: SQL) =>
   sql<number>`extract(epoch from ${time}) * 1000`.mapWith(Number)
 
@@ -77,10 +94,11 @@ export const deliveryAndEvent = {
   property: dealEvents.property,
   value: dealEvents.value,
   occurredAt: dealEvents.occurredAt,
-  ageMs: milliseconds(sql`now() - ${dealEvents.receivedAt}`),
-  waitMs: milliseconds(
-    sql`greatest(${deliveries.notBefore}, ${deliveries.sendingUntil}, now()) - now()`,
+  // An event that seems to arrive later arrived while the clock was wrong. The time of its change is from the CRM's clock.
+  ageMs: milliseconds(
+    sql`now() - coalesce(${waitsUntil(dealEvents.receivedAt, 0)}, ${dealEvents.occurredAt})`,
   ),
+  waitMs: milliseconds(sql`greatest(${putOffUntil(deliveries)}, now()) - now()`),
   claimedUntil: sql<string | null>`${deliveries.sendingUntil}::text`,
 }
 

@@ -4,6 +4,7 @@
 
 import { and, eq, notInArray, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
+import { pausedUntil } from '../../database/clock.ts'
 import type { Database } from '../../database/open.ts'
 import { channels, connections, dealEvents, deliveries, rules } from '../../database/schema.ts'
 import { chatOf, crmOf } from '../../people/routes.ts'
@@ -43,7 +44,7 @@ export async function nextDelivery(
       )
       .orderBy(deliveries.occurredAt, deliveries.id)
       .limit(1)
-    const askedAt = Date.now()
+    const askedAt = performance.now()
     const [row] = await database
       .select({
         ...deliveryAndEvent,
@@ -54,7 +55,7 @@ export async function nextDelivery(
             where each.channel = ${channel} and each.state = 'pending' limit ${fewestInDigest}
             ) as counted
         )`.mapWith(Number),
-        pauseMs: milliseconds(sql`${channels.nextAt} - now()`),
+        pauseMs: milliseconds(sql`coalesce(${pausedUntil(channels)}, now()) - now()`),
         ruleIds: rules.ruleIds,
         crm,
         chat,

@@ -23,11 +23,12 @@ export async function makeDue(tx: Executor, channels: readonly string[]): Promis
  */
 export function makeDueFrom(source: SQL): SQL {
   // Sort: it locks the rows in this order, as `lockedChannels` does.
-  return sql`insert into channels (id, due_at, next_at)
-             select channel, now(), coalesce(
-               (select next_at from channels where id = split_part(channel, '/', 1) || '/'),
-               now()
-             )
-             from (select distinct channel from (${source}) as source) as made_due order by channel
+  return sql`insert into channels (id, due_at, next_at, waits_since)
+             select channel, now(), coalesce(workspace.next_at, now()), coalesce(workspace.waits_since, now())
+             from (select distinct channel from (${source}) as source) as made_due
+             left join lateral (
+               select next_at, waits_since from channels where id = split_part(channel, '/', 1) || '/' limit 1
+             ) as workspace on true
+             order by channel
              on conflict (id) do update set due_at = least(channels.due_at, excluded.due_at)`
 }

@@ -1,4 +1,5 @@
 import { sql } from 'drizzle-orm'
+import { isOver, isTooFarAhead } from '../../database/clock.ts'
 import { type Database, type Executor, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import { lockedChannels } from './channels.ts'
@@ -23,6 +24,8 @@ import { lockedChannels } from './channels.ts'
 
 /** A channel's lease ends this long after its last renewal. Its process is then dead or frozen. */
 const leaseSeconds = 10
+/** A channel that rests is due again after this time at most. */
+const longestRestMs = 60_000
 
 /** Selects the channel if the process has its lease. */
 export const leaseOf = (processId: string, channel: string) =>
@@ -47,7 +50,7 @@ export async function leaseDue(
             due_at = null
         where id in (
           select id from channels
-          where ((leased_until is null and due_at <= now()) or leased_until <= now())
+          where ((leased_until is null and ${isOver(sql`due_at`, longestRestMs)}) or leased_until <= now())
             and id <> all(${sql.param([...held])}::text[])
           order by coalesce(due_at, leased_until)
           limit ${limit}
@@ -61,6 +64,9 @@ export async function leaseDue(
 /**
  * Renews the leases of the channels that a process works on. If the answer of `leaseDue` was lost, the
  * process holds a lease that it does not know of. This one ends by itself.
+ *
+ * A lease that lies too far ahead was taken while the clock was wrong. It ends after the time of a new one, and not at
+ * once: its process may be about to renew it, and may be posting.
  */
 export async function renewLeases(
   database: Executor,
@@ -68,9 +74,10 @@ export async function renewLeases(
   held: readonly string[],
 ): Promise<void> {
   const isHeld = sql`leased_by = ${processId} and id = any(${sql.param([...held])}::text[])`
+  const isWrong = isTooFarAhead(sql`leased_until`, leaseSeconds * 1000)
   await database.execute(
     sql`update channels set leased_until = now() + make_interval(secs => ${leaseSeconds})
-        where id in ${lockedChannels(isHeld)}`,
+        where id in ${lockedChannels(sql`(${isHeld}) or ${isWrong}`)}`,
   )
 }
 
@@ -87,12 +94,16 @@ export async function releaseLeases(
   releases: readonly Release[],
 ): Promise<void> {
   const ids = sql.param(releases.map(({ channel }) => channel))
+  const inTime = releases.map(({ channel, againMs }) => ({
+    channel,
+    againMs: againMs && Math.min(againMs, longestRestMs),
+  }))
   await database.execute(
     sql`update channels
         set leased_by = null,
             leased_until = null,
             due_at = least(due_at, now() + make_interval(secs => "againMs" / 1000))
-        from json_to_recordset(${JSON.stringify(releases)}::json)
+        from json_to_recordset(${JSON.stringify(inTime)}::json)
           as release(channel text, "againMs" double precision)
         where id = release.channel
           and id in ${lockedChannels(sql`leased_by = ${processId} and id = any(${ids}::text[])`)}`,

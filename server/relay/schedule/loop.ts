@@ -94,12 +94,12 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
 
   /** @returns in how many ms the channel is due again; undefined if nothing in it is pending. */
   async function workUntilRest(channel: string): Promise<number | undefined> {
-    const sliceEnd = Date.now() + sliceMs
+    const sliceEnd = performance.now() + sliceMs
     for (;;) {
       const next = await work(channel)
       if (next.kind === 'done') return undefined
       if (next.kind === 'rest') return next.ms
-      if (stopping || Date.now() > sliceEnd) return 0
+      if (stopping || performance.now() > sliceEnd) return 0
     }
   }
 
@@ -148,7 +148,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
     async start(): Promise<void> {
       if (alone) await endAllLeases(database)
       const renew = async () => {
-        if (working.size > 0) await renewLeases(database, processId, [...working.keys()])
+        await renewLeases(database, processId, [...working.keys()])
       }
       renewing = setInterval(() => {
         renew().catch((error) => logFailure('upkeep failed', error))

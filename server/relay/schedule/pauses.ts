@@ -1,5 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { CountCall } from '../../database/call-counter.ts'
+import { pausedUntil } from '../../database/clock.ts'
 import type { Executor } from '../../database/open.ts'
 import { createCache } from '../../watch/cache.ts'
 import { lockedChannels } from './channels.ts'
@@ -59,10 +60,12 @@ export async function pauseWorkspace(
 }
 
 // Use clock_timestamp(). now() is the start of the transaction, before it waited for locks.
+const clock = sql`clock_timestamp()`
+
 const pauseForSql = (forMs: number, name?: string | null) =>
   sql`update channels
-      set ${name ? sql`name = ${name},` : sql``}
-          next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ${forMs / 1000}))`
+      set ${name ? sql`name = ${name},` : sql``} waits_since = ${clock},
+          next_at = greatest(${pausedUntil(sql`channels`, clock)}, ${clock} + make_interval(secs => ${forMs / 1000}))`
 
 /**
  * Creates the turns in which this process's channels send. Each channel waits for its turn in its workspace, in

@@ -5,6 +5,7 @@
 
 import { sql } from 'drizzle-orm'
 import { type Background, repeatInBackground } from '../../background.ts'
+import { isOver, isTooFarAhead } from '../../database/clock.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'
 import { errorFields } from '../../log.ts'
@@ -93,7 +94,7 @@ export function createCatchUp(
   }
 
   async function searchNext(signal: AbortSignal): Promise<number> {
-    const account = await leaseNext(database)
+    const account = await leaseNext(database, times)
     if (account === undefined) return times.pollMs
     const { crm, accountId } = account
     const startedAt = performance.now()
@@ -146,6 +147,11 @@ async function addAccounts(
   providers: Providers,
   everyMs: number,
 ): Promise<void> {
+  // The clock was wrong when the user connected. Until that time, a search would find nothing for the user.
+  await database
+    .update(connections)
+    .set({ connectedSince: sql`now()` })
+    .where(isTooFarAhead(connections.connectedSince, 0))
   await database.execute(
     sql`insert into crm_accounts (crm, account_id, searched_until, search_at)
         select provider, account_id,
@@ -188,18 +194,29 @@ async function bringForward(
   )
 }
 
-/** Takes the account that has been due for the longest time. */
-async function leaseNext(database: Database): Promise<Account | undefined> {
+/**
+ * Takes the account that has been due for the longest time. A time until which it has been searched, but which is still
+ * to come, is from our clock while that was wrong (search.ts). No rule needed a search then.
+ */
+async function leaseNext(
+  database: Database,
+  { everyMs }: CatchUpTimes,
+): Promise<Account | undefined> {
+  const longestMs = Math.max(everyMs, longestWaitMs)
   const [account] = await rowsOf<Account>(
     database,
     sql`update crm_accounts
         set search_at = now() + make_interval(secs => ${leaseSeconds})
         where (crm, account_id) in (
           select crm, account_id from crm_accounts
-          where search_at <= now() order by search_at limit 1 for update skip locked
+          where ${isOver(sql`search_at`, longestMs)}
+          order by search_at limit 1 for update skip locked
         )
         returning crm, account_id as "accountId",
-                  (extract(epoch from searched_until) * 1000)::float8 as "searchedUntilMs"`,
+                  (extract(epoch from case
+                    when not (${isTooFarAhead(sql`searched_until`, 0)}) then searched_until
+                    else now() - make_interval(secs => ${clockErrorMs / 1000})
+                  end) * 1000)::float8 as "searchedUntilMs"`,
   )
   return account
 }

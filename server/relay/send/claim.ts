@@ -1,13 +1,12 @@
 import { and, eq, or, sql } from 'drizzle-orm'
+import { pausedUntil } from '../../database/clock.ts'
 import { type Executor, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
-import type { Group } from '../pick/delivery.ts'
+import { claimMs, type Group, isClaimed } from '../pick/delivery.ts'
 import { pauseSql } from '../schedule/pauses.ts'
 import { idsOf, isPendingIn, isUnclaimed, setShown, shownItems } from './group.ts'
 
-/** How long a claim lasts. Both ways to post to Slack take eleven seconds together. */
-const sendingSeconds = 20
 /** The post must begin so soon after the claim, because the claim must not end before the post. */
 const postWithinMs = 9_000
 /** The wait before the next claim while another call is sending the same event. */
@@ -48,6 +47,7 @@ export async function claim(
   const ids = idsOf(group)
   const eventIds = sql`${sql.param(group.map(({ eventId }) => eventId))}::bigint[]`
   const isFree = sql`${isPendingIn(group)} and ${isUnclaimed}`
+  const freeAt = pausedUntil(sql`channels`, sql`clock_timestamp()`)
   const elapsedMs = stopwatch()
   const [row] = await rowsOf<{
     claimed: boolean
@@ -60,7 +60,7 @@ export async function claim(
     database,
     // Use clock_timestamp(). now() is the start of the statement, before it waited for locks.
     sql`with clock as materialized (
-          select clock_timestamp() + make_interval(secs => ${sendingSeconds}) as claimed_until
+          select clock_timestamp() + make_interval(secs => ${claimMs / 1000}) as claimed_until
         ), own as (
           select id from connections
           where (broken_since is null or ask_again_at is not null) and (
@@ -74,9 +74,10 @@ export async function claim(
           select case bool_or(state = 'sent') when true then 'sent' when false then 'sending' end as state
           from deliveries
           where event_id = any(${eventIds}) and channel = ${channel} and id <> all(${ids})
-            and (state = 'sent' or sending_until > clock_timestamp())
+            and (state = 'sent' or ${isClaimed})
         ), slot as (
-          ${pauseSql(channel, chat?.channelName)} and leased_by = ${processId} and next_at <= clock_timestamp()
+          ${pauseSql(channel, chat?.channelName)} and leased_by = ${processId}
+            and (${freeAt} > clock_timestamp()) is not true
             and (select yes from connected) and (select yes from free)
             and (select state is null from same_event)
           returning id
@@ -91,7 +92,7 @@ export async function claim(
                (select claimed_until::text from clock) as claimed_until,
                (select yes from connected) as connected,
                (select state from same_event) as same_event,
-               (select extract(epoch from next_at - clock_timestamp()) * 1000
+               (select coalesce(extract(epoch from ${freeAt} - clock_timestamp()) * 1000, 0)
                 from channels where id = ${channel} and leased_by = ${processId}) as wait_ms`,
   )
   if (row === undefined || row.wait_ms === null) return { kind: 'lease lost' }

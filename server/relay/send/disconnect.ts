@@ -1,17 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, eq, gt, inArray, or, sql } from 'drizzle-orm'
+import { and, eq, inArray, or, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import { deliveriesEnded } from '../../watch/metrics.ts'
+import { isClaimed } from '../pick/delivery.ts'
 import { isUnclaimed } from './group.ts'
 
 // What a disconnect and a new connection wait for.
-
-/**
- * The condition that a message is on its way. A delivery that is recorded as sent can meet it, too: while a process
- * stood still, another one may have begun to send the message again.
- */
-const isBeingSent = gt(deliveries.sendingUntil, sql`now()`)
 
 /** Ends the pending deliveries of a user who disconnects. Resolves when none is being sent. */
 export async function stopSendingTo(database: Database, userId: string): Promise<void> {
@@ -32,7 +27,7 @@ export async function stopSendingTo(database: Database, userId: string): Promise
     const sending = await database
       .select({ id: deliveries.id })
       .from(deliveries)
-      .where(and(eq(deliveries.userId, userId), or(eq(deliveries.state, 'pending'), isBeingSent)))
+      .where(and(eq(deliveries.userId, userId), or(eq(deliveries.state, 'pending'), isClaimed)))
       .limit(1)
     if (sending.length === 0) return
     await delay(50)
@@ -41,7 +36,7 @@ export async function stopSendingTo(database: Database, userId: string): Promise
 
 /** Waits for the messages that are being sent to this user. Those that begin later do not count. */
 export async function sendingEnded(database: Database, userId: string): Promise<void> {
-  const isSending = and(eq(deliveries.userId, userId), isBeingSent)
+  const isSending = and(eq(deliveries.userId, userId), isClaimed)
   const begun = await database.select({ id: deliveries.id }).from(deliveries).where(isSending)
   const isOfBegun = inArray(
     deliveries.id,

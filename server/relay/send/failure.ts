@@ -5,14 +5,13 @@ import type { CrmConnection } from '../../people/access-token.ts'
 import type { Connection } from '../../people/connections.ts'
 import { recordRefusal } from '../../people/refusals.ts'
 import { ProviderError, type Providers, unknownRefusal } from '../../providers/provider.ts'
-import type { Delivery, Group } from '../pick/delivery.ts'
+import { type Delivery, type Group, longestPutOffMs } from '../pick/delivery.ts'
 import type { NextStep } from '../schedule/next-step.ts'
 import type { RelayTimes } from '../times.ts'
 import { type Ends, logFields } from './end.ts'
 
 /** After this many failed tries, a delivery is dead. The tries take about two hours. */
 const maxAttempts = 20
-const longestRetryMs = 15 * 60_000
 
 interface FailureDependencies {
   database: Database
@@ -104,6 +103,6 @@ export function createFailures({
  * times.
  */
 export function retryAfterMs(tries: number, firstMs: number, random = Math.random): number {
-  const most = Math.min(firstMs * 2 ** (tries - 1), longestRetryMs)
+  const most = Math.min(firstMs * 2 ** (tries - 1), longestPutOffMs)
   return Math.round(most / 2 + (most / 2) * random())
 }

@@ -1,11 +1,11 @@
 import { sql } from 'drizzle-orm'
 import { batchRows } from '../../database/batches.ts'
-import { type Delivery, stateWithoutIndex } from '../pick/delivery.ts'
+import { type Delivery, isClaimed, stateWithoutIndex } from '../pick/delivery.ts'
 
 // SQL about the deliveries of one message.
 
 /** The condition that nobody is sending a delivery. */
-export const isUnclaimed = sql`(sending_until is null or sending_until <= clock_timestamp())`
+export const isUnclaimed = sql`(${isClaimed} is not true)`
 
 export const idsOf = (group: readonly Delivery[]) =>
   sql`${sql.param(group.map(({ id }) => id))}::bigint[]`

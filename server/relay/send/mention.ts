@@ -28,7 +28,7 @@ const mostPauses = 1_000
  */
 export function createMentions(
   { providers, vault, log }: { providers: Providers; vault: Vault; log: Log },
-  now: () => number = Date.now,
+  now: () => number = () => performance.now(),
 ): (chat: OpenRoute['chat'], email: string) => Promise<string | undefined> {
   const members = createCache<{ id: Promise<string | undefined>; askedAt: number }>(
     'members',

@@ -67,7 +67,7 @@ export function createNaming({ database, log, changes, isStopping }: NamingDepen
   }
 
   async function nameAll({ delivery, crm, ids }: Unnamed): Promise<void> {
-    const askedAt = Date.now()
+    const askedAt = performance.now()
     const rows = await database
       .select(deliveryAndEvent)
       .from(deliveries)

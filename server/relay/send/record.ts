@@ -6,7 +6,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { type Database, type Executor, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
-import { type Delivery, type Group, stateWithoutIndex } from '../pick/delivery.ts'
+import { type Delivery, type Group, longestPutOffMs, stateWithoutIndex } from '../pick/delivery.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { leaseOf } from '../schedule/leases.ts'
 import { pauseSql, pauseWorkspace } from '../schedule/pauses.ts'
@@ -116,7 +116,7 @@ export async function recordPutOff(
     database,
     sql`with ${owned(processId, group)}, changed as (
           update deliveries
-          set not_before = now() + make_interval(secs => ${afterMs / 1000}), reason = ${reason},
+          set not_before = now() + make_interval(secs => ${Math.min(afterMs, longestPutOffMs) / 1000}), reason = ${reason},
               sending_until = null, rule_id = ${ruleOf(group)},
               attempts = attempts + ${Number(countTry)}::int
           where id = any(array(select id from owned))

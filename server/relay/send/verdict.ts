@@ -37,19 +37,19 @@ export async function verdictOf(
   },
 ): Promise<Verdict> {
   const [{ delivery, stage }] = candidates
-  const atMs = Date.now()
+  const nowMs = performance.now()
   const skip = (reason: string, shown: Shown): Verdict => ({
     kind: 'skip',
     delivery: { ...delivery, shown },
     reason,
   })
-  const change = await changes.changeOf(candidates, by, atMs)
+  const change = await changes.changeOf(candidates, by, nowMs)
   if (change === undefined) return skip('no_such_deal', shownOfValue({ ...delivery, stage }))
-  const afterMs = changes.lookAgainAt(delivery) - atMs
+  const afterMs = changes.lookAgainAt(delivery) - nowMs
   const mayLookAgain = afterMs > 0 && !isLastLook
   const decision = decide(change, new Set(delivery.ruleIds), { mayLookAgain })
   if (decision.kind === 'look again') return { kind: 'look again', delivery, afterMs }
   if (decision.kind === 'nothing') return skip('no_rule', shownOfChange(change))
-  const entry = entryOf(change, decision, { occurredAt: delivery.occurredAt, atMs })
+  const entry = entryOf(change, decision, { occurredAt: delivery.occurredAt, atMs: Date.now() })
   return { kind: 'tell', delivery: { ...delivery, shown: shownOfEntry(entry) }, entry }
 }

@@ -9,11 +9,13 @@
 
 import { type SQL, sql } from 'drizzle-orm'
 import type { Activity, ActivityItem, ActivityState } from '../../../contract/activity.ts'
+import { pausedUntil } from '../../database/clock.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { testProperty } from '../../database/schema.ts'
 import { channelOf, chatOf } from '../../people/routes.ts'
 import type { Providers } from '../../providers/provider.ts'
 import type { ChatId, CrmId } from '../../providers/registry.ts'
+import { putOffUntil } from '../pick/delivery.ts'
 import { makeDue } from '../schedule/channels.ts'
 import {
   type DeliveryState,
@@ -42,9 +44,10 @@ const shownStates = {
 const pauseFrom = sql`now() + interval '2 seconds'`
 
 // The next three are about rows of `deliveries` as `delivery`, and of `channels` as `channel`.
-const nextTry = sql`greatest(delivery.not_before, delivery.sending_until, channel.next_at)`
+const paused = pausedUntil(sql`channel`)
+const nextTry = sql`greatest(${putOffUntil(sql`delivery`)}, ${paused})`
 /** Whether the chat asked for a pause that lasts longer than anything else that the delivery waits for. */
-export const isPaused = sql`(channel.next_at > ${pauseFrom} and channel.next_at >= ${nextTry})`
+export const isPaused = sql`(${paused} > ${pauseFrom} and ${paused} >= ${nextTry})`
 /** When the delivery is tried next, in ISO 8601. Null if that is at once. */
 export const nextTryAt = sql`case when ${nextTry} > ${pauseFrom} then ${isoTime(nextTry)} end`
 
@@ -114,7 +117,7 @@ async function readRows({ database, providers }: Dependencies, userId: string, i
         from deliveries as delivery
         join deal_events as event on event.id = delivery.event_id
         left join lateral (
-          select name, next_at from channels where id = delivery.channel limit 1
+          select name, next_at, waits_since from channels where id = delivery.channel limit 1
         ) as channel on true
         left join chat on true
         where delivery.id = any(array(select id from page))

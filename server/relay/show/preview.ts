@@ -58,10 +58,10 @@ interface Entry {
 export function createPreview(
   dependencies: { database: Database; vault: Vault; providers: Providers },
   limits: PreviewLimits = previewLimits,
-  now: () => number = Date.now,
+  now: () => number = () => performance.now(),
 ): (connection: CrmConnection, days: number) => Promise<Preview | undefined> {
   const { database, providers } = dependencies
-  const readPreview = createPreviewReader({ ...dependencies, now, stillConnected }, limits)
+  const readPreview = createPreviewReader({ ...dependencies, stillConnected }, limits)
   const entries = new Map<string, Entry>()
   /** The connections that are being read. */
   const reading = new Set<string>()

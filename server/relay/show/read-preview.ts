@@ -52,13 +52,11 @@ export function createPreviewReader(
     database,
     vault,
     providers,
-    now,
     stillConnected,
   }: {
     database: Database
     vault: Vault
     providers: Providers
-    now: () => number
     stillConnected: (connection: CrmConnection) => Promise<CrmConnection | undefined>
   },
   limits: ReadLimits,
@@ -73,7 +71,7 @@ export function createPreviewReader(
   return async function read(connection, preview) {
     const { provider: crmId } = connection
     const crm = providers[crmId]
-    const sinceMs = now() - preview.days * dayMs
+    const sinceMs = Date.now() - preview.days * dayMs
 
     /** Makes a call, unless the user has disconnected, or connected again. */
     function call<Result>(make: (access: CrmAccess) => Promise<Result>): Promise<Result> {

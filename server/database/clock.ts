@@ -1,0 +1,28 @@
+import { type SQL, type SQLWrapper, sql } from 'drizzle-orm'
+
+// The clock may have been ahead, and was put right. Whatever was to wait until a time that was stored before would then
+// wait for as long as the clock was wrong, also after a restart. So no stored time counts for longer than the code can
+// have asked for: one that lies further ahead is wrong, and whatever waits for it goes on.
+
+/** A statement that has waited for a lock may compare with a time that was stored after its own `now()`. */
+const toleranceMs = 10_000
+
+/** The condition that a stored time lies further ahead than `mostMs`. */
+export const isTooFarAhead = (time: SQLWrapper, mostMs: number, now: SQL = sql`now()`): SQL =>
+  sql`${time} > ${now} + make_interval(secs => ${(mostMs + toleranceMs) / 1000})`
+
+/** The condition that nothing waits for a stored time any more. An index of the time serves it. */
+export const isOver = (time: SQLWrapper, mostMs: number): SQL =>
+  sql`(${time} <= now() or ${isTooFarAhead(time, mostMs)})`
+
+/** Until when something waits; null if the stored time is wrong. */
+export const waitsUntil = (time: SQLWrapper, mostMs: number, now?: SQL): SQL =>
+  sql`case when not (${isTooFarAhead(time, mostMs, now)}) then ${time} end`
+
+/**
+ * Until when a channel accepts no message; null if this wait began while the clock was wrong. A pause may last for an
+ * hour, so the start of each wait is stored, too.
+ * @param channel the name of a row of `channels`.
+ */
+export const pausedUntil = (channel: SQLWrapper, now?: SQL): SQL =>
+  sql`case when not (${isTooFarAhead(sql`${channel}.waits_since`, 0, now)}) then ${channel}.next_at end`

@@ -1,0 +1,1 @@
+ALTER TABLE "channels" ADD COLUMN "waits_since" timestamp with time zone DEFAULT now() NOT NULL;
