@@ -34,6 +34,7 @@ const levels: Readonly<Record<Exclude<LogLevel, 'info'>, ReadonlySet<string>>> =
   /** A message did not come, or somebody has to look at a connection, a setting or a limit. */
   warn: new Set([
     'delivery dead',
+    'message refused',
     'connection broken',
     'webhooks refused',
     'rate limit reached',

@@ -221,8 +221,11 @@ export type PostOutcome =
   | { kind: 'wait'; ms: number }
   /** Another try may help. `code`: why there was no answer. */
   | { kind: 'failed'; reason: string; code?: string | undefined }
-  /** Another try cannot help. If `connectionBroken`, the user must connect again. */
-  | { kind: 'refused'; reason: string; connectionBroken: boolean }
+  /**
+   * Another try cannot help. If `connectionBroken`, the user must connect again. `at` names the places in the message
+   * that the chat complains of.
+   */
+  | { kind: 'refused'; reason: string; connectionBroken: boolean; at?: string | undefined }
 
 /** What a chat must implement. */
 export interface Chat extends Provider {

@@ -1,6 +1,8 @@
 import * as v from 'valibot'
 
-const characters = (most: number) => v.pipe(v.string(), v.minLength(1), v.maxLength(most))
+/** Slack refuses a text of spaces, too. */
+const someText = v.pipe(v.string(), v.regex(/\S/, 'must be more than 0 characters'))
+const characters = (most: number) => v.pipe(someText, v.maxLength(most))
 const plainText = (most: number) =>
   v.strictObject({
     type: v.literal('plain_text'),
@@ -16,7 +18,6 @@ const flag = v.optional(v.boolean())
 const style = v.optional(
   v.strictObject({ bold: flag, code: flag, italic: flag, strike: flag, underline: flag }),
 )
-const someText = v.pipe(v.string(), v.minLength(1))
 const richText = v.variant('type', [
   v.strictObject({ type: v.literal('text'), text: someText, style }),
   v.strictObject({ type: v.literal('link'), url, text: v.optional(someText), style }),
@@ -65,8 +66,9 @@ const block = v.variant('type', [
   v.strictObject({
     type: v.literal('rich_text'),
     ...blockId,
-    elements: v.array(
-      v.strictObject({ type: v.literal('rich_text_section'), elements: v.array(richText) }),
+    elements: elements(
+      v.strictObject({ type: v.literal('rich_text_section'), elements: elements(richText, 1_000) }),
+      1_000,
     ),
   }),
   v.strictObject({ type: v.literal('header'), ...blockId, text: plainText(150) }),
@@ -90,12 +92,19 @@ const blocks = v.pipe(
 )
 export type Blocks = v.InferOutput<typeof blocks>
 
+/** The most characters of a message's text. */
+const longestText = 40_000
 /** Slack does not document how much the blocks may have together. It refused 11,000 characters. */
 const longestBlocks = 11_000
 
 /** Slack's refusal of a message: its error code, and what is wrong with the blocks. */
 interface Refusal {
-  error: 'no_text' | 'invalid_blocks_format' | 'invalid_blocks' | 'msg_blocks_too_long'
+  error:
+    | 'no_text'
+    | 'invalid_blocks_format'
+    | 'invalid_blocks'
+    | 'msg_blocks_too_long'
+    | 'msg_too_long'
   messages: string[]
 }
 
@@ -104,6 +113,7 @@ interface Refusal {
  * @param blocksOrJson the value of the call, or its JSON; empty if the message has only a text.
  */
 export function readBlocks(text: string, blocksOrJson: unknown): Blocks | Refusal {
+  if (text.length > longestText) return { error: 'msg_too_long', messages: [] }
   const given = blocksOrJson === '' ? undefined : blocksOrJson
   if (given === undefined) return text === '' ? { error: 'no_text', messages: [] } : []
   const array = v.safeParse(v.array(v.unknown()), typeof given === 'string' ? parsed(given) : given)

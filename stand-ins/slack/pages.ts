@@ -103,7 +103,7 @@ function messageItem({ at, text, blocks }: StandInMessage) {
     <span class="avatar" aria-hidden="true">D</span>
     <div>
       <p><strong>Dealbell</strong> <span class="muted">${shownTime(at, at.toLocaleTimeString('en'))}</span></p>
-      ${blocks.length > 0 ? blocks.map(shownBlock) : html`<p>${unescapeText(text)}</p>`}
+      ${blocks.length > 0 ? blocks.map(shownBlock) : html`<p class="lines">${unescapeText(text)}</p>`}
     </div>
   </li>`
 }

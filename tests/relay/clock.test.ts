@@ -3,6 +3,7 @@ import { eq, gt, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
 import { channels, connections, crmAccounts, deliveries } from '../../server/database/schema.ts'
 import { createChecks } from '../../server/people/checks.ts'
+import { sendLastAgain } from '../../server/relay/show/retry-all.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
 import {
@@ -98,7 +99,7 @@ test.each(lengths)('a clock that was %i ms ahead holds up nothing once it is rig
   // Connected before the clock was wrong. No webhook tells of the change.
   const missing = await newUser({ ruleIds: [] })
   await connectedSince(missing.userId, RealDate.now() - hour)
-  const checks = createChecks(backend, 20)
+  const checks = createChecks({ ...backend, sendLastAgain }, { pollMs: 20, askAgainMs: 50 })
   checks.start()
   let search = startSearch()
   onTestFinished(async () => void (await Promise.all([search.stop(), checks.stop()])))

@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from 'vitest'
 import { type CrmOwner, ProviderError, type Stage } from '../../server/providers/provider.ts'
 import { formerValue } from '../../server/relay/decide/former-value.ts'
 import { createOwnerCache } from '../../server/relay/decide/owners.ts'
-import { createStageCache } from '../../server/relay/decide/stages.ts'
+import { createStageCache, stageFinder } from '../../server/relay/decide/stages.ts'
 
 const at = (seconds: number) => new Date(Date.UTC(2026, 10, 20, 12, 0, seconds))
 /** A history with a stage every ten seconds. Each letter is a stage. */
@@ -75,6 +75,12 @@ describe('the stages of an account', () => {
     ids.add('deleted')
     now += 5 * minute
     expect(await label('deleted')).toBe('DELETED')
+  })
+
+  test('are called by their ids if they are deleted or have no label', () => {
+    const stage = stageFinder(new Map([['1', { id: '1', label: ' ', outcome: 'won' }]]))
+    expect(stage('1')).toEqual({ id: '1', label: '1', outcome: 'won' })
+    expect(stage('2')).toEqual({ id: '2', label: '2', outcome: 'open' })
   })
 
   test('are forgotten after a failure', async () => {

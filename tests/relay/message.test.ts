@@ -9,8 +9,10 @@ import {
   entryOf,
   type MessageEntry,
   messageFor,
+  plainMessageFor,
 } from '../../server/relay/write/message.ts'
 import { shownOfEntry } from '../../server/relay/write/shown.ts'
+import { readBlocks } from '../../stand-ins/slack/blocks.ts'
 import { invisibleTexts, longCharacters } from '../hostile-strings.ts'
 import { stageMove, stages } from './change.ts'
 import { shownIn } from './hubspot-webhook.ts'
@@ -84,6 +86,19 @@ function messagesWith(nasty: string) {
   const entry = entryWith(nasty)
   return [messageFor(entry), digestOf([entry]).message]
 }
+
+test('Slack takes each message, whatever the texts of the CRM are', () => {
+  for (const nasty of [
+    ...invisibleTexts,
+    ...longCharacters,
+    'x'.repeat(50_000),
+    '&'.repeat(9_000),
+  ]) {
+    for (const { text, blocks } of [...messagesWith(nasty), plainMessageFor(entryWith(nasty))]) {
+      expect(readBlocks(text, blocks.length > 0 ? blocks : undefined)).toEqual(blocks)
+    }
+  }
+})
 
 test.each([
   '<!channel> & <@U1>|x> <!here>',

@@ -2,6 +2,7 @@ import { and, eq } from 'drizzle-orm'
 import { describe, expect, test, vi } from 'vitest'
 import { deleteOld } from '../../server/clean/deliveries.ts'
 import { connections, dealEvents, deliveries } from '../../server/database/schema.ts'
+import { testMessage } from '../../server/relay/write/message.ts'
 import { databaseKinds } from '../database.ts'
 import { dealIn, shownIn, signedWebhook, stageChange } from './hubspot-webhook.ts'
 import { usualStages } from './outside.ts'
@@ -312,7 +313,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
   const reason = expect.stringMatching(/^Slack says that [a-z ]+\.$/)
   test.each([
     ['the connection: the status says why', 2, 'token_revoked', { connected: false, reason }],
-    ['the message: the connection is not broken', 1, 'invalid_blocks', { connected: true }],
+    ['the message, and of its text alone', 2, 'invalid_blocks', { connected: true }],
   ])('a message is dead at a refusal of %s', async (_, tries, error, status) => {
     const userId = await connect()
     refusePosts(error)
@@ -325,6 +326,35 @@ describe.each(databaseKinds)('on %s', (kind) => {
       account: `Workspace ${team}`,
       channel: `#${channel}`,
     })
+  })
+
+  test('if Slack refuses the blocks, it gets the text with the deal’s address once', async () => {
+    const errors = ['invalid_blocks', 'msg_blocks_too_long', 'invalid_attachments', 'no_text']
+    const at = '[ERROR] must be more than 0 characters [json-pointer:/blocks/0/text]'
+    for (const error of errors) await connect({ channel: `${channel}-${error}` })
+    outside.answerPost = ({ channel, blocks }) => {
+      const refused = {
+        ok: false,
+        error: channel.split('-')[1],
+        response_metadata: { messages: [at] },
+      }
+      return blocks ? { status: 200, body: JSON.stringify(refused) } : undefined
+    }
+    const isOwn = (post: { channel: string }) => post.channel.startsWith(`${channel}-`)
+    const tester = await connect({ channel: `${channel}-invalid_payload`, ruleIds: [] })
+    await tell([1])
+    await backend.call(tester, '/api/notifications/test', { method: 'POST' })
+    await backend.settled()
+    const url = `https://app.hubspot.com/contacts/${portal}/record/0-3/1`
+    const text = `🔔 Deal 1 moved to Proposal sent\n${url}`
+    const texts = outside.posts.filter(isOwn).map((post) => post.text)
+    expect(texts.sort()).toEqual([...errors.map(() => text), testMessage.text])
+    expect(outside.calls.filter(isOwn)).toHaveLength(10)
+    const refusals = backend.lines.filter((line) => line.includes('"message refused"'))
+    for (const error of errors) {
+      expect(refusals.join()).toContain(`"reason":"${error}","at":"/blocks/0/text"`)
+    }
+    expect(refusals).toHaveLength(5)
   })
 
   test('a channel that the bot is no member of is reached by the address that Slack gave for it', async () => {

@@ -529,11 +529,16 @@ describe('the stand-in Slack', () => {
   const refusedBlocks = [
     [section({ text: text(3_001) })],
     [section({ text: text(0) })],
+    [section({ text: { type: 'plain_text', text: ' \n ' } })],
     [section({ text: 'x' })],
     [section({ text: { ...text(1), emoji: 'yes' } })],
     // Text from a CRM could become markup there.
     [section({ text: text(1, 'mrkdwn') })],
     [rich({ type: 'text', text: '' })],
+    [rich({ type: 'text', text: '  ', style: { bold: true } })],
+    [rich({ type: 'link', url: 'https://x.example', text: '' })],
+    [rich()],
+    [{ type: 'rich_text', elements: [] }],
     [rich({ type: 'text', text: 'x', style: { big: true } })],
     [rich({ type: 'link', url: 'no address', text: 'x' })],
     [rich({ type: 'date', timestamp: '1', format: '{time}' })],

@@ -51,11 +51,6 @@ export const brokenReasons: Readonly<Record<string, string>> = {
 /** With these errors, Slack never accepts this message, but may accept the next one. */
 const refusesMessage = new Set([
   'no_text',
-  'missing_text_or_fallback_or_attachments',
-  'msg_too_long',
-  'msg_blocks_too_long',
-  'invalid_blocks',
-  'invalid_blocks_format',
   'invalid_arguments',
   'invalid_arg_name',
   'invalid_array_arg',
@@ -67,7 +62,6 @@ const refusesMessage = new Set([
   'json_not_object',
   'invalid_payload',
   'markdown_text_conflict',
-  'too_many_attachments',
   'attachment_payload_limit_exceeded',
   'too_many_contact_cards',
   'invalid_metadata_format',
@@ -83,8 +77,9 @@ const refusesMessage = new Set([
   'duplicate_channel_not_found',
   'duplicate_message_not_found',
 ])
-/** Families of such errors: of drafts, and of what other companies' channels do not accept. */
-const refusesMessageToo = /^draft_|^slack_connect_.+_sharing_blocked$/
+/** Families of such errors: of the form, of drafts, and of what other companies' channels do not accept. */
+const refusesMessageToo =
+  /_blocks(_|$)|_attachments?(_|$)|_too_long$|^draft_|^slack_connect_.+_sharing_blocked$/
 
 /** The wait if Slack asks for a pause but does not say how long. */
 export const defaultWaitMs = 30_000

@@ -60,7 +60,7 @@ export function createSlackPost(
 /** A message without previews of the pages that it links. Slack looks for no markup in its text. */
 const plain = ({ text, blocks }: ChatMessage) => ({
   text,
-  blocks: [...blocks],
+  ...(blocks.length > 0 && { blocks: [...blocks] }),
   mrkdwn: false,
   // Otherwise addresses and names of channels in the text become links.
   parse: 'none' as const,
@@ -87,7 +87,10 @@ async function postAsBot(
     return { kind: 'posted' }
   } catch (error) {
     // The client also throws this error if an answer is not JSON. The code is then the whole text.
-    if (error instanceof WebAPIPlatformError) return outcomeOfError(error.data.error, 'nonsense')
+    if (error instanceof WebAPIPlatformError) {
+      const outcome = outcomeOfError(error.data.error, 'nonsense')
+      return outcome.kind === 'refused' ? { ...outcome, at: placesIn(error.data) } : outcome
+    }
     if (error instanceof WebAPIRateLimitedError) {
       return { kind: 'wait', ms: error.retryAfter * 1000 }
     }
@@ -115,4 +118,10 @@ async function postToWebhook(
     // After an error, a webhook answers 4xx with the code as plain text.
     return outcomeOfError(error.data, `http_${status}`)
   }
+}
+
+/** The places in a message of which Slack complains, such as /blocks/0/elements/0. Its words may quote the message. */
+function placesIn(answer: object): string | undefined {
+  const places = JSON.stringify(answer).matchAll(/\[json-pointer:([\w/]{1,100})\]/g)
+  return Array.from(places, ([, place]) => place).join(' ') || undefined
 }

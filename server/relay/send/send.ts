@@ -44,8 +44,8 @@ interface SendDependencies {
   turns: Pick<ReturnType<typeof createWorkspaceTurns>, 'take'>
   ends: Ends
   failures: Failures
-  /** The chat refuses a digest of these deliveries because of its form. */
-  onDigestRefused: (group: Group) => void
+  /** The chat refuses a message with blocks about these deliveries. They get another form of message. */
+  onFormRefused: (group: Group) => void
 }
 
 export function createSend({
@@ -59,7 +59,7 @@ export function createSend({
   turns,
   ends: { end, putOff },
   failures: { retry, refused },
-  onDigestRefused,
+  onFormRefused,
 }: SendDependencies) {
   return async function send(parcel: Parcel, route: OpenRoute): Promise<NextStep> {
     const { group, message } = parcel
@@ -118,7 +118,7 @@ export function createSend({
   /** Does what the chat's answer asks for: records the message as sent, tries it again later, or ends it. */
   async function afterAnswer(
     answer: PostOutcome,
-    { group, ruleIds }: Parcel,
+    { group, message, ruleIds }: Parcel,
     { crm, chat }: OpenRoute,
   ): Promise<NextStep> {
     const [first] = group
@@ -139,10 +139,11 @@ export function createSend({
       case 'failed':
         return await retry(group, answer.reason, answer)
       case 'refused': {
-        const { reason, connectionBroken } = answer
+        const { reason, connectionBroken, at } = answer
         if (connectionBroken) return await refused(group, chat, reason)
-        if (group.length > 1) {
-          onDigestRefused(group)
+        if (message.blocks.length > 0) {
+          log('message refused', { ...logFields(first), messages: group.length, reason, at })
+          onFormRefused(group)
           return await putOff(group, { afterMs: 0, reason, countTry: false })
         }
         return await end(group, 'dead', reason, { countTry: true, countAs: messageRefused })

@@ -31,7 +31,7 @@ import { done, goOn, type NextStep, whileLeased } from '../schedule/next-step.ts
 import { createWorkspaceTurns } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
 import { digestOf, mostInDigest } from '../write/digest.ts'
-import { type MessageEntry, messageFor, testMessage } from '../write/message.ts'
+import { type MessageEntry, messageFor, plainMessageFor, testMessage } from '../write/message.ts'
 import { eachCandidate, type Skipped } from './candidates.ts'
 import { createEnds } from './end.ts'
 import { createFailures } from './failure.ts'
@@ -46,7 +46,7 @@ import { type Told, verdictOf } from './verdict.ts'
 const longestRestMs = 5_000
 /** The wait of a channel whose account is busy in too many other channels. */
 const busyAccountRestMs = 500
-/** So many deliveries are remembered. The chat would refuse the digest of a forgotten one once more. */
+/** So many deliveries are remembered. The chat would refuse the message of a forgotten one once more. */
 const mostRemembered = 1_000
 
 interface WorkDependencies {
@@ -80,9 +80,13 @@ interface Work {
 /** Creates the function that works on a channel. */
 export function createWork(dependencies: WorkDependencies): Work {
   const { database, providers, times, processId, isStopping } = dependencies
-  /** Deliveries whose digest the chat refused because of its form. Each gets a message of its own. */
-  const refusedInDigest = createCache<true, number>('refused_digests', mostRemembered)
-  const mayDigest = ({ id }: Delivery) => !refusedInDigest.has(id)
+  /**
+   * Deliveries whose message the chat refused, although the connection works. After a digest, each gets a message of its
+   * own. After that, it gets a plain text.
+   */
+  const refusedForms = createCache<'digest' | 'blocks', number>('refused_forms', mostRemembered)
+  const mayDigest = ({ id }: Delivery) => !refusedForms.has(id)
+  const isPlain = ({ id }: Delivery) => refusedForms.get(id) === 'blocks'
   const unlessBusy = createBusyAccounts()
   const turns = createWorkspaceTurns(dependencies.countCall)
   const changes = createChangeReader(providers, createWithAccess(dependencies), times)
@@ -95,8 +99,8 @@ export function createWork(dependencies: WorkDependencies): Work {
     turns,
     ends,
     failures,
-    onDigestRefused(group) {
-      for (const { id } of group) refusedInDigest.set(id, true)
+    onFormRefused(group) {
+      for (const { id } of group) refusedForms.set(id, group.length > 1 ? 'digest' : 'blocks')
     },
   })
   const { end, endOfBroken, putOff } = ends
@@ -135,7 +139,8 @@ export function createWork(dependencies: WorkDependencies): Work {
     const { route } = readiness
     try {
       if (isOfDeal(delivery)) return await tell(delivery, route)
-      return await send({ group: [delivery], message: testMessage, ruleIds: [] }, route)
+      const message = isPlain(delivery) ? { ...testMessage, blocks: [] } : testMessage
+      return await send({ group: [delivery], message, ruleIds: [] }, route)
     } catch (error) {
       return await afterError(delivery, route.crm, error)
     }
@@ -206,7 +211,9 @@ export function createWork(dependencies: WorkDependencies): Work {
     const fewest = head.delivery.claimedUntil === null ? fewestInDigest : 2
     if (told.length < fewest) {
       const { delivery, entry } = head
-      const message = messageFor(await withOwner(entry, by, route))
+      const message = isPlain(delivery)
+        ? plainMessageFor(entry)
+        : messageFor(await withOwner(entry, by, route))
       return { group: [delivery], message, ruleIds: [entry.ruleId] }
     }
     const { message, covers } = digestOf(told.map(({ entry }) => entry))

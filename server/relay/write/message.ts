@@ -123,6 +123,11 @@ export function messageFor({ deal, headline, ...entry }: MessageEntry): ChatMess
   }
 }
 
+/** The same in one text without blocks. */
+export function plainMessageFor({ deal, headline }: MessageEntry): ChatMessage {
+  return { text: escapeText(`${plainTextOf({ deal, headline })}\n${deal.url}`), blocks: [] }
+}
+
 function ownerFact({ ownerName, ownerInChat }: DealInMessage): Part[] | string | null {
   if (ownerInChat !== undefined) return ['Owner: ', { type: 'user', user_id: ownerInChat }]
   const name = oneLine(ownerName ?? '', longestLabel)

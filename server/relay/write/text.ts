@@ -54,6 +54,8 @@ export function richText(parts: readonly Part[]) {
   const elements: RichText[] = []
   let plain: { type: 'text'; text: string } | undefined
   for (const part of parts) {
+    // Slack refuses a message with an empty element.
+    if (part === '' || (typeof part !== 'string' && 'text' in part && part.text === '')) continue
     if (typeof part !== 'string') {
       elements.push(part)
       plain = undefined
