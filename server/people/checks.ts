@@ -4,7 +4,7 @@ import { isTooFarAhead } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
-import { ProviderError, type Providers } from '../providers/provider.ts'
+import { type Names, ProviderError, type Providers } from '../providers/provider.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { createWithAccess } from './access-token.ts'
 import { type Connection, isOfConfigured, openSecrets } from './connections.ts'
@@ -49,21 +49,22 @@ function createCheck(
   const withAccess = createWithAccess({ database, vault, providers })
 
   /** @throws ProviderError if the provider refuses the connection or does not answer. */
-  async function ask(connection: Connection): Promise<void> {
+  async function ask(connection: Connection): Promise<Names> {
     const { provider, brokenSince } = connection
     if (isCrmId(provider)) {
       const crm = providers[provider]
       // As if the access token had expired: only a refresh proves that the app is still installed.
       const expired = { ...connection, provider, accessExpiresAt: new Date(0) }
-      await withAccess(expired, 'spare', async (access) => {
-        if (brokenSince === null) return
-        // A read may have broken it. A deal with this id need not exist.
-        await crm.stages(access)
-        await crm.deal(access, '1', { history: 'stage', links: true })
+      return await withAccess(expired, 'spare', async (access) => {
+        if (brokenSince !== null) {
+          // A read may have broken it. A deal with this id need not exist.
+          await crm.stages(access)
+          await crm.deal(access, '1', { history: 'stage', links: true })
+        }
+        return await crm.names(access.accessToken).catch(() => ({}))
       })
-    } else {
-      await providers[provider].check(openSecrets(vault, connection))
     }
+    return await providers[provider].check(openSecrets(vault, connection), connection.channelId)
   }
 
   /** Lets the next message show whether a broken chat works again. @returns whether there is a message. */
@@ -77,11 +78,16 @@ function createCheck(
   return async function check(connection) {
     const { id, provider, brokenSince } = connection
     try {
-      await ask(connection)
+      const { accountName, channelName } = await ask(connection)
       const isTried = await tryMessage(connection)
       await database
         .update(connections)
-        .set({ checkedAt: sql`now()`, ...(!isTried && accepted) })
+        .set({
+          checkedAt: sql`now()`,
+          ...(!isTried && accepted),
+          ...(accountName && { accountName }),
+          ...(channelName && { channelName, channelNamedAt: sql`now()` }),
+        })
         .where(isSame(connection))
       if (brokenSince !== null) log('connection accepted again', { connection: id, provider })
     } catch (error) {

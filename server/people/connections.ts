@@ -90,6 +90,7 @@ export async function storeConnection(
     brokenReason: null,
     brokenSince: null,
     askAgainAt: null,
+    channelNamedAt: null,
     refreshingUntil: null,
     // All users of a workspace share a token, and somebody's disconnect may have just revoked it.
     checkedAt: new Date(0),
@@ -111,6 +112,9 @@ export async function storeConnection(
     })
 }
 
+/** The daily check may tell the channel's name. If it has not for so long, the name may have changed. */
+const channelNameFreshMs = 2 * 24 * 60 * 60_000
+
 /** What the dashboard shows of a user's connection to a provider. */
 export async function connectionStatus(
   { database, providers }: { database: Database; providers: Providers },
@@ -120,6 +124,8 @@ export async function connectionStatus(
     .select({
       account: connections.accountName,
       channel: connections.channelName,
+      channelNamedAt: connections.channelNamedAt,
+      connectedAt: connections.connectedAt,
       brokenReason: connections.brokenReason,
       brokenSince: connections.brokenSince,
     })
@@ -132,8 +138,13 @@ export async function connectionStatus(
       ),
     )
   if (row === undefined) return { connected: false }
-  const { account, channel, brokenReason, brokenSince } = row
-  const names = { ...(account && { account }), ...(channel && { channel }) }
+  const { account, channel, connectedAt, channelNamedAt, brokenReason, brokenSince } = row
+  const namedAt = channelNamedAt ?? connectedAt
+  const mayBeOld = namedAt.getTime() < Date.now() - channelNameFreshMs
+  const names = {
+    ...(account && { account }),
+    ...(channel && { channel, ...(mayBeOld && { channelAsOf: namedAt.toISOString() }) }),
+  }
   if (brokenReason === null || brokenSince === null) return { connected: true, ...names }
   const { brokenReasons } = providers[provider]
   const known = Object.hasOwn(brokenReasons, brokenReason) ? brokenReasons[brokenReason] : undefined

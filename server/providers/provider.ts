@@ -25,6 +25,12 @@ export interface Grant {
   channelName: string | null
 }
 
+/** The current names of what is connected. A name that the provider does not tell is undefined. */
+export interface Names {
+  accountName?: string | undefined
+  channelName?: string | undefined
+}
+
 /** What every provider must implement. */
 interface Provider {
   /** Whether this server uses this provider, and whether its stand-in plays it. */
@@ -183,6 +189,8 @@ export interface Crm extends Provider {
   readWebhook(request: WebhookRequest, nowMs: number): WebhookContent
   /** Exchanges the refresh token for new tokens. @throws ProviderError */
   refresh(secrets: Secrets): Promise<RefreshedTokens>
+  /** Asks for the names. @throws ProviderError */
+  names(accessToken: string): Promise<Names>
   /** Removes the app from the account, which ends all webhooks and tokens. @throws ProviderError */
   uninstall(accessToken: string): Promise<void>
   /** Reads a deal. Undefined if there is none. @throws ProviderError */
@@ -229,8 +237,8 @@ export type PostOutcome =
 
 /** What a chat must implement. */
 export interface Chat extends Provider {
-  /** Asks whether the chat still accepts the token. @throws ProviderError */
-  check(secrets: Secrets): Promise<void>
+  /** Asks whether the chat still accepts the token, and for the names. @throws ProviderError */
+  check(secrets: Secrets, channelId: string | null): Promise<Names>
   /**
    * Finds the member of the workspace with this e-mail address, within three seconds. Returns the member's id;
    * undefined if there is none. Missing if the settings do not allow to mention owners. @throws ProviderError

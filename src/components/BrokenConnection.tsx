@@ -17,7 +17,7 @@ export function BrokenConnection({
   since: string | undefined
 }) {
   const rest = `: ${reason} Connect again${provider.id === config.chat.id ? ', or choose another channel' : ''}.`
-  if (since === undefined || !Number.isFinite(Date.parse(since))) {
+  if (!isTime(since)) {
     return <span>{`Not connected${rest}`}</span>
   }
   return (
@@ -28,6 +28,12 @@ export function BrokenConnection({
     </>
   )
 }
+
+export const isTime = (text: string | undefined): text is string =>
+  Number.isFinite(Date.parse(text ?? ''))
+
+/** 'November 20, 2026', in the reader's time zone. */
+export const dateInWords = (time: string): string => date.format(new Date(time))
 
 /** 'today, 11:11 AM' or 'November 20, 2026, 11:11 AM', in the reader's time zone. */
 function timeInWords(time: Date): string {

@@ -7,7 +7,7 @@ import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross, WarningSign } from '../ui/icons.tsx'
-import { BrokenConnection } from './BrokenConnection.tsx'
+import { BrokenConnection, dateInWords, isTime } from './BrokenConnection.tsx'
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
 export function Connection({
@@ -26,8 +26,9 @@ export function Connection({
   const disconnect = useDisconnect(provider)
   const queryClient = useQueryClient()
   const isConnected = status.data?.connected === true
-  const { account, channel, reason, since, formerAccount } = status.data ?? {}
-  const names = [account, channel].filter(Boolean).join(' · ')
+  const { account, channel, channelAsOf, reason, since, formerAccount } = status.data ?? {}
+  const asOf = channel && isTime(channelAsOf) ? ` (as of ${dateInWords(channelAsOf)})` : ''
+  const names = [account, channel].filter(Boolean).join(' · ') + asOf
   // The words of a backend of §7 stay as they are.
   const saysBusy = useHasFeature('activity') && disconnect.isPending
 

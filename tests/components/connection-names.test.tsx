@@ -22,6 +22,15 @@ test('a connected service shows its account or workspace, and the channel', asyn
   expect((await row('Slack')).getByRole('status')).toHaveTextContent(/Connected · Acme · #deals$/)
 })
 
+test.each([
+  ['2026-11-20T12:00:00Z', '#deals (as of November 20, 2026)'],
+  ['some day', '#deals'],
+])('a channel whose name is known as of %s is shown as %s', async (channelAsOf, words) => {
+  openApp()
+  answerStatus('slack', { connected: true, account: 'Acme', channel: '#deals', channelAsOf })
+  expect((await row('Slack')).getByText(`Acme · ${words}`)).toBeVisible()
+})
+
 test('a name that nobody sees is not shown', async () => {
   openApp()
   answerStatus('hubspot', { connected: true, account: '\u200B' })

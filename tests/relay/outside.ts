@@ -74,6 +74,10 @@ export class Outside {
   revoked: string[] = []
   /** Access tokens with which the app was uninstalled. */
   uninstalled: string[] = []
+  /** What things are called now. Without a name, Slack does not tell it. */
+  names: { account?: string; workspace?: string; channel?: string } = { account: 'acme.example' }
+  /** The scopes of the tokens of Slack. */
+  slackScopes = 'incoming-webhook,chat:write'
   /** The scopes that accounts grant. */
   scopes = ['oauth', 'crm.objects.deals.read', 'crm.objects.owners.read']
   expiresInS = 1800
@@ -255,7 +259,7 @@ export function createOutside(base: string) {
       const [, hub, user] = introspected.exec(form.get('token') ?? '') ?? []
       return json(200, {
         active: true,
-        hub_domain: 'acme.example',
+        hub_domain: outside.names.account,
         hub_id: Number(hub ?? 1),
         user_id: Number(user ?? 1),
       })
@@ -273,7 +277,17 @@ export function createOutside(base: string) {
     outside.reads.push(path)
     const special = await outside.answerRead(path, token)
     if (special !== undefined) return json(special.status, special.body ?? {}, special.headers)
-    if (path === '/slack/api/auth.test') return json(200, { ok: true })
+    if (path === '/slack/api/auth.test') {
+      const scopes = { 'x-oauth-scopes': outside.slackScopes }
+      return json(200, { ok: true, team: outside.names.workspace }, scopes)
+    }
+    if (path === '/slack/api/conversations.info') {
+      const name = outside.names.channel
+      return json(
+        200,
+        name ? { ok: true, channel: { name } } : { ok: false, error: 'missing_scope' },
+      )
+    }
     if (path === '/slack/api/users.lookupByEmail') {
       const id = outside.members.get(form.get('email') ?? '')
       return json(200, id ? { ok: true, user: { id } } : { ok: false, error: 'users_not_found' })

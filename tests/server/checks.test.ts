@@ -1,4 +1,4 @@
-import { desc, eq, isNotNull } from 'drizzle-orm'
+import { and, desc, eq, isNotNull, lt } from 'drizzle-orm'
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { connections, users } from '../../server/database/schema.ts'
 import { type Checks, createChecks } from '../../server/people/checks.ts'
@@ -29,9 +29,7 @@ beforeEach(async () => {
   await open.database.delete(users)
   outside.refreshes.length = 0
   outside.reads.length = 0
-  // Slack accepts every token.
-  outside.answerRead = (path) =>
-    path === authTest ? { status: 200, body: { ok: true } } : undefined
+  outside.names = { account: 'acme.example' }
 })
 afterEach(async () => {
   await Promise.all(checks.map((each) => each.stop()))
@@ -240,6 +238,40 @@ test('each connection is checked once a day at its own time, and its new token i
   if (row === undefined) throw new Error('There is no connection.')
   expect(openSecrets(backend.vault, row).accessToken).toMatch(/^hubspot-access-secret-1-1-\d+$/)
   expect(await shown(due)).toMatchObject([connected, connected])
+})
+
+test('the daily check tells new names; of a channel that it may not read, the status says how old the name is', async () => {
+  const userId = await connectUser(ago(25 * hour))
+  const ofUser = eq(connections.userId, userId)
+  const names = async () => {
+    const [hubspot, slack] = await Promise.all(
+      ['hubspot', 'slack'].map((id) => backend.read(userId, `${id}/status`)),
+    )
+    const { account: workspace, channel, channelAsOf } = slack
+    return { account: hubspot.account, workspace, channel, channelAsOf }
+  }
+  const connectedAt = ago(50 * hour)
+  await open.database.update(connections).set({ connectedAt }).where(ofUser)
+  const old = await names()
+  const unread = { channel: old.channel, channelAsOf: connectedAt.toISOString() }
+  expect(old).toMatchObject(unread)
+
+  outside.names = { account: 'new.example', workspace: 'New', channel: 'new' }
+  startChecks()
+  const renamed = { account: 'new.example', workspace: 'New' }
+  await vi.waitFor(async () => expect(await names()).toEqual({ ...renamed, ...unread }), soon)
+  // Tokens of older installations have this scope.
+  outside.slackScopes = 'incoming-webhook,chat:write,channels:read'
+  await checked(userId, ago(25 * hour))
+  await vi.waitFor(async () => expect(await names()).toEqual({ ...renamed, channel: '#new' }), soon)
+  // What is not told stays.
+  outside.names = {}
+  await checked(userId, ago(25 * hour))
+  await vi.waitFor(async () => {
+    const due = lt(connections.checkedAt, ago(hour))
+    expect(await open.database.$count(connections, and(ofUser, due))).toBe(0)
+  }, soon)
+  expect(await names()).toEqual({ ...renamed, channel: '#new' })
 })
 
 test.each([

@@ -47,7 +47,7 @@ async function call(): Promise<unknown[]> {
     kind === 'unreachable' || kind === 'failed' ? code : 'reached'
   return await Promise.all([
     hubspot.refresh(secrets).catch(codeOf),
-    slack.check(secrets).then(() => 'reached', codeOf),
+    slack.check(secrets, 'C1').then(() => 'reached', codeOf),
     slack.post(secrets, 'C1', { text: 'text', blocks: [] }).then(codeOf),
   ])
 }

@@ -50,7 +50,7 @@ export function createHubspotOAuth(
   { postOAuth }: HubspotHttp,
   settings: ProviderSettings,
   timeouts: Timeouts,
-): Pick<Crm, 'authorizeUrl' | 'exchange' | 'refresh' | 'revoke'> {
+): Pick<Crm, 'authorizeUrl' | 'exchange' | 'refresh' | 'revoke' | 'names'> {
   /** Reads who authorized, and the account's domain, which users know. @throws ProviderError */
   async function introspect(accessToken: string) {
     const form = { token: accessToken, token_type_hint: 'access_token' }
@@ -105,6 +105,11 @@ export function createHubspotOAuth(
         channelId: null,
         channelName: null,
       }
+    },
+
+    async names(accessToken) {
+      const { hub_domain } = await introspect(accessToken)
+      return { accountName: hub_domain || undefined }
     },
 
     async revoke({ accessToken, refreshToken }) {

@@ -33,6 +33,29 @@ const organisationAnswer = v.union([
   v.object({ access_token: v.string(), is_enterprise_install: v.literal(true) }),
 ])
 
+// Its client adds the scopes of the token, from a header.
+const testAnswer = v.object({
+  team: v.fallback(v.optional(v.string()), undefined),
+  response_metadata: v.fallback(v.object({ scopes: v.optional(v.array(v.string())) }), {}),
+})
+/** Tokens of older installations have the first one. */
+const scopesOfChannels = ['channels:read', 'groups:read']
+const channelAnswer = v.object({
+  channel: v.object({ name: v.pipe(v.string(), v.nonEmpty()) }),
+})
+
+/** Undefined if Slack does not tell, for example because the channel is private. */
+async function channelNameOf(
+  { conversations }: ReturnType<SlackClient>,
+  channel: string,
+): Promise<string | undefined> {
+  try {
+    return `#${v.parse(channelAnswer, await conversations.info({ channel })).channel.name}`
+  } catch {
+    return undefined
+  }
+}
+
 export function createSlackOAuth(
   client: SlackClient,
   settings: ProviderSettings,
@@ -97,11 +120,21 @@ export function createSlackOAuth(
       }
     },
 
-    async check({ accessToken }) {
+    async check({ accessToken }, channelId) {
+      const slack = client(accessToken, timeouts.callMs)
+      let answer: unknown
       try {
-        await client(accessToken, timeouts.callMs).auth.test()
+        answer = await slack.auth.test()
       } catch (error) {
         throw providerError('check', error)
+      }
+      const { team, response_metadata } = understood('slack', 'check', testAnswer, answer)
+      const { scopes = scopesOfChannels } = response_metadata
+      const mayRead = scopes.some((scope) => scopesOfChannels.includes(scope))
+      return {
+        accountName: team,
+        ...(mayRead &&
+          channelId !== null && { channelName: await channelNameOf(slack, channelId) }),
       }
     },
 

@@ -18,7 +18,7 @@ export function createSlack(
     standIn: settings.standIn,
     authorizeUrl,
     exchange: (request) => counted('slack', 'exchange', () => exchange(request)),
-    check: (secrets) => counted('slack', 'check', () => check(secrets)),
+    check: (...of) => counted('slack', 'check', () => check(...of)),
     revoke: (secrets) => counted('slack', 'revoke', () => revoke(secrets)),
     ...(memberWithEmail && {
       memberWithEmail: (secrets, email) =>
