@@ -5,13 +5,8 @@ import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
 import type { Connection } from '../people/connections.ts'
 import { checkSoon, isSame } from '../people/refusals.ts'
 import { type Route, routeOf } from '../people/routes.ts'
-import {
-  type Crm,
-  type CrmAccess,
-  isOfToken,
-  ProviderError,
-  type Providers,
-} from '../providers/provider.ts'
+import type { Crm, CrmAccess, Providers } from '../providers/provider.ts'
+import { isOfToken, ProviderError } from '../providers/provider-error.ts'
 import { chatIds, crmIds, type ProviderId, registry, usedOf } from '../providers/registry.ts'
 
 type Parts = Pick<Context, 'database' | 'vault' | 'providers' | 'log'> & {

@@ -3,13 +3,8 @@ import { and, eq, isNull, or, sql } from 'drizzle-orm'
 import { isOver } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
-import {
-  type CrmAccess,
-  ProviderError,
-  type Providers,
-  type Secrets,
-  type Urgency,
-} from '../providers/provider.ts'
+import type { CrmAccess, Providers, Secrets, Urgency } from '../providers/provider.ts'
+import { ProviderError } from '../providers/provider-error.ts'
 import type { CrmId } from '../providers/registry.ts'
 import { type Connection, isOfConfigured, openSecrets, sealSecrets } from './connections.ts'
 import type { Vault } from './vault.ts'

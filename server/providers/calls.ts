@@ -1,6 +1,7 @@
 import * as v from 'valibot'
 import { type CallOutcome, countCall } from '../watch/metrics.ts'
-import { longestWaitMs, ProviderError } from './provider.ts'
+import { longestWaitMs } from './provider.ts'
+import { ProviderError } from './provider-error.ts'
 import type { ProviderId } from './registry.ts'
 
 /** How this server reaches a provider. */

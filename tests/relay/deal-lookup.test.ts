@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from 'vitest'
-import { type CrmOwner, ProviderError, type Stage } from '../../server/providers/provider.ts'
+import type { CrmOwner, Stage } from '../../server/providers/provider.ts'
+import { ProviderError } from '../../server/providers/provider-error.ts'
 import { formerValue } from '../../server/relay/decide/former-value.ts'
 import { createOwnerCache } from '../../server/relay/decide/owners.ts'
 import { createStageCache, stageFinder } from '../../server/relay/decide/stages.ts'

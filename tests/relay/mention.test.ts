@@ -1,6 +1,6 @@
 import { beforeEach, expect, test, vi } from 'vitest'
 import { deliveries } from '../../server/database/schema.ts'
-import { ProviderError } from '../../server/providers/provider.ts'
+import { ProviderError } from '../../server/providers/provider-error.ts'
 import { createMentions } from '../../server/relay/send/mention.ts'
 import type { OpenRoute } from '../../server/relay/send/ready.ts'
 import { shownIn } from './hubspot-webhook.ts'

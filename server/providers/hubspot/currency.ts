@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import * as v from 'valibot'
 import { createCache } from '../../watch/cache.ts'
-import { type CrmAccess, isOfToken } from '../provider.ts'
+import type { CrmAccess } from '../provider.ts'
+import { isOfToken } from '../provider-error.ts'
 import type { HubspotHttp } from './http.ts'
 
 const freshMs = 6 * 60 * 60_000

@@ -13,7 +13,8 @@ import {
   type Timeouts,
   understood,
 } from '../calls.ts'
-import { answerTooLarge, type CrmAccess, ProviderError } from '../provider.ts'
+import type { CrmAccess } from '../provider.ts'
+import { answerTooLarge, ProviderError } from '../provider-error.ts'
 import { type CountSharedCall, callLimit, createCallLimiter, searchLimit } from './limiter.ts'
 
 // `status` is the most precise code (BAD_REDIRECT_URI). But if it is 'error', use `category`. An error of

@@ -2,7 +2,8 @@ import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@s
 import * as v from 'valibot'
 import { errorCode } from '../../log.ts'
 import { type ProviderSettings, type Timeouts, understood } from '../calls.ts'
-import { type Chat, ProviderError } from '../provider.ts'
+import type { Chat } from '../provider.ts'
+import { ProviderError } from '../provider-error.ts'
 import type { SlackClient } from './client.ts'
 import { installedForOrganisation } from './errors.ts'
 

@@ -7,13 +7,8 @@
 // - `nothing`: no ticked rule applies
 
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
-import {
-  type Crm,
-  type CrmOwner,
-  ProviderError,
-  type Providers,
-  type Urgency,
-} from '../../providers/provider.ts'
+import type { Crm, CrmOwner, Providers, Urgency } from '../../providers/provider.ts'
+import { ProviderError } from '../../providers/provider-error.ts'
 import { type CrmId, crmIds } from '../../providers/registry.ts'
 import type { DealDelivery } from '../pick/delivery.ts'
 import type { RelayTimes } from '../times.ts'

@@ -1,11 +1,6 @@
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
-import {
-  type Crm,
-  type CrmDeal,
-  isOfToken,
-  ProviderError,
-  type Urgency,
-} from '../../providers/provider.ts'
+import type { Crm, CrmDeal, Urgency } from '../../providers/provider.ts'
+import { isOfToken, ProviderError } from '../../providers/provider-error.ts'
 import type { DealProperty } from '../../providers/registry.ts'
 import { createCache } from '../../watch/cache.ts'
 

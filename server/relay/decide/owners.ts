@@ -1,4 +1,5 @@
-import { type Crm, type CrmAccess, type CrmOwner, ProviderError } from '../../providers/provider.ts'
+import type { Crm, CrmAccess, CrmOwner } from '../../providers/provider.ts'
+import { ProviderError } from '../../providers/provider-error.ts'
 import { createCache } from '../../watch/cache.ts'
 
 const ownersFreshMs = 60 * 60_000

@@ -1,5 +1,6 @@
 import { visibleText } from '../../../contract/visible.ts'
-import { type Crm, type CrmAccess, isOfToken, type Stage } from '../../providers/provider.ts'
+import type { Crm, CrmAccess, Stage } from '../../providers/provider.ts'
+import { isOfToken } from '../../providers/provider-error.ts'
 import { createCache } from '../../watch/cache.ts'
 
 const stagesFreshMs = 5 * 60_000

@@ -3,15 +3,8 @@ import type { Database } from '../../database/open.ts'
 import { type CrmConnection, createWithAccess } from '../../people/access-token.ts'
 import { checkSoon, isSame } from '../../people/refusals.ts'
 import type { Vault } from '../../people/vault.ts'
-import {
-  type Crm,
-  type CrmAccess,
-  type CrmDeal,
-  isOfToken,
-  isTooLarge,
-  ProviderError,
-  type Providers,
-} from '../../providers/provider.ts'
+import type { Crm, CrmAccess, CrmDeal, Providers } from '../../providers/provider.ts'
+import { isOfToken, isTooLarge, ProviderError } from '../../providers/provider-error.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
 
 const longestPauseMs = 30_000

@@ -10,7 +10,8 @@ import { type Database, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'
 import { errorFields } from '../../log.ts'
 import { isOfConfigured } from '../../people/connections.ts'
-import { longestWaitMs, ProviderError, type Providers } from '../../providers/provider.ts'
+import { longestWaitMs, type Providers } from '../../providers/provider.ts'
+import { ProviderError } from '../../providers/provider-error.ts'
 import { crmIds } from '../../providers/registry.ts'
 import {
   type Account,

@@ -1,7 +1,8 @@
 import type { Log } from '../../log.ts'
 import { openSecrets } from '../../people/connections.ts'
 import type { Vault } from '../../people/vault.ts'
-import { ProviderError, type Providers } from '../../providers/provider.ts'
+import type { Providers } from '../../providers/provider.ts'
+import { ProviderError } from '../../providers/provider-error.ts'
 import { createCache } from '../../watch/cache.ts'
 import type { OpenRoute } from './ready.ts'
 
