@@ -10,7 +10,7 @@ import type { WebhookRefusal } from '../providers/provider.ts'
 import { crmIds, registry, usedOf } from '../providers/registry.ts'
 import { watchedProperties } from '../relay/decide/rules.ts'
 import { failpoint } from '../relay/failpoint.ts'
-import { countWebhook } from '../watch/metrics.ts'
+import { countWebhook, eventsNotUnderstood } from '../watch/metrics.ts'
 
 const maxBodyBytes = 1024 * 1024
 /** Bodies that are read at the same time, and the bytes of them that are kept in memory. */
@@ -75,10 +75,13 @@ export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, 
         throw new ApiError(400, 'invalid_body', 'The body must be a JSON array of events.')
       }
 
+      const { items, notUnderstood } = content
       const events = content.events.filter(({ property }) => watchedProperties.has(property))
       await inbox.store(crm, events)
       failpoint('before answer')
-      log('webhook stored', { items: content.items, dealEvents: events.length })
+      eventsNotUnderstood.inc({ provider: crm }, notUnderstood)
+      const ofUnknownForm = notUnderstood > 0 && { notUnderstood }
+      log('webhook stored', { items, dealEvents: events.length, ...ofUnknownForm })
       return c.body(null, 204)
     })
   }

@@ -184,6 +184,8 @@ export const crmAccounts = pgTable(
     accountId: text('account_id').notNull(),
     // All changes up to this time have been found.
     searchedUntil: time('searched_until').notNull(),
+    // When the last complete search ended, by our clock. Before the first one: when the account was added.
+    searchedAt: time('searched_at').notNull().defaultNow(),
     // When to search again. A process that searches sets it ahead, so that no other process does.
     searchAt: time('search_at').notNull(),
   },

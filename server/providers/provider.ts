@@ -85,7 +85,8 @@ interface WebhookRequest {
 export type WebhookRefusal = 'missing' | 'time' | 'signature'
 
 type WebhookContent =
-  | { kind: 'events'; items: number; events: DealEvent[] }
+  /** `notUnderstood`: how many of the items are about deals, but have an unknown form. */
+  | { kind: 'events'; items: number; events: DealEvent[]; notUnderstood: number }
   | { kind: 'not signed'; why: WebhookRefusal }
   /** The signature is valid, but the body does not have the documented form. */
   | { kind: 'not understood' }

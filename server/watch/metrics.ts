@@ -43,6 +43,13 @@ export const eventsStored = new Counter({
   registers,
 })
 
+export const eventsNotUnderstood = new Counter({
+  name: 'dealbell_events_not_understood_total',
+  help: 'Events of signed webhooks that are about deals, but have an unknown form. They are not stored.',
+  labelNames: ['provider'],
+  registers,
+})
+
 export const deliveriesEnded = new Counter({
   name: 'dealbell_deliveries_ended_total',
   help: 'Deliveries that were sent, ignored (no message is needed) or are dead (the message failed), by reason.',
@@ -96,6 +103,7 @@ export const requestsLimited = new Counter({
 // `countDeadFromZero`.
 for (const provider of crmIds) {
   for (const outcome of webhookOutcomes) webhooks.inc({ provider, outcome }, 0)
+  eventsNotUnderstood.inc({ provider }, 0)
 }
 for (const found_by of ['webhook', 'search']) eventsStored.inc({ found_by }, 0)
 for (const provider of [...crmIds, ...chatIds]) providerCallSeconds.zero({ provider })

@@ -10,7 +10,7 @@ export interface StoredFigures {
   oldestPendingS: number
   /** How many connections there are, by provider and whether they work. */
   connections: Array<{ provider: ProviderId; broken: boolean; count: number }>
-  /** How long ago the search for missed changes was last complete, for the account of which this is longest; 0 without accounts. */
+  /** How long ago the last search for missed changes ended, for the account of which this is longest; 0 without accounts. */
   oldestSearchS: number
 }
 
@@ -57,7 +57,7 @@ export async function readStored(
             group by 1, 2 order by 1, 2
           ) as counted
         ) as connections, (
-          select coalesce(extract(epoch from now() - min(searched_until)), 0)::float8 from crm_accounts
+          select greatest(extract(epoch from now() - min(searched_at)), 0)::float8 from crm_accounts
         ) as "oldestSearchS"`,
   )
   if (row === undefined) throw new Error('The database gave no figures.')

@@ -15,7 +15,7 @@ export function storedInWords(figures: StoredFigures | undefined): string[] {
     `connections: ${total(connections)}, of which ${total(broken)} are broken${list(broken.map((each) => [each.count, each.provider]))}`,
     oldestSearchS === 0
       ? 'missed changes: no account is searched'
-      : `missed changes: searched in all accounts until ${duration(oldestSearchS)} ago`,
+      : `missed changes: each account was searched within the last ${duration(oldestSearchS)}`,
   ]
 }
 
@@ -70,7 +70,7 @@ export async function countedInWords(registry: Registry): Promise<string[]> {
 
   return [
     `webhooks: ${sum('webhooks_total', 'outcome', 'stored')} stored${within(of('webhook_seconds'))}; ${totalOf(refused)} refused or failed${list(refused)}`,
-    `events: ${sum('events_stored_total', 'found_by', 'webhook')} stored from webhooks, ${sum('events_stored_total', 'found_by', 'search')} from searches`,
+    `events: ${sum('events_stored_total', 'found_by', 'webhook')} stored from webhooks, ${sum('events_stored_total', 'found_by', 'search')} from searches; ${totalOf(by('events_not_understood_total', 'provider'))} not understood`,
     `messages: ${totalOf(endedIn('sent'))} sent${within(of('delivery_seconds'))}`,
     `ignored: ${totalOf(endedIn('ignored'))}${list(endedIn('ignored'))}`,
     `dead: ${totalOf(endedIn('dead'))}${list(endedIn('dead'))}`,

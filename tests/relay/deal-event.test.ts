@@ -6,13 +6,13 @@ const item = {
   ...stageChange(123, { portal: 456, stage: 'closedwon', at: 1_767_225_600_000 }),
   eventId: 1,
 }
-const keysOf = (...items: object[]) => dealEvents(items).map(({ key }) => key)
+const keysOf = (...items: object[]) => dealEvents(items).events.map(({ key }) => key)
 
 test('a deal event is read in the old form and in the new one', () => {
   const of = { accountId: '456', dealId: '123', property: 'stage', value: 'closedwon' }
   const read = { ...of, occurredAt: new Date(1_767_225_600_000) }
   const inNewForm = { ...item, subscriptionType: 'object.propertyChange', objectTypeId: '0-3' }
-  expect(dealEvents([item, inNewForm])).toMatchObject([read, read])
+  expect(dealEvents([item, inNewForm]).events).toMatchObject([read, read])
 })
 
 test.each([
@@ -39,19 +39,25 @@ test('each other portal, deal, stage or time makes another event', () => {
   expect(new Set(keys).size).toBe(7)
 })
 
-test('what is no deal event is left out and the rest is kept', () => {
+test('what is no deal event is left out and the rest is kept; what is about a deal in another form is counted', () => {
   const others = [
-    ...[null, 1, 'text', [], {}],
     { ...item, subscriptionType: 'contact.propertyChange' },
+    { subscriptionType: 'deal.creation', objectId: 5 },
     { ...item, subscriptionType: 'object.propertyChange', objectTypeId: '0-1' },
+    { ...item, propertyName: 'hs_next_step', propertyValue: 5 },
+  ]
+  const notUnderstood = [
+    ...[null, 1, 'text', [], {}],
     { ...item, subscriptionType: 'object.propertyChange' },
-    { ...item, propertyName: 'hs_next_step' },
+    { ...item, propertyName: undefined },
+    { ...item, propertyName: 'amount', propertyValue: 5 },
+    { ...item, propertyValue: null },
     { ...item, propertyValue: '' },
-    { ...item, propertyValue: 5 },
     { ...item, propertyValue: 'a\0b' },
     { ...item, propertyValue: '\ud800' },
     { ...item, propertyValue: 'x'.repeat(256) },
-    { ...item, objectId: 1.5 },
+    { ...item, objectId: 2 ** 53 },
+    { ...item, portalId: 1.5 },
     { ...item, objectId: 'x' },
     { ...item, objectId: -1 },
     { ...item, occurredAt: '1767225600000' },
@@ -59,5 +65,7 @@ test('what is no deal event is left out and the rest is kept', () => {
     { ...item, occurredAt: 8e15 },
     { ...item, occurredAt: Number.NaN },
   ]
-  expect(dealEvents([...others, item, ...others])).toHaveLength(1)
+  const read = dealEvents([...others, ...notUnderstood, item, ...others])
+  expect(read.events).toHaveLength(1)
+  expect(read.notUnderstood).toBe(notUnderstood.length)
 })

@@ -2,20 +2,25 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { watchRoutes } from '../../server/api/watch.ts'
+import { crmAccounts } from '../../server/database/schema.ts'
 import { createLog, type LogLevel } from '../../server/log.ts'
 import { deliveriesEnded, watchProcess } from '../../server/watch/metrics.ts'
 import { createWatch } from '../../server/watch/watch.ts'
 import { databaseKinds } from '../database.ts'
 import { metricsToken } from './backend.ts'
+import { stageChange } from './hubspot-webhook.ts'
 import {
   backend,
+  changes,
   channel,
   connect,
   holdPost,
   portal,
   range,
   refusePosts,
+  searchedUntil,
   shareBackend,
+  startSearch,
   tell,
 } from './shared.ts'
 
@@ -61,7 +66,8 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
     }
     const userId = await connect()
     const { accept } = holdPost()
-    await tell([1])
+    const unknown = { ...stageChange(2, { portal }), propertyValue: null }
+    await backend.tell([...changes([1]), unknown])
     const waiting = await scrape()
     expect(waiting.get('dealbell_deliveries_pending')).toBe(1)
     expect(waiting.get('dealbell_oldest_pending_seconds')).toBeGreaterThan(0)
@@ -82,6 +88,7 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
       'webhooks_total{provider="hubspot",outcome="missing"}': 1,
       webhook_seconds_count: 1,
       'events_stored_total{found_by="webhook"}': 1,
+      'events_not_understood_total{provider="hubspot"}': 1,
       'deliveries_ended_total{state="sent",reason=""}': 1,
       delivery_seconds_count: 1,
       'provider_calls_total{provider="slack",call="post",outcome="ok"}': 1,
@@ -110,6 +117,24 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
       expect(used?.filter((name) => !names.includes(name))).toEqual([])
     }
   })
+
+  testOnce(
+    'say that an account which nothing has to be searched for is searched in time, from its first second on',
+    async () => {
+      const searchAge = async () => (await scrape()).get('dealbell_oldest_search_seconds')
+      await connect({ ruleIds: [] })
+      const search = startSearch()
+      await vi.waitFor(async () => expect(await searchAge()).toBeGreaterThan(0))
+      expect(await searchAge()).toBeLessThan(300)
+      await searchedUntil(0)
+      await vi.waitFor(async () => {
+        const [account] = await backend.database.select().from(crmAccounts)
+        expect(account?.searchedUntil.getTime()).toBeGreaterThan(0)
+      })
+      await search.stop()
+      expect(await searchAge()).toBeLessThan(300)
+    },
+  )
 
   testOnce('count what Slack refuses for its form under one reason, for every code', async () => {
     const dead = 'dealbell_deliveries_ended_total{state="dead",reason="message_refused"}'

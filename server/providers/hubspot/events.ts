@@ -18,9 +18,13 @@ const id = v.pipe(
   v.transform(String),
 )
 
+/** The object type of deals in HubSpot's `object.*` events. */
+const dealType = '0-3'
+const ourTypes = ['deal.propertyChange', 'object.propertyChange'] as const
+
 const item = v.object({
   portalId: id,
-  subscriptionType: v.picklist(['deal.propertyChange', 'object.propertyChange']),
+  subscriptionType: v.picklist(ourTypes),
   objectTypeId: v.optional(v.string()),
   objectId: id,
   propertyName: v.string(),
@@ -29,32 +33,54 @@ const item = v.object({
   occurredAt: v.pipe(v.number(), v.safeInteger(), v.minValue(1), v.maxValue(100_000_000_000_000)),
 })
 
-/** The object type of deals in HubSpot's `object.*` events. */
-const dealType = '0-3'
+/** What an item is about. */
+const kind = v.object({
+  subscriptionType: v.string(),
+  objectTypeId: v.optional(v.string(), dealType),
+  propertyName: v.optional(v.string()),
+})
 
-/** Returns the deal events among a webhook's items. Leaves out unknown items. */
-export function dealEvents(items: readonly unknown[]): DealEvent[] {
-  return items.flatMap((value) => {
-    const parsed = v.safeParse(item, value)
-    if (!parsed.success) return []
-    const event = parsed.output
-    if (event.subscriptionType === 'object.propertyChange' && event.objectTypeId !== dealType) {
-      return []
-    }
-    const property = propertyNamed(event.propertyName)
-    // Users can clear a property, but not the stage.
-    if (property === undefined || (property === 'stage' && event.propertyValue === '')) return []
-    return [
-      {
-        key: keyOf(event),
-        accountId: event.portalId,
-        dealId: event.objectId,
-        property,
-        value: event.propertyValue,
-        occurredAt: new Date(event.occurredAt),
-      },
-    ]
-  })
+/**
+ * Returns the deal events among a webhook's items, and how many others have an unknown form. Items about something else
+ * count as neither.
+ */
+export function dealEvents(items: readonly unknown[]): {
+  events: DealEvent[]
+  notUnderstood: number
+} {
+  const ours = items.filter((value) => !isOther(value))
+  const events = ours.flatMap((value) => eventOf(value) ?? [])
+  return { events, notUnderstood: ours.length - events.length }
+}
+
+function isOther(value: unknown): boolean {
+  const { success, output } = v.safeParse(kind, value)
+  if (!success) return false
+  const { subscriptionType, objectTypeId, propertyName } = output
+  return (
+    !ourTypes.some((ours) => ours === subscriptionType) ||
+    objectTypeId !== dealType ||
+    (propertyName !== undefined && propertyNamed(propertyName) === undefined)
+  )
+}
+
+function eventOf(value: unknown): DealEvent | undefined {
+  const parsed = v.safeParse(item, value)
+  if (!parsed.success) return undefined
+  const event = parsed.output
+  const property = propertyNamed(event.propertyName)
+  const isNewForm = event.subscriptionType === 'object.propertyChange'
+  if (property === undefined || (isNewForm && event.objectTypeId === undefined)) return undefined
+  // Users can clear a property, but not the stage.
+  if (property === 'stage' && event.propertyValue === '') return undefined
+  return {
+    key: keyOf(event),
+    accountId: event.portalId,
+    dealId: event.objectId,
+    property,
+    value: event.propertyValue,
+    occurredAt: new Date(event.occurredAt),
+  }
 }
 
 // HubSpot's eventId is not unique, and attemptNumber differs between copies of one event. An app that

@@ -17,7 +17,7 @@ export function createHubspotWebhook({
       if (why !== undefined) return { kind: 'not signed', why }
       const items = parseArray(body)
       if (items === undefined) return { kind: 'not understood' }
-      return { kind: 'events', items: items.length, events: dealEvents(items) }
+      return { kind: 'events', items: items.length, ...dealEvents(items) }
     },
   }
 }

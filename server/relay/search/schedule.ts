@@ -241,7 +241,7 @@ async function recordSearched(
 ): Promise<void> {
   await database.execute(
     sql`update crm_accounts
-        set searched_until = to_timestamp(${untilMs / 1000}),
+        set searched_until = to_timestamp(${untilMs / 1000}), searched_at = now(),
             search_at = now() + make_interval(secs => ${againMs / 1000})
         where crm = ${crm} and account_id = ${accountId}`,
   )

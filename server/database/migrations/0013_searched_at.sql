@@ -1,0 +1,1 @@
+ALTER TABLE "crm_accounts" ADD COLUMN "searched_at" timestamp with time zone DEFAULT now() NOT NULL;
