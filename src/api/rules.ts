@@ -189,7 +189,7 @@ function keepTicks(queryClient: QueryClient, rules: RuleIds, keepsAll: boolean):
   const known = queryClient.getQueryData(rulesQuery.queryKey)?.rules
   const draft = queryClient.getQueryData(draftQuery.queryKey)
   const kept = known === undefined && !isDraftKept(queryClient) ? takeKeptDraft() : undefined
-  const [from, to] = kept ?? [known ?? [], draft]
+  const [from, to] = kept ? [kept.saved, union(kept.draft, draft ?? [])] : [known ?? [], draft]
   if (!to) return
   const ticked = rebase(rules, from, to)
   queryClient.setQueryData(
@@ -232,7 +232,7 @@ function dropSavedDraft(queryClient: QueryClient): void {
 
 /** Changes the draft. The one that was kept on the way to a provider is then out of date. */
 function setDraft(queryClient: QueryClient, draft: RuleIds | null): void {
-  dropKeptDraft()
+  if (isDraftKept(queryClient)) dropKeptDraft()
   queryClient.setQueryData(draftQuery.queryKey, draft)
 }
 
@@ -266,17 +266,15 @@ window.addEventListener('pageshow', ({ persisted }) => {
 })
 
 /** Returns the kept draft and the rules that it changes, once. Undefined if there is none that belongs to this person. */
-function takeKeptDraft(): [from: RuleIds, to: RuleIds] | undefined {
+function takeKeptDraft(): Record<'saved' | 'draft', RuleIds> | undefined {
   return inStorage((storage) => {
     const text = storage.getItem(keptKey)
     storage.removeItem(keptKey)
     // Anything else throws.
     const [person, saved, draft] = JSON.parse(text ?? '')
     if (!isNobodyYet(person) && person !== shownPerson()) return undefined
-    return [
-      [...saved],
-      draft.filter((id: string) => availableRuleIds.has(id) || saved.includes(id)),
-    ]
+    const isOffered = (id: string) => availableRuleIds.has(id) || saved.includes(id)
+    return { saved: [...saved], draft: draft.filter(isOffered) }
   })
 }
 

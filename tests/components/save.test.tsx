@@ -275,13 +275,14 @@ describe('ticks that are not saved when the user clicks Connect', () => {
     [['Connect HubSpot', 'load the page', 'Connect HubSpot', 'Allow HubSpot']],
     [['Connect HubSpot', 'Deny HubSpot', 'Allow HubSpot']],
     [['Connect HubSpot', 'Deny HubSpot', 'load the page', 'Connect HubSpot', 'Allow HubSpot']],
+    [['Connect HubSpot', 'tick before the rules load', 'Connect HubSpot', 'Allow HubSpot']],
     [['Connect Slack', 'Allow Slack', 'Connect HubSpot', 'Allow HubSpot']],
     [['Connect HubSpot', 'Allow elsewhere', 'Back out of the cache']],
     [['Allow elsewhere', 'hear of it']],
     [['Allow elsewhere', 'hear that the answer is lost']],
   ])('belong to whoever the browser of nobody becomes: %j', async (steps) => {
     vi.spyOn(window.location, 'assign').mockImplementation(() => {})
-    const { state } = startBackend({ person: 'nobody', codes: new Set(['abc']) })
+    const { handlers, state } = startBackend({ person: 'nobody', codes: new Set(['abc']) })
     let { user } = openInBrowser('/')
     await user.click(await stageBox())
     const load = (address: string) => {
@@ -316,6 +317,13 @@ describe('ticks that are not saved when the user clicks Connect', () => {
         return screen.findByRole('alert')
       },
       'load the page': () => load('/'),
+      'tick before the rules load': async () => {
+        server.use(http.get(rulesPath, withStatus(403)))
+        load('/')
+        for (const _twice of [1, 2]) await user.click(await closedBox())
+        server.resetHandlers(...handlers)
+        lookAgain()
+      },
       'Back out of the cache': returnFromCache,
       'Connect HubSpot at once': () => {
         act(() => screen.getByRole('button', { name: 'Connect HubSpot' }).click())
