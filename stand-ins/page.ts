@@ -43,12 +43,12 @@ export function standInPage({
     ${head}
   </head>
   <body>
-    <header>
+    <header aria-label="Stand-in">
       <p class="notice"><strong>Stand-in.</strong> ${notice}</p>
     </header>
     ${site && navigation(site)}
-    <main>
-      <h1>${title}</h1>
+    <main aria-labelledby="title">
+      <h1 id="title">${title}</h1>
       ${children}
     </main>
   </body>

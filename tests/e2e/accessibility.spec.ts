@@ -66,6 +66,9 @@ test('axe finds nothing on the pages of the stand-ins', { tag: '@all' }, async (
     await page.goto(address)
     await expectNoFindingIn(page, address)
   }
+  // In its frame on /contact, the form has a landmark of each kind that the page has without a name.
+  await expect(page.getByRole('banner')).toHaveAccessibleName('Stand-in')
+  await expect(page.getByRole('main')).toHaveAccessibleName('Contact form')
 })
 
 /** Presses Tab through the whole page. The focused control is always fully visible (WCAG 2.4.12). */

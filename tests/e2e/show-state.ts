@@ -1,4 +1,5 @@
-import { expect, type FrameLocator, type Page } from '@playwright/test'
+import { setImmediate } from 'node:timers/promises'
+import { expect, type FrameLocator, type Page, type Request as PageRequest } from '@playwright/test'
 import { getResponse } from 'msw'
 import { holdTime, type State } from '../states/states.ts'
 
@@ -13,14 +14,26 @@ export function colourOf(name: string): string {
 
 const holding = new WeakSet<Page>()
 
-/** Opens the built page in a state of tests/states. The backend in memory answers its calls. */
-export async function showState(page: Page, state: State) {
+/** The calls that the state on screen leaves without an answer. */
+export const unanswered = new Set<PageRequest>()
+
+/** Resolves after all answers that come from memory. */
+async function turnsOfMemory() {
+  for (let turn = 0; turn < 30; turn++) await setImmediate()
+}
+
+/**
+ * Opens the built page in a state of tests/states. The backend in memory answers its calls.
+ * @param settle waits after each step, if the page's clock stands still.
+ */
+export async function showState(page: Page, state: State, settle = async () => {}) {
   const { address, backend, steps } = state
   const handlers = backend()
   await page.unrouteAll()
+  unanswered.clear()
   await page.route(/\/(health|api\/.*)$|\/api\/.*\?/, async (route) => {
     const request = route.request()
-    const response = await getResponse(
+    const answer = getResponse(
       handlers,
       new Request(request.url(), {
         method: request.method(),
@@ -28,6 +41,10 @@ export async function showState(page: Page, state: State) {
         body: request.postData(),
       }),
     )
+    const isLate = await Promise.race([answer.then(() => false), turnsOfMemory().then(() => true)])
+    if (isLate) unanswered.add(request)
+    const response = await answer
+    unanswered.delete(request)
     // The page may be gone by now.
     await route
       .fulfill({
@@ -41,9 +58,11 @@ export async function showState(page: Page, state: State) {
   if (!holding.has(page)) await page.addInitScript(holdTime)
   holding.add(page)
   await page.goto(address)
+  await settle()
   for (const step of steps ?? []) {
     if ('press' in step) await page.getByRole('button', { name: step.press, exact: true }).click()
     else await page.getByRole('checkbox', { name: step.tick }).check()
+    await settle()
   }
   await expectState(page, state)
 }
