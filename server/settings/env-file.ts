@@ -44,5 +44,8 @@ export function readEnvFile(folder: string): Readonly<Record<string, string | un
 
 /** What every program does first: it takes from `.env` what the environment does not say. */
 export function loadEnvFile(folder = '.'): void {
+  // Podman takes the mark before the first name of its --env-file for a part of the name.
+  const marked = Object.keys(process.env).filter((name) => name.startsWith('\uFEFF'))
+  for (const name of marked) process.env[name.slice(1)] ??= process.env[name]
   for (const [name, value] of Object.entries(readEnvFile(folder))) process.env[name] ??= value
 }

@@ -7,7 +7,7 @@ import { afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { copyProject } from '../build/copy-project.ts'
 import { newDataFolder, newFolder } from '../database.ts'
 import { freePort } from '../relay/postgres.ts'
-import { launch, type Program } from './program.ts'
+import { companyNetwork, launch, type Program } from './program.ts'
 
 vi.setConfig({ testTimeout: 120_000 })
 const started = { timeout: 60_000, interval: 50 }
@@ -39,7 +39,11 @@ async function runDev({ port, devPort }: { port: number; devPort: number }) {
   // As Windows writes it.
   await writeFile(join(project, '.env'), `\uFEFF${lines.join('')}`)
   const { HOME = '' } = process.env
-  npm = launch(['run', 'dev'], { HOME }, { program: 'npm', cwd: project, detached: true })
+  npm = launch(
+    ['run', 'dev'],
+    { HOME, ...companyNetwork },
+    { program: 'npm', cwd: project, detached: true },
+  )
   return npm
 }
 

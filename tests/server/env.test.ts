@@ -2,7 +2,7 @@ import { copyFile, mkdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { chatIds, providerIds, registry } from '../../server/providers/registry.ts'
-import { readEnvFile } from '../../server/settings/env-file.ts'
+import { loadEnvFile, readEnvFile } from '../../server/settings/env-file.ts'
 import { readOutside } from '../../server/settings/environment.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { newFolder } from '../database.ts'
@@ -130,6 +130,17 @@ describe('settings', () => {
     await writeFile(path, encoded(`${key}\n`))
     const { encryptionKeys } = parseEnv({ ENCRYPTION_KEY_FILE: path })
     expect(encryptionKeys?.[0]?.toString('base64')).toBe(key)
+  })
+
+  test('of the environment count before those of .env, and may have a mark, too', async () => {
+    const folder = await newFolder()
+    const names = ['TEST_A', 'TEST_B', 'TEST_C']
+    for (const name of names) vi.stubEnv(name, undefined)
+    vi.stubEnv('TEST_A', '')
+    vi.stubEnv('\uFEFFTEST_B', 'marked')
+    await writeFile(join(folder, '.env'), names.map((name) => `${name}=file`).join('\n'))
+    loadEnvFile(folder)
+    expect(names.map((name) => process.env[name])).toEqual(['', 'marked', 'file'])
   })
 
   const make = (file: (path: string) => Promise<unknown>) => file
