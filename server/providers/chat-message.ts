@@ -7,6 +7,8 @@ export type RichText =
   | { type: 'user'; user_id: string }
 
 export interface ChatMessage {
+  /** A UUID, the same for each try of this message. A chat may take a message once that it gets twice with one id. */
+  id?: string | undefined
   /** The text of notifications and for screen readers, escaped for Slack. */
   text: string
   blocks: ReadonlyArray<

@@ -64,6 +64,8 @@ export interface SlackAccount {
 }
 
 export interface StandInMessage {
+  /** The id that the app has given it. */
+  id: string | undefined
   at: Date
   text: string
   blocks: Blocks
@@ -81,6 +83,12 @@ export class StandInChannels {
   latest = standInWorkspace.channels[0]?.id
   #posted = 0
   readonly #messages = new Map<string, StandInMessage[]>()
+  readonly #knowsIds: boolean
+
+  /** @param knowsIds It takes a message once that comes twice with one id. Slack does not document whether it does. */
+  constructor({ knowsIds = true } = {}) {
+    this.#knowsIds = knowsIds
+  }
 
   find(id: string | undefined) {
     return standInWorkspace.channels.find((channel) => channel.id === id)
@@ -96,10 +104,14 @@ export class StandInChannels {
     return [this.#posted, ...this.archived].join('-')
   }
 
-  post(id: string, text: string, blocks: Blocks): void {
+  /** @returns when the channel got the message. */
+  post(id: string, text: string, blocks: Blocks, messageId?: string): Date {
+    const isSame = (one: StandInMessage) => messageId !== undefined && one.id === messageId
+    const earlier = this.#knowsIds ? this.messages(id).find(isSame) : undefined
+    if (earlier !== undefined) return earlier.at
     this.latest = id
     this.#posted++
-    const message = { at: new Date(), text: cut(text, 3_000), blocks }
+    const message = { id: messageId, at: new Date(), text: cut(text, 3_000), blocks }
     const kept: StandInMessage[] = []
     let characters = 0
     for (const one of [message, ...this.messages(id)].slice(0, maxMessages)) {
@@ -108,6 +120,7 @@ export class StandInChannels {
       kept.push(one)
     }
     this.#messages.set(id, kept)
+    return message.at
   }
 
   /** The newest first. */

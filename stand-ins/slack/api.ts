@@ -132,8 +132,8 @@ export function createSlackApi({ settings, appUrl, list, codes, channels }: Slac
           const more = messages.length > 0 && { response_metadata: { messages } }
           return refuse(c, blocks.error, more || {})
         }
-        channels.post(channel.id, text, blocks)
-        return c.json({ ok: true, channel: channel.id, ts: (Date.now() / 1000).toFixed(6) })
+        const at = channels.post(channel.id, text, blocks, form.client_msg_id)
+        return c.json({ ok: true, channel: channel.id, ts: (at.getTime() / 1000).toFixed(6) })
       })
       .all('/api/*', (c) => refuse(c, 'unknown_method'))
       // An incoming webhook, which Slack answers with a status and plain text.

@@ -39,8 +39,8 @@ export async function endsInTime(call: () => Promise<unknown>): Promise<unknown>
 /** A provider that gives the answers of a test. */
 export async function openProvider(otherwise: Answer) {
   const provider = {
-    /** The answers, by the end of the path. */
-    answers: {} as Record<string, Answer>,
+    /** The answers, by the end of the path. Of several, each is given once, and the last one again. */
+    answers: {} as Record<string, Answer | Answer[]>,
     calls: [] as Array<{ call: string; headers: IncomingHttpHeaders; body: string }>,
   }
   const server = await listen(async (request, response) => {
@@ -49,7 +49,9 @@ export async function openProvider(otherwise: Answer) {
     provider.calls.push({ call, headers: request.headers, body: await text(request) })
     const [path = ''] = url.split('?')
     const found = Object.entries(provider.answers).find(([end]) => path.endsWith(end))
-    const { status = 200, headers, body, hangs, stalls } = found?.[1] ?? otherwise
+    const given = [found?.[1] ?? otherwise].flat()
+    if (given.length > 1) provider.answers[found?.[0] ?? ''] = given.slice(1)
+    const { status = 200, headers, body, hangs, stalls } = given[0] ?? otherwise
     if (hangs) return
     if (stalls) await delay(lateHeadersMs)
     const type = typeof body === 'object' && { 'Content-Type': 'application/json' }

@@ -8,6 +8,8 @@ interface Post {
   token: string
   text: string
   blocks: string
+  /** Its own id, if it has one. */
+  id?: string | undefined
   atMs: number
 }
 
@@ -46,6 +48,8 @@ export class Outside {
   posts: Post[] = []
   /** Every call for a post, whatever the answer. */
   calls: Post[] = []
+  /** Slack takes a message once that comes twice with one id. */
+  knowsIds = false
   /** Slack's answer; undefined accepts. */
   answerPost: (call: Post) => SlackAnswer | Promise<SlackAnswer> = () => undefined
   deals = new Map<string, OutsideDeal>()
@@ -188,6 +192,7 @@ export function createOutside(base: string) {
         channel: form.get('channel') ?? '',
         text: form.get('text') ?? '',
         blocks: form.get('blocks') ?? '',
+        id: form.get('client_msg_id') ?? undefined,
         token,
         atMs: performance.now(),
       }
@@ -204,7 +209,9 @@ export function createOutside(base: string) {
       }
       const read = readBlocks(call.text, call.blocks)
       if (!Array.isArray(read)) return json(200, { ok: false, error: read.error })
-      outside.accept(call)
+      const isKnown = ({ id, channel }: Post) => id === call.id && channel === call.channel
+      const isRepeated = outside.knowsIds && call.id !== undefined && outside.posts.some(isKnown)
+      if (!isRepeated) outside.accept(call)
       return json(200, { ok: true, channel: call.channel, ts: '1.1' })
     }
     if (path === '/slack/api/oauth.v2.access') {

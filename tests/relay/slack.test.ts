@@ -1,9 +1,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { defaultTimeouts } from '../../server/providers/calls.ts'
+import type { ChatMessage } from '../../server/providers/chat-message.ts'
+import { uuidOf } from '../../server/providers/message-id.ts'
 import { longestWaitMs } from '../../server/providers/provider.ts'
 import { createSlackClient } from '../../server/providers/slack/client.ts'
 import { createSlackPost } from '../../server/providers/slack/post.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
+import { testMessage } from '../../server/relay/write/message.ts'
 import { endsInTime, openProvider, page, shortTimeouts } from './open-provider.ts'
 
 let server: Awaited<ReturnType<typeof openProvider>>
@@ -159,6 +162,36 @@ test.each(
   const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
   const given = outcome.kind === 'wait' ? outcome : { ...outcome, reason }
   expect(await post({ accessToken: 'x' }, 'C1', message)).toEqual(given)
+})
+
+describe('the id of a message', () => {
+  const own: ChatMessage = { text: 'Deal 1', blocks: testMessage.blocks, id: uuidOf(1) }
+  const post = (of = own) =>
+    createSlackPost(createSlackClient(url), defaultTimeouts).post({ accessToken: 'x' }, 'C1', of)
+  const ids = () => server.calls.map(({ body }) => new URLSearchParams(body).get('client_msg_id'))
+
+  test.each(['duplicate_message_not_found', 'duplicate_channel_not_found'])(
+    'is another one if Slack finds no message with it (%s): always the same two',
+    async (error) => {
+      const refused = { kind: 'refused', reason: error, connectionBroken: false }
+      server.answers['chat.postMessage'] = [refusal(error), accepted, refusal(error)]
+      expect(await post()).toEqual({ kind: 'posted' })
+      expect(await post()).toEqual(refused)
+      expect(ids()).toHaveLength(4)
+      expect(ids().slice(2)).toEqual(ids().slice(0, 2))
+      expect(ids()[0]).toBe(own.id)
+      expect(ids()[1]).toMatch(/^[\da-f]{8}-[\da-f]{4}-5[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/)
+      expect(ids()[1]).not.toBe(own.id)
+    },
+  )
+
+  test('may be that of an earlier message, and is missing in what may be the last try', async () => {
+    const earlier = { client_msg_id: own.id, ts: '1.0', text: 'Deal 1' }
+    server.answers['chat.postMessage'] = { body: { ok: true, ts: '1.0', message: earlier } }
+    expect(await post()).toEqual({ kind: 'posted' })
+    expect(await post({ ...own, blocks: [] })).toEqual({ kind: 'posted' })
+    expect(ids()).toEqual([own.id, null])
+  })
 })
 
 test.each([

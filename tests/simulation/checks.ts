@@ -82,6 +82,7 @@ export function check(played: Played): string[] {
   const rows = rowsOf(database)
   return [
     ...eachOnce(played, rows),
+    ...noneRepeated(played),
     ...inOrder(played),
     ...atPace(played),
     ...pausesKept(played),
@@ -151,6 +152,20 @@ function eachOnce(played: Played, rows: readonly Row[]): string[] {
 function timesOf({ happenedAt = 0, inHistoryAt = happenedAt }: Move, { searchMs }: Plan) {
   const times = searchMs === undefined ? [happenedAt] : [happenedAt, inHistoryAt]
   return { first: Math.min(...times), last: Math.max(...times) }
+}
+
+/** (1): if Slack knows the ids of messages, no channel gets the same message again, also after a crash. */
+function noneRepeated({ plan, world }: Played): string[] {
+  if (!plan.knowsIds) return []
+  const same = Map.groupBy(world.outside.posts, ({ token, channel, text, blocks }) =>
+    blocks === '' ? undefined : [token.split('-')[2], channel, text, blocks].join(),
+  )
+  same.delete(undefined)
+  return [...same.values()].flatMap(([first, ...more]) =>
+    first !== undefined && more.length > 0
+      ? [`(1) ${first.channel} gets the same message again: ${first.text}`]
+      : [],
+  )
 }
 
 /** (2): of two changes that were stored before a process looked, the earlier one comes first. */

@@ -67,6 +67,8 @@ export interface Plan {
   indexLagMs: number
   /** HubSpot's limit of calls in ten seconds. */
   callLimit: number
+  /** Slack takes a message once that comes twice with one id. */
+  knowsIds: boolean
 }
 
 /** So many deals change at once that a webhook makes more rows than one transaction may have. */
@@ -176,6 +178,7 @@ export function planOf(seed: number): Plan {
   const isClockAhead = more.chance(0.12) && searchMs === undefined && aheadMs === 0
   const clockAt = more.between(0, endMs)
   if (isClockAhead) faults.push({ kind: 'clock', at: clockAt, aheadMs: 4 * minute })
+  const knowsIds = more.chance(0.5)
   return {
     seed,
     theme,
@@ -191,6 +194,7 @@ export function planOf(seed: number): Plan {
     aheadMs,
     indexLagMs: dice.oneOf([0, dice.between(0, 20_000)]),
     callLimit: dice.oneOf([100, 100, 12]),
+    knowsIds,
   }
 }
 

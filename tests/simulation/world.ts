@@ -75,6 +75,7 @@ export function createWorld({
   }
   setClock(0)
   outside.callLimit = plan.callLimit
+  outside.knowsIds = plan.knowsIds
 
   const posts: Post[] = []
   const calls: Call[] = []

@@ -4,12 +4,16 @@ import { errorCode } from '../../log.ts'
 import { createCache } from '../../watch/cache.ts'
 import { counted, oneTry, type Timeouts } from '../calls.ts'
 import type { ChatMessage } from '../chat-message.ts'
+import { uuidOf } from '../message-id.ts'
 import type { Chat, PostOutcome } from '../provider.ts'
 import { type SlackClient, waitMs } from './client.ts'
 import { outcomeOfError } from './errors.ts'
 
 /** With these errors, the bot may not be a member of the chosen channel, which may be private. */
 const needsMembership = new Set(['not_in_channel', 'channel_not_found', 'no_permission'])
+
+/** With these errors, Slack looked for an earlier message with the same id, and did not find it. It posted none. */
+const unknownId = new Set(['duplicate_message_not_found', 'duplicate_channel_not_found'])
 
 /** After this time, the bot is tried again: somebody may have invited it. */
 const webhookFirstMs = 60 * 60_000
@@ -31,8 +35,11 @@ export function createSlackPost(
   return {
     async post({ accessToken, incomingWebhookUrl: webhook }, channelId, message) {
       const endsAt = performance.now() + timeouts.callMs
-      // Both calls together get the time of one call, plus one second at most.
-      const leftMs = () => Math.max(Math.round(endsAt - performance.now()), 1_000)
+      // All calls together get the time of one call, plus one second at most.
+      const leftMs = () => {
+        const ms = endsAt - performance.now()
+        return Math.max(Math.round(ms), Math.min(1_000, Math.round(ms) + 1_000), 1)
+      }
 
       let byWebhook: PostOutcome | undefined
       if (webhook !== undefined && now() < (webhookFirst.get(webhook) ?? 0)) {
@@ -44,9 +51,13 @@ export function createSlackPost(
         if (byWebhook.kind === 'failed' || !byWebhook.connectionBroken) return byWebhook
       }
 
-      const byBot = await countedPost(() =>
-        postAsBot(client(accessToken, leftMs()), channelId, message),
-      )
+      const tryBot = (id: string | undefined) =>
+        countedPost(() => postAsBot(client(accessToken, leftMs()), channelId, { ...message, id }))
+      let byBot = await tryBot(message.id)
+      // Slack knows the id, but no message of it. With another id, it posts the message.
+      if (byBot.kind === 'refused' && unknownId.has(byBot.reason)) {
+        byBot = await tryBot(uuidOf(message.id))
+      }
       const isNoMember = byBot.kind === 'refused' && needsMembership.has(byBot.reason)
       if (!isNoMember || webhook === undefined) return byBot
       if (byWebhook !== undefined) return byWebhook
@@ -83,7 +94,11 @@ async function postAsBot(
   message: ChatMessage,
 ): Promise<PostOutcome> {
   try {
-    await chat.postMessage({ channel, ...plain(message) })
+    // Slack documents no such argument, only its errors. A message without blocks may be the last try, so it has none.
+    const { id, blocks } = message
+    const own = id !== undefined && blocks.length > 0 && { client_msg_id: id }
+    // An answer that names an earlier message says that Slack has the message.
+    await chat.postMessage({ channel, ...plain(message), ...own })
     return { kind: 'posted' }
   } catch (error) {
     // The client also throws this error if an answer is not JSON. The code is then the whole text.

@@ -12,6 +12,7 @@ import { openSecrets } from '../../people/connections.ts'
 import { recordAcceptance } from '../../people/refusals.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { ChatMessage } from '../../providers/chat-message.ts'
+import { uuidOf } from '../../providers/message-id.ts'
 import type { PostOutcome, Providers } from '../../providers/provider.ts'
 import { countSent, messageRefused } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
@@ -87,7 +88,8 @@ export function createSend({
       const afterMs = times.firstRetryMs
       return await putOff(claimedGroup, { afterMs, reason: null, countTry: false })
     }
-    const answer = await providers[chat.provider].post(secrets, channelId, message)
+    const id = idOf(message, group)
+    const answer = await providers[chat.provider].post(secrets, channelId, { ...message, id })
     failpoint('accepted', first.dealId)
     return await afterAnswer(answer, { ...parcel, group: claimedGroup }, route)
   }
@@ -168,4 +170,16 @@ export function createSend({
       }
     }
   }
+}
+
+/** Names a message by all that makes it: its channel, its events and what it says. */
+function idOf({ text, blocks }: ChatMessage, group: Group): string {
+  const [{ channel, occurredAt }] = group
+  return uuidOf(
+    channel,
+    occurredAt,
+    group.map(({ eventId }) => eventId),
+    text,
+    blocks,
+  )
 }
