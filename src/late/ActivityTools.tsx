@@ -37,7 +37,7 @@ export function StateFilter({
               className="activity-filter"
             >
               <span>{state === undefined ? 'All' : stateNames[state]}</span>
-              <Count of={state} counts={counts} />
+              <Count of={state} counts={counts} isComing={Boolean(isCounted)} />
             </Link>
           </li>
         ))}
@@ -70,13 +70,18 @@ export function StateFilter({
 function Count({
   of: state,
   counts,
+  isComing,
 }: {
   of: ActivityState | undefined
   counts: ActivityCounts | undefined
+  isComing: boolean
 }): ReactNode {
-  if (state === undefined || counts === undefined) return null
-  const { count, more } = counts[state]
-  if (count === 0 && more) return null
+  if (state === undefined) return null
+  const { count, more } = counts?.[state] ?? { count: 0, more: true }
+  // On a narrow phone, the number stands below the word. Its room is there before it, so that the word does not move.
+  if (count === 0 && more) {
+    return isComing && <span className="pl-1.5 before:invisible before:content-['0']" />
+  }
   return <span className="pl-1.5 tabular-nums">{` ${written(count)}${more ? '+' : ''}`}</span>
 }
 

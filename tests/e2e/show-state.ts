@@ -57,6 +57,8 @@ export async function showState(page: Page, state: State, settle = async () => {
   // Each script would wrap the timers once more.
   if (!holding.has(page)) await page.addInitScript(holdTime)
   holding.add(page)
+  // The same address again would be a reload, which keeps what the history knows of the state before.
+  await page.goto('about:blank')
   await page.goto(address)
   await settle()
   for (const step of steps ?? []) {

@@ -449,7 +449,7 @@ export const states: readonly State[] = [
     name: 'Connect again',
     address: '/connect/hubspot',
     backend: backend({ connected: [] }),
-    shows: 'The last attempt to connect HubSpot did not succeed.',
+    shows: 'The last attempt to connect HubSpot has not succeeded.',
   },
   {
     name: 'Contact Support',
