@@ -92,7 +92,7 @@ export async function startBackend(
       {
         portal,
         accessExpiresAt: new Date(Date.now() + accessEndsInMs),
-        hubspot: { accessToken, refreshToken: `hubspot-refresh-secret-${portal}` },
+        hubspot: { accessToken, refreshToken: `hubspot-refresh-secret-${portal}-1-0` },
         team,
         channel,
         slack: {

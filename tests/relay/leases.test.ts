@@ -32,7 +32,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       return undefined
     }
     await tell([1, 2])
-    const refreshes = () => outside.refreshes.filter((token) => token.endsWith(`-${portal}`))
+    const refreshes = () => outside.refreshes.filter((token) => token.includes(`-${portal}-`))
     await vi.waitFor(() => expect(refreshes()).toHaveLength(1), 5_000)
     const preview = () => backend.read(userId, 'notifications/preview')
     // A process that did not wait for the other would refresh before this answer.
