@@ -9,11 +9,17 @@ import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { createWithAccess } from './access-token.ts'
 import { type Connection, isOfConfigured, openSecrets } from './connections.ts'
-import { accepted, askAgainMs, isSame, recordRefusal } from './refusals.ts'
+import {
+  accepted,
+  askAgainMs,
+  checkEndedAt,
+  checkEvery,
+  isSame,
+  recordRefusal,
+} from './refusals.ts'
 import type { Vault } from './vault.ts'
 
-/** In hours. A check that failed for a time, or whose process died, is made again after an hour. */
-const checkEvery = 24
+/** In hours. A check that failed for a time, or whose process died, is made again after it. */
 const againAfter = 1
 
 interface CheckTimes {
@@ -84,7 +90,7 @@ function createCheck(
       await database
         .update(connections)
         .set({
-          checkedAt: sql`now()`,
+          checkedAt: checkEndedAt,
           ...(!isTried && accepted),
           ...(accountName && { accountName }),
           ...(channelName && { channelName, channelNamedAt: sql`now()` }),

@@ -68,13 +68,17 @@ export async function recordAcceptance(
 export const isClosed = ({ brokenSince, askAgainAt }: Connection) =>
   brokenSince !== null && askAgainAt === null
 
-/** Has connections checked within seconds (checks.ts). */
+/** In hours. */
+export const checkEvery = 24
+const longAgo = sql`timestamptz 'epoch'`
+
+/** Has connections checked within seconds (checks.ts), also those whose check is already under way. */
 export async function checkSoon(database: Database, which: SQL | undefined): Promise<void> {
-  await database
-    .update(connections)
-    .set({ checkedAt: new Date(0) })
-    .where(which)
+  await database.update(connections).set({ checkedAt: longAgo }).where(which)
 }
+
+/** What is stored when a check ends: now, unless another one has been asked for meanwhile. */
+export const checkEndedAt = sql`case when ${connections.checkedAt} > ${longAgo} then now() else ${longAgo} end`
 
 /** A user looks at a broken connection, perhaps because it works again. It is checked, but not all the time. */
 export async function checkBroken(
@@ -82,14 +86,16 @@ export async function checkBroken(
   { userId, provider }: { userId: string; provider: ProviderId },
 ): Promise<void> {
   const { checkedAt, brokenSince, askAgainAt } = connections
-  await checkSoon(
-    database,
-    and(
-      eq(connections.userId, userId),
-      eq(connections.provider, provider),
-      isNotNull(brokenSince),
-      isNull(askAgainAt),
-      lt(checkedAt, sql`now() - interval '30 seconds'`),
-    ),
-  )
+  await database
+    .update(connections)
+    .set({ checkedAt: sql`now() - make_interval(hours => ${checkEvery})` })
+    .where(
+      and(
+        eq(connections.userId, userId),
+        eq(connections.provider, provider),
+        isNotNull(brokenSince),
+        isNull(askAgainAt),
+        lt(checkedAt, sql`now() - interval '30 seconds'`),
+      ),
+    )
 }

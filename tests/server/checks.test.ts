@@ -1,8 +1,10 @@
-import { and, desc, eq, isNotNull, lt } from 'drizzle-orm'
-import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
+import { and, desc, eq, isNotNull, lt, or } from 'drizzle-orm'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { connections, users } from '../../server/database/schema.ts'
 import { type Checks, createChecks } from '../../server/people/checks.ts'
 import { openSecrets } from '../../server/people/connections.ts'
+import { checkSoon } from '../../server/people/refusals.ts'
+import type { CatchUp } from '../../server/relay/search/schedule.ts'
 import { sendLastAgain } from '../../server/relay/show/retry-all.ts'
 import {
   answerPosts,
@@ -12,6 +14,7 @@ import {
   minute,
   open,
   outside,
+  portal,
   posts,
   searchedUntil,
   shareBackend,
@@ -19,12 +22,14 @@ import {
   startSearch,
   tell,
 } from '../relay/shared.ts'
+import { hold } from './harness.ts'
 
 const ago = (ms: number) => new Date(Date.now() - ms)
 const authTest = '/slack/api/auth.test'
 
 shareBackend()
 let checks: Checks[] = []
+let search: CatchUp | undefined
 beforeEach(async () => {
   await open.database.delete(users)
   outside.refreshes.length = 0
@@ -32,8 +37,9 @@ beforeEach(async () => {
   outside.names = { account: 'acme.example' }
 })
 afterEach(async () => {
-  await Promise.all(checks.map((each) => each.stop()))
+  await Promise.all([...checks, search].map((each) => each?.stop()))
   checks = []
+  search = undefined
 })
 
 function startChecks(): void {
@@ -166,13 +172,24 @@ const refusals: Array<[string, Refused]> = [
     {
       ...refreshRefused,
       async meet() {
+        await search?.stop()
         await searchedUntil(Date.now() - hour)
-        const search = startSearch()
-        onTestFinished(() => search.stop())
+        search = startSearch()
       },
     },
   ],
 ]
+
+/** Resolves when no check is due or under way, and no connection is doubted. */
+async function checksEnded(): Promise<void> {
+  const { askAgainAt, checkedAt } = connections
+  await vi.waitFor(async () => {
+    const unsettled = or(isNotNull(askAgainAt), lt(checkedAt, ago(24 * hour)))
+    expect(await open.database.$count(connections, unsettled)).toBe(0)
+  }, soon)
+  await Promise.all(checks.map((each) => each.stop()))
+  startChecks()
+}
 
 test.each(isEverything ? refusals : refusals.slice(0, 3))(
   'one refusal of %s breaks nothing and loses nothing; if it goes on, the connection is broken until it is accepted again',
@@ -189,10 +206,7 @@ test.each(isEverything ? refusals : refusals.slice(0, 3))(
     await expireAndMeet(1)
     await vi.waitFor(() => expect(asked).toBeGreaterThan(1), soon)
     // The next refusal is a first one again.
-    await vi.waitFor(async () => {
-      const doubted = isNotNull(connections.askAgainAt)
-      expect(await open.database.$count(connections, doubted)).toBe(0)
-    }, soon)
+    await checksEnded()
     expect(await shown(userId)).toMatchObject([connected, connected])
     expect(posts()).toHaveLength(Number(isMessage))
 
@@ -209,6 +223,7 @@ test.each(isEverything ? refusals : refusals.slice(0, 3))(
     await checked(userId, ago(minute))
     await status()
     await vi.waitFor(() => expect(asked).toBeGreaterThan(calls), soon)
+    await checksEnded()
     await backend.settled()
     expect(await status()).toEqual(first)
 
@@ -236,8 +251,27 @@ test('each connection is checked once a day at its own time, and its new token i
     .where(eq(connections.userId, due))
     .orderBy(connections.provider)
   if (row === undefined) throw new Error('There is no connection.')
-  expect(openSecrets(backend.vault, row).accessToken).toMatch(/^hubspot-access-secret-1-1-\d+$/)
+  expect(openSecrets(backend.vault, row).accessToken).toMatch(
+    new RegExp(`^hubspot-access-secret-${portal}-1-\\d+$`),
+  )
   expect(await shown(due)).toMatchObject([connected, connected])
+})
+
+test('a check that is asked for while another one waits for its answer is made after it', async () => {
+  const userId = await connectUser(new Date())
+  const ofSlack = and(eq(connections.userId, userId), eq(connections.provider, 'slack'))
+  const held = hold()
+  const authTests = () => outside.reads.filter((path) => path === authTest).length
+  outside.answerRead = async () => {
+    if (authTests() === 1) await held.wait()
+    return undefined
+  }
+  startChecks()
+  await checkSoon(open.database, ofSlack)
+  await held.reached
+  await checkSoon(open.database, ofSlack)
+  held.release()
+  await vi.waitFor(() => expect(authTests()).toBe(2), soon)
 })
 
 test('the daily check tells new names; of a channel that it may not read, the status says how old the name is', async () => {
