@@ -40,27 +40,17 @@ export default defineConfig<object, { engine: Engine }>({
       name: 'chromium',
       use: { browserName: 'chromium' },
       // `npm test` leaves out the tests tagged @all.
-      grepInvert: runsAll ? /@alone/ : /@alone|@all/,
+      ...(!runsAll && { grepInvert: /@all/ }),
     },
-    // Tests that measure time run one by one, after all other tests.
     ...(runsAll
-      ? [
-          {
-            name: 'alone',
-            use: { browserName: 'chromium' as const },
-            grep: /@alone/,
-            dependencies: ['chromium', ...engines.map((engine) => `every-browser-${engine}`)],
-            workers: 1,
-          },
-          // tests/browsers has tests of its own for each engine (decision 602).
-          ...engines.map((engine) => ({
-            name: `every-browser-${engine}`,
-            testDir: 'tests/browsers',
-            // Those are stories that tests/e2e plays in Chromium.
-            ...(engine === 'chromium' && { grepInvert: /@not-chromium/ }),
-            use: { engine },
-          })),
-        ]
+      ? // tests/browsers has tests of its own for each engine (decision 602).
+        engines.map((engine) => ({
+          name: `every-browser-${engine}`,
+          testDir: 'tests/browsers',
+          // Those are stories that tests/e2e plays in Chromium.
+          ...(engine === 'chromium' && { grepInvert: /@not-chromium/ }),
+          use: { engine },
+        }))
       : []),
   ],
 })

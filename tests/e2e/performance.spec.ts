@@ -166,49 +166,6 @@ test('what failed at a callback moves nothing when repeated', { tag: '@all' }, a
   expect(await shifts()).toEqual([])
 })
 
-test('a tick is on screen within 50 ms on a processor slowed four times', {
-  tag: ['@alone', '@all'],
-}, async ({ page }) => {
-  await page.goto('/')
-  const box = page.getByLabel('Notify me when a deal stage changes')
-  await expect(box).toBeVisible()
-  const devtools = await page.context().newCDPSession(page)
-  await devtools.send('Emulation.setCPUThrottlingRate', { rate: 4 })
-  await page.evaluate(() => {
-    const durations: number[] = []
-    Object.assign(window, { durations })
-    new PerformanceObserver((list) => {
-      for (const entry of list.getEntries() as PerformanceEventTiming[]) {
-        if (entry.name === 'click' && entry.interactionId !== 0) durations.push(entry.duration)
-      }
-    }).observe({ type: 'event', durationThreshold: 16 } as PerformanceObserverInit)
-  })
-  const listed = () => page.evaluate(() => (window as unknown as { durations: number[] }).durations)
-  const { x, y, width, height } = (await box.boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 }
-  const ticks = 9
-  for (let tick = 1; tick <= ticks; tick += 1) {
-    await page.mouse.click(x + width / 2, y + height / 2)
-    await expect(box).toBeChecked({ checked: tick % 2 === 1 })
-    await frame(page)
-  }
-  // A slow click proves that clicks are measured. Its entry comes after the entries of the ticks.
-  await page.evaluate(() => {
-    const work = () => {
-      const end = performance.now() + 500
-      while (performance.now() < end);
-    }
-    addEventListener('click', work, { once: true })
-  })
-  await page.mouse.click(x + width / 2, y + height / 2)
-  await expect.poll(async () => (await listed()).at(-1)).toBeGreaterThanOrEqual(500)
-
-  // Clicks faster than the threshold have no entry. Take the median, although INP takes the slowest click:
-  // the slowest one (40 to 64 ms at rest) depends more on the machine than on the page.
-  const slow = (await listed()).slice(0, -1)
-  const durations = [...Array(ticks - slow.length).fill(0), ...slow].sort((a, b) => a - b)
-  expect(durations[Math.floor(ticks / 2)]).toBeLessThanOrEqual(50)
-})
-
 test('each address requests only what it needs, once, from its own origin, and preloads nothing unused', {
   tag: '@all',
 }, async ({ context, server }) => {
