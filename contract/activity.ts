@@ -30,7 +30,7 @@ export const activityEndpoints = {
    * none, with a `next` and `searchedTo`. The `next` goes on from there.
    */
   search: { method: 'GET', path: '/api/notifications/activity', feature: 'activity-search' },
-  /** Sends a failed message again. 202; 409 if it has not failed; 404 if the user has no such message. */
+  /** Sends a failed message again. 202; 409 `not_failed`; 404 `no_such_message`. */
   retry: { method: 'POST', path: '/api/notifications/activity/:id/retry', feature: 'activity' },
   /**
    * Sends the newest failed messages again, up to 1,000. Query: `because=broken` sends only those that failed because a

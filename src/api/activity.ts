@@ -10,6 +10,7 @@ import {
 } from '../../contract/activity.ts'
 import { call, getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
+import { activityKey } from './keys.ts'
 import { currentTurn } from './person.ts'
 import { callOptions } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
@@ -59,6 +60,7 @@ const largestPage = 100
 const mostAdded = 200
 
 const { feature, path } = activityEndpoints.activity
+const listsKey = [...activityKey, 'list'] as const
 
 const getPage = (
   parameters: ({ limit: number; before?: string } & ActivityFilter) | { ids: string },
@@ -66,7 +68,7 @@ const getPage = (
 
 const activityQuery = (filter: ActivityFilter) =>
   callOptions({
-    queryKey: ['activity', filter],
+    queryKey: [...listsKey, filter],
     queryFn: ({ client }) => refresh(client, filter),
     // Query compares items of the same position, and a new message moves all others. `merge` compares them.
     structuralSharing: false,
@@ -75,7 +77,7 @@ const activityQuery = (filter: ActivityFilter) =>
     gcTime: 0,
     // Query pauses this while the page is hidden.
     refetchInterval: refreshMs,
-    meta: { action: 'Loading messages', feature },
+    meta: { action: 'Loading messages' },
   })
 
 /**
@@ -214,25 +216,21 @@ export function useActivity(filter: ActivityFilter) {
 /** Sends a failed message again. Then it is waiting, in every list. */
 export function useRetry(item: ActivityItem) {
   const queryClient = useQueryClient()
-  const [name] = activityQuery({}).queryKey
-  const lists = { queryKey: [name] }
   return useSingleMutation({
     mutationKey: ['retry-message', item.id],
     isInOrder: true,
-    mutationFn: () => call(activityEndpoints.retry.method, retryPath(item.id)),
+    mutationFn: () =>
+      call(activityEndpoints.retry.method, retryPath(item.id), { readsRefusal: true }),
     onSuccess: () => {
       const waiting: ActivityItem = { ...item, state: 'waiting', reason: null, nextTryAt: null }
       queryClient.setQueriesData<List>(
-        lists,
+        { queryKey: listsKey },
         (list) => list && { ...list, items: merge(list.items, [waiting]) },
       )
     },
     // The list soon shows what became of the message, also if the call was refused. This drops the
     // answer to an earlier refresh, which would show the message as failed again.
-    onSettled: () => {
-      void queryClient.invalidateQueries(lists)
-      void queryClient.invalidateQueries({ queryKey: summaryQuery.queryKey })
-    },
+    onSettled: () => void queryClient.invalidateQueries({ queryKey: activityKey }),
     meta: { action: 'Sending a message again' },
   })
 }

@@ -62,14 +62,14 @@ function takeStarted(request: string | URL | Request): Promise<Response> | undef
 
 /**
  * Calls `path` and checks the answer. It takes no `signal`. StrictMode mounts twice, so with Query's
- * signal it would make every call twice. With `showsRefusal`, the message of the error is the backend's own: only for
- * calls whose answers never contain a code.
+ * signal it would make every call twice. With `readsRefusal`, the error has the backend's own message and code: only
+ * for calls whose answers never contain an authorization code.
  * @throws ApiError for any failure.
  */
 export function getJson<Schema extends GenericSchema>(
   path: string,
   answer: Schema,
-  { method = 'GET', showsRefusal }: { method?: 'GET' | 'POST'; showsRefusal?: true } = {},
+  { method = 'GET', readsRefusal }: { method?: 'GET' | 'POST'; readsRefusal?: true } = {},
 ): Promise<InferOutput<Schema>> {
   return asApiError(async () => {
     const begun = currentTurn()
@@ -77,7 +77,7 @@ export function getJson<Schema extends GenericSchema>(
     const response = await request
     // Not the answer to a call for the former person. The refusal of a change is noticed by its mutation.
     if (method === 'GET' && begun === currentTurn()) noticePerson(personIn(response))
-    await assertOk(response, showsRefusal && request)
+    await assertOk(response, readsRefusal && request)
     // Call json() on the request. Its timeout includes the body; on the response there is none.
     const { success, output, issues } = safeParse(answer, await request.json())
     if (!success) throw new ApiError('format', { field: getDotPath(issues[0]) ?? undefined })
@@ -93,11 +93,15 @@ export function getJson<Schema extends GenericSchema>(
 export function call(
   method: 'GET' | 'POST' | 'DELETE',
   path: string,
-  options: Pick<Options, 'json' | 'searchParams'> = {},
+  {
+    readsRefusal,
+    ...options
+  }: Pick<Options, 'json' | 'searchParams'> & { readsRefusal?: true } = {},
 ): Promise<string | undefined> {
   return asApiError(async () => {
-    const response = await send(method, path, options)
-    await assertOk(response)
+    const request = send(method, path, options)
+    const response = await request
+    await assertOk(response, readsRefusal && request)
     dropBody(response)
     return personIn(response)
   })
@@ -111,14 +115,14 @@ function send(method: string, path: string, options: Options = {}): ResponseProm
   })
 }
 
-/** @param refused is the request whose refusal users may see */
+/** @param refused is the request whose refusal may be read */
 async function assertOk(response: Response, refused?: ResponsePromise): Promise<void> {
   if (response.ok) return
   const { success, output } = safeParse(errorBody, await refused?.json().catch(() => undefined))
   dropBody(response)
-  const sentence = success ? output.error.message : undefined
+  const { message: sentence, code } = success ? output.error : {}
   const { status } = response
-  throw new ApiError('status', { status, sentence, person: personIn(response) })
+  throw new ApiError('status', { status, code, sentence, person: personIn(response) })
 }
 
 /** Cancels a body, because an unread body keeps its connection open. A failure does not matter. */

@@ -9,9 +9,10 @@ import {
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { call, getJson } from './client.ts'
-import { failureOf } from './failed-authorization.ts'
+import type { ApiError } from './errors.ts'
 import { useHasFeature } from './health.ts'
-import { againMs, callOptions, resetFeatures, whileFailed } from './query-client.ts'
+import { callbackKey, resetFeatures, statusKey } from './keys.ts'
+import { againMs, callOptions, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 export const loadStatus = ({ id }: Provider) =>
@@ -19,7 +20,7 @@ export const loadStatus = ({ id }: Provider) =>
 
 export const connectionStatusQuery = (provider: Provider) =>
   callOptions({
-    queryKey: ['connection-status', provider.id],
+    queryKey: [...statusKey, provider.id],
     queryFn: () => loadStatus(provider),
     // The route starts the query when the dashboard opens. Components that mount do not repeat it.
     staleTime: 5000,
@@ -30,17 +31,41 @@ export const connectionStatusQuery = (provider: Provider) =>
     // The user may have connected in another tab.
     refetchOnWindowFocus: 'always',
     refetchOnReconnect: 'always',
+    meta: { action: `Loading the ${provider.name} connection status` },
+  })
+
+export function useConnectionStatus(provider: Provider) {
+  const hasFailed = useFailedAuthorization(provider) !== undefined
+  return useQuery({
+    ...connectionStatusQuery(provider),
     // The server may still complete an authorization of which the page got no answer, or find out that a broken
     // connection works again.
     refetchInterval: (query) => {
       const { connected, reason } = query.state.data ?? {}
-      const mayChange = !connected && (reason !== undefined || failureOf(provider) !== undefined)
-      return whileFailed(query) || (mayChange && againMs)
+      return whileFailed(query) || (!connected && (hasFailed || reason !== undefined) && againMs)
     },
-    meta: { action: `Loading the ${provider.name} connection status`, about: 'connections' },
   })
+}
 
-export const useConnectionStatus = (provider: Provider) => useQuery(connectionStatusQuery(provider))
+/** What the callback page said of this provider; undefined if the last authorization has not failed. */
+export function useFailedAuthorization({ id, name }: Provider): string | undefined {
+  const callbacks = useQueryClient()
+    .getQueryCache()
+    .findAll({ queryKey: [...callbackKey, id] })
+  const error = callbacks.at(-1)?.state.error
+  return error ? authorizationFailure(name, error) : undefined
+}
+
+export const authorizationFailure = (name: string, { kind, message }: ApiError): string =>
+  `${name} connection failed: ${kind === 'unknown' ? `${name} OAuth failed unexpectedly` : message}`
+
+/** The status for the header, which is on every screen: it loads once, and otherwise only when a screen loads it. */
+export const useKnownStatus = (provider: Provider) =>
+  useQuery({
+    ...connectionStatusQuery(provider),
+    refetchOnWindowFocus: false,
+    refetchOnReconnect: false,
+  })
 
 /**
  * The `enabled` of a query that the backend answers only while a service is connected, and only if it offers the

@@ -7,6 +7,8 @@ const messages = {
   code: 'Missing code',
   /** The call was made for the former person. Nobody sees or logs this. */
   former: 'The page shows another person',
+  /** The user must connect both services first, so no call was made (§5). Nobody logs this. */
+  unconnected: 'Connect both services first',
   /** What was thrown is no Error. */
   unknown: 'The reason is unknown',
 }
@@ -20,6 +22,8 @@ export class ApiError extends Error {
   readonly kind: keyof typeof messages
   /** The HTTP status; undefined if the server did not answer. */
   readonly status: number | undefined
+  /** The error code of the answer, if the call reads it. */
+  readonly code: string | undefined
   /** The person whom the answer names. */
   readonly person: string | undefined
   /** The first field of the answer that could not be understood, such as `items.0.state`. For the log. */
@@ -29,16 +33,18 @@ export class ApiError extends Error {
     kind: ApiError['kind'],
     {
       status,
+      code,
       sentence,
       person,
       field,
-    }: Partial<Record<'sentence' | 'person' | 'field', string | undefined>> & {
+    }: Partial<Record<'code' | 'sentence' | 'person' | 'field', string | undefined>> & {
       status?: number
     } = {},
   ) {
     super(sentence ?? (kind === 'status' ? `${messages.status} (${status})` : messages[kind]))
     this.kind = kind
     this.status = status
+    this.code = code
     this.person = person
     this.field = field
   }

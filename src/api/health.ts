@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { endpoints, type Feature, healthAnswer } from '../../contract/endpoints.ts'
 import { getJson } from './client.ts'
+import { personKey } from './keys.ts'
 import { callOptions } from './query-client.ts'
 
 /** The wait before the next call to an unavailable backend, in milliseconds. */
@@ -12,7 +13,7 @@ export const healthQuery = callOptions({
     const health = await getJson(endpoints.health.path, healthAnswer)
     // If the backend was down, other queries have failed or their data is old. Load them again.
     if (client.getQueryState(queryKey)?.errorUpdateCount) {
-      client.removeQueries({ predicate: (query) => query.queryKey[0] !== queryKey[0] })
+      client.removeQueries({ queryKey: personKey })
     }
     return health
   },
@@ -24,7 +25,7 @@ export const healthQuery = callOptions({
   refetchInterval: ({ state }) => (state.data === undefined ? healthRetryMs : false),
   // This refetch happens only while the backend is down: a successful answer is never stale.
   refetchOnReconnect: true,
-  meta: { action: 'Checking the backend', about: 'nobody' },
+  meta: { action: 'Checking the backend' },
 })
 
 export const useHealth = () => useQuery(healthQuery)

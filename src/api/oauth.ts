@@ -4,6 +4,7 @@ import type { Provider } from '../parse-config.ts'
 import { call } from './client.ts'
 import { loadStatus } from './connections.ts'
 import { ApiError } from './errors.ts'
+import { callbackKey } from './keys.ts'
 import { changePerson } from './person.ts'
 import { callOptions } from './query-client.ts'
 
@@ -22,7 +23,7 @@ export interface AuthorizationResponse {
  */
 const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse) =>
   callOptions({
-    queryKey: ['oauth-callback', provider.id, response],
+    queryKey: [...callbackKey, provider.id, response],
     queryFn: async () => {
       const { code, state, error, wasSent } = response
       if (!code || error !== undefined) {
@@ -54,7 +55,7 @@ const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse)
     refetchOnMount: false,
     refetchOnWindowFocus: false,
     refetchOnReconnect: false,
-    meta: { action: `Connecting ${provider.name}`, about: 'nobody' },
+    meta: { action: `Connecting ${provider.name}` },
   })
 
 /** Whether a callback was refused because the browser kept no cookie. A backend of §7 does not say whom it knows. */

@@ -1,5 +1,16 @@
+import { focusManager, type QueryClient } from '@tanstack/react-query'
+import { useSyncExternalStore } from 'react'
 import { personHeader } from '../../contract/endpoints.ts'
 import { ApiError } from './errors.ts'
+import {
+  draftKey,
+  forgetFailures,
+  personKey,
+  reloadStatuses,
+  resetFeatures,
+  rulesKey,
+  statusKey,
+} from './keys.ts'
 
 /**
  * Everything on a page is about one person. The person can change at any time: a callback or a sign-out in
@@ -18,17 +29,8 @@ let turn = 0
 let hasEnded = false
 
 const listeners = new Set<() => void>()
-/** What `beginPage` was given, before anything else is called. */
-let page: Page
-
-interface Page {
-  /** Forgets all data, perhaps without the unsaved ticks, and loads again what is on screen. */
-  forget: (options: { keepsTicks: boolean }) => void
-  /** Loads again what a callback may have changed for the same person. */
-  reload: () => void
-  /** Loads the rules again, because another tab of the same person has saved some. */
-  reloadRules: () => void
-}
+/** The client with the data of the page. */
+let queryClient: QueryClient
 
 export const currentTurn = (): number => turn
 
@@ -41,7 +43,21 @@ export const shownPerson = (): string | undefined => shown
 export const isNobodyYet = (person: string | undefined): boolean =>
   person?.startsWith('nobody') === true
 
-export const hasSessionEnded = (): boolean => hasEnded
+/** Calls a function after each change of the person. @returns a function that ends this. */
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener)
+  return () => {
+    listeners.delete(listener)
+  }
+}
+
+export const usePerson = (): string | undefined => useSyncExternalStore(subscribe, shownPerson)
+
+export const useHasSessionEnded = (): boolean => useSyncExternalStore(subscribe, () => hasEnded)
+
+function tellListeners(): void {
+  for (const listener of listeners) listener()
+}
 
 /** @throws ApiError of the kind `former` if everything was forgotten since this turn. */
 export function assertSamePerson(begun: number): void {
@@ -64,31 +80,38 @@ export function shownPersonHeader(): Record<string, string> {
  */
 export function noticePerson(named: string | undefined): void {
   if (named === undefined || named === shown) return
-  if (shown === undefined) shown = named
-  else forgetPerson(named, named === 'nobody')
+  if (shown === undefined) {
+    shown = named
+    tellListeners()
+  } else forgetPerson(named, named === 'nobody')
 }
 
 /**
- * After a callback or a sign-out: what it may have changed for the same person is loaded again. Another
- * person, or one whom the backend does not name, begins with nothing.
+ * After a callback or a sign-out: what it may have changed for the same person is loaded again. Another person begins
+ * with nothing. If nobody knows who it is, the backend is asked, and one that names nobody counts as another person.
  */
-function hearPerson(named: string | undefined): void {
+async function hearPerson(named: string | undefined): Promise<void> {
   // An answer to another call may have come before that of the sign-out.
   hasEnded = false
-  if (named !== undefined && named === shown) page.reload()
-  else forgetPerson(named)
+  if (shown !== undefined && (named === undefined || named === shown)) {
+    tellListeners()
+    void resetFeatures(queryClient)
+    await reloadStatuses(queryClient)
+  } else forgetPerson(named)
 }
 
 /** Makes a call that may change the person, and tells all tabs of it. */
 export async function changePerson(change: () => Promise<string | undefined>): Promise<void> {
   try {
-    hearPerson(await change())
-    tellOtherTabs()
+    const named = await change()
+    void hearPerson(named)
+    tellOtherTabs(named)
   } catch (error) {
-    // Without the backend's own answer, nobody knows whether it has changed the session.
+    // Without the backend's own answer, nobody knows whether it has changed the session. What it says now belongs to
+    // the result of this call.
     if (!(error instanceof ApiError && (error.status ?? 500) < 500)) {
-      forgetPerson(undefined)
-      tellOtherTabs()
+      tellOtherTabs(undefined)
+      await hearPerson(undefined)
     }
     throw error
   }
@@ -102,28 +125,45 @@ function forgetPerson(named: string | undefined, isEnd = false): void {
   turn += 1
   // The boot script may have started calls that the app has not made yet.
   globalThis.endStartedCalls?.()
-  for (const listener of listeners) listener()
-  page.forget({ keepsTicks })
+  tellListeners()
+  // This also drops the answers that are on their way.
+  if (!keepsTicks) void queryClient.resetQueries({ queryKey: draftKey })
+  void queryClient.resetQueries({ queryKey: personKey })
+  forgetFailures(queryClient)
 }
 
 /** Calls a function after each end of a turn. @returns a function that ends this. */
 export function onNextPerson(listener: () => void): () => void {
-  listeners.add(listener)
-  return () => listeners.delete(listener)
+  let last = turn
+  return subscribe(() => {
+    if (last === turn) return
+    last = turn
+    listener()
+  })
 }
 
 /** Begins a page of which nothing is known, and listens to the other tabs. */
-export function beginPage(begun: Page): void {
+export function beginPage(client: QueryClient): void {
   shown = undefined
   hasEnded = false
   turn += 1
-  page = begun
+  queryClient = client
   listen()
 }
 
+/**
+ * The person may have changed while the tab was hidden. Query loads the statuses on screen again. A screen without calls
+ * notices the change when the next screen loads a status.
+ */
+export const watchFocus = () =>
+  focusManager.subscribe(() => {
+    if (shown === undefined) return
+    void queryClient.invalidateQueries({ queryKey: statusKey, refetchType: 'none' })
+  })
+
 /** Tells the other tabs of this browser that the person may have changed, and who it is if that is known. */
-function tellOtherTabs(): void {
-  globalThis.personChannel?.postMessage(shown ?? null)
+function tellOtherTabs(named: string | undefined): void {
+  globalThis.personChannel?.postMessage(named ?? null)
 }
 
 /** Tells the other tabs that this person has saved rules. With a backend of §7, they could show another person. */
@@ -140,8 +180,8 @@ function listen(): void {
     return
   }
   globalThis.personChannel.onmessage = ({ data }) => {
-    if (data?.saved === undefined) hearPerson(typeof data === 'string' ? data : undefined)
-    else if (data.saved === shown) page.reloadRules()
+    if (data?.saved === undefined) void hearPerson(typeof data === 'string' ? data : undefined)
+    else if (data.saved === shown) void queryClient.refetchQueries({ queryKey: rulesKey })
   }
 }
 
@@ -154,6 +194,5 @@ window.addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return
   listen()
   // What the other tabs said meanwhile is lost.
-  if (shown === undefined) forgetPerson(undefined)
-  else page.reload()
+  void hearPerson(undefined)
 })

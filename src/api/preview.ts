@@ -3,6 +3,7 @@ import { activityEndpoints, previewAnswer } from '../../contract/activity.ts'
 import { config } from '../config.ts'
 import { getJson } from './client.ts'
 import { useCanAsk } from './connections.ts'
+import { featuresKey } from './keys.ts'
 import { callOptions, whileFailed } from './query-client.ts'
 
 const { feature, path } = activityEndpoints.preview
@@ -11,7 +12,7 @@ const { feature, path } = activityEndpoints.preview
 const mostTries = 6
 
 const previewQuery = callOptions({
-  queryKey: ['preview'],
+  queryKey: [...featuresKey, 'preview'],
   queryFn: () => getJson(`${path}?days=7`, previewAnswer),
   // The backend may need seconds for an answer, and a week changes slowly.
   staleTime: 10 * 60_000,
@@ -23,7 +24,7 @@ const previewQuery = callOptions({
       ? Math.min(1_000 * 2 ** dataUpdateCount, 15_000)
       : whileFailed(query)
   },
-  meta: { action: 'Loading the preview of messages', feature },
+  meta: { action: 'Loading the preview of messages' },
 })
 
 /**

@@ -1,25 +1,18 @@
 import {
-  focusManager,
   MutationCache,
   notifyManager,
-  type Query,
   QueryCache,
   QueryClient,
   type QueryKey,
   queryOptions,
   type UnusedSkipTokenOptions,
 } from '@tanstack/react-query'
-import type { Feature } from '../../contract/endpoints.ts'
 import type { ApiError } from './errors.ts'
-import { beginPage, noticePerson, shownPerson } from './person.ts'
+import { beginPage, noticePerson } from './person.ts'
 
 export interface Meta extends Record<string, unknown> {
   /** What failed, for the log: '{action} failed: {message}'. */
   action: string
-  /** The feature beyond §7 that the query belongs to. */
-  feature?: Feature
-  /** What an answer is about, if that matters. `nobody`: it stays when the person changes. */
-  about?: 'nobody' | 'connections' | 'rules' | 'ticks'
 }
 
 declare module '@tanstack/react-query' {
@@ -78,51 +71,11 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
       mutations: { networkMode: 'always' },
     },
   })
-  beginPage({
-    // This also drops the answers that are on their way.
-    forget: ({ keepsTicks }) =>
-      void queryClient.resetQueries({
-        predicate: (query) => isPersonal(query) && !(keepsTicks && query.meta?.about === 'ticks'),
-      }),
-    reload: () => {
-      void reloadStatuses(queryClient)
-      void resetFeatures(queryClient)
-    },
-    reloadRules: () =>
-      void queryClient.refetchQueries({ predicate: ({ meta }) => meta?.about === 'rules' }),
-  })
-  // The person may have changed while the tab was hidden. Query loads the statuses on screen again. A screen without
-  // calls notices the change when the next screen loads a status.
-  focusManager.subscribe(() => {
-    if (shownPerson() === undefined) return
-    void queryClient.invalidateQueries({ predicate: isStatus, refetchType: 'none' })
-  })
+  beginPage(queryClient)
   return queryClient
 }
 
-const isPersonal = ({ meta }: Pick<Query, 'meta'>) => meta?.about !== 'nobody'
-
-/** Loads again everything about the person: now what is on screen, the rest when it is shown. */
-export function reloadPerson(queryClient: QueryClient): Promise<void> {
-  return queryClient.invalidateQueries({ predicate: isPersonal })
-}
-
-const isStatus = ({ meta }: Pick<Query, 'meta'>) => meta?.about === 'connections'
-
-/** Loads both connection statuses again: now if they are on screen, otherwise when they are shown. */
-export function reloadStatuses(queryClient: QueryClient): Promise<void> {
-  return queryClient.invalidateQueries({ predicate: isStatus })
-}
-
-/**
- * Forgets what the features beyond §7 said: it was about other connections, or about another user. What is
- * still on screen loads again.
- */
-export function resetFeatures(queryClient: QueryClient): Promise<void> {
-  return queryClient.resetQueries({ predicate: ({ meta }) => meta?.feature !== undefined })
-}
-
 export function logFailure(meta: Meta | undefined, { kind, message, field }: ApiError): void {
-  if (kind === 'former') return
+  if (kind === 'former' || kind === 'unconnected') return
   console.error(`${meta?.action ?? 'A call'} failed: ${message}${field ? ` (${field})` : ''}`)
 }

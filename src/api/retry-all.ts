@@ -3,6 +3,7 @@ import { activityEndpoints, retryAllAnswer } from '../../contract/activity.ts'
 import type { ActivityFilter } from './activity.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
+import { activityKey } from './keys.ts'
 import { useSingleMutation } from './single-mutation.ts'
 import { queryOf } from './summary.ts'
 
@@ -22,7 +23,7 @@ export function useRetryAll() {
     mutationFn: (which: Which) => getJson(path + queryOf(which), retryAllAnswer, { method }),
     // Also after a failure: the answer may be lost.
     onSettled: () => {
-      void queryClient.invalidateQueries({ predicate: ({ meta }) => meta?.feature === 'activity' })
+      void queryClient.invalidateQueries({ queryKey: activityKey })
     },
     meta: { action: 'Sending messages again' },
   })

@@ -1,30 +1,14 @@
-import { type QueryClient, useMutation, useQueryClient } from '@tanstack/react-query'
-import { useCallback, useEffect, useLayoutEffect, useRef, useSyncExternalStore } from 'react'
+import { useMutation, useMutationState, useQueryClient } from '@tanstack/react-query'
+import { useCallback, useEffect, useLayoutEffect, useRef } from 'react'
 import type { ApiError } from './errors.ts'
+import { personKey } from './keys.ts'
 import { assertSamePerson, currentTurn, onNextPerson } from './person.ts'
-import { type Meta, reloadPerson } from './query-client.ts'
+import type { Meta } from './query-client.ts'
 
 /** A call, and the person for whom it was asked. */
 interface Attempt<Variables> {
   begun: number
   variables: Variables
-  /** Lets the next call begin that waits for this one. */
-  endTurn?: () => void
-}
-
-/** When the last of the calls that wait for each other ends. */
-const lastEnds = new WeakMap<QueryClient, Promise<void>>()
-
-/**
- * Waits for the calls that were asked for before. Query's own `scope` would do the same, but while a call waits
- * in it, Query refetches nothing on focus or reconnect.
- */
-async function takeTurn(queryClient: QueryClient, attempt: Pick<Attempt<unknown>, 'endTurn'>) {
-  const before = lastEnds.get(queryClient)
-  const { promise, resolve } = Promise.withResolvers<void>()
-  lastEnds.set(queryClient, promise)
-  attempt.endTurn = resolve
-  await before
 }
 
 /**
@@ -53,41 +37,34 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
   const { mutationKey, mutationFn, onSuccess, onSettled, isInOrder, isOfBrowser, meta } = options
   const mutation = useMutation<Data, ApiError, Attempt<Variables>>({
     mutationKey,
-    mutationFn: async (attempt) => {
-      const { begun, variables } = attempt
-      if (isInOrder) await takeTurn(queryClient, attempt)
+    ...(isInOrder && { scope: { id: 'in order' } }),
+    mutationFn: async ({ begun, variables }) => {
       assertSamePerson(begun)
       if (isOfBrowser) return mutationFn(variables)
       try {
         return await mutationFn(variables)
       } finally {
-        if (isInOrder && begun !== currentTurn()) void reloadPerson(queryClient)
+        if (isInOrder && begun !== currentTurn()) {
+          void queryClient.invalidateQueries({ queryKey: personKey })
+        }
         // If the person has changed, the page must not show the result.
         assertSamePerson(begun)
       }
     },
     onSuccess: (data, { variables }) => onSuccess?.(data, variables),
-    onSettled: async (data, error, { endTurn }) => {
-      try {
-        await onSettled?.(data, visible(error))
-      } finally {
-        endTurn?.()
-      }
-    },
+    onSettled: (data, error) => onSettled?.(data, visible(error)),
     meta,
   })
+  const [running] = useMutationState({
+    filters: { mutationKey, status: 'pending' },
+    // Only the mutation above has this key.
+    select: ({ state }) => state.variables as Attempt<Variables>,
+  })
   const [name, subject] = mutationKey
-
-  const findRunning = useCallback(
-    (): Attempt<Variables> | undefined =>
-      queryClient.getMutationCache().find<Data, ApiError, Attempt<Variables>>({
-        mutationKey: [name, subject],
-        status: 'pending',
-      })?.state.variables,
+  const isRunning = useCallback(
+    () => queryClient.isMutating({ mutationKey: [name, subject] }) > 0,
     [queryClient, name, subject],
   )
-  // Like useMutationState, but much smaller.
-  const running = useSyncExternalStore(queryClient.getMutationCache().subscribe, findRunning)
   const { mutate, reset: resetResult, data, isSuccess } = mutation
   const error = visible(mutation.error)
   // Without a result, a reset would render for nothing.
@@ -97,8 +74,8 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
   }, [mutation.isIdle])
   // Always the same function, because components pass it on.
   const reset = useCallback(() => {
-    if (hasResult.current && findRunning() === undefined) resetResult()
-  }, [findRunning, resetResult])
+    if (hasResult.current && !isRunning()) resetResult()
+  }, [isRunning, resetResult])
   useEffect(() => onNextPerson(reset), [reset])
 
   // Do not return `mutateAsync`: it would allow two mutations at the same time.
@@ -111,7 +88,7 @@ export function useSingleMutation<Variables = void, Data = void>(options: {
     isPending: running !== undefined,
     running: running?.variables,
     mutate: (variables: Variables) => {
-      if (findRunning() === undefined) mutate({ begun: currentTurn(), variables })
+      if (!isRunning()) mutate({ begun: currentTurn(), variables })
     },
     reset,
   }

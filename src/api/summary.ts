@@ -4,6 +4,7 @@ import { activityEndpoints, type Summary, summaryAnswer } from '../../contract/a
 import { config } from '../config.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
+import { activityKey } from './keys.ts'
 import { callOptions } from './query-client.ts'
 
 /** How many days the summary covers, until today. */
@@ -34,13 +35,13 @@ export function queryOf(parameters: object): string {
 }
 
 export const summaryQuery = callOptions({
-  queryKey: ['summary'],
+  queryKey: [...activityKey, 'summary'],
   queryFn: () => getJson(path + queryOf({ days: summaryDays }), summaryAnswer),
   staleTime: 10_000,
   // Query pauses this while the page is hidden. All components that use the query cause one call, because
   // each answer restarts their timers.
   refetchInterval: 15_000,
-  meta: { action: 'Loading the summary of messages', feature },
+  meta: { action: 'Loading the summary of messages' },
 })
 
 /** What each rule has sent. Makes no call if the backend does not offer it. */

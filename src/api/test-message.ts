@@ -1,7 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { activityEndpoints, type TestAnswer, testAnswer } from '../../contract/activity.ts'
 import { getJson } from './client.ts'
-import { reloadStatuses } from './query-client.ts'
+import { activityKey, reloadStatuses } from './keys.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 const { method, path } = activityEndpoints.test
@@ -14,12 +14,11 @@ export function useSendTest() {
   const queryClient = useQueryClient()
   return useSingleMutation<void, TestAnswer>({
     mutationKey: ['test-message', 'own'],
-    mutationFn: () => getJson(path, testAnswer, { method, showsRefusal: true }),
+    mutationFn: () => getJson(path, testAnswer, { method, readsRefusal: true }),
     onSettled: (_data, error) => {
       // The refusal may have broken a connection.
       if (error) void reloadStatuses(queryClient)
-      const { feature } = activityEndpoints.activity
-      void queryClient.invalidateQueries({ predicate: ({ meta }) => meta?.feature === feature })
+      void queryClient.invalidateQueries({ queryKey: activityKey })
     },
     meta: { action: 'Sending a test message' },
   })

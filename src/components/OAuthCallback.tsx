@@ -1,7 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useEffect } from 'react'
-import { keepFailure } from '../api/failed-authorization.ts'
+import { authorizationFailure } from '../api/connections.ts'
 import { useHasFeature } from '../api/health.ts'
 import { type AuthorizationResponse, useOAuthCallback } from '../api/oauth.ts'
 import { config } from '../config.ts'
@@ -23,24 +23,12 @@ export function OAuthCallback({
   const navigate = useNavigate()
   const callback = useOAuthCallback(provider, response)
 
-  const failure = callback.isError
-    ? `${provider.name} connection failed: ${
-        callback.error.kind === 'unknown'
-          ? `${provider.name} OAuth failed unexpectedly`
-          : callback.error.message
-      }`
-    : undefined
   // The dashboard repeats it above everything. If that came late, it would move everything.
   const queryClient = useQueryClient()
   const willRepeat = useHasFeature('activity') && callback.isError
   useEffect(() => {
     if (willRepeat) void prepareLateParts(queryClient)
   }, [willRepeat, queryClient])
-  // The next screens repeat it.
-  const isOver = callback.isSuccess || callback.isError
-  useEffect(() => {
-    if (isOver) keepFailure(provider, failure)
-  }, [isOver, provider, failure])
 
   // Replace the history entry, so that Back does not lead to a finished authorization.
   useEffect(() => {
@@ -61,7 +49,7 @@ export function OAuthCallback({
     >
       {callback.isError ? (
         <div>
-          <p role="alert">{failure}</p>
+          <p role="alert">{authorizationFailure(provider.name, callback.error)}</p>
           <p className="text-muted">This page goes on by itself in a moment.</p>
         </div>
       ) : (

@@ -1,14 +1,9 @@
 import { useQueryClient } from '@tanstack/react-query'
-import { useRouter } from '@tanstack/react-router'
-import { type ComponentProps, type FormEvent, Fragment, useCallback, useEffect } from 'react'
+import { useBlocker } from '@tanstack/react-router'
+import { type ComponentProps, type FormEvent, Fragment, useCallback } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
-import {
-  isDraftKept,
-  sameRules,
-  useRuleSelection,
-  useRules,
-  type useSaveRules,
-} from '../api/rules.ts'
+import { isDraftKept, sameRules } from '../api/draft.ts'
+import { useRuleSelection, useRules, type useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Button } from '../ui/Button.tsx'
@@ -35,25 +30,19 @@ export function RuleSettings({
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
   const saveButton = useRestoredFocus(save.isPending)
 
-  // Like the router's useBlocker, which is much larger. It too registers again after each render.
-  const { history } = useRouter()
   const queryClient = useQueryClient()
-  useEffect(() => {
-    if (!isUnsaved) return
-    return history.block({
-      // Ticks that are kept on the way to a provider are not lost.
-      enableBeforeUnload: () => !isDraftKept(queryClient),
-      blockerFn: async ({ currentLocation, nextLocation }) => {
-        if (currentLocation.pathname === nextLocation.pathname) return false
-        // The save goes on. If it fails, the ticks are still there when the user comes back.
-        if (save.running && sameRules(save.running, selected)) return false
-        const leave = window.confirm(
-          'Leave without saving? The rules you changed are not saved yet.',
-        )
-        if (leave) discard()
-        return !leave
-      },
-    })
+  useBlocker({
+    disabled: !isUnsaved,
+    // Ticks that are kept on the way to a provider are not lost.
+    enableBeforeUnload: () => !isDraftKept(queryClient),
+    shouldBlockFn: ({ current, next }) => {
+      if (current.pathname === next.pathname) return false
+      // The save goes on. If it fails, the ticks are still there when the user comes back.
+      if (save.running && sameRules(save.running, selected)) return false
+      const leave = window.confirm('Leave without saving? The rules you changed are not saved yet.')
+      if (leave) discard()
+      return !leave
+    },
   })
 
   // A message disappears when the selection changes. The function always stays the same, so that a

@@ -1,6 +1,6 @@
 import { type FocusEvent, type KeyboardEvent, useEffect, useId, useRef, useState } from 'react'
-import { useConnectionStatus } from '../api/connections.ts'
-import { shownPerson } from '../api/person.ts'
+import { useKnownStatus } from '../api/connections.ts'
+import { usePerson } from '../api/person.ts'
 import { useEndOtherSessions, useEndSession } from '../api/session.ts'
 import { config } from '../config.ts'
 
@@ -9,10 +9,10 @@ import { config } from '../config.ts'
  * header says the result. It stays after a sign-out.
  */
 export function AccountMenu() {
-  const crm = useConnectionStatus(config.crm)
-  const chat = useConnectionStatus(config.chat)
+  const crm = useKnownStatus(config.crm)
+  const chat = useKnownStatus(config.chat)
   const account = crm.data?.account
-  const person = shownPerson()
+  const person = usePerson()
   const own = useEndSession()
   // Nobody knows whether there still is a session. So the menu stays, to try again.
   const mayBeSignedIn = own.isError && (crm.isError || chat.isError)

@@ -23,10 +23,13 @@ export function ActivityList() {
   const headingId = useId()
   const filter = useFilter()
   const { list, older } = useActivity(filter)
-  // The summary decides whether 'Send all again' stands above the list. If it came later, it would move the list.
+  // The summary decides whether 'Send all again' stands above the list, and what the buttons of failed messages do. If
+  // it came later, it would move the list, and change a button that the user is about to click.
   const isCounted = useSummary().isFetched
   const hasRow = useCanRetryAll() && filter.state === 'failed'
-  const isLoading = (list.data === undefined && !list.isFetched) || (hasRow && !isCounted)
+  const hasFailed = list.data?.items.some((item) => item.state === 'failed')
+  const isLoading =
+    (list.data === undefined && !list.isFetched) || ((hasRow || hasFailed) && !isCounted)
   const data = isLoading ? undefined : list.data
   // Nothing of one list may remain in that of another filter, but the messages until the others are there.
   const key = JSON.stringify(filter)
@@ -63,7 +66,7 @@ export function ActivityList() {
               found={list.isPlaceholderData ? undefined : data?.retryable}
             />
           ) : (
-            <SendAllAgain hasFailed={items.some((item) => item.state === 'failed')} />
+            <SendAllAgain hasFailed={hasFailed} />
           ))}
         {data !== undefined && !list.isPlaceholderData && (
           <ActivityNew key={`${key} new`} items={items} />

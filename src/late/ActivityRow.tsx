@@ -147,10 +147,10 @@ function isWebAddress(address: string): boolean {
   return URL.canParse(address) && ['http:', 'https:'].includes(new URL(address).protocol)
 }
 
-function failureInWords({ status, message }: ApiError): string {
-  if (status === 404) return 'This message no longer exists.'
-  if (status === 409) return 'Somebody has already sent this message again.'
-  return `Failed to send it again. ${message}.`
+function failureInWords({ code, message }: ApiError): string {
+  if (code === 'no_such_message') return 'This message no longer exists.'
+  if (code === 'not_failed') return 'Somebody has already sent this message again.'
+  return `Failed to send it again. ${ended(message)}`
 }
 
 const Sign = ({ children }: { children: ReactNode }) => (

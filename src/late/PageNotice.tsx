@@ -1,7 +1,8 @@
-import { useEffect, useSyncExternalStore } from 'react'
-import { useConnectionStatus } from '../api/connections.ts'
-import { keepFailure, useFailedAuthorization } from '../api/failed-authorization.ts'
-import { hasSessionEnded, onNextPerson } from '../api/person.ts'
+import { useQueryClient } from '@tanstack/react-query'
+import { useEffect } from 'react'
+import { useConnectionStatus, useFailedAuthorization } from '../api/connections.ts'
+import { forgetFailures } from '../api/keys.ts'
+import { useHasSessionEnded } from '../api/person.ts'
 import { useCut } from '../api/reach.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
@@ -13,7 +14,7 @@ import type { Provider } from '../parse-config.ts'
 export function PageNotice() {
   const { crm, chat } = config
   const cut = useCut()
-  const hasEnded = useSyncExternalStore(onNextPerson, hasSessionEnded)
+  const hasEnded = useHasSessionEnded()
   const isUnreachable = [useConnectionStatus(crm), useConnectionStatus(chat)].every(
     ({ error }) => error?.kind === 'network' || error?.kind === 'timeout',
   )
@@ -33,11 +34,12 @@ export function PageNotice() {
 }
 
 function Failed({ provider }: { provider: Provider }) {
+  const queryClient = useQueryClient()
   const message = useFailedAuthorization(provider)
   const isConnected = useConnectionStatus(provider).data?.connected === true
   // A later disconnect must not show it again.
   useEffect(() => {
-    if (isConnected) keepFailure(provider, undefined)
-  }, [isConnected, provider])
+    if (isConnected) forgetFailures(queryClient, provider.id)
+  }, [isConnected, queryClient, provider])
   return message !== undefined && !isConnected && <p>{message}</p>
 }

@@ -16,7 +16,7 @@ export function SendAllAgain({
   hasFailed = false,
 }: {
   /** Whether there are failed messages to offer the button for, whatever was the reason. */
-  hasFailed?: boolean
+  hasFailed?: boolean | undefined
 }) {
   const broken = useSummary().data?.failedWhileBroken
   const failed = broken?.count ?? 0

@@ -2,6 +2,7 @@ import { type QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { createRootRouteWithContext, Outlet, useMatches } from '@tanstack/react-router'
 import { useEffect, useRef } from 'react'
 import { healthQuery } from '../api/health.ts'
+import { watchFocus } from '../api/person.ts'
 import { Header } from '../components/Header.tsx'
 import { HealthGate } from '../components/HealthGate.tsx'
 import { Footer } from '../ui/Footer.tsx'
@@ -25,6 +26,7 @@ function Root() {
     if (lastScreen.current !== screen) focusHeading()
     lastScreen.current = screen
   }, [screen])
+  useEffect(watchFocus, [])
   return (
     <QueryClientProvider client={queryClient}>
       <HealthGate>

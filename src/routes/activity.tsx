@@ -1,9 +1,7 @@
-import { notifyManager, useQueryClient } from '@tanstack/react-query'
 import { createFileRoute, Link } from '@tanstack/react-router'
-import { useCallback, useSyncExternalStore } from 'react'
 import { type ActivityState, activityEndpoints } from '../../contract/activity.ts'
 import { useHasFeature } from '../api/health.ts'
-import { shownPerson } from '../api/person.ts'
+import { usePerson } from '../api/person.ts'
 import { useSummary } from '../api/summary.ts'
 import { GenericError } from '../components/GenericError.tsx'
 import { config } from '../config.ts'
@@ -49,7 +47,8 @@ function ActivityPage() {
   // A backend that answers only §7 has no such page.
   const isOffered = useHasFeature(activityEndpoints.activity.feature)
   useLateParts(isOffered)
-  const isSignedOut = useIsSignedOut()
+  // Any answer may be the first to say so.
+  const isSignedOut = usePerson() === 'nobody'
   if (!isOffered) return <GenericError />
   return (
     <Screen title="Activity" lead={`What was sent to ${config.chat.name}, and what was not.`}>
@@ -70,17 +69,6 @@ function ActivityPage() {
 }
 
 const passToHeading = passFocus(() => document.querySelector('h1'))
-
-const isNobody = () => shownPerson() === 'nobody'
-
-/** Whether the backend says that this browser has no session. Any answer may be the first to say so. */
-function useIsSignedOut(): boolean {
-  const cache = useQueryClient().getQueryCache()
-  return useSyncExternalStore(
-    useCallback((listener) => cache.subscribe(notifyManager.batchCalls(listener)), [cache]),
-    isNobody,
-  )
-}
 
 /** Instead of a chart, filters and a list, whose numbers would be those of nobody. */
 function SignedOut() {

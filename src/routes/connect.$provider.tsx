@@ -1,6 +1,5 @@
 import { createFileRoute, Link, notFound } from '@tanstack/react-router'
-import { authorizeUrl, useConnectionStatus } from '../api/connections.ts'
-import { useFailedAuthorization } from '../api/failed-authorization.ts'
+import { authorizeUrl, useConnectionStatus, useFailedAuthorization } from '../api/connections.ts'
 import { useHasFeature, useHealth } from '../api/health.ts'
 import { config } from '../config.ts'
 import { useLateParts } from '../late/load.ts'

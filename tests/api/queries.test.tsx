@@ -112,7 +112,7 @@ test('the hook alone saves nothing while it is not known that both services are 
   const answer = hold('get', '*/api/slack/status')
   const { result } = renderAppHook(useSaveRules)
   await settle()
-  act(() => result.current.mutate(['deal-closed']))
+  await act(async () => result.current.mutate(['deal-closed']))
   expect(result.current).toMatchObject({ isRefused: true, isSaved: false, isPending: false })
   answer()
   await waitFor(() => expect(result.current.isRefused).toBe(false))

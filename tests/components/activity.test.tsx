@@ -747,26 +747,31 @@ describe('Send again', () => {
   })
 
   test.each([
-    [409, '❌ Somebody has already sent this message again.'],
-    [404, '❌ This message no longer exists.'],
-    [503, '❌ Failed to send it again. The server answered with an error (503).'],
-  ])('says beside the message why it failed, and soon what it is: %s', async (status, words) => {
-    const { user, calls, items } = open(failed())
-    server.use(http.post(`${path}/:id/retry`, withStatus(status)))
-    const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
-    const answer = hold('get', path)
-    await user.click(button)
-    const failure = await screen.findByText(words)
-    expect(failure).toHaveAttribute('role', 'status')
-    expect(rowNow('Deal 3')).toContainElement(failure)
-    expect(rowNow('Deal 3')).toHaveTextContent('Not sent: Slack did not answer.')
-    expect(button).toHaveFocus()
-    expect(calls('POST')).toHaveLength(1)
-    expect(takeLog()).toEqual([expect.stringMatching(/^Sending a message again failed: /)])
-    Object.assign(items[2] ?? {}, { state: 'sent' })
-    answer()
-    await waitFor(() => expect(rowNow('Deal 3')).toHaveTextContent('Sent to #sales-floor'))
-  })
+    [409, 'not_failed', '❌ Somebody has already sent this message again.'],
+    [404, 'no_such_message', '❌ This message no longer exists.'],
+    [409, 'replaced_session', '❌ Failed to send it again. Try again in a moment.'],
+    [503, undefined, '❌ Failed to send it again. The server answered with an error (503).'],
+  ])(
+    'says beside the message why it failed, and soon what it is: %s %s',
+    async (status, code, words) => {
+      const { user, calls, items } = open(failed())
+      const error = code && { code, message: 'Try again in a moment.' }
+      server.use(http.post(`${path}/:id/retry`, () => HttpResponse.json({ error }, { status })))
+      const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
+      const answer = hold('get', path)
+      await user.click(button)
+      const failure = await screen.findByText(words)
+      expect(failure).toHaveAttribute('role', 'status')
+      expect(rowNow('Deal 3')).toContainElement(failure)
+      expect(rowNow('Deal 3')).toHaveTextContent('Not sent: Slack did not answer.')
+      expect(button).toHaveFocus()
+      expect(calls('POST')).toHaveLength(1)
+      expect(takeLog()).toEqual([expect.stringMatching(/^Sending a message again failed: /)])
+      Object.assign(items[2] ?? {}, { state: 'sent' })
+      answer()
+      await waitFor(() => expect(rowNow('Deal 3')).toHaveTextContent('Sent to #sales-floor'))
+    },
+  )
 })
 
 describe('the chart', () => {

@@ -12,6 +12,7 @@ import {
   hold,
   lookAgain,
   openApp,
+  recordTexts,
   returnFromCache,
   setOnline,
   withStatus,
@@ -81,6 +82,16 @@ test('while Slack is broken, failed messages lead to Slack and not to another tr
   expect(assign.mock.calls).toEqual([['/api/slack/auth'], ['/api/slack/auth']])
   expect(screen.queryByRole('button', { name: /^Send/ })).not.toBeInTheDocument()
   expect(calls('POST')).toEqual([])
+})
+
+test('a failed message offers no other try before it is known whether Slack is broken', async () => {
+  open({ activity: { items: messages(), summary: { connectFirst: ['slack'] } } }, '/activity')
+  const answer = hold('get', '*/summary')
+  const texts = recordTexts()
+  await settle()
+  answer()
+  await screen.findByRole('button', { name: 'Connect Slack, to send again: Deal 4' })
+  expect(texts.join()).not.toContain('Send again')
 })
 
 test('with a filter, one button sends all again that it finds, and says so', async () => {

@@ -241,6 +241,7 @@ describe('ticks that are not saved when the user clicks Connect', () => {
     ['are no longer offered', 'ann', '["ann",[],["rule-of-yesterday"]]'],
     ['belong to another person', 'bob', undefined],
     ['are damaged', 'ann', '{"person":"ann","ticked":"all"}'],
+    ['are damaged in one part', 'ann', '["ann","",["deal-stage-changed"]]'],
     ['are no JSON', 'ann', '{'],
   ])('are dropped when they %s', async (_why, after, stored) => {
     const { back } = await connectWithTicks('ann', after)

@@ -5,7 +5,7 @@ import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import { both, hearFromOtherTab, hold, openApp, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
-import { accountItem, button } from './dashboard.ts'
+import { accountItem, button, stageBox } from './dashboard.ts'
 
 const open = () => openApp({ connected: both(), rules: ['deal-closed'], features: ['sessions'] })
 
@@ -50,20 +50,33 @@ test('after a failure that may have signed out, the focus is at its words', asyn
   takeLog()
 })
 
-test('while the server is away, the menu stays, and signs out when the server is back', async () => {
-  const { handlers, state, user } = open()
-  const item = await accountItem(user, 'Sign out of this browser')
-  server.use(http.all('*/api/*', () => HttpResponse.error()))
-  await user.click(item)
-  await screen.findByText('❌ Failed to sign out, try again.')
-  await screen.findByRole('button', { name: 'Connect Slack' })
-  takeLog()
-  const again = await accountItem(user, 'Sign out of this browser')
-  server.resetHandlers(...handlers)
-  await user.click(again)
-  expect(await screen.findByText(/^Signed out\. Connect HubSpot/)).toHaveFocus()
-  expect(state.connected.size).toBe(0)
-})
+test.each([
+  ['and what is ticked and connected', 'ann'],
+  ['with a backend that names nobody', undefined],
+])(
+  'while the server is away, the menu stays, %s, and signs out when the server is back',
+  async (_what, person) => {
+    const { handlers, state, user } = openApp({
+      person,
+      connected: both(),
+      features: ['sessions'],
+    })
+    await user.click(await stageBox())
+    const item = await accountItem(user, 'Sign out of this browser')
+    server.use(http.all('*/api/*', () => HttpResponse.error()))
+    await user.click(item)
+    await screen.findByText('❌ Failed to sign out, try again.')
+    await settle()
+    expect(await button(`${person ? 'Disconnect' : 'Connect'} Slack`)).toBeVisible()
+    expect(await stageBox()).toHaveProperty('checked', person !== undefined)
+    takeLog()
+    const again = await accountItem(user, 'Sign out of this browser')
+    server.resetHandlers(...handlers)
+    await user.click(again)
+    expect(await screen.findByText(/^Signed out\. Connect HubSpot/)).toHaveFocus()
+    expect(state.connected.size).toBe(0)
+  },
+)
 
 test("the header's menu has the name of the CRM's account and both ways to sign out", async () => {
   const { user } = open()

@@ -538,7 +538,9 @@ export const states: readonly State[] = [
           reason: 'Slack did not answer',
         }),
       ],
-      http.post(`${messages}/:id/retry`, () => new HttpResponse(null, { status: 409 })),
+      http.post(`${messages}/:id/retry`, () =>
+        HttpResponse.json({ error: { code: 'not_failed', message: 'No' } }, { status: 409 }),
+      ),
     ),
     steps: [{ press: 'Send again: Globex expansion' }],
     shows: '❌ Somebody has already sent this message again.',
