@@ -29,6 +29,18 @@ const afterAnswer = [
   { name: 'after a message is recorded', failpoint: 'recorded@6000', deals: 1, times: [1] },
   { name: 'before a digest is recorded', failpoint: 'accepted@7000', deals: 40, times: [2] },
   { name: 'after a digest is recorded', failpoint: 'recorded@8000', deals: 40, times: [1] },
+  {
+    name: 'before a message whose id Slack knows',
+    failpoint: 'accepted@9000',
+    deals: 1,
+    times: [1],
+  },
+  {
+    name: 'before a digest whose id Slack knows',
+    failpoint: 'accepted@10000',
+    deals: 40,
+    times: [1],
+  },
 ].map((point, n) => ({ ...point, portal: beforeAnswer.length + n }))
 
 describe.each(databaseKinds)('kill -9 on %s', (kind) => {
@@ -72,7 +84,8 @@ describe.each(databaseKinds)('kill -9 on %s', (kind) => {
   // Each test uses the process that the test before it has started.
   test.each(afterAnswer)(
     '$name: no event is lost, and only a kill repeats a message',
-    async ({ portal, failpoint, times, ...point }) => {
+    async ({ portal, name, failpoint, times, ...point }) => {
+      outside.knowsIds = name.endsWith('whose id Slack knows')
       const deals = Array.from({ length: point.deals }, (_, n) => portal * 1_000 + n)
       const at = Date.now()
       const change = (deal: number) => stageChange(deal, { portal, at: at + deal })
