@@ -3,7 +3,6 @@ import { join, resolve } from 'node:path'
 import type { Plugin } from 'vite'
 import { fingerprintOf } from '../server/page/fingerprint.ts'
 import type { Config } from '../src/parse-config.ts'
-import { importMapSourceOf } from './security.ts'
 
 /**
  * Writes `.build.json` for the project's server (server/page/build.ts). It contains a hash of the
@@ -25,7 +24,6 @@ export function buildInfo({ apiUrl, contactFormUrl, crm, chat }: Config): Plugin
           fingerprint: await fingerprintOf(root),
           apiUrl,
           contactFormUrl,
-          importMapSource: await importMapSourceOf(folder),
           crmName: crm.name,
           chatName: chat.name,
         }

@@ -1,5 +1,3 @@
-import { contactPath } from './contact-path.ts'
-
 /**
  * The safety headers. The server sends them. The build writes them into files that configure other
  * hosts (docs/hosting.md).
@@ -11,8 +9,6 @@ export interface BuiltPage {
   apiUrl: string
   /** The form in the frame of /contact: a path on this origin or an http(s) URL. */
   contactFormUrl: string
-  /** The hash of the page's import map, as a source for `script-src`. The page has no other inline script. */
-  importMapSource: string
 }
 
 // Deny everything. Each policy below then allows what its page needs. Trusted Types prevent
@@ -31,20 +27,15 @@ const denyAll = {
  */
 export const answerPolicy = serialize(denyAll)
 
-/** The Content-Security-Policy of a dashboard file that is requested at this path. */
-export function pagePolicy(
-  { apiUrl, contactFormUrl, importMapSource }: BuiltPage,
-  path: string,
-): string {
+/** The Content-Security-Policy of every file of the dashboard. */
+export function pagePolicy({ apiUrl, contactFormUrl }: BuiltPage): string {
   return serialize({
     ...denyAll,
-    'script-src': `'self' ${importMapSource}`,
+    'script-src': "'self'",
     'style-src': "'self'",
     'img-src': "'self'",
     'connect-src': apiUrl === '' ? "'self'" : `'self' ${new URL(apiUrl).origin}`,
-    ...(contactPath.test(path) && {
-      'frame-src': contactFormUrl.startsWith('/') ? "'self'" : new URL(contactFormUrl).origin,
-    }),
+    'frame-src': contactFormUrl.startsWith('/') ? "'self'" : new URL(contactFormUrl).origin,
   })
 }
 

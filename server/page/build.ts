@@ -16,7 +16,6 @@ const buildInfo = v.object({
   fingerprint: v.string(),
   apiUrl: v.string(),
   contactFormUrl: v.string(),
-  importMapSource: v.string(),
   crmName: v.string(),
   chatName: v.string(),
 })
@@ -52,7 +51,7 @@ export async function readBuiltPage(folder = join(projectRoot, 'dist')): Promise
   if (built === undefined) {
     throw new Error(`${folder} has no build of this version. Run npm run build.`)
   }
-  return readDashboard(folder, (path) => pagePolicy(built, path))
+  return readDashboard(folder, pagePolicy(built))
 }
 
 /** A release without sources cannot be built again with other settings. */

@@ -26,8 +26,8 @@ export interface Dashboard {
   /** By path, such as `/assets/main.js`. */
   files: ReadonlyMap<string, StaticFile>
   page: StaticFile
-  /** Returns the Content-Security-Policy of an address. */
-  policyAt: (path: string) => string
+  /** The Content-Security-Policy of every file. */
+  policy: string
 }
 
 const contentTypes: Readonly<Record<string, string>> = {
@@ -50,10 +50,7 @@ const contentTypes: Readonly<Record<string, string>> = {
 const configurations = new Set(['_headers', '_redirects', 'nginx-headers.conf'])
 
 /** Reads all files of a build. @throws Error if the folder has no index.html. */
-export async function readDashboard(
-  folder: string,
-  policyAt: Dashboard['policyAt'],
-): Promise<Dashboard> {
+export async function readDashboard(folder: string, policy: string): Promise<Dashboard> {
   const files = new Map<string, StaticFile>()
   for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
     // A name with a leading dot is internal, such as .build.json.
@@ -64,7 +61,7 @@ export async function readDashboard(
   }
   const page = files.get('/index.html')
   if (page === undefined) throw new Error(`There is no index.html in ${folder}.`)
-  return { files, page, policyAt }
+  return { files, page, policy }
 }
 
 /**
@@ -99,7 +96,7 @@ export function serveDashboard(dashboard: Dashboard): MiddlewareHandler {
       // Set Vary on the uncompressed answer too. Otherwise a cache serves that answer to every
       // client.
       ...(Object.keys(file.compressed).length > 0 && { Vary: 'Accept-Encoding' }),
-      'Content-Security-Policy': dashboard.policyAt(path),
+      'Content-Security-Policy': dashboard.policy,
     }
     if (matches(c.req.header('If-None-Match'), etag)) return c.body(null, 304, headers)
     if (coding !== undefined) headers['Content-Encoding'] = coding

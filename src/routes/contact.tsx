@@ -1,6 +1,4 @@
 import { createFileRoute } from '@tanstack/react-router'
-import { useEffect, useState } from 'react'
-import { contactPath } from '../../contract/contact-path.ts'
 import { useHealth } from '../api/health.ts'
 import { config } from '../config.ts'
 import { standInFormAt } from '../parse-config.ts'
@@ -13,21 +11,7 @@ const isForeign =
   new URL(config.contactFormUrl, window.location.href).origin !== window.location.origin
 const sandbox = `allow-forms allow-scripts${isForeign ? ' allow-same-origin' : ''}`
 
-// Only a document that was loaded at this address may frame the form. After a reload of the
-// dashboard, the browser's Back shows this screen in the document of the dashboard.
-function wasLoadedHere(): boolean {
-  const [navigation] = performance.getEntriesByType('navigation')
-  // Some browsers hide the address. Then the page must not load again for ever.
-  if (navigation === undefined || !URL.canParse(navigation.name)) return true
-  return contactPath.test(new URL(navigation.name).pathname)
-}
-
 function ContactPage() {
-  const [mayFrame] = useState(wasLoadedHere)
-  useEffect(() => {
-    if (!mayFrame) window.location.reload()
-  }, [mayFrame])
-
   const { standIns } = useHealth().data ?? {}
   // No other backend answers at the default address. On the page's own origin, a proxy may.
   const isMissing =
@@ -47,7 +31,7 @@ function ContactPage() {
       ) : (
         <>
           <iframe
-            src={mayFrame ? config.contactFormUrl : undefined}
+            src={config.contactFormUrl}
             title="Contact form"
             height={600}
             sandbox={sandbox}

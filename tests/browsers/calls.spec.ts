@@ -28,12 +28,3 @@ for (const [path, calls, shows] of routes) {
     }
   })
 }
-
-sharedTest('a changed script that the app alone imports is not run', async ({ person, front }) => {
-  front.changed = /assets\/contact-/
-  await person.open('/%63ontact')
-  await person.see({ text: 'Something went wrong. Please try again later.' })
-  await person.hasTriedAgain()
-  await person.see({ text: 'Something went wrong. Please try again later.' })
-  expect(await person.run('return localStorage.getItem("taken")')).toBeNull()
-})

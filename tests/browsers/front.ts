@@ -12,8 +12,6 @@ export class Front {
   requests: string[] = []
   /** What the pages did against their policy, such as `style-src-attr on /contact`. */
   violations: string[] = []
-  /** Scripts at these addresses are replaced by one that marks the document in which it runs. */
-  changed: RegExp | undefined
   private readonly held = new Map<string, Promise<void>>()
   readonly url: string
   readonly close: () => void
@@ -45,11 +43,6 @@ export class Front {
       const name = `${method} ${pathname}`
       front.requests.push(name)
       await front.held.get(name)
-      if (front.changed?.test(pathname)) {
-        outgoing.setHeader('Content-Type', 'text/javascript')
-        outgoing.end("localStorage.setItem('taken', 'yes')")
-        return
-      }
       const onward = request({ host: 'localhost', port: serverPort, method, path, headers })
       onward.on('response', (answer) => {
         const policy = answer.headers['content-security-policy']
@@ -69,7 +62,6 @@ export class Front {
   forget(): void {
     this.requests = []
     this.violations = []
-    this.changed = undefined
     this.held.clear()
   }
 

@@ -60,17 +60,6 @@ export class Page {
   /** Waits until the browser is at this path. */
   isAt = (path: string) => this.gives('return location.href', `${this.#origin}${path}`)
 
-  /**
-   * If a script fails, the router notes this and loads the page once more, except in WebKit. The old
-   * page may show an error before it goes. This waits until the new page is there.
-   */
-  hasTriedAgain = () =>
-    this.gives(
-      `return !JSON.stringify(sessionStorage).includes('router_reload') ||
-        performance.getEntriesByType('navigation')[0].type === 'reload'`,
-      true,
-    )
-
   /** Waits until a script in the page returns this value. If a navigation ends the script, it runs again. */
   async gives(body: string, value: unknown): Promise<void> {
     await this.#poll(body, () => this.#tab.run(body).catch(String)).toBe(value)

@@ -14,10 +14,6 @@ const sayZone = (timeZone: string | undefined) => {
     return { ...resolvedOptions.call(this), timeZone: timeZone as string }
   })
 }
-const sayAddress = (...names: string[]) =>
-  vi
-    .spyOn(performance, 'getEntriesByType')
-    .mockReturnValue(names.map((name) => ({ name }) as PerformanceEntry))
 const replaceChannel = (channel: unknown) => {
   globalThis.personChannel?.close()
   globalThis.personChannel = undefined
@@ -31,11 +27,8 @@ test.each<[string, () => unknown]>([
   ['a channel between tabs', () => replaceChannel(undefined)],
   ['any channel that it allows', () => replaceChannel(refuse)],
   ['a storage', () => vi.spyOn(window, 'sessionStorage', 'get').mockImplementation(refuse)],
-  ['how it loaded the page', () => sayAddress()],
-  ['the address of the page', () => sayAddress('document')],
 ])('a browser that does not know %s shows every screen, and saves', async (_what, forget) => {
   forget()
-  const reload = vi.spyOn(window.location, 'reload').mockImplementation(() => {})
   const features = ['activity', 'activity-search', 'sessions']
   const { calls, router, user } = openApp(
     { person: 'ann', connected: both(), codes: new Set(['abc']), features },
@@ -47,7 +40,6 @@ test.each<[string, () => unknown]>([
   expect(await screen.findByText('0 sent')).toBeVisible()
   await act(() => router.navigate({ to: '/contact' }))
   expect(await screen.findByTitle('Contact form')).toHaveAttribute('src')
-  expect(reload).not.toHaveBeenCalled()
   const zones = calls().flatMap((call) => new URLSearchParams(call.split('?')[1]).getAll('zone'))
   for (const zone of zones)
     expect(() => Intl.DateTimeFormat('en', { timeZone: zone })).not.toThrow()

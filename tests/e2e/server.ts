@@ -75,11 +75,7 @@ export const test = base.extend<
       })
       // The console alone reports violations of a whole document, and those before any script runs.
       context.on('console', (message) => {
-        if (
-          /Content Security Policy|Permissions[- ]Policy|Trusted ?Type|integrity/i.test(
-            message.text(),
-          )
-        ) {
+        if (/Content Security Policy|Permissions[- ]Policy|Trusted ?Type/i.test(message.text())) {
           violations.push(message.text())
         }
       })

@@ -22,7 +22,7 @@ export const areas: Readonly<Record<string, Area>> = {
     project: 'dashboard',
   },
   headers: {
-    mutate: ['contract/contact-path.ts', 'contract/page-headers.ts'],
+    mutate: ['contract/page-headers.ts'],
     tests: ['tests/server/security-headers.test.ts'],
     project: 'server',
   },

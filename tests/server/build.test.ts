@@ -24,8 +24,7 @@ async function put(file: string, text = '') {
 async function build() {
   const settings = { apiUrl: 'https://api.example', contactFormUrl: '/form' }
   const names = { crmName: 'HubSpot', chatName: 'Slack' }
-  const importMapSource = "'sha256-abc='"
-  const info = { fingerprint: await fingerprintOf(root), ...settings, importMapSource, ...names }
+  const info = { fingerprint: await fingerprintOf(root), ...settings, ...names }
   await put('dist/.build.json', JSON.stringify(info))
 }
 

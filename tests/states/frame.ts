@@ -17,8 +17,6 @@ Reflect.deleteProperty(globalThis, 'BroadcastChannel')
 const handlers = state.backend()
 answerFetch((request) => getResponse(handlers, request))
 holdTime()
-// /contact reloads if the document was not loaded at its address. Here none was.
-performance.getEntriesByType = () => []
 window.history.replaceState(null, '', state.address)
 
 // Many frames load at once, so each may take long.

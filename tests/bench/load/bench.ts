@@ -10,7 +10,6 @@ import react from '@vitejs/plugin-react'
 import { Hono } from 'hono'
 import { build, type InlineConfig } from 'vite'
 import { precompress } from '../../../build/precompress.ts'
-import { importMapSourceOf } from '../../../build/security.ts'
 import { features } from '../../../contract/endpoints.ts'
 import { pagePolicy } from '../../../contract/page-headers.ts'
 import {
@@ -148,11 +147,8 @@ async function servePage(
       return c.json(answer)
     })
   }
-  // The other pages import nothing.
-  const importMapSource = await importMapSourceOf(join(folder, name)).catch(() => '')
-  const built = { apiUrl: '', contactFormUrl: '/', importMapSource }
-  const policyAt = (path: string) => pagePolicy(built, path)
-  app.all('*', serveDashboard(await readDashboard(join(folder, name), policyAt)))
+  const policy = pagePolicy({ apiUrl: '', contactFormUrl: '/' })
+  app.all('*', serveDashboard(await readDashboard(join(folder, name), policy)))
 
   const { promise, resolve } = Promise.withResolvers<AddressInfo>()
   const server = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' }, resolve)
