@@ -1,12 +1,9 @@
 import { tanstackRouter } from '@tanstack/router-plugin/vite'
 import react from '@vitejs/plugin-react'
 import { defineConfig, type UserConfig } from 'vite'
-import { budget, pageBudget } from './build/budget.ts'
+import { boot } from './build/boot.ts'
 import { buildInfo } from './build/build-info.ts'
-import { devtools } from './build/devtools.ts'
-import { lateSchemas } from './build/late-schemas.ts'
 import { precompress } from './build/precompress.ts'
-import { preload } from './build/preload.ts'
 import { security } from './build/security.ts'
 import { settings } from './build/settings.ts'
 import { states } from './build/states.ts'
@@ -26,32 +23,37 @@ export default defineConfig((): UserConfig => {
         target: 'react',
         quoteStyle: 'single',
         autoCodeSplitting: true,
+        // Most visits are of the dashboard, so its component is in the main script.
+        codeSplittingOptions: {
+          splitBehavior: ({ routeId }) => (routeId === '/' ? [] : undefined),
+        },
         disableLogging: true,
       }),
       react(),
       settings(config),
-      lateSchemas(),
-      preload(config),
-      budget(pageBudget),
+      boot(config),
       security(config),
       precompress(),
       buildInfo(config),
-      devtools(),
       states(),
     ],
     build: {
-      // src/boot.ts loads what Vite would preload (build/preload.ts).
+      // src/boot.ts starts the only download that must not wait for its import.
       modulePreload: false,
-      // One style sheet, and the one that src/late/load.ts loads. Otherwise each script that imports
-      // another one later would list the style sheet in its first line, which belongs to the hint below.
+      // One style sheet. Otherwise each script that imports another one later would list the style sheet
+      // in its first line, which belongs to the hint below.
       cssCodeSplit: false,
       rolldownOptions: {
         output: {
-          // One script for what every address needs, and one for each route. Over HTTP/1.1 more
-          // scripts would wait for each other.
+          // One script for what every address needs, one for each other route, and one for what the dashboard
+          // loads later. Over HTTP/1.1 more scripts would wait for each other.
           codeSplitting: {
             groups: [
               { name: 'main', tags: ['$initial'], test: (id) => !id.endsWith('/src/boot.ts') },
+              {
+                name: 'features',
+                test: /\/(AccountMenu|RuleNote|TestMessage|UnsentMessages)\.tsx$/,
+              },
             ],
           },
           // Nearly all functions run at the start. Chromium then compiles each script while it

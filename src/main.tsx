@@ -7,7 +7,7 @@ import './styles.css'
 const root = document.getElementById('root')
 if (root === null) throw new Error('index.html has no element with the id root')
 
-export const router = createAppRouter(createQueryClient())
+const router = createAppRouter(createQueryClient())
 start(root).catch((error: unknown) => {
   console.error('The page did not load.', error)
   // Without react-dom only the HTML of index.html can show this.

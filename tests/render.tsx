@@ -16,10 +16,11 @@ import { createAppRouter } from '../src/router.tsx'
 import { createBackend, type RecordedRequest } from './msw/handlers.ts'
 import { server } from './msw/server.ts'
 
-// The app loads the script of a screen and the late parts later. The first import may take longer than a test waits.
+// The app loads the script of a screen and some parts later. The first import may take longer than a test waits.
 const { routesById, loadRouteChunk } = createAppRouter(createQueryClient())
 const screens = Object.values(routesById).map((route) => loadRouteChunk(route))
-await Promise.all([...screens, import('../src/late/parts.ts')])
+const parts = Object.values(import.meta.glob('../src/late/*.tsx')).map((load) => load())
+await Promise.all([...screens, ...parts])
 
 /**
  * Starts the backend in memory. `requests` lists what reaches it; `calls(start)` lists the same as lines

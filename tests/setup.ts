@@ -5,9 +5,6 @@ import { server } from './msw/server.ts'
 
 configure({ asyncUtilTimeout: 3000 })
 
-// Vitest leaves every style sheet out, and its address is then empty.
-vi.mock('../src/late/late.css?url', () => ({ default: '/late.css' }))
-
 // happy-dom has no confirm. A test that expects the question mocks the answer.
 window.confirm = (question) => {
   throw new Error(`Unexpected confirm: ${question}`)

@@ -7,26 +7,14 @@ import { currentTurn, noticePerson, personIn, shownPersonHeader } from './person
 import { noticeAnswer } from './reach.ts'
 
 declare global {
-  /** The calls that src/boot.ts has started, by address. Undefined if it has not run, as in `npm run dev`. */
-  var startedCalls: Map<string, StartedCall> | undefined
-  /** Ends and forgets those that are about a person. */
-  var endStartedCalls: (() => void) | undefined
+  /** The responses to the calls that src/boot.ts has started, by address. Undefined if it has not run, as in `npm run dev`. */
+  var startedCalls: Map<string, Promise<Response>> | undefined
   /** The channel between the tabs of this browser. */
   var personChannel: BroadcastChannel | undefined
 }
 
-interface StartedCall {
-  response: Promise<Response>
-  /** In milliseconds since 1970. */
-  startedAt: number
-  abort: AbortController
-}
-
 /** How long a call and the download of its answer may take, in milliseconds. */
 const timeoutMs = 10_000
-
-/** The age, in milliseconds, above which the answer to a started call is too old to show. */
-const maxStartedAgeMs = 60_000
 
 const http = ky.create({
   prefix: config.apiUrl === '' ? '/' : config.apiUrl,
@@ -46,18 +34,9 @@ const http = ky.create({
  */
 function takeStarted(request: string | URL | Request): Promise<Response> | undefined {
   if (!(request instanceof Request)) return undefined
-  const started = globalThis.startedCalls?.get(request.url)
-  if (started === undefined) return undefined
+  const response = globalThis.startedCalls?.get(request.url)
   globalThis.startedCalls?.delete(request.url)
-  const { response, startedAt, abort } = started
-  // The computer may have slept between the boot script and the app.
-  if (request.method !== 'GET' || Date.now() - startedAt > maxStartedAgeMs) {
-    abort.abort()
-    return undefined
-  }
-  // ky aborts its own request after the timeout. The connection belongs to this one.
-  request.signal.addEventListener('abort', () => abort.abort())
-  return response
+  return request.method === 'GET' ? response : undefined
 }
 
 /**

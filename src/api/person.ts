@@ -124,7 +124,7 @@ function forgetPerson(named: string | undefined, isEnd = false): void {
   hasEnded = isEnd
   turn += 1
   // The boot script may have started calls that the app has not made yet.
-  globalThis.endStartedCalls?.()
+  globalThis.startedCalls?.clear()
   tellListeners()
   // This also drops the answers that are on their way.
   if (!keepsTicks) void queryClient.resetQueries({ queryKey: draftKey })

@@ -1,17 +1,28 @@
 import { useEffect, useRef } from 'react'
 import { useConnectionStatus } from '../api/connections.ts'
 import { useHasFeature, useHealth } from '../api/health.ts'
-import { useRules, useSaveRules } from '../api/rules.ts'
+import { useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
-import { useLateParts, usePreparedParts } from '../late/load.ts'
+import { PageNotice } from '../late/PageNotice.tsx'
+import { StandInLink } from '../late/StandInLink.tsx'
 import type { Provider } from '../parse-config.ts'
 import { Badge } from '../ui/Badge.tsx'
+import { Boundary } from '../ui/Boundary.tsx'
 import { Card } from '../ui/Card.tsx'
 import { focusHeading } from '../ui/focus.ts'
+import { later } from '../ui/later.tsx'
 import { Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
 import { Connection } from './Connection.tsx'
 import { RuleSettings } from './RuleSettings.tsx'
+
+const FailedMessages = later(
+  async () => (await import('../late/UnsentMessages.tsx')).FailedMessages,
+)
+const TestMessage = later(async () => (await import('../late/TestMessage.tsx')).TestMessage)
+const UnsentMessages = later(
+  async () => (await import('../late/UnsentMessages.tsx')).UnsentMessages,
+)
 
 export function Dashboard() {
   const { crm, chat } = config
@@ -24,27 +35,24 @@ export function Dashboard() {
   const hasSummary = useHasFeature('activity')
   const hasPreview = useHasFeature('preview')
   const canTest = useHasFeature('test-message') && areConnected
-  const { features, standIns, appUrl } = useHealth().data ?? {}
+  const { standIns } = useHealth().data ?? {}
   // This hook is in the dashboard, because the components below unmount when the person changes. Its failure must
   // stay visible.
   const save = useSaveRules()
-  // The calls of §7 come first.
-  const isLoaded = [crmStatus, chatStatus, useRules()].every(({ isFetched }) => isFetched)
   // For another person, everything is loaded again, and what had the focus disappears.
   const wereKnown = useRef(false)
   useEffect(() => {
     if (wereKnown.current && !areKnown && document.activeElement === document.body) focusHeading()
     wereKnown.current = areKnown
   }, [areKnown])
-  const late = useLateParts(isLoaded && (features ?? standIns ?? appUrl) !== undefined)
-  // It makes no call, and must not move the connections when the rules come after them.
-  const Notice = usePreparedParts()?.PageNotice
   // What loads late has its place from the start, so that it moves nothing.
   const unsentMessages = ({ name }: Provider, { data }: typeof crmStatus) =>
     hasSummary &&
     data?.connected === false &&
     data.reason && (
-      <div className="below-connection">{late && <late.UnsentMessages provider={name} />}</div>
+      <div className="below-connection">
+        <UnsentMessages provider={name} />
+      </div>
     )
 
   const badge = ({ id }: Provider) => standIns?.[id] && <Badge>Stand-in</Badge>
@@ -56,7 +64,11 @@ export function Dashboard() {
       title="Deal notifications"
       lead={`Choose which ${crm.name} deal events ${chat.name} reports.`}
     >
-      {Notice && hasSummary && <Notice />}
+      {hasSummary && (
+        <Boundary>
+          <PageNotice />
+        </Boundary>
+      )}
       <Warning isShown={areKnown && !areConnected} title="Connections required">
         {`Please connect both ${crm.name} and ${chat.name} so that notifications work.`}
       </Warning>
@@ -68,7 +80,9 @@ export function Dashboard() {
                 {unsentMessages(crm, crmStatus)}
                 {hasLink(crm, crmStatus) && (
                   <div className="below-connection">
-                    {late && <late.StandInLink provider={crm} />}
+                    <Boundary>
+                      <StandInLink provider={crm} />
+                    </Boundary>
                   </div>
                 )}
                 {/* What a disconnect also does: server/api/status-and-disconnect.ts. */}
@@ -84,15 +98,17 @@ export function Dashboard() {
                   <div
                     className={`below-connection ${canTest && hasLink(chat, chatStatus) ? 'below-both' : ''}`}
                   >
-                    {late && hasLink(chat, chatStatus) && (
-                      <late.StandInLink provider={chat} channel={chatStatus.data?.channel} />
+                    {hasLink(chat, chatStatus) && (
+                      <Boundary>
+                        <StandInLink provider={chat} channel={chatStatus.data?.channel} />
+                      </Boundary>
                     )}
-                    {late && canTest && <late.TestMessage />}
+                    {canTest && <TestMessage />}
                   </div>
                 )}
-                {areConnected && hasSummary && late && (
+                {areConnected && hasSummary && (
                   <div className="below-connection empty:hidden">
-                    <late.FailedMessages />
+                    <FailedMessages />
                   </div>
                 )}
               </Connection>
@@ -103,7 +119,6 @@ export function Dashboard() {
               save={save}
               hasSummary={hasSummary}
               hasPreview={hasPreview && isCrmConnected}
-              Note={late?.RuleNote}
             />
           </Card>
           <div className="after-rules">

@@ -1,14 +1,19 @@
-import { Link } from '@tanstack/react-router'
+import { Link, useMatches } from '@tanstack/react-router'
 import { useHasFeature } from '../api/health.ts'
-import { useLateParts } from '../late/load.ts'
+import { WrongAddress } from '../late/WrongAddress.tsx'
 import { Bell } from '../ui/icons.tsx'
+import { later } from '../ui/later.tsx'
+
+const AccountMenu = later(async () => (await import('../late/AccountMenu.tsx')).AccountMenu)
 
 /** The product's name, which links to the dashboard, the other pages, and the user's account. */
 export function Header() {
   const hasActivity = useHasFeature('activity')
   const hasSessions = useHasFeature('sessions')
-  // The dashboard and the activity load it.
-  const late = useLateParts(false)
+  // Only these pages load what the menu shows.
+  const isPersonal = useMatches({
+    select: (matches) => matches.some(({ routeId }) => routeId === '/' || routeId === '/activity'),
+  })
   return (
     <header className="border-b border-line bg-surface">
       <div className="mx-auto flex w-full max-w-3xl flex-wrap items-center gap-x-4 px-4 sm:gap-x-6 sm:px-6">
@@ -33,9 +38,9 @@ export function Header() {
             </Link>
           </nav>
         )}
-        {hasSessions && late && <late.AccountMenu />}
+        {hasSessions && isPersonal && <AccountMenu />}
       </div>
-      {late && <late.WrongAddress />}
+      <WrongAddress />
     </header>
   )
 }

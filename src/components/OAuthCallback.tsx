@@ -1,11 +1,8 @@
-import { useQueryClient } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useEffect } from 'react'
 import { authorizationFailure } from '../api/connections.ts'
-import { useHasFeature } from '../api/health.ts'
 import { type AuthorizationResponse, useOAuthCallback } from '../api/oauth.ts'
 import { config } from '../config.ts'
-import { prepareLateParts } from '../late/load.ts'
 import type { Provider } from '../parse-config.ts'
 import { RedCross, Spinner } from '../ui/icons.tsx'
 import { Screen } from '../ui/Screen.tsx'
@@ -22,13 +19,6 @@ export function OAuthCallback({
 }) {
   const navigate = useNavigate()
   const callback = useOAuthCallback(provider, response)
-
-  // The dashboard repeats it above everything. If that came late, it would move everything.
-  const queryClient = useQueryClient()
-  const willRepeat = useHasFeature('activity') && callback.isError
-  useEffect(() => {
-    if (willRepeat) void prepareLateParts(queryClient)
-  }, [willRepeat, queryClient])
 
   // Replace the history entry, so that Back does not lead to a finished authorization.
   useEffect(() => {

@@ -1,6 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useBlocker } from '@tanstack/react-router'
-import { type ComponentProps, type FormEvent, Fragment, useCallback } from 'react'
+import { type FormEvent, Fragment, useCallback } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { isDraftKept, sameRules } from '../api/draft.ts'
 import { useRuleSelection, useRules, type useSaveRules } from '../api/rules.ts'
@@ -8,8 +8,11 @@ import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Button } from '../ui/Button.tsx'
 import { useRestoredFocus } from '../ui/focus.ts'
+import { later } from '../ui/later.tsx'
 import { RuleCheckbox } from '../ui/RuleCheckbox.tsx'
 import { Warning } from '../ui/Warning.tsx'
+
+const RuleNote = later(async () => (await import('../late/RuleNote.tsx')).RuleNote)
 
 const catalogue: readonly RuleCategory[] = ruleCatalogue
 
@@ -18,13 +21,11 @@ export function RuleSettings({
   save,
   hasSummary,
   hasPreview,
-  Note,
 }: {
   save: ReturnType<typeof useSaveRules>
   /** Whether it is known what the saved rules have sent, and what the others would have sent. */
   hasSummary: boolean
   hasPreview: boolean
-  Note: ComponentProps<typeof RuleCheckbox>['Note']
 }) {
   const rules = useRules()
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
@@ -95,10 +96,11 @@ export function RuleSettings({
                   when={rule.when}
                   checked={selected.includes(rule.id)}
                   available={category.available}
-                  hasNote={
+                  Note={
                     category.available && (saved?.includes(rule.id) ? hasSummary : hasPreview)
+                      ? RuleNote
+                      : undefined
                   }
-                  Note={Note}
                   onToggle={onToggle}
                 />
               ))}

@@ -7,7 +7,6 @@ import { GenericError } from '../components/GenericError.tsx'
 import { config } from '../config.ts'
 import { ActivityChart } from '../late/ActivityChart.tsx'
 import { ActivityList } from '../late/ActivityList.tsx'
-import { loadLateStyles, useLateParts } from '../late/load.ts'
 import { Boundary } from '../ui/Boundary.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
 import { passFocus } from '../ui/focus.ts'
@@ -39,14 +38,12 @@ export const Route = createFileRoute('/activity')({
     q,
     day,
   }),
-  loader: loadLateStyles,
   component: ActivityPage,
 })
 
 function ActivityPage() {
   // A backend that answers only §7 has no such page.
   const isOffered = useHasFeature(activityEndpoints.activity.feature)
-  useLateParts(isOffered)
   // Any answer may be the first to say so.
   const isSignedOut = usePerson() === 'nobody'
   if (!isOffered) return <GenericError />

@@ -1,8 +1,7 @@
 import { createFileRoute, Link, notFound } from '@tanstack/react-router'
 import { authorizeUrl, useConnectionStatus, useFailedAuthorization } from '../api/connections.ts'
-import { useHasFeature, useHealth } from '../api/health.ts'
+import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
-import { useLateParts } from '../late/load.ts'
 import { Button } from '../ui/Button.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
 import { RedCross } from '../ui/icons.tsx'
@@ -20,10 +19,6 @@ function ConnectPage() {
   const failure = useFailedAuthorization(crm)
   const isOffered = useHasFeature('activity')
   const isConnected = useConnectionStatus(crm).data?.connected === true
-  const { origin } = window.location
-  const { appUrl = origin } = useHealth().data ?? {}
-  // The header then says so.
-  useLateParts(appUrl !== origin)
   return (
     <Screen title={`Connect ${crm.name}`} icon={<RedCross />}>
       {isOffered && failure !== undefined && !isConnected && <p className="text-bad">{failure}</p>}

@@ -7,7 +7,7 @@ import { config } from '../config.ts'
 export const Route = createFileRoute('/')({
   loader: ({ context: { queryClient } }) => {
     // Start all calls at the same time, and do not await them. The query cache logs failures. The boot script starts
-    // them even earlier (build/preload.ts).
+    // them even earlier (build/boot.ts).
     queryClient.query(connectionStatusQuery(config.crm)).catch(() => {})
     queryClient.query(connectionStatusQuery(config.chat)).catch(() => {})
     queryClient.query(rulesQuery).catch(() => {})

@@ -1,4 +1,4 @@
-import { Component, type ComponentType, type ReactNode } from 'react'
+import { Component, type ReactNode } from 'react'
 
 /** What stands in the place of what failed to render (§8). */
 export const failureText = <p role="alert">Something went wrong. Please try again later.</p>
@@ -15,12 +15,3 @@ export class Boundary extends Component<{ children: ReactNode }, { hasFailed: bo
     return this.state.hasFailed ? failureText : this.props.children
   }
 }
-
-/** A component with a boundary of its own. */
-export const bounded =
-  <Props extends object>(Part: ComponentType<Props>) =>
-  (props: Props) => (
-    <Boundary>
-      <Part {...props} />
-    </Boundary>
-  )

@@ -10,7 +10,6 @@ export const RuleCheckbox = memo(function RuleCheckbox({
   checked,
   available,
   onToggle,
-  hasNote = false,
   Note,
 }: {
   id: string
@@ -18,9 +17,7 @@ export const RuleCheckbox = memo(function RuleCheckbox({
   checked: boolean
   available: boolean
   onToggle: (id: string) => void
-  /** Reserves a place for the note below the label. */
-  hasNote?: boolean
-  /** Renders the note, whose element `id` describes the checkbox. Undefined until it is loaded. */
+  /** Renders a note below the label, whose element `id` describes the checkbox. It has its place before it is there. */
   Note?: ComponentType<{ id: string; rule: string; when: string }> | undefined
 }) {
   const noteId = `${id}-note`
@@ -32,13 +29,15 @@ export const RuleCheckbox = memo(function RuleCheckbox({
           checked={checked}
           disabled={!available}
           onChange={() => onToggle(id)}
-          aria-describedby={hasNote && Note ? noteId : undefined}
+          aria-describedby={Note && noteId}
           className="mt-0.5 size-4 shrink-0 accent-accent"
         />
         <span className="min-w-0">{`Notify me when ${when}`}</span>
       </label>
-      {hasNote && (
-        <div className="rule-note">{Note && <Note id={noteId} rule={id} when={when} />}</div>
+      {Note && (
+        <div className="rule-note">
+          <Note id={noteId} rule={id} when={when} />
+        </div>
       )}
     </div>
   )

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import type { HtmlTagDescriptor, Plugin, Rolldown } from 'vite'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { budget } from '../../build/budget.ts'
-import { preload } from '../../build/preload.ts'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { boot } from '../../build/boot.ts'
 import { parseConfig } from '../../src/parse-config.ts'
+import { dashboardCalls } from '../e2e/dashboard-calls.ts'
 import { buildPage } from './build-page.ts'
 
 let folder: string
@@ -69,49 +69,37 @@ test('no page contains a script or a style', async () => {
   }
 })
 
-test('the page itself loads only what every address needs', async () => {
+test('the page is small, and loads only what every address needs, by links that HTML knows', async () => {
   const page = await readPage()
-  const loading = elementsOf(page).filter(
-    ({ attributes: { rel = '' } }) => !['boot', 'late'].includes(rel),
-  )
-  const links = loading.filter(({ name }) => name === 'link')
+  expect(page.length).toBeLessThanOrEqual(1500)
+  const links = elementsOf(page).filter(({ name }) => name === 'link')
   // A preload of a call would double it in WebKit.
   expect(links.map(({ attributes }) => attributes.rel)).toEqual(['icon', 'stylesheet'])
   // Deferred scripts and modules run in the order of the page: the boot script precedes the app.
-  const scripts = loading.flatMap(({ attributes }) => attributes.src ?? [])
-  expect(scripts).toEqual([`/${named(/boot-[\w-]+\.js$/)}`, `/${named(/index-[\w-]+\.js$/)}`])
-  expect(loading.find(({ name }) => name === 'script')?.attributes).toMatchObject({ defer: '' })
-})
-
-test('what goes beyond section 7 is a script of its own, which the dashboard itself loads', async () => {
-  const late = elementsOf(await readPage()).filter(({ attributes }) => attributes.rel === 'late')
-  const scripts = late.map(({ attributes }) => attributes.href?.slice(1) ?? '')
-  expect(scripts).toContain(named(/parts-[\w-]+\.js$/))
-  // Neither its texts nor the schemas of its calls are in a script that every address loads.
-  const only = /Would have sent|iso_timestamp/g
-  for (const file of files.filter((file) => file.endsWith('.js'))) {
-    const found = String(await read(file)).match(only)
-    if (!scripts.includes(file)) expect(found, file).toBeNull()
-  }
-  const texts = await Promise.all(scripts.map((file) => read(file)))
-  expect(new Set(texts.join('').match(only))).toEqual(new Set(['Would have sent', 'iso_timestamp']))
-})
-
-test('the styles of what goes beyond section 7 are a sheet of their own, which no address loads by itself but /activity', async () => {
-  const sheets = elementsOf(await readPage()).flatMap(
-    ({ attributes: { rel, href = '', ...rest } }) =>
-      href.endsWith('.css') ? [{ rel, href, at: rest['data-at'] }] : [],
-  )
-  const [first, late] = [named(/style-[\w-]+\.css$/), named(/late-[\w-]+\.css$/)]
-  expect(sheets).toEqual([
-    { rel: 'stylesheet', href: `/${first}`, at: undefined },
-    { rel: 'boot', href: `/${late}`, at: '/activity' },
+  const scripts = elementsOf(page).filter(({ name }) => name === 'script')
+  expect(scripts.map(({ attributes }) => attributes.src)).toEqual([
+    `/${named(/boot-[\w-]+\.js$/)}`,
+    `/${named(/index-[\w-]+\.js$/)}`,
   ])
-  const only = /\.(account-menu|activity-field|chart-sent)\b/g
-  expect(String(await read(first)).match(only)).toBeNull()
-  expect(new Set(String(await read(late)).match(only)).size).toBe(3)
-  // Complete, because only one sheet with all utilities has them in the right order.
-  expect(String(await read(late))).toContain('.save-bar{')
+  expect(scripts[0]?.attributes).toMatchObject({ defer: '' })
+})
+
+test('what goes beyond section 7 is one script of its own', async () => {
+  for (const file of files.filter((file) => file.endsWith('.js'))) {
+    const found = /Would have sent|Sign out of|Send a test message/.test(String(await read(file)))
+    expect(found, file).toBe(/features-/.test(file))
+  }
+})
+
+// docs/decisions/0305-a-size-budget-with-a-margin.md: what to do if the dashboard exceeds it.
+test('all that the dashboard loads, with all features, stays within its budget in brotli', async () => {
+  const loaded = /^index\.html$|^assets\/(boot|client|features|index)-.*\.js$|\.css$/
+  const sizes = files
+    .filter((file) => loaded.test(file))
+    .map(async (file) => (await read(`${file}.br`)).length)
+  expect(sizes).toHaveLength(6)
+  const size = (await Promise.all(sizes)).reduce((sum, one) => sum + one)
+  expect(size).toBeLessThan(130_000)
 })
 
 test('the build contains nothing of the panels and of /states, which npm run dev shows', async () => {
@@ -133,115 +121,64 @@ test('every script tells Chromium to compile it as a whole', async () => {
   }
 })
 
-describe('the boot script', () => {
-  /** The scripts that the boot script loads at an address, and the calls that it makes. */
-  async function bootAt(pathname: string) {
-    const boot = String(await read(named(/boot-[\w-]+\.js$/)))
-    const links = elementsOf(await readPage())
-      .filter(({ attributes }) => attributes.rel === 'boot')
-      .map(({ attributes: { rel, as = '', href = '', 'data-at': at } }) => ({
-        ...{ rel, as, href },
-        dataset: { at },
-      }))
-    const document = { querySelectorAll: () => links, addEventListener() {} }
-    const fetched = vi.fn(async () => new Response('{}'))
-    const page: Partial<typeof globalThis> = {}
-    const run = new Function('location', 'document', 'fetch', 'globalThis', boot)
-    run({ pathname }, document, fetched, page)
-    return {
-      scripts: links.filter(({ rel }) => rel === 'modulepreload').map(({ href }) => href),
-      styles: links.filter(({ rel }) => rel === 'preload').map(({ href }) => href),
-      fetched: fetched.mock.calls as unknown as [string, RequestInit][],
-      started: [...(page.startedCalls?.keys() ?? [])],
-    }
-  }
-  const scriptAt = (pattern: RegExp) => `/${named(pattern)}`
-  // A script that two routes share, such as that of a component, may come, too.
-  const isOfARoute = (script: string) =>
-    /[/.](activity|callback|connect|contact|routes)[-.]/.test(script)
-
-  test('starts the calls and scripts of the dashboard at /', async () => {
-    const { scripts, styles, fetched, started } = await bootAt('/')
-    expect(styles).toEqual([])
-    expect(scripts).toContain(scriptAt(/client-/))
-    expect(scripts.filter(isOfARoute)).toEqual([scriptAt(/routes-/)])
-    expect(started).toEqual([
-      '/health',
-      '/api/hubspot/status',
-      '/api/slack/status',
-      '/api/notifications/rules',
-    ])
-    expect(fetched.map(([address]) => address)).toEqual(started)
-    for (const [, init] of fetched) expect(init.credentials).toBe('include')
-  })
-
-  test.each<[string, RegExp, RegExp[]?]>([
-    ['/contact', /contact-/],
-    ['/Contact', /contact-/],
-    ['/slack/callback/', /callback-/],
-    ['/connect/hubspot', /connect\./],
-    ['/activity', /activity-/, [/late-[\w-]+\.css$/]],
-  ])('starts the script, styles and health check of %s', async (path, script, late = []) => {
-    const { scripts, styles, started } = await bootAt(path)
-    expect(scripts).toContain(scriptAt(/client-/))
-    expect(scripts.filter(isOfARoute)).toEqual([scriptAt(script)])
-    expect(styles).toEqual(late.map(scriptAt))
-    expect(started).toEqual(['/health'])
-  })
-
-  test.each(['/no/such/page', '/contacts', '/contact/us', '/a/contact', '/constructor'])(
-    'starts only react-dom and the health check at %s',
-    async (path) => {
-      const { scripts, started } = await bootAt(path)
-      expect(scripts).toEqual([scriptAt(/client-/)])
-      expect(started).toEqual(['/health'])
-    },
+/** What the boot script of a page starts at an address. */
+async function bootAt(pathname: string, html: string) {
+  const text = String(await read(named(/boot-[\w-]+\.js$/)))
+  const { attributes = {} } = elementsOf(html).find(({ name }) => name === 'script') ?? {}
+  const dataset = Object.fromEntries(
+    Object.entries(attributes).map(([name, value]) => [
+      name.replace('data-', '').replace('-c', 'C'),
+      value,
+    ]),
   )
+  const append = vi.fn()
+  const document = {
+    currentScript: { dataset },
+    createElement: () => ({}),
+    head: { append },
+    querySelector: () => null,
+  }
+  const fetched: string[] = []
+  const fetch = async (address: string, { credentials }: RequestInit) => {
+    fetched.push(`${credentials} ${address}`)
+    return new Response('{}')
+  }
+  const global: Partial<typeof globalThis> = {}
+  const run = new Function('location', 'document', 'fetch', 'globalThis', text)
+  run({ pathname, origin: 'http://page.test' }, document, fetch, global)
+  expect([...(global.startedCalls?.keys() ?? [])].map((href) => `include ${href}`)).toEqual(fetched)
+  expect(append.mock.calls).toEqual([
+    [{ rel: 'modulepreload', crossOrigin: '', href: `/${named(/client-[\w-]+\.js$/)}` }],
+  ])
+  return fetched
+}
+
+test('the boot script starts react-dom and the health check, and at / the calls of the dashboard', async () => {
+  const page = await readPage()
+  const calls = dashboardCalls.map((path) => `include http://page.test${path}`)
+  const health = 'include http://page.test/health'
+  expect((await bootAt('/', page)).toSorted()).toEqual([...calls, health].toSorted())
+  for (const path of ['/contact', '/slack/callback', '/no/such/page']) {
+    expect(await bootAt(path, page)).toEqual([health])
+  }
+})
+
+test('the page of other settings starts the calls of their backend and providers', async () => {
+  const { transformIndexHtml } = boot(
+    parseConfig({
+      VITE_API_URL: 'https://api.example.com/v1/',
+      VITE_CRM_NAME: 'Pipedrive',
+      VITE_CHAT_NAME: 'Teams',
+    }),
+  )
+  const [{ attrs } = {}] = hookOf(transformIndexHtml)('', { bundle }) as HtmlTagDescriptor[]
+  expect(attrs).toMatchObject({
+    'data-calls': 'https://api.example.com/v1/health',
+    'data-dashboard-calls':
+      'https://api.example.com/v1/api/pipedrive/status https://api.example.com/v1/api/teams/status https://api.example.com/v1/api/notifications/rules',
+  })
 })
 
 /** A plugin has a hook, or an object with it. */
 const hookOf = (hook: unknown) =>
-  (typeof hook === 'function' ? hook : Object(hook).handler) as (
-    this: unknown,
-    ...given: unknown[]
-  ) => unknown
-
-/** What the page would link to with other settings and one more route. */
-function linksWith(file: string) {
-  const settings = {
-    VITE_API_URL: 'https://api.example.com/v1/',
-    VITE_CRM_NAME: 'Pipedrive',
-    VITE_CHAT_NAME: 'Teams',
-  }
-  const { transformIndexHtml } = preload(parseConfig(settings))
-  const facadeModuleId = join(import.meta.dirname, `../../src/routes/${file}?tsr-split=component`)
-  const about = { type: 'chunk', fileName: 'assets/about.js', imports: [], facadeModuleId }
-  return hookOf(transformIndexHtml)('', { bundle: { ...bundle, about } }) as HtmlTagDescriptor[]
-}
-
-test('the page of other settings starts the calls of their backend and providers', () => {
-  const links = linksWith('about.tsx')
-  const calls = links.flatMap(({ attrs = {} }) => (attrs.as === 'fetch' ? [attrs] : []))
-  expect(calls.map((attrs) => [attrs.href, attrs['data-at']])).toEqual([
-    ['https://api.example.com/v1/health', undefined],
-    ['https://api.example.com/v1/api/pipedrive/status', '/'],
-    ['https://api.example.com/v1/api/teams/status', '/'],
-    ['https://api.example.com/v1/api/notifications/rules', '/'],
-  ])
-})
-
-test('the boot script loads a new route at the address that its file name says, and a build fails if it says none', () => {
-  const links = linksWith('about.$person.us.tsx')
-  const link = links.find(({ attrs }) => attrs?.href === '/assets/about.js')
-  expect(link?.attrs).toMatchObject({ rel: 'boot', 'data-at': '/about/[^/]+/us' })
-  const refusal = /build\/preload\.ts cannot read .* src\/routes\/_about\.tsx/
-  expect(() => linksWith('_about.tsx')).toThrow(refusal)
-})
-
-test('a build that exceeds its budget fails and says where the limit is', () => {
-  const error = vi.fn()
-  const { generateBundle } = budget({ script: 100_000, style: 3000 })
-  hookOf(generateBundle).call({ error }, {}, bundle)
-  const words = /script takes .* style takes .* pageBudget in build\/budget\.ts/
-  expect(error).toHaveBeenCalledWith(expect.stringMatching(words))
-})
+  (typeof hook === 'function' ? hook : Object(hook).handler) as (...given: unknown[]) => unknown

@@ -78,6 +78,8 @@ test('a refusal that names another person is logged, and the page shows that per
   const { state, user } = open()
   state.person = 'ann'
   const button = await sendButton()
+  // What else loads must not name the other person first.
+  await settle()
   state.person = 'bob'
   state.rules = []
   await user.click(button)

@@ -5,18 +5,44 @@ import { chromium as engine, expect } from '@playwright/test'
 import { chromium, chromiumArguments } from '../../scripts/programs.ts'
 import { connect, sharedTest as test } from './server.ts'
 
-for (const script of ['index', 'client', 'routes']) {
+const apology = 'Something went wrong. Please try again later.'
+
+for (const [script, address, heading] of [
+  ['index', '/', 'Connections'],
+  ['client', '/', 'Connections'],
+  ['contact', '/contact', 'Contact Support'],
+] as const) {
   test(`the page says so when a script does not arrive, and a reload helps: ${script}`, async ({
     page,
   }) => {
     await page.route(`**/assets/${script}-*.js`, (route) => route.abort('connectionreset'))
-    await page.goto('/')
-    await expect(page.getByText('Something went wrong. Please try again later.')).toBeVisible()
+    await page.goto(address)
+    await expect(page.getByText(apology)).toBeVisible()
     await page.unrouteAll({ behavior: 'ignoreErrors' })
     await page.reload()
-    await expect(page.getByRole('button', { name: 'Connect HubSpot', exact: true })).toBeVisible()
+    await expect(page.getByRole('heading', { name: heading })).toBeVisible()
   })
 }
+
+test('without the script of what goes beyond section 7, the rest stays as it is', async ({
+  page,
+}) => {
+  await page.route('**/assets/features-*.js', (route) => route.abort('connectionreset'))
+  const failed = page.waitForEvent('console', (log) => /beyond section 7 failed/.test(log.text()))
+  await page.goto('/')
+  await failed
+  await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
+  await expect(page.getByText(apology)).toHaveCount(0)
+})
+
+test.describe('without JavaScript', () => {
+  test.use({ javaScriptEnabled: false })
+  test('the page says that it needs it, and not that it loads', async ({ page }) => {
+    await page.goto('/')
+    await expect(page.locator('noscript p')).toBeVisible()
+    await expect(page.getByText('Loading…')).toBeHidden()
+  })
+})
 
 test('a held Enter disconnects, but does not press the Connect that appears', async ({ page }) => {
   await page.goto('/')
