@@ -50,7 +50,9 @@ export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
   // The contact form's frame has no origin, so this is another origin for it.
   const anyOrigin = { 'Access-Control-Allow-Origin': '*' }
   sandbox.get('/style.css', file('style.css', 'text/css; charset=utf-8', anyOrigin))
-  sandbox.get('/channel.js', file('channel.js', 'text/javascript; charset=utf-8'))
+  for (const script of ['channel.js', 'deals.js']) {
+    sandbox.get(`/${script}`, file(script, 'text/javascript; charset=utf-8'))
+  }
   sandbox.route('/contact-form', createContactForm())
   for (const id of providerIds) {
     const settings = providers[id]

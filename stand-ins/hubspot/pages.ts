@@ -1,6 +1,7 @@
 import { Hono } from 'hono'
 import { html } from 'hono/html'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
+import { standInPolicy } from '../../server/http/safety-headers.ts'
 import { formatAmount } from '../../server/relay/decide/amount.ts'
 import { cut } from '../../server/relay/write/text.ts'
 import { formFields, type Html, standInPage } from '../page.ts'
@@ -28,6 +29,8 @@ export function createDealsPage(
   { site, list, deals }: HubspotAccount,
   webhooks: ReturnType<typeof createStandInWebhooks>,
 ): Hono {
+  const policy = standInPolicy(site.appUrl, { inFrame: false, withScript: true })
+
   /** Changes a property, and reports it. @returns whether it had another value. */
   function enter(deal: StandInDeal, property: Change['property'], value: string): boolean {
     const change = deals.enter(deal, property, value)
@@ -44,12 +47,14 @@ export function createDealsPage(
       )
       .get('/deals', (c) => {
         const { moved, same, edited } = c.req.query()
+        c.header('Content-Security-Policy', policy)
         const message = site.pages.slack && html`<a href="${site.pages.slack}">See the message</a>.`
         return c.html(
           standInPage({
             site,
             title: 'Deals',
             notice,
+            head: html`<script src="/sandbox/deals.js" type="module"></script>`,
             children: html`
             <p>Move a deal to another stage. The message then arrives in the chat.</p>
             <ul class="deals">${deals
