@@ -10,6 +10,12 @@ window.confirm = (question) => {
   throw new Error(`Unexpected confirm: ${question}`)
 }
 
+// happy-dom shows every popover, and cannot hide it. In a browser, its button gets the focus back.
+HTMLElement.prototype.hidePopover = function () {
+  if (!this.contains(document.activeElement)) return
+  document.querySelector<HTMLElement>(`[popovertarget="${this.id}"]`)?.focus()
+}
+
 beforeAll(() => server.listen({ onUnhandledFrame: 'error' }))
 
 // An error that is logged fails its test, unless the test expects it and reads it with `takeLog()`.

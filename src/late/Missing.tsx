@@ -1,3 +1,4 @@
+import { Button } from '../ui/Button.tsx'
 import { passFocus } from '../ui/focus.ts'
 
 // When a new try succeeds, the checkbox of the rule or the button of the service gets the focus.
@@ -27,16 +28,15 @@ export function Missing({
         {query.isFetched ? `${failed} ` : pending}
       </p>
       {query.isFetched && (
-        <button
+        <Button
           ref={passToControl}
-          type="button"
-          aria-label={`Try again: ${subject}`}
-          aria-disabled={query.isFetching || undefined}
-          onClick={() => query.refetch()}
-          className="text-button"
+          kind="text"
+          label={`Try again: ${subject}`}
+          busy={query.isFetching}
+          onClick={() => void query.refetch()}
         >
           Try again
-        </button>
+        </Button>
       )}
     </>
   )

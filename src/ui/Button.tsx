@@ -15,7 +15,7 @@ export function Button({
   /** The accessible name, if the visible word alone is not clear. */
   label?: string
   disabled?: boolean
-  /** Its action is in progress. Unlike a disabled button, a busy one keeps the focus. */
+  /** Its action is in progress, so a click does nothing. Unlike a disabled button, a busy one keeps the focus. */
   busy?: boolean
   onClick?: (event: MouseEvent) => void
   type?: 'button' | 'submit'
@@ -29,7 +29,10 @@ export function Button({
       aria-label={label}
       disabled={disabled}
       aria-disabled={busy || undefined}
-      onClick={onClick}
+      onClick={(event) => {
+        if (busy) event.preventDefault()
+        else onClick?.(event)
+      }}
       // A held Enter clicks once: the button may already show another word when the key repeats.
       onKeyDown={(event) => event.repeat && event.key === 'Enter' && event.preventDefault()}
       className={buttonStyle[kind]}

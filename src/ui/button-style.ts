@@ -2,4 +2,6 @@
 export const buttonStyle = {
   primary: 'button button-primary',
   secondary: 'button button-secondary',
+  text: 'text-button',
+  item: 'account-item',
 } as const

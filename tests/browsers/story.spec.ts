@@ -108,6 +108,14 @@ test('no script reads the cookie, and neither another site nor another port chan
     await person.see({ role: 'button', name: `Disconnect ${name}` })
   }
   await person.see(stageRule, { checked: true })
+
+  // The menu of the account, which the browser itself opens and closes.
+  const signOut = { role: 'button', name: 'Sign out of this browser' }
+  await person.miss(signOut)
+  await person.click({ role: 'button', name: 'acme-stand-in.example' })
+  await person.see(signOut, { reachable: true })
+  await person.click(dashboard)
+  await person.miss(signOut)
 })
 
 sharedTest(

@@ -200,7 +200,9 @@ test('a summary or preview that fails says so and hides no rule; each can be tri
   ])
 
   const again = screen.getByRole('button', { name: 'Try again: a deal stage changes' })
-  await user.click(again)
+  const answer = hold('get', '*/summary', withStatus(400))
+  await user.tripleClick(again)
+  answer()
   await waitFor(() => expect(summaries(calls)).toHaveLength(2))
   await waitFor(() => expect(again).not.toHaveAttribute('aria-disabled'))
   expect(again).toHaveFocus()

@@ -54,6 +54,53 @@ test('a page that comes out of the back-forward cache shows the person of now wi
   await caching.close()
 })
 
+sharedTest(
+  'the account menu opens below its button, and closes when the person looks elsewhere',
+  async ({ page }) => {
+    await showState(page, stateOf('Signed out of all other browsers'))
+    const account = button(page, 'Account')
+    const item = button(page, 'Sign out of this browser')
+    // A result closes the menu, and the focus goes back.
+    await expect(item).toBeHidden()
+    await expect(account).toBeFocused()
+    await page.keyboard.press('Enter')
+    await expect(item).toBeInViewport({ ratio: 1 })
+    for (const width of [320, 640, 800, 1280]) {
+      await page.setViewportSize({ width, height: 700 })
+      const [{ x, y }, menu] = await page.evaluate(() => {
+        const { right, bottom } =
+          document.querySelector('.account-button')?.getBoundingClientRect() ?? new DOMRect()
+        const menu =
+          document.querySelector('.account-menu')?.getBoundingClientRect() ?? new DOMRect()
+        return [
+          { x: right, y: bottom },
+          { x: menu.right, y: menu.top },
+        ] as const
+      })
+      expect(Math.abs(menu.x - x), `${width} px`).toBeLessThan(20)
+      expect(menu.y - y, `${width} px`).toBeGreaterThanOrEqual(0)
+      expect(menu.y - y, `${width} px`).toBeLessThan(12)
+    }
+    await page.keyboard.press('Tab')
+    await expect(item).toBeFocused()
+    await page.keyboard.press('Escape')
+    await expect(item).toBeHidden()
+    await expect(account).toBeFocused()
+    for (const leave of [
+      () => page.getByRole('heading', { level: 1 }).click(),
+      () => account.click(),
+      async () => {
+        for (let stop = 0; stop < 3; stop += 1) await page.keyboard.press('Tab')
+      },
+    ]) {
+      await account.click()
+      await expect(item).toBeVisible()
+      await leave()
+      await expect(item).toBeHidden()
+    }
+  },
+)
+
 for (const [width, height] of [
   [1280, 720],
   [390, 844],
