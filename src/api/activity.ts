@@ -1,7 +1,13 @@
-import { type QueryClient, replaceEqualDeep, useQuery, useQueryClient } from '@tanstack/react-query'
+import {
+  infiniteQueryOptions,
+  type QueryClient,
+  replaceEqualDeep,
+  useInfiniteQuery,
+  useQuery,
+  useQueryClient,
+} from '@tanstack/react-query'
 import {
   type Activity,
-  type ActivityCounts,
   type ActivityItem,
   type ActivityState,
   activityAnswer,
@@ -10,9 +16,9 @@ import {
 } from '../../contract/activity.ts'
 import { call, getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
-import { activityKey } from './keys.ts'
+import { activityKey, featuresKey } from './keys.ts'
 import { currentTurn } from './person.ts'
-import { callOptions } from './query-client.ts'
+import { callOptions, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 import { queryOf, summaryQuery } from './summary.ts'
 
@@ -25,197 +31,144 @@ export interface ActivityFilter {
   /** A date such as `2026-11-21`, in this browser's time zone. */
   day?: string | undefined
   /** Also says how many messages the other parameters find in each state. */
-  counts?: true
+  counts?: true | undefined
 }
 
-interface List {
-  /** The newest first. A message stays here when its state changes, also if another state is listed. */
-  items: readonly ActivityItem[]
-  /** The `before` of the next older page; null if there is none. */
-  next: string | null
-  /** How far back the last page has searched, if the search is not at its end. */
-  searchedTo: string | null
-  /** How many messages are in each state, if the backend says so. */
-  counts: ActivityCounts | undefined
-  /** How many messages 'Send all again' sends, if the backend says so. */
-  retryable: Activity['retryable']
-  /** The turn of the person whose messages these are. */
-  turn: number
-  /** The `before` with which the next refresh goes on through a long list; null to begin again. */
-  round: string | null
-  /** How many messages the first page, or else the last older page, contained. */
-  loaded: number
-  /** Whether the list has started again since the user loaded a page of it. */
-  startedAgain: boolean
-  /** How many messages the list may have: what the user loaded, and so many that came since. */
-  most: number
+interface Refresh {
+  /** Undefined before the first refresh. */
+  newest?: Activity
+  /** The listed messages as they are now, by id. */
+  current: Record<string, ActivityItem>
 }
+
+const unchanged: Refresh = { current: {} }
 
 /** How often the list is refreshed while the page is visible, in milliseconds. */
 const refreshMs = 5000
-const pageSize = 25
+export const pageSize = 25
 /** The most messages that a backend answers at once. */
 const largestPage = 100
-/** How many messages may come to a list before it starts again. Otherwise a page that stays open only grows. */
-const mostAdded = 200
 
 const { feature, path } = activityEndpoints.activity
-const listsKey = [...activityKey, 'list'] as const
+const nowKey = [...activityKey, 'now'] as const
 
 const getPage = (
-  parameters: ({ limit: number; before?: string } & ActivityFilter) | { ids: string },
+  parameters: ({ limit: number; before?: string | undefined } & ActivityFilter) | { ids: string },
 ): Promise<Activity> => getJson(path + queryOf(parameters), activityAnswer)
 
-const activityQuery = (filter: ActivityFilter) =>
+/**
+ * The pages as they were when they loaded. Nothing loads them again, because that would move what the user reads. So
+ * its key is not below `activityKey`.
+ */
+const pagesQuery = (filter: ActivityFilter) =>
+  infiniteQueryOptions({
+    queryKey: [...featuresKey, 'pages', filter],
+    queryFn: async ({ pageParam }) => {
+      const turn = currentTurn()
+      const counts = pageParam === '' ? filter.counts : undefined
+      const before = pageParam || undefined
+      return { turn, ...(await getPage({ limit: pageSize, before, ...filter, counts })) }
+    },
+    initialPageParam: '',
+    getNextPageParam: ({ next }) => next,
+    staleTime: Infinity,
+    // The next visit begins with the newest messages.
+    gcTime: 0,
+    refetchInterval: (query) => query.state.data === undefined && whileFailed(query),
+    // An older page that failed makes all pages stale.
+    refetchOnWindowFocus: false,
+    refetchOnReconnect: false,
+    meta: { action: 'Loading messages' },
+  })
+
+/** What has changed since, and what is new. */
+const refreshQuery = (filter: ActivityFilter) =>
   callOptions({
-    queryKey: [...listsKey, filter],
+    queryKey: [...nowKey, filter],
     queryFn: ({ client }) => refresh(client, filter),
-    // Query compares items of the same position, and a new message moves all others. `merge` compares them.
-    structuralSharing: false,
     staleTime: refreshMs,
-    // The next visit begins with the newest messages, and `useRetry` changes only the list on screen.
     gcTime: 0,
     // Query pauses this while the page is hidden.
     refetchInterval: refreshMs,
     meta: { action: 'Loading messages' },
   })
 
-/**
- * Loads what changed in a list, with one to three calls, or a new list. If a message is new or
- * has another state, the summary loads too
- * (docs/decisions/0504-the-list-of-messages-refreshes.md).
- */
-async function refresh(client: QueryClient, filter: ActivityFilter): Promise<List> {
-  const { queryKey } = activityQuery(filter)
+/** @see docs/decisions/0504-the-list-of-messages-refreshes.md */
+async function refresh(client: QueryClient, filter: ActivityFilter): Promise<Refresh> {
+  const { queryKey } = refreshQuery(filter)
   const begun = currentTurn()
-  const isSearch = filter.q !== undefined || filter.rule !== undefined
   const old = client.getQueryData(queryKey)
-  const shown = old?.items ?? []
-
-  const limit = Math.min(Math.max(shown.length, pageSize), largestPage)
-  const newest = await getPage({ limit, ...filter })
-  const answered = byId(newest.items)
-  const others = shown.filter(({ id }) => !answered.has(id))
-  const isKnown = others.length < shown.length
-
-  // Waiting messages change by themselves, failed ones if the user sends them again elsewhere. If no other
-  // message is known, the others tell whether they are still this user's.
-  const open = others.filter((item) => item.state === 'waiting' || item.state === 'failed')
+  const listed = itemsOf(client.getQueryData(pagesQuery(filter).queryKey), old)
+  const newest = await getPage({ limit: pageSize, ...filter })
+  const inNewest = byId(newest.items)
+  const others = listed.filter(({ id }) => !inNewest.has(id))
+  const isKnown = others.length < listed.length
+  // Only these can change. If no other is known, all others tell whether they are still this user's.
+  const open = isKnown
+    ? others.filter(({ state }) => state === 'waiting' || state === 'failed')
+    : others
+  // Others in each turn.
+  const turns = Math.ceil(open.length / largestPage)
   const turn = client.getQueryState(queryKey)?.dataUpdateCount ?? 0
-  const asked = byId(inTurn(open.length > 0 || isKnown ? open : others, turn))
-  // A message that is found late may belong anywhere. The newest page is the whole of most lists.
-  const before = shown.length > largestPage && !isSearch ? (old?.round ?? newest.next) : null
-  const [current, further] = await Promise.all([
-    asked.size === 0 ? [] : getPage({ ids: [...asked.keys()].join() }).then(({ items }) => items),
-    before === null ? undefined : getPage({ limit: largestPage, before, ...withoutCounts(filter) }),
-  ])
+  const from = turns && (turn % turns) * largestPage
+  const ids = open.slice(from, from + largestPage).map(({ id }) => id)
+  const asked = ids.length === 0 ? [] : (await getPage({ ids: ids.join() })).items
 
-  // The user may have loaded older messages meanwhile.
-  const list = client.getQueryData(queryKey)
-  // Either there are so many new messages that a gap would remain, or this is another user.
-  // The newest page of a search may have none of the messages that its older pages found.
-  const isGap = newest.next !== null && newest.searchedTo == null
-  const isOther = current.length === 0 && !(isSearch && shown.length === 0)
-  const startsAgain = !isKnown && (isGap || isOther)
-  if (list === undefined) return listOf(newest, { turn: begun, startedAgain: false })
-  const listed = [...newest.items, ...(further?.items ?? [])]
-  const former = byId(list.items)
-  const added = listed.filter(({ id }) => !former.has(id))
-  const items = merge(added, list.items, listed, current)
-  if (items.some(({ id, state }) => former.get(id)?.state !== state)) {
+  const isOther = !isKnown && asked.length === 0 && listed.length + newest.items.length > 0
+  if (isOther && begun === currentTurn()) void listNewest(client, filter, newest)
+  const seen = byId([...(old?.newest?.items ?? []), ...listed])
+  const answered = byId([...newest.items, ...asked])
+  if ([...answered.values()].some(({ id, state }) => seen.get(id)?.state !== state)) {
     void client.invalidateQueries({ queryKey: summaryQuery.queryKey })
   }
-  if (startsAgain || items.length > list.most) {
-    return listOf(newest, { turn: begun, startedAgain: list.items.length > 0 })
-  }
-
-  const last = further ?? newest
-  const oldest = list.items.at(-1)
-  const isEnd =
-    last.next === null ||
-    last.items.some(({ id, at }) => id === oldest?.id || timeOf(at) < timeOf(oldest?.at ?? ''))
-  const { counts, retryable } = newest
-  // How far a search has come is known only by its own pages.
-  if (isSearch) return { ...list, items, counts, retryable }
-  return {
-    ...list,
-    items,
-    counts,
-    retryable,
-    next: isEnd ? last.next : list.next,
-    round: isEnd ? null : last.next,
-  }
+  // A message that has not changed stays the same object, so that its row does not render again.
+  const current = listed.map((item) => replaceEqualDeep(item, answered.get(item.id) ?? item))
+  return { newest, current: Object.fromEntries(byId(current)) }
 }
 
-/** A list that begins with its newest page. */
-function listOf(
-  { items, next, searchedTo = null, counts, retryable }: Activity,
-  about: Pick<List, 'turn' | 'startedAgain'>,
-): List {
-  const loaded = items.length
-  return {
-    items,
-    next,
-    searchedTo,
-    counts,
-    retryable,
-    round: null,
-    loaded,
-    most: loaded + mostAdded,
-    ...about,
-  }
-}
-
-/** Only the newest page needs the counts. */
-const withoutCounts = ({ counts: _, ...filter }: ActivityFilter): ActivityFilter => filter
-
-/** Returns up to 100 of the messages, others in each turn. */
-function inTurn(items: readonly ActivityItem[], turn: number): readonly ActivityItem[] {
-  const turns = Math.ceil(items.length / largestPage)
-  const start = (turn % turns) * largestPage
-  return items.slice(start, start + largestPage)
+/** Begins the list again with its newest page, which is loaded already. */
+async function listNewest(client: QueryClient, filter: ActivityFilter, newest: Activity) {
+  const { queryKey } = pagesQuery(filter)
+  await client.cancelQueries({ queryKey })
+  client.setQueryData(queryKey, { pages: [{ ...newest, turn: currentTurn() }], pageParams: [''] })
 }
 
 /**
- * The messages of this browser's user: `list` refreshes itself, `older.mutate(list.data.next)` loads the
- * next older page. Makes no call if the backend does not offer it.
+ * The messages of this browser's user, the newest first. A message stays here when its state changes, also if another
+ * state is listed. Makes no call if the backend does not offer it.
  */
 export function useActivity(filter: ActivityFilter) {
-  const queryClient = useQueryClient()
-  const query = activityQuery(filter)
-  const list = useQuery({
-    ...query,
+  const client = useQueryClient()
+  const pages = useInfiniteQuery({
+    ...pagesQuery(filter),
     enabled: useHasFeature(feature),
     // The list stays until that of the next filter is there, but never for the next person.
-    placeholderData: (former) => (former?.turn === currentTurn() ? former : undefined),
+    placeholderData: (former) => (former?.pages[0]?.turn === currentTurn() ? former : undefined),
   })
-  const older = useSingleMutation({
-    mutationKey: ['load-older', JSON.stringify(filter)],
-    mutationFn: (before: string) => getPage({ limit: pageSize, before, ...withoutCounts(filter) }),
-    onSuccess: ({ items, next, searchedTo = null }, before) => {
-      queryClient.setQueryData(query.queryKey, (list) =>
-        // Otherwise the list has started again, and this page is no longer the next one.
-        list?.next === before
-          ? {
-              ...list,
-              items: merge(list.items, items),
-              next,
-              searchedTo,
-              loaded: items.length,
-              startedAgain: false,
-              most: list.most + items.length,
-            }
-          : list,
-      )
-    },
-    meta: { action: 'Loading older messages' },
-  })
-  return { list, older }
+  const isListed = pages.data !== undefined && !pages.isPlaceholderData
+  const now = useQuery({ ...refreshQuery(filter), enabled: isListed, initialData: unchanged })
+  const { newest } = now.data
+  const items = itemsOf(pages.data, now.data)
+  const listed = byId(items)
+  const oldest = timeOf(items.at(-1))
+  // When a message leaves the filter, an older one enters the newest page.
+  const isNew = (item: ActivityItem) =>
+    !listed.has(item.id) && (!pages.hasNextPage || timeOf(item) > oldest)
+  return {
+    pages,
+    now,
+    items,
+    /** What the backend says about the whole list. */
+    about: newest ?? pages.data?.pages[0],
+    /** How many messages are new; at most a page. */
+    added: isListed ? (newest?.items.filter(isNew).length ?? 0) : 0,
+    showNewest: () => newest && listNewest(client, filter, newest),
+  }
 }
 
-/** Sends a failed message again. Then it is waiting, in every list. */
+/** Sends a failed message again. Then it is waiting. */
 export function useRetry(item: ActivityItem) {
-  const queryClient = useQueryClient()
+  const client = useQueryClient()
   return useSingleMutation({
     mutationKey: ['retry-message', item.id],
     isInOrder: true,
@@ -223,31 +176,21 @@ export function useRetry(item: ActivityItem) {
       call(activityEndpoints.retry.method, retryPath(item.id), { readsRefusal: true }),
     onSuccess: () => {
       const waiting: ActivityItem = { ...item, state: 'waiting', reason: null, nextTryAt: null }
-      queryClient.setQueriesData<List>(
-        { queryKey: listsKey },
-        (list) => list && { ...list, items: merge(list.items, [waiting]) },
+      client.setQueriesData<Refresh>(
+        { queryKey: nowKey },
+        (now) => now && { ...now, current: { ...now.current, [item.id]: waiting } },
       )
     },
-    // The list soon shows what became of the message, also if the call was refused. This drops the
-    // answer to an earlier refresh, which would show the message as failed again.
-    onSettled: () => void queryClient.invalidateQueries({ queryKey: activityKey }),
+    // Also if the call was refused. This drops the answer to an earlier refresh, which would show the message as
+    // failed again.
+    onSettled: () => void client.invalidateQueries({ queryKey: activityKey }),
     meta: { action: 'Sending a message again' },
   })
 }
 
-const timeOf = (at: string) => Date.parse(at)
+const itemsOf = (list: { pages: Activity[] } | undefined, now: Refresh | undefined) =>
+  (list?.pages ?? []).flatMap(({ items }) => items).map((item) => now?.current[item.id] ?? item)
+
+const timeOf = (item: ActivityItem | undefined) => Date.parse(item?.at ?? '')
 
 const byId = (items: readonly ActivityItem[]) => new Map(items.map((item) => [item.id, item]))
-
-/**
- * Returns each message once, as the last of the lists has it, the newest first. A message that has not
- * changed stays the same object, so that its row does not render again.
- */
-function merge(...lists: (readonly ActivityItem[])[]): ActivityItem[] {
-  const items = new Map<string, ActivityItem>()
-  // The first list decides the order of messages of the same time.
-  for (const item of lists.flat()) {
-    items.set(item.id, replaceEqualDeep(items.get(item.id), item))
-  }
-  return [...items.values()].sort((a, b) => timeOf(b.at) - timeOf(a.at))
-}

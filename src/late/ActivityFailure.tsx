@@ -1,6 +1,7 @@
 import type { UseQueryResult } from '@tanstack/react-query'
 import { useState } from 'react'
 import { Button } from '../ui/Button.tsx'
+import { passToBox } from '../ui/focus.ts'
 import { WarningSign } from '../ui/icons.tsx'
 
 /**
@@ -37,7 +38,12 @@ export function ActivityFailure({
         <p className="font-semibold">{title}</p>
         <p className="text-sm">{failure && `${failure.message}.`}</p>
       </div>
-      <Button busy={isFetching} label={`Try again: ${title}`} onClick={() => void refetch()}>
+      <Button
+        ref={passToBox}
+        busy={isFetching}
+        label={`Try again: ${title}`}
+        onClick={() => void refetch()}
+      >
         Try again
       </Button>
     </div>

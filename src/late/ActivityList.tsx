@@ -1,60 +1,75 @@
-import { Link } from '@tanstack/react-router'
-import { useId } from 'react'
-import type { ActivityItem, ActivityState } from '../../contract/activity.ts'
-import { type ActivityFilter, useActivity } from '../api/activity.ts'
-import { useHasFeature } from '../api/health.ts'
+import { type ReactNode, useId, useRef, useState } from 'react'
+import type { ActivityItem } from '../../contract/activity.ts'
+import { pageSize, useActivity } from '../api/activity.ts'
 import { useCanRetryAll } from '../api/retry-all.ts'
-import { useSummary } from '../api/summary.ts'
-import { config } from '../config.ts'
+import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { Button } from '../ui/Button.tsx'
-import { buttonStyle } from '../ui/button-style.ts'
+import { passToBox } from '../ui/focus.ts'
 import { ActivityFailure } from './ActivityFailure.tsx'
-import { ActivityNew } from './ActivityNew.tsx'
 import { ActivityRow } from './ActivityRow.tsx'
 import { SearchAndRule, StateFilter, Updated } from './ActivityTools.tsx'
 import { useFilter } from './activity-filter.ts'
-import { KeepPosition } from './KeepPosition.tsx'
+import { outcomeOf } from './activity-words.ts'
+import { NoMessages } from './NoMessages.tsx'
 import { SendAllAgain, SendFoundAgain } from './SendAllAgain.tsx'
-import { StandInLink } from './StandInLink.tsx'
 import { count, dayName } from './words.ts'
 
 /** The messages that the address asks for, the newest first. */
 export function ActivityList() {
   const headingId = useId()
   const filter = useFilter()
-  const { list, older } = useActivity(filter)
+  const { pages, now, items: listed, about, added, showNewest } = useActivity(filter)
+  const { isFetchingNextPage, isFetchNextPageError, isPlaceholderData } = pages
+  const connectFirst = useConnectFirst()
+  const heading = useRef<HTMLHeadingElement>(null)
+  /** The message that was sent again last. */
+  const [sent, setSent] = useState<string>()
   // The summary decides whether 'Send all again' stands above the list, and what the buttons of failed messages do. If
   // it came later, it would move the list, and change a button that the user is about to click.
   const isCounted = useSummary().isFetched
   const hasRow = useCanRetryAll() && filter.state === 'failed'
-  const hasFailed = list.data?.items.some((item) => item.state === 'failed')
+  const hasFailed = listed.some((item) => item.state === 'failed')
   const isLoading =
-    (list.data === undefined && !list.isFetched) || ((hasRow || hasFailed) && !isCounted)
-  const data = isLoading ? undefined : list.data
+    (pages.data === undefined && !pages.isFetched) || ((hasRow || hasFailed) && !isCounted)
+  const data = isLoading ? undefined : pages.data
+  const items = data ? listed : []
+  const last = data?.pages.at(-1)
+  const next = last?.next ?? null
+  const searched = last?.searchedTo == null ? null : dayName(last.searchedTo)
   // Nothing of one list may remain in that of another filter, but the messages until the others are there.
   const key = JSON.stringify(filter)
-  const { items, next, searchedTo } = data ?? { items: [], next: null, searchedTo: null }
-  // A change of the text is announced. A refresh does not change it.
-  const isQuiet = older.isPending || older.isError || list.isPlaceholderData
-  const announced = isQuiet ? '' : data && loadedInWords(data)
-  const searched = searchedTo === null ? null : dayName(searchedTo)
+  const news = added === 0 ? '' : `${newCount(added)} above`
+  // A change of the text is announced.
+  const isQuiet = isFetchingNextPage || isFetchNextPageError || isPlaceholderData
+  const announced = isQuiet
+    ? ''
+    : news || (last && `${count(last.items.length, 'message')} loaded.`)
+  const again = items.find(({ id, state }) => id === sent && state !== 'failed')
 
   return (
     <section aria-labelledby={headingId} className="activity-list flex flex-col gap-4">
       <div className="flex flex-col gap-2">
         <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
-          <h2 id={headingId} tabIndex={-1} className="text-lg font-semibold outline-none">
+          <h2
+            ref={heading}
+            id={headingId}
+            tabIndex={-1}
+            className="text-lg font-semibold outline-none"
+          >
             Messages
           </h2>
-          <Updated at={list.dataUpdatedAt} />
+          <Updated at={pages.data ? now.dataUpdatedAt : 0} />
           {filter.counts && <SearchAndRule filter={filter} />}
         </div>
-        <StateFilter filter={filter} counts={data?.counts} />
+        <StateFilter filter={filter} counts={data && about?.counts} />
       </div>
-      <KeepPosition>
-        <ActivityFailure key={key} what="The messages" query={list} />
+      <div tabIndex={-1} className="relative flex flex-col gap-4 outline-none">
+        <ActivityFailure key={key} what="The messages" query={pages.data ? now : pages} />
         <p role="status" className={isLoading ? 'loading-activity' : 'activity-announced'}>
           {isLoading ? 'Loading messages…' : announced}
+        </p>
+        <p role="status" className="activity-announced">
+          {again && outcomeOf(again)}
         </p>
         {hasRow &&
           !isLoading &&
@@ -63,24 +78,45 @@ export function ActivityList() {
             <SendFoundAgain
               key={`${key} again`}
               filter={filter}
-              found={list.isPlaceholderData ? undefined : data?.retryable}
+              found={isPlaceholderData ? undefined : about?.retryable}
             />
           ) : (
             <SendAllAgain hasFailed={hasFailed} />
           ))}
-        {data !== undefined && !list.isPlaceholderData && (
-          <ActivityNew key={`${key} new`} items={items} />
+        {data && news && (
+          <div className="activity-new">
+            <button
+              type="button"
+              className="button button-primary rounded-full"
+              onClick={() => {
+                void showNewest()
+                heading.current?.focus({ preventScroll: true })
+                heading.current?.scrollIntoView()
+              }}
+            >
+              {news}
+            </button>
+          </div>
         )}
         {/* The former list is dimmed while another one loads. */}
         <div
-          aria-busy={list.isPlaceholderData}
+          aria-busy={isPlaceholderData}
           className="flex flex-col gap-4 transition-opacity aria-busy:opacity-60 motion-reduce:transition-none"
         >
           {data !== undefined && items.length === 0 && next === null && (
             <NoMessages filter={filter} />
           )}
           {byDay(items).map(([day, some]) => (
-            <Day key={day} name={day} items={some} />
+            <Day key={day} name={day}>
+              {some.map((item) => (
+                <ActivityRow
+                  key={item.id}
+                  item={item}
+                  connectFirst={connectFirst}
+                  onSend={setSent}
+                />
+              ))}
+            </Day>
           ))}
           {(items.length > 0 || next !== null) && (
             // It takes the focus when the button disappears.
@@ -89,12 +125,15 @@ export function ActivityList() {
                 <p className="text-muted">There are no older messages.</p>
               ) : (
                 <Button
-                  busy={older.isPending || list.isPlaceholderData}
-                  onClick={() => {
-                    if (!list.isPlaceholderData) older.mutate(next)
-                  }}
+                  ref={passToBox}
+                  busy={isFetchingNextPage || isPlaceholderData}
+                  onClick={() => void pages.fetchNextPage({ cancelRefetch: false })}
                 >
-                  {older.isPending ? 'Loading…' : searched === null ? 'Load older' : 'Search older'}
+                  {isFetchingNextPage
+                    ? 'Loading…'
+                    : searched === null
+                      ? 'Load older'
+                      : 'Search older'}
                 </Button>
               )}
               {searched !== null && (
@@ -103,81 +142,32 @@ export function ActivityList() {
                 </p>
               )}
               <p role="status">
-                {older.error && `❌ Failed to load older messages. ${older.error.message}.`}
+                {isFetchNextPageError &&
+                  `❌ Failed to load older messages. ${pages.error?.message}.`}
               </p>
             </div>
           )}
         </div>
-      </KeepPosition>
+      </div>
     </section>
   )
 }
 
-function Day({ name, items }: { name: string; items: readonly ActivityItem[] }) {
+function Day({ name, children }: { name: string; children: ReactNode }) {
   const headingId = useId()
   return (
     <section aria-labelledby={headingId} className="card gap-0 px-4 pt-3 pb-1 sm:px-6">
       <h3 id={headingId} className="text-sm font-semibold text-muted">
         {name}
       </h3>
-      <ol className="divide-y divide-line">
-        {items.map((item) => (
-          <ActivityRow key={item.id} item={item} />
-        ))}
-      </ol>
+      <ol className="divide-y divide-line">{children}</ol>
     </section>
   )
 }
 
-function NoMessages({ filter: { state, rule, q, day } }: { filter: ActivityFilter }) {
-  const canSendTest = useHasFeature('test-message')
-  if (rule !== undefined || q !== undefined || day !== undefined) {
-    return (
-      <div className="card items-start p-4 sm:p-6">
-        <p className="text-muted">No message matches.</p>
-        <Link to="/activity" search={{}} resetScroll={false} className={buttonStyle.secondary}>
-          Show all messages
-        </Link>
-      </div>
-    )
-  }
-  if (state !== undefined) return <p className="text-muted">{noneOf[state]}</p>
-  return (
-    <div className="card items-start p-4 sm:p-6">
-      <div>
-        <p className="font-semibold">No messages yet</p>
-        <p className="text-muted">
-          {`Move a deal in ${config.crm.name}${canSendTest ? ', or send a test message' : ''}.`}
-        </p>
-      </div>
-      <div className="flex flex-wrap items-center gap-x-4 gap-y-2 text-sm">
-        <Link to="/" className={buttonStyle.secondary}>
-          Go to the dashboard
-        </Link>
-        <StandInLink provider={config.crm} />
-        <StandInLink provider={config.chat} />
-      </div>
-    </div>
-  )
-}
-
-const noneOf: Record<ActivityState, string> = {
-  sent: 'No message has been sent yet.',
-  waiting: 'No message is waiting.',
-  failed: 'No message has failed.',
-  skipped: 'No message has been skipped.',
-}
-
-function loadedInWords({
-  loaded,
-  startedAgain,
-}: {
-  loaded: number
-  startedAgain: boolean
-}): string {
-  if (startedAgain) return 'The list starts again with the newest messages.'
-  return `${count(loaded, 'message')} loaded.`
-}
+/** The backend answers one page of them. */
+const newCount = (added: number) =>
+  added < pageSize ? count(added, 'new message') : `${pageSize} or more new messages`
 
 function byDay(items: readonly ActivityItem[]): [day: string, items: ActivityItem[]][] {
   const now = new Date()

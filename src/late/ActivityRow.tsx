@@ -1,23 +1,24 @@
 import { memo, type ReactNode } from 'react'
 import type { ActivityItem, ActivityState } from '../../contract/activity.ts'
-import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { useRetry } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
 import type { ApiError } from '../api/errors.ts'
-import { useConnectFirst } from '../api/summary.ts'
+import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
+import { passToBox } from '../ui/focus.ts'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
-import { clockTime, fullTime, timeInWords } from './words.ts'
+import { ended, nameOf, ruleInWords, sentenceOf } from './activity-words.ts'
+import { clockTime, fullTime } from './words.ts'
 
 /** One message: what it is about, and what became of it. Memoized, so a refresh renders what changed. */
-export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityItem }) {
-  const retry = useRetry(item)
-  const connectFirst = useConnectFirst()
+export const ActivityRow = memo(function ActivityRow({
+  item,
+  ...sendAgain
+}: {
+  item: ActivityItem
+} & Pick<Parameters<typeof SendAgain>[0], 'connectFirst' | 'onSend'>) {
   const { at, state, rule, deal, from, to, channel, tries } = item
-  const dealName = deal === null ? 'Test message' : deal.name
-  const name = dealName ?? (deal?.id ? `Deal ${deal.id}` : 'Deal (name unknown)')
-  const oneName = dealName ?? `${name}, ${clockTime(at)}`
-  const action = connectFirst === undefined ? 'Send again' : `Connect ${connectFirst.name}`
+  const name = nameOf(item)
   const isTold = state === 'sent' && channel !== null
   const facts = [
     rule && ruleInWords(rule),
@@ -30,7 +31,10 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
 
   return (
     // It takes the focus when the button 'Send again' disappears.
-    <li tabIndex={-1} className="flex gap-2 py-2 text-sm sm:gap-3 lg:items-center lg:py-1">
+    <li
+      tabIndex={-1}
+      className="flex gap-2 py-2 text-sm sm:gap-3 lg:items-center lg:pointer-fine:py-1"
+    >
       <span className="grid size-7 shrink-0 place-items-center rounded-full border border-line bg-canvas">
         {signs[state]}
       </span>
@@ -42,7 +46,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
               href={deal.url}
               target="_blank"
               rel="noopener noreferrer"
-              className="rounded-sm font-semibold underline decoration-edge underline-offset-3 hover:text-accent hover:decoration-current"
+              className="-my-1 inline-block rounded-sm py-1 font-semibold underline decoration-edge underline-offset-3 hover:text-accent hover:decoration-current pointer-coarse:-my-3 pointer-coarse:py-3"
             >
               {name}
             </a>
@@ -59,34 +63,51 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
           {clockTime(at) || 'Unknown time'}
         </time>
         <div className="min-w-0 flex-1 basis-full sm:basis-3/4 lg:basis-40">
-          {/* After a retry, a screen reader reads what becomes of the message. */}
-          <p role={retry.isIdle ? undefined : 'status'} className={`inline ${stateStyles[state]}`}>
-            {sentenceOf(item)}
-          </p>
+          <p className={`inline ${stateStyles[state]}`}>{sentenceOf(item)}</p>
           <p className="inline text-muted">{facts}</p>
         </div>
-        {state === 'failed' && (
-          // One button for both actions, so that it keeps the focus when its text changes.
-          <Button
-            busy={retry.isPending}
-            label={`${action}${connectFirst ? ', to send again' : ''}: ${oneName}`}
-            onClick={() => {
-              if (connectFirst === undefined) retry.mutate()
-              else window.location.assign(authorizeUrl(connectFirst))
-            }}
-          >
-            {retry.isPending ? 'Sending…' : action}
-          </Button>
-        )}
-        {state === 'failed' && (
-          <p role="status" className="order-2 basis-full">
-            {retry.error && `❌ ${failureInWords(retry.error)}`}
-          </p>
-        )}
+        {state === 'failed' && <SendAgain item={item} {...sendAgain} />}
       </div>
     </li>
   )
 })
+
+function SendAgain({
+  item,
+  connectFirst,
+  onSend,
+}: {
+  item: ActivityItem
+  /** The provider without which no message can be sent. */
+  connectFirst: Provider | undefined
+  onSend: (id: string) => void
+}) {
+  const retry = useRetry(item)
+  const action = connectFirst === undefined ? 'Send again' : `Connect ${connectFirst.name}`
+  const name = item.deal?.name === null ? `${nameOf(item)}, ${clockTime(item.at)}` : nameOf(item)
+  return (
+    <>
+      {/* One button for both actions, so that it keeps the focus when its text changes. */}
+      <Button
+        ref={passToBox}
+        busy={retry.isPending}
+        label={`${action}${connectFirst ? ', to send again' : ''}: ${name}`}
+        onClick={() => {
+          if (connectFirst !== undefined) window.location.assign(authorizeUrl(connectFirst))
+          else {
+            onSend(item.id)
+            retry.mutate()
+          }
+        }}
+      >
+        {retry.isPending ? 'Sending…' : action}
+      </Button>
+      <p role="status" className="order-2 basis-full">
+        {retry.error && `❌ ${failureInWords(retry.error)}`}
+      </p>
+    </>
+  )
+}
 
 function Change({ from, to }: { from: string | null; to: string | null }) {
   if (to === null) return null
@@ -100,46 +121,6 @@ function Change({ from, to }: { from: string | null; to: string | null }) {
       <span>{` ${to}`}</span>
     </span>
   )
-}
-
-/** What became of a message, in words. */
-function sentenceOf({ state, channel, reason: why, nextTryAt }: ActivityItem): string {
-  switch (state) {
-    case 'sent':
-      return channel ? `Sent to ${channel}` : 'Sent'
-    case 'waiting': {
-      const waiting = why ? `Waiting: ${why}` : 'Waiting to be sent'
-      const next = nextTryAt === null ? '' : timeInWords(nextTryAt)
-      if (next === '') return hasSentences(waiting) ? ended(waiting) : waiting
-      return hasSentences(waiting)
-        ? `${ended(waiting)} Next try ${next}.`
-        : `${waiting}, next try ${next}`
-    }
-    case 'failed':
-      return why ? `Not sent: ${ended(why)}` : 'Not sent'
-    case 'skipped': {
-      const skipped = why ? `Skipped: ${why}` : 'Skipped'
-      return hasSentences(skipped) ? ended(skipped) : skipped
-    }
-  }
-}
-
-/** Whether the words consist of several sentences: 'The channel is archived. Connect Slack again'. */
-const hasSentences = (words: string) => /[.!?] /.test(words)
-
-/** Adds a full stop, which a reason does not have. */
-const ended = (sentence: string) => (/[.!?…]$/.test(sentence) ? sentence : `${sentence}.`)
-
-const rules = new Map<string, string>(
-  ruleCatalogue.flatMap((category: RuleCategory) =>
-    category.rules.map(({ id, when }) => [id, when]),
-  ),
-)
-
-/** The rule's words, or its id if this dashboard does not know the rule. */
-export function ruleInWords(id: string): string {
-  const when = rules.get(id)
-  return when === undefined ? `Rule ${id}` : `When ${when}`
 }
 
 /** Whether an address may become a link. One with `javascript:` would run in the page. */

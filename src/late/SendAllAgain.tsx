@@ -5,11 +5,8 @@ import { useCanRetryAll, useRetryAll, type Which } from '../api/retry-all.ts'
 import { useConnectFirst, useHasWaited, useSummary } from '../api/summary.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
-import { passFocus } from '../ui/focus.ts'
+import { passToBox } from '../ui/focus.ts'
 import { count } from './words.ts'
-
-// The box around the button takes its focus when it disappears.
-const passToBox = passFocus((own) => own.closest<HTMLElement>('[tabindex="-1"]'))
 
 /** Sends what failed while a connection was broken again, with one button. Nothing if there is no such message. */
 export function SendAllAgain({

@@ -1,5 +1,5 @@
-// The page is in English, so names of days are too. The user decides how a clock looks.
-const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' })
+// The page is in English, so names of days and times are too.
+const clock = new Intl.DateTimeFormat('en', { timeStyle: 'short' })
 const wholeTime = new Intl.DateTimeFormat('en', { dateStyle: 'full', timeStyle: 'long' })
 const longDay = new Intl.DateTimeFormat('en', { weekday: 'long', day: 'numeric', month: 'long' })
 

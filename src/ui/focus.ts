@@ -13,6 +13,9 @@ export const passFocus =
     if (own?.contains(document.activeElement)) next(own)?.focus()
   }
 
+/** A ref of a button whose box takes the focus when the button disappears. */
+export const passToBox = passFocus((own) => own.closest<HTMLElement>('[tabindex="-1"]'))
+
 /**
  * A ref for a button that is disabled while busy. A disabled button loses the focus; this restores
  * it.

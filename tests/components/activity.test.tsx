@@ -66,8 +66,8 @@ const texts = (elements: Iterable<Element>) => Array.from(elements, (each) => ea
 const names = () => texts(screen.getAllByText(/^Deal /, { selector: 'a' }))
 
 /** Presses a button of a page whose clock stands. */
-async function press(text: string) {
-  fireEvent.click(screen.getByText(text))
+async function press(text: string, selector = '*') {
+  fireEvent.click(screen.getByText(text, { selector }))
   await settle()
 }
 
@@ -327,34 +327,25 @@ describe('with the search', () => {
     },
   )
 
-  test('a long search refreshes its newest page alone, because its pages may end anywhere', async () => {
-    const opened = openStopped([], '/activity?q=deal', withSearch)
-    server.use(http.get(path, () => HttpResponse.json({ items: many(101), next: '1' })))
-    const { listCalls } = await opened
-    listCalls()
-    await pass(5000)
-    expect(listCalls()).toEqual(['?limit=100&q=deal&counts=true'])
-  })
-
-  test('a day of the chart says its numbers, and a press lists the day alone', async () => {
+  test('a day of the chart says its numbers, lists the day alone, and then all days again', async () => {
     const day = { date: '2026-11-19', sent: 4, failed: 1 }
     const { user, history, calls } = open(some(), '/activity', withSearch, {
       daily: [day, { ...day, date: '2026-11-20', sent: 5 }],
     })
-    const chart = within(await screen.findByRole('group', { name: 'Messages by day' }))
-    expect(screen.getByText('9 sent')).toBeVisible()
-    chart.getByRole('button', { name: 'Friday, November 20: 5 sent, 1 failed' }).focus()
-    await user.keyboard('{ArrowLeft}')
-    const button = chart.getByRole('button', { name: 'Thursday, November 19: 4 sent, 1 failed' })
-    expect(button).toHaveFocus()
-    expect(screen.getByText('4 sent')).toBeVisible()
-    expect(screen.getByText('on Nov 19')).toBeVisible()
-    await user.keyboard('{Enter}')
+    const chart = within(await screen.findByRole('list', { name: 'Messages by day' }))
+    expect(texts(chart.getAllByRole('link'))).toEqual([
+      'Nov 19: 4 sent, 1 failed',
+      'Nov 20: 5 sent, 1 failed',
+    ])
+    const link = chart.getByRole('link', { name: /^Nov 19/ })
+    await user.click(link)
     await waitFor(() => expect(screen.queryByText('Deal 2')).not.toBeInTheDocument())
     expect(history.location.href).toBe('/activity?day=2026-11-19')
-    expect(button).toHaveAttribute('aria-pressed', 'true')
-    await user.click(button)
+    expect(texts(chart.getAllByRole('link', { current: 'page' }))).toEqual([link.textContent])
+    expect(link).toHaveFocus()
+    await user.keyboard('{Enter}')
     await row('Deal 2')
+    expect(chart.queryByRole('link', { current: 'page' })).not.toBeInTheDocument()
     expect(calls('GET /api/notifications/summary')).toHaveLength(1)
   })
 
@@ -363,7 +354,9 @@ describe('with the search', () => {
     await row('Deal 3')
     expect(listCalls()).toEqual(['?limit=25&state=sent'])
     expect(screen.queryByRole('searchbox')).not.toBeInTheDocument()
-    expect(screen.queryByRole('group', { name: 'Messages by day' })).not.toBeInTheDocument()
+    expect(
+      within(screen.getByRole('list', { name: 'Messages by day' })).queryByRole('link'),
+    ).toBeNull()
   })
 })
 
@@ -392,9 +385,7 @@ test('Load older says that it failed, adds one page below for a double click, ke
   expect(failure).toHaveAttribute('role', 'status')
   expect(names()).toHaveLength(25)
   expect(button).toHaveFocus()
-  expect(takeLog()).toEqual([
-    'Loading older messages failed: The server answered with an error (403)',
-  ])
+  expect(takeLog()).toEqual(['Loading messages failed: The server answered with an error (403)'])
 
   const answer = hold('get', path)
   await user.dblClick(button)
@@ -423,14 +414,18 @@ test.each([
   ['*/summary', 'The chart could not be loaded', '1 sent', 'Loading the summary of messages'],
 ])('a failed load says so and can be tried again: %s', async (failing, words, shown, action) => {
   const daily = [{ date: '2026-11-20', sent: 1, failed: 0 }]
-  const { user } = open([item('1')], '/activity', ['activity'], { daily })
+  const { user, calls } = open([item('1')], '/activity', ['activity'], { daily })
   server.use(http.get(failing, withStatus(403), { once: true }))
   const title = await screen.findByText(words)
   expect(title.closest('[role=alert]')).toHaveTextContent(
     'The server answered with an error (403).',
   )
   expect(takeLog()).toEqual([`${action} failed: The server answered with an error (403)`])
-  await user.click(screen.getByRole('button', { name: `Try again: ${words}` }))
+  const answer = hold('get', failing)
+  const before = calls('GET /api/').length
+  await user.tripleClick(screen.getByRole('button', { name: `Try again: ${words}` }))
+  expect(calls('GET /api/')).toHaveLength(before + 1)
+  answer()
   expect(await screen.findByText(shown)).toBeVisible()
   expect(title).not.toBeInTheDocument()
   if (failing !== path) return
@@ -454,6 +449,7 @@ test('a refresh that fails says so, keeps what is shown, says how old it is, and
   server.resetHandlers(...handlers)
   items.unshift(item('2'))
   await pass(5000)
+  await press('1 new message above', 'button')
   expect(names()).toEqual(['Deal 2', 'Deal 1'])
   expect(screen.queryByText(/could not be refreshed/)).not.toBeInTheDocument()
 })
@@ -467,42 +463,39 @@ describe('a refresh', () => {
       }),
     )
 
-  test('shows new messages, and one that was found late in its place, or after Load older if it is the last', async () => {
+  test('says how many messages are new, moves none, and a press lists them; a late one of the newest page counts', async () => {
     const { items, listCalls } = await openStopped(many(60))
     await loadAll()
+    listCalls()
+    screen.getByText('Deal 40').focus()
+    items.unshift(...later(2, '12:30'))
+    items.splice(10, 0, item('late', { at: '2026-11-20T11:51:30Z' }))
+    await pass(5000)
     expect(names()).toHaveLength(60)
-    listCalls()
-    items.unshift(item('new', { at: '2026-11-20T12:30:00Z' }))
-    // More than a page of messages is newer.
-    items.splice(41, 0, item('late', { at: '2026-11-20T11:20:30Z' }))
-    await pass(5000)
-    expect(names()).toHaveLength(62)
-    expect(names()[0]).toBe('Deal new')
-    expect(names().slice(40, 43)).toEqual(['Deal 21', 'Deal late', 'Deal 20'])
-    expect(listCalls()).toEqual(['?limit=60'])
-    expect(screen.getByText('10 messages loaded.')).toBeInTheDocument()
-    items.push(item('last', { at: '2026-11-19T12:00:00Z' }))
-    await pass(5000)
-    expect(screen.queryByText('There are no older messages.')).not.toBeInTheDocument()
+    expect(names()[0]).toBe('Deal 60')
+    expect(screen.getByText('Deal 40')).toHaveFocus()
+    const button = screen.getByRole('button', { name: '3 new messages above' })
+    // What announces it was there before, and contains no button.
+    const [, announced] = screen.getAllByText('3 new messages above').toReversed()
+    expect(announced).toHaveAttribute('role', 'status')
+    expect(button.closest('[role=status]')).toBeNull()
+    fireEvent.click(button)
+    await settle()
+    expect(names().slice(0, 3)).toEqual(['Deal 12:30-0', 'Deal 12:30-1', 'Deal 60'])
+    expect(names()).toHaveLength(25)
+    expect(screen.getByRole('heading', { name: 'Messages' })).toHaveFocus()
+    expect(screen.queryByText(/new messages? above/)).not.toBeInTheDocument()
+    // An older page of the former list does not come into this one, and nothing is missing between the pages.
+    const answer = hold('get', path, undefined, { once: true })
     await press('Load older')
-    expect(names()).toHaveLength(63)
-    expect(names().at(-1)).toBe('Deal last')
-  })
-
-  test('goes through a list of more than 100 messages, a part each time', async () => {
-    const { items, listCalls } = await openWhole(many(210))
-    listCalls()
-    items.splice(205, 0, item('late', { at: '2026-11-20T08:35:30Z' }))
-    for (const [calls, found] of [
-      [['?limit=100', '?limit=100&before=111'], 0],
-      [['?limit=100', '?limit=100&before=11'], 1],
-      [['?limit=100', '?limit=100&before=111'], 1],
-    ] as const) {
-      await pass(5000)
-      expect(listCalls()).toEqual(calls)
-      expect(screen.queryAllByText('Deal late')).toHaveLength(found)
-    }
-    expect(names()).toHaveLength(211)
+    items.unshift(...later(40, '14:00'))
+    await pass(5000)
+    await press('25 or more new messages above', 'button')
+    answer()
+    await settle()
+    await loadAll()
+    expect(names()).toEqual(items.map(({ id }) => `Deal ${id}`))
+    expect(listCalls()[0]).toEqual('?limit=25')
   })
 
   test('happens only while the page is visible, and at once when it is visible again, with the first message of all', async () => {
@@ -553,50 +546,17 @@ describe('a refresh', () => {
     }
     items.unshift(item('4', { ...failed, at: '2026-11-20T12:30:00Z' }))
     await pass(5000)
-    expect(names()).toEqual(['Deal 4', 'Deal 1', 'Deal 2', 'Deal 3'])
-    expect(screen.queryByText(/starts again/)).not.toBeInTheDocument()
+    expect(names()).toEqual(['Deal 1', 'Deal 2', 'Deal 3'])
+    await press('1 new message above', 'button')
+    expect(names()).toEqual(['Deal 4'])
   })
 
-  test('starts again, without an older page of the former list, if a gap would remain below so many new messages', async () => {
-    const { items, listCalls } = await openStopped(many(30))
-    listCalls()
-    items.unshift(...later(20, '14:00'))
+  test('does not count the older message that enters the newest page when another one leaves the filter', async () => {
+    const { items } = await openStopped(many(30, { state: 'failed' }), '/activity?state=failed')
+    Object.assign(items[3] ?? {}, { state: 'sent' })
     await pass(5000)
-    expect(names()).toHaveLength(45)
-    screen.getByRole('link', { name: 'Deal 20' }).focus()
-    const answer = hold('get', path, undefined, { once: true })
-    await press('Load older')
-    items.unshift(...later(45, '15:00'))
-    await pass(5000)
-    answer()
-    await settle()
-    expect(names()).toHaveLength(45)
-    expect(names()[0]).toBe('Deal 15:00-0')
-    // The message with the focus is gone.
-    expect(screen.getByRole('heading', { name: 'Messages' })).toHaveFocus()
-    const announced = screen.getByText('The list starts again with the newest messages.')
-    expect(announced).toHaveAttribute('role', 'status')
-    expect(screen.getByRole('button', { name: 'Load older' })).toBeVisible()
-  })
-
-  test('starts again when 200 messages have come since, so that the list has an end', async () => {
-    const { items } = await openStopped(many(30))
-    await loadAll()
-    const arrive = async (time: string, count: number) => {
-      items.unshift(...later(count, time))
-      await pass(5000)
-    }
-    for (const [hour, count] of [20, 45, 90, 45].entries()) await arrive(`${13 + hour}:00`, count)
-    expect(names()).toHaveLength(230)
-    screen.getByText('Deal 16:00-3').focus()
-    await arrive('20:00', 5)
-    expect(screen.getByText('Deal 16:00-3')).toHaveFocus()
-    expect(screen.getByText('The list starts again with the newest messages.')).toBeInTheDocument()
-    expect(names()).toHaveLength(100)
-    expect(names()[0]).toBe('Deal 20:00-0')
-    await press('Load older')
-    expect(names()).toHaveLength(125)
-    expect(screen.getByText('25 messages loaded.')).toBeInTheDocument()
+    expect(screen.getByText('Sent to #sales-floor')).toBeVisible()
+    expect(screen.queryByText(/new message/)).not.toBeInTheDocument()
   })
 
   test('asks by id for messages that may have changed and are no longer listed', async () => {
@@ -612,9 +572,9 @@ describe('a refresh', () => {
     for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
     const others = Array.from({ length: 29 }, (_, n) => 58 - 2 * n)
     expect(listCalls()).toEqual([
-      '?limit=30&state=failed',
+      '?limit=25&state=failed',
       `?ids=${others.join('%2C')}`,
-      '?limit=30&state=failed',
+      '?limit=25&state=failed',
     ])
     // They stay in their places, with what they are now.
     expect(names()).toHaveLength(30)
@@ -627,7 +587,7 @@ describe('a refresh', () => {
     for (const each of items) each.state = 'sent'
     for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
     const asked = listCalls().filter((call) => call.includes('ids='))
-    expect(asked.map((call) => call.split('%2C').length)).toEqual([30, 100])
+    expect(asked.map((call) => call.split('%2C').length)).toEqual([100, 30])
     expect(screen.getAllByText('Sent to #sales-floor')).toHaveLength(130)
   })
 })
@@ -706,6 +666,8 @@ describe('Send again', () => {
     const stale = HttpResponse.json({ items: structuredClone(items), next: null })
     const answer = hold('get', path, () => stale, { once: true })
     await pass(5000)
+    // A screen reader announces only what changes in a region that is there.
+    const regions = within(screen.getByRole('region', { name: 'Messages' })).getAllByRole('status')
     const button = screen.getByRole('button', { name: 'Send again: Deal 2' })
     button.focus()
     fireEvent.click(button)
@@ -713,7 +675,8 @@ describe('Send again', () => {
     expect(calls('POST')).toEqual(['POST /api/notifications/activity/2/retry'])
     expect(calls('GET /api/notifications/summary')).toHaveLength(2)
     const state = within(rowNow('Deal 2')).getByText('Waiting to be sent')
-    expect(state).toHaveAttribute('role', 'status')
+    const [, announced] = regions
+    expect(announced).toHaveTextContent('Deal 2: Waiting to be sent')
     answer()
     await settle()
     expect(state).toHaveTextContent('Waiting to be sent')
@@ -723,6 +686,7 @@ describe('Send again', () => {
     Object.assign(items[1] ?? {}, { state: 'sent' })
     await pass(5000)
     expect(state).toHaveTextContent('Sent to #sales-floor')
+    expect(announced).toHaveTextContent('Deal 2: Sent to #sales-floor')
     expect(rowNow('Deal 2')).toHaveFocus()
   })
 
@@ -793,58 +757,49 @@ describe('the chart', () => {
   const openChart = (summary: Partial<Summary>) => open([], '/activity', ['activity'], summary)
   const fourteen = (count: number) => Array.from({ length: 14 }, () => count)
 
-  test('is a table for screen readers, and its picture is hidden from them', async () => {
+  test('says the figures of each day, the highest, and the sums; its picture is hidden from screen readers', async () => {
     const sent = fourteen(0).with(0, 10_000).with(13, 3)
-    const { user } = openChart({ daily: daily(sent, fourteen(0).with(13, 1)), waiting: 2 })
+    openChart({ daily: daily(sent, fourteen(0).with(13, 1)), waiting: 2 })
     const card = within(await screen.findByRole('region', { name: 'Last 14 days' }))
-    expect(await card.findByText('10,003 sent')).toBeVisible()
-    expect(card.getByText('1 failed')).toBeVisible()
-    expect(card.getByText('2 waiting')).toBeVisible()
-    await user.click(card.getByText('Show as a table'))
-    const table = within(card.getByRole('table', { name: 'Messages on each day' }))
-    const rows = table.getAllByRole('row').map((row) => texts(row.children))
-    expect(rows).toHaveLength(15)
-    expect(rows[0]).toEqual(['Day', 'Sent', 'Failed'])
-    expect(rows[1]).toEqual(['Wednesday, November 18', '10,000', '0'])
-    expect(rows[14]).toEqual(['Tuesday, December 1', '3', '1'])
+    for (const words of ['10,003 sent', '1 failed', '2 waiting', 'Highest day: 10,000 messages']) {
+      expect(await card.findByText(words)).toBeVisible()
+    }
+    const days = within(card.getByRole('list', { name: 'Messages by day' })).getAllByRole(
+      'listitem',
+    )
+    expect(days).toHaveLength(14)
+    expect(days[0]).toHaveTextContent('Nov 18: 10,000 sent, 0 failed')
+    expect(days[13]).toHaveTextContent('Dec 1: 3 sent, 1 failed')
     for (const svg of document.querySelectorAll('main svg')) {
       expect(svg).toHaveAttribute('aria-hidden', 'true')
     }
+    expect(document.querySelector('[style]')).toBeNull()
   })
 
   test.each([
-    [1, ['1', '0'], 96],
-    [3, ['4', '2', '0'], 72],
-    [34, ['40', '20', '0'], 82],
-    [10_000, ['10,000', '5,000', '0'], 96],
-    [10_001, ['20,000', '10,000', '0'], 48],
-  ])('of %s messages a day has the labels %j', async (count, top, barHeight) => {
-    openChart({ daily: daily(fourteen(count), []) })
-    await screen.findByText(`${(count * 14).toLocaleString('en')} sent`)
-    const [axis, chart] = document.querySelectorAll('main svg[height="124"]')
-    expect(texts(axis?.querySelectorAll('text') ?? [])).toEqual(top)
-    expect(texts(chart?.querySelectorAll('text') ?? [])).toEqual(['Nov 18', 'Nov 24', 'Dec 1'])
-    const bars = [...(chart?.querySelectorAll('rect.chart-sent') ?? [])]
-    expect(bars).toHaveLength(14)
-    for (const bar of bars) expect(Math.round(Number(bar.getAttribute('height')))).toBe(barHeight)
-  })
+    [1, 1, [46.5], [46.5]],
+    [3, 0, [93], []],
+    [9_999, 1, [92.9907], [3]],
+  ])(
+    'of %s sent and %s failed messages a day has such bars, those of failed ones above',
+    async (sent, failed, ...heights) => {
+      openChart({ daily: daily([sent], [failed]) })
+      await screen.findByText(`${failed} failed`)
+      const bars = ['sent', 'failed'].map((kind) => [
+        ...document.querySelectorAll(`main g rect.chart-${kind}`),
+      ])
+      const read = (bar: Element | undefined, name: string) => Number(bar?.getAttribute(name))
+      expect(bars.map((some) => some.map((bar) => read(bar, 'height')))).toEqual(heights)
+      const [[below] = [], [above] = []] = bars
+      if (above) expect(read(above, 'y') + read(above, 'height')).toBeCloseTo(read(below, 'y'))
+    },
+  )
 
-  test('without a message says so, and has no grid', async () => {
+  test('without a message says so, and has no bars', async () => {
     openChart({ daily: daily(fourteen(0), []), waiting: 2 })
     expect(await screen.findByText('Nothing sent yet')).toBeVisible()
     expect(screen.getByText('2 waiting')).toBeVisible()
     expect(document.querySelector('main svg line')).toBeNull()
-    expect(screen.queryByText('Show as a table')).not.toBeInTheDocument()
-  })
-
-  test('shows one failed message beside 10,000 sent ones, above them', async () => {
-    openChart({ daily: daily([9_999], [1]) })
-    await screen.findByText('1 failed')
-    const failed = document.querySelector('main g rect.chart-failed')
-    const sent = document.querySelector('main g rect.chart-sent')
-    expect(Number(failed?.getAttribute('height'))).toBe(3)
-    expect(Number(failed?.getAttribute('y'))).toBeCloseTo(Number(sent?.getAttribute('y')) - 3)
-    expect(document.querySelector('[style]')).toBeNull()
   })
 
   test('keeps the words of its failure, and the focus, while it tries again', async () => {

@@ -1,5 +1,6 @@
 import { screen } from '@testing-library/react'
 import { expect, test, vi } from 'vitest'
+import { summaryQuery } from '../../src/api/summary.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { sentItem } from '../msw/activity.ts'
 import { both, openApp } from '../render.tsx'
@@ -42,18 +43,24 @@ test.each([
   }
 })
 
-test('a new message renders its own row of the activity and no other', async () => {
+test('a new message renders no row of the activity, and one that has changed its own alone', async () => {
   stopClock()
   const message = (n: number) =>
     sentItem(`${n}`, { at: new Date(Date.now() + n).toISOString(), state: 'failed' })
   const items = Array.from({ length: 20 }, (_, n) => message(20 - n))
-  openApp({ features: ['activity'], activity: { items } }, '/activity')
+  const { queryClient } = openApp({ features: ['activity'], activity: { items } }, '/activity')
   await settle()
+  // The list reads the summary once for all rows.
+  expect(queryClient.getQueryCache().find(summaryQuery)?.getObserversCount()).toBeLessThan(5)
   // Only a row has a time.
   expect(timesCreated('time')).toBe(40)
   created.length = 0
   items.unshift(message(21))
   await pass(5000)
-  expect(screen.getByText('Deal 21')).toBeVisible()
+  expect(screen.getByRole('button', { name: '1 new message above' })).toBeVisible()
+  expect(timesCreated('time')).toBe(0)
+  Object.assign(items[5] ?? {}, { state: 'sent' })
+  await pass(5000)
+  expect(screen.getByText('Sent to #sales-floor')).toBeVisible()
   expect(timesCreated('time')).toBe(2)
 })

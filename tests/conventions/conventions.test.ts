@@ -85,7 +85,7 @@ test('each query has a key with all that its answer depends on, and says what fa
   const code = sources('src/api').map(read).join('\n')
   // At the top of a file, a query can depend only on its parameters.
   const options =
-    /^(?:export )?const \w+Query =(?: \(([\s\S]*?)\) =>)?\s+(callOptions|queryOptions)\(\{\s+queryKey: (.*),/gm
+    /^(?:export )?const \w+Query =(?: \(([\s\S]*?)\) =>)?\s+(callOptions|queryOptions|infiniteQueryOptions)\(\{\s+queryKey: (.*),/gm
   const queries = [...code.matchAll(options)].map(([, parameters = '', maker, key = '']) => ({
     maker,
     key,

@@ -3,10 +3,14 @@ import { HttpResponse, http, type RequestHandler } from 'msw'
 import type { ActivityItem } from '../../contract/activity.ts'
 import { sentItem } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
+import { stateOf } from '../states/states.ts'
 import { sharedTest as test } from './server.ts'
 import { colourOf, showState } from './show-state.ts'
 
 // What /activity does with positions, sizes and colours. tests/components/activity.test.tsx has the rest.
+
+// The page is in English, whatever the browser prefers.
+test.use({ locale: 'de-DE' })
 
 const minuteMs = 60_000
 const refreshMs = 5000
@@ -39,44 +43,27 @@ const scrollTo = (page: Page, y: number) =>
 const topOf = async (page: Page, name: string) =>
   (await page.getByRole('listitem').filter({ hasText: name }).boundingBox())?.y ?? Number.NaN
 
-test('new messages do not move what a user reads below the top', async ({ page }) => {
+test('new messages move nothing; a button says how many came, and leads to them', async ({
+  page,
+}) => {
   const items = await open(page, many(25))
   await expect(page.getByText('Deal 25')).toBeAttached()
+  await expect(page.getByRole('time').first()).toHaveText(/^12:00\s+PM$/)
   await scrollTo(page, 1200)
-  const read = await topOf(page, 'Deal 12')
-  expect(read).toBeGreaterThan(0)
-  // A row of several lines, and a new heading of a day.
-  const long = `Deal new ${'with a long name '.repeat(12)}`
-  items.unshift(
-    message('tomorrow', now + 24 * 60 * minuteMs),
-    message('new', now, { deal: { name: long, url: '' } }),
-  )
-  await page.clock.runFor(refreshMs)
-  await expect(page.getByText('Deal tomorrow')).toBeAttached()
-  expect(await topOf(page, 'Deal 12')).toBeCloseTo(read, 0)
-
-  // The same with the focus on a link that stays in sight.
   const link = page.getByRole('link', { name: 'Deal 12' })
   await link.focus()
-  const focused = await topOf(page, 'Deal 12')
-  items.unshift(message('newer', now + 25 * 60 * minuteMs))
+  const read = await topOf(page, 'Deal 12')
+  expect(read).toBeGreaterThan(0)
+  items.unshift(message('tomorrow', now + 24 * 60 * minuteMs), message('new', now))
   await page.clock.runFor(refreshMs)
-  await expect(page.getByText('Deal newer')).toBeAttached()
-  expect(await topOf(page, 'Deal 12')).toBeCloseTo(focused, 0)
+  const button = page.getByRole('button', { name: '2 new messages above' })
+  await expect(button).toBeInViewport()
+  expect(await topOf(page, 'Deal 12')).toBeCloseTo(read, 0)
   await expect(link).toBeFocused()
-
-  // A button says how many came, and leads to them.
-  await page.getByRole('button', { name: '3 new messages above' }).click()
-  await expect(page.getByText('Deal newer')).toBeInViewport()
-  await expect(page.getByText(/new messages? above/)).toHaveCount(0)
-
-  // At the top, new messages appear in sight.
-  await page.evaluate(() => (document.activeElement as HTMLElement).blur())
-  await scrollTo(page, 0)
-  items.unshift(message('newest', now + 26 * 60 * minuteMs))
-  await page.clock.runFor(refreshMs)
-  await expect(page.getByText('Deal newest')).toBeInViewport()
-  expect(await page.evaluate(() => window.scrollY)).toBe(0)
+  await button.click()
+  await expect(page.getByText('Deal tomorrow')).toBeInViewport()
+  await expect(page.getByRole('heading', { name: 'Messages' })).toBeFocused()
+  await expect(button).toHaveCount(0)
 })
 
 test('older messages appear below; position and focus stay', { tag: '@all' }, async ({ page }) => {
@@ -128,7 +115,6 @@ test('long words fit at every width', { tag: '@all' }, async ({ page }) => {
   const more = { deal, from: word, to: word, rule: word, channel: word, reason: word }
   const inState = (state: ActivityItem['state']) => message(state, now, { ...more, state })
   await open(page, (['sent', 'waiting', 'failed', 'skipped'] as const).map(inState))
-  await page.getByText('Show as a table').click()
   for (const width of [320, 640, 1280]) {
     await page.setViewportSize({ width, height: 800 })
     const outside = await page.evaluate(() =>
@@ -139,6 +125,38 @@ test('long words fit at every width', { tag: '@all' }, async ({ page }) => {
     )
     expect(outside, `${width} px`).toEqual([])
   }
+})
+
+test('a day of the chart shows its figures below the pointer, with the focus, or while it is chosen', async ({
+  page,
+}) => {
+  await showState(page, stateOf('Activity: messages in every state'))
+  const days = page.getByRole('list', { name: 'Messages by day' }).getByRole('link')
+  // The text on top in the line above the bars.
+  const figures = () =>
+    page.evaluate(() => {
+      const texts = [...document.querySelectorAll('.chart-figures')].map((text) => {
+        const { opacity, zIndex } = getComputedStyle(text)
+        return {
+          text: text.textContent,
+          height: opacity === '0' ? -1 : Number.parseInt(zIndex, 10) || 0,
+        }
+      })
+      return texts.toSorted((a, b) => a.height - b.height).at(-1)?.text
+    })
+  await expect.poll(figures).toBe('Highest day: 34 messages')
+  await page.getByRole('heading', { name: 'Last 14 days' }).focus()
+  await page.keyboard.press('Tab')
+  await expect(days.first()).toBeFocused()
+  await expect.poll(figures).toContain(': 12 sent, 0 failed')
+  await days.nth(4).hover()
+  await expect.poll(figures).toContain(': 31 sent, 3 failed')
+  // Those of the focus are still there.
+  await page.getByRole('heading', { name: 'Activity' }).hover()
+  await expect.poll(figures).toContain(': 12 sent, 0 failed')
+  await days.nth(13).click()
+  await page.getByRole('heading', { name: 'Activity' }).hover()
+  await expect.poll(figures).toContain(': 11 sent, 1 failed')
 })
 
 for (const colorScheme of ['light', 'dark'] as const) {
@@ -152,7 +170,6 @@ for (const colorScheme of ['light', 'dark'] as const) {
       ['g .chart-sent', 'fill'],
       ['g .chart-failed', 'stroke'],
       ['pattern .chart-hatch', 'fill'],
-      ['text.chart-label', 'fill'],
     ] as const) {
       await expect(page.locator(`main ${part}`).first()).toHaveCSS(property, text)
     }

@@ -16,9 +16,10 @@ export const axe = (page: Page) =>
 export async function expectNoFinding(page: Page, where: string): Promise<void> {
   await endTransitions(page)
   const { violations, passes } = await axe(page).analyze()
-  const findings = violations.map(
-    ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`,
-  )
+  const findings = violations
+    .flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`))
+    // Each day of the chart is where its bar is (WCAG 2.5.8: essential), and narrow on a phone.
+    .filter((finding) => !/^target-size: .*chart-day/.test(finding))
   expect(findings, where).toEqual([])
   expect(passes.length).toBeGreaterThan(10)
 }

@@ -1,0 +1,52 @@
+import type { ActivityItem } from '../../contract/activity.ts'
+import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
+import { timeInWords } from './words.ts'
+
+/** What a message is about. */
+export function nameOf({ deal }: ActivityItem): string {
+  if (deal === null) return 'Test message'
+  return deal.name ?? (deal.id ? `Deal ${deal.id}` : 'Deal (name unknown)')
+}
+
+/** What a screen reader reads when a message that was sent again changes. */
+export const outcomeOf = (item: ActivityItem) => `${nameOf(item)}: ${sentenceOf(item)}`
+
+/** What became of a message, in words. */
+export function sentenceOf({ state, channel, reason: why, nextTryAt }: ActivityItem): string {
+  switch (state) {
+    case 'sent':
+      return channel ? `Sent to ${channel}` : 'Sent'
+    case 'waiting': {
+      const waiting = why ? `Waiting: ${why}` : 'Waiting to be sent'
+      const next = nextTryAt === null ? '' : timeInWords(nextTryAt)
+      if (next === '') return hasSentences(waiting) ? ended(waiting) : waiting
+      return hasSentences(waiting)
+        ? `${ended(waiting)} Next try ${next}.`
+        : `${waiting}, next try ${next}`
+    }
+    case 'failed':
+      return why ? `Not sent: ${ended(why)}` : 'Not sent'
+    case 'skipped': {
+      const skipped = why ? `Skipped: ${why}` : 'Skipped'
+      return hasSentences(skipped) ? ended(skipped) : skipped
+    }
+  }
+}
+
+/** Whether the words consist of several sentences: 'The channel is archived. Connect Slack again'. */
+const hasSentences = (words: string) => /[.!?] /.test(words)
+
+/** Adds a full stop, which a reason does not have. */
+export const ended = (sentence: string) => (/[.!?…]$/.test(sentence) ? sentence : `${sentence}.`)
+
+const rules = new Map<string, string>(
+  ruleCatalogue.flatMap((category: RuleCategory) =>
+    category.rules.map(({ id, when }) => [id, when]),
+  ),
+)
+
+/** The rule's words, or its id if this dashboard does not know the rule. */
+export function ruleInWords(id: string): string {
+  const when = rules.get(id)
+  return when === undefined ? `Rule ${id}` : `When ${when}`
+}
