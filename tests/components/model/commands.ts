@@ -167,7 +167,7 @@ const offline: Command = step('offline', {
 })
 
 const online: Command = step('online', {
-  when: (m) => !m.online,
+  when: (m) => !m.online && !m.isRefreshHeld,
   model: (m) => {
     m.online = true
     m.refresh()
@@ -176,7 +176,7 @@ const online: Command = step('online', {
 })
 
 const focus: Command = step('focus', {
-  when: () => true,
+  when: (m) => !m.isRefreshHeld,
   model: (m) => m.refresh(),
   page: (p) => p.lookAgain(),
 })

@@ -50,6 +50,8 @@ export class Model {
   message: keyof typeof messages | undefined
   /** The disconnects that wait for the end of a save. */
   waiting: Provider[] = []
+  /** While a call waits, Query loads what a focus or a reconnect asks for after it. No model has that order. */
+  isRefreshHeld = false
 
   /** What the current step must send and log, in any order. */
   calls: string[] = []
@@ -188,6 +190,7 @@ export class Model {
   disconnect(provider: Provider): void {
     if (this.saving !== undefined) {
       this.waiting.push(provider)
+      this.isRefreshHeld = true
       return
     }
     this.calls.push(`DELETE /api/${idOf(provider)}/disconnect`)
@@ -249,6 +252,7 @@ export class Model {
     const sent = this.saving
     if (sent === undefined) return
     this.saving = undefined
+    this.isRefreshHeld = false
     const failure = this.failure('save')
     // The backend refuses a rule that it does not offer, unless the person who is signed in by now has it.
     const isKnown = sent.every((id) => availableRuleIds.has(id) || this.stored.includes(id))
