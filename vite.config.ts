@@ -52,7 +52,7 @@ export default defineConfig((): UserConfig => {
               { name: 'main', tags: ['$initial'], test: (id) => !id.endsWith('/src/boot.ts') },
               {
                 name: 'features',
-                test: /\/(AccountMenu|RuleNote|TestMessage|UnsentMessages)\.tsx$/,
+                test: /\/(AccountMenu|RuleNote|SendAllAgain|TestMessage|UnsentMessages)\.tsx$/,
               },
             ],
           },

@@ -19,7 +19,9 @@ import { server } from './msw/server.ts'
 // The app loads the script of a screen and some parts later. The first import may take longer than a test waits.
 const { routesById, loadRouteChunk } = createAppRouter(createQueryClient())
 const screens = Object.values(routesById).map((route) => loadRouteChunk(route))
-const parts = Object.values(import.meta.glob('../src/late/*.tsx')).map((load) => load())
+const parts = Object.values(
+  import.meta.glob('../src/{account,activity,connections,rules}/*.tsx'),
+).map((load) => load())
 await Promise.all([...screens, ...parts])
 
 /**

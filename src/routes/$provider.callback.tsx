@@ -1,8 +1,8 @@
 import { createFileRoute, notFound, useLocation } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import type { AuthorizationResponse } from '../api/oauth.ts'
-import { OAuthCallback } from '../components/OAuthCallback.tsx'
 import { config } from '../config.ts'
+import { OAuthCallback } from '../dashboard/OAuthCallback.tsx'
 
 export const Route = createFileRoute('/$provider/callback')({
   validateSearch: ({ code, state, error }: AuthorizationResponse): AuthorizationResponse => ({

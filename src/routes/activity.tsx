@@ -1,12 +1,13 @@
 import { createFileRoute, Link } from '@tanstack/react-router'
 import { type ActivityState, activityEndpoints } from '../../contract/activity.ts'
+import { ActivityChart } from '../activity/ActivityChart.tsx'
+import { ActivityList } from '../activity/ActivityList.tsx'
 import { useHasFeature } from '../api/health.ts'
 import { usePerson } from '../api/person.ts'
 import { useSummary } from '../api/summary.ts'
-import { GenericError } from '../components/GenericError.tsx'
 import { config } from '../config.ts'
-import { ActivityChart } from '../late/ActivityChart.tsx'
-import { ActivityList } from '../late/ActivityList.tsx'
+import { StandInLink } from '../connections/StandInLink.tsx'
+import { GenericError } from '../dashboard/GenericError.tsx'
 import { Boundary } from '../ui/Boundary.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
 import { passFocus } from '../ui/focus.ts'
@@ -31,7 +32,7 @@ interface ActivitySearch {
 }
 
 export const Route = createFileRoute('/activity')({
-  // An unknown state counts as all. The page looks at the rest (late/activity-filter.ts).
+  // An unknown state counts as all. The page looks at the rest (activity/activity-filter.ts).
   validateSearch: ({ state, rule, q, day }: ActivitySearch): ActivitySearch => ({
     state: isState(state) ? state : undefined,
     rule,
@@ -57,7 +58,11 @@ function ActivityPage() {
             <ActivityChart />
           </Boundary>
           <Boundary>
-            <ActivityList />
+            <ActivityList
+              standInLinks={[config.crm, config.chat].map((provider) => (
+                <StandInLink key={provider.id} provider={provider} />
+              ))}
+            />
           </Boundary>
         </div>
       )}

@@ -1,8 +1,8 @@
 import { createFileRoute } from '@tanstack/react-router'
 import { connectionStatusQuery } from '../api/connections.ts'
 import { rulesQuery } from '../api/rules.ts'
-import { Dashboard } from '../components/Dashboard.tsx'
 import { config } from '../config.ts'
+import { Dashboard } from '../dashboard/Dashboard.tsx'
 
 export const Route = createFileRoute('/')({
   loader: ({ context: { queryClient } }) => {

@@ -1,13 +1,19 @@
 import { Link } from '@tanstack/react-router'
+import type { ReactNode } from 'react'
 import type { ActivityState } from '../../contract/activity.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
 import { buttonStyle } from '../ui/button-style.ts'
-import { StandInLink } from './StandInLink.tsx'
 
 /** In place of an empty list. */
-export function NoMessages({ filter: { state, rule, q, day } }: { filter: ActivityFilter }) {
+export function NoMessages({
+  filter: { state, rule, q, day },
+  standInLinks,
+}: {
+  filter: ActivityFilter
+  standInLinks: ReactNode
+}) {
   const canSendTest = useHasFeature('test-message')
   if (rule !== undefined || q !== undefined || day !== undefined) {
     return (
@@ -32,8 +38,7 @@ export function NoMessages({ filter: { state, rule, q, day } }: { filter: Activi
         <Link to="/" className={buttonStyle.secondary}>
           Go to the dashboard
         </Link>
-        <StandInLink provider={config.crm} />
-        <StandInLink provider={config.chat} />
+        {standInLinks}
       </div>
     </div>
   )

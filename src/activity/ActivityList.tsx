@@ -5,6 +5,7 @@ import { useCanRetryAll } from '../api/retry-all.ts'
 import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { Button } from '../ui/Button.tsx'
 import { passToBox } from '../ui/focus.ts'
+import { count, dayName } from '../ui/words.ts'
 import { ActivityFailure } from './ActivityFailure.tsx'
 import { ActivityRow } from './ActivityRow.tsx'
 import { SearchAndRule, StateFilter, Updated } from './ActivityTools.tsx'
@@ -12,10 +13,9 @@ import { useFilter } from './activity-filter.ts'
 import { outcomeOf } from './activity-words.ts'
 import { NoMessages } from './NoMessages.tsx'
 import { SendAllAgain, SendFoundAgain } from './SendAllAgain.tsx'
-import { count, dayName } from './words.ts'
 
 /** The messages that the address asks for, the newest first. */
-export function ActivityList() {
+export function ActivityList({ standInLinks }: { standInLinks: ReactNode }) {
   const headingId = useId()
   const filter = useFilter()
   const { pages, now, items: listed, about, added, showNewest } = useActivity(filter)
@@ -104,7 +104,7 @@ export function ActivityList() {
           className="flex flex-col gap-4 transition-opacity aria-busy:opacity-60 motion-reduce:transition-none"
         >
           {data !== undefined && items.length === 0 && next === null && (
-            <NoMessages filter={filter} />
+            <NoMessages filter={filter} standInLinks={standInLinks} />
           )}
           {byDay(items).map(([day, some]) => (
             <Day key={day} name={day}>

@@ -2,9 +2,9 @@ import { Link } from '@tanstack/react-router'
 import { type ReactNode, type SVGProps, useId } from 'react'
 import type { Summary } from '../../contract/activity.ts'
 import { summaryDays, useSummary } from '../api/summary.ts'
+import { count, shortDateName, written } from '../ui/words.ts'
 import { ActivityFailure } from './ActivityFailure.tsx'
 import { useFilter } from './activity-filter.ts'
-import { count, shortDateName, written } from './words.ts'
 
 type Daily = Summary['daily'][number]
 

@@ -1,11 +1,13 @@
 import { useEffect, useRef } from 'react'
+import { PageNotice } from '../account/PageNotice.tsx'
 import { useConnectionStatus } from '../api/connections.ts'
 import { useHasFeature, useHealth } from '../api/health.ts'
 import { useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
-import { PageNotice } from '../late/PageNotice.tsx'
-import { StandInLink } from '../late/StandInLink.tsx'
+import { Connection } from '../connections/Connection.tsx'
+import { StandInLink } from '../connections/StandInLink.tsx'
 import type { Provider } from '../parse-config.ts'
+import { RuleSettings } from '../rules/RuleSettings.tsx'
 import { Badge } from '../ui/Badge.tsx'
 import { Boundary } from '../ui/Boundary.tsx'
 import { Card } from '../ui/Card.tsx'
@@ -13,15 +15,13 @@ import { focusHeading } from '../ui/focus.ts'
 import { later } from '../ui/later.tsx'
 import { Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
-import { Connection } from './Connection.tsx'
-import { RuleSettings } from './RuleSettings.tsx'
 
 const FailedMessages = later(
-  async () => (await import('../late/UnsentMessages.tsx')).FailedMessages,
+  async () => (await import('../activity/SendAllAgain.tsx')).FailedMessages,
 )
-const TestMessage = later(async () => (await import('../late/TestMessage.tsx')).TestMessage)
+const TestMessage = later(async () => (await import('../connections/TestMessage.tsx')).TestMessage)
 const UnsentMessages = later(
-  async () => (await import('../late/UnsentMessages.tsx')).UnsentMessages,
+  async () => (await import('../connections/UnsentMessages.tsx')).UnsentMessages,
 )
 
 export function Dashboard() {

@@ -2,8 +2,8 @@ import { useState } from 'react'
 import { usePreview } from '../api/preview.ts'
 import { useRules } from '../api/rules.ts'
 import { useSummary } from '../api/summary.ts'
-import { Missing } from './Missing.tsx'
-import { count, timeAgo, written } from './words.ts'
+import { Missing } from '../ui/Missing.tsx'
+import { count, timeAgo, written } from '../ui/words.ts'
 
 /** Below a rule: what it has sent, or what it would have sent. The element with `id` describes the rule. */
 export function RuleNote(props: { id: string; rule: string; when: string }) {

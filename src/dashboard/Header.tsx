@@ -1,10 +1,10 @@
 import { Link, useMatches } from '@tanstack/react-router'
 import { useHasFeature } from '../api/health.ts'
-import { WrongAddress } from '../late/WrongAddress.tsx'
 import { Bell } from '../ui/icons.tsx'
 import { later } from '../ui/later.tsx'
+import { WrongAddress } from './WrongAddress.tsx'
 
-const AccountMenu = later(async () => (await import('../late/AccountMenu.tsx')).AccountMenu)
+const AccountMenu = later(async () => (await import('../account/AccountMenu.tsx')).AccountMenu)
 
 /** The product's name, which links to the dashboard, the other pages, and the user's account. */
 export function Header() {

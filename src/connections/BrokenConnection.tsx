@@ -1,7 +1,7 @@
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 
-// Not from late/words.ts, because the dashboard shows this before that loads. The page is in English, so its times are
+// Not from ui/words.ts, because the dashboard shows this before that loads. The page is in English, so its times are
 // too.
 const clock = new Intl.DateTimeFormat('en', { timeStyle: 'short' })
 const date = new Intl.DateTimeFormat('en', { dateStyle: 'long' })

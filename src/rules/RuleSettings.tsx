@@ -9,10 +9,10 @@ import { Badge } from '../ui/Badge.tsx'
 import { Button } from '../ui/Button.tsx'
 import { useRestoredFocus } from '../ui/focus.ts'
 import { later } from '../ui/later.tsx'
-import { RuleCheckbox } from '../ui/RuleCheckbox.tsx'
 import { Warning } from '../ui/Warning.tsx'
+import { RuleCheckbox } from './RuleCheckbox.tsx'
 
-const RuleNote = later(async () => (await import('../late/RuleNote.tsx')).RuleNote)
+const RuleNote = later(async () => (await import('./RuleNote.tsx')).RuleNote)
 
 const catalogue: readonly RuleCategory[] = ruleCatalogue
 

@@ -7,8 +7,8 @@ import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 import { passToBox } from '../ui/focus.ts'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
+import { clockTime, fullTime } from '../ui/words.ts'
 import { ended, nameOf, ruleInWords, sentenceOf } from './activity-words.ts'
-import { clockTime, fullTime } from './words.ts'
 
 /** One message: what it is about, and what became of it. Memoized, so a refresh renders what changed. */
 export const ActivityRow = memo(function ActivityRow({

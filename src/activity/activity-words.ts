@@ -1,6 +1,6 @@
 import type { ActivityItem } from '../../contract/activity.ts'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
-import { timeInWords } from './words.ts'
+import { timeInWords } from '../ui/words.ts'
 
 /** What a message is about. */
 export function nameOf({ deal }: ActivityItem): string {

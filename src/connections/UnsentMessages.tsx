@@ -1,9 +1,8 @@
 import { Link } from '@tanstack/react-router'
 import { useId } from 'react'
-import { useConnectFirst, useSummary } from '../api/summary.ts'
-import { Missing } from './Missing.tsx'
-import { SendAllAgain } from './SendAllAgain.tsx'
-import { count, written } from './words.ts'
+import { useSummary } from '../api/summary.ts'
+import { Missing } from '../ui/Missing.tsx'
+import { count, written } from '../ui/words.ts'
 
 /** Beside a connection that no longer works: the messages that it holds up. */
 export function UnsentMessages({ provider }: { provider: string }) {
@@ -40,9 +39,4 @@ export function UnsentMessages({ provider }: { provider: string }) {
       )}
     </p>
   )
-}
-
-/** Below the connections, if both work: what failed while one of them did not. */
-export function FailedMessages() {
-  return useConnectFirst() === undefined && <SendAllAgain />
 }

@@ -6,7 +6,7 @@ import { useConnectFirst, useHasWaited, useSummary } from '../api/summary.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { passToBox } from '../ui/focus.ts'
-import { count } from './words.ts'
+import { count } from '../ui/words.ts'
 
 /** Sends what failed while a connection was broken again, with one button. Nothing if there is no such message. */
 export function SendAllAgain({
@@ -26,6 +26,11 @@ export function SendAllAgain({
       {failed > 0 && `${counted(broken, 'message')} failed while ${service} disconnected.`}
     </SendAgain>
   )
+}
+
+/** Below the connections, if both work: what failed while one of them did not. */
+export function FailedMessages() {
+  return useConnectFirst() === undefined && <SendAllAgain />
 }
 
 /** Sends the failed messages of a filter again, with one button. */

@@ -3,9 +3,9 @@ import { type ReactNode, useEffect, useState } from 'react'
 import { type ActivityCounts, type ActivityState, activityStates } from '../../contract/activity.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import type { ActivityFilter } from '../api/activity.ts'
+import { dateName, written } from '../ui/words.ts'
 import { longest } from './activity-filter.ts'
 import { ruleInWords } from './activity-words.ts'
-import { dateName, written } from './words.ts'
 
 const states = [undefined, ...activityStates]
 const stateNames = { sent: 'Sent', waiting: 'Waiting', failed: 'Failed', skipped: 'Skipped' }

@@ -1,5 +1,5 @@
-import { Button } from '../ui/Button.tsx'
-import { passFocus } from '../ui/focus.ts'
+import { Button } from './Button.tsx'
+import { passFocus } from './focus.ts'
 
 // When a new try succeeds, the checkbox of the rule or the button of the service gets the focus.
 const passToControl = passFocus((own) =>
