@@ -99,7 +99,7 @@ test('all that the dashboard loads, with all features, stays within its budget i
     .map(async (file) => (await read(`${file}.br`)).length)
   expect(sizes).toHaveLength(6)
   const size = (await Promise.all(sizes)).reduce((sum, one) => sum + one)
-  expect(size).toBeLessThan(130_000)
+  expect(size).toBeLessThan(126_000)
 })
 
 test('the build contains nothing of the panels and of /states, which npm run dev shows', async () => {
