@@ -55,7 +55,6 @@ const hasChromium = chromium.find() !== undefined
 const projects = [
   ...(hasChromium ? ['chromium'] : []),
   ...(runsAll ? ['every-browser-*'] : []),
-  ...(hasChromium && runsAll ? ['alone'] : []),
 ].map((project) => `--project=${project}`)
 if (projects.length > 0) runPart('Browser', playwright, 'test', reporters, ...projects)
 // Last and alone, because it needs all processors.

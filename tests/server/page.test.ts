@@ -193,6 +193,7 @@ const save = (body: string, headers: Record<string, string> = json) => ({
   headers,
   body,
 })
+const scriptPolicy = standInPolicy(appUrl, { inFrame: false, withScript: true })
 const preflight = {
   method: 'OPTIONS',
   headers: { Origin: appUrl, 'Access-Control-Request-Method': 'POST' },
@@ -220,12 +221,8 @@ test.each<[number, string, string, RequestInit?]>([
   [405, '/api/hubspot/status', answerPolicy, { method: 'DELETE', headers: json }],
   [404, '/webhooks/nonsense', answerPolicy],
   [404, '/sandbox/nonsense', answerPolicy],
-  [200, '/sandbox/hubspot/deals', standInPolicy(appUrl, { inFrame: false })],
-  [
-    200,
-    '/sandbox/slack/channels/C0DEALS001',
-    standInPolicy(appUrl, { inFrame: false, withScript: true }),
-  ],
+  [200, '/sandbox/hubspot/deals', scriptPolicy],
+  [200, '/sandbox/slack/channels/C0DEALS001', scriptPolicy],
   [200, '/sandbox/contact-form', standInPolicy(appUrl, { inFrame: true })],
 ])('%i %s has all safety headers, on https also its own', async (status, path, expected, init) => {
   const answer = await app.request(path, init)
