@@ -60,7 +60,7 @@ export function ActivityChart() {
 }
 
 /** In pixels. */
-const height = 96
+const height = 124
 /** A day with one message is visible beside a day with 10,000. */
 const lowestBar = 3
 
