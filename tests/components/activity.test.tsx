@@ -777,9 +777,9 @@ describe('the chart', () => {
   })
 
   test.each([
-    [1, 1, [46.5], [46.5]],
-    [3, 0, [93], []],
-    [9_999, 1, [92.9907], [3]],
+    [1, 1, [60.5], [60.5]],
+    [3, 0, [121], []],
+    [9_999, 1, [120.9879], [3]],
   ])(
     'of %s sent and %s failed messages a day has such bars, those of failed ones above',
     async (sent, failed, ...heights) => {
