@@ -13,6 +13,13 @@ export const askAgainMs = 5_000
 /** A refusal so long after the first one counts as a first one. */
 const forgetAfterMs = 10 * 60_000
 
+/** How often each connection is checked, in hours. */
+export const checkEvery = 24
+/** Stored of a connection whose check is asked for. */
+const longAgo = sql`timestamptz 'epoch'`
+/** What is stored when a check ends: now, unless another one has been asked for meanwhile. */
+export const checkEndedAt = sql`case when ${connections.checkedAt} > ${longAgo} then now() else ${longAgo} end`
+
 const seconds = (ms: number) => sql`make_interval(secs => ${ms / 1000})`
 
 /** The user may have connected again in the meantime. What was refused or accepted says nothing of that. */
@@ -41,7 +48,7 @@ export async function recordRefusal(
       brokenSince: sql`case when ${isBroken} then coalesce(${brokenSince}, now()) end`,
       askAgainAt: sql`case when ${isBroken} then null
         when ${askAgainAt} > now() then least(${askAgainAt}, ${soon}) else ${soon} end`,
-      checkedAt: sql`case when ${isBroken} then now() else ${checkedAt} end`,
+      checkedAt: sql`case when ${isBroken} then ${checkEndedAt} else ${checkedAt} end`,
     })
     .where(isSame(connection))
     .returning({ brokenSince })
@@ -68,17 +75,10 @@ export async function recordAcceptance(
 export const isClosed = ({ brokenSince, askAgainAt }: Connection) =>
   brokenSince !== null && askAgainAt === null
 
-/** In hours. */
-export const checkEvery = 24
-const longAgo = sql`timestamptz 'epoch'`
-
 /** Has connections checked within seconds (checks.ts), also those whose check is already under way. */
 export async function checkSoon(database: Database, which: SQL | undefined): Promise<void> {
   await database.update(connections).set({ checkedAt: longAgo }).where(which)
 }
-
-/** What is stored when a check ends: now, unless another one has been asked for meanwhile. */
-export const checkEndedAt = sql`case when ${connections.checkedAt} > ${longAgo} then now() else ${longAgo} end`
 
 /** A user looks at a broken connection, perhaps because it works again. It is checked, but not all the time. */
 export async function checkBroken(

@@ -257,22 +257,33 @@ test('each connection is checked once a day at its own time, and its new token i
   expect(await shown(due)).toMatchObject([connected, connected])
 })
 
-test('a check that is asked for while another one waits for its answer is made after it', async () => {
-  const userId = await connectUser(new Date())
-  const ofSlack = and(eq(connections.userId, userId), eq(connections.provider, 'slack'))
-  const held = hold()
-  const authTests = () => outside.reads.filter((path) => path === authTest).length
-  outside.answerRead = async () => {
-    if (authTests() === 1) await held.wait()
-    return undefined
-  }
-  startChecks()
-  await checkSoon(open.database, ofSlack)
-  await held.reached
-  await checkSoon(open.database, ofSlack)
-  held.release()
-  await vi.waitFor(() => expect(authTests()).toBe(2), soon)
-})
+test.each([
+  ['accepts', undefined],
+  ['breaks', slackSays('account_inactive')],
+])(
+  'a check that is asked for while another one waits for its answer is made after it, also if that %s the connection',
+  async (_, answer) => {
+    const userId = await connectUser(new Date())
+    const ofSlack = and(eq(connections.userId, userId), eq(connections.provider, 'slack'))
+    // So the next refusal is the second one, which breaks it.
+    await open.database
+      .update(connections)
+      .set({ askAgainAt: ago(minute) })
+      .where(ofSlack)
+    const held = hold()
+    const authTests = () => outside.reads.filter((path) => path === authTest).length
+    outside.answerRead = async () => {
+      if (authTests() === 1) await held.wait()
+      return answer
+    }
+    startChecks()
+    await checkSoon(open.database, ofSlack)
+    await held.reached
+    await checkSoon(open.database, ofSlack)
+    held.release()
+    await vi.waitFor(() => expect(authTests()).toBe(2), soon)
+  },
+)
 
 test('the daily check tells new names; of a channel that it may not read, the status says how old the name is', async () => {
   const userId = await connectUser(ago(25 * hour))
