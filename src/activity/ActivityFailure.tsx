@@ -4,10 +4,7 @@ import { Button } from '../ui/Button.tsx'
 import { passToBox } from '../ui/focus.ts'
 import { WarningSign } from '../ui/icons.tsx'
 
-/**
- * Says that a load failed, and offers to try again. What is on the page stays there.
- * It does not use ui/Warning.tsx: what this page shares with the dashboard would be one more script there.
- */
+/** Says that a load failed, and offers to try again. What is on the page stays there. */
 export function ActivityFailure({
   what,
   room = '',

@@ -107,10 +107,10 @@ async function refresh(client: QueryClient, filter: ActivityFilter): Promise<Ref
   const open = isKnown
     ? others.filter(({ state }) => state === 'waiting' || state === 'failed')
     : others
-  // Others in each turn.
-  const turns = Math.ceil(open.length / largestPage)
-  const turn = client.getQueryState(queryKey)?.dataUpdateCount ?? 0
-  const from = turns && (turn % turns) * largestPage
+  // Each refresh asks for the next of these parts.
+  const parts = Math.ceil(open.length / largestPage)
+  const refreshes = client.getQueryState(queryKey)?.dataUpdateCount ?? 0
+  const from = parts && (refreshes % parts) * largestPage
   const ids = open.slice(from, from + largestPage).map(({ id }) => id)
   const asked = ids.length === 0 ? [] : (await getPage({ ids: ids.join() })).items
 

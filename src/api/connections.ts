@@ -59,7 +59,7 @@ export function useFailedAuthorization({ id, name }: Provider): string | undefin
 export const authorizationFailure = (name: string, { kind, message }: ApiError): string =>
   `${name} connection failed: ${kind === 'unknown' ? `${name} OAuth failed unexpectedly` : message}`
 
-/** The status for the header, which is on every screen: it loads once, and otherwise only when a screen loads it. */
+/** The status for the account menu, also on a screen without connections: no call when the user looks at that again. */
 export const useKnownStatus = (provider: Provider) =>
   useQuery({
     ...connectionStatusQuery(provider),

@@ -1,9 +1,7 @@
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
+import { clock } from '../ui/clock.ts'
 
-// Not from ui/words.ts, because the dashboard shows this before that loads. The page is in English, so its times are
-// too.
-const clock = new Intl.DateTimeFormat('en', { timeStyle: 'short' })
 const date = new Intl.DateTimeFormat('en', { dateStyle: 'long' })
 
 /** Why a connection no longer works, since when, and what to do. */

@@ -1,5 +1,6 @@
-// The page is in English, so names of days and times are too.
-const clock = new Intl.DateTimeFormat('en', { timeStyle: 'short' })
+import { clock } from './clock.ts'
+
+// The page is in English, so names of days are too.
 const wholeTime = new Intl.DateTimeFormat('en', { dateStyle: 'full', timeStyle: 'long' })
 const longDay = new Intl.DateTimeFormat('en', { weekday: 'long', day: 'numeric', month: 'long' })
 
@@ -31,10 +32,10 @@ export function dayName(at: string, now = new Date()): string {
 
 /** 'at 12:05', with the day if it is another one: 'on Monday, November 23 at 12:05'. */
 export function timeInWords(at: string): string {
-  const clock = clockTime(at)
-  if (clock === '') return ''
+  const time = clockTime(at)
+  if (time === '') return ''
   const day = dayName(at)
-  return day === 'Today' ? `at ${clock}` : `on ${day} at ${clock}`
+  return day === 'Today' ? `at ${time}` : `on ${day} at ${time}`
 }
 
 // `new Date('2026-11-21')` is midnight in UTC. In another time zone, it may be the day before.
