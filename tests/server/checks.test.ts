@@ -215,8 +215,11 @@ test.each(isEverything ? refusals : refusals.slice(0, 3))(
     await expireAndMeet(2)
     const isBroken = { connected: false, reason: expect.stringContaining(`${name} says that`) }
     await vi.waitFor(async () => expect(await status()).toMatchObject(isBroken), soon)
-    const first = await status()
+    // What is still under way would be an answer to the user's look.
+    await checksEnded()
+    await search?.stop()
     await backend.settled()
+    const first = await status()
 
     // The user looks at it.
     const calls = asked
