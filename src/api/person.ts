@@ -19,22 +19,21 @@ import {
  * (docs/decisions/0505-a-page-belongs-to-one-person.md).
  */
 
-/** The name of the person whose data the page shows. Undefined if no answer has named one. */
-let shown: string | undefined
-
-/** Grows whenever everything is forgotten. What began before the last time is of the former person. */
-let turn = 0
-
-/** Whether the person's session has ended without a sign-out on this page. */
-let hasEnded = false
-
-const listeners = new Set<() => void>()
+let page = {
+  /** The name of the person whose data the page shows. Undefined if no answer has named one. */
+  person: undefined as string | undefined,
+  /** Grows whenever everything is forgotten. What began before the last time is of the former person. */
+  turn: 0,
+  /** Whether the person's session has ended without a sign-out on this page. */
+  hasEnded: false,
+}
 /** The client with the data of the page. */
 let queryClient: QueryClient
+const listeners = new Set<() => void>()
 
-export const currentTurn = (): number => turn
+export const currentTurn = (): number => page.turn
 
-export const shownPerson = (): string | undefined => shown
+export const shownPerson = (): string | undefined => page.person
 
 /**
  * Whether it is not known yet who somebody is: there is no session, or only one that waits for the CRM's answer. What
@@ -43,7 +42,7 @@ export const shownPerson = (): string | undefined => shown
 export const isNobodyYet = (person: string | undefined): boolean =>
   person?.startsWith('nobody') === true
 
-/** Calls a function after each change of the person. @returns a function that ends this. */
+/** Calls a function after each change of `page`. @returns a function that ends this. */
 function subscribe(listener: () => void): () => void {
   listeners.add(listener)
   return () => {
@@ -53,15 +52,17 @@ function subscribe(listener: () => void): () => void {
 
 export const usePerson = (): string | undefined => useSyncExternalStore(subscribe, shownPerson)
 
-export const useHasSessionEnded = (): boolean => useSyncExternalStore(subscribe, () => hasEnded)
+export const useHasSessionEnded = (): boolean =>
+  useSyncExternalStore(subscribe, () => page.hasEnded)
 
-function tellListeners(): void {
+function setPage(change: Partial<typeof page>): void {
+  page = { ...page, ...change }
   for (const listener of listeners) listener()
 }
 
 /** @throws ApiError of the kind `former` if everything was forgotten since this turn. */
 export function assertSamePerson(begun: number): void {
-  if (begun !== turn) throw new ApiError('former')
+  if (begun !== page.turn) throw new ApiError('former')
 }
 
 /** The name of the person in an answer. Undefined if the answer does not say. */
@@ -71,7 +72,7 @@ export function personIn(response: Response): string | undefined {
 
 /** The header of a call that changes something. The backend refuses it for another person. */
 export function shownPersonHeader(): Record<string, string> {
-  return shown === undefined ? {} : { [personHeader]: shown }
+  return page.person === undefined ? {} : { [personHeader]: page.person }
 }
 
 /**
@@ -79,11 +80,9 @@ export function shownPersonHeader(): Record<string, string> {
  * everything and loads it again.
  */
 export function noticePerson(named: string | undefined): void {
-  if (named === undefined || named === shown) return
-  if (shown === undefined) {
-    shown = named
-    tellListeners()
-  } else forgetPerson(named, named === 'nobody')
+  if (named === undefined || named === page.person) return
+  if (page.person === undefined) setPage({ person: named })
+  else forgetPerson(named, named === 'nobody')
 }
 
 /**
@@ -91,10 +90,10 @@ export function noticePerson(named: string | undefined): void {
  * with nothing. If nobody knows who it is, the backend is asked, and one that names nobody counts as another person.
  */
 async function hearPerson(named: string | undefined): Promise<void> {
-  // An answer to another call may have come before that of the sign-out.
-  hasEnded = false
-  if (shown !== undefined && (named === undefined || named === shown)) {
-    tellListeners()
+  const { person } = page
+  if (person !== undefined && (named === undefined || named === person)) {
+    // An answer to another call may have come before that of the sign-out.
+    setPage({ hasEnded: false })
     void resetFeatures(queryClient)
     await reloadStatuses(queryClient)
   } else forgetPerson(named)
@@ -118,14 +117,11 @@ export async function changePerson(change: () => Promise<string | undefined>): P
 }
 
 /** Forgets everything of the person on the page, and loads it again for the one who is named. */
-function forgetPerson(named: string | undefined, isEnd = false): void {
-  const keepsTicks = isNobodyYet(shown) && named !== 'nobody'
-  shown = named
-  hasEnded = isEnd
-  turn += 1
+function forgetPerson(person: string | undefined, hasEnded = false): void {
+  const keepsTicks = isNobodyYet(page.person) && person !== 'nobody'
   // The boot script may have started calls that the app has not made yet.
   globalThis.startedCalls?.clear()
-  tellListeners()
+  setPage({ person, hasEnded, turn: page.turn + 1 })
   // This also drops the answers that are on their way.
   if (!keepsTicks) void queryClient.resetQueries({ queryKey: draftKey })
   void queryClient.resetQueries({ queryKey: personKey })
@@ -134,20 +130,18 @@ function forgetPerson(named: string | undefined, isEnd = false): void {
 
 /** Calls a function after each end of a turn. @returns a function that ends this. */
 export function onNextPerson(listener: () => void): () => void {
-  let last = turn
+  let last = page.turn
   return subscribe(() => {
-    if (last === turn) return
-    last = turn
+    if (last === page.turn) return
+    last = page.turn
     listener()
   })
 }
 
 /** Begins a page of which nothing is known, and listens to the other tabs. */
 export function beginPage(client: QueryClient): void {
-  shown = undefined
-  hasEnded = false
-  turn += 1
   queryClient = client
+  setPage({ person: undefined, hasEnded: false, turn: page.turn + 1 })
   listen()
 }
 
@@ -157,7 +151,7 @@ export function beginPage(client: QueryClient): void {
  */
 export const watchFocus = () =>
   focusManager.subscribe(() => {
-    if (shown === undefined) return
+    if (page.person === undefined) return
     void queryClient.invalidateQueries({ queryKey: statusKey, refetchType: 'none' })
   })
 
@@ -168,7 +162,7 @@ function tellOtherTabs(named: string | undefined): void {
 
 /** Tells the other tabs that this person has saved rules. With a backend of §7, they could show another person. */
 export function tellSave(): void {
-  if (shown !== undefined) globalThis.personChannel?.postMessage({ saved: shown })
+  if (page.person !== undefined) globalThis.personChannel?.postMessage({ saved: page.person })
 }
 
 function listen(): void {
@@ -181,7 +175,7 @@ function listen(): void {
   }
   globalThis.personChannel.onmessage = ({ data }) => {
     if (data?.saved === undefined) void hearPerson(typeof data === 'string' ? data : undefined)
-    else if (data.saved === shown) void queryClient.refetchQueries({ queryKey: rulesKey })
+    else if (data.saved === page.person) void queryClient.refetchQueries({ queryKey: rulesKey })
   }
 }
 
