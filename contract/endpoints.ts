@@ -106,8 +106,6 @@ export const connectionStatusAnswer = v.object({
   reason: extraText,
   /** The time at which it stopped working, in ISO 8601. */
   since: extraText,
-  /** Of the CRM: the account that this browser had connected before another one, while it still sends its deals. */
-  formerAccount: extraText,
 })
 export type ConnectionStatus = v.InferOutput<typeof connectionStatusAnswer>
 

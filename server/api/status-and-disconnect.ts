@@ -6,7 +6,7 @@ import { forgetDeals } from '../clean/deal-names.ts'
 import type { Context } from '../context.ts'
 import { authorizations, connections, sessions } from '../database/schema.ts'
 import { errorFields } from '../log.ts'
-import { type Connection, connectionStatus, formerAccountStatus } from '../people/connections.ts'
+import { type Connection, connectionStatus } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import { checkBroken } from '../people/refusals.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
@@ -55,10 +55,7 @@ export function statusAndDisconnectRoutes(provider: ProviderId, context: Context
       const status = await connectionStatus({ database, providers }, { userId, provider })
       // The answer does not wait. If this fails, the daily check comes anyway.
       if (status.reason) void checkBroken(database, { userId, provider }).catch(() => {})
-      return c.json<ConnectionStatus>({
-        ...status,
-        ...(isCrmId(provider) && (await formerAccountStatus(context, session, provider))),
-      })
+      return c.json<ConnectionStatus>(status)
     })
     .delete(pathOf(endpoints.disconnect, provider), async (c) => {
       const session = await context.sessions.find(c)

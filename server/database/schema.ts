@@ -41,7 +41,7 @@ export const sessions = pgTable(
     userId: uuid('user_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
-    // Whom the browser belonged to before it connected another account of the CRM.
+    // Unused since 0.1.0, whose processes no longer read it. A later release drops it.
     formerUserId: uuid('former_user_id').references(() => users.id, { onDelete: 'set null' }),
     createdAt: time('created_at').notNull(),
     expiresAt: time('expires_at').notNull(),

@@ -1,20 +1,10 @@
-import { and, eq, inArray, isNull, ne, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
-import { alias } from 'drizzle-orm/pg-core'
+import { and, eq, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import * as v from 'valibot'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
-import { visibleText } from '../../contract/visible.ts'
 import type { Database } from '../database/open.ts'
-import { connections, rules, users } from '../database/schema.ts'
+import { connections } from '../database/schema.ts'
 import type { Grant, Providers, Secrets } from '../providers/provider.ts'
-import {
-  type CrmId,
-  chatIds,
-  isCrmId,
-  type ProviderId,
-  providerIds,
-  registry,
-  usedOf,
-} from '../providers/registry.ts'
+import { isCrmId, type ProviderId, providerIds, registry, usedOf } from '../providers/registry.ts'
 import type { Vault } from './vault.ts'
 
 export type Connection = typeof connections.$inferSelect
@@ -156,41 +146,4 @@ export async function connectionStatus(
     reason: `${registry[provider].name} says that ${words}.`,
     since: brokenSince.toISOString(),
   }
-}
-
-/**
- * What the dashboard shows of the account that a browser had connected before another one, while messages about its
- * deals still go out. There is no notice about another user of the same account.
- */
-export async function formerAccountStatus(
-  { database, providers }: { database: Database; providers: Providers },
-  { userId, formerUserId }: { userId: string; formerUserId: string | null },
-  crm: CrmId,
-): Promise<Pick<ConnectionStatus, 'formerAccount'>> {
-  if (formerUserId === null) return {}
-  const chat = alias(connections, 'chat')
-  const own = alias(users, 'own')
-  const [row] = await database
-    .select({
-      name: connections.accountName,
-      id: connections.accountId,
-    })
-    .from(users)
-    .innerJoin(connections, and(eq(connections.userId, users.id), eq(connections.provider, crm)))
-    .innerJoin(chat, and(eq(chat.userId, users.id), inArray(chat.provider, [...chatIds])))
-    .innerJoin(rules, eq(rules.userId, users.id))
-    .innerJoin(own, eq(own.id, userId))
-    .where(
-      and(
-        eq(users.id, formerUserId),
-        sql`${users.crmAccountId} is distinct from ${own.crmAccountId}`,
-        ne(rules.ruleIds, []),
-        ...[connections, chat].map((each) =>
-          and(isNull(each.brokenSince), isOfConfigured(providers, each)),
-        ),
-      ),
-    )
-    .limit(1)
-  if (row === undefined) return {}
-  return { formerAccount: visibleText(row.name) ?? row.id }
 }

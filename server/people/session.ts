@@ -4,7 +4,7 @@ import type { Context } from 'hono'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
 import type { HasRoom } from '../database/room.ts'
-import { authorizations, rules, sessions, users } from '../database/schema.ts'
+import { authorizations, sessions, users } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import type { IssuedSession } from '../http/rate-limit.ts'
 import { insertUser } from './identity.ts'
@@ -24,8 +24,6 @@ export interface Session {
   userId: string
   /** The name of the user to the pages of this browser. */
   person: string
-  /** Whom the browser belonged to before it connected another account of the CRM. */
-  formerUserId: string | null
   /** Another token has replaced the browser's. This one may only read. */
   isReplaced: boolean
 }
@@ -63,7 +61,7 @@ export interface Sessions {
    */
   end(c: Context): Promise<void>
   /**
-   * Ends all other sessions of the browser's user. Also removes this user as the former user from all sessions.
+   * Ends all other sessions of the browser's user.
    * @throws ApiError (409) if another token has just replaced the browser's.
    */
   endOthers(c: Context): Promise<void>
@@ -95,12 +93,12 @@ export function createSessions(
   async function insertSession(
     tx: Transaction,
     kind: TokenKind,
-    owner: Pick<Session, 'userId' | 'formerUserId'>,
+    userId: string,
     createdAt: Date,
   ): Promise<string> {
     const token = tokens.issue(kind)
     const expiresAt = later(createdAt, lifetimeMs)
-    await tx.insert(sessions).values({ tokenHash: sha256(token), ...owner, createdAt, expiresAt })
+    await tx.insert(sessions).values({ tokenHash: sha256(token), userId, createdAt, expiresAt })
     return token
   }
 
@@ -127,8 +125,8 @@ export function createSessions(
         ),
       )
     if (row === undefined) return undefined
-    const { userId, formerUserId, createdAt, expiresAt, replacedBy } = row
-    const session = { tokenHash, userId, person: personOf(row), formerUserId }
+    const { userId, createdAt, expiresAt, replacedBy } = row
+    const session = { tokenHash, userId, person: personOf(row) }
     if (replacedBy !== null) return { ...session, isReplaced: true }
     // Without room to write, sessions can still be read.
     if (!hasRoom()) return { ...session, isReplaced: false }
@@ -194,13 +192,12 @@ export function createSessions(
       await beforeCreate(c)
       const { token, userId } = await database.transaction(async (tx) => {
         const userId = await insertUser(tx)
-        const owner = { userId, formerUserId: null }
-        return { token: await insertSession(tx, 'new', owner, now()), userId }
+        return { token: await insertSession(tx, 'new', userId, now()), userId }
       })
       cookie.send(c, token, lifetimeMs)
       const person = personOf({ userId, crmUserId: null })
       c.header(personHeader, person)
-      return { tokenHash: sha256(token), userId, person, formerUserId: null, isReplaced: false }
+      return { tokenHash: sha256(token), userId, person, isReplaced: false }
     },
     async renew(c, session, userOf) {
       const { token, person } = await database.transaction(async (tx) => {
@@ -209,8 +206,7 @@ export function createSessions(
         if (own === undefined || own.replacedBy !== null) throw new AuthorizationEnded()
         const userId = await userOf(tx)
         const at = now()
-        const formerUserId = await formerUserOf(tx, session, userId)
-        const token = await insertSession(tx, 'connected', { userId, formerUserId }, at)
+        const token = await insertSession(tx, 'connected', userId, at)
         // Whoever saw the old token may have begun them.
         await tx.delete(authorizations).where(eq(authorizations.sessionHash, session.tokenHash))
         if (userId === session.userId) {
@@ -239,12 +235,8 @@ export function createSessions(
     async endOthers(c) {
       const ofUser = ({ userId }: Session) => eq(sessions.userId, userId)
       await changeSession(c, ofUser, async (tx, session) => {
-        const { userId, tokenHash } = session
-        await tx.delete(sessions).where(and(ofUser(session), ne(sessions.tokenHash, tokenHash)))
-        await tx
-          .update(sessions)
-          .set({ formerUserId: null })
-          .where(eq(sessions.formerUserId, userId))
+        const isOther = ne(sessions.tokenHash, session.tokenHash)
+        await tx.delete(sessions).where(and(ofUser(session), isOther))
       })
     },
   }
@@ -260,23 +252,6 @@ export function replacedToken(): ApiError {
     'replaced_session',
     'This browser has just connected a service. Try again in a moment.',
   )
-}
-
-/**
- * Returns the former user to store when a session changes to `userId`. A user who never saved rules is not stored,
- * because that user sends nothing.
- */
-async function formerUserOf(
-  tx: Transaction,
-  session: Session,
-  userId: string,
-): Promise<string | null> {
-  const [left] =
-    userId === session.userId
-      ? []
-      : await tx.select({ id: rules.userId }).from(rules).where(eq(rules.userId, session.userId))
-  const former = left?.id ?? session.formerUserId
-  return former === userId ? null : former
 }
 
 function later(time: Date, ms: number): Date {

@@ -97,11 +97,7 @@ export function useDisconnect(provider: Provider) {
     onSuccess: async () => {
       // An answer to an earlier call must not restore the connection.
       await queryClient.cancelQueries({ queryKey })
-      // Messages about deals of the former account still go out.
-      queryClient.setQueryData(queryKey, (status) => ({
-        connected: false,
-        formerAccount: status?.formerAccount,
-      }))
+      queryClient.setQueryData(queryKey, { connected: false })
       void resetFeatures(queryClient)
     },
     // The server may have disconnected although its answer did not arrive.

@@ -3,10 +3,9 @@ import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
 import { keepDraft } from '../api/draft.ts'
 import { useHasFeature } from '../api/health.ts'
-import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
-import { GreenCheck, RedCross, WarningSign } from '../ui/icons.tsx'
+import { GreenCheck, RedCross } from '../ui/icons.tsx'
 import { BrokenConnection, dateInWords, isTime } from './BrokenConnection.tsx'
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
@@ -26,7 +25,7 @@ export function Connection({
   const disconnect = useDisconnect(provider)
   const queryClient = useQueryClient()
   const isConnected = status.data?.connected === true
-  const { account, channel, channelAsOf, reason, since, formerAccount } = status.data ?? {}
+  const { account, channel, channelAsOf, reason, since } = status.data ?? {}
   const asOf = channel && isTime(channelAsOf) ? ` (as of ${dateInWords(channelAsOf)})` : ''
   const names = [account, channel].filter(Boolean).join(' · ') + asOf
   // The words of a backend of §7 stay as they are.
@@ -77,14 +76,6 @@ export function Connection({
       >
         {saysBusy ? 'Disconnecting…' : isConnected ? 'Disconnect' : 'Connect'}
       </Button>
-      {formerAccount && (
-        <p className="flex w-full gap-2 rounded-lg border border-warning-line bg-warning p-3 text-sm text-on-warning wrap-anywhere">
-          <WarningSign />
-          <span className="min-w-0">
-            {`Messages about deals of ${formerAccount} still go to ${config.chat.name}. To stop them, connect ${formerAccount} again and disconnect it.`}
-          </span>
-        </p>
-      )}
       {children}
     </li>
   )

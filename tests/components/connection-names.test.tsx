@@ -76,17 +76,3 @@ test('a broken connection that works again shows so by itself', async () => {
   await pass(15_000)
   expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
 })
-
-test('the row of the CRM says that a former account still sends, also after a disconnect', async () => {
-  const notice =
-    'Messages about deals of acme.example still go to Slack. To stop them, connect acme.example again and disconnect it.'
-  const formerAccount = 'acme.example'
-  const { user } = openApp()
-  answerStatus('hubspot', { connected: true, account: 'new.example', formerAccount })
-  answerStatus('slack', { connected: false })
-  expect((await row('HubSpot')).getByText(notice)).toBeVisible()
-  expect((await row('Slack')).queryByText(notice)).not.toBeInTheDocument()
-  await user.click(screen.getByRole('button', { name: 'Disconnect HubSpot' }))
-  await screen.findByRole('button', { name: 'Connect HubSpot' })
-  expect((await row('HubSpot')).getByText(notice)).toBeVisible()
-})

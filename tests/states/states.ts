@@ -196,19 +196,6 @@ const dashboard: readonly Omit<State, 'address'>[] = [
     shows: 'HubSpot no longer accepts the connection.',
   },
   {
-    name: 'Messages about deals of the former account still go out',
-    backend: backend(
-      two,
-      json('*/api/hubspot/status', {
-        connected: true,
-        account: 'europe.acme.example',
-        formerAccount: 'acme.example',
-      }),
-    ),
-    shows:
-      'Messages about deals of acme.example still go to Slack. To stop them, connect acme.example again and disconnect it.',
-  },
-  {
     name: 'Statuses and rules cannot be loaded',
     backend: backend({}, http.get(status, fault), http.get(rules, fault)),
     shows: 'No notification rules defined',
