@@ -9,14 +9,7 @@ import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { createWithAccess } from './access-token.ts'
 import { type Connection, isOfConfigured, openSecrets } from './connections.ts'
-import {
-  accepted,
-  askAgainMs,
-  checkEndedAt,
-  checkEvery,
-  isSame,
-  recordRefusal,
-} from './refusals.ts'
+import { accepted, askAgainMs, checkEvery, isSame, recordRefusal } from './refusals.ts'
 import type { Vault } from './vault.ts'
 
 /** In hours. A check that failed for a time, or whose process died, is made again after it. */
@@ -90,7 +83,7 @@ function createCheck(
       await database
         .update(connections)
         .set({
-          checkedAt: checkEndedAt,
+          checkedAt: sql`now()`,
           ...(!isTried && accepted),
           ...(accountName && { accountName }),
           ...(channelName && { channelName, channelNamedAt: sql`now()` }),

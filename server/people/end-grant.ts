@@ -7,7 +7,6 @@ import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { endsSoon } from './access-token.ts'
 import { type Connection, openSecrets } from './connections.ts'
-import { checkSoon } from './refusals.ts'
 import type { Vault } from './vault.ts'
 
 export type RemovedConnection = Pick<
@@ -20,9 +19,8 @@ export type RemovedConnection = Pick<
  * nothing. If no user has connected the CRM's account any more, it uninstalls the app there, because
  * after a revocation it would still send its events. It does not wait for that.
  *
- * Another user may connect while this function ends the grant. That user may get a token that is no longer valid. So
- * the remaining connections are checked afterwards: those with the same grant after a revocation, and those of the
- * same account after an uninstall. Each new connection is checked, too. So at least one check runs after both.
+ * Another user may connect while this function ends the grant, and get a token that is no longer valid. The next
+ * message or the daily check finds that out.
  */
 export function createEndGrant(dependencies: {
   database: Database
@@ -45,7 +43,6 @@ export function createEndGrant(dependencies: {
       // Revoke only if no other user shares the token: Slack has one token for each workspace.
       if (await exists(ofGrant(removed))) return
       await providers[removed.provider].revoke(openSecrets(vault, removed))
-      await checkSoon(database, ofGrant(removed))
     } catch (error) {
       logFailure('revoke failed', removed, error)
     }
@@ -62,7 +59,6 @@ export function createEndGrant(dependencies: {
       }
       await crm.uninstall(accessToken)
       log('app uninstalled', { provider: removed.provider, connection: removed.id })
-      await checkSoon(database, ofAccount(removed))
     } catch (error) {
       logFailure('uninstall failed', removed, error)
       await revoke(removed)

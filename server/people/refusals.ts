@@ -15,10 +15,6 @@ const forgetAfterMs = 10 * 60_000
 
 /** How often each connection is checked, in hours. */
 export const checkEvery = 24
-/** Stored of a connection whose check is asked for. */
-const longAgo = sql`timestamptz 'epoch'`
-/** What is stored when a check ends: now, unless another one has been asked for meanwhile. */
-export const checkEndedAt = sql`case when ${connections.checkedAt} > ${longAgo} then now() else ${longAgo} end`
 
 const seconds = (ms: number) => sql`make_interval(secs => ${ms / 1000})`
 
@@ -48,7 +44,7 @@ export async function recordRefusal(
       brokenSince: sql`case when ${isBroken} then coalesce(${brokenSince}, now()) end`,
       askAgainAt: sql`case when ${isBroken} then null
         when ${askAgainAt} > now() then least(${askAgainAt}, ${soon}) else ${soon} end`,
-      checkedAt: sql`case when ${isBroken} then ${checkEndedAt} else ${checkedAt} end`,
+      checkedAt: sql`case when ${isBroken} then now() else ${checkedAt} end`,
     })
     .where(isSame(connection))
     .returning({ brokenSince })
@@ -75,9 +71,10 @@ export async function recordAcceptance(
 export const isClosed = ({ brokenSince, askAgainAt }: Connection) =>
   brokenSince !== null && askAgainAt === null
 
-/** Has connections checked within seconds (checks.ts), also those whose check is already under way. */
+/** Has connections checked within seconds (checks.ts). A check that is under way counts. */
 export async function checkSoon(database: Database, which: SQL | undefined): Promise<void> {
-  await database.update(connections).set({ checkedAt: longAgo }).where(which)
+  const due = sql`now() - make_interval(hours => ${checkEvery})`
+  await database.update(connections).set({ checkedAt: due }).where(which)
 }
 
 /** A user looks at a broken connection, perhaps because it works again. It is checked, but not all the time. */
@@ -86,16 +83,12 @@ export async function checkBroken(
   { userId, provider }: { userId: string; provider: ProviderId },
 ): Promise<void> {
   const { checkedAt, brokenSince, askAgainAt } = connections
-  await database
-    .update(connections)
-    .set({ checkedAt: sql`now() - make_interval(hours => ${checkEvery})` })
-    .where(
-      and(
-        eq(connections.userId, userId),
-        eq(connections.provider, provider),
-        isNotNull(brokenSince),
-        isNull(askAgainAt),
-        lt(checkedAt, sql`now() - interval '30 seconds'`),
-      ),
-    )
+  const isBroken = and(
+    eq(connections.userId, userId),
+    eq(connections.provider, provider),
+    isNotNull(brokenSince),
+    isNull(askAgainAt),
+    lt(checkedAt, sql`now() - interval '30 seconds'`),
+  )
+  await checkSoon(database, isBroken)
 }

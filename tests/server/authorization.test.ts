@@ -449,8 +449,6 @@ describe('disconnecting', () => {
 })
 
 describe('Slack’s token, which all users of a workspace share', () => {
-  // checks.test.ts: a check finds out that it is revoked.
-  const isCheckedSoon = async (of: typeof browser) => (await rowOf(of)).checkedAt.getTime() === 0
   let revoked: Array<string | null>
   beforeEach(() => {
     revoked = []
@@ -532,34 +530,5 @@ describe('Slack’s token, which all users of a workspace share', () => {
     exchange.release()
     expect(await refusal(await answer)).toBe('400 invalid_state')
     await vi.waitFor(() => expect(revoked).toEqual(['unused']), 20_000)
-  })
-
-  test('is checked soon when it is revoked after a colleague has got it', async () => {
-    const revoke = hold()
-    slackOf({ accessToken: 'shared' }, { revoke: revoke.wait })
-    await browser.connect('slack')
-    const disconnected = browser.disconnect('slack')
-    await revoke.reached
-    const colleague = openBrowser(harness)
-    await colleague.connect('slack')
-    await harness.database.update(connections).set({ checkedAt: new Date() })
-    revoke.release()
-    expect((await disconnected).status).toBe(204)
-    expect(await isCheckedSoon(colleague)).toBe(true)
-  })
-
-  test('is checked soon when it is revoked while Slack’s answer with it is on its way', async () => {
-    slackOf({ accessToken: 'shared' })
-    await browser.connect('slack')
-    const exchange = hold()
-    slackOf({ accessToken: 'shared' }, { exchange: exchange.wait })
-    const colleague = openBrowser(harness)
-    const connecting = colleague.connect('slack')
-    await exchange.reached
-    await browser.disconnect('slack')
-    expect(revoked).toEqual(['shared'])
-    exchange.release()
-    await connecting
-    expect(await isCheckedSoon(colleague)).toBe(true)
   })
 })

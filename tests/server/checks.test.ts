@@ -3,7 +3,6 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { connections, users } from '../../server/database/schema.ts'
 import { type Checks, createChecks } from '../../server/people/checks.ts'
 import { openSecrets } from '../../server/people/connections.ts'
-import { checkSoon } from '../../server/people/refusals.ts'
 import type { CatchUp } from '../../server/relay/search/schedule.ts'
 import { sendLastAgain } from '../../server/relay/show/retry-all.ts'
 import {
@@ -22,7 +21,6 @@ import {
   startSearch,
   tell,
 } from '../relay/shared.ts'
-import { hold } from './harness.ts'
 
 const ago = (ms: number) => new Date(Date.now() - ms)
 const authTest = '/slack/api/auth.test'
@@ -259,34 +257,6 @@ test('each connection is checked once a day at its own time, and its new token i
   )
   expect(await shown(due)).toMatchObject([connected, connected])
 })
-
-test.each([
-  ['accepts', undefined],
-  ['breaks', slackSays('account_inactive')],
-])(
-  'a check that is asked for while another one waits for its answer is made after it, also if that %s the connection',
-  async (_, answer) => {
-    const userId = await connectUser(new Date())
-    const ofSlack = and(eq(connections.userId, userId), eq(connections.provider, 'slack'))
-    // So the next refusal is the second one, which breaks it.
-    await open.database
-      .update(connections)
-      .set({ askAgainAt: ago(minute) })
-      .where(ofSlack)
-    const held = hold()
-    const authTests = () => outside.reads.filter((path) => path === authTest).length
-    outside.answerRead = async () => {
-      if (authTests() === 1) await held.wait()
-      return answer
-    }
-    startChecks()
-    await checkSoon(open.database, ofSlack)
-    await held.reached
-    await checkSoon(open.database, ofSlack)
-    held.release()
-    await vi.waitFor(() => expect(authTests()).toBe(2), soon)
-  },
-)
 
 test('the daily check tells new names; of a channel that it may not read, the status says how old the name is', async () => {
   const userId = await connectUser(ago(25 * hour))

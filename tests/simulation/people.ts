@@ -34,7 +34,7 @@ export function createPeople({
   /** What each user does last. A user does one thing after the other. */
   const doing = new Map<User, Promise<void>>()
   let busy = 0
-  /** Somebody has a connection for longer than a check of it takes (end-grant.ts). */
+  /** Somebody has had a connection for a time, so it is none that comes while a disconnect ends the grant (decision 105). */
   const isSettled = (user: User, of: string) =>
     user.routes.some(
       ({ channel, storedAt = time.now, until }, index) =>
