@@ -15,12 +15,12 @@ import { createVault } from './people/vault.ts'
 import { createProviders } from './providers/create.ts'
 import { createInbox } from './relay/receive/inbox.ts'
 import { createRelay, type Relay } from './relay/relay.ts'
-import { countRefusedWebhooks } from './relay/search/refused-webhooks.ts'
 import { type CatchUp, createCatchUp } from './relay/search/schedule.ts'
 import { operatorToken } from './relay/show/operator-answers.ts'
 import { sendLastAgain } from './relay/show/retry-all.ts'
 import { type RelayTimes, relayTimes } from './relay/times.ts'
 import type { Addresses } from './settings/settings.ts'
+import { countRefusedWebhooks } from './watch/refused-webhooks.ts'
 import { createWatch, type PoolCounts } from './watch/watch.ts'
 
 export interface BackendOptions {
@@ -92,7 +92,7 @@ export function createBackend({
     limits,
     inbox,
     wakeRelay: relay.wake,
-    refusedWebhooks: countRefusedWebhooks({ log, now, searchSoon: catchUp.searchSoon }),
+    refusedWebhooks: countRefusedWebhooks({ log, now }),
     operatorToken: operatorToken(encryptionKeys),
     watch: createWatch({ database, hasRoom, providers, pool, turnedAt: relay.turnedAt, log }),
     metricsToken,

@@ -6,7 +6,7 @@ import type { Sessions } from './people/session.ts'
 import type { Vault } from './people/vault.ts'
 import type { Providers } from './providers/provider.ts'
 import type { Inbox } from './relay/receive/inbox.ts'
-import type { RefusedWebhooks } from './relay/search/refused-webhooks.ts'
+import type { RefusedWebhooks } from './watch/refused-webhooks.ts'
 import type { Watch } from './watch/watch.ts'
 
 /** What every route receives. */

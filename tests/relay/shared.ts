@@ -172,8 +172,6 @@ const searchTimes = {
   pollMs: 20,
   pauseMs: 0,
   everyMs: 60 * 60_000,
-  soonMs: 0,
-  soonAgainMs: 0,
   retryMs: 5,
   afterErrorMs: 20,
 }

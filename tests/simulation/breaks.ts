@@ -224,12 +224,6 @@ const breaks: readonly Break[] = [
     to: 'everyMs: 600 * 60_000',
   },
   {
-    name: 'search: not soon after a refused webhook',
-    file: `${relay}/search/schedule.ts`,
-    from: 'refusedAt = performance.now()',
-    to: 'void refusedAt',
-  },
-  {
     name: 'release: a lease is never given back',
     file: `${relay}/schedule/loop.ts`,
     from: 'await releaseLeases(database, processId, finished)',

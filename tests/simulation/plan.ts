@@ -169,9 +169,6 @@ export function planOf(seed: number): Plan {
   // With dice of its own, so that seeds which once failed stay the same.
   const mistake = drawMistake(new Dice(seed * 104_729), between)
   const faults = [...drawFaults(between), ...mistake]
-  // Refused webhooks bring the search forward. A process that dies forgets them.
-  const isForgotten = faults.some(({ kind }) => kind === 'kill')
-  if (isRefused && !searchesAtStart && !isForgotten) searchMs = 16 * minute
   // Numbers of their own, so that older seeds keep the rest of their plans. With a clock that is further ahead, HubSpot's
   // webhooks would be refused.
   const more = new Dice(seed * 7_919 + 3)

@@ -17,7 +17,6 @@ import {
   type Account,
   clockErrorMs,
   createSearch,
-  graceMs,
   lookBackMs,
   type SearchDependencies,
 } from './search.ts'
@@ -34,10 +33,6 @@ export interface CatchUpTimes {
   pauseMs: number
   /** The wait until an account is searched again. */
   everyMs: number
-  /** The wait after a refused webhook. Its change is then old enough for a search. */
-  soonMs: number
-  /** Anyone can send what is refused. So refused webhooks start no search of an account before this time. */
-  soonAgainMs: number
   /** The wait after a failed call. It doubles with each try. */
   retryMs: number
   afterErrorMs: number
@@ -47,8 +42,6 @@ const catchUpTimes: CatchUpTimes = {
   pollMs: 30_000,
   pauseMs: 500,
   everyMs: 60 * 60_000,
-  soonMs: 3 * 60_000,
-  soonAgainMs: 15 * 60_000,
   retryMs: 1_000,
   afterErrorMs: 10 * 60_000,
 }
@@ -56,8 +49,6 @@ const catchUpTimes: CatchUpTimes = {
 export interface CatchUp {
   /** Searches all accounts, a few at a time, and each one every hour from then on. */
   start(): void
-  /** Webhooks were refused, so changes may be missing. Searches all accounts soon. */
-  searchSoon(): void
   stop(): Promise<void>
 }
 
@@ -72,8 +63,6 @@ export function createCatchUp(
     renewLease: (account) => searchAgain(database, account, leaseSeconds * 1000),
   })
   let running: Background[] = []
-  let refusedAt = Number.NEGATIVE_INFINITY
-  let broughtForwardAt = Number.NEGATIVE_INFINITY
   let addedAt = Number.NEGATIVE_INFINITY
 
   /** Keeps the table `crm_accounts`, which says when to search each account. */
@@ -85,12 +74,6 @@ export function createCatchUp(
       if (isFirst) await makeAllDue(database)
       addedAt = now
     }
-    // Repeated for three minutes, because another process may just be ending a search that left out the change.
-    if (refusedAt > broughtForwardAt || now - refusedAt < times.soonMs) {
-      await addAccounts(database, providers, times.everyMs)
-      await bringForward(database, times)
-      broughtForwardAt = now
-    }
     return times.pollMs
   }
 
@@ -98,12 +81,8 @@ export function createCatchUp(
     const account = await leaseNext(database, times)
     if (account === undefined) return times.pollMs
     const { crm, accountId } = account
-    const startedAt = performance.now()
     try {
-      const untilMs = await search(account, signal)
-      // A webhook that was refused after that time may have reported a change that this search left out.
-      const againMs = refusedAt > startedAt - graceMs ? times.soonAgainMs : times.everyMs
-      await recordSearched(database, account, untilMs, againMs)
+      await recordSearched(database, account, await search(account, signal), times.everyMs)
     } catch (error) {
       if (signal.aborted) {
         // The next start or another process repeats it.
@@ -132,9 +111,6 @@ export function createCatchUp(
           repeatInBackground(searchNext, { firstMs: 0, onError }),
         ),
       ]
-    },
-    searchSoon() {
-      refusedAt = performance.now()
     },
     async stop() {
       await Promise.all(running.map((each) => each.stop()))
@@ -176,22 +152,6 @@ async function makeAllDue(database: Database): Promise<void> {
   await database.execute(
     sql`update crm_accounts set search_at = now()
         where search_at > now() + make_interval(secs => ${leaseSeconds})`,
-  )
-}
-
-/** An account that is due before `soonAgainMs` keeps its time: it may have been brought forward before. */
-async function bringForward(
-  database: Database,
-  { everyMs, soonMs, soonAgainMs }: CatchUpTimes,
-): Promise<void> {
-  // The last search set `search_at` to `everyMs` later.
-  await database.execute(
-    sql`update crm_accounts
-        set search_at = greatest(
-          now() + make_interval(secs => ${soonMs / 1000}),
-          search_at - make_interval(secs => ${(everyMs - soonAgainMs) / 1000})
-        )
-        where search_at > now() + make_interval(secs => ${Math.max(soonMs, soonAgainMs) / 1000})`,
   )
 }
 
