@@ -37,7 +37,7 @@ export interface Relay {
 /** Creates the relay. It leases due channels and sends their pending deliveries in order. */
 export function createRelay(dependencies: RelayDependencies): Relay {
   const processId = randomUUID()
-  const { work, ended } = createWork({
+  const { work, reportIgnored } = createWork({
     ...dependencies,
     processId,
     isStopping: () => loop.isStopping(),
@@ -49,7 +49,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
     turnedAt: loop.turnedAt,
     async stop() {
       await loop.stop()
-      await ended()
+      reportIgnored()
     },
   }
 }

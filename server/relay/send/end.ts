@@ -14,20 +14,12 @@ interface EndDependencies {
   providers: Providers
   log: Log
   processId: string
-  /** A backlog was ended of which the relay has read nothing. `newest` are the ids of its newest deliveries. */
-  onBacklogEnded: (delivery: Delivery, newest: readonly number[]) => void
 }
 
 export type Ends = ReturnType<typeof createEnds>
 
 /** Creates the functions for deliveries that get no message now: they end as ignored or dead, or they are put off. */
-export function createEnds({
-  database,
-  providers,
-  log,
-  processId,
-  onBacklogEnded,
-}: EndDependencies) {
+export function createEnds({ database, providers, log, processId }: EndDependencies) {
   /** How many deliveries were ignored since the last report, by reason. */
   const ignored = new Map<string, number>()
   let reporting: NodeJS.Timeout | undefined
@@ -75,9 +67,8 @@ export function createEnds({
     async endOfBroken(delivery: Delivery, broken: Connection): Promise<NextStep> {
       const ended = await endBacklog(database, processId, delivery, broken)
       const reason = broken.brokenReason
-      if (ended) count('dead', reason ?? '', ended.ended)
-      log('delivery dead', { ...logFields(delivery), messages: ended?.ended ?? 0, reason })
-      if (ended?.newest) onBacklogEnded(delivery, ended.newest)
+      if (ended !== undefined) count('dead', reason ?? '', ended)
+      log('delivery dead', { ...logFields(delivery), messages: ended ?? 0, reason })
       return whileLeased(ended !== undefined)
     },
 

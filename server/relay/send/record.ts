@@ -163,22 +163,18 @@ export async function moveToChannel(
   })
 }
 
-/** Of so many deliveries of an ended backlog, two calls to HubSpot read the deals. */
-export const mostNamed = 100
-
 /**
  * Ends the user's first pending deliveries in a channel, because a connection is broken. If it works again
  * meanwhile, ends none.
- * @returns how many it ended, and the ids of the newest; undefined if this process no longer has the lease of the
- * channel.
+ * @returns how many it ended; undefined if this process no longer has the lease of the channel.
  */
 export async function endBacklog(
   database: Database,
   processId: string,
   delivery: Delivery,
   broken: Connection,
-): Promise<{ ended: number; newest: number[] | null } | undefined> {
-  const [row] = await rowsOf<{ ended: number; newest: number[] | null }>(
+): Promise<number | undefined> {
+  const [row] = await rowsOf<{ ended: number }>(
     database,
     sql`with lease as materialized (
           ${leaseOf(processId, delivery.channel)}
@@ -191,16 +187,11 @@ export async function endBacklog(
               where id = ${broken.id} and broken_since is not null and ask_again_at is null
             )
             and id = any(array${firstUnclaimed(delivery)})
-          returning id, occurred_at
+          returning id
         )
-        select (select count(*)::int from ended) as ended, (
-          select json_agg(id) from (
-            select id from ended order by occurred_at desc, id desc limit ${mostNamed}
-          ) as newest
-        ) as newest
-        from lease`,
+        select (select count(*)::int from ended) as ended from lease`,
   )
-  return row
+  return row?.ended
 }
 
 async function hasLease(database: Executor, query: SQL): Promise<boolean> {

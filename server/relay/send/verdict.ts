@@ -21,20 +21,11 @@ type Verdict =
 
 /**
  * Decides about the first candidate. The same calls read the deals of those after it.
- * @param isLastLook decides even if the CRM may still add a contact or a company.
  * @throws ProviderError
  */
 export async function verdictOf(
   candidates: Candidates,
-  {
-    changes,
-    by,
-    isLastLook = false,
-  }: {
-    changes: Pick<ChangeReader, 'changeOf' | 'lookAgainAt'>
-    by: ReadBy
-    isLastLook?: boolean
-  },
+  { changes, by }: { changes: Pick<ChangeReader, 'changeOf' | 'lookAgainAt'>; by: ReadBy },
 ): Promise<Verdict> {
   const [{ delivery, stage }] = candidates
   const nowMs = performance.now()
@@ -46,7 +37,7 @@ export async function verdictOf(
   const change = await changes.changeOf(candidates, by, nowMs)
   if (change === undefined) return skip('no_such_deal', shownOfValue({ ...delivery, stage }))
   const afterMs = changes.lookAgainAt(delivery) - nowMs
-  const mayLookAgain = afterMs > 0 && !isLastLook
+  const mayLookAgain = afterMs > 0
   const decision = decide(change, new Set(delivery.ruleIds), { mayLookAgain })
   if (decision.kind === 'look again') return { kind: 'look again', delivery, afterMs }
   if (decision.kind === 'nothing') return skip('no_rule', shownOfChange(change))

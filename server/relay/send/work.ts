@@ -36,7 +36,6 @@ import { eachCandidate, type Skipped } from './candidates.ts'
 import { createEnds } from './end.ts'
 import { createFailures } from './failure.ts'
 import { createMentions } from './mention.ts'
-import { createNaming } from './names.ts'
 import { type OpenRoute, readinessOf } from './ready.ts'
 import { moveToChannel } from './record.ts'
 import { createSend, type Parcel } from './send.ts'
@@ -73,8 +72,8 @@ interface Decided {
 interface Work {
   /** Works on the next delivery of a channel, or on several with one digest. */
   work: (channel: string) => Promise<NextStep>
-  /** Resolves when nothing is being stored about deliveries that have ended. */
-  ended: () => Promise<void>
+  /** Logs what was ignored since the last report. */
+  reportIgnored: () => void
 }
 
 /** Creates the function that works on a channel. */
@@ -91,8 +90,7 @@ export function createWork(dependencies: WorkDependencies): Work {
   const turns = createWorkspaceTurns(dependencies.countCall)
   const changes = createChangeReader(providers, createWithAccess(dependencies), times)
   const memberFor = createMentions(dependencies)
-  const naming = createNaming({ ...dependencies, changes })
-  const ends = createEnds({ ...dependencies, onBacklogEnded: naming.nameLater })
+  const ends = createEnds(dependencies)
   const failures = createFailures({ ...dependencies, ends })
   const send = createSend({
     ...dependencies,
@@ -108,10 +106,7 @@ export function createWork(dependencies: WorkDependencies): Work {
 
   return {
     work,
-    async ended() {
-      await naming.ended()
-      ends.reportIgnored()
-    },
+    reportIgnored: ends.reportIgnored,
   }
 
   async function work(channel: string): Promise<NextStep> {
