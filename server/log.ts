@@ -44,7 +44,6 @@ const levels: Readonly<Record<Exclude<LogLevel, 'info'>, ReadonlySet<string>>> =
     'check failed',
     'claim too old',
     'deal too large',
-    'deals not named',
     'former connection not ended',
     'unused grant not ended',
     'revoke failed',

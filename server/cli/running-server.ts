@@ -50,7 +50,8 @@ export async function storedKeys(settings: Settings): Promise<Buffer[] | undefin
 }
 
 /**
- * Asks the server on this machine that holds the data folder.
+ * Asks the server on this machine.
+ * @param options `isFolderHeld`: it is known that a server runs, because one holds the data folder.
  * @throws Error that says what to do if it gives no such answer.
  */
 export async function askServer<Answer>(
@@ -62,7 +63,10 @@ export async function askServer<Answer>(
     | `/relay/copy/${string}`
     | '/relay/doctor',
   shape: v.GenericSchema<unknown, Answer>,
-  options: { method?: 'POST'; timeoutS?: number } = {},
+  {
+    isFolderHeld = true,
+    ...options
+  }: { method?: 'POST'; timeoutS?: number; isFolderHeld?: boolean } = {},
 ): Promise<Answer> {
   const origin = settings.localOriginAt(settings.port)
   const keys = await storedKeys(settings)
@@ -70,10 +74,13 @@ export async function askServer<Answer>(
   const headers = { Authorization: `Bearer ${token}` }
   const reply = await ask(origin + path, { ...options, headers })
 
-  const held = `A server uses the folder ${settings.dataDir} of DATA_DIR`
-  const remedy = 'Set PORT and HOST as for that server, or stop it.'
+  const [lead, remedy] = isFolderHeld
+    ? [`A server uses the folder ${settings.dataDir} of DATA_DIR`, 'for that server, or stop it']
+    : ['This command asks the server on this machine', 'for that server, or start it']
   if (reply.kind === 'none') {
-    throw new Error(`${held}, but none answers at ${origin}: ${reply.why}. ${remedy}`)
+    throw new Error(
+      `${lead}, but none answers at ${origin}: ${reply.why}. Set PORT and HOST as ${remedy}.`,
+    )
   }
   const answer = v.safeParse(shape, fieldsOf(reply.text))
   if (answer.success) return answer.output
@@ -95,6 +102,8 @@ export async function askServer<Answer>(
         `The disk of DATA_DIR, ${settings.dataDir}, has too little room. Make room on it, or stop the server first.`,
       )
     default:
-      throw new Error(`${held}, but another program answers at ${origin}. ${remedy}`)
+      throw new Error(
+        `${lead}, but another program answers at ${origin}. Set PORT and HOST as ${remedy}.`,
+      )
   }
 }

@@ -1,4 +1,4 @@
-// What this process counts, for GET /metrics and `npm run relay -- status`. These counts belong to the process, so they
+// What this process counts, for GET /metrics. These counts belong to the process, so they
 // are variables of this module. Each part of the server counts here what it does. What is stored in the database is
 // read at each scrape (stored.ts).
 // No label holds a user, an account, a deal or a text of a provider: each has a short list of values.

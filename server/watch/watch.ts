@@ -10,7 +10,7 @@ import type { Providers } from '../providers/provider.ts'
 import { providerIds } from '../providers/registry.ts'
 import { countDeadFromZero, registry } from './metrics.ts'
 import { readStored } from './stored.ts'
-import { countedInWords, storedInWords } from './words.ts'
+import { storedInWords } from './words.ts'
 
 /** Longer than a slow statement, shorter than the time limits of load balancers and of Prometheus. */
 const databaseWithinMs = 3_000
@@ -26,15 +26,13 @@ export interface Watch {
   contentType: string
   /** The metrics of this process and of the database, in the text format of Prometheus. */
   metrics(): Promise<string>
-  /** The same, line by line. */
+  /** What the database says, in words, line by line. */
   inWords(): Promise<string[]>
   /** What prevents the server from working; empty if nothing does. */
   unready(): Promise<Unready[]>
   /** The server stops. From now on it is not ready. */
   stopping(): void
 }
-
-const indented = (line: string) => `  ${line}`
 
 export function createWatch({
   database,
@@ -133,26 +131,11 @@ export function createWatch({
   })
   const isUp = async () => hasRoom() && (await canStore()) === true
   countDeadFromZero(providers)
-  const startedAt = new Date()
   let isStopping = false
 
   return {
     contentType: registry.contentType,
-    async inWords() {
-      const counts = pool?.()
-      return [
-        'In the database:',
-        ...storedInWords(await stored()).map(indented),
-        `This server, since ${startedAt.toISOString()}:`,
-        ...(await countedInWords(registry)).map(indented),
-        ...(counts
-          ? [
-              `connections to the database: ${counts.total}, and ${counts.waiting} calls wait for one`,
-            ]
-          : []
-        ).map(indented),
-      ]
-    },
+    inWords: async () => storedInWords(await stored()),
     async metrics() {
       const [figures, isUpNow] = await Promise.all([stored(), isUp()])
       own.resetMetrics()
