@@ -28,25 +28,26 @@ export const endpoints = {
   callback: { method: 'GET', path: '/api/:provider/callback' },
 } as const
 
-/** What a backend may offer beyond §7. Its answer of `health` lists what it offers. */
-export const features = [
-  'sessions',
-  'activity',
-  'activity-search',
-  'retry-all',
-  'preview',
-  'test-message',
-] as const
-export type Feature = (typeof features)[number]
-
 /**
- * Calls beyond §7. A client makes such a call only if the answer of `health` lists its feature. The
- * others are in activity.ts.
+ * What a backend may offer beyond §7. Its answer of `health` lists what it offers. Each file of contract/features/
+ * describes one.
  */
-export const extraEndpoints = {
-  /** Ends this browser's session, or with the query `others=true` all other sessions of its user. */
-  endSession: { method: 'DELETE', path: '/api/session', feature: 'sessions' },
-} as const satisfies Record<string, { method: string; path: string; feature: Feature }>
+export interface Feature {
+  /** What `health` lists. */
+  name: string
+  /** What the dashboard shows with it. docs/backend.md says so. */
+  shows: string
+  calls: readonly FeatureCall[]
+}
+
+export interface FeatureCall {
+  /** A client makes this call only if `health` lists its feature. */
+  call: { method: 'GET' | 'POST' | 'DELETE'; path: string; feature: string }
+  /** The schema of the answer. Without one, the answer is not read. */
+  answer?: v.GenericSchema
+  /** One answer, which the backend of the tests gives. */
+  example?: unknown
+}
 
 /**
  * A header that a backend may add to its answers. It names the person of the session with a short opaque

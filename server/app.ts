@@ -1,7 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { Hono, type HonoRequest } from 'hono'
 import { methodNotAllowed } from 'hono/method-not-allowed'
-import { endpoints, features, type Health } from '../contract/endpoints.ts'
+import { endpoints, type Health } from '../contract/endpoints.ts'
+import { featureNames } from '../contract/features.ts'
 import { activityRoutes } from './api/activity.ts'
 import { authorizationRoutes } from './api/authorization.ts'
 import { operatorRoutes } from './api/operator.ts'
@@ -68,7 +69,7 @@ export function createApp(
     if (!hasRoom()) return noRoomAnswer(c)
     // Without its database, the backend cannot work, so the health check must fail.
     await database.execute(sql`select 1`)
-    return c.json({ status: 'ok', features: [...features], standIns, appUrl } satisfies Health)
+    return c.json({ status: 'ok', features: [...featureNames], standIns, appUrl } satisfies Health)
   })
   app.route('/', ruleRoutes(context))
   app.route('/', sessionRoutes(context))

@@ -1,11 +1,13 @@
 import { type Context as Call, Hono } from 'hono'
 import {
   type Activity,
-  activityEndpoints,
+  activityCall,
   activityStates,
-  type RetryAllAnswer,
+  retryCall,
   type Summary,
-} from '../../contract/activity.ts'
+  summaryCall,
+} from '../../contract/features/activity.ts'
+import { type RetryAllAnswer, retryAllCall } from '../../contract/features/retry-all.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { registry } from '../providers/registry.ts'
@@ -25,7 +27,7 @@ const minuteMs = 60 * 1000
 /** What became of the messages of a user, and sending a failed one again. */
 export function activityRoutes({ database, providers, sessions, limits, wakeRelay, now }: Context) {
   return new Hono()
-    .get(activityEndpoints.summary.path, async (c) => {
+    .get(summaryCall.path, async (c) => {
       const count = wholeNumber(c, 'days', { most: 30, otherwise: 14 })
       const days = lastDays(count, dateFormat(c.req.query('zone')), now())
       const session = await sessions.find(c)
@@ -46,7 +48,7 @@ export function activityRoutes({ database, providers, sessions, limits, wakeRela
       ])
       return c.json<Summary>({ ...summary, ...broken })
     })
-    .get(activityEndpoints.activity.path, async (c) => {
+    .get(activityCall.path, async (c) => {
       const limit = wholeNumber(c, 'limit', { most: 100, otherwise: 25 })
       const next = c.req.query('before')
       const before = next === undefined ? undefined : readPosition(next)
@@ -84,7 +86,7 @@ export function activityRoutes({ database, providers, sessions, limits, wakeRela
       }
       return c.json(page)
     })
-    .post(activityEndpoints.retry.path, async (c) => {
+    .post(retryCall.path, async (c) => {
       const session = await sessions.find(c)
       const outcome =
         session === undefined
@@ -99,7 +101,7 @@ export function activityRoutes({ database, providers, sessions, limits, wakeRela
       wakeRelay()
       return c.body(null, 202)
     })
-    .post(activityEndpoints.retryAll.path, async (c) => {
+    .post(retryAllCall.path, async (c) => {
       const because = c.req.query('because')
       if (because !== undefined && because !== 'broken') {
         throw new ApiError(400, 'invalid_query', '`because` must be `broken`.')

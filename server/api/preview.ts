@@ -1,5 +1,5 @@
 import { Hono } from 'hono'
-import { activityEndpoints } from '../../contract/activity.ts'
+import { previewCall } from '../../contract/features/preview.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { createPreview } from '../relay/show/preview.ts'
@@ -9,7 +9,7 @@ import { createWithCrm } from './connected.ts'
 export function previewRoutes(context: Context) {
   const previewOf = createPreview(context)
   const withCrm = createWithCrm(context)
-  return new Hono().get(activityEndpoints.preview.path, async (c) => {
+  return new Hono().get(previewCall.path, async (c) => {
     const days = c.req.query('days') ?? '7'
     if (!/^[1-7]$/.test(days)) {
       throw new ApiError(400, 'invalid_days', 'The number of days must be 1 to 7.')

@@ -1,5 +1,6 @@
 import { Hono, type MiddlewareHandler } from 'hono'
-import { extraEndpoints, personHeader } from '../../contract/endpoints.ts'
+import { personHeader } from '../../contract/endpoints.ts'
+import { endSessionCall } from '../../contract/features/sessions.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { isRead } from '../http/origin.ts'
@@ -8,7 +9,7 @@ import { replacedToken } from '../people/session.ts'
 
 /** Signing out: of this browser, or with `others=true` of all others. */
 export function sessionRoutes({ sessions }: Context) {
-  return new Hono().delete(extraEndpoints.endSession.path, async (c) => {
+  return new Hono().delete(endSessionCall.path, async (c) => {
     if (c.req.query('others') === 'true') await sessions.endOthers(c)
     else await sessions.end(c)
     return c.body(null, 204)
@@ -29,7 +30,7 @@ export function writesForShownPersonOnly({ sessions }: Context): MiddlewareHandl
     // What the call wants is already true.
     const hasEnded =
       session === undefined &&
-      c.req.path === extraEndpoints.endSession.path &&
+      c.req.path === endSessionCall.path &&
       c.req.query('others') !== 'true'
     if (shown !== undefined && shown !== (session?.person ?? nobody) && !hasEnded) {
       throw new ApiError(

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Hono } from 'hono'
-import { activityEndpoints, type TestAnswer } from '../../contract/activity.ts'
+import { type TestAnswer, testCall } from '../../contract/features/test-message.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { channelOf } from '../people/routes.ts'
@@ -17,7 +17,7 @@ const lookEveryMs = 100
 /** Sending a test message. */
 export function testMessageRoutes(context: Context) {
   const { database, providers, limits, wakeRelay, now } = context
-  return new Hono().post(activityEndpoints.test.path, async (c) => {
+  return new Hono().post(testCall.path, async (c) => {
     const { userId, crm, chat } = await connectedOf(context, c, 'crm', 'chat')
     await limits.testMessage(c, userId)
     const id = await storeTestMessage(database, {

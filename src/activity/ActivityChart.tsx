@@ -1,6 +1,6 @@
 import { Link } from '@tanstack/react-router'
 import { type ReactNode, type SVGProps, useId } from 'react'
-import type { Summary } from '../../contract/activity.ts'
+import type { Summary } from '../../contract/features/activity.ts'
 import { summaryDays, useSummary } from '../api/summary.ts'
 import { count, shortDateName, written } from '../ui/words.ts'
 import { ActivityFailure } from './ActivityFailure.tsx'

@@ -1,5 +1,5 @@
 import { type ReactNode, useId, useRef, useState } from 'react'
-import type { ActivityItem } from '../../contract/activity.ts'
+import type { ActivityItem } from '../../contract/features/activity.ts'
 import { pageSize, useActivity } from '../api/activity.ts'
 import { useCanRetryAll } from '../api/retry-all.ts'
 import { useConnectFirst, useSummary } from '../api/summary.ts'

@@ -1,5 +1,5 @@
 import { memo, type ReactNode } from 'react'
-import type { ActivityItem, ActivityState } from '../../contract/activity.ts'
+import type { ActivityItem, ActivityState } from '../../contract/features/activity.ts'
 import { useRetry } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
 import type { ApiError } from '../api/errors.ts'

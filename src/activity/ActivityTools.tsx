@@ -1,6 +1,10 @@
 import { Link, useNavigate } from '@tanstack/react-router'
 import { type ReactNode, useEffect, useState } from 'react'
-import { type ActivityCounts, type ActivityState, activityStates } from '../../contract/activity.ts'
+import {
+  type ActivityCounts,
+  type ActivityState,
+  activityStates,
+} from '../../contract/features/activity.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { dateName, written } from '../ui/words.ts'

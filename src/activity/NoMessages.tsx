@@ -1,6 +1,6 @@
 import { Link } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
-import type { ActivityState } from '../../contract/activity.ts'
+import type { ActivityState } from '../../contract/features/activity.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'

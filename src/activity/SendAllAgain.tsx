@@ -1,4 +1,4 @@
-import type { Activity } from '../../contract/activity.ts'
+import type { Activity } from '../../contract/features/activity.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
 import { useCanRetryAll, useRetryAll, type Which } from '../api/retry-all.ts'

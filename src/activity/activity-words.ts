@@ -1,4 +1,4 @@
-import type { ActivityItem } from '../../contract/activity.ts'
+import type { ActivityItem } from '../../contract/features/activity.ts'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { timeInWords } from '../ui/words.ts'
 

@@ -11,9 +11,10 @@ import {
   type ActivityItem,
   type ActivityState,
   activityAnswer,
-  activityEndpoints,
+  activityCall,
+  retryCall,
   retryPath,
-} from '../../contract/activity.ts'
+} from '../../contract/features/activity.ts'
 import { call, getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { activityKey, featuresKey } from './keys.ts'
@@ -49,7 +50,7 @@ export const pageSize = 25
 /** The most messages that a backend answers at once. */
 const largestPage = 100
 
-const { feature, path } = activityEndpoints.activity
+const { feature, path } = activityCall
 const nowKey = [...activityKey, 'now'] as const
 
 const getPage = (
@@ -172,8 +173,7 @@ export function useRetry(item: ActivityItem) {
   return useSingleMutation({
     mutationKey: ['retry-message', item.id],
     isInOrder: true,
-    mutationFn: () =>
-      call(activityEndpoints.retry.method, retryPath(item.id), { readsRefusal: true }),
+    mutationFn: () => call(retryCall.method, retryPath(item.id), { readsRefusal: true }),
     onSuccess: () => {
       const waiting: ActivityItem = { ...item, state: 'waiting', reason: null, nextTryAt: null }
       client.setQueriesData<Refresh>(

@@ -1,11 +1,6 @@
 import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query'
-import {
-  connectionStatusAnswer,
-  endpoints,
-  type Feature,
-  navigations,
-  pathOf,
-} from '../../contract/endpoints.ts'
+import { connectionStatusAnswer, endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
+import type { FeatureName } from '../../contract/features.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { call, getJson } from './client.ts'
@@ -71,7 +66,7 @@ export const useKnownStatus = (provider: Provider) =>
  * The `enabled` of a query that the backend answers only while a service is connected, and only if it offers the
  * feature.
  */
-export function useCanAsk(provider: Provider, feature: Feature): () => boolean {
+export function useCanAsk(provider: Provider, feature: FeatureName): () => boolean {
   const queryClient = useQueryClient()
   const isOffered = useHasFeature(feature)
   const isConnected = useConnectionStatus(provider).data?.connected === true

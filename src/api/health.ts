@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
-import { endpoints, type Feature, healthAnswer } from '../../contract/endpoints.ts'
+import { endpoints, healthAnswer } from '../../contract/endpoints.ts'
+import type { FeatureName } from '../../contract/features.ts'
 import { getJson } from './client.ts'
 import { personKey } from './keys.ts'
 import { callOptions } from './query-client.ts'
@@ -31,6 +32,6 @@ export const healthQuery = callOptions({
 export const useHealth = () => useQuery(healthQuery)
 
 /** Whether the backend can do what §7 does not name. Without it, the dashboard makes no such call. */
-export function useHasFeature(feature: Feature): boolean {
+export function useHasFeature(feature: FeatureName): boolean {
   return useHealth().data?.features?.includes(feature) === true
 }

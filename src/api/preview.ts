@@ -1,12 +1,12 @@
 import { useQuery } from '@tanstack/react-query'
-import { activityEndpoints, previewAnswer } from '../../contract/activity.ts'
+import { previewAnswer, previewCall } from '../../contract/features/preview.ts'
 import { config } from '../config.ts'
 import { getJson } from './client.ts'
 import { useCanAsk } from './connections.ts'
 import { featuresKey } from './keys.ts'
 import { callOptions, whileFailed } from './query-client.ts'
 
-const { feature, path } = activityEndpoints.preview
+const { feature, path } = previewCall
 
 /** How many answers to load at most, while they are not complete. */
 const mostTries = 6

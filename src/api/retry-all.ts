@@ -1,5 +1,5 @@
 import { useQueryClient } from '@tanstack/react-query'
-import { activityEndpoints, retryAllAnswer } from '../../contract/activity.ts'
+import { retryAllAnswer, retryAllCall } from '../../contract/features/retry-all.ts'
 import type { ActivityFilter } from './activity.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
@@ -7,7 +7,7 @@ import { activityKey } from './keys.ts'
 import { useSingleMutation } from './single-mutation.ts'
 import { queryOf } from './summary.ts'
 
-const { feature, method, path } = activityEndpoints.retryAll
+const { feature, method, path } = retryAllCall
 
 export const useCanRetryAll = () => useHasFeature(feature)
 

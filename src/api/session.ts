@@ -1,9 +1,9 @@
-import { extraEndpoints } from '../../contract/endpoints.ts'
+import { endSessionCall } from '../../contract/features/sessions.ts'
 import { call } from './client.ts'
 import { changePerson } from './person.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
-const { method, path } = extraEndpoints.endSession
+const { method, path } = endSessionCall
 
 /** Ends this browser's session. All tabs then load what a browser without a session sees. */
 export function useEndSession() {

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { activityEndpoints, type Summary, summaryAnswer } from '../../contract/activity.ts'
+import { type Summary, summaryAnswer, summaryCall } from '../../contract/features/activity.ts'
 import { config } from '../config.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
@@ -10,7 +10,7 @@ import { callOptions } from './query-client.ts'
 /** How many days the summary covers, until today. */
 export const summaryDays = 14
 
-const { feature, path } = activityEndpoints.summary
+const { feature, path } = summaryCall
 
 /** This browser's time zone. Undefined if it is unknown: Chromium on Linux then says `Etc/Unknown`, which no `Intl` takes. */
 function knownZone(): string | undefined {

@@ -1,10 +1,10 @@
 import { useQueryClient } from '@tanstack/react-query'
-import { activityEndpoints, type TestAnswer, testAnswer } from '../../contract/activity.ts'
+import { type TestAnswer, testAnswer, testCall } from '../../contract/features/test-message.ts'
 import { getJson } from './client.ts'
 import { activityKey, reloadStatuses } from './keys.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
-const { method, path } = activityEndpoints.test
+const { method, path } = testCall
 
 /**
  * Sends a test message. `data` says what became of it. If the backend refuses, the message of `error` is

@@ -1,5 +1,5 @@
 import { createFileRoute, Link } from '@tanstack/react-router'
-import { type ActivityState, activityEndpoints } from '../../contract/activity.ts'
+import type { ActivityState } from '../../contract/features/activity.ts'
 import { ActivityChart } from '../activity/ActivityChart.tsx'
 import { ActivityList } from '../activity/ActivityList.tsx'
 import { useHasFeature } from '../api/health.ts'
@@ -44,7 +44,7 @@ export const Route = createFileRoute('/activity')({
 
 function ActivityPage() {
   // A backend that answers only §7 has no such page.
-  const isOffered = useHasFeature(activityEndpoints.activity.feature)
+  const isOffered = useHasFeature('activity')
   // Any answer may be the first to say so.
   const isSignedOut = usePerson() === 'nobody'
   if (!isOffered) return <GenericError />

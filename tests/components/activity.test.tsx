@@ -1,7 +1,7 @@
 import { act, fireEvent, screen, waitFor, within } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
-import type { Activity, ActivityItem, Summary } from '../../contract/activity.ts'
+import type { Activity, ActivityItem, Summary } from '../../contract/features/activity.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { invisibleTexts } from '../hostile-strings.ts'
 import { sentItem as item } from '../msw/activity.ts'

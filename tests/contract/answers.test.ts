@@ -1,22 +1,19 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import * as v from 'valibot'
 import { describe, expect, test } from 'vitest'
 import {
-  activityAnswer,
-  activityEndpoints,
-  previewAnswer,
-  retryPath,
-  summaryAnswer,
-  testAnswer,
-} from '../../contract/activity.ts'
-import {
   connectionStatusAnswer,
   endpoints,
-  extraEndpoints,
-  features,
+  type Feature,
   healthAnswer,
   rulesAnswer,
   saveRulesBody,
 } from '../../contract/endpoints.ts'
+import { activityAnswer, retryPath, summaryAnswer } from '../../contract/features/activity.ts'
+import { previewAnswer } from '../../contract/features/preview.ts'
+import { testAnswer } from '../../contract/features/test-message.ts'
+import { features } from '../../contract/features.ts'
 
 /** What is read of an answer; undefined when the answer counts as a failed call. */
 function read<Schema extends v.GenericSchema>(schema: Schema, answer: unknown) {
@@ -133,9 +130,31 @@ describe('what a backend may offer beyond the specification', () => {
     nextTryAt: null,
   }
 
-  test('is announced by a feature for each call', () => {
-    const calls = Object.values({ ...extraEndpoints, ...activityEndpoints })
-    expect(new Set(calls.map(({ feature }) => feature))).toEqual(new Set(features))
+  test.each<Feature>(features)(
+    'is $name, whose calls name it, each with a right example',
+    ({ name, calls }) => {
+      for (const { call, answer, example } of calls) {
+        expect(call.feature).toBe(name)
+        if (answer) expect(v.parse(answer, example)).toEqual(example)
+        else expect(example).toBeUndefined()
+      }
+    },
+  )
+
+  // `npx vitest run tests/contract/answers.test.ts -u` writes it.
+  test('is listed in docs/backend.md', async () => {
+    const page = join(import.meta.dirname, '../../docs/backend.md')
+    const rows = features.map(({ name, shows, calls }) => {
+      const lines = calls.map(({ call }) => `\`${call.method} ${call.path}\``)
+      return `| \`${name}\` | ${lines.join(', ')} | ${shows} |`
+    })
+    const head = ['| feature | calls | what the dashboard shows |', '| --- | --- | --- |']
+    const table = [...head, ...rows, ''].join('\n')
+    const text = await readFile(page, 'utf8')
+    await expect(text.replace(/^\| feature .*?\n(?=\n)/ms, () => table)).toMatchFileSnapshot(page)
+  })
+
+  test('is to send a message again, whatever its id is', () => {
     expect(retryPath('a/b?$&')).toBe('/api/notifications/activity/a%2Fb%3F%24%26/retry')
   })
 

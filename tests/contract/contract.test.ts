@@ -3,25 +3,26 @@ import { getResponse } from 'msw'
 import * as v from 'valibot'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import {
-  type Activity,
-  type ActivityState,
-  activityAnswer,
-  activityEndpoints,
-  activityStates,
-  previewAnswer,
-  retryAllAnswer,
-  retryPath,
-  summaryAnswer,
-} from '../../contract/activity.ts'
-import {
   connectionStatusAnswer,
   endpoints,
   errorBody,
-  extraEndpoints,
-  features,
   healthAnswer,
   rulesAnswer,
 } from '../../contract/endpoints.ts'
+import {
+  type Activity,
+  type ActivityState,
+  activityAnswer,
+  activityCall,
+  activityStates,
+  retryCall,
+  retryPath,
+  summaryAnswer,
+  summaryCall,
+} from '../../contract/features/activity.ts'
+import { previewAnswer } from '../../contract/features/preview.ts'
+import { retryAllAnswer, retryAllCall } from '../../contract/features/retry-all.ts'
+import { featureCalls, featureNames } from '../../contract/features.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { users } from '../../server/database/schema.ts'
 import { providerIds } from '../../server/providers/registry.ts'
@@ -129,7 +130,7 @@ const backends: Record<string, () => Backend> = {
     }
   },
   'tests/msw/'() {
-    const { handlers, state: backend } = createBackend({ features: [...features] })
+    const { handlers, state: backend } = createBackend({ features: [...featureNames] })
     let codes = 0
     return {
       call: (path, init) => mswAnswer(handlers, new Request(`http://localhost${path}`, init)),
@@ -153,7 +154,7 @@ const backends: Record<string, () => Backend> = {
 describe.each(Object.entries(backends))('%s', (place, open) => {
   beforeEach(deleteUser)
 
-  test.each(Object.values({ ...endpoints, ...extraEndpoints, ...activityEndpoints }))(
+  test.each([...Object.values(endpoints), ...featureCalls.map(({ call }) => call)])(
     'answers $method $path',
     async ({ method, path }) => {
       // A call may be one of a CRM alone, or of a chat alone.
@@ -214,14 +215,14 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
   const disconnect = ({ call }: Backend, provider: string) =>
     call(`/api/${provider}/disconnect`, { method: 'DELETE' })
   const list = ({ call }: Backend, query = '') =>
-    answered(activityAnswer, call(`${activityEndpoints.activity.path}${query}`))
+    answered(activityAnswer, call(`${activityCall.path}${query}`))
   const summary = ({ call }: Backend) =>
-    answered(summaryAnswer, call(`${activityEndpoints.summary.path}?days=14&zone=UTC`))
+    answered(summaryAnswer, call(`${summaryCall.path}?days=14&zone=UTC`))
   const statesOf = ({ items }: Activity) => items.map(({ state }) => state)
 
   test('lists every feature', async () => {
     const health = await answered(healthAnswer, open().call(endpoints.health.path))
-    expect(health.features).toEqual(features)
+    expect(health.features).toEqual(featureNames)
   })
 
   test('begins with nothing connected, where a disconnect is done, no rules and no messages', async () => {
@@ -366,7 +367,7 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     expect(items[0]).toMatchObject({ state: 'failed', reason: expect.stringMatching(/[^.]$/) })
     const [failed = '', sent = ''] = items.map(({ id }) => id)
     const retry = async (id: string) => {
-      const answer = await backend.call(retryPath(id), { method: activityEndpoints.retry.method })
+      const answer = await backend.call(retryPath(id), { method: retryCall.method })
       if (answer.status !== 202) v.parse(errorBody, await answer.json())
       return answer.status
     }
@@ -380,7 +381,7 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
   test('sends all failed messages again with one call, and says how many', async () => {
     const backend = await openConnected('failed', 'sent', 'failed')
     const retryAll = async (query: string) => {
-      const { method, path } = activityEndpoints.retryAll
+      const { method, path } = retryAllCall
       const answer = await backend.call(path + query, { method })
       expect(answer.status).toBe(202)
       return v.parse(retryAllAnswer, await answer.json())

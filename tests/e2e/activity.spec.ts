@@ -1,6 +1,6 @@
 import { expect, type Page } from '@playwright/test'
 import { HttpResponse, http, type RequestHandler } from 'msw'
-import type { ActivityItem } from '../../contract/activity.ts'
+import type { ActivityItem } from '../../contract/features/activity.ts'
 import { sentItem } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
 import { stateOf } from '../states/states.ts'

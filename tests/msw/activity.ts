@@ -3,13 +3,15 @@ import {
   type Activity,
   type ActivityCounts,
   type ActivityItem,
-  activityEndpoints,
+  activityCall,
   activityStates,
-  type Preview,
-  type RetryAllAnswer,
+  retryCall,
   type Summary,
-  type TestAnswer,
-} from '../../contract/activity.ts'
+  summaryCall,
+} from '../../contract/features/activity.ts'
+import { type Preview, preview, previewCall } from '../../contract/features/preview.ts'
+import { type RetryAllAnswer, retryAllCall } from '../../contract/features/retry-all.ts'
+import { type TestAnswer, testCall, testMessage } from '../../contract/features/test-message.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 
 /** What the backend in memory knows beyond section 7. */
@@ -49,26 +51,27 @@ export const sentItem = (id: string, more: Partial<ActivityItem> = {}): Activity
   ...more,
 })
 
+const [{ example: previewExample }] = preview.calls
+const [{ example: testExample }] = testMessage.calls
+
 export function createActivityBackend(initial: Partial<ActivityBackend> = {}): ActivityBackend {
   return {
     items: [],
     summary: {},
     retriesFilter: true,
     preview: {
-      days: 7,
+      ...previewExample,
       rules: {
         ...Object.fromEntries([...availableRuleIds].map((id) => [id, 0])),
-        ...{ 'deal-stage-changed': 31, 'deal-closed': 4, 'deal-stage-changed-orphan': 2 },
+        ...previewExample.rules,
       },
-      samples: { 'deal-closed': '🎉 Acme renewal was won (€12,000)' },
-      complete: true,
     },
-    test: { state: 'sent', channel: '#sales-floor', reason: null, nextTryAt: null },
+    test: testExample,
     ...initial,
   }
 }
 
-/** The handlers of contract/activity.ts. */
+/** The handlers of calls whose answers depend on the messages or the connections. */
 export function activityHandlers(
   state: ActivityBackend,
   {
@@ -85,12 +88,12 @@ export function activityHandlers(
   },
 ) {
   return [
-    on(activityEndpoints.summary, ({ request }) => {
+    on(summaryCall, ({ request }) => {
       const days = Number(new URL(request.url).searchParams.get('days') ?? 14)
       return HttpResponse.json(summaryOf(state, days))
     }),
 
-    on(activityEndpoints.activity, ({ request }) => {
+    on(activityCall, ({ request }) => {
       const query = new URL(request.url).searchParams
       const ids = query.get('ids')?.split(',')
       if (ids !== undefined) {
@@ -115,7 +118,7 @@ export function activityHandlers(
       return HttpResponse.json(answer)
     }),
 
-    on(activityEndpoints.retry, ({ params }) => {
+    on(retryCall, ({ params }) => {
       const item = state.items.find(({ id }) => id === params.id)
       if (item === undefined) return refuse(404, 'no_such_message', 'There is no such message.')
       if (item.state !== 'failed') return refuse(409, 'not_failed', 'The message has not failed.')
@@ -123,7 +126,7 @@ export function activityHandlers(
       return new HttpResponse(null, { status: 202 })
     }),
 
-    on(activityEndpoints.retryAll, ({ request }) => {
+    on(retryAllCall, ({ request }) => {
       const query = new URL(request.url).searchParams
       const onlyBroken = query.get('because') === 'broken'
       const failed = state.items
@@ -134,12 +137,12 @@ export function activityHandlers(
       return HttpResponse.json(answer, { status: 202 })
     }),
 
-    on(activityEndpoints.preview, () => {
+    on(previewCall, () => {
       if (!isConnected('crm')) return refuse(409, 'not_connected', 'HubSpot is not connected.')
       return HttpResponse.json(state.preview)
     }),
 
-    on(activityEndpoints.test, () => {
+    on(testCall, () => {
       if (!isConnected('both')) {
         return refuse(409, 'not_connected', 'HubSpot and Slack must both be connected.')
       }

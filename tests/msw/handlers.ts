@@ -1,12 +1,8 @@
 import { getResponse, HttpResponse, http } from 'msw'
 import * as v from 'valibot'
-import {
-  endpoints,
-  extraEndpoints,
-  navigations,
-  personHeader,
-  saveRulesBody,
-} from '../../contract/endpoints.ts'
+import { endpoints, navigations, personHeader, saveRulesBody } from '../../contract/endpoints.ts'
+import { endSessionCall } from '../../contract/features/sessions.ts'
+import { featureCalls } from '../../contract/features.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import {
   type ActivityBackend,
@@ -69,7 +65,7 @@ export function createBackend({
     )
 
   const calls = [
-    on(extraEndpoints.endSession, ({ request }) => {
+    on(endSessionCall, ({ request }) => {
       if (new URL(request.url).searchParams.get('others') !== 'true') {
         state.connected.clear()
         state.rules = []
@@ -135,6 +131,13 @@ export function createBackend({
         ),
       refuse,
     }),
+
+    // What has no state here.
+    ...featureCalls.map(({ call, example }) =>
+      on(call, () =>
+        example === undefined ? new HttpResponse(null, { status: 204 }) : Response.json(example),
+      ),
+    ),
   ]
 
   const handlers = [

@@ -1,6 +1,6 @@
 import { delay, getResponse } from 'msw'
-import type { ActivityItem } from '../../contract/activity.ts'
-import { features } from '../../contract/endpoints.ts'
+import type { ActivityItem } from '../../contract/features/activity.ts'
+import { featureNames } from '../../contract/features.ts'
 import { config } from '../../src/config.ts'
 import { messagesInEveryState } from '../states/states.ts'
 import { answerFetch } from './browser.ts'
@@ -26,7 +26,7 @@ const { handlers, state } = createBackend({
   rules: kept.rules,
   // Each authorization returns with this code and loads the page anew (build/mock.ts).
   codes: new Set(['mock']),
-  features: [...features],
+  features: [...featureNames],
   activity: { items: kept.items },
 })
 

@@ -1,6 +1,6 @@
 import { and, eq } from 'drizzle-orm'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import type { Preview } from '../../contract/activity.ts'
+import type { Preview } from '../../contract/features/preview.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { connections, deliveries } from '../../server/database/schema.ts'
 import { watchedProperties } from '../../server/relay/decide/rules.ts'

@@ -4,10 +4,10 @@ import { describe, expect, test, vi } from 'vitest'
 import {
   type Activity,
   activityAnswer,
-  activityEndpoints,
   retryPath,
   summaryAnswer,
-} from '../../contract/activity.ts'
+} from '../../contract/features/activity.ts'
+import { retryAllCall } from '../../contract/features/retry-all.ts'
 import { forgetDealsOfDisconnected } from '../../server/clean/deal-names.ts'
 import { channels, connections, deliveries } from '../../server/database/schema.ts'
 import { rateLimits } from '../../server/http/rate-limit.ts'
@@ -49,7 +49,7 @@ function signIn(userId: string) {
     summary: async (query = '') => v.parse(summaryAnswer, await read(`summary${query}`)),
     retry: async (id: string) => (await call(retryPath(id), 'POST')).status,
     async retryAll(query = '') {
-      const answer = await call(`${activityEndpoints.retryAll.path}${query}`, 'POST')
+      const answer = await call(`${retryAllCall.path}${query}`, 'POST')
       return { status: answer.status, body: await answer.json() }
     },
   }

@@ -9,8 +9,8 @@ import type { Hono } from 'hono'
 import { Hono as HonoApp } from 'hono'
 import * as v from 'valibot'
 import { afterAll, beforeEach, onTestFinished } from 'vitest'
-import { activityEndpoints } from '../../contract/activity.ts'
-import { endpoints, extraEndpoints } from '../../contract/endpoints.ts'
+import { endpoints } from '../../contract/endpoints.ts'
+import { featureCalls } from '../../contract/features.ts'
 import { createApp } from '../../server/app.ts'
 import { createBackend } from '../../server/backend.ts'
 import type { Context } from '../../server/context.ts'
@@ -279,7 +279,7 @@ export async function signIn(browser: Browser, ruleId = 'deal-closed'): Promise<
 
 /** Each call of the dashboard that changes something: its method and its path. */
 export const writes = [
-  ...Object.values({ ...endpoints, ...extraEndpoints, ...activityEndpoints })
+  ...[...Object.values(endpoints), ...featureCalls.map(({ call }) => call)]
     .filter(({ method }) => method !== 'GET')
     .flatMap(({ method, path }) => {
       const ids = path.includes(':provider') ? ['hubspot', 'slack'] : ['']

@@ -1,7 +1,7 @@
 import { and, eq } from 'drizzle-orm'
 import * as v from 'valibot'
 import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
-import { testAnswer } from '../../contract/activity.ts'
+import { testAnswer } from '../../contract/features/test-message.ts'
 import { connections, dealEvents, deliveries, rules } from '../../server/database/schema.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { databaseKinds, openTestDatabase } from '../database.ts'

@@ -1,5 +1,5 @@
 import { HttpResponse, http, type RequestHandler } from 'msw'
-import type { ActivityItem } from '../../contract/activity.ts'
+import type { ActivityItem } from '../../contract/features/activity.ts'
 import { type ActivityBackend, sentItem } from '../msw/activity.ts'
 import { createBackend } from '../msw/handlers.ts'
 

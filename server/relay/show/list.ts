@@ -8,7 +8,7 @@
 // list, `deliveries_counted` for the counts.
 
 import { type SQL, sql } from 'drizzle-orm'
-import type { Activity, ActivityItem, ActivityState } from '../../../contract/activity.ts'
+import type { Activity, ActivityItem, ActivityState } from '../../../contract/features/activity.ts'
 import { pausedUntil } from '../../database/clock.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { testProperty } from '../../database/schema.ts'

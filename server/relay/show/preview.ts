@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Preview } from '../../../contract/activity.ts'
+import type { Preview } from '../../../contract/features/preview.ts'
 import type { Database } from '../../database/open.ts'
 import type { CrmConnection } from '../../people/access-token.ts'
 import { routeOf } from '../../people/routes.ts'

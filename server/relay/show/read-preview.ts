@@ -1,4 +1,4 @@
-import type { Preview } from '../../../contract/activity.ts'
+import type { Preview } from '../../../contract/features/preview.ts'
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import type { Database } from '../../database/open.ts'
 import type { CrmConnection } from '../../people/access-token.ts'

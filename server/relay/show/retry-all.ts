@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm'
-import type { Activity, RetryAllAnswer, Summary } from '../../../contract/activity.ts'
+import type { Activity, Summary } from '../../../contract/features/activity.ts'
+import type { RetryAllAnswer } from '../../../contract/features/retry-all.ts'
 import { batchRows, inBatches } from '../../database/batches.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { connections, testProperty } from '../../database/schema.ts'

@@ -1,5 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { Summary } from '../../../contract/activity.ts'
+import type { Summary } from '../../../contract/features/activity.ts'
 import { availableRuleIds } from '../../../contract/rules.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'

@@ -10,7 +10,7 @@ import react from '@vitejs/plugin-react'
 import { Hono } from 'hono'
 import { build, type InlineConfig } from 'vite'
 import { precompress } from '../../../build/precompress.ts'
-import { features } from '../../../contract/endpoints.ts'
+import { featureNames } from '../../../contract/features.ts'
 import { pagePolicy } from '../../../contract/page-headers.ts'
 import {
   chromiumArguments,
@@ -93,7 +93,7 @@ async function run(browser: Browser): Promise<boolean> {
     ['hand-written', await servePage('hand-written')],
     ['same-packages', await servePage('same-packages')],
     ['dealbell', await servePage('dealbell')],
-    ['features', await servePage('dealbell', features)],
+    ['features', await servePage('dealbell', featureNames)],
   ] as [Page, Awaited<ReturnType<typeof servePage>>][])
   if (options.former !== undefined) servers.set('former', await servePage('former'))
   const visits = new Map([...servers.keys(), 'again' as const].map((page) => [page, [] as Visit[]]))
