@@ -1,5 +1,4 @@
 import * as v from 'valibot'
-import { activityAnswer, activityEndpoints } from '../../contract/activity.ts'
 import {
   connectionStatusAnswer,
   endpoints,
@@ -8,6 +7,9 @@ import {
   pathOf,
   rulesAnswer,
 } from '../../contract/endpoints.ts'
+import { activityAnswer } from '../../contract/features/activity.ts'
+import { searchCall } from '../../contract/features/activity-search.ts'
+import { featureCalls } from '../../contract/features.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import {
   type Answered,
@@ -115,20 +117,42 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
       },
     },
 
+    ...featureCalls
+      .filter(({ call }) => call.method === 'GET')
+      .map(
+        ({ call: { path, feature }, answer }): Check => ({
+          name: `GET ${path} answers what the dashboard reads, if the backend lists ${feature}`,
+          specification:
+            '§1 What the server does beyond the calls listed in section 7 is not shown.',
+          async run(backend) {
+            if (answer === undefined || !(await isListed(backend, feature))) return
+            const answered = await backend.call(path)
+            // Before the services are connected, a backend may have no answer.
+            if (answered.answer.status === 409) return
+            const { issues } = v.safeParse(answer, readJson(answered))
+            if (issues) {
+              const field = v.getDotPath(issues[0])
+              fail(
+                `contract/features/ has another answer: ${field ?? ''} ${issues[0].message}.`,
+                answered,
+              )
+            }
+          },
+        }),
+      ),
+
     {
       name: 'GET /api/notifications/activity searches and counts, if the backend lists activity-search',
       specification: '§1 What the server does beyond the calls listed in section 7 is not shown.',
-      async run({ call }) {
-        const { answer: answered } = await call(endpoints.health.path)
-        const health = v.safeParse(v.pipe(v.string(), v.parseJson(), healthAnswer), answered.body)
-        const { path, feature } = activityEndpoints.search
-        if (!health.success || !health.output.features?.includes(feature)) return
+      async run(backend) {
+        const { path, feature } = searchCall
+        if (!(await isListed(backend, feature))) return
         const zone = 'zone=Europe/Berlin'
-        const list = await call(
+        const list = await backend.call(
           `${path}?limit=5&q=a+name+of+no+deal&rule=deal-closed&day=2026-11-21&${zone}&counts=true`,
         )
         const answer = v.safeParse(activityAnswer, readJson(list))
-        if (!answer.success) fail('The answer is not one of contract/activity.ts.', list)
+        if (!answer.success) fail('contract/features/ has another answer.', list)
         if (answer.output.items.length > 0) {
           fail('It lists messages about other deals. `q` is a part of the name.', list)
         }
@@ -410,6 +434,13 @@ function readJson(answered: Answered): unknown {
     const html = 'an HTML page. A host often answers unknown addresses with index.html'
     return fail(`The answer must be JSON, but it is ${isHtml(answered) ? html : 'not'}.`, answered)
   }
+}
+
+/** Whether the backend says that it offers this feature. */
+async function isListed({ call }: Client, feature: string): Promise<boolean> {
+  const { answer } = await call(endpoints.health.path)
+  const health = v.safeParse(v.pipe(v.string(), v.parseJson(), healthAnswer), answer.body)
+  return health.success && health.output.features?.includes(feature) === true
 }
 
 /** Asks as a browser does before a call to another origin. */
