@@ -26,7 +26,6 @@ import { createChangeReader, type ReadBy } from '../decide/change.ts'
 import { type DealDelivery, type Delivery, fewestInDigest, isOfDeal } from '../pick/delivery.ts'
 import { digestPages, onePage, type Page } from '../pick/following.ts'
 import { nextDelivery } from '../pick/next.ts'
-import { createBusyAccounts } from '../schedule/busy-accounts.ts'
 import { done, goOn, type NextStep, whileLeased } from '../schedule/next-step.ts'
 import { createWorkspaceTurns } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
@@ -43,8 +42,6 @@ import { type Told, verdictOf } from './verdict.ts'
 
 /** The longest time until the relay looks again at a channel in which all deliveries must wait. */
 const longestRestMs = 5_000
-/** The wait of a channel whose account is busy in too many other channels. */
-const busyAccountRestMs = 500
 /** So many deliveries are remembered. The chat would refuse the message of a forgotten one once more. */
 const mostRemembered = 1_000
 
@@ -86,7 +83,6 @@ export function createWork(dependencies: WorkDependencies): Work {
   const refusedForms = createCache<'digest' | 'blocks', number>('refused_forms', mostRemembered)
   const mayDigest = ({ id }: Delivery) => !refusedForms.has(id)
   const isPlain = ({ id }: Delivery) => refusedForms.get(id) === 'blocks'
-  const unlessBusy = createBusyAccounts()
   const turns = createWorkspaceTurns(dependencies.countCall)
   const changes = createChangeReader(providers, createWithAccess(dependencies), times)
   const memberFor = createMentions(dependencies)
@@ -113,10 +109,7 @@ export function createWork(dependencies: WorkDependencies): Work {
     const next = await nextDelivery(database, providers, channel)
     if (next.kind === 'nothing') return done
     if (next.kind === 'wait') return { kind: 'rest', ms: Math.min(next.ms, longestRestMs) }
-    const { delivery } = next
-    const account = `${delivery.crmId}/${delivery.accountId}`
-    const step = await unlessBusy(account, () => deliver(delivery))
-    return step ?? { kind: 'rest', ms: busyAccountRestMs }
+    return await deliver(next.delivery)
   }
 
   async function deliver(delivery: Delivery): Promise<NextStep> {
