@@ -45,7 +45,10 @@ export function createPeople({
         time.now - storedAt > 20 * second,
     )
   let isByProvider = false
+  /** When the tokens of an account or workspace ended last. */
+  const endedAt = new Map<string, number>()
   world.onEnded.push((of) => {
+    endedAt.set(of, time.now)
     for (const user of users) {
       const isTeam = user.routes.some(({ channel }) => channel.startsWith(`${of}/`))
       if (!isTeam && String(user.account) !== of) continue
@@ -142,6 +145,7 @@ export function createPeople({
   async function becomeAnother(user: User, process: number, channel: string): Promise<void> {
     const account = user.account === 1 ? 2 : 1
     const number = 50 + users.indexOf(user)
+    const begunAt = time.now
     if (!(await authorize(user, process, 'hubspot', `${account}:${number}`))) return
     const [row] = database.ask<{ id: string }>(
       'select id from users where crm_account_id = $1 and crm_user_id = $2',
@@ -161,6 +165,8 @@ export function createPeople({
     }
     users.push(other)
     note('user', `${user.name} has become ${other.name}`)
+    // Somebody else's disconnect ended the token while it was on its way (decision 105).
+    if ((endedAt.get(String(account)) ?? 0) >= begunAt) unsafe(other, 'BAD_REFRESH_TOKEN')
     await choose(other, process, channel)
     await tick(other, process, true)
   }
