@@ -6,7 +6,6 @@ import { buildInfo } from './build/build-info.ts'
 import { precompress } from './build/precompress.ts'
 import { security } from './build/security.ts'
 import { settings } from './build/settings.ts'
-import { states } from './build/states.ts'
 import { loadEnvFile } from './server/settings/env-file.ts'
 import { parseConfig } from './src/parse-config.ts'
 
@@ -35,7 +34,6 @@ export default defineConfig((): UserConfig => {
       security(config),
       precompress(),
       buildInfo(config),
-      states(),
     ],
     build: {
       // src/boot.ts starts the only download that must not wait for its import.

@@ -12,7 +12,7 @@ export function mock(): Plugin {
     name: 'dealbell:mock',
     apply: 'serve',
     transformIndexHtml: (_html, { path }) =>
-      // The frames of /states have backends of their own. In the head, it runs before the app.
+      // The frames of tests/states have backends of their own. In the head, it runs before the app.
       path === '/index.html'
         ? [{ tag: 'script', attrs: { type: 'module', src: '/tests/msw/mock.ts' } }]
         : [],

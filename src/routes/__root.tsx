@@ -8,7 +8,7 @@ import { HealthGate } from '../dashboard/HealthGate.tsx'
 import { Footer } from '../ui/Footer.tsx'
 import { focusHeading } from '../ui/focus.ts'
 
-// Not in tests, nor in the frames of /states. The build drops it: a production install lacks its packages.
+// Not in tests, nor in the frames of tests/states. The build drops it: a production install lacks its packages.
 const Devtools =
   import.meta.env.MODE === 'development' && window === window.top
     ? lazy(async () => ({ default: (await import('../devtools.tsx')).Devtools }))

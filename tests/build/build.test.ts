@@ -102,7 +102,7 @@ test('all that the dashboard loads, with all features, stays within its budget i
   expect(size).toBeLessThan(126_000)
 })
 
-test('the build contains nothing of the panels and of /states, which npm run dev shows', async () => {
+test('the build contains nothing of the panels and of the page of all states, which npm run dev shows', async () => {
   const modules = Object.values(bundle).flatMap((file) =>
     file.type === 'chunk' ? file.moduleIds : [],
   )

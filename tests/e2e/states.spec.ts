@@ -26,7 +26,7 @@ const test = base.extend<object, { dev: string }>({
 // One after the other, with one Vite server.
 test.describe.configure({ mode: 'default' })
 
-test('/states shows all states during development, each also at an address of its own', {
+test('/tests/states/ shows all states during development, each also at an address of its own', {
   tag: '@all',
 }, async ({ page, dev }) => {
   // Several apps load one after the other, without a build.
@@ -36,7 +36,7 @@ test('/states shows all states during development, each also at an address of it
   const errors: string[] = []
   page.on('pageerror', (error) => errors.push(error.message))
   const letApp = await holdCall(page, '**/src/main.tsx', 'passes')
-  await page.goto(`${dev}/states/`)
+  await page.goto(`${dev}/tests/states/`)
   await expect(page.getByRole('heading', { name: 'Pieces' })).toBeVisible()
   const first = page.getByTitle('Health is being checked', { exact: true }).contentFrame()
   await expect(first.getByText('Opening this state…')).toBeVisible()
@@ -79,7 +79,7 @@ test('/states shows all states during development, each also at an address of it
   await expect(page.getByRole('button', { name: /devtools/i })).toHaveCount(0)
 
   await page.getByRole('link', { name: 'Save failed' }).click()
-  await expect(page).toHaveURL(`${dev}/states/save-failed`)
+  await expect(page).toHaveURL(`${dev}/tests/states/?save-failed`)
   await expect(page.locator('iframe')).toHaveCount(1)
   const message = page.frameLocator('iframe').getByText('❌ Failed to save rules, try again.')
   await expect(message).toBeInViewport({ timeout: 60_000 })

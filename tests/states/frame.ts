@@ -9,7 +9,7 @@ const number = Number(new URLSearchParams(window.location.search).get('state'))
 const state = states[number]
 if (state === undefined) throw new Error(`There is no state ${number}`)
 
-// Otherwise the frames take the focus from each other, and /states scrolls to each of them.
+// Otherwise the frames take the focus from each other, and the gallery scrolls to each of them.
 HTMLElement.prototype.focus = () => {}
 // Each frame is a browser of its own. Otherwise a failed sign-out in one frame makes the others forget.
 Reflect.deleteProperty(globalThis, 'BroadcastChannel')
@@ -31,7 +31,7 @@ for (const step of state.steps ?? []) {
 }
 
 // Show the part that the state is about, if it is below the fold or below the bar with Save.
-// `scrollIntoView` also scrolls /states.
+// `scrollIntoView` also scrolls the gallery.
 const [sign] = [state.shows].flat()
 if (sign === undefined) throw new Error('Each state shows something')
 const [part] =

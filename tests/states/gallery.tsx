@@ -11,8 +11,8 @@ import { slugOf, states } from './states.ts'
 import '../../src/styles.css'
 import './gallery.css'
 
-/** What is after /states/ in the address: the name of one state, or nothing. */
-const slug = window.location.pathname.split('/')[2] ?? ''
+/** What is after the question mark in the address: the name of one state, or nothing. */
+const slug = window.location.search.slice(1)
 const shown = states.map((state, number) => ({ ...state, slug: slugOf(state), number }))
 const only = shown.find((state) => state.slug === slug)
 
@@ -23,7 +23,7 @@ function Gallery() {
   return (
     <main style={{ colorScheme: scheme }}>
       <header>
-        <h1>{only ? <a href="/states">States</a> : 'States'}</h1>
+        <h1>{only ? <a href="/tests/states/">States</a> : 'States'}</h1>
         <label>
           Width{' '}
           <select value={width} onChange={(event) => setWidth(Number(event.target.value))}>
@@ -48,7 +48,7 @@ function Gallery() {
         {(only ? [only] : shown).map(({ name, slug, number }) => (
           <li key={name} style={{ width }}>
             <h3>
-              <a href={`/states/${slug}`}>{name}</a>
+              <a href={`?${slug}`}>{name}</a>
             </h3>
             <Frame
               // A frame reads its colour scheme only when it loads.
