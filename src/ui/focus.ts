@@ -1,4 +1,4 @@
-import { type RefCallback, useCallback, useEffect, useRef } from 'react'
+import { type RefCallback, type RefObject, useEffect, useRef } from 'react'
 
 /** Focuses the screen's heading, so keyboard and screen reader continue there. */
 export function focusHeading(): void {
@@ -16,32 +16,16 @@ export const passFocus =
 /** A ref of a button whose box takes the focus when the button disappears. */
 export const passToBox = passFocus((own) => own.closest<HTMLElement>('[tabindex="-1"]'))
 
-/**
- * A ref for a button that is disabled while busy. A disabled button loses the focus; this restores
- * it.
- */
-export function useRestoredFocus(isBusy: boolean): RefCallback<HTMLButtonElement> {
+/** A ref for a button that is disabled while busy, and so loses the focus. It gets the focus back. */
+export function useRestoredFocus(isBusy: boolean): RefObject<HTMLButtonElement | null> {
   const button = useRef<HTMLButtonElement>(null)
-  const hadFocus = useRef(false)
   useEffect(() => {
-    if (isBusy) return
-    if (hadFocus.current && document.activeElement === document.body) {
+    if (!isBusy) return
+    return () => {
+      if (document.activeElement !== document.body) return
       // The bar is sticky, so the browser would scroll to its place in the page.
       button.current?.focus({ preventScroll: true })
-    } else hadFocus.current = document.activeElement === button.current
+    }
   }, [isBusy])
-  return useCallback((own: HTMLButtonElement) => {
-    // Some browsers take the focus as soon as the button is disabled. So an effect would look too late.
-    const look = ({ type }: FocusEvent) => {
-      if (!own.disabled) hadFocus.current = type === 'focus'
-    }
-    button.current = own
-    own.addEventListener('focus', look)
-    own.addEventListener('blur', look)
-    return () => {
-      button.current = null
-      own.removeEventListener('focus', look)
-      own.removeEventListener('blur', look)
-    }
-  }, [])
+  return button
 }
