@@ -1,9 +1,12 @@
-import { useEffect, useId, useRef } from 'react'
+import { useId, useRef } from 'react'
 import { useKnownStatus } from '../api/connections.ts'
 import { usePerson } from '../api/person.ts'
 import { useEndOtherSessions, useEndSession } from '../api/session.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
+import { passFocus } from '../ui/focus.ts'
+
+const passToLine = passFocus(() => document.querySelector<HTMLElement>('header [role=status]'))
 
 /**
  * The menu at the end of the header, which signs out this browser, or all others of the same user. The line below the
@@ -11,55 +14,41 @@ import { Button } from '../ui/Button.tsx'
  */
 export function AccountMenu() {
   const crm = useKnownStatus(config.crm)
-  const chat = useKnownStatus(config.chat)
   const account = crm.data?.account
   const person = usePerson()
   const own = useEndSession()
-  // Nobody knows whether there still is a session. So the menu stays, to try again.
-  const mayBeSignedIn = own.isError && (crm.isError || chat.isError)
-  // A backend that names nobody does not say whether there is a session.
-  const isSignedIn =
-    mayBeSignedIn ||
-    (crm.isFetched &&
-      chat.isFetched &&
-      (person === undefined
-        ? [crm, chat].some(({ data }) => data?.connected || data?.reason)
-        : person !== 'nobody'))
   const others = useEndOtherSessions()
   const menuId = useId()
   const menu = useRef<HTMLDivElement>(null)
-  const line = useRef<HTMLParagraphElement>(null)
   // The answer may be lost, and then the next one names nobody.
   const isSignedOut = own.isSuccess || (own.isError && person === 'nobody')
   const hasFailed = (own.isError && !isSignedOut) || others.isError
-
-  // The menu covers the line.
-  const hasResult = isSignedOut || others.isSuccess || hasFailed
-  useEffect(() => {
-    if (!hasResult) return
-    // The focus goes back to the button.
-    menu.current?.hidePopover()
-    if (isSignedOut || document.activeElement === document.body) line.current?.focus()
-  }, [hasResult, isSignedOut])
+  // It covers the line. The focus goes back to its button.
+  const close = () => menu.current?.hidePopover()
 
   return (
     <>
-      {isSignedIn && (
-        <div className="flex min-w-12 flex-1 basis-0 justify-end">
-          <button type="button" popoverTarget={menuId} className="account-button">
+      {crm.isFetched && person !== 'nobody' && (
+        <div ref={passToLine} className="flex min-w-12 flex-1 basis-0 justify-end">
+          <button
+            type="button"
+            popoverTarget={menuId}
+            className="-mr-2 flex min-h-9 max-w-full cursor-pointer items-center gap-1.5 rounded-lg border border-transparent px-2 text-sm font-semibold text-muted hover:text-ink has-[+:popover-open]:bg-canvas has-[+:popover-open]:text-ink pointer-coarse:min-h-11"
+          >
             <span className="truncate">{account ?? 'Account'}</span>
             <span aria-hidden>▾</span>
           </button>
+          {/* The browser shows the menu above everything. So its place is one on the page: below the header's first
+              line, as far to the right as its content. */}
           {/* biome-ignore lint/a11y/noStaticElementInteractions: it only hears what leaves it. */}
           <div
             ref={menu}
             id={menuId}
             popover="auto"
-            className="account-menu"
-            onBlur={({ currentTarget, relatedTarget }) => {
+            className="absolute inset-auto top-13 right-[max(1rem,50%-22.5rem)] m-0 w-64 max-w-[calc(100vw-2rem)] flex-col rounded-xl border border-edge bg-surface p-1 text-sm text-ink shadow-lg open:flex"
+            onBlur={({ relatedTarget }) => {
               // A click on the button of the menu closes it.
-              if (relatedTarget?.closest('[popover], [popovertarget]') === null)
-                currentTarget.hidePopover()
+              if (relatedTarget?.closest('[popover], [popovertarget]') === null) close()
             }}
           >
             {account !== undefined && (
@@ -67,8 +56,8 @@ export function AccountMenu() {
             )}
             <Button
               kind="item"
-              busy={own.isPending}
               onClick={() => {
+                close()
                 others.reset()
                 own.mutate()
               }}
@@ -77,8 +66,8 @@ export function AccountMenu() {
             </Button>
             <Button
               kind="item"
-              busy={others.isPending}
               onClick={() => {
+                close()
                 own.reset()
                 others.mutate()
               }}
@@ -88,12 +77,19 @@ export function AccountMenu() {
           </div>
         </div>
       )}
-      <p ref={line} role="status" tabIndex={-1} className="account-line">
-        {isSignedOut
-          ? `Signed out. Connect ${config.crm.name} to find your settings again.`
-          : others.isSuccess
-            ? 'Signed out of all other browsers.'
-            : hasFailed && '❌ Failed to sign out, try again.'}
+      {/* It is always there, because screen readers announce only what changes in it. */}
+      <p
+        role="status"
+        tabIndex={-1}
+        className="w-full rounded-sm pb-3 text-sm empty:absolute empty:w-0"
+      >
+        {own.isPending || others.isPending
+          ? 'Signing out…'
+          : isSignedOut
+            ? `Signed out. Connect ${config.crm.name} to find your settings again.`
+            : others.isSuccess
+              ? 'Signed out of all other browsers.'
+              : hasFailed && '❌ Failed to sign out, try again.'}
       </p>
     </>
   )

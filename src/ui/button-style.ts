@@ -3,5 +3,5 @@ export const buttonStyle = {
   primary: 'button button-primary',
   secondary: 'button button-secondary',
   text: 'text-button',
-  item: 'account-item',
+  item: 'min-h-9 cursor-pointer rounded-lg border border-transparent px-3 py-2 text-left hover:bg-canvas pointer-coarse:min-h-11',
 } as const

@@ -60,7 +60,7 @@ sharedTest(
     await showState(page, stateOf('Signed out of all other browsers'))
     const account = button(page, 'Account')
     const item = button(page, 'Sign out of this browser')
-    // A result closes the menu, and the focus goes back.
+    // A click on an item closes the menu, and the focus goes back.
     await expect(item).toBeHidden()
     await expect(account).toBeFocused()
     await page.keyboard.press('Enter')
@@ -69,9 +69,8 @@ sharedTest(
       await page.setViewportSize({ width, height: 700 })
       const [{ x, y }, menu] = await page.evaluate(() => {
         const { right, bottom } =
-          document.querySelector('.account-button')?.getBoundingClientRect() ?? new DOMRect()
-        const menu =
-          document.querySelector('.account-menu')?.getBoundingClientRect() ?? new DOMRect()
+          document.querySelector('[popovertarget]')?.getBoundingClientRect() ?? new DOMRect()
+        const menu = document.querySelector('[popover]')?.getBoundingClientRect() ?? new DOMRect()
         return [
           { x: right, y: bottom },
           { x: menu.right, y: menu.top },

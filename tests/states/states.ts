@@ -250,7 +250,7 @@ const dashboard: readonly Omit<State, 'address'>[] = [
     name: 'Signing out',
     backend: backend(sessions, http.delete(session, silence)),
     steps: [{ press: 'Account' }, { press: 'Sign out of this browser' }],
-    shows: { role: 'button', name: 'Sign out of this browser', disabled: true },
+    shows: 'Signing out…',
   },
   {
     name: 'Signed out of all other browsers',
