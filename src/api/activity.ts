@@ -1,7 +1,6 @@
 import {
   infiniteQueryOptions,
   type QueryClient,
-  replaceEqualDeep,
   useInfiniteQuery,
   useQuery,
   useQueryClient,
@@ -21,7 +20,7 @@ import { activityKey, featuresKey } from './keys.ts'
 import { currentTurn } from './person.ts'
 import { callOptions, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
-import { queryOf, summaryQuery } from './summary.ts'
+import { queryOf } from './summary.ts'
 
 /** What is listed; undefined for everything. Without the feature `activity-search`, only the state. */
 export interface ActivityFilter {
@@ -38,8 +37,8 @@ export interface ActivityFilter {
 interface Refresh {
   /** Undefined before the first refresh. */
   newest?: Activity
-  /** The listed messages as they are now, by id. */
-  current: Record<string, ActivityItem>
+  /** The messages as they were answered last, by id. */
+  current: Readonly<Record<string, ActivityItem>>
 }
 
 const unchanged: Refresh = { current: {} }
@@ -47,8 +46,8 @@ const unchanged: Refresh = { current: {} }
 /** How often the list is refreshed while the page is visible, in milliseconds. */
 const refreshMs = 5000
 export const pageSize = 25
-/** The most messages that a backend answers at once. */
-const largestPage = 100
+/** The most messages that a refresh asks for by their ids. */
+const mostIds = 100
 
 const { feature, path } = activityCall
 const nowKey = [...activityKey, 'now'] as const
@@ -96,35 +95,22 @@ const refreshQuery = (filter: ActivityFilter) =>
 
 /** @see docs/decisions/0504-the-list-of-messages-refreshes.md */
 async function refresh(client: QueryClient, filter: ActivityFilter): Promise<Refresh> {
-  const { queryKey } = refreshQuery(filter)
   const begun = currentTurn()
-  const old = client.getQueryData(queryKey)
-  const listed = itemsOf(client.getQueryData(pagesQuery(filter).queryKey), old)
+  const { current } = client.getQueryData(refreshQuery(filter).queryKey) ?? unchanged
+  const listed = itemsOf(client.getQueryData(pagesQuery(filter).queryKey), current)
   const newest = await getPage({ limit: pageSize, ...filter })
-  const inNewest = byId(newest.items)
-  const others = listed.filter(({ id }) => !inNewest.has(id))
-  const isKnown = others.length < listed.length
-  // Only these can change. If no other is known, all others tell whether they are still this user's.
-  const open = isKnown
-    ? others.filter(({ state }) => state === 'waiting' || state === 'failed')
-    : others
-  // Each refresh asks for the next of these parts.
-  const parts = Math.ceil(open.length / largestPage)
-  const refreshes = client.getQueryState(queryKey)?.dataUpdateCount ?? 0
-  const from = parts && (refreshes % parts) * largestPage
-  const ids = open.slice(from, from + largestPage).map(({ id }) => id)
+  // An empty list shows its first messages by itself.
+  const isFirst = listed.length === 0 && newest.items.length > 0
+  if (isFirst && begun === currentTurn()) void listNewest(client, filter, newest)
+  const inNewest = new Set(newest.items.map(({ id }) => id))
+  const ids = listed
+    // Only these can change.
+    .filter(({ id, state }) => (state === 'waiting' || state === 'failed') && !inNewest.has(id))
+    .slice(0, mostIds)
+    .map(({ id }) => id)
   const asked = ids.length === 0 ? [] : (await getPage({ ids: ids.join() })).items
-
-  const isOther = !isKnown && asked.length === 0 && listed.length + newest.items.length > 0
-  if (isOther && begun === currentTurn()) void listNewest(client, filter, newest)
-  const seen = byId([...(old?.newest?.items ?? []), ...listed])
-  const answered = byId([...newest.items, ...asked])
-  if ([...answered.values()].some(({ id, state }) => seen.get(id)?.state !== state)) {
-    void client.invalidateQueries({ queryKey: summaryQuery.queryKey })
-  }
-  // A message that has not changed stays the same object, so that its row does not render again.
-  const current = listed.map((item) => replaceEqualDeep(item, answered.get(item.id) ?? item))
-  return { newest, current: Object.fromEntries(byId(current)) }
+  const answered = [...newest.items, ...asked].map((item) => [item.id, item] as const)
+  return { newest, current: { ...current, ...Object.fromEntries(answered) } }
 }
 
 /** Begins the list again with its newest page, which is loaded already. */
@@ -148,9 +134,9 @@ export function useActivity(filter: ActivityFilter) {
   })
   const isListed = pages.data !== undefined && !pages.isPlaceholderData
   const now = useQuery({ ...refreshQuery(filter), enabled: isListed, initialData: unchanged })
-  const { newest } = now.data
-  const items = itemsOf(pages.data, now.data)
-  const listed = byId(items)
+  const { newest, current } = now.data
+  const items = itemsOf(pages.data, current)
+  const listed = new Set(items.map(({ id }) => id))
   const oldest = timeOf(items.at(-1))
   // When a message leaves the filter, an older one enters the newest page.
   const isNew = (item: ActivityItem) =>
@@ -188,9 +174,7 @@ export function useRetry(item: ActivityItem) {
   })
 }
 
-const itemsOf = (list: { pages: Activity[] } | undefined, now: Refresh | undefined) =>
-  (list?.pages ?? []).flatMap(({ items }) => items).map((item) => now?.current[item.id] ?? item)
+const itemsOf = (list: { pages: Activity[] } | undefined, current: Refresh['current']) =>
+  (list?.pages ?? []).flatMap(({ items }) => items).map((item) => current[item.id] ?? item)
 
 const timeOf = (item: ActivityItem | undefined) => Date.parse(item?.at ?? '')
-
-const byId = (items: readonly ActivityItem[]) => new Map(items.map((item) => [item.id, item]))
