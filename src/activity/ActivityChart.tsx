@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router'
 import { type ReactNode, type SVGProps, useId } from 'react'
 import type { Summary } from '../../contract/features/activity.ts'
 import { summaryDays, useSummary } from '../api/summary.ts'
-import { count, shortDateName, written } from '../ui/words.ts'
+import { count, dateName, written } from '../ui/words.ts'
 import { ActivityFailure } from './ActivityFailure.tsx'
 import { useFilter } from './activity-filter.ts'
 
@@ -39,7 +39,7 @@ export function ActivityChart() {
         </ul>
       </div>
       <div tabIndex={-1} className="flex flex-col gap-4 outline-none">
-        <ActivityFailure what="The chart" query={summary} room="loading-chart" />
+        <ActivityFailure what="The chart" query={summary} room={room} />
         {highest > 0 ? (
           <Chart days={days} highest={highest} />
         ) : (
@@ -47,8 +47,8 @@ export function ActivityChart() {
             role="status"
             className={
               summary.data || !summary.isFetched
-                ? 'loading-chart grid place-items-center text-muted'
-                : 'activity-announced'
+                ? `${room} grid place-items-center text-muted`
+                : 'absolute [clip-path:inset(50%)]'
             }
           >
             {summary.data ? 'Nothing sent yet' : !summary.isFetched && 'Loading the chart…'}
@@ -59,6 +59,8 @@ export function ActivityChart() {
   )
 }
 
+/** That of the chart, while it loads. */
+const room = 'min-h-42'
 /** In pixels. */
 const height = 124
 /** A day with one message is visible beside a day with 10,000. */
@@ -73,13 +75,13 @@ function Chart({ days, highest }: { days: readonly Daily[]; highest: number }) {
   const share = (position: number) => `${(100 * position) / days.length}%`
 
   return (
-    <div className="relative text-xs text-muted">
-      <p className="chart-figures">{`Highest day: ${count(highest, 'message')}`}</p>
+    <div className="relative text-xs text-muted tabular-nums">
+      <p className="h-6">{`Highest day: ${count(highest, 'message')}`}</p>
       <ol aria-label="Messages by day" className="absolute inset-0 flex">
         {days.map(({ date, sent, failed }) => {
           const figures = (
-            <span className="chart-figures">
-              {`${shortDateName(date)}: ${written(sent)} sent, ${written(failed)} failed`}
+            <span className="pointer-events-none absolute inset-x-0 top-0 h-6 bg-surface text-ink opacity-0 group-hover:z-2 group-hover:opacity-100 group-focus-visible:z-1 group-focus-visible:opacity-100 group-aria-[current]:opacity-100">
+              {`${dateName(date)}: ${written(sent)} sent, ${written(failed)} failed`}
             </span>
           )
           return (
@@ -90,12 +92,12 @@ function Chart({ days, highest }: { days: readonly Daily[]; highest: number }) {
                   to="/activity"
                   search={(former) => ({ ...former, day: date === chosen ? undefined : date })}
                   resetScroll={false}
-                  className="chart-day"
+                  className="chart-day group block h-full rounded-sm hover:bg-line/40 aria-[current]:bg-line/40 forced-colors:border forced-colors:border-transparent forced-colors:hover:border-[Highlight] forced-colors:aria-[current]:border-[Highlight]"
                 >
                   {figures}
                 </Link>
               ) : (
-                <span className="chart-day">{figures}</span>
+                <span className="group block h-full">{figures}</span>
               )}
             </li>
           )
@@ -108,17 +110,6 @@ function Chart({ days, highest }: { days: readonly Daily[]; highest: number }) {
         height={height}
         className="pointer-events-none relative block"
       >
-        <pattern
-          id="hatch"
-          width={4}
-          height={4}
-          patternUnits="userSpaceOnUse"
-          patternTransform="rotate(45)"
-        >
-          <rect width={4} height={4} className="fill-surface" />
-          <rect width={1.5} height={4} className="chart-hatch" />
-        </pattern>
-        <line x2="100%" y1={0.5} y2={0.5} className="chart-line" />
         {days.map(({ date, sent, failed }, index) => {
           const bar = { x: share(index + 0.2), width: share(0.6) }
           const top = height - heightOf(sent)
@@ -129,11 +120,11 @@ function Chart({ days, highest }: { days: readonly Daily[]; highest: number }) {
             </g>
           )
         })}
-        <line x2="100%" y1={height - 0.5} y2={height - 0.5} className="chart-floor" />
+        <line x2="100%" y1={height} y2={height} className="stroke-current stroke-2" />
       </svg>
       <p aria-hidden="true" className="flex justify-between pt-1">
-        <span>{shortDateName(days[0]?.date ?? '')}</span>
-        <span>{days.length > 1 && shortDateName(days.at(-1)?.date ?? '')}</span>
+        <span>{dateName(days[0]?.date ?? '')}</span>
+        <span>{days.length > 1 && dateName(days.at(-1)?.date ?? '')}</span>
       </p>
     </div>
   )
@@ -151,9 +142,11 @@ function Key({ sign, children }: { sign: ReactNode; children: ReactNode }) {
   )
 }
 
-/** A bar. That of failed messages is hatched and has an edge, so that colour is not the only sign. */
+/** A bar. That of failed messages is hollow, so that colour is not the only sign. */
 function Bar({ isFailed, ...place }: SVGProps<SVGRectElement> & { isFailed?: true }) {
   if (place.height === 0) return null
-  if (isFailed) return <rect {...place} rx={2} fill="url(#hatch)" className="chart-failed" />
-  return <rect {...place} rx={2} className="chart-sent" />
+  const style = isFailed
+    ? 'fill-none stroke-bad forced-colors:stroke-[CanvasText]'
+    : 'fill-accent forced-colors:fill-[CanvasText]'
+  return <rect {...place} rx={2} className={style} />
 }

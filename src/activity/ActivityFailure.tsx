@@ -1,5 +1,4 @@
 import type { UseQueryResult } from '@tanstack/react-query'
-import { useState } from 'react'
 import { Button } from '../ui/Button.tsx'
 import { passToBox } from '../ui/focus.ts'
 import { WarningSign } from '../ui/icons.tsx'
@@ -16,25 +15,21 @@ export function ActivityFailure({
   room?: string
   query: Pick<UseQueryResult, 'data' | 'error' | 'isFetched' | 'isFetching' | 'refetch'>
 }) {
-  // Without data, Query forgets the error while it tries again. The words stay, or they would be announced again.
-  const [failure, setFailure] = useState(error)
-  if (!isFetching && failure !== error) setFailure(error)
-  const isShown = data === undefined ? isFetched : error !== null
-  if (!isShown) return null
-
-  const title = `${what} could not be ${data === undefined ? 'loaded' : 'refreshed'}`
+  const isMissing = data === undefined
+  // Without data, Query forgets the error while it tries again.
+  if (isMissing ? !isFetched : error === null) return null
+  const title = `${what} could not be ${isMissing ? 'loaded' : 'refreshed'}`
   return (
     <div
-      className={`flex flex-wrap items-center gap-2 rounded-xl border border-warning-line bg-warning p-3 text-on-warning sm:gap-3 sm:p-4 ${data === undefined ? room : ''}`}
+      className={`flex flex-wrap items-center gap-2 rounded-xl border border-warning-line bg-warning p-3 text-on-warning sm:gap-3 sm:p-4 ${isMissing ? room : ''}`}
     >
       {/* On a phone, the words need its room. */}
       <span className="max-sm:hidden">
         <WarningSign />
       </span>
-      <div role="alert" className="min-w-0 flex-1 basis-40">
-        <p className="font-semibold">{title}</p>
-        <p className="text-sm">{failure && `${failure.message}.`}</p>
-      </div>
+      <p role="alert" className="min-w-0 flex-1 basis-40 font-semibold">
+        {title}
+      </p>
       <Button
         ref={passToBox}
         busy={isFetching}

@@ -1,5 +1,4 @@
-import { type ReactNode, useId, useRef, useState } from 'react'
-import type { ActivityItem } from '../../contract/features/activity.ts'
+import { type ReactNode, useId, useRef } from 'react'
 import { pageSize, useActivity } from '../api/activity.ts'
 import { useCanRetryAll } from '../api/retry-all.ts'
 import { useConnectFirst, useSummary } from '../api/summary.ts'
@@ -8,22 +7,19 @@ import { passToBox } from '../ui/focus.ts'
 import { count, dayName } from '../ui/words.ts'
 import { ActivityFailure } from './ActivityFailure.tsx'
 import { ActivityRow } from './ActivityRow.tsx'
-import { SearchAndRule, StateFilter, Updated } from './ActivityTools.tsx'
+import { SearchAndRule, StateFilter } from './ActivityTools.tsx'
 import { useFilter } from './activity-filter.ts'
-import { outcomeOf } from './activity-words.ts'
 import { NoMessages } from './NoMessages.tsx'
 import { SendAllAgain, SendFoundAgain } from './SendAllAgain.tsx'
 
 /** The messages that the address asks for, the newest first. */
-export function ActivityList({ standInLinks }: { standInLinks: ReactNode }) {
+export function ActivityList() {
   const headingId = useId()
   const filter = useFilter()
   const { pages, now, items: listed, about, added, showNewest } = useActivity(filter)
   const { isFetchingNextPage, isFetchNextPageError, isPlaceholderData } = pages
   const connectFirst = useConnectFirst()
   const heading = useRef<HTMLHeadingElement>(null)
-  /** The message that was sent again last. */
-  const [sent, setSent] = useState<string>()
   // The summary decides whether 'Send all again' stands above the list, and what the buttons of failed messages do. If
   // it came later, it would move the list, and change a button that the user is about to click.
   const isCounted = useSummary().isFetched
@@ -36,18 +32,15 @@ export function ActivityList({ standInLinks }: { standInLinks: ReactNode }) {
   const last = data?.pages.at(-1)
   const next = last?.next ?? null
   const searched = last?.searchedTo == null ? null : dayName(last.searchedTo)
-  // Nothing of one list may remain in that of another filter, but the messages until the others are there.
-  const key = JSON.stringify(filter)
   const news = added === 0 ? '' : `${newCount(added)} above`
   // A change of the text is announced.
   const isQuiet = isFetchingNextPage || isFetchNextPageError || isPlaceholderData
   const announced = isQuiet
     ? ''
     : news || (last && `${count(last.items.length, 'message')} loaded.`)
-  const again = items.find(({ id, state }) => id === sent && state !== 'failed')
 
   return (
-    <section aria-labelledby={headingId} className="activity-list flex flex-col gap-4">
+    <section aria-labelledby={headingId} className="flex flex-col gap-4">
       <div className="flex flex-col gap-2">
         <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
           <h2
@@ -58,25 +51,28 @@ export function ActivityList({ standInLinks }: { standInLinks: ReactNode }) {
           >
             Messages
           </h2>
-          <Updated at={pages.data ? now.dataUpdatedAt : 0} />
           {filter.counts && <SearchAndRule filter={filter} />}
         </div>
         <StateFilter filter={filter} counts={data && about?.counts} />
       </div>
       <div tabIndex={-1} className="relative flex flex-col gap-4 outline-none">
-        <ActivityFailure key={key} what="The messages" query={pages.data ? now : pages} />
-        <p role="status" className={isLoading ? 'loading-activity' : 'activity-announced'}>
+        <ActivityFailure what="The messages" query={pages.data ? now : pages} />
+        <p
+          role="status"
+          className={
+            isLoading
+              ? 'loading-activity min-h-svh'
+              : 'absolute top-0 left-0 [clip-path:inset(50%)]'
+          }
+        >
           {isLoading ? 'Loading messages…' : announced}
-        </p>
-        <p role="status" className="activity-announced">
-          {again && outcomeOf(again)}
         </p>
         {hasRow &&
           !isLoading &&
           (filter.q || filter.rule || filter.day ? (
-            // The former list counts what another filter finds.
+            // The former list counts what another filter finds. Nor may the result of one filter stay for another.
             <SendFoundAgain
-              key={`${key} again`}
+              key={JSON.stringify(filter)}
               filter={filter}
               found={isPlaceholderData ? undefined : about?.retryable}
             />
@@ -84,10 +80,9 @@ export function ActivityList({ standInLinks }: { standInLinks: ReactNode }) {
             <SendAllAgain hasFailed={hasFailed} />
           ))}
         {data && news && (
-          <div className="activity-new">
-            <button
-              type="button"
-              className="button button-primary rounded-full"
+          <div className="sticky top-3 z-10 -mb-4 flex h-0 justify-center">
+            <Button
+              kind="primary"
               onClick={() => {
                 void showNewest()
                 heading.current?.focus({ preventScroll: true })
@@ -95,7 +90,7 @@ export function ActivityList({ standInLinks }: { standInLinks: ReactNode }) {
               }}
             >
               {news}
-            </button>
+            </Button>
           </div>
         )}
         {/* The former list is dimmed while another one loads. */}
@@ -104,17 +99,12 @@ export function ActivityList({ standInLinks }: { standInLinks: ReactNode }) {
           className="flex flex-col gap-4 transition-opacity aria-busy:opacity-60 motion-reduce:transition-none"
         >
           {data !== undefined && items.length === 0 && next === null && (
-            <NoMessages filter={filter} standInLinks={standInLinks} />
+            <NoMessages filter={filter} />
           )}
-          {byDay(items).map(([day, some]) => (
+          {[...Map.groupBy(items, ({ at }) => dayName(at))].map(([day, some]) => (
             <Day key={day} name={day}>
               {some.map((item) => (
-                <ActivityRow
-                  key={item.id}
-                  item={item}
-                  connectFirst={connectFirst}
-                  onSend={setSent}
-                />
+                <ActivityRow key={item.id} item={item} connectFirst={connectFirst} />
               ))}
             </Day>
           ))}
@@ -168,15 +158,3 @@ function Day({ name, children }: { name: string; children: ReactNode }) {
 /** The backend answers one page of them. */
 const newCount = (added: number) =>
   added < pageSize ? count(added, 'new message') : `${pageSize} or more new messages`
-
-function byDay(items: readonly ActivityItem[]): [day: string, items: ActivityItem[]][] {
-  const now = new Date()
-  const days = new Map<string, ActivityItem[]>()
-  for (const item of items) {
-    const day = dayName(item.at, now)
-    const some = days.get(day)
-    if (some === undefined) days.set(day, [item])
-    else some.push(item)
-  }
-  return [...days]
-}

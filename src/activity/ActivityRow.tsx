@@ -1,24 +1,27 @@
-import { memo, type ReactNode } from 'react'
+import { memo, type ReactNode, useState } from 'react'
 import type { ActivityItem, ActivityState } from '../../contract/features/activity.ts'
 import { useRetry } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
-import type { ApiError } from '../api/errors.ts'
 import type { Provider } from '../parse-config.ts'
 import { Button } from '../ui/Button.tsx'
 import { passToBox } from '../ui/focus.ts'
-import { GreenCheck, RedCross } from '../ui/icons.tsx'
-import { clockTime, fullTime } from '../ui/words.ts'
+import { Clock, Dash, GreenCheck, RedCross } from '../ui/icons.tsx'
+import { clockTime } from '../ui/words.ts'
 import { ended, nameOf, ruleInWords, sentenceOf } from './activity-words.ts'
 
 /** One message: what it is about, and what became of it. Memoized, so a refresh renders what changed. */
 export const ActivityRow = memo(function ActivityRow({
   item,
-  ...sendAgain
+  connectFirst,
 }: {
   item: ActivityItem
-} & Pick<Parameters<typeof SendAgain>[0], 'connectFirst' | 'onSend'>) {
+  /** The provider without which no message can be sent. */
+  connectFirst: Provider | undefined
+}) {
   const { at, state, rule, deal, from, to, channel, tries } = item
   const name = nameOf(item)
+  // From then on, a screen reader announces what becomes of the message.
+  const [isSentAgain, setSentAgain] = useState(false)
   const isTold = state === 'sent' && channel !== null
   const facts = [
     rule && ruleInWords(rule),
@@ -55,18 +58,18 @@ export const ActivityRow = memo(function ActivityRow({
           )}
           <Change from={from} to={to} />
         </p>
-        <time
-          dateTime={at}
-          title={fullTime(at)}
-          className="shrink-0 text-muted tabular-nums lg:order-1"
-        >
-          {clockTime(at) || 'Unknown time'}
+        <time dateTime={at} className="shrink-0 text-muted tabular-nums lg:order-1">
+          {clockTime(at)}
         </time>
         <div className="min-w-0 flex-1 basis-full sm:basis-3/4 lg:basis-40">
-          <p className={`inline ${stateStyles[state]}`}>{sentenceOf(item)}</p>
+          <p role={isSentAgain ? 'status' : undefined} className={`inline ${stateStyles[state]}`}>
+            {sentenceOf(item)}
+          </p>
           <p className="inline text-muted">{facts}</p>
         </div>
-        {state === 'failed' && <SendAgain item={item} {...sendAgain} />}
+        {state === 'failed' && (
+          <SendAgain item={item} connectFirst={connectFirst} onSend={() => setSentAgain(true)} />
+        )}
       </div>
     </li>
   )
@@ -78,9 +81,8 @@ function SendAgain({
   onSend,
 }: {
   item: ActivityItem
-  /** The provider without which no message can be sent. */
   connectFirst: Provider | undefined
-  onSend: (id: string) => void
+  onSend: () => void
 }) {
   const retry = useRetry(item)
   const action = connectFirst === undefined ? 'Send again' : `Connect ${connectFirst.name}`
@@ -95,7 +97,7 @@ function SendAgain({
         onClick={() => {
           if (connectFirst !== undefined) window.location.assign(authorizeUrl(connectFirst))
           else {
-            onSend(item.id)
+            onSend()
             retry.mutate()
           }
         }}
@@ -103,7 +105,7 @@ function SendAgain({
         {retry.isPending ? 'Sending…' : action}
       </Button>
       <p role="status" className="order-2 basis-full">
-        {retry.error && `❌ ${failureInWords(retry.error)}`}
+        {retry.error && `❌ Failed to send it again. ${ended(retry.error.message)}`}
       </p>
     </>
   )
@@ -128,31 +130,11 @@ function isWebAddress(address: string): boolean {
   return URL.canParse(address) && ['http:', 'https:'].includes(new URL(address).protocol)
 }
 
-function failureInWords({ code, message }: ApiError): string {
-  if (code === 'no_such_message') return 'This message no longer exists.'
-  if (code === 'not_failed') return 'Somebody has already sent this message again.'
-  return `Failed to send it again. ${ended(message)}`
-}
-
-const Sign = ({ children }: { children: ReactNode }) => (
-  <svg aria-hidden="true" viewBox="0 0 20 20" className="icon text-muted">
-    {children}
-  </svg>
-)
-
 const signs: Record<ActivityState, ReactNode> = {
   sent: <GreenCheck />,
   failed: <RedCross />,
-  waiting: (
-    <Sign>
-      <path d="M10 2.5a7.5 7.5 0 1 0 0 15a7.5 7.5 0 1 0 0-15ZM10 6v4l2.75 2" />
-    </Sign>
-  ),
-  skipped: (
-    <Sign>
-      <path d="M5 10h10" />
-    </Sign>
-  ),
+  waiting: <Clock />,
+  skipped: <Dash />,
 }
 
 const stateStyles: Record<ActivityState, string> = {

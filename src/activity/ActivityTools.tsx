@@ -1,5 +1,5 @@
 import { Link, useNavigate } from '@tanstack/react-router'
-import { type ReactNode, useEffect, useState } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import {
   type ActivityCounts,
   type ActivityState,
@@ -8,11 +8,18 @@ import {
 import { availableRuleIds } from '../../contract/rules.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { dateName, written } from '../ui/words.ts'
-import { longest } from './activity-filter.ts'
 import { ruleInWords } from './activity-words.ts'
 
 const states = [undefined, ...activityStates]
 const stateNames = { sent: 'Sent', waiting: 'Waiting', failed: 'Failed', skipped: 'Skipped' }
+
+const pill =
+  'inline-flex min-h-9 max-w-full min-w-11 flex-wrap items-center justify-center rounded-full border px-3 text-sm font-semibold max-sm:min-h-11 pointer-coarse:min-h-11'
+const statePill =
+  'border-transparent text-muted hover:bg-surface hover:text-ink aria-[current=page]:border-edge aria-[current=page]:bg-surface max-sm:flex-col aria-[current=page]:text-ink'
+// By default, a box in the colour of the page covers the text.
+const forcedColours =
+  'forced-colors:aria-[current=page]:forced-color-adjust-none forced-colors:aria-[current=page]:bg-[Highlight] forced-colors:aria-[current=page]:text-[HighlightText]'
 
 /** The filter by state, with the number of messages in each if the backend says so, and the chosen day. */
 export function StateFilter({
@@ -24,7 +31,7 @@ export function StateFilter({
 }) {
   return (
     <nav aria-label="Messages by state">
-      {/* The numbers that come later must not begin a new line on a phone, nor move the next links elsewhere. */}
+      {/* The numbers, which come later, have their room: on a phone below the word, elsewhere beside it. */}
       <ul
         className={
           isCounted ? 'grid grid-cols-3 gap-1 sm:flex sm:flex-wrap' : 'flex flex-wrap gap-1'
@@ -38,10 +45,12 @@ export function StateFilter({
               search={(former) => ({ ...former, state })}
               activeOptions={{ exact: true, includeSearch: true }}
               resetScroll={false}
-              className="activity-filter"
+              className={`${pill} ${statePill} ${forcedColours}`}
             >
               <span>{state === undefined ? 'All' : stateNames[state]}</span>
-              <Count of={state} counts={counts} isComing={Boolean(isCounted)} />
+              {isCounted && state && (
+                <span className="min-h-5 tabular-nums sm:pl-1.5">{numberOf(counts?.[state])}</span>
+              )}
             </Link>
           </li>
         ))}
@@ -57,7 +66,7 @@ export function StateFilter({
                 currentTarget.closest('section')?.querySelector('h2')?.focus()
               }}
               aria-label={`Show all days, not only ${dateName(day)}`}
-              className="activity-filter border-edge bg-surface text-ink"
+              className={`${pill} border-edge bg-surface text-ink`}
             >
               <span>{dateName(day)}</span>
               <span aria-hidden="true" className="pl-2 text-muted">
@@ -71,43 +80,32 @@ export function StateFilter({
   )
 }
 
-function Count({
-  of: state,
-  counts,
-  isComing,
-}: {
-  of: ActivityState | undefined
-  counts: ActivityCounts | undefined
-  isComing: boolean
-}): ReactNode {
-  if (state === undefined) return null
-  const { count, more } = counts?.[state] ?? { count: 0, more: true }
-  // On a narrow phone, the number stands below the word. Its room is there before it, so that the word does not move.
-  if (count === 0 && more) {
-    return isComing && <span className="pl-1.5 before:invisible before:content-['0']" />
-  }
-  return <span className="pl-1.5 tabular-nums">{` ${written(count)}${more ? '+' : ''}`}</span>
+/** Says nothing if there may be some although none was counted. */
+function numberOf(counted: ActivityCounts[ActivityState] | undefined): string {
+  if (counted === undefined || (counted.count === 0 && counted.more)) return ''
+  return ` ${written(counted.count)}${counted.more ? '+' : ''}`
 }
 
 /** How long typing must rest before the list loads, in milliseconds. */
 const typingMs = 300
+
+const field =
+  'min-h-9 min-w-0 rounded-lg border border-edge bg-surface px-3 text-base max-sm:flex-1 sm:text-sm pointer-coarse:min-h-11'
 
 /** The search by a deal's name, and the filter by rule. */
 export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFilter }) {
   const navigate = useNavigate({ from: '/activity' })
   const [text, setText] = useState(q)
   // Back, or a link to the whole list, changes the text. The address that follows the typing does not.
-  const [sent, setSent] = useState<string>()
-  const [former, setFormer] = useState(q)
-  if (former !== q) {
-    setFormer(q)
-    if (q !== sent) setText(q)
-    setSent(undefined)
-  }
+  const asked = useRef(q)
   useEffect(() => {
-    if (text.trim() === q) return
+    if (q !== asked.current) setText(q)
+    asked.current = q
+  }, [q])
+  useEffect(() => {
+    if (text.trim() === asked.current) return
     const timer = setTimeout(() => {
-      setSent(text.trim())
+      asked.current = text.trim()
       void navigate({
         search: (other) => ({ ...other, q: text.trim() || undefined }),
         // Back does not lead through each letter.
@@ -116,7 +114,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
       })
     }, typingMs)
     return () => clearTimeout(timer)
-  }, [text, q, navigate])
+  }, [text, navigate])
 
   const rules = new Set([...availableRuleIds, ...(rule === undefined ? [] : [rule])])
   return (
@@ -125,10 +123,11 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
         type="search"
         aria-label="Search by deal name"
         placeholder="Search deals"
-        maxLength={longest}
+        // The longest text that a backend takes.
+        maxLength={100}
         value={text}
         onChange={(event) => setText(event.target.value)}
-        className="activity-field max-sm:flex-1 sm:w-60"
+        className={`${field} sm:w-60`}
       />
       <select
         aria-label="Rule"
@@ -139,7 +138,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
             resetScroll: false,
           })
         }}
-        className="activity-field max-sm:flex-1 sm:w-60 lg:w-80"
+        className={`${field} sm:w-60 lg:w-80`}
       >
         <option value="">All rules</option>
         {[...rules].map((id) => (
@@ -149,21 +148,5 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
         ))}
       </select>
     </div>
-  )
-}
-
-/** How old the list is. `at` is in milliseconds since 1970; 0 if it has not loaded. */
-export function Updated({ at }: { at: number }) {
-  const [now, setNow] = useState(Date.now)
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 1000)
-    return () => clearInterval(timer)
-  }, [])
-  const seconds = Math.max(0, Math.round((now - at) / 1000))
-  if (at === 0) return null
-  return (
-    <p className="text-sm text-muted tabular-nums">
-      {seconds < 60 ? `Updated ${seconds} s ago` : `Updated ${Math.floor(seconds / 60)} min ago`}
-    </p>
   )
 }

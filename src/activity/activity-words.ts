@@ -8,33 +8,21 @@ export function nameOf({ deal }: ActivityItem): string {
   return deal.name ?? (deal.id ? `Deal ${deal.id}` : 'Deal (name unknown)')
 }
 
-/** What a screen reader reads when a message that was sent again changes. */
-export const outcomeOf = (item: ActivityItem) => `${nameOf(item)}: ${sentenceOf(item)}`
-
 /** What became of a message, in words. */
 export function sentenceOf({ state, channel, reason: why, nextTryAt }: ActivityItem): string {
   switch (state) {
     case 'sent':
       return channel ? `Sent to ${channel}` : 'Sent'
     case 'waiting': {
-      const waiting = why ? `Waiting: ${why}` : 'Waiting to be sent'
-      const next = nextTryAt === null ? '' : timeInWords(nextTryAt)
-      if (next === '') return hasSentences(waiting) ? ended(waiting) : waiting
-      return hasSentences(waiting)
-        ? `${ended(waiting)} Next try ${next}.`
-        : `${waiting}, next try ${next}`
+      const waiting = why ? `Waiting: ${ended(why)}` : 'Waiting to be sent'
+      return nextTryAt === null ? waiting : `${ended(waiting)} Next try ${timeInWords(nextTryAt)}.`
     }
     case 'failed':
       return why ? `Not sent: ${ended(why)}` : 'Not sent'
-    case 'skipped': {
-      const skipped = why ? `Skipped: ${why}` : 'Skipped'
-      return hasSentences(skipped) ? ended(skipped) : skipped
-    }
+    case 'skipped':
+      return why ? `Skipped: ${ended(why)}` : 'Skipped'
   }
 }
-
-/** Whether the words consist of several sentences: 'The channel is archived. Connect Slack again'. */
-const hasSentences = (words: string) => /[.!?] /.test(words)
 
 /** Adds a full stop, which a reason does not have. */
 export const ended = (sentence: string) => (/[.!?…]$/.test(sentence) ? sentence : `${sentence}.`)

@@ -1,7 +1,10 @@
-/** The classes of a `<button>`, and of a link that looks like one (src/styles.css). */
+const button =
+  'inline-flex min-h-9 cursor-pointer items-center justify-center rounded-lg border px-3 py-1.5 text-center text-sm font-semibold shadow-xs transition-colors idle:active:translate-y-px disabled:cursor-progress disabled:shadow-none aria-disabled:cursor-progress motion-reduce:transition-none sm:px-4 pointer-coarse:min-h-11'
+
+/** The classes of a `<button>`, and of a link that looks like one. */
 export const buttonStyle = {
-  primary: 'button button-primary',
-  secondary: 'button button-secondary',
+  primary: `${button} border-transparent bg-accent text-on-accent idle:hover:bg-accent-strong disabled:opacity-80`,
+  secondary: `${button} border-edge bg-surface text-ink idle:hover:border-muted idle:hover:bg-canvas disabled:text-muted aria-disabled:bg-canvas aria-disabled:text-muted`,
   text: 'text-button',
   item: 'min-h-9 cursor-pointer rounded-lg border border-transparent px-3 py-2 text-left hover:bg-canvas pointer-coarse:min-h-11',
 } as const

@@ -3,7 +3,13 @@ import type { ReactNode } from 'react'
 // Text beside each icon tells its meaning, so no icon needs an accessible name.
 function Icon({ className = '', children }: { className?: string; children: ReactNode }) {
   return (
-    <svg aria-hidden="true" viewBox="0 0 20 20" className={`icon ${className}`}>
+    <svg
+      aria-hidden="true"
+      viewBox="0 0 20 20"
+      strokeLinecap="round"
+      strokeLinejoin="round"
+      className={`size-5 shrink-0 fill-none stroke-current stroke-2 ${className}`}
+    >
       {children}
     </svg>
   )
@@ -24,6 +30,18 @@ export const RedCross = () => (
 export const WarningSign = () => (
   <Icon className="text-warning-sign">
     <path d="M10 3 2.5 16.5h15zM10 8v4m0 2.25v.01" />
+  </Icon>
+)
+
+export const Clock = () => (
+  <Icon className="text-muted">
+    <path d="M10 2.5a7.5 7.5 0 1 0 0 15a7.5 7.5 0 1 0 0-15ZM10 6v4l2.75 2" />
+  </Icon>
+)
+
+export const Dash = () => (
+  <Icon className="text-muted">
+    <path d="M5 10h10" />
   </Icon>
 )
 

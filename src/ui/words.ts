@@ -1,26 +1,20 @@
 import { clock } from './clock.ts'
 
 // The page is in English, so names of days are too.
-const wholeTime = new Intl.DateTimeFormat('en', { dateStyle: 'full', timeStyle: 'long' })
 const longDay = new Intl.DateTimeFormat('en', { weekday: 'long', day: 'numeric', month: 'long' })
 
 const isValid = (date: Date) => Number.isFinite(date.getTime())
 const dayOf = (date: Date) => new Date(date.getFullYear(), date.getMonth(), date.getDate())
 
-/** The time of day; empty for a date that does not exist. */
+/** The time of day. */
 export function clockTime(at: string): string {
   const date = new Date(at)
-  return isValid(date) ? clock.format(date) : ''
-}
-
-export function fullTime(at: string): string {
-  const date = new Date(at)
-  return isValid(date) ? wholeTime.format(date) : ''
+  return isValid(date) ? clock.format(date) : 'unknown time'
 }
 
 /** 'Today', 'Yesterday' or 'Thursday, November 19', in the user's time zone. */
-export function dayName(at: string, now = new Date()): string {
-  const date = new Date(at)
+export function dayName(at: string): string {
+  const [date, now] = [new Date(at), new Date()]
   if (!isValid(date)) return 'Unknown day'
   // In some time zones, the change to summer time makes a day shorter or longer.
   const daysAgo = Math.round((dayOf(now).getTime() - dayOf(date).getTime()) / 86_400_000)
@@ -32,34 +26,21 @@ export function dayName(at: string, now = new Date()): string {
 
 /** 'at 12:05', with the day if it is another one: 'on Monday, November 23 at 12:05'. */
 export function timeInWords(at: string): string {
-  const time = clockTime(at)
-  if (time === '') return ''
-  const day = dayName(at)
+  const [day, time] = [dayName(at), clockTime(at)]
   return day === 'Today' ? `at ${time}` : `on ${day} at ${time}`
 }
 
 // `new Date('2026-11-21')` is midnight in UTC. In another time zone, it may be the day before.
 const dateFormat = new Intl.DateTimeFormat('en', {
-  weekday: 'long',
-  day: 'numeric',
-  month: 'long',
-  timeZone: 'UTC',
-})
-const shortFormat = new Intl.DateTimeFormat('en', {
   day: 'numeric',
   month: 'short',
   timeZone: 'UTC',
 })
 
-/** The name of a date such as `2026-11-21`: 'Saturday, November 21'. */
-export const dateName = (date: string) => formatDate(dateFormat, date)
-
-/** The short name of a date: 'Nov 21'. */
-export const shortDateName = (date: string) => formatDate(shortFormat, date)
-
-function formatDate(format: Intl.DateTimeFormat, date: string): string {
+/** The name of a date such as `2026-11-21`: 'Nov 21'. */
+export function dateName(date: string): string {
   const day = new Date(date)
-  return isValid(day) ? format.format(day) : date
+  return isValid(day) ? dateFormat.format(day) : date
 }
 
 /** How long before `now` a time was: '2 hours ago'. `now` is in milliseconds since 1970. */

@@ -100,7 +100,6 @@ describe('the list', () => {
     expect(shown.getByText(/tried 3 times/)).toBeVisible()
     const time = shown.getByText('12:00 PM')
     expect(time).toHaveAttribute('datetime', '2026-11-20T12:00:00.000Z')
-    expect(time).toHaveAttribute('title', 'Friday, November 20, 2026 at 12:00:00 PM UTC')
   })
 
   test('groups the messages by day', async () => {
@@ -128,12 +127,12 @@ describe('the list', () => {
     const rows = [
       ['sent', null, null, 'Sent to #sales-floor'],
       ['waiting', null, null, 'Waiting to be sent'],
-      ['waiting', 'Slack pauses', soon, 'Waiting: Slack pauses, next try at 1:05 PM'],
-      ['waiting', null, monday, 'Waiting to be sent, next try on Monday, November 23 at 12:05 PM'],
+      ['waiting', 'Slack pauses', soon, 'Waiting: Slack pauses. Next try at 1:05 PM.'],
+      ['waiting', null, monday, 'Waiting to be sent. Next try on Monday, November 23 at 12:05 PM.'],
       ['waiting', 'It failed. Look', soon, 'Waiting: It failed. Look. Next try at 1:05 PM.'],
       ['failed', 'it is gone. Connect again', null, 'Not sent: it is gone. Connect again.'],
       ['failed', 'the channel is archived', null, 'Not sent: the channel is archived.'],
-      ['skipped', 'another rule reported it', null, 'Skipped: another rule reported it'],
+      ['skipped', 'another rule reported it', null, 'Skipped: another rule reported it.'],
       ['skipped', null, null, 'Skipped'],
     ] as const
     await openStopped(
@@ -200,7 +199,7 @@ describe('the list', () => {
     // The name of each deal, and its stages.
     expect(await screen.findAllByText(text)).toHaveLength(3 * addresses.length)
     expect(screen.getByRole('heading', { level: 3 })).toHaveTextContent('Unknown day')
-    expect(document.querySelector('.activity-list')?.querySelector('img, ol a')).toBeNull()
+    expect(screen.getByRole('region', { name: 'Messages' }).querySelector('img, ol a')).toBeNull()
   })
 })
 
@@ -224,13 +223,6 @@ test('the filter is in the address, and Back works', async () => {
   act(() => history.back())
   await waitFor(() => expect(names()).toEqual(['Deal 1', 'Deal 2']))
   expect(current()).toEqual(['All'])
-})
-
-test.each(['Failed', 'constructor', 'null'])('the filter %j counts as All', async (state) => {
-  const { listCalls } = open(two(), `/activity?state=${state}`)
-  await row('Deal 1')
-  expect(listCalls()).toEqual(['?limit=25'])
-  expect(screen.getByRole('link', { name: 'All' })).toHaveAttribute('aria-current', 'page')
 })
 
 describe('with the search', () => {
@@ -262,9 +254,7 @@ describe('with the search', () => {
     ])
     const rules = screen.getByRole('combobox', { name: 'Rule' })
     expect(rules).toHaveDisplayValue('When a deal stage changes')
-    await user.click(
-      screen.getByRole('link', { name: 'Show all days, not only Thursday, November 19' }),
-    )
+    await user.click(screen.getByRole('link', { name: 'Show all days, not only Nov 19' }))
     await user.selectOptions(rules, 'All rules')
     await row('Deal 2')
     await user.type(screen.getByRole('searchbox'), ' x')
@@ -363,7 +353,7 @@ describe('with the search', () => {
 test.each([
   ['', ['activity', 'test-message'], 'Move a deal in HubSpot, or send a test message.'],
   ['', ['activity'], 'Move a deal in HubSpot.'],
-  ['?state=failed', ['activity'], 'No message has failed.'],
+  ['?state=failed', ['activity'], 'No failed messages.'],
 ])('an empty list at %j with %j reads %j', async (query, features, words) => {
   open(query === '' ? [] : [item('1')], `/activity${query}`, features)
   expect(await screen.findByText(words)).toBeVisible()
@@ -417,9 +407,7 @@ test.each([
   const { user, calls } = open([item('1')], '/activity', ['activity'], { daily })
   server.use(http.get(failing, withStatus(403), { once: true }))
   const title = await screen.findByText(words)
-  expect(title.closest('[role=alert]')).toHaveTextContent(
-    'The server answered with an error (403).',
-  )
+  expect(title).toHaveAttribute('role', 'alert')
   expect(takeLog()).toEqual([`${action} failed: The server answered with an error (403)`])
   const answer = hold('get', failing)
   const before = calls('GET /api/').length
@@ -434,14 +422,11 @@ test.each([
   expect(screen.getByRole('link', { name: 'Deal 1' })).toHaveFocus()
 })
 
-test('a refresh that fails says so, keeps what is shown, says how old it is, and goes on by itself', async () => {
+test('a refresh that fails says so, keeps what is shown, and goes on by itself', async () => {
   const { items, handlers, listCalls } = await openStopped([item('1')])
-  expect(screen.getByText('Updated 0 s ago')).toBeVisible()
   server.use(http.get(path, HttpResponse.error), http.get('*/summary', withStatus(403)))
   await pass(61_000)
-  expect(screen.getByText('Updated 1 min ago')).toBeVisible()
   expect(screen.getByText('The messages could not be refreshed')).toBeVisible()
-  expect(screen.getByText('The server could not be reached.')).toBeVisible()
   expect(names()).toEqual(['Deal 1'])
   expect(screen.getByText('The chart could not be refreshed')).toBeVisible()
   expect(screen.getByText('1 sent')).toBeVisible()
@@ -461,7 +446,7 @@ test('a refresh that fails says so, keeps what is shown, says how old it is, and
   takeLog()
   server.resetHandlers(...handlers)
   items.unshift(item('2'))
-  await pass(5000)
+  await pass(15_000)
   await press('1 new message above', 'button')
   expect(names()).toEqual(['Deal 2', 'Deal 1'])
   expect(screen.queryByText(/could not be refreshed/)).not.toBeInTheDocument()
@@ -528,22 +513,6 @@ describe('a refresh', () => {
     expect(listCalls()).toHaveLength(1)
   })
 
-  test('loads the counts again only for a new message or a new state', async () => {
-    const { items, calls } = await openStopped(many(3, { state: 'waiting' }))
-    const counts = () => texts(screen.getAllByText(/^\d+ (sent|waiting)$/))
-    expect(counts()).toEqual(['0 sent', '3 waiting'])
-    Object.assign(items[2] ?? {}, { state: 'sent' })
-    await pass(5000)
-    expect(counts()).toEqual(['1 sent', '2 waiting'])
-    items.unshift(item('new', { at: '2026-11-20T12:30:00Z' }))
-    await pass(5000)
-    expect(counts()).toEqual(['2 sent', '2 waiting'])
-    Object.assign(items[1] ?? {}, { nextTryAt: '2026-11-20T14:00:00Z', tries: 2 })
-    await pass(5000)
-    expect(calls('GET /api/notifications/summary')).toHaveLength(3)
-    expect(calls('GET /health')).toHaveLength(1)
-  })
-
   test('keeps messages that leave the filter in their places, also when all have left it', async () => {
     const failed = { state: 'failed', reason: 'Slack did not answer' } as const
     const { items } = await openStopped(
@@ -603,20 +572,6 @@ describe('a refresh', () => {
     expect(asked.map((call) => call.split('%2C').length)).toEqual([100, 30])
     expect(screen.getAllByText('Sent to #sales-floor')).toHaveLength(130)
   })
-})
-
-test.each([
-  ['nobody', []],
-  ['another user', [item('9', { deal: { name: 'Deal of another', url: 'https://crm.test/9' } })]],
-])('if %s is signed in meanwhile, the old messages disappear', async (_who, theirs) => {
-  const { items } = await openStopped([item('1'), item('2', { state: 'failed' })])
-  expect(names()).toEqual(['Deal 1', 'Deal 2'])
-  items.splice(0, items.length, ...theirs)
-  await pass(5000)
-  await settle()
-  expect(screen.queryByText('Deal 1')).not.toBeInTheDocument()
-  expect(screen.queryByText('Deal 2')).not.toBeInTheDocument()
-  expect(screen.queryAllByText('Deal of another')).toHaveLength(theirs.length)
 })
 
 test('the messages of one person never show while those of the next one load', async () => {
@@ -679,8 +634,6 @@ describe('Send again', () => {
     const stale = HttpResponse.json({ items: structuredClone(items), next: null })
     const answer = hold('get', path, () => stale, { once: true })
     await pass(5000)
-    // A screen reader announces only what changes in a region that is there.
-    const regions = within(screen.getByRole('region', { name: 'Messages' })).getAllByRole('status')
     const button = screen.getByRole('button', { name: 'Send again: Deal 2' })
     button.focus()
     fireEvent.click(button)
@@ -688,8 +641,8 @@ describe('Send again', () => {
     expect(calls('POST')).toEqual(['POST /api/notifications/activity/2/retry'])
     expect(calls('GET /api/notifications/summary')).toHaveLength(2)
     const state = within(rowNow('Deal 2')).getByText('Waiting to be sent')
-    const [, announced] = regions
-    expect(announced).toHaveTextContent('Deal 2: Waiting to be sent')
+    // So a screen reader announces what comes next.
+    expect(state).toHaveAttribute('role', 'status')
     answer()
     await settle()
     expect(state).toHaveTextContent('Waiting to be sent')
@@ -699,7 +652,6 @@ describe('Send again', () => {
     Object.assign(items[1] ?? {}, { state: 'sent' })
     await pass(5000)
     expect(state).toHaveTextContent('Sent to #sales-floor')
-    expect(announced).toHaveTextContent('Deal 2: Sent to #sales-floor')
     expect(rowNow('Deal 2')).toHaveFocus()
   })
 
@@ -724,15 +676,13 @@ describe('Send again', () => {
   })
 
   test.each([
-    [409, 'not_failed', '❌ Somebody has already sent this message again.'],
-    [404, 'no_such_message', '❌ This message no longer exists.'],
-    [409, 'replaced_session', '❌ Failed to send it again. Try again in a moment.'],
+    [409, 'not_failed', '❌ Failed to send it again. The message has not failed.'],
     [503, undefined, '❌ Failed to send it again. The server answered with an error (503).'],
   ])(
     'says beside the message why it failed, and soon what it is: %s %s',
     async (status, code, words) => {
       const { user, calls, items } = open(failed())
-      const error = code && { code, message: 'Try again in a moment.' }
+      const error = code && { code, message: 'The message has not failed.' }
       server.use(http.post(`${path}/:id/retry`, () => HttpResponse.json({ error }, { status })))
       const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
       const answer = hold('get', path)
@@ -798,8 +748,8 @@ describe('the chart', () => {
     async (sent, failed, ...heights) => {
       openChart({ daily: daily([sent], [failed]) })
       await screen.findByText(`${failed} failed`)
-      const bars = ['sent', 'failed'].map((kind) => [
-        ...document.querySelectorAll(`main g rect.chart-${kind}`),
+      const bars = ['fill-accent', 'stroke-bad'].map((kind) => [
+        ...document.querySelectorAll(`main g rect.${kind}`),
       ])
       const read = (bar: Element | undefined, name: string) => Number(bar?.getAttribute(name))
       expect(bars.map((some) => some.map((bar) => read(bar, 'height')))).toEqual(heights)
@@ -819,7 +769,7 @@ describe('the chart', () => {
     const opened = openStopped([])
     server.use(http.get('*/summary', withStatus(403)))
     await opened
-    const alert = screen.getByText('The chart could not be loaded').closest('[role=alert]')
+    const alert = screen.getByText('The chart could not be loaded')
     const again = screen.getByRole('button', { name: 'Try again: The chart could not be loaded' })
     again.focus()
     const answer = hold('get', '*/summary', withStatus(403))
@@ -831,8 +781,7 @@ describe('the chart', () => {
     await settle()
     expect(again).toHaveFocus()
     // A screen reader announces an alert again if anything in it changes.
-    expect(changes.takeRecords().filter(({ target }) => alert?.contains(target))).toEqual([])
-    expect(alert).toHaveTextContent('The server answered with an error (403).')
+    expect(changes.takeRecords().filter(({ target }) => alert.contains(target))).toEqual([])
     takeLog()
   })
 })

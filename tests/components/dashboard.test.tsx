@@ -100,7 +100,7 @@ describe('a connection status', () => {
     const primary = () =>
       screen
         .getAllByRole('button')
-        .filter(({ className }) => className.includes('button-primary'))
+        .filter(({ className }) => className.includes('bg-accent'))
         .map((button) => button.getAttribute('aria-label') ?? button.textContent)
     expect(primary()).toEqual(row.step === 'Save' ? [] : [row.step])
     await user.click(tick)

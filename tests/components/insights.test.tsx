@@ -361,14 +361,3 @@ test('a stand-in has a badge, and a link to its page while it is connected', asy
   await waitFor(() => expect(link('Open #sales-floor')).toBeUndefined())
   expect(screen.getAllByText('Stand-in')).toHaveLength(2)
 })
-
-test.each([
-  [{ hubspot: '/sandbox/deals', slack: '/sandbox/slack' }, ['Open its deals', 'Open Slack']],
-  [undefined, []],
-])('an empty activity page leads to the stand-ins %j', async (standIns, names) => {
-  open({}, '/activity')
-  server.use(http.get('*/health', () => HttpResponse.json({ status: 'ok', features, standIns })))
-  await screen.findByText('No messages yet')
-  const links = screen.queryAllByRole('link', { name: /^Open/ })
-  expect(links.map((link) => link.textContent)).toEqual(names)
-})

@@ -40,7 +40,7 @@ test.each<[string, string[], RegExp, typeof read?]>([
   ],
   [
     'no text of the dashboard has a weight that common fonts show as regular',
-    [...dashboard, 'src/styles.css', 'src/features.css'],
+    [...dashboard, 'src/styles.css'],
     /font-medium|font-weight: 500/,
   ],
   [

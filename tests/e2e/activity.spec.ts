@@ -135,7 +135,7 @@ test('a day of the chart shows its figures below the pointer, with the focus, or
   // The text on top in the line above the bars.
   const figures = () =>
     page.evaluate(() => {
-      const texts = [...document.querySelectorAll('.chart-figures')].map((text) => {
+      const texts = [...document.querySelectorAll('p:has(+ ol), p + ol span')].map((text) => {
         const { opacity, zIndex } = getComputedStyle(text)
         return {
           text: text.textContent,
@@ -167,9 +167,8 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await expect(page.getByText('1 failed', { exact: true })).toBeVisible()
     const text = await page.evaluate(colourOf, 'CanvasText')
     for (const [part, property] of [
-      ['g .chart-sent', 'fill'],
-      ['g .chart-failed', 'stroke'],
-      ['pattern .chart-hatch', 'fill'],
+      ['g .fill-accent', 'fill'],
+      ['g .stroke-bad', 'stroke'],
     ] as const) {
       await expect(page.locator(`main ${part}`).first()).toHaveCSS(property, text)
     }

@@ -80,7 +80,7 @@ function use({ control: named, mark }: { control?: string; mark: string }) {
     path: location.pathname,
     // The time of the backend does not stand still, and an answer may come before or after a tick.
     shown: [document.title, ...texts.map(({ data }) => data)].map((text) =>
-      plain(text).replaceAll(/\d+:\d\d|(?<=^Updated )\d+/g, '…'),
+      plain(text).replaceAll(/\d+:\d\d/g, '…'),
     ),
     untranslated: texts
       .filter((text) => !text.data.endsWith(mark) && !text.parentElement?.closest('svg'))

@@ -488,7 +488,7 @@ export const states: readonly State[] = [
     name: 'Activity: nothing has failed',
     address: '/activity?state=failed',
     backend: activity([]),
-    shows: 'No message has failed.',
+    shows: 'No failed messages.',
   },
   {
     name: 'Activity: loading',
@@ -526,11 +526,14 @@ export const states: readonly State[] = [
         }),
       ],
       http.post(`${messages}/:id/retry`, () =>
-        HttpResponse.json({ error: { code: 'not_failed', message: 'No' } }, { status: 409 }),
+        HttpResponse.json(
+          { error: { code: 'not_failed', message: 'The message has not failed.' } },
+          { status: 409 },
+        ),
       ),
     ),
     steps: [{ press: 'Send again: Globex expansion' }],
-    shows: '❌ Somebody has already sent this message again.',
+    shows: '❌ Failed to send it again. The message has not failed.',
   },
 ]
 
