@@ -28,8 +28,10 @@ export function Connection({
   const { account, channel, channelAsOf, reason, since } = status.data ?? {}
   const asOf = channel && isTime(channelAsOf) ? ` (as of ${dateInWords(channelAsOf)})` : ''
   const names = [account, channel].filter(Boolean).join(' · ') + asOf
+  // A disconnect of the former person may still wait. It must not hold up Connect.
+  const isBusy = isConnected && disconnect.isPending
   // The words of a backend of §7 stay as they are.
-  const saysBusy = useHasFeature('activity') && disconnect.isPending
+  const saysBusy = useHasFeature('activity') && isBusy
 
   return (
     <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
@@ -64,7 +66,7 @@ export function Connection({
       {/* One button for both actions, so that it keeps the focus when its text changes. */}
       <Button
         kind={isConnected || !isNext ? 'secondary' : 'primary'}
-        busy={disconnect.isPending}
+        busy={isBusy}
         label={`${saysBusy ? 'Disconnecting…' : isConnected ? 'Disconnect' : 'Connect'} ${provider.name}`}
         onClick={(event) => {
           // Ignore the second click of a double click: the button's text may have changed.

@@ -343,6 +343,16 @@ export const regressions: { name: string; beginning: Beginning; commands: Comman
       endSave,
     ],
   },
+  {
+    name: 'connecting while a disconnect of the former person waits for a save (100001)',
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
+    commands: [
+      beginSave,
+      disconnect('Slack', 1),
+      becomeAnother({ connected: [], stored: [] }),
+      connectAndStay('Slack'),
+    ],
+  },
 ]
 
 /** Stories that the few runs of `npm test` meet too rarely. */

@@ -4,7 +4,7 @@ import { HttpResponse, http } from 'msw'
 import { expect, vi } from 'vitest'
 import { server } from '../../msw/server.ts'
 import { hearFromOtherTab, renderAppWith, setOnline, startBackend } from '../../render.tsx'
-import { takeLog } from '../../setup.ts'
+import { expectNoOwnTexts, takeLog } from '../../setup.ts'
 import {
   type CallKind,
   type Failure,
@@ -86,6 +86,9 @@ export class Page {
   close(): void {
     cleanup()
     this.#history?.destroy()
+    // Until the test ends, something keeps each client (tests/render.tsx) and each text (tests/setup.ts).
+    this.#app?.queryClient.clear()
+    expectNoOwnTexts()
     this.#app = undefined
     this.#found.clear()
   }
