@@ -6,6 +6,9 @@ import { WrongAddress } from './WrongAddress.tsx'
 
 const AccountMenu = later(async () => (await import('../account/AccountMenu.tsx')).AccountMenu)
 
+const pageLink =
+  '-mx-2 inline-flex min-h-14 items-center rounded-lg px-2 text-sm font-semibold text-muted underline-offset-4 hover:text-ink hover:underline focus-visible:-outline-offset-4 aria-[current=page]:text-ink aria-[current=page]:underline'
+
 /** The product's name, which links to the dashboard, the other pages, and the user's account. */
 export function Header() {
   const hasActivity = useHasFeature('activity')
@@ -26,14 +29,22 @@ export function Header() {
           <span className="rounded-lg bg-accent p-1 text-on-accent">
             <Bell />
           </span>
-          <span className={hasActivity ? 'narrow-hidden' : ''}>Dealbell</span>
+          <span
+            className={
+              hasActivity
+                ? 'max-sm:absolute max-sm:text-transparent max-sm:[clip-path:inset(50%)]'
+                : ''
+            }
+          >
+            Dealbell
+          </span>
         </Link>
         {hasActivity && (
           <nav aria-label="Pages" className="flex gap-4 sm:gap-6">
-            <Link to="/" preload={false} className="header-link">
+            <Link to="/" preload={false} className={pageLink}>
               Dashboard
             </Link>
-            <Link to="/activity" className="header-link">
+            <Link to="/activity" className={pageLink}>
               Activity
             </Link>
           </nav>

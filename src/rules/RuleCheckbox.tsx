@@ -1,5 +1,10 @@
 import { type ComponentType, memo } from 'react'
 
+// The label covers the row, so that a click beside or below its text ticks too.
+const usable =
+  'flex min-h-9 cursor-pointer items-start gap-3 py-2 text-sm after:absolute after:inset-0 after:rounded-lg pointer-coarse:min-h-11 pointer-coarse:py-3'
+const comingSoon = 'flex items-start gap-2 py-1 text-xs text-muted forced-colors:text-[GrayText]'
+
 /**
  * One rule of the catalogue. Memoized, so a tick renders only its own row. `onToggle` must stay the
  * same function between renders.
@@ -22,20 +27,20 @@ export const RuleCheckbox = memo(function RuleCheckbox({
 }) {
   const noteId = `${id}-note`
   return (
-    <div className={available ? 'rule-row' : ''}>
-      <label className={available ? 'rule' : 'rule-later'}>
+    <div className={available ? 'relative -mx-2 rounded-lg px-2 hover:bg-canvas' : ''}>
+      <label className={available ? usable : comingSoon}>
         <input
           type="checkbox"
           checked={checked}
           disabled={!available}
           onChange={() => onToggle(id)}
           aria-describedby={Note && noteId}
-          className="mt-0.5 size-4 shrink-0 accent-accent"
+          className="relative z-1 mt-0.5 size-4 shrink-0 accent-accent"
         />
         <span className="min-w-0">{`Notify me when ${when}`}</span>
       </label>
       {Note && (
-        <div className="rule-note">
+        <div className="-mt-1 ml-7 min-h-13.5 pb-1 text-xs leading-5 text-muted sm:min-h-7.5 sm:text-sm/5 pointer-coarse:min-h-18 sm:pointer-coarse:min-h-12.5">
           <Note id={noteId} rule={id} when={when} />
         </div>
       )}

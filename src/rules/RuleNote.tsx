@@ -2,6 +2,7 @@ import { useState } from 'react'
 import { usePreview } from '../api/preview.ts'
 import { useRules } from '../api/rules.ts'
 import { useSummary } from '../api/summary.ts'
+import { buttonStyle } from '../ui/button-style.ts'
 import { Missing } from '../ui/Missing.tsx'
 import { count, timeAgo, written } from '../ui/words.ts'
 
@@ -83,7 +84,7 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
             aria-controls={isOpen ? sampleId : undefined}
             aria-label={`${isOpen ? 'Hide the' : 'Show an'} example: when ${when}`}
             onClick={() => setIsOpen(!isOpen)}
-            className="text-button"
+            className={buttonStyle.text}
           >
             {/* An inline block, so that only the words are underlined. */}
             <span aria-hidden className="mr-1 inline-block">
@@ -92,7 +93,10 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
             <span>{isOpen ? 'Hide the example' : 'Show an example'}</span>
           </button>
           {isOpen && (
-            <p id={sampleId} className="message">
+            <p
+              id={sampleId}
+              className="relative z-1 my-1 border-l-2 border-edge pl-3 text-ink wrap-anywhere"
+            >
               {sample}
             </p>
           )}

@@ -3,7 +3,7 @@ import { passFocus } from './focus.ts'
 
 // When a new try succeeds, the checkbox of the rule or the button of the service gets the focus.
 const passToControl = passFocus((own) =>
-  own.closest('.rule-row, li')?.querySelector('input, button'),
+  own.closest(':has(> label), li')?.querySelector('input, button'),
 )
 
 /** The states of a query without data. The element with `id` says the state. */
