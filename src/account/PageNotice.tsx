@@ -1,6 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useEffect } from 'react'
-import { useConnectionStatus, useFailedAuthorization } from '../api/connections.ts'
+import { useConnectionStatus, useFailedAuthorization, useIsConnected } from '../api/connections.ts'
+import { useHasFeature } from '../api/health.ts'
 import { forgetFailures } from '../api/keys.ts'
 import { useHasSessionEnded } from '../api/person.ts'
 import { useCut } from '../api/reach.ts'
@@ -11,7 +12,9 @@ import type { Provider } from '../parse-config.ts'
  * Above everything: why the services may look disconnected although nobody disconnected them, and what the last
  * authorization failed with.
  */
-export function PageNotice() {
+export const PageNotice = () => useHasFeature('activity') && <Notice />
+
+function Notice() {
   const { crm, chat } = config
   const cut = useCut()
   const hasEnded = useHasSessionEnded()
@@ -36,7 +39,7 @@ export function PageNotice() {
 function Failed({ provider }: { provider: Provider }) {
   const queryClient = useQueryClient()
   const message = useFailedAuthorization(provider)
-  const isConnected = useConnectionStatus(provider).data?.connected === true
+  const isConnected = useIsConnected(provider)
   // A later disconnect must not show it again.
   useEffect(() => {
     if (isConnected) forgetFailures(queryClient, provider.id)

@@ -42,6 +42,9 @@ export function useConnectionStatus(provider: Provider) {
   })
 }
 
+export const useIsConnected = (provider: Provider): boolean =>
+  useConnectionStatus(provider).data?.connected === true
+
 /** What the callback page said of this provider; undefined if the last authorization has not failed. */
 export function useFailedAuthorization({ id, name }: Provider): string | undefined {
   const callbacks = useQueryClient()
@@ -69,7 +72,7 @@ export const useKnownStatus = (provider: Provider) =>
 export function useCanAsk(provider: Provider, feature: FeatureName): () => boolean {
   const queryClient = useQueryClient()
   const isOffered = useHasFeature(feature)
-  const isConnected = useConnectionStatus(provider).data?.connected === true
+  const isConnected = useIsConnected(provider)
   const { queryKey } = connectionStatusQuery(provider)
   // Also read the cache: after a disconnect, the reset comes before the next render.
   return () => isOffered && isConnected && queryClient.getQueryData(queryKey)?.connected === true

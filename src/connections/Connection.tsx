@@ -2,23 +2,26 @@ import { useQueryClient } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
 import { keepDraft } from '../api/draft.ts'
-import { useHasFeature } from '../api/health.ts'
+import { useHasFeature, useHealth } from '../api/health.ts'
 import type { Provider } from '../parse-config.ts'
+import { Badge } from '../ui/Badge.tsx'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
+import { later } from '../ui/later.tsx'
 import { BrokenConnection, dateInWords, isTime } from './BrokenConnection.tsx'
+
+const UnsentMessages = later(async () => (await import('./UnsentMessages.tsx')).UnsentMessages)
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
 export function Connection({
   provider,
   isNext,
-  badge,
   children,
 }: {
   provider: Provider
   /** Whether connecting this service is the user's next step. */
   isNext: boolean
-  badge?: ReactNode
+  /** What stands below it while it is connected. */
   children?: ReactNode
 }) {
   const status = useConnectionStatus(provider)
@@ -30,8 +33,10 @@ export function Connection({
   const names = [account, channel].filter(Boolean).join(' · ') + asOf
   // A disconnect of the former person may still wait. It must not hold up Connect.
   const isBusy = isConnected && disconnect.isPending
+  const hasActivity = useHasFeature('activity')
   // The words of a backend of §7 stay as they are.
-  const saysBusy = useHasFeature('activity') && isBusy
+  const saysBusy = hasActivity && isBusy
+  const isStandIn = useHealth().data?.standIns?.[provider.id] !== undefined
 
   return (
     <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
@@ -43,8 +48,8 @@ export function Connection({
         {/* The live region includes the name: 'Not connected' alone does not name the service. */}
         <div role="status" className="min-w-0">
           <p className="font-semibold wrap-anywhere">
-            <span>{badge ? `${provider.name} ` : provider.name}</span>
-            {badge}
+            <span>{isStandIn ? `${provider.name} ` : provider.name}</span>
+            {isStandIn && <Badge>Stand-in</Badge>}
           </p>
           <p
             className={`text-sm wrap-anywhere ${!isConnected && reason ? 'text-bad' : 'text-muted'}`}
@@ -78,7 +83,12 @@ export function Connection({
       >
         {saysBusy ? 'Disconnecting…' : isConnected ? 'Disconnect' : 'Connect'}
       </Button>
-      {children}
+      {hasActivity && !isConnected && reason && (
+        <div className="below-connection">
+          <UnsentMessages provider={provider.name} />
+        </div>
+      )}
+      {isConnected && children}
     </li>
   )
 }

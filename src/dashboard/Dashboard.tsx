@@ -1,28 +1,23 @@
 import { useEffect, useRef } from 'react'
 import { PageNotice } from '../account/PageNotice.tsx'
 import { useConnectionStatus } from '../api/connections.ts'
-import { useHasFeature, useHealth } from '../api/health.ts'
 import { useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Connection } from '../connections/Connection.tsx'
 import { StandInLink } from '../connections/StandInLink.tsx'
-import type { Provider } from '../parse-config.ts'
 import { RuleSettings } from '../rules/RuleSettings.tsx'
-import { Badge } from '../ui/Badge.tsx'
 import { Boundary } from '../ui/Boundary.tsx'
 import { Card } from '../ui/Card.tsx'
 import { focusHeading } from '../ui/focus.ts'
 import { later } from '../ui/later.tsx'
 import { Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
+import { Part } from './Part.tsx'
 
 const FailedMessages = later(
   async () => (await import('../activity/SendAllAgain.tsx')).FailedMessages,
 )
 const TestMessage = later(async () => (await import('../connections/TestMessage.tsx')).TestMessage)
-const UnsentMessages = later(
-  async () => (await import('../connections/UnsentMessages.tsx')).UnsentMessages,
-)
 
 export function Dashboard() {
   const { crm, chat } = config
@@ -32,10 +27,6 @@ export function Dashboard() {
   // Do not use isPending: a failed status is pending again at each new attempt.
   const areKnown = crmStatus.isFetched && chatStatus.isFetched
   const areConnected = isCrmConnected && chatStatus.data?.connected === true
-  const hasSummary = useHasFeature('activity')
-  const hasPreview = useHasFeature('preview')
-  const canTest = useHasFeature('test-message') && areConnected
-  const { standIns } = useHealth().data ?? {}
   // This hook is in the dashboard, because the components below unmount when the person changes. Its failure must
   // stay visible.
   const save = useSaveRules()
@@ -45,30 +36,15 @@ export function Dashboard() {
     if (wereKnown.current && !areKnown && document.activeElement === document.body) focusHeading()
     wereKnown.current = areKnown
   }, [areKnown])
-  // What loads late has its place from the start, so that it moves nothing.
-  const unsentMessages = ({ name }: Provider, { data }: typeof crmStatus) =>
-    hasSummary &&
-    data?.connected === false &&
-    data.reason && (
-      <div className="below-connection">
-        <UnsentMessages provider={name} />
-      </div>
-    )
-
-  const badge = ({ id }: Provider) => standIns?.[id] && <Badge>Stand-in</Badge>
-  const hasLink = ({ id }: Provider, { data }: typeof crmStatus) =>
-    standIns?.[id] !== undefined && data?.connected === true
 
   return (
     <Screen
       title="Deal notifications"
       lead={`Choose which ${crm.name} deal events ${chat.name} reports.`}
     >
-      {hasSummary && (
-        <Boundary>
-          <PageNotice />
-        </Boundary>
-      )}
+      <Boundary>
+        <PageNotice />
+      </Boundary>
       <Warning isShown={areKnown && !areConnected} title="Connections required">
         {`Please connect both ${crm.name} and ${chat.name} so that notifications work.`}
       </Warning>
@@ -76,50 +52,34 @@ export function Dashboard() {
         <>
           <Card heading="Connections">
             <ul className="divide-y divide-line">
-              <Connection provider={crm} isNext badge={badge(crm)}>
-                {unsentMessages(crm, crmStatus)}
-                {hasLink(crm, crmStatus) && (
-                  <div className="below-connection">
-                    <Boundary>
-                      <StandInLink provider={crm} />
-                    </Boundary>
-                  </div>
-                )}
+              <Connection provider={crm} isNext>
+                <div className="below-connection empty:hidden">
+                  <Boundary>
+                    <StandInLink provider={crm} />
+                  </Boundary>
+                </div>
                 {/* What a disconnect also does: server/api/status-and-disconnect.ts. */}
-                {isCrmConnected && hasSummary && (
-                  <p className="below-connection">
-                    Disconnecting also removes the deal names and stages from Activity.
-                  </p>
-                )}
+                <Part feature="activity" className="below-connection">
+                  Disconnecting also removes the deal names and stages from Activity.
+                </Part>
               </Connection>
-              <Connection provider={chat} isNext={isCrmConnected} badge={badge(chat)}>
-                {unsentMessages(chat, chatStatus)}
-                {(canTest || hasLink(chat, chatStatus)) && (
-                  <div
-                    className={`below-connection ${canTest && hasLink(chat, chatStatus) ? 'below-both' : ''}`}
-                  >
-                    {hasLink(chat, chatStatus) && (
-                      <Boundary>
-                        <StandInLink provider={chat} channel={chatStatus.data?.channel} />
-                      </Boundary>
-                    )}
-                    {canTest && <TestMessage />}
-                  </div>
-                )}
-                {areConnected && hasSummary && (
-                  <div className="below-connection empty:hidden">
-                    <FailedMessages />
-                  </div>
-                )}
+              <Connection provider={chat} isNext={isCrmConnected}>
+                <div className="below-connection empty:hidden has-[a+div]:below-both">
+                  <Boundary>
+                    <StandInLink provider={chat} channel={chatStatus.data?.channel} />
+                  </Boundary>
+                  <Part feature="test-message" needsCrm className="contents">
+                    <TestMessage />
+                  </Part>
+                </div>
+                <Part feature="activity" needsCrm className="below-connection empty:hidden">
+                  <FailedMessages />
+                </Part>
               </Connection>
             </ul>
           </Card>
           <Card heading="Notification Rules">
-            <RuleSettings
-              save={save}
-              hasSummary={hasSummary}
-              hasPreview={hasPreview && isCrmConnected}
-            />
+            <RuleSettings save={save} />
           </Card>
           <div className="after-rules">
             <Card heading="AI rules (future)">

@@ -2,7 +2,9 @@ import { useQueryClient } from '@tanstack/react-query'
 import { useBlocker } from '@tanstack/react-router'
 import { type FormEvent, Fragment, useCallback } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
+import { useIsConnected } from '../api/connections.ts'
 import { isDraftKept, sameRules } from '../api/draft.ts'
+import { useHasFeature } from '../api/health.ts'
 import { useRuleSelection, useRules, type useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
@@ -17,17 +19,12 @@ const RuleNote = later(async () => (await import('./RuleNote.tsx')).RuleNote)
 const catalogue: readonly RuleCategory[] = ruleCatalogue
 
 /** The rule catalogue as checkboxes, and Save. */
-export function RuleSettings({
-  save,
-  hasSummary,
-  hasPreview,
-}: {
-  save: ReturnType<typeof useSaveRules>
-  /** Whether it is known what the saved rules have sent, and what the others would have sent. */
-  hasSummary: boolean
-  hasPreview: boolean
-}) {
+export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }) {
   const rules = useRules()
+  // Whether it is known what the saved rules have sent, and what the others would have sent.
+  const hasSummary = useHasFeature('activity')
+  const canPreview = useHasFeature('preview')
+  const hasPreview = useIsConnected(config.crm) && canPreview
   const { selected, isUnsaved, toggle, discard } = useRuleSelection()
   const saveButton = useRestoredFocus(save.isPending)
 
