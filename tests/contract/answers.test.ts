@@ -146,12 +146,17 @@ describe('what a backend may offer beyond the specification', () => {
     const page = join(import.meta.dirname, '../../docs/backend.md')
     const rows = features.map(({ name, shows, calls }) => {
       const lines = calls.map(({ call }) => `\`${call.method} ${call.path}\``)
-      return `| \`${name}\` | ${lines.join(', ')} | ${shows} |`
+      return [`\`${name}\``, lines.join(', '), shows]
     })
-    const head = ['| feature | calls | what the dashboard shows |', '| --- | --- | --- |']
-    const table = [...head, ...rows, ''].join('\n')
+    const head = ['feature', 'calls', 'what the dashboard shows']
+    const widths = head.map((_, at) => Math.max(...rows.map((row) => row[at]?.length ?? 0)))
+    const lines = [head, widths.map((width) => '-'.repeat(width)), ...rows].map(
+      (row) => `| ${row.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join(' | ')} |\n`,
+    )
     const text = await readFile(page, 'utf8')
-    await expect(text.replace(/^\| feature .*?\n(?=\n)/ms, () => table)).toMatchFileSnapshot(page)
+    await expect(
+      text.replace(/^\| feature .*?\n(?=\n)/ms, () => lines.join('')),
+    ).toMatchFileSnapshot(page)
   })
 
   test('is to send a message again, whatever its id is', () => {

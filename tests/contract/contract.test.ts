@@ -87,7 +87,7 @@ const dashboardAt: Record<string, () => Promise<Omit<Target, 'crm' | 'chat'>>> =
     }
   },
   msw: async () => {
-    const { handlers } = createBackend()
+    const { handlers } = createBackend({ features: [...featureNames] })
     return { url: appUrl, send: (request) => mswAnswer(handlers, request) }
   },
 }
