@@ -161,9 +161,11 @@ test('every wrong setting is listed', async () => {
 })
 
 // doctor.test.ts says what programs beside the server say if it does not answer.
-test('npm run relay says that no server has used the folder', async () => {
+test('npm run data says that no server has used the folder', async () => {
   const dataDir = join(folder, 'nowhere')
-  expect(await output('cli/relay status', { DATA_DIR: dataDir })).toBe(
+  expect(
+    await output(`cli/data export ${join(folder, 'export.jsonl')}`, { DATA_DIR: dataDir }),
+  ).toBe(
     `DATA_DIR is ${dataDir}, but no server has stored anything there. Set DATA_DIR to the folder of the server, or start the server first (npm start).\nexit 1`,
   )
 })
