@@ -14,7 +14,7 @@ import { outputOf } from './program.ts'
 const folder = await newFolder()
 
 /** All that a program of the server prints until it ends. */
-function output(program: 'main' | 'cli/relay status', env: Record<string, string>) {
+function output(program: 'main' | `cli/${string}`, env: Record<string, string>) {
   const [file = '', ...args] = program.split(' ')
   return outputOf([`server/${file}.ts`, ...args], { DATA_DIR: join(folder, 'data'), ...env })
 }
