@@ -30,7 +30,7 @@ test.each<[string, () => unknown]>([
 ])('a browser that does not know %s shows every screen, and saves', async (_what, forget) => {
   forget()
   const features = ['activity', 'activity-search', 'sessions']
-  const { router, user } = openApp(
+  const { calls, router, user } = openApp(
     { person: 'ann', connected: both(), codes: new Set(['abc']), features },
     '/slack/callback?code=abc',
   )
@@ -40,4 +40,7 @@ test.each<[string, () => unknown]>([
   expect(await screen.findByText('0 sent')).toBeVisible()
   await act(() => router.navigate({ to: '/contact' }))
   expect(await screen.findByTitle('Contact form')).toHaveAttribute('src')
+  const zones = calls().flatMap((call) => new URLSearchParams(call.split('?')[1]).getAll('zone'))
+  for (const zone of zones)
+    expect(() => Intl.DateTimeFormat('en', { timeZone: zone })).not.toThrow()
 })
