@@ -118,8 +118,8 @@ export const activityAnswer = v.object({
     v.object({ sent: stateCount, waiting: stateCount, failed: stateCount, skipped: stateCount }),
   ),
   /**
-   * With `counts=true` and `state=failed`: how many messages a call of retry-all.ts sends again with the same `q`, `rule` and
-   * `day`. Test messages, for example, are not sent again. Missing: that call does not know these parameters.
+   * With `counts=true` and `state=failed`: how many messages a call of retry-all.ts sends again with the same `q`,
+   * `rule` and `day`. Test messages, for example, are not sent again. Missing: that call does not know these parameters.
    */
   retryable: v.optional(stateCount),
 })

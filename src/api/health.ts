@@ -2,14 +2,14 @@ import { useQuery } from '@tanstack/react-query'
 import { endpoints, healthAnswer } from '../../contract/endpoints.ts'
 import type { FeatureName } from '../../contract/features.ts'
 import { getJson } from './client.ts'
-import { personKey } from './keys.ts'
+import { healthKey, personKey } from './keys.ts'
 import { callOptions } from './query-client.ts'
 
 /** The wait before the next call to an unavailable backend, in milliseconds. */
 const healthRetryMs = 5000
 
 export const healthQuery = callOptions({
-  queryKey: ['health'],
+  queryKey: healthKey,
   queryFn: async ({ client, queryKey }) => {
     const health = await getJson(endpoints.health.path, healthAnswer)
     // If the backend was down, other queries have failed or their data is old. Load them again.

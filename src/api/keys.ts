@@ -1,6 +1,13 @@
 import type { Query, QueryClient } from '@tanstack/react-query'
 
+/** The key of a call. What is about a person begins with `personKey`, or the next person would see it. */
+export type CallKey =
+  | readonly [...typeof personKey, ...unknown[]]
+  | readonly [...typeof callbackKey, ...unknown[]]
+  | typeof healthKey
+
 // What begins with one of these keys is loaded again, or forgotten, together.
+export const healthKey = ['health'] as const
 export const personKey = ['person'] as const
 export const statusKey = [...personKey, 'status'] as const
 export const rulesKey = [...personKey, 'rules'] as const

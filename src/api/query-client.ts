@@ -3,11 +3,11 @@ import {
   notifyManager,
   QueryCache,
   QueryClient,
-  type QueryKey,
   queryOptions,
   type UnusedSkipTokenOptions,
 } from '@tanstack/react-query'
 import type { ApiError } from './errors.ts'
+import type { CallKey } from './keys.ts'
 import { beginPage, noticePerson } from './person.ts'
 
 export interface Meta extends Record<string, unknown> {
@@ -25,7 +25,7 @@ declare module '@tanstack/react-query' {
 }
 
 /** `queryOptions` of a call. Query itself does not require a `meta`, without which the log cannot say what failed. */
-export const callOptions = <Answer, Key extends QueryKey>(
+export const callOptions = <Answer, Key extends CallKey>(
   options: UnusedSkipTokenOptions<Answer, ApiError, Answer, Key> & { meta: Meta },
 ) => queryOptions(options)
 

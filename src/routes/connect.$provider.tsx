@@ -1,5 +1,5 @@
 import { createFileRoute, Link, notFound } from '@tanstack/react-router'
-import { authorizeUrl, useConnectionStatus, useFailedAuthorization } from '../api/connections.ts'
+import { authorizeUrl, useFailedAuthorization, useIsConnected } from '../api/connections.ts'
 import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
@@ -18,7 +18,7 @@ function ConnectPage() {
   const { crm } = config
   const failure = useFailedAuthorization(crm)
   const isOffered = useHasFeature('activity')
-  const isConnected = useConnectionStatus(crm).data?.connected === true
+  const isConnected = useIsConnected(crm)
   return (
     <Screen title={`Connect ${crm.name}`} icon={<RedCross />}>
       {isOffered && failure !== undefined && !isConnected && <p className="text-bad">{failure}</p>}

@@ -14,6 +14,7 @@ export function RuleNote(props: { id: string; rule: string; when: string }) {
 
 function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
   const summary = useSummary()
+  if (!summary.isEnabled) return null
   if (summary.data === undefined) {
     return (
       <Missing
@@ -48,7 +49,8 @@ function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
 function WouldSend({ id, rule, when }: { id: string; rule: string; when: string }) {
   const preview = usePreview()
   const [isOpen, setIsOpen] = useState(false)
-  const { data } = preview
+  const { data, isEnabled } = preview
+  if (!isEnabled) return null
   if (data === undefined) {
     return (
       <Missing

@@ -3,6 +3,7 @@ import {
   type Activity,
   type ActivityCounts,
   type ActivityItem,
+  activity,
   activityCall,
   activityStates,
   retryCall,
@@ -35,24 +36,18 @@ export type On = (
   answer: HttpResponseResolver<Params>,
 ) => RequestHandler
 
-/** A message that was sent at noon UTC on 20 November 2026. */
-export const sentItem = (id: string, more: Partial<ActivityItem> = {}): ActivityItem => ({
-  id,
-  at: '2026-11-20T12:00:00.000Z',
-  state: 'sent',
-  rule: 'deal-closed',
-  deal: { name: `Deal ${id}`, url: `https://app.hubspot.com/contacts/1/record/0-3/${id}` },
-  from: 'Contract sent',
-  to: 'Closed won',
-  channel: '#sales-floor',
-  reason: null,
-  tries: 1,
-  nextTryAt: null,
-  ...more,
-})
-
+const [, { example: activityExample }] = activity.calls
 const [{ example: previewExample }] = preview.calls
 const [{ example: testExample }] = testMessage.calls
+
+/** A message that was sent at noon UTC on 20 November 2026. */
+export const sentItem = (id: string, more: Partial<ActivityItem> = {}): ActivityItem => ({
+  ...activityExample.items[0],
+  id,
+  at: '2026-11-20T12:00:00.000Z',
+  deal: { name: `Deal ${id}`, url: `https://app.hubspot.com/contacts/1/record/0-3/${id}` },
+  ...more,
+})
 
 export function createActivityBackend(initial: Partial<ActivityBackend> = {}): ActivityBackend {
   return {
