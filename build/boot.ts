@@ -5,7 +5,7 @@ import type { Config } from '../src/parse-config.ts'
 
 /**
  * Adds src/boot.ts to the page, with the addresses of what it starts
- * (docs/decisions/0301-one-page-and-a-boot-script.md).
+ * (docs/decisions.md, 301).
  */
 export function boot({ apiUrl, crm, chat }: Config): Plugin {
   const addresses = (...paths: string[]) => paths.map((path) => apiUrl + path).join(' ')

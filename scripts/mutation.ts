@@ -1,6 +1,7 @@
 // `npm run mutation [area …]` makes small changes to the code (mutants), one at a time. At least
-// one test must fail for each. It writes reports/mutation/ and prints the table for
-// docs/mutation.md.
+// one test must fail for each. It writes reports/mutation/ and prints a table. An area takes minutes, and its tests are
+// those of tests/mutation/areas.ts, so a mutant that only another test notices counts as not noticed. MUTATION_CONCURRENCY
+// says how many run at once; MUTATION_ALL repeats what has not changed.
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { Stryker } from '@stryker-mutator/core'

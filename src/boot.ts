@@ -1,7 +1,7 @@
 /**
  * Runs before the main script. Starts the calls of this address, and the download of the script that the main one needs
  * last. It has no imports, so that it is one small script. build/boot.ts writes the addresses into its attributes
- * (docs/decisions/0301-one-page-and-a-boot-script.md).
+ * (docs/decisions.md, 301).
  */
 const { last = '', calls = '', dashboardCalls = '' } = document.currentScript?.dataset ?? {}
 

@@ -237,7 +237,8 @@ export const deliveries = pgTable(
       .where(sql`state = 'pending'`),
     // A user's deliveries in one state, in the order of their list (relay/show/list.ts).
     index('deliveries_activity').on(table.userId, table.state, table.occurredAt, table.id),
-    // To count from the index alone. A delivery enters it only when it is sent or has failed.
+    // To count from the index alone. A delivery enters it only when it is sent or has failed: a claim that changed an
+    // indexed column would write to every index.
     index('deliveries_counted')
       .on(table.userId, table.ruleId, table.state, table.occurredAt)
       .where(sql`state in ('sent', 'dead')`),

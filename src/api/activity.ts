@@ -93,7 +93,7 @@ const refreshQuery = (filter: ActivityFilter) =>
     meta: { action: 'Loading messages' },
   })
 
-/** @see docs/decisions/0504-the-list-of-messages-refreshes.md */
+/** docs/decisions.md, 504, says what else there was. */
 async function refresh(client: QueryClient, filter: ActivityFilter): Promise<Refresh> {
   const begun = currentTurn()
   const { current } = client.getQueryData(refreshQuery(filter).queryKey) ?? unchanged

@@ -16,7 +16,7 @@ import {
  * Everything on a page is about one person. The person can change at any time: a callback or a sign-out in
  * this tab, in another one, or while the browser kept this page frozen. A backend may name the person in
  * its answers. A backend of §7 does not; then only the tabs tell each other
- * (docs/decisions/0505-a-page-belongs-to-one-person.md).
+ * (docs/decisions.md, 505).
  */
 
 let page = {

@@ -12,7 +12,7 @@ import { cpuMs } from './cpu.ts'
 import { openTarget, seedSessions, seedUsers, type Target } from './seed.ts'
 
 // Measures the calls of the dashboard beside bare Hono with one query for each (http-rival.ts), on the same database.
-// docs/operating/load.md explains the table.
+// docs/performance.md has figures.
 
 const { values: options } = parseArgs({
   options: {

@@ -14,7 +14,7 @@ import { connectAccount, type ServerProcess, startServer } from '../relay/proces
 import { openTarget, type Target } from './seed.ts'
 
 // Lets the server work for an hour, with restarts, and fails if it needs more and more of something.
-// docs/operating/load.md explains it.
+// docs/performance.md has figures.
 
 const { values: options } = parseArgs({
   options: {

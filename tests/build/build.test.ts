@@ -91,7 +91,7 @@ test('what goes beyond section 7 is one script of its own', async () => {
   }
 })
 
-// docs/decisions/0305-a-size-budget-with-a-margin.md: what to do if the dashboard exceeds it.
+// docs/decisions.md, 305: what to do if the dashboard exceeds it.
 test('all that the dashboard loads, with all features, stays within its budget in brotli', async () => {
   const loaded = /^index\.html$|^assets\/(boot|client|features|index)-.*\.js$|\.css$/
   const sizes = files

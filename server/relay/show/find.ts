@@ -41,7 +41,7 @@ export interface ActivityFilter {
 
 // No index finds a part of a name, or a rule in every state. So a search goes through the newest messages of the
 // list until its page is full, or until it has looked at so many. The next page goes on from there
-// (docs/decisions/0450-the-activity-is-counted-from-an-index.md).
+// (docs/decisions.md, 450).
 const mostSearched = 1_000
 /** So many are counted in each state. The index alone counts them, unless it is a search. */
 const mostCounted = 1_000
