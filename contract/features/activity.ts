@@ -57,8 +57,6 @@ export const summaryAnswer = v.object({
   daily: v.array(v.object({ date: v.pipe(v.string(), v.isoDate()), sent: count, failed: count })),
   /** How many messages are waiting to be sent. */
   waiting: count,
-  /** How many messages have failed since a connection of the user broke. Null if this is not known. */
-  failedSinceBroken: v.optional(v.nullable(count), null),
   /**
    * The newest messages, up to 1,000, that failed because a connection no longer worked, and that were not sent
    * again. `providers` lists whose connection that was, such as `slack`. Null if this is not known.
@@ -139,7 +137,6 @@ export const activity = {
         rules: { 'deal-closed': { sent: 2, failed: 0, lastSentAt: '2026-11-21T10:00:00.000Z' } },
         daily: [{ date: '2026-11-21', sent: 2, failed: 0 }],
         waiting: 0,
-        failedSinceBroken: null,
         failedWhileBroken: null,
         connectFirst: [],
       },

@@ -3,8 +3,8 @@ import type { Feature } from '../endpoints.ts'
 import { count } from '../fields.ts'
 
 /**
- * What each rule alone would have sent. Query: `days`, 1 to 7, by default 7. 409 if the CRM is not
- * connected; 502 with a sentence if it does not say what changed.
+ * What each rule alone would have sent in the last days. 409 if the CRM is not connected; 502 with a sentence if it does
+ * not say what changed.
  */
 export const previewCall = {
   method: 'GET',
@@ -14,11 +14,14 @@ export const previewCall = {
 
 export const previewAnswer = v.object({
   days: count,
-  /** How many messages each rule alone would have sent, by rule id. */
+  /**
+   * How many messages each rule alone would have sent, by rule id. Empty while the backend still counts: the dashboard
+   * asks again.
+   */
   rules: v.record(v.string(), count),
   /** The newest message of each rule, as plain text. A rule without a message is missing. */
   samples: v.record(v.string(), v.string()),
-  /** False if not all changes were read, so there may be more messages. */
+  /** False while the backend still counts, or if it did not read all changes, so that there may be more messages. */
   complete: v.boolean(),
 })
 export type Preview = v.InferOutput<typeof previewAnswer>

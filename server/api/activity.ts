@@ -33,17 +33,12 @@ export function activityRoutes({ database, providers, sessions, limits, wakeRela
       const session = await sessions.find(c)
       if (session === undefined) {
         const daily = days.map(({ date }) => ({ date, sent: 0, failed: 0 }))
-        const none = {
-          waiting: 0,
-          failedSinceBroken: 0,
-          failedWhileBroken: null,
-          connectFirst: null,
-        }
+        const none = { waiting: 0, failedWhileBroken: null, connectFirst: null }
         return c.json<Summary>({ days: count, rules: {}, daily, ...none })
       }
       const { userId } = session
       const [summary, broken] = await Promise.all([
-        readSummary({ database, providers }, userId, days),
+        readSummary(database, userId, days),
         readBroken({ database, providers }, userId),
       ])
       return c.json<Summary>({ ...summary, ...broken })

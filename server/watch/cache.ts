@@ -1,16 +1,35 @@
 import { LRUCache } from 'lru-cache'
 import { addCache } from './metrics.ts'
 
+type Options<
+  Key extends string | number,
+  Value extends object | string | number | true,
+  Context,
+> = Pick<LRUCache.Options<Key, Value, Context>, 'ttl' | 'perf' | 'fetchMethod'>
+
 /**
  * Creates a cache that forgets what nobody needed for the longest time. The metrics show its size under `name`.
  * @param most entries. With `max`, lru-cache would reserve the room of all of them at once, which takes a millisecond and
  * half a megabyte for each cache.
+ * @param options A `fetchMethod` goes on if its entry has to go.
  */
 export function createCache<
   Value extends object | string | number | true,
   Key extends string | number = string,
->(name: string, most: number): LRUCache<Key, Value> {
-  const cache = new LRUCache<Key, Value>({ maxSize: most, sizeCalculation: () => 1 })
+  Context = unknown,
+>(
+  name: string,
+  most: number,
+  options: Options<Key, Value, Context> = {},
+): LRUCache<Key, Value, Context> {
+  const cache = new LRUCache<Key, Value, Context>({
+    ...options,
+    maxSize: most,
+    sizeCalculation: () => 1,
+    // By default, lru-cache reads the clock only once in a millisecond, with a timer.
+    ttlResolution: 0,
+    ignoreFetchAbort: true,
+  })
   addCache(name, cache)
   return cache
 }

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
-import { previewAnswer, previewCall } from '../../contract/features/preview.ts'
+import { type Preview, previewAnswer, previewCall } from '../../contract/features/preview.ts'
 import { config } from '../config.ts'
 import { getJson } from './client.ts'
 import { useCanAsk } from './connections.ts'
@@ -8,24 +8,18 @@ import { callOptions, whileFailed } from './query-client.ts'
 
 const { feature, path } = previewCall
 
-/** How many answers to load at most, while they are not complete. */
-const mostTries = 6
-
 const previewQuery = callOptions({
   queryKey: [...featuresKey, 'preview'],
-  queryFn: () => getJson(`${path}?days=7`, previewAnswer),
-  // The backend may need seconds for an answer, and a week changes slowly.
+  queryFn: () => getJson(path, previewAnswer),
+  // The backend needs seconds to count, and a week changes slowly.
   staleTime: 10 * 60_000,
-  // The backend may still work on an answer that is not complete. Most answers need few seconds. If it has too
-  // many deals, it stays so.
-  refetchInterval: (query) => {
-    const { data, dataUpdateCount } = query.state
-    return data?.complete === false && dataUpdateCount < mostTries
-      ? Math.min(1_000 * 2 ** dataUpdateCount, 15_000)
-      : whileFailed(query)
-  },
+  refetchInterval: (query) => (isCounting(query.state.data) ? 2_000 : whileFailed(query)),
   meta: { action: 'Loading the preview of messages' },
 })
+
+/** Whether the backend still counts. An account with too many deals never gets a complete answer, but counts. */
+export const isCounting = (preview: Preview | undefined) =>
+  preview?.complete === false && Object.keys(preview.rules).length === 0
 
 /**
  * What each rule alone would have sent in the last seven days. Makes no call if the backend does not offer

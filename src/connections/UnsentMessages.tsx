@@ -19,19 +19,19 @@ export function UnsentMessages({ provider }: { provider: string }) {
       />
     )
   }
-  const { waiting, failedSinceBroken } = summary.data
-  const failed = failedSinceBroken ?? 0
+  const { waiting, failedWhileBroken } = summary.data
+  const failed = failedWhileBroken?.count ?? 0
   const held =
     waiting > 0 ? `${count(waiting, 'message')} ${waiting === 1 ? 'is' : 'are'} waiting. ` : ''
+  const atLeast = failedWhileBroken?.more ? 'At least ' : ''
   const others = waiting > 0 ? written(failed) : count(failed, 'message')
-  const lost = failed > 0 ? `${others} ${failed === 1 ? 'has' : 'have'} failed since. ` : ''
-  const none =
-    failedSinceBroken === null
-      ? 'No message is waiting.'
-      : 'No messages are waiting or have failed since.'
+  const lost =
+    failed > 0
+      ? `${atLeast}${others} ${failed === 1 ? 'has' : 'have'} failed because a service was disconnected. `
+      : ''
   return (
     <p id={id}>
-      <span>{held + lost || none}</span>
+      <span>{held + lost || 'No message is waiting.'}</span>
       {failed > 0 && (
         <Link to="/activity" search={{ state: 'failed' }} className="text-link">
           {failed === 1 ? 'See the failed one' : 'See the failed ones'}

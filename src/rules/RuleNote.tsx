@@ -1,5 +1,5 @@
 import { useState } from 'react'
-import { usePreview } from '../api/preview.ts'
+import { isCounting, usePreview } from '../api/preview.ts'
 import { useRules } from '../api/rules.ts'
 import { useSummary } from '../api/summary.ts'
 import { buttonStyle } from '../ui/button-style.ts'
@@ -63,10 +63,9 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
     )
   }
   const messages = data.rules[rule]
-  // The backend may not know this rule, or may not have counted anything yet.
+  // The backend may not know this rule.
   if (messages === undefined) {
-    const isCounting = !data.complete && Object.keys(data.rules).length === 0
-    return isCounting ? <p id={id}>Looking at the last 7 days…</p> : null
+    return isCounting(data) ? <p id={id}>Looking at the last 7 days…</p> : null
   }
   const sample = data.samples[rule]
   const sampleId = `${id}-sample`

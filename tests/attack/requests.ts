@@ -64,13 +64,13 @@ export function startFloods(
 ): Flood[] {
   const collected: string[] = []
   return [
-    // The server has to ask HubSpot for each number of days. If each call waited, they would fill all connections.
+    // The server has to ask HubSpot. If each call waited, they would fill all connections.
     startFlood(
       url,
       'GET /api/…/preview, signed in',
       60,
       async (send, n) => {
-        const path = `/api/notifications/preview?days=${1 + (n % 7)}`
+        const path = '/api/notifications/preview'
         const Cookie = cookies[n % cookies.length] ?? ''
         await send({ method: 'GET', path, headers: { Cookie } })
       },

@@ -164,9 +164,10 @@ describe('what a backend may offer beyond the specification', () => {
   })
 
   test('is a summary, in which nothing is broken unless it says so', () => {
-    const nothing = { failedSinceBroken: null, failedWhileBroken: null, connectFirst: null }
+    const nothing = { failedWhileBroken: null, connectFirst: null }
     expect(read(summaryAnswer, summary)).toEqual({ ...summary, ...nothing })
-    const broken = { ...summary, failedSinceBroken: 3 }
+    const failedWhileBroken = { count: 3, more: false, providers: ['slack'] }
+    const broken = { ...summary, failedWhileBroken }
     expect(read(summaryAnswer, { ...broken, more: 1 })).toEqual({ ...nothing, ...broken })
     for (const wrong of [
       { daily: [{ date: '21.11.2026', sent: 1, failed: 0 }] },

@@ -203,7 +203,6 @@ function summaryOf({ items, summary }: ActivityBackend, days: number): Summary {
       return { date, sent: count(some, 'sent'), failed: count(some, 'failed') }
     }),
     waiting: count(items, 'waiting'),
-    failedSinceBroken: 0,
     failedWhileBroken: { count: items.filter(isOfBreak).length, more: false, providers: ['slack'] },
     connectFirst: [],
     ...summary,

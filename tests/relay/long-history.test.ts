@@ -51,7 +51,7 @@ async function expectPreview(userId: string, counts: { moved: number; closed: nu
   const preview = createUserPreview(backend)
   const rules = { 'deal-stage-changed': counts.moved, 'deal-closed': counts.closed }
   await vi.waitFor(async () => {
-    expect(await preview(userId, 7)).toMatchObject({ complete: true, rules })
+    expect(await preview(userId)).toMatchObject({ complete: true, rules })
   }, soon)
 }
 

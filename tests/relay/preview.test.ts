@@ -1,10 +1,10 @@
 import { and, eq } from 'drizzle-orm'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import type { Preview } from '../../contract/features/preview.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { connections, deliveries } from '../../server/database/schema.ts'
-import { watchedProperties } from '../../server/relay/decide/rules.ts'
-import { type PreviewLimits, previewLimits } from '../../server/relay/show/preview.ts'
+import { routeOf } from '../../server/people/routes.ts'
+import { createPreview } from '../../server/relay/show/preview.ts'
+import { type ReadLimits, readLimits } from '../../server/relay/show/read-preview.ts'
 import { openBrowser, openHarness, refusal } from '../server/harness.ts'
 import {
   ago,
@@ -32,9 +32,27 @@ const none = Object.fromEntries([...availableRuleIds].map((id) => [id, 0]))
 
 shareBackend()
 
-function previewWith(limits: Partial<PreviewLimits> = {}, now?: () => number) {
-  // Most tests wait for the whole answer.
-  return createUserPreview(backend, { ...previewLimits, answerMs: minute, ...limits }, now)
+const nothingYet = { days: 7, rules: {}, samples: {}, complete: false }
+
+/** Makes the function that asks for a user's preview until it is read, as the page does. */
+function previewWith(limits: Partial<ReadLimits> = {}, now?: () => number) {
+  const once = createUserPreview(backend, { ...readLimits, ...limits }, now)
+  async function untilRead(userId: string) {
+    const outcome = await vi.waitFor(
+      async () => {
+        const said = await once(userId).then(
+          (answer) => ({ answer }),
+          (error: unknown) => ({ error }),
+        )
+        expect(said).not.toEqual({ answer: nothingYet })
+        return said
+      },
+      { ...soon, interval: 5 },
+    )
+    if ('error' in outcome) throw outcome.error
+    return outcome.answer
+  }
+  return Object.assign(untilRead, { once })
 }
 
 /** Holds HubSpot's answers to these reads until `release` is called. */
@@ -91,7 +109,7 @@ test('each rule counts what the relay sends for the same changes if only this ru
   ].flat()
   outside.missing.add('12')
 
-  const preview = await previewWith()(users[0] ?? '', 7)
+  const preview = await previewWith()(users[0] ?? '')
   await backend.tell(webhooks)
   await backend.settled()
   const isSentTo = (userId: string) =>
@@ -118,21 +136,19 @@ test('with the stand-in: a preview needs only HubSpot, and neither rules nor Sla
   onTestFinished(() => void vi.useRealTimers())
   const harness = await openHarness()
   const browser = openBrowser(harness)
-  const preview = (query = '') => browser.call(path + query)
+  const preview = () => browser.call(path)
   expect(await refusal(await preview())).toBe('409 not_connected')
   await browser.connect('slack')
   expect(await refusal(await preview())).toBe('409 not_connected')
   await browser.disconnect('slack')
   await browser.connect('hubspot')
-  const complete = (query?: string) =>
+  const complete = () =>
     vi.waitFor(async () => {
-      const answer = await (await preview(query)).json()
+      const answer = await (await preview()).json()
       expect(answer.complete).toBe(true)
       return answer
     }, soon)
-  expect((await complete('?days=2')).rules).toEqual(none)
-  // No deal has moved since, so no rule depends on contacts and companies.
-  expect(harness.calls.join()).not.toContain('/associations/')
+  expect(await (await preview()).json()).toEqual(nothingYet)
   // Before a person moves anything, each rule has counted something, and has an example.
   expect(await complete()).toMatchObject({
     days: 7,
@@ -145,24 +161,12 @@ test('with the stand-in: a preview needs only HubSpot, and neither rules nor Sla
   })
   const body = new URLSearchParams({ change: 'stage', stage: 'closedwon' })
   await harness.app.request('/sandbox/hubspot/deals/9001', { method: 'POST', body })
-  // A preview of a stand-in is kept for seconds.
-  expect((await complete('?days=2')).rules).toEqual(none)
-  vi.advanceTimersByTime(5 * second)
-  // A rule that developers add may count, too.
-  const last = await complete('?days=2')
-  expect(last).toMatchObject({
-    days: 2,
-    rules: { 'deal-closed': 1, 'deal-stage-changed-orphan': 0, 'deal-stage-changed': 1 },
-    samples: {
-      'deal-closed': '🎉 Acme renewal was won (€12,500)',
-      'deal-stage-changed': '🎉 Acme renewal was won (€12,500)',
-    },
-    complete: true,
+  expect((await complete()).rules).toMatchObject({ 'deal-closed': 1 })
+  vi.advanceTimersByTime(10 * minute)
+  expect(await complete()).toMatchObject({
+    rules: { 'deal-closed': 2, 'deal-stage-changed-orphan': 2, 'deal-stage-changed': 12 },
+    samples: { 'deal-closed': '🎉 Acme renewal was won (€12,500)' },
   })
-  expect(last.samples).not.toHaveProperty('deal-stage-changed-orphan')
-  for (const days of ['0', '8', '1.5', '07', '-1', '', 'x']) {
-    expect(await refusal(await preview(`?days=${days}`))).toBe('400 invalid_days')
-  }
   const broken = { brokenReason: 'BAD_HUB', brokenSince: new Date() }
   await harness.database.update(connections).set(broken)
   expect(await refusal(await preview())).toBe('409 not_connected')
@@ -174,35 +178,34 @@ test('a preview is read once in ten minutes for each connection', async () => {
   let time = Date.now()
   const preview = previewWith({}, () => time)
   moved(1, [['next', ago(2 * day)]])
-  await Promise.all([preview(userId, 7), preview(userId, 7), preview(userId, 7)])
+  await Promise.all([preview(userId), preview(userId), preview(userId)])
   expect(searches()).toHaveLength(1)
-  const first = await preview(userId, 7)
-  expect(first?.rules['deal-stage-changed']).toBe(1)
+  const first = await preview(userId)
+  expect(first.rules['deal-stage-changed']).toBe(1)
 
-  // Other days are another preview, and so is another user's, who may see other deals.
-  expect((await preview(userId, 1))?.rules['deal-stage-changed']).toBe(0)
+  // Another user may see other deals.
   moved(2, [['next', ago(hour)]])
-  expect((await preview(await connect(), 7))?.rules['deal-stage-changed']).toBe(2)
+  expect((await preview(await connect())).rules['deal-stage-changed']).toBe(2)
   time += 10 * minute - 1
-  expect(await preview(userId, 7)).toEqual(first)
+  expect(await preview(userId)).toEqual(first)
+  expect(searches()).toHaveLength(2)
+  time += 2
+  expect((await preview(userId)).rules['deal-stage-changed']).toBe(2)
   expect(searches()).toHaveLength(3)
-  time += 1
-  expect((await preview(userId, 7))?.rules['deal-stage-changed']).toBe(2)
-  expect(searches()).toHaveLength(4)
 
   // Whoever connects again may have chosen another account.
   await connectAgain(userId)
   outside.deals.clear()
   const nothing = { days: 7, rules: none, samples: {}, complete: true }
-  expect(await preview(userId, 7)).toEqual(nothing)
+  expect(await preview(userId)).toEqual(nothing)
 })
 
 test('at most 1,000 deals and some of their changes are read', async () => {
-  expect(previewLimits.mostDeals).toBe(1_000)
+  expect(readLimits.mostDeals).toBe(1_000)
   const userId = await connect()
   // More than a search answers at once.
   for (let id = 1; id <= 202; id++) moved(id, [['next', ago(6 * day - id * minute)]])
-  const of = (limits: Partial<PreviewLimits>) => previewWith(limits)(userId, 7)
+  const of = (limits: Partial<ReadLimits>) => previewWith(limits)(userId)
   const [most, all] = [201, 202].map((moves) => ({ 'deal-stage-changed': moves }))
   expect(await of({ mostDeals: 201 })).toMatchObject({ complete: false, rules: most })
   // The bound itself leaves out nothing.
@@ -211,32 +214,21 @@ test('at most 1,000 deals and some of their changes are read', async () => {
   expect(await of({ mostChanges: 202 })).toMatchObject({ complete: false, rules: all })
 })
 
-test('an answer that takes too long has what is counted so far, and the reading goes on', async () => {
-  expect(previewLimits.answerMs).toBe(800)
+test('a call answers at once, and no answer has a part of the counts', async () => {
   const userId = await connect()
   for (let id = 1; id <= 60; id++) moved(id, [['next', ago(2 * day - id * minute)]])
-  const preview = previewWith({ answerMs: 20 })
-  const search = hold((read) => read.endsWith('/search'))
-  // Nothing is known yet.
-  expect(await preview(userId, 7)).toEqual({ days: 7, rules: {}, samples: {}, complete: false })
-
+  const preview = previewWith()
   let batches = 0
-  const { promise: held, resolve: release } = Promise.withResolvers<undefined>()
-  // Each property is read in two batches.
-  const last = 2 * [...watchedProperties].indexOf('stage') + 2
-  outside.answerRead = (read) => (isBatch(read) && ++batches === last ? held : undefined)
-  search.release()
-  const counts = (moves: number, complete: boolean) =>
-    vi.waitFor(async () => {
-      expect(await preview(userId, 7)).toMatchObject({
-        complete,
-        rules: { 'deal-stage-changed': moves },
-        samples: { 'deal-stage-changed': `🔔 Deal ${moves} moved to Proposal sent` },
-      })
-    }, soon)
-  await counts(50, false)
-  release(undefined)
-  await counts(60, true)
+  const { held, release } = hold((read) => isBatch(read) && ++batches === 2)
+  expect(await preview.once(userId)).toEqual(nothingYet)
+  await vi.waitFor(() => expect(held).toHaveLength(1), soon)
+  expect(await preview.once(userId)).toEqual(nothingYet)
+  release()
+  expect(await preview(userId)).toMatchObject({
+    complete: true,
+    rules: { 'deal-stage-changed': 60 },
+    samples: { 'deal-stage-changed': '🔔 Deal 60 moved to Proposal sent' },
+  })
   expect(searches()).toHaveLength(1)
 })
 
@@ -245,11 +237,11 @@ test('a preview leaves most of HubSpot’s limit to messages, which come meanwhi
   for (let id = 1; id <= 500; id++) moved(id, [['next', ago(2 * day)]])
   outside.callLimit = 20
   const isCounted = (read: string) => !read.endsWith('/search')
-  const preview = previewWith({ answerMs: 1 })
+  const preview = previewWith()
   const startedAt = performance.now()
   // It uses up its eight calls of ten seconds.
   await vi.waitFor(async () => {
-    expect(await preview(userId, 7)).toMatchObject({ complete: false })
+    expect(await preview.once(userId)).toEqual(nothingYet)
     expect(outside.reads.filter(isCounted).length).toBeGreaterThanOrEqual(8)
   }, soon)
   await backend.tell(moved(501, [['next', Date.now()]]))
@@ -257,59 +249,28 @@ test('a preview leaves most of HubSpot’s limit to messages, which come meanwhi
   // The message has read its deal and the stages. A busy machine may need more than ten seconds until then.
   const tensOfSeconds = Math.ceil((performance.now() - startedAt) / (10 * second))
   expect(outside.reads.filter(isCounted).length).toBeLessThanOrEqual(8 * tensOfSeconds + 2)
-  expect(await preview(userId, 7)).toMatchObject({ complete: false })
+  expect(await preview.once(userId)).toEqual(nothingYet)
   // This ends the read, which waits.
   await backend.disconnect(userId, 'hubspot')
 })
 
-test('HubSpot is called for only some accounts at the same time, and only some previews are kept', async () => {
+test('HubSpot is called for only some accounts at the same time', async () => {
   const users: string[] = []
   for (let n = 0; n < 3; n++, nextAccount()) users.push(await connect())
   const { held, release } = hold(() => true)
-  const preview = previewWith({ accountsAtOnce: 2, mostKept: 2 })
-  const answers = users.map((userId) => preview(userId, 7))
+  const preview = previewWith({ accountsAtOnce: 2 })
+  for (const userId of users) expect(await preview.once(userId)).toEqual(nothingYet)
   await vi.waitFor(() => expect(held).toHaveLength(2), soon)
   release()
-  for (const answer of await Promise.all(answers)) expect(answer).toMatchObject({ complete: true })
-  outside.reads.length = 0
-  await preview(users[2] ?? '', 7)
-  expect(searches()).toHaveLength(0)
-  await preview(users[0] ?? '', 7)
-  expect(searches()).toHaveLength(1)
+  for (const userId of users) expect(await preview(userId)).toMatchObject({ complete: true })
 })
 
-test.each([
-  ['of a user', 48, 1, {}],
-  ['of all users together', 1, 3, { waiting: 2 }],
-])(
-  'of many calls %s at the same time, two wait, and the others get at once what is known',
-  async (_, notWaiting, each, limits) => {
-    const users: string[] = []
-    for (let n = 0; n < each; n++) users.push(await connect())
-    moved(1, [['next', ago(day)]])
-    const { release } = hold((read) => read.endsWith('/search'))
-    const preview = previewWith(limits)
-    const answers: Array<Preview | undefined> = []
-    const count = notWaiting + 2
-    const calls = Array.from({ length: count }, async (_, n) =>
-      answers.push(await preview(users[n % each] ?? '', 7)),
-    )
-    await vi.waitFor(() => expect(answers).toHaveLength(notWaiting), soon)
-    for (const answer of answers) expect(answer).toMatchObject({ complete: false, rules: {} })
-    release()
-    await Promise.all(calls)
-    for (const answer of answers.slice(notWaiting)) {
-      expect(answer).toMatchObject({ complete: true, rules: { 'deal-stage-changed': 1 } })
-    }
-  },
-)
-
-test('users who ask for every number of days, and many users of one account, hold up nobody else', async () => {
+test('many users of one account, whose CRM does not answer, hold up nobody else', async () => {
   const users: string[] = []
   for (let n = 0; n < 12; n++) users.push(await connect())
   const busy = `-${portal}`
   nextAccount()
-  const third = await connect()
+  const other = await connect()
   moved(1, [['next', ago(day)]])
   const { promise, resolve } = Promise.withResolvers<undefined>()
   let searched = 0
@@ -319,18 +280,11 @@ test('users who ask for every number of days, and many users of one account, hol
     return promise
   }
   const preview = previewWith()
-  const days = [1, 2, 3, 4, 5, 6, 7]
-  const calls = users.flatMap((userId) => days.map((each) => preview(userId, each)))
+  for (const userId of users) expect(await preview.once(userId)).toEqual(nothingYet)
   await vi.waitFor(() => expect(searched).toBeGreaterThan(0), soon)
-  // A user has one read. The calls for other days do not wait for it.
-  const waiting = Symbol('waiting')
-  await vi.waitFor(async () => {
-    const now = await Promise.all(calls.map((each) => Promise.race([each, waiting])))
-    expect(now.filter((each) => each === waiting)).toHaveLength(users.length)
-  }, soon)
-  expect(await preview(third, 7)).toMatchObject({ complete: true })
+  expect(await preview(other)).toMatchObject({ complete: true })
   resolve(undefined)
-  await Promise.all(calls)
+  for (const userId of users) expect(await preview(userId)).toMatchObject({ complete: true })
   expect(searched).toBe(users.length)
 })
 
@@ -366,13 +320,13 @@ test('a failed preview is repeated without a call, and is read again after some 
   const preview = previewWith({ retryMs: 1 }, () => time)
   moved(1, [['next', ago(day)]])
   outside.answerRead = (read) => (isBatch(read) ? { status: 500 } : undefined)
-  await expect(preview(userId, 7)).rejects.toThrow('hubspot: read unreachable')
+  await expect(preview(userId)).rejects.toThrow('hubspot: read unreachable')
   const made = outside.reads.length
-  await expect(preview(userId, 7)).rejects.toThrow('hubspot: read unreachable')
+  await expect(preview(userId)).rejects.toThrow('hubspot: read unreachable')
   expect(outside.reads).toHaveLength(made)
   outside.answerRead = () => undefined
-  time += previewLimits.failedMs
-  expect(await preview(userId, 7)).toMatchObject({ complete: true })
+  time += 20_001
+  expect(await preview(userId)).toMatchObject({ complete: true })
 })
 
 test.each([
@@ -383,10 +337,13 @@ test.each([
   const userId = await connect()
   moved(1, [['next', ago(day)]])
   const { held, release } = hold(isBatch)
-  const answer = previewWith()(userId, 7)
+  const ask = createPreview(backend)
+  const { crm } = await routeOf(backend, userId)
+  if (crm === undefined) throw new Error('The user has no CRM.')
+  expect(ask(crm)).toEqual(nothingYet)
   await vi.waitFor(() => expect(held).toHaveLength(1), soon)
   await leave(userId)
   release()
-  expect(await answer).toBeUndefined()
+  await vi.waitFor(() => expect(() => ask(crm)).toThrow('read refused'), soon)
   expect(outside.reads.at(-1)).toSatisfy(isBatch)
 })

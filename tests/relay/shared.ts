@@ -53,10 +53,10 @@ export function shareBackend(
 /** Makes the function that asks for the preview of a user's CRM. */
 export function createUserPreview(...options: Parameters<typeof createPreview>) {
   const previewOf = createPreview(...options)
-  return async (userId: string, days: number) => {
+  return async (userId: string) => {
     const { crm } = await routeOf(backend, userId)
     if (crm === undefined) throw new Error('The user has no CRM.')
-    return await previewOf(crm, days)
+    return previewOf(crm)
   }
 }
 

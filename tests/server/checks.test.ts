@@ -162,7 +162,7 @@ const refusals: Array<[string, Refused]> = [
     'a refresh, for a preview',
     {
       ...refreshRefused,
-      meet: (userId) => backend.call(userId, '/api/notifications/preview?days=7'),
+      meet: (userId) => backend.call(userId, '/api/notifications/preview'),
     },
   ],
   [

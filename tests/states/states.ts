@@ -345,10 +345,19 @@ const dashboard: readonly Omit<State, 'address'>[] = [
   {
     name: 'A broken connection holds up messages',
     backend: backend(
-      { ...beyond, ...two, activity: { summary: { waiting: 2, failedSinceBroken: 3 } } },
+      {
+        ...beyond,
+        ...two,
+        activity: {
+          summary: {
+            waiting: 2,
+            failedWhileBroken: { count: 3, more: false, providers: ['slack'] },
+          },
+        },
+      },
       json('*/api/slack/status', { connected: false, reason: 'The channel is archived.' }),
     ),
-    shows: '2 messages are waiting. 3 have failed since.',
+    shows: '2 messages are waiting. 3 have failed because a service was disconnected.',
   },
   {
     name: 'Messages failed while Slack was disconnected',

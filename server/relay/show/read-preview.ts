@@ -2,6 +2,7 @@ import type { Preview } from '../../../contract/features/preview.ts'
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import type { Database } from '../../database/open.ts'
 import type { CrmConnection } from '../../people/access-token.ts'
+import { routeOf } from '../../people/routes.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { CrmAccess, CrmDeal, Providers } from '../../providers/provider.ts'
 import { type CrmId, crmIds, type DealProperty } from '../../providers/registry.ts'
@@ -17,7 +18,7 @@ import {
 } from '../search/past-changes.ts'
 import { plainTextOf } from '../write/message.ts'
 
-/** How much a preview reads. */
+/** How much a preview reads. Tests use other values. */
 export interface ReadLimits {
   mostDeals: number
   /** A few deals may have long histories. This many changes take a second of processor time. */
@@ -27,6 +28,16 @@ export interface ReadLimits {
   /** For how many accounts HubSpot is called at the same time. Each answer takes processor time. */
   accountsAtOnce: number
 }
+
+export const readLimits: Readonly<ReadLimits> = {
+  mostDeals: 1_000,
+  mostChanges: 100_000,
+  retryMs: 100,
+  accountsAtOnce: 10,
+}
+
+/** A preview is about so many days. */
+export const previewDays = 7
 
 const dayMs = 24 * 60 * 60_000
 
@@ -44,23 +55,13 @@ interface PastChange {
 }
 
 /**
- * Creates the function that reads what changed in the days of a preview, and counts in it what each rule alone would
- * have sent. It makes its calls with the connection, as long as `stillConnected` returns it. @throws ProviderError
+ * Creates the function that reads what changed in the days of a preview, and counts what each rule alone would have
+ * sent. It stops when the user disconnects or connects again. @throws ProviderError
  */
 export function createPreviewReader(
-  {
-    database,
-    vault,
-    providers,
-    stillConnected,
-  }: {
-    database: Database
-    vault: Vault
-    providers: Providers
-    stillConnected: (connection: CrmConnection) => Promise<CrmConnection | undefined>
-  },
+  { database, vault, providers }: { database: Database; vault: Vault; providers: Providers },
   limits: ReadLimits,
-): (connection: CrmConnection, preview: Preview) => Promise<Preview> {
+): (connection: CrmConnection) => Promise<Preview> {
   const spareCall = createSpareCalls({ database, vault, providers })
   const stageCaches = Object.fromEntries(
     crmIds.map((id) => [id, createStageCache(providers[id])]),
@@ -68,17 +69,23 @@ export function createPreviewReader(
   ) as Record<CrmId, ReturnType<typeof createStageCache>>
   const inTurn = createTurns(limits.accountsAtOnce)
 
-  return async function read(connection, preview) {
+  return async function read(connection) {
     const { provider: crmId } = connection
     const crm = providers[crmId]
-    const sinceMs = Date.now() - preview.days * dayMs
+    const sinceMs = Date.now() - previewDays * dayMs
 
-    /** Makes a call, unless the user has disconnected, or connected again. */
+    /** Returns the connection, unless it is broken, or the user has disconnected, or connected again. */
+    async function sameConnection(refused: readonly string[]) {
+      const { crm: current } = await routeOf({ database, providers }, connection.userId)
+      const isSame =
+        current?.id === connection.id &&
+        current.connectedAt.getTime() === connection.connectedAt.getTime()
+      return isSame && current.brokenSince === null && !refused.includes(current.id)
+        ? current
+        : undefined
+    }
+
     function call<Result>(make: (access: CrmAccess) => Promise<Result>): Promise<Result> {
-      async function sameConnection(refused: readonly string[]) {
-        const current = await stillConnected(connection)
-        return current !== undefined && !refused.includes(current.id) ? current : undefined
-      }
       // A call that waits because the CRM asks for a pause has no turn meanwhile.
       return spareCall(
         { crm: crmId, connection: sameConnection, retryMs: limits.retryMs },
@@ -108,6 +115,8 @@ export function createPreviewReader(
       return changes.map((each): PastChange => ({ ...each, change: { ...each.change, stage } }))
     }
 
+    const rules = Object.fromEntries(singleRules.map(({ ruleId }) => [ruleId, 0]))
+    const preview: Preview = { days: previewDays, rules, samples: {}, complete: true }
     const count = countIn(preview)
     const unlinked = new Map<string, Array<{ rule: SingleRule; past: PastChange }>>()
     async function countLinked(ids: readonly string[]): Promise<void> {
@@ -127,7 +136,6 @@ export function createPreviewReader(
     )
     let left = limits.mostDeals
     let changesLeft = limits.mostChanges
-    let complete = true
     for await (const found of pages) {
       const ids = found.slice(0, left)
       for (const property of watchedProperties) {
@@ -154,13 +162,12 @@ export function createPreviewReader(
           if (changesLeft <= 0) break
         }
       }
-      for (const { ruleId } of singleRules) preview.rules[ruleId] ??= 0
       left -= ids.length
-      complete = ids.length === found.length && changesLeft > 0
-      if (!complete) break
+      preview.complete = ids.length === found.length && changesLeft > 0
+      if (!preview.complete) break
     }
     if (unlinked.size > 0) await countLinked([...unlinked.keys()])
-    return { ...preview, complete }
+    return preview
   }
 }
 

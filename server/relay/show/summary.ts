@@ -1,10 +1,8 @@
-import { type SQL, sql } from 'drizzle-orm'
+import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type { Summary } from '../../../contract/features/activity.ts'
 import { availableRuleIds } from '../../../contract/rules.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
-import { connections } from '../../database/schema.ts'
-import { isOfConfigured } from '../../people/connections.ts'
-import type { Providers } from '../../providers/provider.ts'
+import { deliveries } from '../../database/schema.ts'
 import { isoTime } from './find.ts'
 
 /** A day of the summary: its date in the user's time zone, and when it starts. */
@@ -15,7 +13,7 @@ export interface Day {
 
 /** Counts a user's messages: by rule and by day, since the start of the first day. */
 export async function readSummary(
-  { database, providers }: { database: Database; providers: Providers },
+  database: Database,
   userId: string,
   days: readonly Day[],
 ): Promise<Omit<Summary, 'failedWhileBroken' | 'connectFirst'>> {
@@ -38,10 +36,7 @@ export async function readSummary(
     cross join lateral (select count(*)::int as sent ${ofRule(isOfRule, 'sent')}) as one
     cross join lateral (select count(*)::int as failed ${ofRule(isOfRule, 'dead')}) as other
     where sent + failed > 0`
-  const brokenSince = sql`(
-    select min(${connections.brokenSince}) from ${connections}
-    where ${connections.userId} = ${userId} and ${isOfConfigured(providers, connections)})`
-  const [counts, [now]] = await Promise.all([
+  const [counts, waiting] = await Promise.all([
     rowsOf<{
       day: number
       rule: string | null
@@ -58,21 +53,9 @@ export async function readSummary(
         counted(sql`(select null::text as rule) as none`, sql`rule_id is null`)
       }`,
     ),
-    // Of most failed messages, the deal also changed after the connection broke. The index alone counts these.
-    rowsOf<{ waiting: number; failed: number }>(
-      database,
-      sql`with broken as materialized (select ${brokenSince} as since)
-          select (
-            select count(*)::int from deliveries where user_id = ${userId} and state = 'pending'
-          ) as waiting, (
-            select count(*)::int from deliveries
-            where user_id = ${userId} and state = 'dead' and occurred_at >= (select since from broken)
-          ) + (
-            select count(*)::int from deliveries
-            where user_id = ${userId} and state = 'dead' and occurred_at < (select since from broken)
-              and occurred_at >= (select since - interval '1 day' from broken)
-              and finished_at >= (select since from broken)
-          ) as failed`,
+    database.$count(
+      deliveries,
+      and(eq(deliveries.userId, userId), eq(deliveries.state, 'pending')),
     ),
   ])
 
@@ -80,8 +63,7 @@ export async function readSummary(
     days: days.length,
     rules: {},
     daily: days.map(({ date }) => ({ date, sent: 0, failed: 0 })),
-    waiting: now?.waiting ?? 0,
-    failedSinceBroken: now?.failed ?? 0,
+    waiting,
   }
   // A rule's id is stored text, and `{}` has properties such as `constructor`.
   const rules = new Map<string, Summary['rules'][string]>()
