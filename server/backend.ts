@@ -3,7 +3,7 @@ import { createSandbox } from '../stand-ins/sandbox.ts'
 import { createApp } from './app.ts'
 import type { Context } from './context.ts'
 import { createCallCounter } from './database/call-counter.ts'
-import type { Database, OpenDatabase } from './database/open.ts'
+import type { Database } from './database/open.ts'
 import type { HasRoom } from './database/room.ts'
 import { createRateLimits } from './http/rate-limit.ts'
 import type { Log } from './log.ts'
@@ -28,7 +28,6 @@ export interface BackendOptions {
   hasRoom?: HasRoom
   /** The connections to the database; undefined if it has none. */
   pool?: (() => PoolCounts) | undefined
-  copyFolder?: OpenDatabase['copyFolder']
   /** 32 bytes each, the newest first. */
   encryptionKeys: readonly Buffer[]
   addresses: Addresses
@@ -56,7 +55,6 @@ export function createBackend({
   database,
   hasRoom = () => true,
   pool,
-  copyFolder,
   encryptionKeys,
   addresses,
   dashboard,
@@ -79,7 +77,6 @@ export function createBackend({
   const context: Context = {
     database,
     hasRoom,
-    copyFolder,
     vault,
     providers,
     sessions: createSessions(database, {

@@ -1,4 +1,4 @@
-import type { Database, OpenDatabase } from './database/open.ts'
+import type { Database } from './database/open.ts'
 import type { HasRoom } from './database/room.ts'
 import type { RateLimits } from './http/rate-limit.ts'
 import type { Log } from './log.ts'
@@ -14,8 +14,6 @@ export interface Context {
   database: Database
   /** False if the database refuses what writes, because its disk has too little room. */
   hasRoom: HasRoom
-  /** Copies PGlite's folder. Undefined for PostgreSQL. */
-  copyFolder?: OpenDatabase['copyFolder']
   vault: Vault
   providers: Providers
   sessions: Sessions

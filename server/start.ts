@@ -38,7 +38,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       throw dataDirError(settings, error)
     }),
   ]
-  const { database, hasRoom, pool, copyFolder, close } = await openDatabase(settings, {
+  const { database, hasRoom, pool, close } = await openDatabase(settings, {
     onIdleError: (error) => log('idle database connection lost', errorFields(error)),
   })
   const vault = createVault(encryptionKeys)
@@ -55,7 +55,6 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     database,
     hasRoom,
     pool,
-    copyFolder,
     encryptionKeys,
     addresses,
     dashboard,

@@ -56,12 +56,7 @@ export async function storedKeys(settings: Settings): Promise<Buffer[] | undefin
  */
 export async function askServer<Answer>(
   settings: Settings,
-  path:
-    | '/relay/status'
-    | '/relay/count'
-    | '/relay/replay'
-    | `/relay/copy/${string}`
-    | '/relay/doctor',
+  path: '/relay/status' | '/relay/count' | '/relay/replay' | '/relay/doctor',
   shape: v.GenericSchema<unknown, Answer>,
   {
     isFolderHeld = true,
@@ -88,10 +83,6 @@ export async function askServer<Answer>(
     case 401:
       throw new Error(
         `The server at ${origin} has another encryption key. Set ENCRYPTION_KEY and DATA_DIR as for that server, or restart it.`,
-      )
-    case 409:
-      throw new Error(
-        'The server still copies its folder for an export that was broken off. Try again in a minute.',
       )
     case 500:
       throw new Error(

@@ -7,7 +7,7 @@ import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
 import pg from 'pg'
-import { copyFolder, type FolderCopy, openFolder } from './pglite-folder.ts'
+import { openFolder } from './pglite-folder.ts'
 import { type HasRoom, hasRoomAt, NoRoom } from './room.ts'
 import * as schema from './schema.ts'
 
@@ -23,8 +23,6 @@ export interface OpenDatabase {
   hasRoom: HasRoom
   /** The connections to PostgreSQL; undefined with PGlite. */
   pool?: () => { total: number; idle: number; waiting: number }
-  /** Copies PGlite's folder beside it, for `npm run data`. Undefined for PostgreSQL. */
-  copyFolder?: (name: string, signal: AbortSignal) => Promise<FolderCopy>
   close(): Promise<void>
 }
 
@@ -40,7 +38,7 @@ export const migrationsFolder = join(import.meta.dirname, 'migrations')
 const migrationLock = 7_325_213
 
 interface PgliteOptions {
-  /** False: a power cut may lose what was committed or break the folder (for tests and copies). */
+  /** False: a power cut may lose what was committed or break the folder (for tests). */
   synced?: boolean
   beforeMigration?: BeforeMigration | undefined
 }
@@ -64,7 +62,6 @@ export async function openPglite(
   return {
     database,
     hasRoom,
-    copyFolder: (name, signal) => copyFolder(client, folder, { name, signal }),
     close: () => client.close(),
   }
 }

@@ -1,11 +1,10 @@
 import { createHash } from 'node:crypto'
 import fs from 'node:fs'
 import { dirname, join, sep } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import { PGlite } from '@electric-sql/pglite'
 import * as v from 'valibot'
-import { lockFolder, UnusableFolder } from './lock.ts'
-import { hasRoomAt, NoRoom, requireRoomAt } from './room.ts'
+import { UnusableFolder } from './lock.ts'
+import { requireRoomAt } from './room.ts'
 import { openSynced, syncPath } from './synced-folder.ts'
 
 /**
@@ -15,7 +14,6 @@ import { openSynced, syncPath } from './synced-folder.ts'
  */
 export async function openFolder(folder: string, synced = true): Promise<PGlite> {
   fs.mkdirSync(dirname(folder), { recursive: true, mode: 0o700 })
-  removeOldCopies(folder)
   // The folder may be on another disk.
   requireRoomAt(fs.existsSync(folder) ? folder : dirname(folder))
   if (fs.existsSync(join(folder, 'PG_VERSION'))) checkFiles(folder)
@@ -77,105 +75,6 @@ function isReplaceable(folder: string): boolean {
 function syncFolder(folder: string): void {
   for (const path of pathsIn(folder)) syncPath(join(folder, path))
   syncPath(folder)
-}
-
-/** Where a running server copies its folder for `npm run data`, which locks and then deletes the place. */
-export const copyPlaceOf = (folder: string) => `${folder}.copy`
-
-/** Removes what an export left that was killed. It may fill the disk. */
-function removeOldCopies(folder: string): void {
-  const place = copyPlaceOf(folder)
-  if (!fs.existsSync(place)) return
-  try {
-    lockFolder(place).release()
-  } catch {
-    // An export still reads it.
-    return
-  }
-  fs.rmSync(place, { recursive: true, force: true })
-}
-
-export interface FolderCopy {
-  bytes: number
-  /** How long statements had to wait for the copy. */
-  blockedMs: number
-}
-
-/** Two changes of a file have different times if they are this far apart. */
-const timesDifferMs = 1_000
-
-/** The server writes on while the copy is there. */
-const roomBesideCopy = 512 * 1024 * 1024
-
-/**
- * Copies a folder that is in use, as it is at one moment. Another process can open the copy, as after a power cut.
- * A transaction in PGlite would block all other statements until everything is read. Here, they wait only while the
- * files are copied again that have changed during the copy.
- * @throws NoRoom if the disk has too little room for it.
- */
-export async function copyFolder(
-  client: PGlite,
-  folder: string,
-  { name, signal }: { name: string; signal: AbortSignal },
-): Promise<FolderCopy> {
-  const target = join(copyPlaceOf(folder), name)
-  const bytes = pathsIn(folder).reduce((sum, path) => sum + bytesOf(join(folder, path)), 0)
-  // The folder itself may be on another disk. The server must have room to go on.
-  if (!hasRoomAt(dirname(folder))(bytes + roomBesideCopy)) {
-    throw new NoRoom('The disk of DATA_DIR has too little room for a copy.')
-  }
-  try {
-    return await copyTo(target, { client, folder, signal })
-  } catch (error) {
-    // Nobody reads it.
-    fs.rmSync(target, { recursive: true, force: true })
-    throw error
-  }
-}
-
-async function copyTo(
-  target: string,
-  { client, folder, signal }: { client: PGlite; folder: string; signal: AbortSignal },
-): Promise<FolderCopy> {
-  // After a checkpoint, few files change, and whoever opens the copy repeats less of the log.
-  await client.query('checkpoint')
-  await delay(timesDifferMs)
-  /** For each file, the size and time of what was copied. Undefined: copy it again. */
-  const copied = new Map<string, string | undefined>()
-  fs.mkdirSync(target, { recursive: true, mode: 0o700 })
-  for (const path of pathsIn(folder)) {
-    signal.throwIfAborted()
-    const began = Date.now()
-    // The database may have deleted the file.
-    const stat = fs.statSync(join(folder, path), { throwIfNoEntry: false })
-    if (stat?.isDirectory()) fs.mkdirSync(join(target, path), { recursive: true })
-    if (!stat?.isFile()) continue
-    const copying = fs.promises.copyFile(join(folder, path), join(target, path))
-    const isCopied = await copying.then(
-      () => true,
-      () => false,
-    )
-    const isCertain = isCopied && stat.mtimeMs < began - timesDifferMs
-    copied.set(path, isCertain ? `${stat.size} ${stat.mtimeMs}` : undefined)
-  }
-
-  const began = performance.now()
-  const bytes = await client.runExclusive(async () => {
-    let sum = 0
-    for (const path of pathsIn(folder)) {
-      signal.throwIfAborted()
-      const stat = fs.statSync(join(folder, path))
-      sum += stat.isFile() ? stat.size : 0
-      if (stat.isDirectory()) fs.mkdirSync(join(target, path), { recursive: true })
-      else if (copied.get(path) !== `${stat.size} ${stat.mtimeMs}`) {
-        await fs.promises.copyFile(join(folder, path), join(target, path))
-      }
-      copied.delete(path)
-    }
-    for (const path of copied.keys()) fs.rmSync(join(target, path), { force: true })
-    return sum
-  })
-  return { bytes, blockedMs: Math.round(performance.now() - began) }
 }
 
 /** What a folder held when PGlite closed it: the path and the bytes of each file. Folders have 0 bytes. */

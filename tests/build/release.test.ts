@@ -68,7 +68,6 @@ test('a release starts without npm and without network, and serves the dashboard
   const status = /missed changes: no account is searched\nexit 0$/
   expect(await run('relay', 'status')).toMatch(status)
   expect(await run('doctor')).toMatch(/exit 0$/)
-  expect(await run('data', 'export', join(folder, 'backup.jsonl'))).toMatch(/exit 0$/)
   // The health checks of the containers. There, a shell finds `dealbell`.
   const [Containerfile, compose] = await Promise.all(
     ['Containerfile', 'compose.yaml'].map((file) => readFile(join(root, file), 'utf8')),
@@ -89,6 +88,7 @@ test('a release starts without npm and without network, and serves the dashboard
   server.child.kill('SIGTERM')
   expect(await server.exited, server.output).toBe(0)
   expect(await health()).toEqual([1, 1])
+  expect(await run('data', 'export', join(folder, 'backup.jsonl'))).toMatch(/exit 0$/)
 
   expect(await run('--help')).toBe('Usage: dealbell start|relay|data|doctor …\nexit 0')
   // There is no npm beside a release.

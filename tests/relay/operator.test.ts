@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { isNotNull, sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import * as v from 'valibot'
@@ -20,7 +19,6 @@ import { refusal, storeDelivery } from '../server/harness.ts'
 const key = Buffer.alloc(32, 1)
 const token = operatorToken([key])
 const onReplayed = vi.fn()
-const copyFolder = vi.fn()
 
 let open: OpenDatabase
 let app: Hono
@@ -29,7 +27,7 @@ beforeAll(async () => {
   open = await openTestDatabase('PGlite')
   const { database } = open
   const watch = { inWords: async () => ['no message waits'] }
-  const context = { database, copyFolder, operatorToken: token, wakeRelay: onReplayed, watch }
+  const context = { database, operatorToken: token, wakeRelay: onReplayed, watch }
   app = new Hono().route('/relay', operatorRoutes(context)).onError(answerError(() => undefined))
 })
 beforeEach(async () => {
@@ -55,7 +53,7 @@ const ask = (path: string, authorization: string | undefined = `Bearer ${token}`
   app.request(
     `/relay/${path}`,
     {
-      method: /^(replay|copy)/.test(path) ? 'POST' : 'GET',
+      method: path === 'replay' ? 'POST' : 'GET',
       headers: authorization === '' ? {} : { Authorization: authorization },
     },
     { incoming: { socket: { remoteAddress: '127.0.0.1' } } },
@@ -93,32 +91,6 @@ describe('the operator of the server', () => {
     expect(await open.database.select({ state: deliveries.state }).from(deliveries)).toEqual([
       { state: 'dead' },
     ])
-  })
-
-  test('gets one copy of the folder at a time, which ends when nobody asks for it any more', async () => {
-    useFakeTimeouts()
-    let end: (bytes: { bytes: number; blockedMs: number }) => void = () => undefined
-    let signal: AbortSignal | undefined
-    copyFolder.mockImplementation((_, given) => {
-      signal = given
-      return new Promise((resolve, reject) => {
-        end = resolve
-        given.addEventListener('abort', () => reject(given.reason))
-      })
-    })
-    const [one, other] = [randomUUID(), randomUUID()]
-    const answerOf = async (name: string) => await (await ask(`copy/${name}`)).json()
-    expect(await answerOf(one)).toEqual({ running: true })
-    expect(await refusal(await ask(`copy/${other}`))).toBe('409 copy_runs')
-    await vi.advanceTimersByTimeAsync(30_000)
-    expect(signal?.aborted).toBe(true)
-    vi.useRealTimers()
-
-    const copied = answerOf(other)
-    await vi.waitUntil(() => copyFolder.mock.lastCall?.[0] === other)
-    end({ bytes: 7, blockedMs: 1 })
-    expect(await copied).toEqual({ bytes: 7, blockedMs: 1 })
-    expect(copyFolder).toHaveBeenCalledTimes(2)
   })
 
   test('hears how many deliveries stand how, and why the dead ones are dead', async () => {

@@ -1,12 +1,10 @@
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { getTableName, sql } from 'drizzle-orm'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
-import { createDataFile } from '../../server/cli/data-file.ts'
-import { exportData } from '../../server/cli/export.ts'
-import { importData } from '../../server/cli/import.ts'
+import { exportData, importData, tablesInOrder } from '../../server/cli/copy.ts'
 import {
   type BeforeMigration,
   type Database,
@@ -15,10 +13,9 @@ import {
   openPostgres,
   Refused,
   rowsOf,
+  type Transaction,
 } from '../../server/database/open.ts'
-import { crmAccounts, deliveries, rules, sessions, users } from '../../server/database/schema.ts'
-import { exportedTables, tablesLeftOut } from '../../server/database/tables.ts'
-import { knownMigrations, tableNames } from '../../server/database/version.ts'
+import { deliveries, users } from '../../server/database/schema.ts'
 import { createVault } from '../../server/people/vault.ts'
 import {
   type DatabaseKind,
@@ -45,8 +42,7 @@ let last = 0
 const newPath = () => join(folder, String(++last))
 
 const key = randomBytes(32)
-const options = { vault: createVault([key]), onRows: () => undefined }
-const migration = knownMigrations().at(-1)?.tag ?? ''
+const vault = createVault([key])
 
 async function openEmpty(kind: DatabaseKind): Promise<OpenDatabase> {
   const open = await openTestDatabase(kind)
@@ -54,9 +50,9 @@ async function openEmpty(kind: DatabaseKind): Promise<OpenDatabase> {
   return open
 }
 
-/** All rows that belong into an export, as text. */
+/** All rows, as text. */
 async function rowsIn(database: Database): Promise<string[]> {
-  const all = exportedTables().map((table) => sql`select row_to_json(${table})::text from ${table}`)
+  const all = tablesInOrder().map((table) => sql`select row_to_json(${table})::text from ${table}`)
   return await database.transaction(async (tx) => {
     await tx.execute(sql`set local timezone = 'UTC'`)
     const rows = await rowsOf<{ row_to_json: string }>(tx, sql.join(all, sql` union all `))
@@ -64,10 +60,14 @@ async function rowsIn(database: Database): Promise<string[]> {
   })
 }
 
-test('each table is in an export, or is named as left out', async () => {
+async function tableNames(database: Transaction): Promise<string[]> {
+  const tables = sql`select tablename as name from pg_tables where schemaname = 'public' order by name`
+  return (await rowsOf<{ name: string }>(database, tables)).map(({ name }) => name)
+}
+
+test('each table is in an export', async () => {
   const { database } = await openEmpty('PGlite')
-  const known = [...exportedTables(), ...tablesLeftOut].map(getTableName)
-  expect(known.sort()).toEqual(await tableNames(database))
+  expect(tablesInOrder().map(getTableName).sort()).toEqual(await tableNames(database))
 })
 
 test.each([
@@ -75,7 +75,7 @@ test.each([
   ['PGlite', 'PostgreSQL'],
   ['PostgreSQL', 'PGlite'],
 ] as const)(
-  'from %s to %s every row goes along but sessions, a pending message is sent once, and new changes follow it',
+  'from %s to %s every row goes along, a pending message is sent once, and new changes follow it',
   async (from, to) => {
     const [path, portal] = [newPath(), last]
     const posts = () => outside.posts.filter(({ channel }) => channel === `C${portal}`)
@@ -87,14 +87,12 @@ test.each([
     await idle.tell([change])
     // JSON leaves the line separator as it is.
     await source.database.update(deliveries).set({ dealName: '"\u2028\r\n\\🔔</script>' })
-    await exportData(source.database, { ...options, path })
+    const count = await exportData(source.database, path)
 
     const target = await openEmpty(to)
     const { database } = target
-    await importData(database, { ...options, path, migration, checkpoints: to === 'PGlite' })
+    expect(await importData(database, path, vault)).toBe(count)
     expect(await rowsIn(database)).toEqual(await rowsIn(source.database))
-    expect(await source.database.$count(sessions)).toBe(1)
-    expect(await database.$count(sessions)).toBe(0)
 
     const working = await startBackend(target, outside, { key, alone: to === 'PGlite' })
     onTestFinished(working.stop)
@@ -105,48 +103,11 @@ test.each([
   },
 )
 
-test('an export of PostgreSQL shows one moment, whatever is written meanwhile', async () => {
-  const { database } = await openEmpty('PostgreSQL')
-  const path = newPath()
-  let exporting: Promise<unknown> = Promise.resolve()
-  await database.transaction(async (tx) => {
-    await tx.execute(sql`lock table rules in access exclusive mode`)
-    exporting = exportData(database, { ...options, path })
-    // The export has read the users, and waits for the rules.
-    await vi.waitUntil(async () => {
-      const waiting = sql`select from pg_locks where relation = 'rules'::regclass and not granted`
-      return (await rowsOf(database, waiting)).length > 0
-    }, 9_000)
-    const [user] = await tx.insert(users).values({}).returning()
-    await tx.insert(rules).values({ userId: user?.id ?? '', ruleIds: [], savedAt: new Date() })
-  })
-  await exporting
-  expect(await readFile(path, 'utf8')).toMatch(/\n\{"hash":"[^"]+"\}\n$/)
-})
-
-test('a file of an older release becomes what an update would have made of its database', async () => {
-  const { database } = await openEmpty('PGlite')
-  const path = newPath()
-  // Its next migration begins to search the accounts of all connections.
-  const older = knownMigrations()[4]?.tag ?? ''
-  const file = await createDataFile(path, options.vault, older)
-  const userId = randomUUID()
-  await file.write('users', [JSON.stringify({ id: userId, created_at: new Date() })])
-  const connection = {
-    ...{ id: randomUUID(), user_id: userId, provider: 'hubspot', stand_in: false, account_id: '7' },
-    ...{ grant_id: 'g', secrets: options.vault.seal('', 'x'), connected_at: new Date() },
-  }
-  await file.write('connections', [JSON.stringify(connection)])
-  await file.end()
-  await importData(database, { ...options, path, migration: older, checkpoints: true })
-  expect(await database.select().from(crmAccounts)).toMatchObject([{ accountId: '7' }])
-})
-
 test('an import into PostgreSQL has no time limit, and writes what the command then counts', async () => {
   const source = await openEmpty('PGlite')
   await source.database.insert(users).values([{}, {}])
   const path = newPath()
-  await exportData(source.database, { ...options, path })
+  await exportData(source.database, path)
 
   const DATABASE_URL = await newPostgresDatabase()
   const { database, close } = await openPostgres(DATABASE_URL, () => undefined)
@@ -169,7 +130,7 @@ test.each(databaseKinds)(
   'import and export leave a database of an older release on %s as it is, and say what updates it',
   async (kind) => {
     const [source, path] = [await openEmpty('PGlite'), newPath()]
-    await exportData(source.database, { ...options, path })
+    await exportData(source.database, path)
     const place = await newDatabase(kind)
     const { database, close } = await openTarget(place)
     await database.insert(users).values({})
@@ -182,10 +143,8 @@ test.each(databaseKinds)(
     expect(before.tables).not.toContain('recent_calls')
 
     const isFull = /^The database is not empty\. .*\nexit 1$/
-    expect(await command(place, 'data.ts', 'import', path)).toMatch(isFull)
-    const refusal =
-      'The database is empty or of an older release. Use that release, or start the server of this one (npm start): it updates the database.\nexit 1'
-    expect(await command(place, 'data.ts', 'export', newPath())).toBe(refusal)
+    expect(await command(place, 'import', path)).toMatch(isFull)
+    expect(await command(place, 'export', newPath())).toBe(isOfAnother)
     expect(await stateOf(place)).toEqual(before)
   },
 )
@@ -197,17 +156,18 @@ test.each(databaseKinds)('on a database of a newer release on %s, export refuses
     sql`insert into ${migrations} (hash, created_at) select 'next', max(created_at) + 1 from ${migrations}`,
   )
   await newer.close()
-  expect(await command(place, 'data.ts', 'export', newPath())).toBe(
-    'A newer Dealbell has used the database. Export it with that release.\nexit 1',
-  )
+  expect(await command(place, 'export', newPath())).toBe(isOfAnother)
 })
 
 type Place = Awaited<ReturnType<typeof newDatabase>>
 
 const migrations = sql`drizzle.__drizzle_migrations`
 
-const command = (place: Place, file: string, ...args: string[]) =>
-  outputOf([`server/cli/${file}`, ...args], {
+const isOfAnother =
+  'The database is empty or of another release. Use that release, or start the server of this one (npm start): it updates the database.\nexit 1'
+
+const command = (place: Place, ...args: string[]) =>
+  outputOf(['server/cli/data.ts', ...args], {
     ENCRYPTION_KEY: key.toString('base64'),
     ...('url' in place ? { DATABASE_URL: place.url } : { DATA_DIR: place.folder }),
   })
@@ -229,34 +189,30 @@ const openTarget = (place: Place, look?: BeforeMigration) =>
     ? openPostgres(place.url, () => undefined, { beforeMigration: look })
     : openPglite(join(place.folder, 'pglite'), { synced: false, beforeMigration: look })
 
-test('a server on a folder is backed up while it works; its copy goes on in a new folder', async () => {
+test('a stopped server on a folder is moved to a new folder, and goes on there', async () => {
   const path = newPath()
   const [oldFolder, newFolder] = [await newDataFolder(), newPath()]
-  const data = (command: string, dataDir: string, port = 1) =>
+  const data = (command: string, dataDir: string) =>
     outputOf(['server/cli/data.ts', command, path], {
-      ...serverEnv({ outside, database: { folder: dataDir } }, port),
+      ...serverEnv({ outside, database: { folder: dataDir } }, 1),
       DEBUG: '',
     } as Record<string, string>)
   outside.answerPost = () => ({ status: 503 })
-  // A killed export left it.
-  await mkdir(join(oldFolder, 'pglite.copy'))
   const old = await startServer({ outside, database: { folder: oldFolder } })
   onTestFinished(old.kill)
-  expect(await readdir(oldFolder)).not.toContain('pglite.copy')
   await connectAccount(old, { portal: 7, channel: 'C7' })
   await old.tell([stageChange(3, { portal: 7 })])
-  const port = Number(new URL(old.url).port)
 
-  const said = await data('export', oldFolder, port)
-  expect(said).toMatch(/^The server has copied its folder \(\d+ MB\)\..* \d+ ms/)
-  expect(said).toMatch(/ has \d+ rows\. .*\nexit 0$/)
-  expect(await readdir(oldFolder)).not.toContain('pglite.copy')
+  const isRunning = `A server uses the folder ${oldFolder} of DATA_DIR. Stop it first.\nexit 1`
+  expect(await data('export', oldFolder)).toBe(isRunning)
+  expect(await data('import', oldFolder)).toBe(isRunning)
+  await old.kill()
+  expect(await data('export', oldFolder)).toMatch(/ has \d+ rows\. .*\nexit 0$/)
   expect((await stat(path)).mode & 0o777).toBe(0o600)
-  expect(await data('export', oldFolder, port)).toBe(
+  expect(existsSync(`${path}.part`)).toBe(false)
+  expect(await data('export', oldFolder)).toBe(
     `${path} exists already. Choose another name.\nexit 1`,
   )
-  expect(await data('import', oldFolder, port)).toContain(`A server uses the folder ${oldFolder}`)
-  await old.kill()
   expect(await data('import', oldFolder)).toContain('The database is not empty.')
 
   expect(await data('import', newFolder)).toMatch(/\d+ rows were imported\. .*\nexit 0$/)
@@ -272,45 +228,46 @@ describe('a file is refused, and nothing is written, if it', () => {
   /** The last one is empty. */
   let lines: string[]
   beforeAll(async () => {
-    target = await openTestDatabase('PGlite')
-    await target.database.insert(users).values([{}, {}])
+    const source = await openTestDatabase('PGlite')
+    const backend = await startBackend(source, outside, { key, working: false })
+    await backend.connect({ portal: 9, channel: 'C9' })
     const path = newPath()
-    await exportData(target.database, { ...options, path })
-    await target.database.delete(users)
+    await exportData(source.database, path)
     lines = (await readFile(path, 'utf8')).split('\n')
+    await source.close()
+    target = await openTestDatabase('PGlite')
   })
   afterAll(() => target.close())
 
-  const otherKey = createVault([randomBytes(32)])
-  const cutOff = /is cut off: its last line is missing\./
-  test.each<[string, (lines: string[]) => string[], RegExp, typeof otherKey?]>([
-    ['has another key', (all) => all, /with another encryption key\. Set ENCRYPTION_KEY/, otherKey],
-    ['is cut off after a row', (all) => all.slice(0, 3), cutOff],
-    ['is cut off in a row', ([first = '', row = '']) => [first, row.slice(0, 50)], cutOff],
-    ['has another value', (all) => all.with(1, all[1]?.replace(':"2', ':"1') ?? ''), /was changed/],
-    ['goes on after its end', (all) => all.with(-1, all[1] ?? ''), /was changed/],
-    ['is something else', () => ['-- PostgreSQL database dump'], /was not made by/],
-    ['is empty', () => [], /was not made by/],
-    ['has no line end', () => ['x'.repeat(2 ** 24 + 1)], /has a line that is longer than any/],
-  ])('%s', async (_, change, reason, vault = options.vault) => {
+  const otherVault = createVault([randomBytes(32)])
+  const cutOff = /is cut off or was changed\./
+  const ofOthers = /was not made by .* of this release\./
+  test.each<[string, (lines: string[]) => string[], RegExp, typeof vault?]>([
+    ['has tokens of another key', (all) => all, /ENCRYPTION_KEY does not open 2 of 2/, otherVault],
+    ['is cut off after rows', (all) => all.slice(0, 3), cutOff],
+    ['is cut off in rows', ([first = '', rows = '']) => [first, rows.slice(0, 50)], cutOff],
+    ['is cut off before its last line', (all) => all.slice(0, -2).concat(''), cutOff],
+    ['lacks rows', (all) => all.toSpliced(-3, 1), cutOff],
+    [
+      'goes on after its end',
+      (all) => all.with(-1, all[1] ?? '').concat(''),
+      /Failed query|cut off/,
+    ],
+    ['is of another release', ([, ...rest]) => ['{"dealbell":1}', ...rest], ofOthers],
+    ['is something else', () => ['-- PostgreSQL database dump', ''], ofOthers],
+    ['is empty', () => [], ofOthers],
+  ])('%s', async (_, change, reason, ofReader = vault) => {
     const path = newPath()
     await writeFile(path, change(lines).join('\n'))
-    const more = { path, vault, migration, checkpoints: true }
-    const importing = importData(target.database, { ...options, ...more })
-    await expect(importing).rejects.toThrow(reason)
+    await expect(importData(target.database, path, ofReader)).rejects.toThrow(reason)
     expect(await rowsIn(target.database)).toEqual([])
   })
 
-  test('comes without its key, is of a newer release or was changed: the command opens no database', async () => {
-    const [path, newer, changed, dataDir] = [newPath(), newPath(), newPath(), newPath()]
+  test('comes without its key: the command opens no database', async () => {
+    const [path, dataDir] = [newPath(), newPath()]
     await writeFile(path, lines.join('\n'))
-    await writeFile(newer, lines.join('\n').replace(migration, '9999_next'))
-    await writeFile(changed, lines.toSpliced(1, 1).join('\n'))
-    const said = (from: string, ENCRYPTION_KEY = key.toString('base64')) =>
-      outputOf(['server/cli/data.ts', 'import', from], { DATA_DIR: dataDir, ENCRYPTION_KEY })
-    expect(await said(path, '')).toMatch(/^There is no encryption key\. .*\nexit 1$/)
-    expect(await said(newer)).toMatch(/ is of a newer Dealbell\. .*\nexit 1$/)
-    expect(await said(changed)).toMatch(/ was changed .*\nexit 1$/)
+    const said = await outputOf(['server/cli/data.ts', 'import', path], { DATA_DIR: dataDir })
+    expect(said).toMatch(/^There is no encryption key\. .*\nexit 1$/)
     expect(existsSync(dataDir)).toBe(false)
   })
 })
