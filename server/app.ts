@@ -34,7 +34,7 @@ export function createApp(
   context: Context,
   { dashboard, sandbox }: { dashboard: Dashboard | undefined; sandbox: Hono },
 ): Hono {
-  const { appUrl, database, hasRoom, sessions, limits, log } = context
+  const { appUrl, database, hasRoom, limits, log } = context
   const app = new Hono()
   // The contact form is a stand-in beside real providers, too. It says that it sends nothing.
   const standIns = { 'contact-form': '/sandbox/contact-form', ...standInPages(context.providers) }
@@ -44,7 +44,7 @@ export function createApp(
   app.use('/webhooks/*', countWebhooks)
   app.use('/api/*', corsForDashboard(appUrl))
   app.use(endpoints.health.path, corsForAll)
-  app.use('/api/*', limits.calls(sessions.issued))
+  app.use('/api/*', limits.calls)
   app.use('/sandbox/*', limits.standIns)
   app.use(
     methodNotAllowed({

@@ -10,7 +10,6 @@ import type { Log } from './log.ts'
 import type { Dashboard } from './page/serve.ts'
 import { type Checks, createChecks } from './people/checks.ts'
 import { createSessions } from './people/session.ts'
-import { createSessionTokens } from './people/session-token.ts'
 import { createVault } from './people/vault.ts'
 import { createProviders } from './providers/create.ts'
 import { createInbox } from './relay/receive/inbox.ts'
@@ -82,8 +81,6 @@ export function createBackend({
     sessions: createSessions(database, {
       secure: appUrl.startsWith('https:'),
       now,
-      tokens: createSessionTokens(encryptionKeys),
-      beforeCreate: limits.newSession,
       hasRoom,
     }),
     limits,

@@ -1,26 +1,40 @@
-import { randomBytes, randomUUID } from 'node:crypto'
-import { and, eq, gt, sql } from 'drizzle-orm'
+import { randomUUID } from 'node:crypto'
 import { Hono } from 'hono'
+import * as v from 'valibot'
 import { endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
 import type { Context } from '../context.ts'
-import { authorizations } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/origin.ts'
 import { errorFields } from '../log.ts'
 import { completeAuthorization } from '../people/authorize.ts'
 import { type Connection, sealSecrets } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
-import { AuthorizationEnded, sha256 } from '../people/session.ts'
+import {
+  AuthorizationEnded,
+  authorizationLifetimeMs,
+  type Browser,
+  markUsed,
+  randomToken,
+  sha256,
+} from '../people/session.ts'
 import type { Grant } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { type ProviderId, registry } from '../providers/registry.ts'
 import { sendingEnded } from '../relay/send/disconnect.ts'
 
-const authorizationLifetimeMs = 10 * 60 * 1000
-/** A person has few consent pages open. Of one browser's authorizations, the newest stay. */
-const pendingOfSession = 10
-/** Beginning an authorization deletes up to this many expired ones, so that they never become many. */
-const expiredAtOnce = 20
+/**
+ * What a state holds, sealed: so nothing of an authorization is stored before its callback. The state is bound to the
+ * browser by the token of its cookie (RFC 9700 §4.7.1). Nobody can use the PKCE verifier (RFC 7636) without the code
+ * and the client secret, and only we can open it.
+ */
+const sealedState = v.object({
+  provider: v.string(),
+  codeVerifier: v.string(),
+  tokenHash: v.string(),
+  /** Milliseconds since 1970. */
+  endsAt: v.number(),
+})
+const sealedAs = 'authorization.state'
 
 /** The authorization code flow: to the provider's consent page, and back from it. */
 export function authorizationRoutes(provider: ProviderId, context: Context) {
@@ -47,8 +61,9 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   }
 
   /** Ends a grant of which nothing was stored, unless another connection shares it. Throws nothing. */
-  async function endUnstored({ secrets, ...known }: Grant, userId: string): Promise<void> {
+  async function endUnstored({ secrets, ...known }: Grant): Promise<void> {
     try {
+      const userId = randomUUID()
       const sealed = sealSecrets(vault, { userId, provider }, secrets)
       const { standIn } = providers[provider]
       await endGrant({ ...known, id: randomUUID(), userId, provider, standIn, secrets: sealed })
@@ -57,39 +72,34 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
     }
   }
 
-  /** Reads a few rows by index, however many rows there are. */
-  async function makeRoom(sessionHash: string): Promise<void> {
-    await database.execute(
-      sql`with expired as (
-            select state_hash from authorizations
-            where expires_at < ${now().toISOString()}::timestamptz
-            order by expires_at limit ${expiredAtOnce} for update skip locked
-          ), surplus as (
-            select state_hash from authorizations
-            where session_hash = ${sessionHash}
-            order by expires_at desc offset ${pendingOfSession - 1}
-          )
-          delete from authorizations where state_hash in (
-            select state_hash from expired union all select state_hash from surplus
-          )`,
-    )
+  /** The PKCE verifier in a state. @throws ApiError unless this browser has begun the authorization, and in time. */
+  function verifierIn(state: string, browser: Browser | undefined): string {
+    try {
+      const begun = v.parse(sealedState, JSON.parse(vault.open(state, sealedAs)))
+      const isValid =
+        begun.provider === provider &&
+        begun.tokenHash === browser?.tokenHash &&
+        begun.endsAt > now().getTime()
+      if (isValid) return begun.codeVerifier
+    } catch {
+      // It is not ours.
+    }
+    throw invalidState()
   }
 
   return new Hono()
     .get(pathOf(navigations.authorize, provider), notFromAnotherSite, async (c) => {
-      const session = await sessions.findOrCreate(c)
-      const isNew = sessions.issued(c)?.isNew ?? true
-      await limits.authorization(c, { tokenHash: session.tokenHash, isNew })
-      const state = randomBytes(32).toString('base64url')
-      const codeVerifier = randomBytes(32).toString('base64url')
-      await makeRoom(session.tokenHash)
-      await database.insert(authorizations).values({
-        stateHash: sha256(state),
-        sessionHash: session.tokenHash,
+      await limits.authorization(c)
+      const { tokenHash } = await sessions.beginIn(c)
+      const codeVerifier = randomToken()
+      const endsAt = now().getTime() + authorizationLifetimeMs
+      const content: v.InferOutput<typeof sealedState> = {
         provider,
         codeVerifier,
-        expiresAt: new Date(now().getTime() + authorizationLifetimeMs),
-      })
+        tokenHash,
+        endsAt,
+      }
+      const state = vault.seal(JSON.stringify(content), sealedAs)
       return c.redirect(providers[provider].authorizeUrl({ redirectUri, state, codeVerifier }))
     })
     .get(
@@ -102,33 +112,17 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         const state = c.req.query('state')
         if (!state) throw new ApiError(400, 'invalid_state', 'The address has no state.')
 
-        // Claiming the row makes the state single use: of two requests at once, one gets it. Another
-        // browser's session gets nothing, so it cannot use up the state either.
-        const session = await sessions.find(c)
-        if (session === undefined || session.isReplaced) throw invalidState()
-        const stateHash = sha256(state)
-        const [authorization] = await database
-          .update(authorizations)
-          .set({ claimed: true })
-          .where(
-            and(
-              eq(authorizations.stateHash, stateHash),
-              eq(authorizations.claimed, false),
-              eq(authorizations.sessionHash, session.tokenHash),
-              eq(authorizations.provider, provider),
-              gt(authorizations.expiresAt, now()),
-            ),
-          )
-          .returning({ codeVerifier: authorizations.codeVerifier })
-        if (authorization === undefined) throw invalidState()
+        const browser = await sessions.browser(c)
+        const codeVerifier = verifierIn(state, browser)
+        // Of two requests at once, one gets it. Another browser cannot use it up.
+        const isFirst = await markUsed(database, sha256(state), now())
+        if (browser === undefined || !isFirst) throw invalidState()
 
         try {
-          const { codeVerifier } = authorization
           const grant = await providers[provider].exchange({ code, redirectUri, codeVerifier })
-          const begun = { provider, stateHash }
-          const former = await completeAuthorization(context, c, session, begun, grant).catch(
+          const former = await completeAuthorization(context, c, browser, provider, grant).catch(
             (error) => {
-              void endUnstored(grant, session.userId)
+              void endUnstored(grant)
               throw error
             },
           )

@@ -5,7 +5,6 @@ import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { isRead } from '../http/origin.ts'
 import { nobody } from '../people/person-name.ts'
-import { replacedToken } from '../people/session.ts'
 
 /** Signing out: of this browser, or with `others=true` of all others. */
 export function sessionRoutes({ sessions }: Context) {
@@ -17,15 +16,13 @@ export function sessionRoutes({ sessions }: Context) {
 }
 
 /**
- * Refuses a call that changes something if another token has replaced that of the session, or if the page that makes
- * the call shows another person than the one of the session. Another tab of the browser may have signed in as
- * somebody else, or signed out.
+ * Refuses a call that changes something if the page that makes it shows another person than the one of the session.
+ * Another tab of the browser may have signed in as somebody else, or signed out.
  */
 export function writesForShownPersonOnly({ sessions }: Context): MiddlewareHandler {
   return async (c, next) => {
     if (isRead(c.req.method)) return next()
     const session = await sessions.find(c)
-    if (session?.isReplaced) throw replacedToken()
     const shown = c.req.header(personHeader)
     // What the call wants is already true.
     const hasEnded =

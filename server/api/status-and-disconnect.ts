@@ -1,12 +1,12 @@
-import { and, eq, inArray } from 'drizzle-orm'
+import { and, eq } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { type ConnectionStatus, endpoints, pathOf } from '../../contract/endpoints.ts'
 import { waitAtMost } from '../background.ts'
 import { forgetDeals } from '../clean/deal-names.ts'
 import type { Context } from '../context.ts'
-import { authorizations, connections, sessions } from '../database/schema.ts'
+import { connections } from '../database/schema.ts'
 import { errorFields } from '../log.ts'
-import { type Connection, connectionStatus } from '../people/connections.ts'
+import { connectionStatus } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import { checkBroken } from '../people/refusals.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
@@ -19,33 +19,6 @@ const forgetMs = 3_000
 export function statusAndDisconnectRoutes(provider: ProviderId, context: Context) {
   const { database, providers, log } = context
   const endGrant = createEndGrant(context)
-
-  /**
-   * Removes the connection. Also ends the user's authorizations for this provider in all browsers, because a
-   * callback may be about to store a connection.
-   */
-  async function removeConnection(userId: string): Promise<Connection | undefined> {
-    return await database.transaction(async (tx) => {
-      // A callback also locks its session first. Otherwise the two could wait for each other.
-      const ofUser = await tx
-        .select({ hash: sessions.tokenHash })
-        .from(sessions)
-        .where(eq(sessions.userId, userId))
-        .orderBy(sessions.tokenHash)
-        .for('update')
-      const hashes = ofUser.map(({ hash }) => hash)
-      await tx
-        .delete(authorizations)
-        .where(
-          and(inArray(authorizations.sessionHash, hashes), eq(authorizations.provider, provider)),
-        )
-      const [removed] = await tx
-        .delete(connections)
-        .where(and(eq(connections.userId, userId), eq(connections.provider, provider)))
-        .returning()
-      return removed
-    })
-  }
 
   return new Hono()
     .get(pathOf(endpoints.status, provider), async (c) => {
@@ -62,7 +35,10 @@ export function statusAndDisconnectRoutes(provider: ProviderId, context: Context
       if (session === undefined) return c.body(null, 204)
 
       // Remove it here first. Whatever the provider answers, nothing is sent or read from now on.
-      const removed = await removeConnection(session.userId)
+      const [removed] = await database
+        .delete(connections)
+        .where(and(eq(connections.userId, session.userId), eq(connections.provider, provider)))
+        .returning()
       // If another tab's call has removed it, this call also waits until nothing is being sent.
       await stopSendingTo(database, session.userId)
       if (isCrmId(provider)) {

@@ -1,7 +1,6 @@
 // What is deleted, and when. This folder is neither in people/ nor in relay/, because it deletes rows of both. It
 // needs only the tables. Soon after the start and then daily, it deletes what nobody needs any more:
-// - people.ts: authorizations and sessions that have expired, sessions that still hold nothing after a day, and users
-//   without identity and without session: nobody can sign in as them.
+// - people.ts: sessions that have expired, and users without identity and without session: nobody can sign in as them.
 // - deliveries.ts: events and their deliveries after 30 days, unless a delivery is pending; channels in which nothing
 //   happens; accounts that nobody has connected.
 // - deal-names.ts: names of deals, after the user has disconnected the CRM. The disconnect itself deletes them; the
@@ -14,13 +13,13 @@ import { type Background, repeatInBackground } from '../background.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import type { HasRoom } from '../database/room.ts'
 import {
-  authorizations,
   channels,
   connections,
   crmAccounts,
   dealEvents,
   deliveries,
   sessions,
+  usedTokens,
   users,
 } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
@@ -33,7 +32,7 @@ const times = { firstMs: 20_000, everyMs: 24 * 60 * 60 * 1000, afterErrorMs: 10 
 
 /** The tables whose rows change often. */
 const vacuumed = [
-  authorizations,
+  usedTokens,
   sessions,
   users,
   connections,

@@ -17,7 +17,7 @@ import { crmIds, dealProperties, providerIds } from '../providers/registry.ts'
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 
 /**
- * A person. The user of a new browser has only an id. After the person has connected a CRM, the
+ * A person. Who has connected only a chat has only an id. After the person has connected a CRM, the
  * server finds the same user from every browser by the identity at the CRM.
  */
 export const users = pgTable(
@@ -45,7 +45,7 @@ export const sessions = pgTable(
     formerUserId: uuid('former_user_id').references(() => users.id, { onDelete: 'set null' }),
     createdAt: time('created_at').notNull(),
     expiresAt: time('expires_at').notNull(),
-    // The hash of the token that has replaced this one. From then on, this one may only read.
+    // Unused since 0.1.0, as well.
     replacedBy: text('replaced_by'),
   },
   (table) => [
@@ -54,19 +54,16 @@ export const sessions = pgTable(
   ],
 )
 
-/** An authorization between its start and its callback (RFC 9700 §4.7.1). */
+/** Unused since 0.1.0, whose processes keep nothing of an authorization before it is complete. */
 export const authorizations = pgTable(
   'authorizations',
   {
-    // SHA-256 of the state. Whatever ends the right to complete the authorization deletes the row.
     stateHash: text('state_hash').primaryKey(),
     sessionHash: text('session_hash')
       .notNull()
       .references(() => sessions.tokenHash, { onDelete: 'cascade' }),
     provider: text('provider', { enum: providerIds }).notNull(),
-    // PKCE (RFC 7636). Nobody can use the verifier without the code and the client secret.
     codeVerifier: text('code_verifier').notNull(),
-    // A callback has begun with the state. No other callback may.
     claimed: boolean('claimed').notNull().default(false),
     expiresAt: time('expires_at').notNull(),
   },
@@ -74,6 +71,17 @@ export const authorizations = pgTable(
     index('authorizations_session').on(table.sessionHash),
     index('authorizations_expires').on(table.expiresAt),
   ],
+)
+
+/** What may be used once: the state of an authorization, and the token of a browser before it is signed in. */
+export const usedTokens = pgTable(
+  'used_tokens',
+  {
+    // SHA-256.
+    hash: text('hash').primaryKey(),
+    expiresAt: time('expires_at').notNull(),
+  },
+  (table) => [index('used_tokens_expires').on(table.expiresAt)],
 )
 
 /** One value, sealed with a key that all processes on this database share (people/keys.ts). */

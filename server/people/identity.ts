@@ -22,14 +22,14 @@ interface CrmIdentity {
 /**
  * Finds the user with a CRM identity. The browser of `userId` has just proved this identity. If a
  * user has the identity, returns that user, who finds rules and connections again. Otherwise
- * `userId` gets the identity. If `userId` already has another identity, a new user gets the proved
+ * `userId` gets the identity. If there is no `userId`, or it already has another identity, a new user gets the proved
  * one.
  * @returns the user's id.
  */
 export async function userOfCrmIdentity(
   tx: Transaction,
   dependencies: { vault: Vault; providers: Providers },
-  userId: string,
+  userId: string | undefined,
   { crm, crmUserId, crmAccountId: accountId }: CrmIdentity,
 ): Promise<string> {
   const crmAccountId = dependencies.providers[crm].standIn ? standInMark + accountId : accountId
@@ -43,11 +43,10 @@ export async function userOfCrmIdentity(
       and(eq(users.crm, crm), eq(users.crmAccountId, crmAccountId), eq(users.crmUserId, crmUserId)),
     )
   // Lock the row, because two tabs of a new browser can prove two identities at the same time.
-  const [unnamed] = await tx
-    .select({ id: users.id })
-    .from(users)
-    .where(and(eq(users.id, userId), isNull(users.crmUserId)))
-    .for('update')
+  const isUnnamed = userId && and(eq(users.id, userId), isNull(users.crmUserId))
+  const [unnamed] = isUnnamed
+    ? await tx.select({ id: users.id }).from(users).where(isUnnamed).for('update')
+    : []
 
   if (known !== undefined) {
     if (unnamed !== undefined) await moveToUser(tx, dependencies, unnamed.id, known.id)
@@ -60,14 +59,15 @@ export async function userOfCrmIdentity(
 
 /**
  * Finds the user who gets a chat connection that the browser of `userId` has just authorized. That is
- * `userId`, except when a stand-in signed this browser in and the real CRM is configured now: others are
- * signed in as the same user.
+ * `userId`, or a new user if there is none. It is also a new one when a stand-in signed this browser in and the real
+ * CRM is configured now: others are signed in as the same user.
  */
 export async function userOfChat(
   tx: Transaction,
   providers: Providers,
-  userId: string,
+  userId: string | undefined,
 ): Promise<string> {
+  if (userId === undefined) return await insertUser(tx)
   const [user] = await tx
     .select({ crm: users.crm, crmAccountId: users.crmAccountId })
     .from(users)
@@ -81,7 +81,7 @@ export async function userOfChat(
 }
 
 /** Inserts a user of whom nothing is known yet. @returns the id. */
-export async function insertUser(tx: Transaction): Promise<string> {
+async function insertUser(tx: Transaction): Promise<string> {
   const [user] = await tx.insert(users).values({}).returning({ id: users.id })
   if (user === undefined) throw new Error('The insert of a user returned no row.')
   return user.id

@@ -266,12 +266,12 @@ async function countAndAge(folder: string, databaseUrl?: string) {
       : await openPostgres(databaseUrl, () => undefined)
   try {
     const counts: Array<{ table: string; rows: number }> = []
-    for (const table of ['users', 'sessions', 'authorizations', 'rules']) {
+    for (const table of ['users', 'sessions', 'used_tokens', 'rules']) {
       const query = sql`select count(*)::int as rows from ${sql.identifier(table)}`
       const [row] = await rowsOf<{ rows: number }>(database, query)
       counts.push({ table, rows: row?.rows ?? Number.NaN })
     }
-    for (const table of ['sessions', 'authorizations']) {
+    for (const table of ['sessions', 'used_tokens']) {
       await database.execute(
         sql`update ${sql.identifier(table)} set expires_at = now() - interval '1 day'`,
       )

@@ -23,11 +23,6 @@ type Send = (call: Call) => Promise<IncomingHttpHeaders>
 
 const providers = ['hubspot', 'slack']
 
-/** The user's browser and one more attacker are behind this address. */
-const addressOfUser = '127.0.0.1'
-/** Together they may do as many calls as all users of an address may. */
-const collectedSessions = 22
-
 /** More than HubSpot lets the server read at once, so that previews have to wait. */
 const changedDeals = 300
 
@@ -62,7 +57,6 @@ export function startFloods(
   cookies: readonly string[],
   authPerSecond: number,
 ): Flood[] {
-  const collected: string[] = []
   return [
     // The server has to ask HubSpot. If each call waited, they would fill all connections.
     startFlood(
@@ -76,11 +70,9 @@ export function startFloods(
       },
       { mostSockets: 400 },
     ),
-    // Each stores a session with its user, and an authorization.
     startFlood(url, 'GET /api/…/auth', authPerSecond, async (send, n) => {
       await send({ method: 'GET', path: `/api/${providers[n % 2]}/auth` })
     }),
-    // Each stores a session with its user, and rules.
     startFlood(url, 'POST /api/notifications/rules', 60, async (send) => {
       await send({
         method: 'POST',
@@ -93,7 +85,7 @@ export function startFloods(
       const path = `/api/${providers[n % 2]}/callback?code=${n}&state=${n}`
       await send({ method: 'GET', path, headers: { Cookie: `dealbell=${n}` } })
     }),
-    // Each makes the server call the provider.
+    // Each makes the server call the provider, and stores the used state.
     startFlood(url, 'GET /api/…/callback, own state', 10, async (send, n) => {
       const provider = providers[n % 2]
       const begun = await send({ method: 'GET', path: `/api/${provider}/auth` })
@@ -103,24 +95,6 @@ export function startFloods(
       const path = `/api/${provider}/callback?code=${n}&state=${state}`
       await send({ method: 'GET', path, headers: { Cookie: cookie } })
     }),
-    startFlood(
-      url,
-      `GET /api/…/status, ${collectedSessions} sessions at the user's address`,
-      120,
-      async (send, n) => {
-        if (n < collectedSessions) {
-          const begun = await send({ method: 'GET', path: '/api/slack/auth' })
-          const cookie = begun['set-cookie']?.[0]?.split(';')[0]
-          // Refused if the other floods were faster.
-          if (cookie !== undefined) collected.push(cookie)
-        }
-        const Cookie = collected[n % collected.length]
-        // A call without a session would use up what people without one may do at this address.
-        if (Cookie === undefined) return
-        await send({ method: 'GET', path: '/api/slack/status', headers: { Cookie } })
-      },
-      { from: [addressOfUser] },
-    ),
   ]
 }
 
@@ -129,10 +103,10 @@ function startFlood(
   name: string,
   perSecond: number,
   attack: (send: Send, n: number) => Promise<void>,
-  { from = attackers, mostSockets = 160 }: { from?: readonly string[]; mostSockets?: number } = {},
+  { mostSockets = 160 } = {},
 ): Flood {
   const { host, port } = new URL(url)
-  const agents = from.map((localAddress) => {
+  const agents = attackers.map((localAddress) => {
     const maxSockets = mostSockets / attackers.length
     return new Agent({ keepAlive: true, maxSockets, localAddress, timeout: 10_000 })
   })

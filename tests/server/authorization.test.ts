@@ -1,10 +1,14 @@
 import { eq } from 'drizzle-orm'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { personHeader } from '../../contract/endpoints.ts'
-import { authorizations, connections, deliveries, users } from '../../server/database/schema.ts'
-import { createRateLimits } from '../../server/http/rate-limit.ts'
+import {
+  connections,
+  deliveries,
+  sessions,
+  usedTokens,
+  users,
+} from '../../server/database/schema.ts'
 import { openSecrets } from '../../server/people/connections.ts'
-import { sha256 } from '../../server/people/session.ts'
 import { createHubspot } from '../../server/providers/hubspot/hubspot.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
@@ -33,6 +37,10 @@ async function rowsOf(one: Browser) {
   return await harness.database.select().from(connections).where(ofUser)
 }
 
+/** How many users, sessions and used tokens there are. */
+const stored = () =>
+  Promise.all([users, sessions, usedTokens].map((table) => harness.database.$count(table)))
+
 const logged = () => harness.logged.map((line) => JSON.parse(line))
 const stateOf = (params: URLSearchParams) => params.get('state') ?? ''
 const later = (ms: number) => {
@@ -59,7 +67,7 @@ describe.each([
 ] as const)('connecting %s', (provider, name, other) => {
   const comeBack = (params: URLSearchParams | string) => callback(browser, provider, params)
 
-  test('sends the browser to the provider with a state of 32 bytes and the page’s address', async () => {
+  test('sends the browser to the provider with the page’s address and a sealed state, and stores nothing', async () => {
     const answer = await browser.send(`/api/${provider}/auth`)
     expect(answer.status).toBe(302)
     const url = new URL(answer.headers.get('Location') ?? '')
@@ -68,11 +76,11 @@ describe.each([
     const { state = '', ...sent } = Object.fromEntries(url.searchParams)
     const redirectUri = `${appUrl}/${provider}/callback`
     expect(sent).toMatchObject({ redirect_uri: redirectUri, client_id: clientId })
-    expect(Buffer.from(state, 'base64url')).toHaveLength(32)
-    // Only its hash is kept.
-    const rows = JSON.stringify(await harness.database.select().from(authorizations))
-    expect(rows).toContain(sha256(state))
-    expect(rows).not.toContain(state)
+    expect(() => harness.vault.open(state, 'connections.secrets')).toThrow()
+    expect(answer.headers.getSetCookie()[0]).toMatch(
+      /^dealbell=new\.[\w-]{43}; Max-Age=600; Path=\/; HttpOnly; SameSite=Strict$/,
+    )
+    expect(await stored()).toEqual([0, 0, 0])
   })
 
   describe('is refused before anyone is called', () => {
@@ -95,10 +103,10 @@ describe.each([
       ['with an empty state', (params) => params.set('state', ''), noState],
       ['with a wrong state', (params) => params.set('state', 'A'.repeat(43))],
       [
-        'with the hash of a state, as it stands in the database',
-        (params) => params.set('state', sha256(stateOf(params))),
+        'with a state that was altered',
+        (params) => params.set('state', stateOf(params).replace(/.{4}$/, 'AAAA')),
       ],
-      ['without a session', () => (browser.cookie = undefined)],
+      ['without its cookie', () => (browser.cookie = undefined)],
       ['with a cookie that we never gave', () => (browser.cookie = `dealbell=${'A'.repeat(43)}`)],
       [
         'with the state of the other provider',
@@ -235,41 +243,25 @@ describe.each([
   })
 })
 
-test('only the first authorization of a browser counts as one of a new browser', async () => {
-  const limits = createRateLimits({ trustedProxies: 0, log: () => undefined })
-  const counted = vi.spyOn(limits, 'authorization')
-  const own = openBrowser({ ...harness, app: harness.appWith({ limits }) })
-  for (const isNew of [true, false]) {
-    const way = await own.authorize('slack')
-    const session = { tokenHash: own.tokenHash(), isNew }
-    expect(counted).toHaveBeenLastCalledWith(expect.anything(), session)
-    await callback(own, 'slack', way)
+test('two tabs of a new browser can connect a service each, one after the other', async () => {
+  const ways = [await browser.authorize('slack'), await browser.authorize('hubspot')] as const
+  expect((await callback(browser, 'slack', ways[0])).status).toBe(204)
+  // The browser is somebody now. What it began as nobody has ended.
+  expect(await refusal(await callback(browser, 'hubspot', ways[1]))).toBe('400 invalid_state')
+  await browser.connect('hubspot')
+  for (const each of [await browser.authorize('slack'), await browser.authorize('slack')]) {
+    expect((await callback(browser, 'slack', each)).status).toBe(204)
   }
 })
 
-describe('pending authorizations', () => {
-  const pending = () => harness.database.$count(authorizations)
-
-  test('of one session are ten, the newest', async () => {
-    const first = await browser.authorize('slack')
-    const others = []
-    for (let n = 0; n < 15; n++) {
-      later(1)
-      others.push(await browser.authorize('slack'))
-    }
-    expect(await pending()).toBe(10)
-    expect((await callback(browser, 'slack', first)).status).toBe(400)
-    expect((await callback(browser, 'slack', others[6] ?? '')).status).toBe(204)
-  })
-
-  test('that expired are deleted a few at a time, by whoever begins the next one', async () => {
-    for (let n = 0; n < 30; n++) await openBrowser(harness).send('/api/slack/auth')
-    later(11 * 60 * 1000)
-    await browser.send('/api/slack/auth')
-    expect(await pending()).toBe(11)
-    await browser.send('/api/slack/auth')
-    expect(await pending()).toBe(2)
-  })
+test('a browser that never gets the answer of its first connection can connect again', async () => {
+  const params = await browser.authorize('hubspot')
+  const before = browser.cookie
+  expect((await callback(browser, 'hubspot', params)).status).toBe(204)
+  browser.cookie = before
+  expect(await browser.connected('hubspot')).toEqual({ connected: false })
+  await browser.connect('hubspot')
+  expect(await browser.connected('hubspot')).toMatchObject({ connected: true })
 })
 
 describe('a stored connection', () => {
@@ -320,7 +312,7 @@ describe('a stored connection', () => {
     answerIntrospection(answer)
     const refused = await callback(browser, 'hubspot', await browser.authorize('hubspot'))
     expect(await refusal(refused)).toBe('502 provider_unavailable')
-    expect(await rowsOf(browser)).toEqual([])
+    expect(await harness.database.$count(connections)).toBe(0)
   })
 
   test('does not open in the row of another user', async () => {
@@ -521,6 +513,7 @@ describe('Slack’s token, which all users of a workspace share', () => {
   })
 
   test('is revoked if the session ends while Slack’s answer with it is on its way', async () => {
+    await browser.connect('hubspot')
     const exchange = hold()
     slackOf({ accessToken: 'unused' }, { exchange: exchange.wait })
     const way = await browser.authorize('slack')

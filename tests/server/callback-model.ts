@@ -30,8 +30,8 @@ const steps: Step[] = kinds.flatMap((kind) => [
 ])
 
 /**
- * What the browsers are at the beginning: of one person who has connected both services, or the same unnamed browser
- * whose token somebody else knows.
+ * What the browsers are at the beginning: of one person who has connected both services, or a new browser whose token
+ * somebody else knows.
  */
 type Start = 'one person' | 'one token'
 
@@ -44,11 +44,10 @@ interface Order {
 
 // ---- The rules ----
 
+/** What is in a browser's cookie. Who has connected nothing yet has a token and is no person. */
 interface Token {
-  person: Person
-  /** A replaced token may read, until the new one is used. */
-  state: 'full' | 'replaced' | 'ended'
-  replacedBy?: Token
+  person?: Person
+  isEnded: boolean
 }
 
 interface Person {
@@ -69,94 +68,80 @@ class Model {
     return person
   }
 
-  newToken(person: Person): Token {
-    const token: Token = { person, state: 'full' }
+  newToken(person?: Person): Token {
+    const token: Token = { ...(person && { person }), isEnded: false }
     this.tokens.push(token)
     return token
   }
 
-  /** The token that a call brings, if it is valid. The use of a new token ends the one that it has replaced. */
-  use(browser: 0 | 1): Token | undefined {
+  /** The person of a browser, if it is signed in. */
+  personOf(browser: 0 | 1): Person | undefined {
     const token = this.browsers[browser]
-    if (token === undefined || token.state === 'ended') return undefined
-    if (token.state === 'full') {
-      for (const each of this.tokens) if (each.replacedBy === token) this.end(each)
-    }
-    return token
+    return token?.isEnded ? undefined : token?.person
   }
 
   end(token: Token): void {
-    token.state = 'ended'
+    token.isEnded = true
     if (this.begun?.token === token) this.begun.ended = true
   }
 
-  /** Only a browser with a full token goes on as the same person. */
   begin(browser: 0 | 1): Token {
-    const token = this.use(browser)
-    if (token?.state === 'full') return token
-    const fresh = this.newToken(this.newPerson())
+    const token = this.browsers[browser]
+    if (token !== undefined && !token.isEnded) return token
+    const fresh = this.newToken()
     this.browsers[browser] = fresh
     return fresh
   }
 
   complete(browser: 0 | 1, token: Token, service: Service, code: string): void {
-    const person = service === 'slack' ? token.person : this.personWith(token.person, code)
+    const { person: before } = token
+    const wasNamed = before?.identity !== undefined
+    const person =
+      service === 'slack' ? (before ?? this.newPerson()) : this.personWith(before, code)
     person[service] = code
-    const fresh = this.newToken(person)
-    if (this.begun?.token === token) this.begun.ended = true
-    if (person === token.person) Object.assign(token, { state: 'replaced', replacedBy: fresh })
-    else this.end(token)
-    this.browsers[browser] = fresh
+    if (wasNamed && person === before) return
+    this.end(token)
+    this.browsers[browser] = this.newToken(person)
   }
 
   /** Who an identity at HubSpot is. What an unnamed browser has connected becomes theirs. */
-  personWith(person: Person, identity: string): Person {
+  personWith(person: Person | undefined, identity: string): Person {
     const known = this.persons.find((each) => each.identity === identity)
     if (known !== undefined) {
-      if (person.identity === undefined) {
+      if (person !== undefined && person.identity === undefined) {
         if (known.slack === undefined && person.slack !== undefined) known.slack = person.slack
         delete person.slack
       }
       return known
     }
-    if (person.identity !== undefined) return this.newPerson({ identity })
+    if (person === undefined || person.identity !== undefined) return this.newPerson({ identity })
     person.identity = identity
     return person
   }
 
-  /** @returns the status of the answer. */
-  change(browser: 0 | 1, change: (token: Token) => void): number {
-    const token = this.use(browser)
-    if (token?.state === 'replaced') return 409
-    if (token !== undefined) change(token)
-    return 204
-  }
-
-  step({ kind, browser }: Step, service: Service, codes: Codes): number {
+  step({ kind, browser }: Step, service: Service, codes: Codes): void {
+    const token = this.browsers[browser]
+    const person = this.personOf(browser)
     switch (kind) {
-      case 'signs out': {
-        const status = this.change(browser, (token) => this.end(token))
-        if (status === 204) delete this.browsers[browser]
-        return status
-      }
+      case 'signs out':
+        if (person !== undefined && token !== undefined) this.end(token)
+        delete this.browsers[browser]
+        return
       case 'signs all others out':
-        return this.change(browser, (token) => {
-          for (const each of this.tokens) {
-            if (each.person === token.person && each !== token) this.end(each)
-          }
-        })
+        if (person === undefined) return
+        for (const each of this.tokens) {
+          if (each.person === person && each !== token) this.end(each)
+        }
+        return
       case 'disconnects the service':
-        return this.change(browser, (token) => {
-          const { begun } = this
-          delete token.person[service]
-          if (begun?.service === service && begun.token.person === token.person) begun.ended = true
-        })
+        delete person?.[service]
+        return
       case 'connects the other service':
         this.complete(browser, this.begin(browser), otherOf(service), codes[otherOf(service)])
-        return 204
+        return
       case 'becomes another person':
         this.complete(browser, this.begin(browser), 'hubspot', codes.anotherPerson)
-        return 204
+        return
     }
   }
 }
@@ -227,7 +212,7 @@ async function play({ start, service, slots }: Order): Promise<void> {
   const tabs = [openTab(), openTab()] as const
   const persons = new Map<Person, string>()
   const shownBy = (browser: 0 | 1) => {
-    const person = model.use(browser)?.person
+    const person = model.personOf(browser)
     return {
       person,
       hubspot: person?.hubspot !== undefined,
@@ -262,9 +247,9 @@ async function play({ start, service, slots }: Order): Promise<void> {
   }
   async function doAll(some: readonly Step[]): Promise<void> {
     for (const step of some) {
-      const expected = model.step(step, service, codes)
+      model.step(step, service, codes)
       const { status } = await tabs[step.browser].step(step, service, codes)
-      expect({ step, status }).toEqual({ step, status: expected })
+      expect({ step, status }).toEqual({ step, status: 204 })
     }
   }
 
@@ -294,10 +279,13 @@ async function play({ start, service, slots }: Order): Promise<void> {
     await exchange.wait()
   }
   // The callback brings the cookie of now. Only the token that began it counts.
-  if (model.use(0) !== token || token.state !== 'full') model.begun.ended = true
+  const isOther = model.browsers[0] !== token
+  if (isOther) model.begun.ended = true
+  // Whether the token of a new browser was used is known only when the answer is stored.
+  const isRefused = isOther || (token.isEnded && token.person !== undefined)
   const callback = tabs[0].callback(service, state, codes.callback)
   await Promise.race([exchange.reached, callback])
-  expect(isExchanged).toBe(!model.begun.ended)
+  expect(isExchanged).toBe(!isRefused)
   await doAll(during)
   const endedBefore = endedTokens()
   exchange.release()

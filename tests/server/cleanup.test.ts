@@ -26,12 +26,11 @@ const never = 2 ** 31 - 1
 
 const harness = await shareHarness()
 
-/** A new browser that began to store something, or did. @returns its session. */
-async function browserWith(what: 'rules' | 'hubspot' | 'slack' | 'nothing', now: Date) {
+/** A new browser that stores something. @returns its session. */
+async function browserWith(what: 'rules' | 'hubspot' | 'slack', now: Date) {
   harness.clock.now = now
   const browser = openBrowser(harness)
   if (what === 'hubspot' || what === 'slack') await browser.connect(what)
-  else if (what === 'nothing') await browser.send('/api/slack/auth')
   else await browser.keep(['deal-closed'])
   return { tokenHash: browser.tokenHash(), userId: await browser.userId() }
 }
@@ -47,7 +46,6 @@ describe('the clean-up deletes', () => {
   test('expired sessions, and users whom no browser can be any more with all that they have', async () => {
     await browserWith('rules', start)
     await browserWith('slack', start)
-    await browserWith('nothing', start)
     // Connecting HubSpot again finds this person.
     const named = await browserWith('hubspot', start)
     const later = await browserWith('rules', at(1))
@@ -60,16 +58,6 @@ describe('the clean-up deletes', () => {
     const { database } = harness
     expect(userIds(await database.select().from(connections))).toEqual([named.userId])
     expect(userIds(await database.select().from(rules))).toEqual(userIds([later, endingNow]))
-  })
-
-  test('after a day sessions that hold nothing, and not before', async () => {
-    const nothing = await browserWith('nothing', start)
-    const holding = [await browserWith('rules', start), await browserWith('slack', start)]
-    await deleteUnused(harness.database, at(1))
-    expect(await sessionsLeft()).toEqual(hashes([nothing, ...holding]))
-    await deleteUnused(harness.database, at(1, 1))
-    expect(await sessionsLeft()).toEqual(hashes(holding))
-    expect(await usersLeft()).toEqual(userIds(holding))
   })
 
   test('accounts that nobody has connected any more, so that they are not searched', async () => {
@@ -86,25 +74,12 @@ describe('the clean-up deletes', () => {
     await database.delete(connections)
     expect(await deleteOld(database)).toMatchObject({ accounts: 1 })
   })
-
-  test('no session with an authorization under way, which then ends well', async () => {
-    const browser = openBrowser(harness)
-    await browser.send('/api/slack/auth')
-    harness.clock.now = at(2)
-    const params = await browser.authorize('slack')
-    await deleteUnused(harness.database, at(2, 10 * 60 * 1000 - 1))
-    expect((await browser.call(`/api/slack/callback?${params}`)).status).toBe(204)
-
-    await openBrowser(harness).authorize('hubspot')
-    await deleteUnused(harness.database, at(4))
-    expect(await sessionsLeft()).toHaveLength(1)
-  })
 })
 
 function startHere({ everyMs = never } = {}) {
   const log = vi.fn()
   const cleanup = startCleanup(
-    { database: harness.database, vacuum: true, now: () => at(2), log },
+    { database: harness.database, vacuum: true, now: () => at(181), log },
     { firstMs: 1, everyMs, afterErrorMs: 1 },
   )
   onTestFinished(() => cleanup.stop())
@@ -113,13 +88,13 @@ function startHere({ everyMs = never } = {}) {
 
 describe('the clean-up in the background', () => {
   test('comes again, also after an error, which it logs', async () => {
-    await browserWith('nothing', start)
+    await browserWith('rules', start)
     vi.spyOn(harness.database, 'execute').mockImplementationOnce(() => {
       throw new Error('The database is gone.')
     })
     const { log } = startHere({ everyMs: 1 })
     await vi.waitFor(() => expect(log.mock.calls.length).toBeGreaterThanOrEqual(3), 20_000)
-    const deleted = { authorizations: 1, sessions: 1, users: 1, events: 0 }
+    const deleted = { usedTokens: 2, sessions: 1, users: 1, events: 0 }
     expect(log.mock.calls.slice(0, 3)).toEqual([
       ['clean-up failed', expect.objectContaining({ error: 'Error' })],
       ['cleaned up', expect.objectContaining(deleted)],
@@ -241,7 +216,7 @@ test.runIf(databaseKinds.includes('PostgreSQL'))(
     const outside = await openOutside()
     // Waiting for the lock takes longer than a start may take, and ends in an error.
     await database.transaction(async (tx) => {
-      await tx.execute(sql`lock table users, authorizations, deliveries in share mode`)
+      await tx.execute(sql`lock table users, used_tokens, deliveries in share mode`)
       const server = await startServer({ outside, database: { url } })
       expect((await fetch(`${server.url}/health`)).status).toBe(200)
       await server.stop()

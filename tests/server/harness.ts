@@ -15,10 +15,16 @@ import { createApp } from '../../server/app.ts'
 import { createBackend } from '../../server/backend.ts'
 import type { Context } from '../../server/context.ts'
 import type { Database } from '../../server/database/open.ts'
-import { dealEvents, deliveries, rules, sessions, users } from '../../server/database/schema.ts'
+import {
+  dealEvents,
+  deliveries,
+  rules,
+  sessions,
+  usedTokens,
+  users,
+} from '../../server/database/schema.ts'
 import type { Dashboard } from '../../server/page/serve.ts'
 import { createSessions, sha256 } from '../../server/people/session.ts'
-import { createSessionTokens } from '../../server/people/session-token.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
@@ -101,12 +107,7 @@ export async function openHarness(kind: DatabaseKind = 'PGlite') {
   }) {
     const context = { ...backend, ...changes }
     const secure = context.appUrl.startsWith('https:')
-    const sessions = createSessions(context.database, {
-      secure,
-      now: context.now,
-      tokens: createSessionTokens(encryptionKeys),
-      beforeCreate: context.limits.newSession,
-    })
+    const sessions = createSessions(context.database, { secure, now: context.now })
     // The stand-ins that answer over HTTP are also the ones in the app: they share their codes.
     return createApp({ ...context, sessions }, { dashboard, sandbox })
   }
@@ -150,6 +151,7 @@ export async function shareHarness(): Promise<Harness> {
   const harness = await openHarness()
   beforeEach(async () => {
     await harness.database.delete(users)
+    await harness.database.delete(usedTokens)
     harness.clock.now = start
     harness.faults.current = undefined
     harness.calls.length = 0
@@ -254,7 +256,10 @@ export function openBrowser({
      * without a session gets one.
      */
     async keep(ruleIds: string[]): Promise<void> {
-      if (cookie === undefined) await send('/api/slack/auth')
+      if (cookie === undefined) {
+        await this.connect('slack')
+        await this.disconnect('slack')
+      }
       await database
         ?.insert(rules)
         .values({ userId: await userId(), ruleIds, savedAt: new Date() })
