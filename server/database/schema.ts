@@ -160,8 +160,7 @@ export const dealEvents = pgTable(
     crm: text('crm', { enum: crmIds }).notNull(),
     accountId: text('account_id').notNull(),
     dealId: text('deal_id').notNull(),
-    // The ids of the deals that were merged into this one, if a search found the event. Webhooks about
-    // them may still come.
+    // Unused since 0.1.0. A later release drops it.
     formerDealIds: text('former_deal_ids').array(),
     property: text('property', { enum: [...dealProperties, testProperty] }).notNull(),
     value: text('value').notNull(),
@@ -175,9 +174,8 @@ export const dealEvents = pgTable(
   (table) => [
     index('deal_events_received').on(table.receivedAt),
     // To find the same change, which webhook and search report with slightly different times.
-    index('deal_events_deal').on(table.accountId, table.dealId),
-    // Each webhook asks for these. There are few, so this costs almost nothing.
-    index('deal_events_searched').on(table.accountId, table.dealId).where(sql`found_by = 'search'`),
+    index('deal_events_same').on(table.accountId, table.dealId, table.foundBy, table.occurredAt),
+    // Unused, as its column is.
     index('deal_events_merged')
       .using('gin', table.formerDealIds)
       .where(sql`found_by = 'search' and former_deal_ids is not null`),

@@ -53,13 +53,11 @@ export const unknownRefusal = (provider: ProviderId, code: string) => `${provide
 export interface DealEvent {
   /**
    * The same for all copies of one webhook's event. A search gives the same change another key
-   * (relay/receive/same-change.ts).
+   * (relay/receive/store.ts).
    */
   key: string
   accountId: string
   dealId: string
-  /** The ids of the deals that were merged into this one, if a search has found the event. */
-  formerDealIds?: readonly string[] | undefined
   property: DealProperty
   /** The new value; an id for a stage or an owner. Webhooks do not contain the old value. */
   value: string
@@ -129,8 +127,6 @@ export interface CrmDeal {
    * current id.
    */
   id: string
-  /** The ids of the deals that were merged into this one. Undefined if there are none, or if this was not asked. */
-  formerIds?: readonly string[] | undefined
   /** The deal's page in the CRM. */
   url: string
   name: string | null

@@ -187,24 +187,10 @@ describe('HubSpot is called for', () => {
       call: 'POST /crm/objects/2026-03/0-3/batch/read',
       body: {
         inputs: [{ id: '1' }, { id: '2' }],
-        properties: [...properties, 'hs_merged_object_ids'],
+        properties,
         propertiesWithHistory: ['dealstage'],
       },
     })
-  })
-
-  test.each([
-    ['11;22', ['11', '22']],
-    ['11', ['11']],
-    ['', undefined],
-    ['none', undefined],
-    [null, undefined],
-    [11, undefined],
-  ])('the ids of the deals that were merged into one (%#)', async (hs_merged_object_ids, ids) => {
-    const merged = { ...deal, properties: { ...deal.properties, hs_merged_object_ids } }
-    server.answers = { '/0-3/batch/read': { body: { ...completed, results: [merged] } } }
-    const deals = await hubspot.deals(access, ['1'], 'stage')
-    expect(deals.get('1')).toEqual({ ...read, formerIds: ids })
   })
 
   test('links: companies only of the deals without a contact', async () => {

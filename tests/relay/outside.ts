@@ -309,11 +309,11 @@ export function createOutside(base: string) {
       return json(200, { results: [{ id: 'default', label: 'Sales', stages, ...times }] })
     }
     if (pathname === '/hubspot/crm/objects/2026-03/0-3/batch/read') {
-      const { inputs, properties, propertiesWithHistory } = JSON.parse(body)
+      const { inputs, propertiesWithHistory } = JSON.parse(body)
       if (propertiesWithHistory.length > 0 && inputs.length > 50) return json(400, tooMany)
       const ids: string[] = inputs.map(({ id }: { id: string }) => id)
       const known = ids.filter((id) => !outside.missing.has(id))
-      const results = [...new Set(known.map(idNow))].map((id) => dealAnswer(id, properties))
+      const results = [...new Set(known.map(idNow))].map((id) => dealAnswer(id))
       return json(...batchAnswer(results, known.length === ids.length ? 0 : 1))
     }
     const linkType = pathname.match(
@@ -357,9 +357,8 @@ export function createOutside(base: string) {
     return [207, { ...completed, numErrors, errors }]
   }
 
-  function dealAnswer(id: string, asked: readonly string[] = []) {
+  function dealAnswer(id: string) {
     const deal = outside.deals.get(id) ?? {}
-    const mergedIds = [...outside.merged].flatMap(([old, now]) => (now === id ? [old] : []))
     return {
       id,
       properties: {
@@ -367,9 +366,6 @@ export function createOutside(base: string) {
         amount: deal.amount ?? null,
         deal_currency_code: deal.currency ?? null,
         hubspot_owner_id: deal.ownerId ?? null,
-        ...(asked.includes('hs_merged_object_ids') && {
-          hs_merged_object_ids: mergedIds.join(';') || null,
-        }),
       },
       propertiesWithHistory: {
         dealstage: deal.history ?? [{ value: 'start', timestamp: '2020-01-01T00:00:00Z' }],

@@ -125,13 +125,13 @@ const breaks: readonly Break[] = [
   },
   {
     name: 'dedup: a webhook does not look at what a search found',
-    file: `${relay}/receive/inbox.ts`,
-    from: 'unlessSearched: true }',
-    to: 'unlessSearched: false }',
+    file: `${relay}/receive/store.ts`,
+    from: "foundBy === 'search' ? 'webhook' : 'search'",
+    to: "'webhook'",
   },
   {
     name: 'dedup: webhook and search must name the same time',
-    file: `${relay}/receive/same-change.ts`,
+    file: `${relay}/receive/store.ts`,
     from: 'export const toleranceMs = 60_000',
     to: 'export const toleranceMs = 0',
   },
@@ -169,7 +169,7 @@ const breaks: readonly Break[] = [
   {
     name: 'disconnect: it does not wait for what another process sends again',
     file: `${relay}/send/disconnect.ts`,
-    from: "or(eq(deliveries.state, 'pending'), isBeingSent)",
+    from: "or(eq(deliveries.state, 'pending'), isClaimed)",
     to: "eq(deliveries.state, 'pending')",
     theme: 'stall',
   },

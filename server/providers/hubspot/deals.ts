@@ -32,7 +32,6 @@ const dealAnswer = v.object({
     deal_currency_code: property,
     hubspot_owner_id: property,
     closedate: v.fallback(property, null),
-    hs_merged_object_ids: v.fallback(property, null),
   }),
   propertiesWithHistory: v.nullish(
     v.record(v.string(), v.nullable(v.array(v.object({ value: property, timestamp: v.string() })))),
@@ -139,7 +138,7 @@ export function createHubspotDeals(
       const answer = await read(access, `${dealsPath}/batch/read`, batchAnswer, {
         body: {
           inputs: asInputs(dealIds),
-          properties: [...properties, 'hs_merged_object_ids'],
+          properties,
           propertiesWithHistory: [propertyNames[history]],
         },
         mostBytes: mostHistoryBytes,
@@ -219,7 +218,6 @@ function dealOf(
 ): CrmDeal {
   return {
     id,
-    formerIds: idsIn(properties.hs_merged_object_ids),
     url,
     name: properties.dealname,
     amount: properties.amount,
@@ -237,12 +235,6 @@ function dealOf(
 function dateIn(value: string | null): Date | undefined {
   const date = new Date(value ?? Number.NaN)
   return date.getTime() > 0 && date.getUTCFullYear() < 2200 ? date : undefined
-}
-
-/** Reads a property with several ids: '11;22'. Returns undefined if it has none. */
-function idsIn(value: string | null): string[] | undefined {
-  const ids = (value ?? '').split(';').filter((id) => /^\d{1,20}$/.test(id))
-  return ids.length > 0 ? ids : undefined
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { CrmDeal } from '../../providers/provider.ts'
-import { firstIndex, toleranceMs } from '../receive/same-change.ts'
+import { toleranceMs } from '../receive/store.ts'
 
 /**
  * A CRM may leave out the oldest values of a long history. HubSpot does not document how many it keeps. We
@@ -54,4 +54,19 @@ export function formerValue(
   }
   if (nearest > 0) return changes[nearest - 1]?.value
   return versions.length < shortestCutHistory ? null : undefined
+}
+
+/**
+ * Binary search: returns the first index for which `holds` is true, or `length` if there is none. `holds` must
+ * also be true for all later indexes.
+ */
+function firstIndex(length: number, holds: (index: number) => boolean): number {
+  let first = 0
+  let end = length
+  while (first < end) {
+    const middle = (first + end) >> 1
+    if (holds(middle)) end = middle
+    else first = middle + 1
+  }
+  return first
 }

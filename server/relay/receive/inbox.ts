@@ -8,7 +8,6 @@ import type { DealEvent, Providers } from '../../providers/provider.ts'
 import type { CrmId } from '../../providers/registry.ts'
 import { eventsStored } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
-import { insertUnlessFound } from './known.ts'
 import { storeMissed } from './missed.ts'
 import {
   byTime,
@@ -111,29 +110,19 @@ async function storeEvents(
   providers: Providers,
   events: readonly CrmEvent[],
 ): Promise<number> {
-  const { first, others, inserted } = await database.transaction(async (tx) => {
+  const { first, inserted } = await database.transaction(async (tx) => {
     const targets = await targetsOf(tx, providers, events, 'shared')
     const users = usersOf(targets)
     const first = firstOf(events, users)
     // Drop events of an account that no user has connected. The server still acknowledges them.
     const kept = first.filter((event) => users(event) > 0)
-    if (kept.length === 0) return { first, others: [], inserted: 0 }
+    if (kept.length === 0) return { first, inserted: 0 }
     const accounts = new Set(kept.map(({ crm, accountId }) => `${crm}/${accountId}`))
-    const inserted = await insertEvents(
-      tx,
-      kept,
-      targets.filter(({ crm, account }) => accounts.has(`${crm}/${account}`)),
-      { foundBy: 'webhook', unlessSearched: true },
-    )
+    const ofKept = targets.filter(({ crm, account }) => accounts.has(`${crm}/${account}`))
+    const inserted = await insertEvents(tx, kept, ofKept, 'webhook')
     failpoint('in transaction')
-    return { first, others: inserted < kept.length ? kept : [], inserted }
+    return { first, inserted }
   })
-  // The others are stored already, or a search may have found them. They get a transaction of their own,
-  // because each transaction locks channels only once, in one order.
-  const late =
-    others.length > 0
-      ? await database.transaction((tx) => insertUnlessFound(tx, providers, others))
-      : 0
-  eventsStored.inc({ found_by: 'webhook' }, inserted + late)
+  eventsStored.inc({ found_by: 'webhook' }, inserted)
   return first.length
 }

@@ -6,10 +6,17 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../database/open.ts'
 import type { Providers } from '../../providers/provider.ts'
 import { eventsStored } from '../../watch/metrics.ts'
-import { type FoundEvents, unknownOf } from './known.ts'
-import { byTime, type CrmEvent, firstOf, insertEvents, targetsOf, usersOf } from './store.ts'
+import {
+  byTime,
+  type CrmEvent,
+  firstOf,
+  insertEvents,
+  targetsOf,
+  unknownOf,
+  usersOf,
+} from './store.ts'
 
-/** The most changes from a search that are stored at once. To find those that are known also blocks the thread. */
+/** The most changes from a search that are compared at once. This blocks the thread. */
 const mostCompared = 300
 
 /**
@@ -23,22 +30,14 @@ export async function storeMissed(
   found: readonly CrmEvent[],
   aheadMs: number,
 ): Promise<number> {
-  // A history may name the same change twice.
-  const events = [...new Map(found.map((event) => [event.key, event])).values()].sort(byTime)
+  const events = found.toSorted(byTime)
   let count = 0
   for (let start = 0; start < events.length; start += mostCompared) {
-    const end = start + mostCompared
-    const part = {
-      events: events.slice(start, end),
-      near: [
-        ...events.slice(Math.max(0, start - mostCompared), start),
-        ...events.slice(end, end + mostCompared),
-      ],
-    }
     // Nearly always, the webhooks have brought everything. Then no transaction is needed.
-    while ((await unknownOf(database, part)).length > 0) {
-      const stored = await storeFirst({ database, providers }, part, aheadMs)
-      if (stored === 0) break
+    let unknown = await unknownOf(database, events.slice(start, start + mostCompared))
+    while (unknown.length > 0) {
+      const { looked, stored } = await storeFirst({ database, providers }, unknown, aheadMs)
+      unknown = unknown.slice(looked)
       count += stored
       eventsStored.inc({ found_by: 'search' }, stored)
       onStored()
@@ -54,26 +53,21 @@ interface Dependencies {
   providers: Providers
 }
 
-/** Stores the first of these events that are missing. @returns how many. */
+/** Stores the first of these events, those that are still missing. @returns how many it looked at, and how many it stored. */
 async function storeFirst(
   { database, providers }: Dependencies,
-  found: FoundEvents,
+  events: readonly CrmEvent[],
   aheadMs: number,
-): Promise<number> {
+): Promise<{ looked: number; stored: number }> {
   return await database.transaction(async (tx) => {
-    const targets = (await targetsOf(tx, providers, found.events, 'exclusive')).map((target) => ({
+    const targets = (await targetsOf(tx, providers, events, 'exclusive')).map((target) => ({
       ...target,
       sinceMs: target.sinceMs - aheadMs,
     }))
-    const missed = (await unknownOf(tx, found)).filter(({ crm, accountId, occurredAt }) =>
-      targets.some(
-        (target) =>
-          target.crm === crm &&
-          target.account === accountId &&
-          target.sinceMs <= occurredAt.getTime(),
-      ),
-    )
-    const first = firstOf(missed, usersOf(targets))
-    return first.length === 0 ? 0 : await insertEvents(tx, first, targets, { foundBy: 'search' })
+    const users = usersOf(targets)
+    const first = firstOf(events, users)
+    const wanted = first.filter((event) => users(event) > 0)
+    const stored = wanted.length === 0 ? 0 : await insertEvents(tx, wanted, targets, 'search')
+    return { looked: first.length, stored }
   })
 }

@@ -1,5 +1,5 @@
 // The SQL that stores events from webhooks and from a search. Gets events that fit into one transaction (`firstOf`), and
-// for whom they are (`targetsOf`). Inserts each event whose key is new, a delivery of it for each user of its account,
+// for whom they are (`targetsOf`). Inserts each event that is new, a delivery of it for each user of its account,
 // and makes the channels due. So an event is never stored without its deliveries, and no delivery waits in a channel
 // that nobody works on.
 
@@ -12,6 +12,9 @@ import type { CrmId } from '../../providers/registry.ts'
 import { makeDueFrom } from '../schedule/channels.ts'
 
 export type CrmEvent = DealEvent & { crm: CrmId }
+
+/** HubSpot's webhooks and its history may give slightly different times for one change. */
+export const toleranceMs = 60_000
 
 /** A user who gets the changes of an account. */
 interface Target {
@@ -76,7 +79,9 @@ export async function targetsOf(
 /** Returns the function that says how many users an event is for. */
 export function usersOf(targets: readonly Target[]): (event: CrmEvent) => number {
   const ofAccount = Map.groupBy(targets, ({ crm, account }) => `${crm}/${account}`)
-  return ({ crm, accountId }) => ofAccount.get(`${crm}/${accountId}`)?.length ?? 0
+  return ({ crm, accountId, occurredAt }) =>
+    ofAccount.get(`${crm}/${accountId}`)?.filter(({ sinceMs }) => sinceMs <= occurredAt.getTime())
+      .length ?? 0
 }
 
 /** The first of these events that together need at most `maxRowsAtOnce` rows, but at least one event. */
@@ -93,73 +98,83 @@ export function firstOf(
 }
 
 /**
- * Inserts new events and their deliveries. With `unlessSearched`, leaves out the events of deals that
- * have an event found by a search, because it may be the same. Also makes `channels` due, which have got
- * other deliveries. A transaction may call it once: it locks channels. @returns how many it inserted.
+ * Inserts new events and their deliveries. An event is new if its key is, and if the other way has not reported the same
+ * change. @returns how many it inserted.
  */
 export async function insertEvents(
   tx: Executor,
   events: readonly CrmEvent[],
   targets: readonly Target[],
-  {
-    foundBy,
-    unlessSearched = false,
-    channels = [],
-  }: { foundBy: 'webhook' | 'search'; unlessSearched?: boolean; channels?: readonly string[] },
+  foundBy: FoundBy,
 ): Promise<number> {
-  // Sort by the events alone, so that two transactions with the same events cannot deadlock. If
-  // two events have the same time, the relay sends the one that was inserted first.
-  const rows = events
-    .toSorted(byTime)
-    .map(({ occurredAt, ...event }) => ({ ...event, at: occurredAt.toISOString() }))
   const [inserted] = await rowsOf<{ count: number }>(
     tx,
     sql`with stored as (
-          insert into deal_events
-            (key, crm, account_id, deal_id, former_deal_ids, property, value, occurred_at, found_by)
-          select key, crm, "accountId", "dealId", "formerDealIds", property, value, at, ${foundBy}::text
-          from json_to_recordset(${JSON.stringify(rows)}::json)
-            as item(key text, crm text, "accountId" text, "dealId" text, "formerDealIds" text[],
-                    property text, value text, at timestamptz)
-          ${unlessSearched ? ofUnsearchedDeals : sql``}
+          insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at, found_by)
+          select key, crm, "accountId", "dealId", property, value, at, ${foundBy}::text
+          from ${itemsOf(events)} where not ${isReportedBy(foundBy === 'search' ? 'webhook' : 'search')}
           on conflict (key) do nothing
           returning id, crm, account_id, occurred_at
         ), made as (
-          ${deliverStored(targets)} returning channel
+          insert into deliveries (event_id, user_id, channel, occurred_at)
+          select stored.id, target."user", target.channel, stored.occurred_at
+          from stored
+          join json_to_recordset(${JSON.stringify(targets)}::json)
+            as target(crm text, account text, "user" uuid, channel text, "sinceMs" float8)
+            on target.crm = stored.crm and target.account = stored.account_id
+            and target."sinceMs" <= extract(epoch from stored.occurred_at) * 1000
+          order by stored.id
+          returning channel
         ), due as (
-          ${makeDueFrom(sql`select channel from made
-            union all select unnest(${sql.param([...channels])}::text[])`)}
+          ${makeDueFrom(sql`select channel from made`)}
         )
         select count(*)::int as count from stored`,
   )
   return inserted?.count ?? 0
 }
 
-/** Returns the SQL that inserts the deliveries of the events that the query `stored` returns. */
-export const deliverStored = (targets: readonly Target[]) => sql`
-  insert into deliveries (event_id, user_id, channel, occurred_at)
-  select stored.id, target."user", target.channel, stored.occurred_at
-  from stored
-  join json_to_recordset(${JSON.stringify(targets)}::json)
-    as target(crm text, account text, "user" uuid, channel text, "sinceMs" float8)
-    on target.crm = stored.crm and target.account = stored.account_id
-    and target."sinceMs" <= extract(epoch from stored.occurred_at) * 1000
-  order by stored.id`
+/** Returns the events of a search that are not stored yet. */
+export async function unknownOf(
+  database: Executor,
+  events: readonly CrmEvent[],
+): Promise<CrmEvent[]> {
+  const rows = await rowsOf<{ key: string }>(
+    database,
+    sql`select key from ${itemsOf(events)}
+        where not ${isReportedBy('webhook')}
+          and (select id from deal_events where deal_events.key = item.key) is null`,
+  )
+  const unknown = new Set(rows.map(({ key }) => key))
+  return events.filter(({ key }) => unknown.has(key))
+}
 
-/** The events of a deal that a search found, under this id or, after a merge, under another one. */
-export const foundOf = (deal: SQL) => sql`
-  select id from deal_events
-  where account_id = ${deal}."accountId" and deal_id = ${deal}."dealId" and found_by = 'search'
-  union all
-  select id from deal_events
-  where account_id = ${deal}."accountId" and former_deal_ids @> array[${deal}."dealId"]
-    and found_by = 'search'`
+type FoundBy = 'webhook' | 'search'
 
-// One look at the index is enough while no search has found anything, which is the usual case.
-// A union stays a lookup for each event, and does not become a join that may change their order.
-const ofUnsearchedDeals = sql`
-  where (select id from deal_events where found_by = 'search' order by account_id, deal_id limit 1) is null
-    or not exists (${foundOf(sql`item`)})`
+/** Events as rows of a table `item`. */
+function itemsOf(events: readonly CrmEvent[]): SQL {
+  // Sort by the events alone, so that two transactions with the same events cannot deadlock. If
+  // two events have the same time, the relay sends the one that was inserted first.
+  const rows = events
+    .toSorted(byTime)
+    .map(({ occurredAt, ...event }) => ({ ...event, at: occurredAt.toISOString() }))
+  return sql`json_to_recordset(${JSON.stringify(rows)}::json) as item(
+    key text, crm text, "accountId" text, "dealId" text, property text, value text, at timestamptz)`
+}
+
+/**
+ * The condition that a webhook, or a search, has reported the change of an `item`: webhook and search give one change
+ * different keys and slightly different times. It stays a lookup for each event, and does not become a join that may
+ * change their order.
+ */
+const isReportedBy = (foundBy: FoundBy) => sql`coalesce((
+  select true from deal_events as same
+  where same.account_id = item."accountId" and same.deal_id = item."dealId"
+    and same.found_by = ${foundBy}
+    and same.occurred_at between item.at - ${tolerance} and item.at + ${tolerance}
+    and same.crm = item.crm and same.property = item.property and same.value = item.value
+  limit 1), false)`
+
+const tolerance = sql`make_interval(secs => ${toleranceMs / 1000})`
 
 export const byTime = (a: DealEvent, b: DealEvent) =>
   a.occurredAt.getTime() - b.occurredAt.getTime() ||

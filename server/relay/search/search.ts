@@ -127,11 +127,11 @@ export function createSearch(
         )
         for await (const deals of batches) {
           const events: DealEvent[] = []
-          for (const [dealId, { formerIds: formerDealIds, history }] of deals) {
+          for (const [dealId, { history }] of deals) {
             for (const { value, at } of reportedChanges(property, history)) {
               await breathe()
               if (at.getTime() > fromMs && at.getTime() <= beganMs - graceMs) {
-                events.push(eventOf({ accountId, dealId, formerDealIds, property, value }, at))
+                events.push(eventOf({ accountId, dealId, property, value }, at))
               }
             }
           }
