@@ -1,6 +1,9 @@
 import type { Query, QueryClient } from '@tanstack/react-query'
 
-/** The key of a call. What is about a person begins with `personKey`, or the next person would see it. */
+/**
+ * The key of a call. What is about a person begins with `personKey`, or the next person would see it. What is about
+ * their connections beyond §7 begins with `featuresKey`, or it stays after a disconnect.
+ */
 export type CallKey =
   | readonly [...typeof personKey, ...unknown[]]
   | readonly [...typeof callbackKey, ...unknown[]]

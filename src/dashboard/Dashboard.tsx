@@ -64,6 +64,7 @@ export function Dashboard() {
                 </Part>
               </Connection>
               <Connection provider={chat} isNext={isCrmConnected}>
+                {/* On a phone, link and button take two lines. */}
                 <div className="below-connection empty:hidden has-[a+div]:below-both">
                   <Boundary>
                     <StandInLink provider={chat} channel={chatStatus.data?.channel} />

@@ -6,7 +6,8 @@ import { config } from '../config.ts'
 
 /**
  * A part beyond §7, below a connected service. It is there if the backend offers its feature, with `needsCrm` only while
- * the CRM is connected. `className` keeps the place of a part that loads later, so that it moves nothing.
+ * the CRM is connected. `className` keeps the place of a part that loads later, so that it moves nothing. With
+ * `empty:hidden`, it keeps none for a part that is often empty.
  */
 export function Part({
   feature,

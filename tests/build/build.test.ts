@@ -89,6 +89,11 @@ test('what goes beyond section 7 is one script of its own', async () => {
     const found = /Would have sent|Sign out of|Send a test message/.test(String(await read(file)))
     expect(found, file).toBe(/features-/.test(file))
   }
+  const ownScripts = Object.values(bundle).flatMap((file) =>
+    file.type === 'chunk' && file.isDynamicEntry ? (file.facadeModuleId ?? []) : [],
+  )
+  const isPart = (id: string) => /\/src\/(?!routes\/)/.test(id)
+  expect(ownScripts.filter(isPart), 'Add it to the group features in vite.config.ts.').toEqual([])
 })
 
 // docs/decisions.md, 305: what to do if the dashboard exceeds it.

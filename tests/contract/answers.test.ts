@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import * as v from 'valibot'
 import { describe, expect, test } from 'vitest'
@@ -140,6 +140,11 @@ describe('what a backend may offer beyond the specification', () => {
       }
     },
   )
+
+  test('is a file of contract/features/, each added to contract/features.ts', async () => {
+    const files = await readdir(join(import.meta.dirname, '../../contract/features'))
+    expect(features.map(({ name }) => `${name}.ts`).sort()).toEqual(files.sort())
+  })
 
   // `npx vitest run tests/contract/answers.test.ts -u` writes it.
   test('is listed in docs/backend.md', async () => {

@@ -148,8 +148,15 @@ export function createBackend({
       const answer = isOther
         ? refuse(409, 'another_person', 'The page shows another person.')
         : await getResponse(calls, request)
+      if (answer === undefined) {
+        const { pathname } = new URL(request.url)
+        console.error(
+          `tests/msw has no answer for ${request.method} ${pathname}: is its feature in contract/features.ts?`,
+        )
+        return notFound()
+      }
       // The name of the person at the end of the call.
-      if (state.person !== undefined) answer?.headers.set(personHeader, state.person)
+      if (state.person !== undefined) answer.headers.set(personHeader, state.person)
       return answer
     }),
   ]
