@@ -4,7 +4,8 @@ const keptFromNode = ['fetch', 'Response', 'Headers', 'AbortController', 'AbortS
 
 /**
  * happy-dom with Node's fetch. happy-dom's own fetch throws an unhandled error when a body is cancelled,
- * and its requests do not tell their credentials. Relative addresses work as in a browser.
+ * and its requests do not tell their credentials. Relative addresses work as in a browser. jsdom would forbid to replace
+ * `location.assign`.
  */
 export default {
   ...builtinEnvironments['happy-dom'],
