@@ -1,30 +1,16 @@
 import { and, eq, sql } from 'drizzle-orm'
 import type { Database } from '../../database/open.ts'
 import { dealEvents, deliveries } from '../../database/schema.ts'
-import {
-  type DealDelivery,
-  type Delivery,
-  deliveryAndEvent,
-  isOfDeal,
-  type Shown,
-} from './delivery.ts'
+import { type DealDelivery, type Delivery, deliveryAndEvent, isOfDeal } from './delivery.ts'
 
 /** The most deliveries of one page. */
 const mostAtOnce = 200
 
-interface UpcomingDelivery extends Delivery {
-  /**
-   * What the list shows of this change, if another user's message has already reported it in this channel.
-   * Otherwise null.
-   */
-  alreadyReported: Shown | null
-}
+export type Page = readonly DealDelivery[]
 
-export type Page = ReadonlyArray<UpcomingDelivery & DealDelivery>
-
-/** The only page. What the channel already has a message of is not looked up. */
-export async function* onePage(all: readonly DealDelivery[]): AsyncGenerator<Page, void> {
-  yield all.map((each) => ({ ...each, alreadyReported: null }))
+/** The only page. */
+export async function* onePage(all: Page): AsyncGenerator<Page, void> {
+  yield all
 }
 
 /**
@@ -45,9 +31,7 @@ export async function* digestPages(
   let last: Delivery | undefined
   while (!isStopping()) {
     const page = await pageAfter(database, first, last)
-    const end = page.findIndex(
-      (each) => each.alreadyReported === null && (!isOfDeal(each) || !mayDigest(each)),
-    )
+    const end = page.findIndex((each) => !isOfDeal(each) || !mayDigest(each))
     yield (end === -1 ? page : page.slice(0, end)).filter(isOfDeal)
     if (end !== -1 || page.length < mostAtOnce) return
     last = page.at(-1)
@@ -58,22 +42,10 @@ async function pageAfter(
   database: Database,
   first: Delivery,
   last: Delivery | undefined,
-): Promise<UpcomingDelivery[]> {
+): Promise<Delivery[]> {
   const askedAt = performance.now()
   const rows = await database
-    .select({
-      ...deliveryAndEvent,
-      alreadyReported: sql<Shown | null>`(
-        select json_strip_nulls(json_build_object(
-          'ruleId', other.rule_id, 'dealName', other.deal_name, 'dealUrl', other.deal_url,
-          'from', other.from_label, 'to', other.to_label
-        ))
-        from deliveries other
-        where other.event_id = ${deliveries.eventId} and other.channel = ${first.channel}
-          and other.id <> ${deliveries.id} and other.state = 'sent'
-        limit 1
-      )`,
-    })
+    .select(deliveryAndEvent)
     .from(deliveries)
     .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
     .where(

@@ -36,13 +36,7 @@ export async function* eachCandidate(
 ): AsyncGenerator<Candidates, void> {
   const queue: Candidate[] = []
   for await (const page of pages) {
-    const fresh = page.filter((each) => each.alreadyReported === null)
-    const candidates = await changes.candidatesOf(fresh, by)
-    for (const { alreadyReported, ...delivery } of page) {
-      if (alreadyReported === null) continue
-      skip({ delivery: { ...delivery, shown: alreadyReported }, reason: 'said_in_channel' })
-    }
-    for (const candidate of candidates) {
+    for (const candidate of await changes.candidatesOf(page, by)) {
       const { delivery, possible, stage } = candidate
       if (possible.length > 0) queue.push(candidate)
       else {

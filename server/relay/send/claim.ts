@@ -5,7 +5,7 @@ import { connections } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
 import { claimMs, type Group, isClaimed } from '../pick/delivery.ts'
 import { pauseSql } from '../schedule/pauses.ts'
-import { idsOf, isPendingIn, isUnclaimed, setShown, shownItems } from './group.ts'
+import { eventIdsOf, idsOf, isPendingIn, isUnclaimed, setShown, shownItems } from './group.ts'
 
 /** The post must begin so soon after the claim, because the claim must not end before the post. */
 const postWithinMs = 9_000
@@ -25,7 +25,7 @@ export type Claim =
   | { kind: 'gone' }
   /** This process no longer holds the channel's lease. */
   | { kind: 'lease lost' }
-  /** Another user of the same channel has already received this event there. */
+  /** The channel already has a message about one of the events, for another user. */
   | { kind: 'sent already' }
 
 /**
@@ -45,7 +45,6 @@ export async function claim(
 ): Promise<Claim> {
   const { channel, chat } = group[0]
   const ids = idsOf(group)
-  const eventIds = sql`${sql.param(group.map(({ eventId }) => eventId))}::bigint[]`
   const isFree = sql`${isPendingIn(group)} and ${isUnclaimed}`
   const freeAt = pausedUntil(sql`channels`, sql`clock_timestamp()`)
   const elapsedMs = stopwatch()
@@ -73,7 +72,7 @@ export async function claim(
         ), same_event as (
           select case bool_or(state = 'sent') when true then 'sent' when false then 'sending' end as state
           from deliveries
-          where event_id = any(${eventIds}) and channel = ${channel} and id <> all(${ids})
+          where event_id = any(${eventIdsOf(group)}) and channel = ${channel} and id <> all(${ids})
             and (state = 'sent' or ${isClaimed})
         ), slot as (
           ${pauseSql(channel, chat?.channelName)} and leased_by = ${processId}

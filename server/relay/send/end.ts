@@ -5,7 +5,7 @@ import type { Providers } from '../../providers/provider.ts'
 import { countEnded } from '../../watch/metrics.ts'
 import type { Delivery, Group } from '../pick/delivery.ts'
 import { goOn, type NextStep, whileLeased } from '../schedule/next-step.ts'
-import { endBacklog, type PutOff, recordEnd, recordPutOff } from './record.ts'
+import { endBacklog, endSaid, type PutOff, recordEnd, recordPutOff } from './record.ts'
 
 const reportEveryMs = 60_000
 
@@ -70,6 +70,11 @@ export function createEnds({ database, providers, log, processId }: EndDependenc
       if (ended !== undefined) count('dead', reason ?? '', ended)
       log('delivery dead', { ...logFields(delivery), messages: ended ?? 0, reason })
       return whileLeased(ended !== undefined)
+    },
+
+    /** Ends the deliveries of the same events to other users, if the channel has a message about them. */
+    async endSaid(group: Group): Promise<void> {
+      count('ignored', 'said_in_channel', await endSaid({ database, providers }, group))
     },
 
     async putOff(group: Group, options: PutOff): Promise<NextStep> {

@@ -10,6 +10,9 @@ export const isUnclaimed = sql`(${isClaimed} is not true)`
 export const idsOf = (group: readonly Delivery[]) =>
   sql`${sql.param(group.map(({ id }) => id))}::bigint[]`
 
+export const eventIdsOf = (group: readonly Delivery[]) =>
+  sql`${sql.param(group.map(({ eventId }) => eventId))}::bigint[]`
+
 /** The condition that a delivery is in the group and pending. */
 export const isPendingIn = (group: readonly Delivery[]) =>
   sql`id = any(${idsOf(group)}) and ${stateWithoutIndex} = 'pending'`

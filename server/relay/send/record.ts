@@ -6,11 +6,21 @@ import { type SQL, sql } from 'drizzle-orm'
 import { type Database, type Executor, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
+import { chatOf } from '../../people/routes.ts'
+import type { Providers } from '../../providers/provider.ts'
 import { type Delivery, type Group, longestPutOffMs, stateWithoutIndex } from '../pick/delivery.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { leaseOf } from '../schedule/leases.ts'
 import { pauseSql, pauseWorkspace } from '../schedule/pauses.ts'
-import { firstUnclaimed, idsOf, isPendingIn, setShown, shownItems } from './group.ts'
+import {
+  eventIdsOf,
+  firstUnclaimed,
+  idsOf,
+  isPendingIn,
+  isUnclaimed,
+  setShown,
+  shownItems,
+} from './group.ts'
 
 /**
  * The rule of each delivery. If this try knows no rule, the stored rule stays. A claim does not store it: the rule
@@ -40,11 +50,14 @@ const owned = (processId: string, group: Group) => sql`
 /**
  * Records a message that the chat accepted, also if the process has lost lease and claim: the message must
  * not be sent again. The pause of the channel starts now.
- * @returns whether the channel has another pending delivery.
+ * @returns whether the channel has another pending delivery, and whether it has one of the same events.
  */
-export async function recordSent(database: Database, group: Group): Promise<boolean> {
+export async function recordSent(
+  database: Database,
+  group: Group,
+): Promise<{ more: boolean; sameEvent: boolean }> {
   const { channel, claimedUntil } = group[0]
-  const [row] = await rowsOf<{ more: boolean }>(
+  const [row] = await rowsOf<{ more: boolean; sameEvent: boolean }>(
     database,
     sql`with paused as (
           ${pauseSql(channel)} returning id
@@ -63,9 +76,42 @@ export async function recordSent(database: Database, group: Group): Promise<bool
         select exists (
           select from deliveries
           where channel = ${channel} and state = 'pending' and id <> all(${idsOf(group)})
-        ) as more`,
+        ) as more, exists (
+          select from deliveries
+          where event_id = any(${eventIdsOf(group)}) and ${stateWithoutIndex} = 'pending'
+            and channel = ${channel} and id <> all(${idsOf(group)})
+        ) as "sameEvent"`,
   )
-  return row?.more ?? false
+  return row ?? { more: false, sameEvent: false }
+}
+
+/**
+ * Ends the deliveries of these events to other users of the channel, if it has a message about the event. A user who has
+ * chosen another channel meanwhile still gets the message there. @returns how many it ended.
+ */
+export async function endSaid(
+  { database, providers }: { database: Database; providers: Providers },
+  group: Group,
+): Promise<number> {
+  const { channel } = group[0]
+  const ended = await rowsOf(
+    database,
+    sql`update deliveries as other
+        set state = 'ignored', reason = 'said_in_channel', finished_at = now(), rule_id = said.rule_id,
+            deal_name = said.deal_name, deal_url = said.deal_url,
+            from_label = said.from_label, to_label = said.to_label
+        from deliveries as said
+        where said.event_id = other.event_id and said.channel = other.channel and said.state = 'sent'
+          and other.id = any(array(
+            select id from deliveries
+            where event_id = any(${eventIdsOf(group)}) and ${stateWithoutIndex} = 'pending'
+              and channel = ${channel} and ${isUnclaimed}
+              and channel = ${chatOf(providers, deliveries.userId, sql`account_id || '/' || channel_id`)}
+            order by id for update
+          ))
+        returning other.id`,
+  )
+  return ended.length
 }
 
 /**

@@ -58,7 +58,7 @@ export function createSend({
   processId,
   isStopping,
   turns,
-  ends: { end, putOff },
+  ends: { end, endSaid, putOff },
   failures: { retry, refused },
   onFormRefused,
 }: SendDependencies) {
@@ -75,8 +75,8 @@ export function createSend({
       case 'lease lost':
         return done
       case 'sent already':
-        // Of several deliveries, the next look at the channel ends those that were sent.
-        return group.length > 1 ? goOn : await end(group, 'ignored', 'said_in_channel')
+        await endSaid(group)
+        return goOn
     }
     const { claimedUntil, mayPost } = claimed
     const [head, ...rest] = group
@@ -126,11 +126,12 @@ export function createSend({
     const [first] = group
     switch (answer.kind) {
       case 'posted': {
-        const more = await recordUntilRecorded(group)
+        const { more, sameEvent } = await recordUntilRecorded(group)
         countSent(group.map(({ receivedAtMs }) => receivedAtMs))
         failpoint('recorded', first.dealId)
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         await recordAcceptance(database, [crm, chat])
+        if (sameEvent) await endSaid(group)
         return more ? goOn : done
       }
       case 'wait':
@@ -157,7 +158,7 @@ export function createSend({
    * Records that the chat has the message. Repeats this until it succeeds, instead of sending
    * again.
    */
-  async function recordUntilRecorded(group: Group): Promise<boolean> {
+  async function recordUntilRecorded(group: Group): ReturnType<typeof recordSent> {
     for (;;) {
       try {
         return await recordSent(database, group)
