@@ -20,11 +20,9 @@ import {
   corsForAll,
   corsForDashboard,
   isRead,
-  withOneHost,
   writesFromDashboardOnly,
 } from './http/origin.ts'
 import { safetyHeaders } from './http/safety-headers.ts'
-import { inShortTurns } from './http/turns.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
 import { providerIds, usedOf } from './providers/registry.ts'
 import { standInPages } from './providers/stand-in-pages.ts'
@@ -40,7 +38,6 @@ export function createApp(
   const standIns = { 'contact-form': '/sandbox/contact-form', ...standInPages(context.providers) }
 
   app.use(safetyHeaders({ https: appUrl.startsWith('https:') }))
-  app.use(withOneHost)
   app.use('/webhooks/*', countWebhooks)
   app.use('/api/*', corsForDashboard(appUrl))
   app.use(endpoints.health.path, corsForAll)
@@ -56,7 +53,6 @@ export function createApp(
     }),
   )
   app.use('/api/*', writesFromDashboardOnly(appUrl))
-  app.use('/api/*', inShortTurns())
   app.use('/api/*', writesForShownPersonOnly(context))
 
   app.use(async (c, next) => {

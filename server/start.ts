@@ -1,13 +1,11 @@
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
+import type { Server } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
-import { getRequestListener } from '@hono/node-server'
 import { createBackend } from './backend.ts'
 import { startCleanup } from './clean/clean.ts'
 import { watchDisk } from './database/disk.ts'
 import type { FolderLock } from './database/lock.ts'
-import { answerUnreadable } from './http/safety-headers.ts'
-import { clientTimes, connectionLimit, guardConnections } from './http/socket-limits.ts'
+import { createHttpServer } from './http/server.ts'
 import { createLog, errorFields } from './log.ts'
 import { whenNpmEnds } from './npm.ts'
 import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
@@ -46,9 +44,8 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   if (settings.databaseUrl !== undefined) await checkSharedKey(database, vault)
   await sealWithNewestKey(database, vault)
 
-  const server = createServer(clientTimes(settings.trustedProxies))
-  const connections = guardConnections(server, { most: connectionLimit() })
-  const port = await listen(server, settings)
+  const http = createHttpServer(settings.trustedProxies)
+  const port = await listen(http.server, settings)
   // No await from here to the handler: a request that arrived meanwhile would never be answered.
   const addresses = settings.addressesAt(port)
   const { app, relay, catchUp, checks, watch } = createBackend({
@@ -64,8 +61,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     metricsToken: settings.metricsToken,
     log,
   })
-  const https = addresses.appUrl.startsWith('https:')
-  server.on('request', getRequestListener(app.fetch, answerUnreadable(server, { https })))
+  http.serve(app.fetch)
 
   watchProcess()
   const hasFolder = settings.databaseUrl === undefined
@@ -91,7 +87,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     }, delayMs + stopWithinMs)
     if (delayMs > 0) await delay(delayMs)
     const background = [relay, catchUp, checks, cleanup, ...disk].map((each) => each.stop())
-    await Promise.all([connections.close(requestGraceMs), ...background])
+    await Promise.all([http.close(requestGraceMs), ...background])
     await close()
     lock?.release()
     process.exit(0)

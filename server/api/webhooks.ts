@@ -3,9 +3,9 @@
 // CRM repeats a webhook that gets a 5xx or no answer.
 
 import { Hono, type MiddlewareHandler } from 'hono'
+import { bodyLimit } from 'hono/body-limit'
 import type { Context } from '../context.ts'
-import { createBodyReader } from '../http/bodies.ts'
-import { ApiError, errorAnswer } from '../http/errors.ts'
+import { ApiError } from '../http/errors.ts'
 import type { WebhookRefusal } from '../providers/provider.ts'
 import { crmIds, registry, usedOf } from '../providers/registry.ts'
 import { watchedProperties } from '../relay/decide/rules.ts'
@@ -13,10 +13,6 @@ import { failpoint } from '../relay/failpoint.ts'
 import { countWebhook, eventsNotUnderstood } from '../watch/metrics.ts'
 
 const maxBodyBytes = 1024 * 1024
-/** Bodies that are read at the same time, and the bytes of them that are kept in memory. */
-const maxBodies = 64
-const maxBodyBytesInMemory = 12 * 1024 * 1024
-const retryAfterS = 10
 
 /** Counts what becomes of webhooks. Those that are not signed are counted where the reason is known. */
 export const countWebhooks: MiddlewareHandler = async (c, next) => {
@@ -33,10 +29,11 @@ export const countWebhooks: MiddlewareHandler = async (c, next) => {
 /** Where each CRM reports changes: one address for all accounts. */
 export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, log }: Context) {
   const routes = new Hono()
-  const readBody = createBodyReader({
-    maxBytes: maxBodyBytes,
-    most: maxBodies,
-    mostBytes: maxBodyBytesInMemory,
+  const limitBody = bodyLimit({
+    maxSize: maxBodyBytes,
+    onError: () => {
+      throw new ApiError(413, 'too_large', 'The body must not be over 1 MiB.')
+    },
   })
   for (const crm of usedOf(providers, crmIds)) {
     const { name } = registry[crm]
@@ -46,27 +43,19 @@ export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, 
       return new ApiError(401, 'invalid_signature', `The request is not signed by ${name}.`)
     }
 
-    routes.post(`/${crm}`, async (c) => {
-      const header = (name: string) => c.req.header(name)
-      // Anyone can send here, so read no body that cannot be signed.
-      const refusal = providers[crm].webhookRefusal(header, now().getTime())
+    // Anyone can send here, so read no body that cannot be signed.
+    const refuseUnsigned: MiddlewareHandler = async (c, next) => {
+      const refusal = providers[crm].webhookRefusal((name) => c.req.header(name), now().getTime())
       if (refusal !== undefined) throw notSigned(refusal)
-      const body = await readBody(c.req.raw)
-      switch (body.kind) {
-        case 'too large':
-          throw new ApiError(413, 'too_large', 'The body must not be over 1 MiB.')
-        case 'incomplete':
-          throw new ApiError(400, 'incomplete_body', 'The body did not arrive.')
-        case 'displaced':
-          // The CRM repeats a webhook that is answered with 5xx.
-          return errorAnswer(c, 503, 'busy', 'Too many webhooks arrive at once.', {
-            'Retry-After': String(retryAfterS),
-          })
-      }
+      await next()
+    }
 
+    routes.post(`/${crm}`, refuseUnsigned, limitBody, async (c) => {
+      const header = (name: string) => c.req.header(name)
+      const body = new Uint8Array(await c.req.arrayBuffer())
       const { pathname, search } = new URL(c.req.url)
       const content = providers[crm].readWebhook(
-        { method: 'POST', url: `${apiUrl}${pathname}${search}`, header, body: body.bytes },
+        { method: 'POST', url: `${apiUrl}${pathname}${search}`, header, body },
         now().getTime(),
       )
       if (content.kind === 'not signed') throw notSigned(content.why)

@@ -85,22 +85,6 @@ export function atOneLoopbackName(appOrigin: string): MiddlewareHandler {
   }
 }
 
-/**
- * Refuses a request with two Host headers (RFC 9112 §3.2): Node reads the first, and a proxy may read the last. Without
- * one, only HTTP/1.0 may ask, and only for a path: a whole URL could name this machine.
- */
-export const withOneHost: MiddlewareHandler = async (c, next) => {
-  const { rawHeaders = [], httpVersion = '1.0', url = '/' } = incomingOf(c) ?? {}
-  const names = rawHeaders.filter((_text, at) => at % 2 === 0)
-  if (names.filter((name) => name.toLowerCase() === 'host').length > 1) {
-    throw new ApiError(400, 'bad_request', 'The request names two hosts.')
-  }
-  if (!c.req.header('Host') && !(httpVersion === '1.0' && url.startsWith('/'))) {
-    throw new ApiError(400, 'bad_request', 'The request names no host.')
-  }
-  await next()
-}
-
 /** Headers that proxies add. */
 const proxyHeaders = ['Forwarded', 'X-Forwarded-For', 'X-Forwarded-Host', 'X-Real-IP', 'Via']
 

@@ -141,7 +141,7 @@ function withoutPort(address: string): string {
 }
 
 /** The network that counts as one client; undefined if this is no IP address. */
-export function networkOf(address: string): string | undefined {
+function networkOf(address: string): string | undefined {
   // An IPv4 client on a socket that takes both.
   const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, '').replace(/%.*$/, '')
   if (isIPv4(plain)) return plain

@@ -6,9 +6,8 @@ import { launch } from '../server/program.ts'
 
 const main = join(import.meta.dirname, '../../server/main.ts')
 
-/** The real server as a process of its own. It serves the built dashboard and both stand-ins. */
+/** The real server as a process of its own, behind nginx. It serves both stand-ins. */
 interface Server {
-  url: string
   /** From the launch until the server listens. */
   startMs: number
   /**
@@ -18,8 +17,6 @@ interface Server {
   memoryMb(): Promise<number>
   /** How long the main thread has waited until now because other processes used all processors. */
   waitedMs(): number
-  /** The inodes of connections that the server has ended and not destroyed. */
-  halfClosed(): Set<string>
   /** Sends SIGTERM, and SIGKILL if the process still runs after `limitMs`. */
   stop(limitMs: number): Promise<Stop>
 }
@@ -30,13 +27,25 @@ interface Stop {
   exitCode: number | null
 }
 
-/** @param folder holds the key, and the database unless there is a `databaseUrl`. */
-export async function startServer(folder: string, databaseUrl?: string): Promise<Server> {
+interface Place {
+  /** Holds the key, and the database unless there is a `databaseUrl`. */
+  folder: string
+  databaseUrl: string | undefined
+  port: number
+  /** Where nginx answers. */
+  url: string
+}
+
+export async function startServer({ folder, databaseUrl, port, url }: Place): Promise<Server> {
   const startedAt = performance.now()
   const program = launch(
     [main],
     {
-      PORT: '0',
+      PORT: String(port),
+      HOST: '127.0.0.1',
+      APP_URL: url,
+      TRUSTED_PROXIES: '1',
+      SERVE_DASHBOARD: 'false',
       DATA_DIR: folder,
       NODE_OPTIONS: '--inspect=127.0.0.1:0',
       ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
@@ -45,11 +54,10 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
     { cwd: folder },
   )
   const { child, exited } = program
-  const url = await program.listens()
+  await program.listens()
   const startMs = performance.now() - startedAt
 
   return {
-    url,
     startMs,
     async memoryMb() {
       if (child.exitCode !== null || child.signalCode !== null) {
@@ -63,21 +71,6 @@ export async function startServer(folder: string, databaseUrl?: string): Promise
       if (!existsSync(file)) return 0
       const [, waitedNs] = readFileSync(file, 'utf8').split(' ')
       return Number(waitedNs) / 1e6
-    },
-    halfClosed() {
-      const port = Number(new URL(url).port)
-      const lines = ['tcp', 'tcp6'].flatMap((file) =>
-        readFileSync(`/proc/${child.pid}/net/${file}`, 'utf8').split('\n').slice(1, -1),
-      )
-      const sockets = lines.map((line) => {
-        const [, local = '', , state, , , , , , inode = '0'] = line.trim().split(/\s+/)
-        return { port: Number.parseInt(local.split(':')[1] ?? '', 16), state, inode }
-      })
-      // 05 is FIN_WAIT2. A socket that the process has destroyed has no inode.
-      const held = sockets.filter(
-        (socket) => socket.port === port && socket.state === '05' && socket.inode !== '0',
-      )
-      return new Set(held.map(({ inode }) => inode))
     },
     // Also works when the process has ended already.
     async stop(limitMs) {

@@ -1,8 +1,10 @@
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import type { RequestListener, ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import { connect, type TLSSocket } from 'node:tls'
 import { Hono } from 'hono'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { everyAnswer } from '../../contract/page-headers.ts'
 import { caddy, nginx } from '../../scripts/programs.ts'
 import { safetyHeaders } from '../../server/http/safety-headers.ts'
@@ -246,6 +248,102 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
         expect(safeguards(answer.headers)).toEqual(expected)
       }
     }
+  })
+})
+
+describe.skipIf(program === undefined)('nginx in front of the backend', () => {
+  let started: Awaited<ReturnType<typeof startNginx>>
+  let backend: Awaited<ReturnType<typeof listen>>
+  let answer: RequestListener
+  const clients = new Set<TLSSocket>()
+
+  beforeAll(async () => {
+    backend = await listen((request, response) => answer(request, response))
+    const backendPort = Number(new URL(backend.url).port)
+    started = await startNginx(program ?? '', { folder, dist, backendPort })
+  }, 180_000)
+  afterEach(() => {
+    for (const client of clients) client.destroy()
+    clients.clear()
+  })
+  afterAll(async () => {
+    await started.stop()
+    await backend.close()
+  })
+
+  /** A client that never closes its side. @returns what it has received. */
+  function open(lines: readonly string[], body = '') {
+    const socket = connect({
+      ...{ port: started.httpsPort, host: '127.0.0.1', servername: 'dealbell.example.com' },
+      ...{ rejectUnauthorized: false, allowHalfOpen: true },
+    })
+    const client = { socket, received: '' }
+    clients.add(socket.setEncoding('utf8'))
+    socket.on('error', () => undefined).on('data', (chunk) => (client.received += chunk))
+    socket.write(`${lines.join('\r\n')}\r\n\r\n${body}`)
+    return client
+  }
+
+  const host = 'Host: dealbell.example.com'
+  const soon = { timeout: 30_000 }
+
+  test.each([
+    [400, 'another host besides', ['GET / HTTP/1.1', host, 'Host: evil.example']],
+    [400, 'no host', ['GET / HTTP/1.1']],
+    [400, 'a host that is none', ['GET / HTTP/1.1', 'Host: a b']],
+    [400, 'no HTTP', ['hello']],
+    [400, 'too long headers', ['GET / HTTP/1.1', host, `X: ${'x'.repeat(50_000)}`]],
+    [404, 'a whole URL of this machine', ['GET http://127.0.0.1/metrics HTTP/1.0', host]],
+    [
+      413,
+      'a body over 1 MiB',
+      ['POST /webhooks/hubspot HTTP/1.1', host, 'Content-Length: 2000000'],
+    ],
+  ])('answers %i to %s, with the safety headers', async (status, _, lines) => {
+    const client = open(lines)
+    await expect.poll(() => client.received, soon).toContain('\r\n\r\n')
+    expect(client.received).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
+    for (const name of Object.keys(everyAnswer)) expect(client.received).toContain(`${name}: `)
+  })
+
+  test('passes on a request when its body is whole', async () => {
+    const bodies: string[] = []
+    answer = async (request, response) => {
+      let body = ''
+      for await (const chunk of request) body += chunk
+      bodies.push(body)
+      response.end()
+    }
+    const head = ['POST /webhooks/hubspot HTTP/1.1', host, 'Content-Length: 4']
+    const slow = open(head, 'ha')
+    const whole = open(head, 'all.')
+    await expect.poll(() => whole.received, soon).toContain('200 OK')
+    expect(bodies).toEqual(['all.'])
+    slow.socket.write('lf')
+    await expect.poll(() => slow.received, soon).toContain('200 OK')
+    expect(bodies).toEqual(['all.', 'half'])
+  })
+
+  test('takes the whole answer, although its client reads nothing', async () => {
+    const taken = vi.fn()
+    answer = (_request, response) => response.on('finish', taken).end(Buffer.alloc(20_000_000))
+    const { socket } = open(['GET /sandbox/large HTTP/1.1', host])
+    socket.pause()
+    await expect.poll(() => taken.mock.calls, soon).toHaveLength(1)
+  })
+
+  test('refuses more than a hundred requests of one address at a time', async () => {
+    const running: ServerResponse[] = []
+    answer = (_request, response) => running.push(response)
+    const many = Array.from({ length: 110 }, () => open(['GET /health HTTP/1.1', host]))
+    const refused = () => many.filter(({ received }) => received.includes(' 429 '))
+    await expect.poll(() => [refused().length, running.length], soon).toEqual([10, 100])
+    for (const { received } of refused()) {
+      for (const name of Object.keys(everyAnswer)) expect(received).toContain(`${name}: `)
+    }
+    for (const response of running) response.end('fine')
+    const served = () => many.filter(({ received }) => received.includes(' 200 '))
+    await expect.poll(() => served().length, soon).toBe(100)
   })
 })
 

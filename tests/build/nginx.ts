@@ -17,10 +17,12 @@ export async function startNginx(
   const https = await freePort()
   const docs = await readFile(join(root, 'docs/hosting.md'), 'utf8')
   const certificate = join(import.meta.dirname, 'localhost.pem')
+  const [connections] = /worker_connections \d+;/.exec(docs) ?? []
   const servers = (/```nginx\n(.*?)```/s.exec(docs)?.[1] ?? '')
     .replace('listen 80;', `listen 127.0.0.1:${http};`)
     .replace('listen 443 ssl;', `listen 127.0.0.1:${https} ssl;\nlisten 127.0.0.1:${http};`)
     .replace('server_name dealbell.example.com;', 'server_name redirect.example.com;')
+    .replace('server_name dealbell.example.com;', 'server_name dealbell.example.com localhost;')
     // In quotes, because the project's path may contain a space.
     .replaceAll('/etc/ssl/dealbell.pem', `"${certificate}"`)
     .replaceAll('/srv/dealbell/dist', dist)
@@ -33,7 +35,7 @@ export async function startNginx(
     config,
     `${process.getuid?.() === 0 ? 'user root;' : ''}
 daemon off; master_process off; pid ${join(folder, 'nginx.pid')}; error_log stderr;
-events {}
+events { ${connections} }
 http {
   access_log off;
   ${temporary}
@@ -74,6 +76,8 @@ http {
   }
   return {
     get,
+    httpPort: http,
+    httpsPort: https,
     async stop() {
       if (nginx.exitCode !== null) return
       nginx.kill('SIGTERM')

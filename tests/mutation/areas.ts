@@ -28,7 +28,7 @@ export const areas: Readonly<Record<string, Area>> = {
   },
   refusals: {
     mutate: ['server/http/safety-headers.ts'],
-    tests: ['tests/server/{connections,incoming,security-headers}.test.ts'],
+    tests: ['tests/server/{incoming,security-headers}.test.ts'],
     project: 'server',
   },
   vault: {

@@ -10,7 +10,6 @@ interface LaunchOptions {
   /** The default is this Node. */
   program?: string
   cwd?: string
-  openFiles?: number
   /** It leads a group of processes, which a test can end together. */
   detached?: boolean
 }
@@ -31,13 +30,9 @@ export const companyNetwork = {
 export function launch(
   args: readonly string[],
   env: Record<string, string> = {},
-  { program = process.execPath, openFiles, ...options }: LaunchOptions = {},
+  { program = process.execPath, ...options }: LaunchOptions = {},
 ) {
-  const [command = program, ...rest] =
-    openFiles === undefined
-      ? [program]
-      : ['/bin/sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`, program]
-  const child: ChildProcess = spawn(command, [...rest, ...args], {
+  const child: ChildProcess = spawn(program, args, {
     cwd: root,
     env: { ...inherited(), ...(program === process.execPath && companyNetwork), ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -106,8 +101,8 @@ export function launch(
 /** A free port, and no page that would first be built. */
 const quiet = { PORT: '0', SERVE_DASHBOARD: 'false' }
 
-export const startServer = (env?: Record<string, string>, options?: { openFiles?: number }) =>
-  launch(['server/main.ts'], { ...quiet, ...env }, options)
+export const startServer = (env?: Record<string, string>) =>
+  launch(['server/main.ts'], { ...quiet, ...env })
 
 /** Runs a program to its end. @returns what it says, and how it ends. */
 export async function outputOf(

@@ -637,12 +637,14 @@ describe('the stand-in Slack', () => {
   })
 })
 
-// security-headers.test.ts says which policy the form has, and connections.test.ts how large a message may be.
+// security-headers.test.ts says which policy the form has.
 test('the contact form works in a frame without an origin, with its style, and thanks', async () => {
   const origin = { Origin: 'null', 'Sec-Fetch-Site': 'cross-site' }
   const sent = await submit('/contact-form', { name: 'a', message: 'c' }, origin)
   expect(sent.headers.get('Content-Security-Policy')).toContain("frame-ancestors 'self'")
   expect(await sent.text()).toContain('Thank you')
+  const large = await submit('/contact-form', { name: 'a', message: 'x'.repeat(2 ** 20) }, origin)
+  expect(large.status).toBe(413)
 
   const style = await request('/style.css')
   expect(style.headers.get('Content-Type')).toContain('text/css')

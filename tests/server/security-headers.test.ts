@@ -1,9 +1,7 @@
-import { createServer } from 'node:http'
-import { RequestError } from '@hono/node-server'
 import { Hono } from 'hono'
 import { expect, test } from 'vitest'
 import { answerPolicy, everyAnswer, pagePolicy } from '../../contract/page-headers.ts'
-import { answerUnreadable, safetyHeaders, standInPolicy } from '../../server/http/safety-headers.ts'
+import { safetyHeaders, standInPolicy } from '../../server/http/safety-headers.ts'
 
 // To the letter, and without a server or a database: each line here is one that a browser obeys.
 const nothing = [
@@ -93,16 +91,4 @@ test('an answer may bring its own policy and its own time to be kept, and nothin
   const own = { 'content-security-policy': "default-src 'self'", 'cache-control': 'no-cache' }
   const answer = await headersOf(false, { ...own, 'referrer-policy': 'unsafe-url' })
   expect(answer).toEqual({ ...always, ...own })
-})
-
-// connections.test.ts: what is no HTTP gets these headers too. incoming.test.ts says which requests these are.
-test('of what never reaches the app, an address that is none is the caller’s fault, and anything else ours', async () => {
-  const { errorHandler: unreadable } = answerUnreadable(createServer(), { https: true })
-  const theirs = unreadable(new RequestError('Invalid URL'))
-  const our = unreadable(new Error('Something broke'))
-  expect([theirs.status, our.status]).toEqual([400, 500])
-  for (const answer of [theirs, our]) {
-    expect(await answer.text()).toBe('')
-    expect(Object.fromEntries(answer.headers)).toEqual(onHttps)
-  }
 })

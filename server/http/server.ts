@@ -1,0 +1,61 @@
+import { createServer, type Server, type ServerOptions, type ServerResponse } from 'node:http'
+import { setTimeout as delay } from 'node:timers/promises'
+import { getRequestListener } from '@hono/node-server'
+
+/**
+ * Node's own limits, in milliseconds. The proxy in front holds slow clients and many of them (docs/hosting.md#nginx).
+ * Node checks the first two once in `connectionsCheckingInterval`.
+ * @param trustedProxies how many proxies stand in front.
+ */
+const times = (trustedProxies: number) =>
+  ({
+    // A client sends its headers at once. This leaves time to repeat lost packets.
+    headersTimeout: 10_000,
+    // Enough for a body of 64 KiB at 20 kbit/s.
+    requestTimeout: 30_000,
+    connectionsCheckingInterval: 1_000,
+    // A browser's next call usually follows within a second, and it repeats a call that met the end of its connection.
+    // A proxy must not repeat a POST, so it ends idle connections first: Google's load balancers after ten minutes.
+    keepAliveTimeout: trustedProxies > 0 ? 620_000 : 5_000,
+  }) satisfies ServerOptions
+
+/** The slowest call waits 25 s for a provider. */
+const silentMs = 60_000
+
+/** A process must be allowed to open more files than this: the database and the providers need some, too. */
+const maxConnections = 1_000
+
+export interface HttpServer {
+  server: Server
+  /** Answers requests with this app. */
+  serve(fetch: (request: Request, env: unknown) => Response | Promise<Response>): void
+  /** Takes no new connections and lets running requests end, but cuts them after `graceMs`. */
+  close(graceMs: number): Promise<void>
+}
+
+export function createHttpServer(trustedProxies: number): HttpServer {
+  const server = createServer(times(trustedProxies))
+  server.timeout = silentMs
+  server.maxConnections = maxConnections
+
+  const running = new Set<ServerResponse>()
+  server.on('request', (_request, response) => {
+    running.add(response)
+    response.on('close', () => running.delete(response))
+  })
+
+  return {
+    server,
+    serve(fetch) {
+      // HAProxy's health check names no host. No host has this name (RFC 2606 §2).
+      server.on('request', getRequestListener(fetch, { hostname: 'no-host.invalid' }))
+    },
+    async close(graceMs) {
+      server.close()
+      const end = performance.now() + graceMs
+      while (running.size > 0 && performance.now() < end) await delay(20)
+      // Browsers keep their connections, and open some that they do not use yet.
+      server.closeAllConnections()
+    },
+  }
+}
