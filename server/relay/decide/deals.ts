@@ -9,7 +9,7 @@ const freshMs = 15 * 60_000
 /** Enough for the deals of several bulk edits at once. */
 const mostEntries = 20_000
 
-/** A call for several deals did not find this one. A call for it alone also finds a merged deal. */
+/** A call for several deals did not find this one, or failed. A call for it alone also finds a merged deal. */
 const notInBatch = 'not in batch'
 
 /** A deal that the relay needs, and when a read of it must have begun. The times are on the clock of `now`. */
@@ -66,24 +66,20 @@ export function createDealReader(
     urgency: Urgency,
   ): Promise<CrmDeal | undefined> {
     const [first] = ids
-    if (ids.length === 1) {
-      return await readOne(connection, first, property, { withLinks: false, urgency })
-    }
-    const read = withAccess(connection, urgency, (access) => crm.deals(access, ids, property))
+    const read = withAccess(connection, urgency, (access) =>
+      crm.deals(access, ids, property),
+    ).catch((error: unknown) => {
+      if (!mayBeOfOneDeal(error)) throw error
+      return new Map<string, CrmDeal>()
+    })
     for (const id of ids) {
       deals.set(
         dealKey(connection, property, id),
         read.then((found) => found.get(id) ?? notInBatch),
       )
     }
-    try {
-      const deal = (await read).get(first)
-      if (deal !== undefined) return deal
-    } catch (error) {
-      if (!mayBeOfOneDeal(error)) throw error
-      const half = ids.slice(1, Math.ceil(ids.length / 2))
-      return await readMany(connection, [first, ...half], property, urgency)
-    }
+    const deal = (await read).get(first)
+    if (deal !== undefined) return deal
     return await readOne(connection, first, property, { withLinks: false, urgency })
   }
 

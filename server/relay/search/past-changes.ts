@@ -89,7 +89,7 @@ export async function* dealsChangedSince(
 
 /**
  * Reads the histories of deals, with calls for at most `size` of them. If an answer is too large, reads the deals
- * of that call again in two halves. Leaves out a single deal whose answer is too large.
+ * of that call again one by one. Leaves out a single deal whose answer is too large.
  */
 export async function* dealsInBatches(
   ids: readonly string[],
@@ -103,7 +103,7 @@ export async function* dealsInBatches(
       yield await read(ids)
     } catch (error) {
       if (!isTooLarge(error)) throw error
-      if (ids.length > 1) batches.unshift(...batchesOf(ids, Math.ceil(ids.length / 2)))
+      if (ids.length > 1) batches.unshift(...batchesOf(ids, 1))
       else onTooLarge(String(ids[0]))
     }
   }
