@@ -8,18 +8,18 @@ import {
   summaryCall,
 } from '../../contract/features/activity.ts'
 import { type RetryAllAnswer, retryAllCall } from '../../contract/features/retry-all.ts'
-import type { Context } from '../context.ts'
-import { ApiError } from '../http/errors.ts'
-import { registry } from '../providers/registry.ts'
-import { type ActivityFilter, countActivity, readPosition } from '../relay/show/find.ts'
-import { isItemId, readActivity, readItems, sendAgain } from '../relay/show/list.ts'
+import { type ActivityFilter, countActivity, readPosition } from '../activity/find.ts'
+import { isItemId, readActivity, readItems, sendAgain } from '../activity/list.ts'
 import {
   countRetryable,
   readBroken,
   readConnectFirst,
   sendAllAgain,
-} from '../relay/show/retry-all.ts'
-import { type Day, readSummary } from '../relay/show/summary.ts'
+} from '../activity/retry-all.ts'
+import { type Day, readSummary } from '../activity/summary.ts'
+import type { Context } from '../context.ts'
+import { ApiError } from '../http/errors.ts'
+import { registry } from '../providers/registry.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 const minuteMs = 60 * 1000

@@ -1,12 +1,12 @@
 import { timingSafeEqual } from 'node:crypto'
 import { sql } from 'drizzle-orm'
 import { Hono } from 'hono'
+import { countDeliveries, replayDead } from '../activity/operator.ts'
 import type { Context } from '../context.ts'
 import { rowsOf } from '../database/open.ts'
 import { readStored } from '../database/stored.ts'
 import { ApiError } from '../http/errors.ts'
 import { fromThisMachineOnly } from '../http/origin.ts'
-import { countDeliveries, replayDead } from '../relay/show/operator.ts'
 import type { Watch } from '../watch/watch.ts'
 
 /**

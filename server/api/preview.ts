@@ -1,7 +1,7 @@
 import { Hono } from 'hono'
 import { previewCall } from '../../contract/features/preview.ts'
+import { createPreview } from '../activity/preview.ts'
 import type { Context } from '../context.ts'
-import { createPreview } from '../relay/show/preview.ts'
 import { createWithCrm } from './connected.ts'
 
 /** What each rule would have sent. */

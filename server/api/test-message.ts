@@ -1,13 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Hono } from 'hono'
 import { type TestAnswer, testCall } from '../../contract/features/test-message.ts'
+import { reasonInWords } from '../activity/reasons.ts'
+import { storeTestMessage, testMessageOutcome } from '../activity/test-message.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { channelOf } from '../people/routes.ts'
 import type { Providers } from '../providers/provider.ts'
 import type { ChatId, CrmId } from '../providers/registry.ts'
-import { reasonInWords } from '../relay/show/reasons.ts'
-import { storeTestMessage, testMessageOutcome } from '../relay/show/test-message.ts'
 import { connectedOf, refusalInWords } from './connected.ts'
 
 /** The dashboard waits for ten seconds. */

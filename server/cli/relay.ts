@@ -3,7 +3,7 @@ import {
   deliveryCounts,
   replayAnswer,
   statusAnswer,
-} from '../relay/show/operator-answers.ts'
+} from '../activity/operator-answers.ts'
 import { loadEnvironment } from '../settings/environment.ts'
 import { shownError } from '../settings/open-errors.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'

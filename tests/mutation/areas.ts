@@ -60,7 +60,7 @@ export const areas: Readonly<Record<string, Area>> = {
     project: 'server',
   },
   operator: {
-    mutate: ['server/relay/show/operator{,-answers}.ts', 'server/api/operator.ts'],
+    mutate: ['server/activity/operator{,-answers}.ts', 'server/api/operator.ts'],
     tests: ['tests/relay/{operator,watch}.test.ts'],
     project: 'server',
   },

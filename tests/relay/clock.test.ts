@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { eq, gt, sql } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
+import { sendLastAgain } from '../../server/activity/retry-all.ts'
 import { channels, connections, crmAccounts, deliveries } from '../../server/database/schema.ts'
 import { createChecks } from '../../server/people/checks.ts'
-import { sendLastAgain } from '../../server/relay/show/retry-all.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
 import {

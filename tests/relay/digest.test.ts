@@ -1,7 +1,7 @@
 import { eq } from 'drizzle-orm'
 import { describe, expect, test, vi } from 'vitest'
+import { replayDead } from '../../server/activity/operator.ts'
 import { deliveries } from '../../server/database/schema.ts'
-import { replayDead } from '../../server/relay/show/operator.ts'
 import { databaseKinds } from '../database.ts'
 import { dealIn, dealsIn, shownIn } from './hubspot-webhook.ts'
 import {

@@ -2,16 +2,16 @@ import { isNotNull, sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import * as v from 'valibot'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import {
+  deliveryCounts,
+  operatorToken,
+  replayAnswer,
+} from '../../server/activity/operator-answers.ts'
 import { operatorRoutes } from '../../server/api/operator.ts'
 import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { stored } from '../../server/database/stored.ts'
 import { answerError } from '../../server/http/errors.ts'
-import {
-  deliveryCounts,
-  operatorToken,
-  replayAnswer,
-} from '../../server/relay/show/operator-answers.ts'
 import { countRefusedWebhooks } from '../../server/watch/refused-webhooks.ts'
 import { openTestDatabase } from '../database.ts'
 import { refusal, storeDelivery } from '../server/harness.ts'

@@ -1,10 +1,10 @@
 import { and, eq } from 'drizzle-orm'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { availableRuleIds } from '../../contract/rules.ts'
+import { createPreview } from '../../server/activity/preview.ts'
+import { type ReadLimits, readLimits } from '../../server/activity/read-preview.ts'
 import { connections, deliveries } from '../../server/database/schema.ts'
 import { routeOf } from '../../server/people/routes.ts'
-import { createPreview } from '../../server/relay/show/preview.ts'
-import { type ReadLimits, readLimits } from '../../server/relay/show/read-preview.ts'
 import { openBrowser, openHarness, refusal } from '../server/harness.ts'
 import {
   ago,

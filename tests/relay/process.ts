@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
-import { type DeliveryCounts, operatorToken } from '../../server/relay/show/operator-answers.ts'
+import { type DeliveryCounts, operatorToken } from '../../server/activity/operator-answers.ts'
 import { inherited } from '../server/program.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'

@@ -8,11 +8,11 @@ import {
   summaryAnswer,
 } from '../../contract/features/activity.ts'
 import { retryAllCall } from '../../contract/features/retry-all.ts'
+import { reasonInWords } from '../../server/activity/reasons.ts'
 import { forgetDealsOfDisconnected } from '../../server/clean/deal-names.ts'
 import { channels, connections, deliveries } from '../../server/database/schema.ts'
 import { rateLimits } from '../../server/http/rate-limit.ts'
 import { createProviders } from '../../server/providers/create.ts'
-import { reasonInWords } from '../../server/relay/show/reasons.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { databaseKinds } from '../database.ts'
 import { stageChange } from '../relay/hubspot-webhook.ts'

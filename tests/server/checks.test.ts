@@ -1,10 +1,10 @@
 import { and, desc, eq, isNotNull, lt, or } from 'drizzle-orm'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { sendLastAgain } from '../../server/activity/retry-all.ts'
 import { connections, users } from '../../server/database/schema.ts'
 import { type Checks, createChecks } from '../../server/people/checks.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import type { CatchUp } from '../../server/relay/search/schedule.ts'
-import { sendLastAgain } from '../../server/relay/show/retry-all.ts'
 import {
   answerPosts,
   backend,

@@ -1,6 +1,6 @@
 // Gets a change of a deal, and the rules that its user ticked. Returns the decision: the rule under which to send the
 // change and the headline of its message, or to look again later, or that no message is needed. Everything here is a
-// pure function: the same arguments always give the same decision, in the relay and in a preview (show/).
+// pure function: the same arguments always give the same decision, in the relay and in a preview (activity/).
 
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import type { CrmDeal, Stage } from '../../providers/provider.ts'

@@ -1,22 +1,28 @@
-import type { Preview } from '../../../contract/features/preview.ts'
-import type { AvailableRuleId } from '../../../contract/rules.ts'
-import type { Database } from '../../database/open.ts'
-import type { CrmConnection } from '../../people/access-token.ts'
-import { routeOf } from '../../people/routes.ts'
-import type { Vault } from '../../people/vault.ts'
-import type { CrmAccess, CrmDeal, Providers } from '../../providers/provider.ts'
-import { type CrmId, crmIds, type DealProperty } from '../../providers/registry.ts'
-import { formerValue } from '../decide/former-value.ts'
-import { type Change, dealRules, needsLinks, ruleFor, watchedProperties } from '../decide/rules.ts'
-import { createStageCache, stageFinder } from '../decide/stages.ts'
+import type { Preview } from '../../contract/features/preview.ts'
+import type { AvailableRuleId } from '../../contract/rules.ts'
+import type { Database } from '../database/open.ts'
+import type { CrmConnection } from '../people/access-token.ts'
+import { routeOf } from '../people/routes.ts'
+import type { Vault } from '../people/vault.ts'
+import type { CrmAccess, CrmDeal, Providers } from '../providers/provider.ts'
+import { type CrmId, crmIds, type DealProperty } from '../providers/registry.ts'
+import { formerValue } from '../relay/decide/former-value.ts'
+import {
+  type Change,
+  dealRules,
+  needsLinks,
+  ruleFor,
+  watchedProperties,
+} from '../relay/decide/rules.ts'
+import { createStageCache, stageFinder } from '../relay/decide/stages.ts'
 import {
   createBreaks,
   createSpareCalls,
   dealsChangedSince,
   dealsInBatches,
   reportedChanges,
-} from '../search/past-changes.ts'
-import { plainTextOf } from '../write/message.ts'
+} from '../relay/search/past-changes.ts'
+import { plainTextOf } from '../relay/write/message.ts'
 
 /** How much a preview reads. Tests use other values. */
 export interface ReadLimits {

@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { ActivityCounts, ActivityState } from '../../../contract/features/activity.ts'
-import { type Database, rowsOf } from '../../database/open.ts'
+import type { ActivityCounts, ActivityState } from '../../contract/features/activity.ts'
+import { type Database, rowsOf } from '../database/open.ts'
 
 export type DeliveryState = 'pending' | 'sent' | 'dead' | 'ignored'
 

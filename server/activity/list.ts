@@ -1,4 +1,4 @@
-// `show/` gets a user or the operator, and returns what became of deliveries. A user never sees another one's. Most
+// `activity/` is not the relay. It gets a user or the operator, and returns what became of deliveries. A user never sees another one's. Most
 // functions only read what the stages have stored. To send a failed delivery again, `sendAgain` (this file) and
 // `replayDead` (operator.ts) make it pending and its channel due. `storeTestMessage` (test-message.ts) stores a new
 // delivery. The stages do the rest. Only the preview calls a service. This file has a user's list, find.ts what a filter
@@ -8,15 +8,15 @@
 // list, `deliveries_counted` for the counts.
 
 import { type SQL, sql } from 'drizzle-orm'
-import type { Activity, ActivityItem, ActivityState } from '../../../contract/features/activity.ts'
-import { pausedUntil } from '../../database/clock.ts'
-import { type Database, rowsOf } from '../../database/open.ts'
-import { testProperty } from '../../database/schema.ts'
-import { channelOf, chatOf } from '../../people/routes.ts'
-import type { Providers } from '../../providers/provider.ts'
-import type { ChatId, CrmId } from '../../providers/registry.ts'
-import { putOffUntil } from '../pick/delivery.ts'
-import { makeDue } from '../schedule/channels.ts'
+import type { Activity, ActivityItem, ActivityState } from '../../contract/features/activity.ts'
+import { pausedUntil } from '../database/clock.ts'
+import { type Database, rowsOf } from '../database/open.ts'
+import { testProperty } from '../database/schema.ts'
+import { channelOf, chatOf } from '../people/routes.ts'
+import type { Providers } from '../providers/provider.ts'
+import type { ChatId, CrmId } from '../providers/registry.ts'
+import { putOffUntil } from '../relay/pick/delivery.ts'
+import { makeDue } from '../relay/schedule/channels.ts'
 import {
   type DeliveryState,
   isoTime,

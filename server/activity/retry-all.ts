@@ -1,11 +1,11 @@
 import { sql } from 'drizzle-orm'
-import type { Activity, Summary } from '../../../contract/features/activity.ts'
-import type { RetryAllAnswer } from '../../../contract/features/retry-all.ts'
-import { batchRows, inBatches } from '../../database/batches.ts'
-import { type Database, rowsOf } from '../../database/open.ts'
-import { connections, testProperty } from '../../database/schema.ts'
-import { isOfConfigured } from '../../people/connections.ts'
-import { type Providers, unknownRefusal } from '../../providers/provider.ts'
+import type { Activity, Summary } from '../../contract/features/activity.ts'
+import type { RetryAllAnswer } from '../../contract/features/retry-all.ts'
+import { batchRows, inBatches } from '../database/batches.ts'
+import { type Database, rowsOf } from '../database/open.ts'
+import { connections, testProperty } from '../database/schema.ts'
+import { isOfConfigured } from '../people/connections.ts'
+import { type Providers, unknownRefusal } from '../providers/provider.ts'
 import {
   chatIds,
   crmIds,
@@ -14,7 +14,7 @@ import {
   type ProviderId,
   providerIds,
   usedOf,
-} from '../../providers/registry.ts'
+} from '../providers/registry.ts'
 import { type ActivityFilter, hasRule, nameSearch, newestIn } from './find.ts'
 import { revive } from './operator.ts'
 

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../../database/open.ts'
-import { dealEvents, deliveries, testProperty } from '../../database/schema.ts'
-import type { CrmId } from '../../providers/registry.ts'
-import { makeDue } from '../schedule/channels.ts'
+import { type Database, rowsOf } from '../database/open.ts'
+import { dealEvents, deliveries, testProperty } from '../database/schema.ts'
+import type { CrmId } from '../providers/registry.ts'
+import { makeDue } from '../relay/schedule/channels.ts'
 import { isPaused, nextTryAt } from './list.ts'
 
 /**

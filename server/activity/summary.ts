@@ -1,8 +1,8 @@
 import { and, eq, type SQL, sql } from 'drizzle-orm'
-import type { Summary } from '../../../contract/features/activity.ts'
-import { availableRuleIds } from '../../../contract/rules.ts'
-import { type Database, rowsOf } from '../../database/open.ts'
-import { deliveries } from '../../database/schema.ts'
+import type { Summary } from '../../contract/features/activity.ts'
+import { availableRuleIds } from '../../contract/rules.ts'
+import { type Database, rowsOf } from '../database/open.ts'
+import { deliveries } from '../database/schema.ts'
 import { isoTime } from './find.ts'
 
 /** A day of the summary: its date in the user's time zone, and when it starts. */

@@ -1,5 +1,5 @@
-import { type Providers, unknownRefusal } from '../../providers/provider.ts'
-import { type ChatId, type CrmId, chatIds, registry, usedOf } from '../../providers/registry.ts'
+import { type Providers, unknownRefusal } from '../providers/provider.ts'
+import { type ChatId, type CrmId, chatIds, registry, usedOf } from '../providers/registry.ts'
 
 /**
  * Says why a delivery is in its state: words that can follow 'Not sent: ', 'Waiting: ' or 'Skipped: ',
