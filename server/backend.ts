@@ -70,7 +70,7 @@ export function createBackend({
   const providers = createProviders(addresses.providers, countCall)
   const limits = createRateLimits({ trustedProxies, log })
   const relay = createRelay({ database, vault, providers, log, alone, countCall, times })
-  const inbox = createInbox(database, providers, relay.wake)
+  const inbox = createInbox(database, relay.wake)
   const catchUp = createCatchUp({ database, vault, providers, inbox, log })
   const checks = createChecks({ database, vault, providers, log, sendLastAgain })
   const context: Context = {

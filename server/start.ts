@@ -10,6 +10,7 @@ import { createLog, errorFields } from './log.ts'
 import { whenNpmEnds } from './npm.ts'
 import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/keys.ts'
+import { forgetStandIns } from './people/stand-ins.ts'
 import { createVault, keyFromFolder } from './people/vault.ts'
 import { providerIds, registry, settingOf } from './providers/registry.ts'
 import { openDatabase } from './settings/open-database.ts'
@@ -43,6 +44,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   await checkKeys(database, vault)
   if (settings.databaseUrl !== undefined) await checkSharedKey(database, vault)
   await sealWithNewestKey(database, vault)
+  await forgetStandIns(database, settings.addressesAt(settings.port).providers, log)
 
   const http = createHttpServer(settings.trustedProxies)
   const port = await listen(http.server, settings)

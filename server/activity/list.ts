@@ -101,7 +101,6 @@ async function readRows({ database, providers }: Dependencies, userId: string, i
     database,
     sql`with page as materialized (${ids}),
              chat as materialized ${chatOf(
-               providers,
                sql`${userId}::uuid`,
                sql`provider, account_id, channel_id, channel_name`,
              )}

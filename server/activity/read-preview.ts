@@ -82,7 +82,7 @@ export function createPreviewReader(
 
     /** Returns the connection, unless it is broken, or the user has disconnected, or connected again. */
     async function sameConnection(refused: readonly string[]) {
-      const { crm: current } = await routeOf({ database, providers }, connection.userId)
+      const { crm: current } = await routeOf(database, connection.userId)
       const isSame =
         current?.id === connection.id &&
         current.connectedAt.getTime() === connection.connectedAt.getTime()

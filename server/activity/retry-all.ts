@@ -4,7 +4,6 @@ import type { RetryAllAnswer } from '../../contract/features/retry-all.ts'
 import { batchRows, inBatches } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { connections, testProperty } from '../database/schema.ts'
-import { isOfConfigured } from '../people/connections.ts'
 import { type Providers, unknownRefusal } from '../providers/provider.ts'
 import {
   chatIds,
@@ -180,7 +179,7 @@ export async function readConnectFirst(
     database,
     sql`select ${connections.provider} as provider from ${connections}
         where ${connections.userId} = ${userId} and ${connections.brokenSince} is null
-          and ${isOfConfigured(providers, connections)}`,
+`,
   )
   return [
     ...(working.some(({ provider }) => isCrmId(provider)) ? [] : [usedOf(providers, crmIds)[0]]),

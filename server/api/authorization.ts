@@ -65,8 +65,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
     try {
       const userId = randomUUID()
       const sealed = sealSecrets(vault, { userId, provider }, secrets)
-      const { standIn } = providers[provider]
-      await endGrant({ ...known, id: randomUUID(), userId, provider, standIn, secrets: sealed })
+      await endGrant({ ...known, id: randomUUID(), userId, provider, secrets: sealed })
     } catch (error) {
       log('unused grant not ended', { provider, ...errorFields(error) })
     }

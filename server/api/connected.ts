@@ -25,7 +25,7 @@ export async function connectedOf<Needed extends Role>(
   ...roles: Needed[]
 ): Promise<Pick<Connected, 'userId' | Needed>> {
   const session = await sessions.find(c)
-  const route = await routeOf({ database, providers }, session?.userId)
+  const route = await routeOf(database, session?.userId)
   const missing = roles
     .map((role) => missingOf(providers, role, route[role]))
     .filter((sentence) => sentence !== undefined)

@@ -12,7 +12,7 @@ import { routeOf } from '../people/routes.ts'
 const maxBodyBytes = 64 * 1024
 
 /** The rules that a user has saved (§7). */
-export function ruleRoutes({ database, providers, sessions, now }: Context) {
+export function ruleRoutes({ database, sessions, now }: Context) {
   async function savedRules(userId: string): Promise<string[]> {
     const [row] = await database
       .select({ ruleIds: rules.ruleIds })
@@ -54,7 +54,7 @@ export function ruleRoutes({ database, providers, sessions, now }: Context) {
 
         const session = await sessions.find(c)
         // A broken connection counts: it may have broken a moment ago, and the choice must not be lost.
-        const { crm, chat } = await routeOf({ database, providers }, session?.userId)
+        const { crm, chat } = await routeOf(database, session?.userId)
         if (session === undefined || crm === undefined || chat === undefined) {
           throw new ApiError(409, 'not_connected', 'A CRM and a chat must be connected.')
         }

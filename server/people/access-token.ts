@@ -6,7 +6,7 @@ import { connections } from '../database/schema.ts'
 import type { CrmAccess, Providers, Secrets, Urgency } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import type { CrmId } from '../providers/registry.ts'
-import { type Connection, isOfConfigured, openSecrets, sealSecrets } from './connections.ts'
+import { type Connection, openSecrets, sealSecrets } from './connections.ts'
 import type { Vault } from './vault.ts'
 
 /** A token that expires within this time is refreshed, so that it does not expire during a call. */
@@ -45,10 +45,7 @@ export function createWithAccess({
   const refreshing = new Map<string, Promise<Secrets>>()
 
   async function load({ id, provider }: CrmConnection): Promise<CrmConnection> {
-    const [row] = await database
-      .select()
-      .from(connections)
-      .where(and(eq(connections.id, id), isOfConfigured(providers, connections)))
+    const [row] = await database.select().from(connections).where(eq(connections.id, id))
     if (row === undefined) throw new ProviderError(provider, 'refresh', 'refused', 'disconnected')
     return { ...row, provider }
   }

@@ -4,7 +4,7 @@ import { connections, users } from '../database/schema.ts'
 import type { Grant, Providers } from '../providers/provider.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { type Connection, storeConnection } from './connections.ts'
-import { userOfChat, userOfCrmIdentity } from './identity.ts'
+import { insertUser, userOfCrmIdentity } from './identity.ts'
 import type { Browser, Sessions } from './session.ts'
 import type { Vault } from './vault.ts'
 
@@ -39,7 +39,7 @@ export async function completeAuthorization(
             crmAccountId,
             crmUserId,
           })
-        : await userOfChat(tx, providers, current)
+        : (current ?? (await insertUser(tx)))
     // Of two authorizations of one user at the same time, the second finds the connection of the first.
     await tx.select().from(users).where(eq(users.id, userId)).for('no key update')
     const own = and(eq(connections.userId, userId), eq(connections.provider, provider))

@@ -8,7 +8,7 @@ import type { Names, Providers } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { createWithAccess } from './access-token.ts'
-import { type Connection, isOfConfigured, openSecrets } from './connections.ts'
+import { type Connection, openSecrets } from './connections.ts'
 import { accepted, askAgainMs, checkEvery, isSame, recordRefusal } from './refusals.ts'
 import type { Vault } from './vault.ts'
 
@@ -125,7 +125,7 @@ export function createChecks(
   dependencies: CheckDependencies,
   times: CheckTimes = { pollMs: 5_000, askAgainMs },
 ): Checks {
-  const { database, providers, log } = dependencies
+  const { database, log } = dependencies
   const { pollMs } = times
   const check = createCheck(dependencies, times)
   let running: Background | undefined
@@ -143,7 +143,6 @@ export function createChecks(
       select id from ${connections}
       where (${connections.checkedAt} <= now() - make_interval(hours => ${checkEvery})
           or ${isTooFarAhead(connections.checkedAt, 0)})
-        and ${isOfConfigured(providers, connections)}
       order by ${connections.checkedAt} limit 1
       for update skip locked
     )`

@@ -1,10 +1,10 @@
-import { and, eq, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
+import { and, eq, sql } from 'drizzle-orm'
 import * as v from 'valibot'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import type { Grant, Providers, Secrets } from '../providers/provider.ts'
-import { isCrmId, type ProviderId, providerIds, registry, usedOf } from '../providers/registry.ts'
+import { isCrmId, type ProviderId, registry } from '../providers/registry.ts'
 import type { Vault } from './vault.ts'
 
 export type Connection = typeof connections.$inferSelect
@@ -42,24 +42,6 @@ export function openSecrets(vault: Vault, row: Owner & { secrets: string }): Sec
 }
 
 /**
- * The condition that the provider which granted a connection is in use, and is the configured one. What a stand-in
- * granted does not count once the real provider is configured, nor the reverse: the token would go to
- * somebody who never issued it.
- */
-export function isOfConfigured(
-  providers: Providers,
-  { provider, standIn }: { provider: SQLWrapper; standIn: SQLWrapper },
-): SQL {
-  const used = [...usedOf(providers, providerIds)]
-  const standIns = used.filter((id) => providers[id].standIn)
-  // One comparison, and null for a provider that is not in use: with a second condition PostgreSQL expects too few
-  // connections, and then takes eight times as long to find those of many users.
-  return sql`${standIn} = case
-    when ${provider} = any(${sql.param(standIns)}::text[]) then true
-    when ${provider} = any(${sql.param(used)}::text[]) then false end`
-}
-
-/**
  * Stores what a provider, or its stand-in, granted. Replaces the user's earlier connection and keeps its id. Keeps
  * `connected_since` if the user chooses another channel or connects a broken connection again. Sets it anew if the
  * user connects another CRM account.
@@ -93,10 +75,8 @@ export async function storeConnection(
       set: {
         ...values,
         connectedSince: sql`case
-          when ${connections.standIn} = excluded.stand_in and (
-            ${connections.accountId} = excluded.account_id
-            or ${!isCrmId(owner.provider)}
-          ) then ${connections.connectedSince}
+          when ${connections.accountId} = excluded.account_id or ${!isCrmId(owner.provider)}
+          then ${connections.connectedSince}
           else excluded.connected_since end`,
       },
     })
@@ -120,13 +100,7 @@ export async function connectionStatus(
       brokenSince: connections.brokenSince,
     })
     .from(connections)
-    .where(
-      and(
-        eq(connections.userId, userId),
-        eq(connections.provider, provider),
-        isOfConfigured(providers, connections),
-      ),
-    )
+    .where(and(eq(connections.userId, userId), eq(connections.provider, provider)))
   if (row === undefined) return { connected: false }
   const { account, channel, connectedAt, channelNamedAt, brokenReason, brokenSince } = row
   const namedAt = channelNamedAt ?? connectedAt

@@ -11,7 +11,7 @@ import type { Vault } from './vault.ts'
 
 export type RemovedConnection = Pick<
   Connection,
-  'id' | 'userId' | 'provider' | 'standIn' | 'accountId' | 'grantId' | 'secrets' | 'accessExpiresAt'
+  'id' | 'userId' | 'provider' | 'accountId' | 'grantId' | 'secrets' | 'accessExpiresAt'
 >
 
 /**
@@ -30,8 +30,8 @@ export function createEndGrant(dependencies: {
 }): (removed: RemovedConnection) => Promise<void> {
   const { database, vault, providers, log } = dependencies
 
-  const ofProvider = ({ provider, standIn }: RemovedConnection, which: SQL) =>
-    and(eq(connections.provider, provider), eq(connections.standIn, standIn), which)
+  const ofProvider = ({ provider }: RemovedConnection, which: SQL) =>
+    and(eq(connections.provider, provider), which)
   const ofGrant = (removed: RemovedConnection) =>
     ofProvider(removed, eq(connections.grantId, removed.grantId))
   const ofAccount = (removed: RemovedConnection) =>
@@ -71,9 +71,7 @@ export function createEndGrant(dependencies: {
   }
 
   return async function endGrant(removed) {
-    const { provider, standIn } = removed
-    // The real provider never sees a token that its stand-in issued.
-    if (standIn !== providers[provider].standIn) return
+    const { provider } = removed
     // If the database does not say whether it is the last one, the app stays installed.
     const isLast = async () => !(await exists(ofAccount(removed)).catch(() => true))
     if (isCrmId(provider) && (await isLast())) void uninstall(providers[provider], removed)

@@ -3,14 +3,9 @@ import type { Transaction } from '../database/open.ts'
 import { connections, rules, users } from '../database/schema.ts'
 import type { Providers } from '../providers/provider.ts'
 import { type CrmId, chatIds } from '../providers/registry.ts'
-import { isOfConfigured, openSecrets, sealSecrets } from './connections.ts'
+import { openSecrets, sealSecrets } from './connections.ts'
+import { standInMark } from './stand-ins.ts'
 import type { Vault } from './vault.ts'
-
-/**
- * Marks the account of an identity that a stand-in gave. It signs everyone in as the same person, so no
- * account of the real CRM may ever equal it.
- */
-const standInMark = 'stand-in:'
 
 /** Who a person is at the CRM. */
 interface CrmIdentity {
@@ -57,31 +52,8 @@ export async function userOfCrmIdentity(
   return id
 }
 
-/**
- * Finds the user who gets a chat connection that the browser of `userId` has just authorized. That is
- * `userId`, or a new user if there is none. It is also a new one when a stand-in signed this browser in and the real
- * CRM is configured now: others are signed in as the same user.
- */
-export async function userOfChat(
-  tx: Transaction,
-  providers: Providers,
-  userId: string | undefined,
-): Promise<string> {
-  if (userId === undefined) return await insertUser(tx)
-  const [user] = await tx
-    .select({ crm: users.crm, crmAccountId: users.crmAccountId })
-    .from(users)
-    .where(eq(users.id, userId))
-  const isEverybody =
-    user !== undefined &&
-    user.crm !== null &&
-    user.crmAccountId?.startsWith(standInMark) === true &&
-    !providers[user.crm].standIn
-  return isEverybody ? await insertUser(tx) : userId
-}
-
 /** Inserts a user of whom nothing is known yet. @returns the id. */
-async function insertUser(tx: Transaction): Promise<string> {
+export async function insertUser(tx: Transaction): Promise<string> {
   const [user] = await tx.insert(users).values({}).returning({ id: users.id })
   if (user === undefined) throw new Error('The insert of a user returned no row.')
   return user.id
@@ -93,24 +65,16 @@ async function insertUser(tx: Transaction): Promise<string> {
  */
 async function moveToUser(
   tx: Transaction,
-  { vault, providers }: { vault: Vault; providers: Providers },
+  { vault }: { vault: Vault },
   fromUser: string,
   toUser: string,
 ): Promise<void> {
-  const chats = await tx
-    .select()
-    .from(connections)
-    .where(and(isChatOf(fromUser), isOfConfigured(providers, connections)))
+  const chats = await tx.select().from(connections).where(isChatOf(fromUser))
   for (const chat of chats) {
     const owner = { userId: toUser, provider: chat.provider }
     const own = and(eq(connections.userId, toUser), eq(connections.provider, chat.provider))
-    const [kept] = await tx
-      .select({ id: connections.id })
-      .from(connections)
-      .where(and(own, isOfConfigured(providers, connections)))
+    const [kept] = await tx.select({ id: connections.id }).from(connections).where(own)
     if (kept !== undefined) continue
-    // What another provider of this name granted does not count.
-    await tx.delete(connections).where(own)
     const secrets = sealSecrets(vault, owner, openSecrets(vault, chat))
     await tx
       .update(connections)

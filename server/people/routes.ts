@@ -1,9 +1,8 @@
-import { and, desc, eq, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
+import { desc, eq, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
-import type { Providers } from '../providers/provider.ts'
 import { type ChatId, type CrmId, chatIds, isChatId, isCrmId } from '../providers/registry.ts'
-import { type Connection, isOfConfigured } from './connections.ts'
+import type { Connection } from './connections.ts'
 
 type CrmConnection = Connection & { provider: CrmId }
 type ChatConnection = Connection & { provider: ChatId }
@@ -11,8 +10,6 @@ type ChatConnection = Connection & { provider: ChatId }
 /**
  * Where a user's messages go: from the CRM to the chat that the user connected last, and there to the channel. A
  * broken connection counts. Whoever asks for the route of a message asks this file.
- *
- * It is no database view, because a view does not know which providers are configured.
  */
 export interface Route {
   crm: CrmConnection | undefined
@@ -20,15 +17,12 @@ export interface Route {
 }
 
 /** Reads where the messages of a user go. What is not connected is undefined. */
-export async function routeOf(
-  { database, providers }: { database: Database; providers: Providers },
-  userId: string | undefined,
-): Promise<Route> {
+export async function routeOf(database: Database, userId: string | undefined): Promise<Route> {
   if (userId === undefined) return { crm: undefined, chat: undefined }
   const own = await database
     .select()
     .from(connections)
-    .where(and(eq(connections.userId, userId), isOfConfigured(providers, connections)))
+    .where(eq(connections.userId, userId))
     .orderBy(desc(connections.connectedAt))
   return {
     crm: own.find((each): each is CrmConnection => isCrmId(each.provider)),
@@ -40,18 +34,15 @@ export async function routeOf(
  * Returns the SQL that selects columns of the connection to the chat that gets a user's messages. It is a subquery,
  * also for `lateral`: PGlite has no statistics, and in a plain join its planner would read every connection of a chat.
  */
-export const chatOf = (providers: Providers, userId: SQLWrapper, columns: SQL): SQL => sql`(
+export const chatOf = (userId: SQLWrapper, columns: SQL): SQL => sql`(
   select ${columns} from ${connections} as own
   where own.user_id = ${userId} and own.provider = any(${sql.param([...chatIds])}::text[])
-    and ${isOfConfigured(providers, own)}
   order by own.connected_at desc limit 1)`
 
 /** Returns the SQL of the id of a user's connection to a CRM. */
-export const crmOf = (providers: Providers, userId: SQLWrapper, crm: SQLWrapper): SQL => sql`(
+export const crmOf = (userId: SQLWrapper, crm: SQLWrapper): SQL => sql`(
   select id from ${connections} as own
-  where own.user_id = ${userId} and own.provider = ${crm} and ${isOfConfigured(providers, own)})`
-
-const own = { provider: sql`own.provider`, standIn: sql`own.stand_in` }
+  where own.user_id = ${userId} and own.provider = ${crm})`
 
 /** The id of a chat's channel in the table `channels`. */
 export const channelOf = ({ accountId, channelId }: Pick<Connection, 'accountId' | 'channelId'>) =>

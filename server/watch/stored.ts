@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { type Executor, rowsOf } from '../database/open.ts'
-import { type ProviderId, providerIds } from '../providers/registry.ts'
+import type { ProviderId } from '../providers/registry.ts'
 
 /** What the database says of the relay, in all processes together. */
 export interface StoredFigures {
@@ -18,16 +18,8 @@ export interface StoredFigures {
 export const mostCounted = 10_000
 const mostChannels = 1_000
 
-/**
- * Reads them in one round trip, from indexes and small tables: it must be cheap with millions of deliveries.
- * @param providers the configured ones. Beside a real provider, connections to its stand-in do not count, nor the
- * reverse.
- */
-export async function readStored(
-  database: Executor,
-  providers: Readonly<Record<ProviderId, { standIn: boolean }>>,
-): Promise<StoredFigures> {
-  const standIns = sql.param(providerIds.filter((id) => providers[id].standIn))
+/** Reads them in one round trip, from indexes and small tables: it must be cheap with millions of deliveries. */
+export async function readStored(database: Executor): Promise<StoredFigures> {
   const [row] = await rowsOf<StoredFigures>(
     database,
     // The first pending delivery of each channel: one look at the index `deliveries_pending` for each. It does not ask
@@ -53,7 +45,7 @@ export async function readStored(
         ) as "oldestPendingS", (
           select coalesce(json_agg(counted), '[]') from (
             select provider, broken_since is not null as broken, count(*)::int as count
-            from connections where stand_in = (provider = any(${standIns}::text[]))
+            from connections
             group by 1, 2 order by 1, 2
           ) as counted
         ) as connections, (

@@ -119,7 +119,7 @@ export function createWatch({
 
   const stored = shared(async () => {
     const askedAt = performance.now()
-    const figures = await readStored(database, providers)
+    const figures = await readStored(database)
     return { ...figures, answerS: (performance.now() - askedAt) / 1000 }
   })
   const canStore = shared(async () => {

@@ -14,7 +14,7 @@ test('the next delivery is found without a read of all that wait', async () => {
     const read = () =>
       rowsOf<{ rows: number }>(tx, sql`select ${rows} where relname = 'deliveries'`)
     const [before] = await read()
-    await nextDelivery(tx, backend.providers, `${team}/${channel}`)
+    await nextDelivery(tx, `${team}/${channel}`)
     const [after] = await read()
     expect(Number(after?.rows) - Number(before?.rows)).toBeLessThan(20)
   })

@@ -338,7 +338,7 @@ test.each([
   moved(1, [['next', ago(day)]])
   const { held, release } = hold(isBatch)
   const ask = createPreview(backend)
-  const { crm } = await routeOf(backend, userId)
+  const { crm } = await routeOf(backend.database, userId)
   if (crm === undefined) throw new Error('The user has no CRM.')
   expect(ask(crm)).toEqual(nothingYet)
   await vi.waitFor(() => expect(held).toHaveLength(1), soon)

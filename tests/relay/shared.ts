@@ -54,7 +54,7 @@ export function shareBackend(
 export function createUserPreview(...options: Parameters<typeof createPreview>) {
   const previewOf = createPreview(...options)
   return async (userId: string) => {
-    const { crm } = await routeOf(backend, userId)
+    const { crm } = await routeOf(backend.database, userId)
     if (crm === undefined) throw new Error('The user has no CRM.')
     return previewOf(crm)
   }
@@ -176,7 +176,7 @@ const searchTimes = {
   afterErrorMs: 20,
 }
 
-export const openInbox = () => createInbox(backend.database, backend.providers, backend.relay.wake)
+export const openInbox = () => createInbox(backend.database, backend.relay.wake)
 
 /** Starts the search for missed changes, as a process does after its start. */
 export function startSearch(times: Partial<typeof searchTimes> = {}): CatchUp {

@@ -8,7 +8,6 @@ import { pausedUntil } from '../../database/clock.ts'
 import type { Database } from '../../database/open.ts'
 import { channels, connections, dealEvents, deliveries, rules } from '../../database/schema.ts'
 import { chatOf, crmOf } from '../../people/routes.ts'
-import type { Providers } from '../../providers/provider.ts'
 import { type Delivery, deliveryAndEvent, fewestInDigest, milliseconds } from './delivery.ts'
 
 export type Next =
@@ -23,11 +22,7 @@ const chat = alias(connections, 'chat')
  * delivery must wait, later deliveries of the same user wait too, so that their order is kept.
  * Deliveries of other users do not wait.
  */
-export async function nextDelivery(
-  database: Database,
-  providers: Providers,
-  channel: string,
-): Promise<Next> {
+export async function nextDelivery(database: Database, channel: string): Promise<Next> {
   const waitingUsers: string[] = []
   let waitMs = Number.POSITIVE_INFINITY
   for (;;) {
@@ -64,8 +59,8 @@ export async function nextDelivery(
       .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
       .innerJoin(channels, eq(channels.id, deliveries.channel))
       .leftJoin(rules, eq(rules.userId, deliveries.userId))
-      .leftJoin(crm, eq(crm.id, crmOf(providers, deliveries.userId, dealEvents.crm)))
-      .leftJoin(chat, eq(chat.id, chatOf(providers, deliveries.userId, sql`id`)))
+      .leftJoin(crm, eq(crm.id, crmOf(deliveries.userId, dealEvents.crm)))
+      .leftJoin(chat, eq(chat.id, chatOf(deliveries.userId, sql`id`)))
       .where(eq(deliveries.id, firstId))
     if (row === undefined) {
       return waitingUsers.length === 0 ? { kind: 'nothing' } : { kind: 'wait', ms: waitMs }

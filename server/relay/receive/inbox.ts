@@ -4,7 +4,7 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../database/open.ts'
-import type { DealEvent, Providers } from '../../providers/provider.ts'
+import type { DealEvent } from '../../providers/provider.ts'
 import type { CrmId } from '../../providers/registry.ts'
 import { eventsStored } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
@@ -39,7 +39,7 @@ interface StoreCall {
 }
 
 /** @param onStored is called after each transaction. */
-export function createInbox(database: Database, providers: Providers, onStored: () => void): Inbox {
+export function createInbox(database: Database, onStored: () => void): Inbox {
   let queue: StoreCall[] = []
   let storing = false
 
@@ -57,7 +57,6 @@ export function createInbox(database: Database, providers: Providers, onStored: 
       try {
         let stored = await storeEvents(
           database,
-          providers,
           batch.flatMap(({ events }) => events),
         )
         const next: StoreCall[] = []
@@ -99,19 +98,15 @@ export function createInbox(database: Database, providers: Providers, onStored: 
 
     async storeFound(crm, found, aheadMs) {
       const events = found.map((event) => ({ ...event, crm }))
-      return await storeMissed({ database, providers, onStored }, events, aheadMs)
+      return await storeMissed({ database, onStored }, events, aheadMs)
     },
   }
 }
 
 /** Stores the first of these events, each with all its deliveries. @returns how many. */
-async function storeEvents(
-  database: Database,
-  providers: Providers,
-  events: readonly CrmEvent[],
-): Promise<number> {
+async function storeEvents(database: Database, events: readonly CrmEvent[]): Promise<number> {
   const { first, inserted } = await database.transaction(async (tx) => {
-    const targets = await targetsOf(tx, providers, events, 'shared')
+    const targets = await targetsOf(tx, events, 'shared')
     const users = usersOf(targets)
     const first = firstOf(events, users)
     // Drop events of an account that no user has connected. The server still acknowledges them.

@@ -4,7 +4,6 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../database/open.ts'
-import type { Providers } from '../../providers/provider.ts'
 import { eventsStored } from '../../watch/metrics.ts'
 import {
   byTime,
@@ -26,7 +25,7 @@ const mostCompared = 300
  * @returns how many it stored.
  */
 export async function storeMissed(
-  { database, providers, onStored }: Dependencies & { onStored: () => void },
+  { database, onStored }: { database: Database; onStored: () => void },
   found: readonly CrmEvent[],
   aheadMs: number,
 ): Promise<number> {
@@ -36,7 +35,7 @@ export async function storeMissed(
     // Nearly always, the webhooks have brought everything. Then no transaction is needed.
     let unknown = await unknownOf(database, events.slice(start, start + mostCompared))
     while (unknown.length > 0) {
-      const { looked, stored } = await storeFirst({ database, providers }, unknown, aheadMs)
+      const { looked, stored } = await storeFirst(database, unknown, aheadMs)
       unknown = unknown.slice(looked)
       count += stored
       eventsStored.inc({ found_by: 'search' }, stored)
@@ -48,19 +47,14 @@ export async function storeMissed(
   return count
 }
 
-interface Dependencies {
-  database: Database
-  providers: Providers
-}
-
 /** Stores the first of these events, those that are still missing. @returns how many it looked at, and how many it stored. */
 async function storeFirst(
-  { database, providers }: Dependencies,
+  database: Database,
   events: readonly CrmEvent[],
   aheadMs: number,
 ): Promise<{ looked: number; stored: number }> {
   return await database.transaction(async (tx) => {
-    const targets = (await targetsOf(tx, providers, events, 'exclusive')).map((target) => ({
+    const targets = (await targetsOf(tx, events, 'exclusive')).map((target) => ({
       ...target,
       sinceMs: target.sinceMs - aheadMs,
     }))

@@ -5,9 +5,8 @@
 
 import { type SQL, sql } from 'drizzle-orm'
 import { type Executor, rowsOf } from '../../database/open.ts'
-import { isOfConfigured } from '../../people/connections.ts'
 import { channelOf, chatOf } from '../../people/routes.ts'
-import type { DealEvent, Providers } from '../../providers/provider.ts'
+import type { DealEvent } from '../../providers/provider.ts'
 import type { CrmId } from '../../providers/registry.ts'
 import { makeDueFrom } from '../schedule/channels.ts'
 
@@ -47,7 +46,6 @@ const connectedSinceMs = sql`
  */
 export async function targetsOf(
   tx: Executor,
-  providers: Providers,
   events: readonly CrmEvent[],
   lock: 'shared' | 'exclusive',
 ): Promise<Target[]> {
@@ -61,13 +59,11 @@ export async function targetsOf(
                ${lock === 'shared' ? sql`pg_advisory_xact_lock_shared` : sql`pg_advisory_xact_lock`}(${storeLock})
         from connections crm
         cross join lateral ${chatOf(
-          providers,
           sql`crm.user_id`,
           sql`account_id, channel_id, connected_since`,
         )} as chat
         where crm.provider = any(${sql.param([...new Set(events.map(({ crm }) => crm))])}::text[])
           and crm.account_id = any(${sql.param([...new Set(events.map(({ accountId }) => accountId))])}::text[])
-          and ${isOfConfigured(providers, { provider: sql`crm.provider`, standIn: sql`crm.stand_in` })}
         order by crm.id`,
   )
   return rows.map(({ chatAccount, chatChannel, crm, account, user, sinceMs }) => {

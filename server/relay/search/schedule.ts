@@ -9,8 +9,7 @@ import { isOver, isTooFarAhead } from '../../database/clock.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'
 import { errorFields } from '../../log.ts'
-import { isOfConfigured } from '../../people/connections.ts'
-import { longestWaitMs, type Providers } from '../../providers/provider.ts'
+import { longestWaitMs } from '../../providers/provider.ts'
 import { ProviderError } from '../../providers/provider-error.ts'
 import { crmIds } from '../../providers/registry.ts'
 import {
@@ -57,7 +56,7 @@ export function createCatchUp(
   dependencies: SearchDependencies,
   times: CatchUpTimes = catchUpTimes,
 ): CatchUp {
-  const { database, providers, log } = dependencies
+  const { database, log } = dependencies
   const search = createSearch(dependencies, {
     retryMs: times.retryMs,
     renewLease: (account) => searchAgain(database, account, leaseSeconds * 1000),
@@ -70,7 +69,7 @@ export function createCatchUp(
     const now = performance.now()
     const isFirst = addedAt === Number.NEGATIVE_INFINITY
     if (now - addedAt >= times.everyMs) {
-      await addAccounts(database, providers, times.everyMs)
+      await addAccounts(database, times.everyMs)
       if (isFirst) await makeAllDue(database)
       addedAt = now
     }
@@ -119,11 +118,7 @@ export function createCatchUp(
 }
 
 /** Adds accounts that were connected since the last call. Nothing before the connection is missing. */
-async function addAccounts(
-  database: Database,
-  providers: Providers,
-  everyMs: number,
-): Promise<void> {
+async function addAccounts(database: Database, everyMs: number): Promise<void> {
   // The clock was wrong when the user connected. Until that time, a search would find nothing for the user.
   await database
     .update(connections)
@@ -137,7 +132,6 @@ async function addAccounts(
                greatest(min(connected_since) + make_interval(secs => ${everyMs / 1000}), now())
         from ${connections}
         where provider = any(${sql.param([...crmIds])}::text[])
-          and ${isOfConfigured(providers, connections)}
           and not exists (
             select from crm_accounts
             where crm = ${connections.provider} and account_id = ${connections.accountId}

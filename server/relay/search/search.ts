@@ -9,7 +9,6 @@ import type { Database } from '../../database/open.ts'
 import { connections, rules } from '../../database/schema.ts'
 import type { Log } from '../../log.ts'
 import type { CrmConnection } from '../../people/access-token.ts'
-import { isOfConfigured } from '../../people/connections.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { CrmAccess, DealEvent, Providers } from '../../providers/provider.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
@@ -62,7 +61,6 @@ export function createSearch(
       eq(connections.provider, crm),
       eq(connections.accountId, accountId),
       isNull(connections.brokenSince),
-      isOfConfigured(providers, connections),
     )
 
   async function workingConnection(

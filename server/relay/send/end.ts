@@ -74,7 +74,7 @@ export function createEnds({ database, providers, log, processId }: EndDependenc
 
     /** Ends the deliveries of the same events to other users, if the channel has a message about them. */
     async endSaid(group: Group): Promise<void> {
-      count('ignored', 'said_in_channel', await endSaid({ database, providers }, group))
+      count('ignored', 'said_in_channel', await endSaid(database, group))
     },
 
     async putOff(group: Group, options: PutOff): Promise<NextStep> {

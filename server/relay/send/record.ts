@@ -7,7 +7,6 @@ import { type Database, type Executor, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
 import { chatOf } from '../../people/routes.ts'
-import type { Providers } from '../../providers/provider.ts'
 import { type Delivery, type Group, longestPutOffMs, stateWithoutIndex } from '../pick/delivery.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { leaseOf } from '../schedule/leases.ts'
@@ -89,10 +88,7 @@ export async function recordSent(
  * Ends the deliveries of these events to other users of the channel, if it has a message about the event. A user who has
  * chosen another channel meanwhile still gets the message there. @returns how many it ended.
  */
-export async function endSaid(
-  { database, providers }: { database: Database; providers: Providers },
-  group: Group,
-): Promise<number> {
+export async function endSaid(database: Database, group: Group): Promise<number> {
   const { channel } = group[0]
   const ended = await rowsOf(
     database,
@@ -106,7 +102,7 @@ export async function endSaid(
             select id from deliveries
             where event_id = any(${eventIdsOf(group)}) and ${stateWithoutIndex} = 'pending'
               and channel = ${channel} and ${isUnclaimed}
-              and channel = ${chatOf(providers, deliveries.userId, sql`account_id || '/' || channel_id`)}
+              and channel = ${chatOf(deliveries.userId, sql`account_id || '/' || channel_id`)}
             order by id for update
           ))
         returning other.id`,

@@ -106,7 +106,7 @@ export function createWork(dependencies: WorkDependencies): Work {
   }
 
   async function work(channel: string): Promise<NextStep> {
-    const next = await nextDelivery(database, providers, channel)
+    const next = await nextDelivery(database, channel)
     if (next.kind === 'nothing') return done
     if (next.kind === 'wait') return { kind: 'rest', ms: Math.min(next.ms, longestRestMs) }
     return await deliver(next.delivery)

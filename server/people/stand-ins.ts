@@ -1,0 +1,43 @@
+import { and, eq, like } from 'drizzle-orm'
+import type { Database } from '../database/open.ts'
+import { connections, users } from '../database/schema.ts'
+import type { Log } from '../log.ts'
+import { crmIds, type ProviderId, providerIds, registry, settingOf } from '../providers/registry.ts'
+
+/**
+ * Marks the account of an identity that a stand-in gave. It signs everyone in as the same person, so no
+ * account of the real CRM may ever equal it.
+ */
+export const standInMark = 'stand-in:'
+
+/**
+ * Keeps what stand-ins granted apart from what real providers granted: a token must not go to somebody who never issued
+ * it. With a real provider, it deletes the connections and the users of its stand-in.
+ * @throws Error that says what to set, if there are connections to a real provider that is not configured.
+ */
+export async function forgetStandIns(
+  database: Database,
+  providers: Readonly<Record<ProviderId, { standIn: boolean; inUse: boolean }>>,
+  log: Log,
+): Promise<void> {
+  const granted = (id: ProviderId, byStandIn: boolean) =>
+    and(eq(connections.provider, id), eq(connections.standIn, byStandIn))
+  const isReal = (id: ProviderId) => providers[id].inUse && !providers[id].standIn
+  for (const id of providerIds.filter((id) => !isReal(id))) {
+    const count = await database.$count(connections, granted(id, false))
+    if (count === 0) continue
+    throw new Error(
+      `The database has connections to ${registry[id].name} (${count}), which is not configured. Set ` +
+        `${settingOf(id, 'CLIENT_ID')} and ${settingOf(id, 'CLIENT_SECRET')}. To give these connections up, run in ` +
+        `the database: delete from connections where provider = '${id}'`,
+    )
+  }
+  for (const id of providerIds.filter(isReal)) {
+    const gone = await database.delete(connections).where(granted(id, true)).returning()
+    if (gone.length > 0) log('stand-in forgotten', { provider: id, connections: gone.length })
+  }
+  for (const id of crmIds.filter(isReal)) {
+    const isOfStandIn = and(eq(users.crm, id), like(users.crmAccountId, `${standInMark}%`))
+    await database.delete(users).where(isOfStandIn)
+  }
+}
