@@ -1,12 +1,11 @@
 import { writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import type { Plugin } from 'vite'
-import { fingerprintOf } from '../server/page/fingerprint.ts'
 import type { Config } from '../src/parse-config.ts'
 
 /**
- * Writes `.build.json` for the project's server (server/page/build.ts). It contains a hash of the
- * sources and settings, and what the policy of the page depends on.
+ * Writes `.build.json` for the project's server (server/page/build.ts): the settings of the build, on which the policy
+ * of the page depends.
  */
 export function buildInfo({ apiUrl, contactFormUrl, crm, chat }: Config): Plugin {
   return {
@@ -20,13 +19,7 @@ export function buildInfo({ apiUrl, contactFormUrl, crm, chat }: Config): Plugin
         if (error) return
         const { root, build } = this.environment.config
         const folder = resolve(root, build.outDir)
-        const info = {
-          fingerprint: await fingerprintOf(root),
-          apiUrl,
-          contactFormUrl,
-          crmName: crm.name,
-          chatName: chat.name,
-        }
+        const info = { apiUrl, contactFormUrl, crmName: crm.name, chatName: chat.name }
         await writeFile(join(folder, '.build.json'), JSON.stringify(info))
       },
     },

@@ -7,7 +7,6 @@ import { join } from 'node:path'
 import { createServer, type Plugin } from 'vite'
 import { mock } from '../build/mock.ts'
 import { backendRoots } from '../contract/endpoints.ts'
-import { whenNpmEnds } from '../server/npm.ts'
 import { loadEnvironment } from '../server/settings/environment.ts'
 import { parseEnv } from '../server/settings/settings.ts'
 
@@ -43,8 +42,6 @@ try {
   // Vite's own listener ends this process without waiting for the server.
   process.removeAllListeners('SIGTERM')
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, stop)
-  // A second signal of another kind would end the server before it has closed its database.
-  whenNpmEnds('dev', () => state !== 'stopping' && stop('SIGTERM'))
 
   const address = vite.httpServer?.address() as AddressInfo
   const dashboard = `http://localhost:${address.port}`

@@ -7,8 +7,7 @@ import { watchDisk } from './database/disk.ts'
 import type { FolderLock } from './database/lock.ts'
 import { createHttpServer } from './http/server.ts'
 import { createLog, errorFields } from './log.ts'
-import { whenNpmEnds } from './npm.ts'
-import { ensurePageBuilt, readBuiltPage } from './page/build.ts'
+import { readBuiltPage } from './page/build.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/keys.ts'
 import { forgetStandIns } from './people/stand-ins.ts'
 import { createVault, keyFromFolder } from './people/vault.ts'
@@ -30,7 +29,6 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     log('uncaught error', { origin, ...errorFields(error) })
     process.exit(1)
   })
-  if (settings.serveDashboard) await ensurePageBuilt(console.log)
   const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
   const encryptionKeys = settings.encryptionKeys ?? [
     await keyFromFolder(settings.dataDir, log).catch((error: unknown) => {
@@ -97,7 +95,6 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   // Before anybody learns that the server listens. Otherwise a signal would kill it at once.
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
-  whenNpmEnds('start', () => stopping === undefined && stop('SIGTERM'))
 
   // Without the dashboard, another host answers at APP_URL.
   const address = settings.serveDashboard ? addresses.appUrl : `http://localhost:${port}`

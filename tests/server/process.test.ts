@@ -138,13 +138,14 @@ describe('a signal', () => {
 })
 
 test.skipIf(process.platform === 'win32')(
-  'a server that npm started in the background stops when npm gets SIGTERM',
+  'npm start builds the dashboard, and passes SIGTERM on',
   async () => {
     const { HOME = '' } = process.env
-    const env = { HOME, PORT: '0', SERVE_DASHBOARD: 'false', DATA_DIR: dataDir }
+    const env = { HOME, PORT: '0', DATA_DIR: dataDir }
     const npm = launchProgram(['start'], env, { program: 'npm', detached: true })
     onTestFinished(npm.killGroup)
     const url = await npm.listens()
+    expect(await (await fetch(url)).text()).toContain('<title>Dealbell</title>')
     npm.child.kill('SIGTERM')
     // The server holds npm's outputs until it ends.
     await npm.exited
