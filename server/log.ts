@@ -25,7 +25,7 @@ const levels: Readonly<Record<Exclude<LogLevel, 'info'>, ReadonlySet<string>>> =
     'catch-up failed',
     'checks failed',
     'clean-up failed',
-    'checkpoint failed',
+    'upkeep of the database failed',
     'the database cannot be used',
     'names of deals not deleted',
     'the disk has too little room',

@@ -3,8 +3,8 @@ import type { Server } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createBackend } from './backend.ts'
 import { startCleanup } from './clean/clean.ts'
-import { watchDisk } from './database/disk.ts'
 import type { FolderLock } from './database/lock.ts'
+import { maintainPglite } from './database/maintenance.ts'
 import { createHttpServer } from './http/server.ts'
 import { createLog, errorFields } from './log.ts'
 import { readBuiltPage } from './page/build.ts'
@@ -65,7 +65,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
 
   watchProcess()
   const hasFolder = settings.databaseUrl === undefined
-  const disk = hasFolder ? [watchDisk({ database, hasRoom, log })] : []
+  const upkeep = hasFolder ? [maintainPglite({ database, hasRoom, log })] : []
   const cleanup = startCleanup({ database, vacuum: hasFolder, hasRoom, log })
   let stopping: { signal: NodeJS.Signals; since: number } | undefined
   async function stop(signal: NodeJS.Signals): Promise<void> {
@@ -86,7 +86,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       process.exit(1)
     }, delayMs + stopWithinMs)
     if (delayMs > 0) await delay(delayMs)
-    const background = [relay, catchUp, checks, cleanup, ...disk].map((each) => each.stop())
+    const background = [relay, catchUp, checks, cleanup, ...upkeep].map((each) => each.stop())
     await Promise.all([http.close(requestGraceMs), ...background])
     await close()
     lock?.release()

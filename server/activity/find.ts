@@ -63,13 +63,6 @@ export const newestIn = (
        }
        order by occurred_at desc, id desc limit ${limit})`
 
-/**
- * The rows with the ids that a query selects. Without statistics, PGlite would otherwise read and sort all rows of the
- * user, and not only the newest: it takes the order from the index only if it needs no other column.
- */
-const foundIn = (ids: SQL) =>
-  sql`select id, occurred_at, deal_name, rule_id from deliveries where id = any(array(${ids}))`
-
 export const hasRule = ({ rule }: Pick<ActivityFilter, 'rule'>) =>
   rule === undefined ? sql`true` : sql`rule_id = ${rule}`
 
@@ -119,7 +112,7 @@ export function newest(userId: string, { before, filter }: Page, limit: number):
           (timestamptz 'epoch' + ${before.at}::bigint * interval '1 microsecond', ${before.id}::bigint)`
   const { state } = filter
   const states = state === undefined ? Object.values(deliveryStates) : [deliveryStates[state]]
-  const columns = sql`id, occurred_at`
+  const columns = sql`id, occurred_at, deal_name, rule_id`
   const ofStates = states.map((each) => newestIn(userId, each, filter, { columns, isOlder, limit }))
   return sql`select * from (${sql.join(ofStates, sql` union all `)}) as newest
     order by occurred_at desc, id desc limit ${limit}`
@@ -142,8 +135,7 @@ export async function search(
     at: string
   }>(
     database,
-    sql`with newest as materialized (${foundIn(sql`select id from (${newest(userId, page, mostSearched)}) as newest`)}),
-             sorted as materialized (
+    sql`with newest as (${newest(userId, page, mostSearched)}), sorted as (
                select id::text, deal_name from newest where ${hasRule(filter)} order by occurred_at desc, id desc
              )
         select (select coalesce(json_agg(id), '[]') from sorted) as ids,
@@ -167,14 +159,14 @@ export async function countActivity(
   userId: string,
   filter: ActivityFilter,
 ): Promise<ActivityCounts> {
-  const columns = sql`id`
+  const columns = isSearch(filter) ? sql`id, deal_name, rule_id` : sql`id`
   const limit = isSearch(filter) ? mostCountedInSearch : mostCounted
   const counted = Object.entries(deliveryStates).map(([shown, state]) => {
     const rows = newestIn(userId, state, filter, { columns, limit })
     return isSearch(filter)
       ? sql`select ${shown}::text as state, count(*)::int as looked,
               coalesce(json_agg(deal_name) filter (where ${hasRule(filter)}), '[]') as names
-            from (${foundIn(rows)}) as newest`
+            from ${rows} as newest`
       : sql`select ${shown}::text as state, count(*)::int as looked, null::json as names
             from ${rows} as newest`
   })

@@ -3,9 +3,6 @@
 // `replayDead` (operator.ts) make it pending and its channel due. `storeTestMessage` (test-message.ts) stores a new
 // delivery. The stages do the rest. Only the preview calls a service. This file has a user's list, find.ts what a filter
 // finds, summary.ts the counts, reasons.ts the words.
-//
-// PGlite keeps no statistics. So each query is written so that only one index fits: `deliveries_activity` for the
-// list, `deliveries_counted` for the counts.
 
 import { type SQL, sql } from 'drizzle-orm'
 import type { Activity, ActivityItem, ActivityState } from '../../contract/features/activity.ts'
@@ -86,12 +83,8 @@ export async function readItems(
   userId: string,
   ids: readonly string[],
 ): Promise<ActivityItem[]> {
-  // Materialized, so that PGlite finds the rows by their ids.
   const own = sql`
-    with asked as materialized (
-      select id, user_id from deliveries where id = any(${sql.param(ids)}::bigint[])
-    )
-    select id from asked where user_id = ${userId}`
+    select id from deliveries where id = any(${sql.param(ids)}::bigint[]) and user_id = ${userId}`
   return (await readRows(dependencies, userId, own)).items
 }
 
@@ -99,12 +92,7 @@ export async function readItems(
 async function readRows({ database, providers }: Dependencies, userId: string, ids: SQL) {
   const rows = await rowsOf<ActivityRow>(
     database,
-    sql`with page as materialized (${ids}),
-             chat as materialized ${chatOf(
-               sql`${userId}::uuid`,
-               sql`provider, account_id, channel_id, channel_name`,
-             )}
-        select delivery.id::text as id, delivery.state, delivery.attempts as tries,
+    sql`select delivery.id::text as id, delivery.state, delivery.attempts as tries,
                delivery.rule_id as rule, delivery.deal_name, delivery.deal_url, delivery.from_label as from,
                delivery.to_label as to, delivery.reason, delivery.channel, channel.name as channel_name,
                ${isPaused} as is_paused, ${nextTryAt} as next_try_at,
@@ -113,13 +101,14 @@ async function readRows({ database, providers }: Dependencies, userId: string, i
                event.crm, event.account_id, event.deal_id, event.property = ${testProperty} as is_test,
                chat.provider as chat, chat.account_id as chat_account, chat.channel_id as chat_channel,
                chat.channel_name as chat_channel_name
-        from deliveries as delivery
+        from (${ids}) as page
+        join deliveries as delivery on delivery.id = page.id
         join deal_events as event on event.id = delivery.event_id
-        left join lateral (
-          select name, next_at, waits_since from channels where id = delivery.channel limit 1
-        ) as channel on true
-        left join chat on true
-        where delivery.id = any(array(select id from page))
+        left join channels as channel on channel.id = delivery.channel
+        left join ${chatOf(
+          sql`${userId}::uuid`,
+          sql`provider, account_id, channel_id, channel_name`,
+        )} as chat on true
         order by delivery.occurred_at desc, delivery.id desc`,
   )
   return { rows, items: rows.map((row) => itemOf(row, providers)) }

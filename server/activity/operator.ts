@@ -2,7 +2,6 @@ import { sql } from 'drizzle-orm'
 import { batchRows, inBatches } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { testProperty } from '../database/schema.ts'
-import { stateWithoutIndex } from '../relay/pick/delivery.ts'
 import { makeDue } from '../relay/schedule/channels.ts'
 import { pendingAgain } from './list.ts'
 import type { DeliveryCounts } from './operator-answers.ts'
@@ -62,7 +61,7 @@ export async function revive(database: Database, ids: readonly string[]): Promis
           set ${pendingAgain}
           where id = any(array(
             select id from deliveries
-            where id = any(${sql.param([...ids])}::bigint[]) and ${stateWithoutIndex} = 'dead'
+            where id = any(${sql.param([...ids])}::bigint[]) and state = 'dead'
             order by id for update
           ))
           returning channel`,

@@ -75,8 +75,7 @@ async function findFailed(
     hasOlder: boolean
   }>(
     database,
-    // The first rows are enough if they fit, so the failed ones are not materialized.
-    sql`with found as materialized (
+    sql`with found as (
           select id::text, deal_name, reason
           from ${newestIn(userId, 'dead', filter, { columns, limit: mostLookedAt })} as failed
           where ${hasRule(filter)} and ${isNews}

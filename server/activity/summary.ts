@@ -22,7 +22,7 @@ export async function readSummary(
     unnest(${sql.param(starts)}::timestamptz[], ${sql.param([...starts.slice(1), 'infinity'])}::timestamptz[])
     with ordinality as days(start, stop, day)`
   // One range of the index `deliveries_counted` for each day, rule and state: grouping the rows would take
-  // longer. The list of states is the condition of the index. With it, no other index seems as good to PGlite.
+  // longer. The list of states is the condition of the index.
   const ofRule = (isOfRule: SQL, state: 'sent' | 'dead') => sql`
     from deliveries where user_id = ${userId} and ${isOfRule} and state = ${state}
       and state in ('sent', 'dead') and occurred_at >= start and occurred_at < stop`

@@ -31,7 +31,7 @@ export async function forgetDeals(
       id: string | null
     }>(
       database,
-      sql`with page as materialized (
+      sql`with page as (
             select id, state, occurred_at from deliveries where user_id = ${userId} ${after}
             order by state, occurred_at, id limit ${batchRows}
           ), gone as (

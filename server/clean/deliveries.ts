@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { deleteInBatches, inBatches, refersToOne } from '../database/batches.ts'
+import { deleteInBatches, inBatches } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import {
   channels,
@@ -42,7 +42,7 @@ export async function deleteOld(
     await deleteInBatches(
       database,
       deliveries,
-      refersToOne(deliveries.eventId, ids, sql`${deliveries.state} <> 'pending'`),
+      sql`${deliveries.eventId} = any(${ids}) and ${deliveries.state} <> 'pending'`,
       signal,
     )
     const gone = await rowsOf(

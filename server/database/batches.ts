@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type SQL, sql } from 'drizzle-orm'
-import type { PgColumn, PgTable } from 'drizzle-orm/pg-core'
+import type { PgTable } from 'drizzle-orm/pg-core'
 import { type Database, rowsOf } from './open.ts'
 
 /** Deleting this many rows takes a few milliseconds, also with the rows that go along. */
@@ -19,19 +19,6 @@ export async function inBatches(batch: () => Promise<number>, signal?: AbortSign
     if ((await batch()) === 0) return
     await delay(performance.now() - began, undefined, signal && { signal })
   }
-}
-
-/**
- * A condition on a table's `id`: one of up to a batch of rows for which `column` is one of `ids` and
- * `condition` holds. PGlite keeps no statistics, and for a plain `column = any(ids)` it would read the
- * whole table. This looks each id up in the index.
- */
-export function refersToOne(column: PgColumn, ids: SQL, condition: SQL = sql`true`): SQL {
-  return sql`id = any(array(
-    select found.id from unnest(${ids}) as one(id) cross join lateral (
-      select id from ${column.table} where ${column} = one.id and ${condition} limit ${batchRows}
-    ) as found limit ${batchRows}
-  ))`
 }
 
 /** Deletes the rows of a table that meet a condition. @returns how many. */

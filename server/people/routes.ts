@@ -31,8 +31,8 @@ export async function routeOf(database: Database, userId: string | undefined): P
 }
 
 /**
- * Returns the SQL that selects columns of the connection to the chat that gets a user's messages. It is a subquery,
- * also for `lateral`: PGlite has no statistics, and in a plain join its planner would read every connection of a chat.
+ * Returns the SQL that selects columns of the connection to the chat that gets a user's messages. It is a subquery, also
+ * for `lateral`.
  */
 export const chatOf = (userId: SQLWrapper, columns: SQL): SQL => sql`(
   select ${columns} from ${connections} as own

@@ -39,7 +39,7 @@ interface Person {
 /** Measures the calls of the activity page at the server's address, with a million stored deliveries. */
 export async function measureActivity(outside: Outside, database: Target): Promise<Measured[]> {
   const open = await openTarget(database)
-  const people = await seedActivity(open.database, 'url' in database)
+  const people = await seedActivity(open.database)
   const measurements: Array<{ name: string; path: string; cookie: string }> = []
   for (const { name, id } of people) {
     const paths = ['summary?days=14&zone=Europe/Berlin']
@@ -103,10 +103,7 @@ async function timed(server: ServerProcess, cookie: string, path: string): Promi
  * Stores a million deliveries of 30 days as the relay leaves them: 10 % failed, 1 % pending, 20 % skipped.
  * The last day comes after the vacuum, as at the worst time of a day.
  */
-async function seedActivity(
-  database: Database,
-  keepsStatistics: boolean,
-): Promise<[Person, Person]> {
+async function seedActivity(database: Database): Promise<[Person, Person]> {
   const brokenSince = new Date(Date.now() - 86_400_000)
   const broken = { channelName: '#sales', brokenReason: 'is_archived', brokenSince }
   const ids = await seedUsers(database, smallUsers + 1, broken)
@@ -145,8 +142,8 @@ async function seedActivity(
   for (let first = 1; first <= lastDay; first += batch) {
     await store(first, Math.min(first + batch - 1, Math.floor(lastDay)))
   }
-  // PostgreSQL keeps statistics. Otherwise it would make them while it answers. PGlite has none.
-  await database.execute(keepsStatistics ? sql`vacuum analyze` : sql`vacuum`)
+  // Otherwise the database would do it while it answers.
+  await database.execute(sql`vacuum analyze`)
   for (let first = Math.floor(lastDay) + 1; first <= stored; first += batch) {
     await store(first, Math.min(first + batch - 1, stored))
   }

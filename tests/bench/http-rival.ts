@@ -22,7 +22,6 @@ async function openDatabase(): Promise<Query> {
   return (text, values) => client.query(text, values)
 }
 
-// A subquery by key, because PGlite has no statistics to plan a join by.
 const own = '(select user_id from sessions where token_hash = $1 and expires_at > now())'
 const tokenHash = (cookie = '') => sha256(cookie)
 

@@ -2,7 +2,7 @@ import { cp, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { watchDisk } from '../../server/database/disk.ts'
+import { maintainPglite } from '../../server/database/maintenance.ts'
 import { openPglite, rowsOf } from '../../server/database/open.ts'
 import { databaseKinds, newDataFolder } from '../database.ts'
 import { appUrl, stageChange } from '../relay/hubspot-webhook.ts'
@@ -150,9 +150,9 @@ test('the log of the database does not grow without end, and the server says onc
   const { database, close } = await openPglite(folder)
   let room = true
   const log = vi.fn()
-  const disk = watchDisk({ database, hasRoom: () => room, log }, 10)
+  const upkeep = maintainPglite({ database, hasRoom: () => room, log }, 10)
   onTestFinished(async () => {
-    await disk.stop()
+    await upkeep.stop()
     await close()
   })
   let most = 0

@@ -101,9 +101,3 @@ export const deliveryAndEvent = {
   waitMs: milliseconds(sql`greatest(${putOffUntil(deliveries)}, now()) - now()`),
   claimedUntil: sql<string | null>`${deliveries.sendingUntil}::text`,
 }
-
-/**
- * The state of a delivery, in a form that fits no index. PGlite has no statistics: for `state = 'pending'`, its
- * planner would read the whole index of pending deliveries, and not a few rows by their ids.
- */
-export const stateWithoutIndex = sql`state || ''`

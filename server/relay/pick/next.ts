@@ -26,7 +26,7 @@ export async function nextDelivery(database: Database, channel: string): Promise
   const waitingUsers: string[] = []
   let waitMs = Number.POSITIVE_INFINITY
   for (;;) {
-    // Finds the id alone. With the joins, PGlite's planner would read and sort all pending deliveries of the channel.
+    // Finds the id alone, so that nothing else of a channel's other pending deliveries is read.
     const firstId = database
       .select({ id: deliveries.id })
       .from(deliveries)

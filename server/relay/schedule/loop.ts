@@ -49,7 +49,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
   let renewing: NodeJS.Timeout | undefined
   let turnedAt = Number.NEGATIVE_INFINITY
 
-  /** While the disk has no room, the relay pauses: the database refuses each lease. That is logged once (watchDisk). */
+  /** While the disk has no room, the relay pauses: the database refuses each lease. That is logged once (maintainPglite). */
   function logFailure(event: string, error: unknown, fields?: { channel: string }): void {
     if (!isRefusedWithoutRoom(error)) log(event, { ...fields, ...errorFields(error) })
   }

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { batchRows } from '../../database/batches.ts'
-import { type Delivery, isClaimed, stateWithoutIndex } from '../pick/delivery.ts'
+import { type Delivery, isClaimed } from '../pick/delivery.ts'
 
 // SQL about the deliveries of one message.
 
@@ -15,7 +15,7 @@ export const eventIdsOf = (group: readonly Delivery[]) =>
 
 /** The condition that a delivery is in the group and pending. */
 export const isPendingIn = (group: readonly Delivery[]) =>
-  sql`id = any(${idsOf(group)}) and ${stateWithoutIndex} = 'pending'`
+  sql`id = any(${idsOf(group)}) and state = 'pending'`
 
 /** What the list of messages shows of these deliveries, as a table `item`. */
 export const shownItems = (group: readonly Delivery[]) =>

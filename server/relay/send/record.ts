@@ -7,7 +7,7 @@ import { type Database, type Executor, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
 import { chatOf } from '../../people/routes.ts'
-import { type Delivery, type Group, longestPutOffMs, stateWithoutIndex } from '../pick/delivery.ts'
+import { type Delivery, type Group, longestPutOffMs } from '../pick/delivery.ts'
 import { makeDue } from '../schedule/channels.ts'
 import { leaseOf } from '../schedule/leases.ts'
 import { pauseSql, pauseWorkspace } from '../schedule/pauses.ts'
@@ -68,7 +68,7 @@ export async function recordSent(
               -- If this process stood still, another one may be sending it again. A disconnect waits for that claim.
               sending_until = nullif(sending_until, ${claimedUntil}::timestamptz), rule_id = ${ruleOf(group)}
           where id = any(${idsOf(group)})
-            and (${stateWithoutIndex} = 'pending' or sending_until = ${claimedUntil}::timestamptz)
+            and (state = 'pending' or sending_until = ${claimedUntil}::timestamptz)
             -- Lock the channel first, as the claim does.
             and (select count(*) from paused) >= 0
         )
@@ -77,7 +77,7 @@ export async function recordSent(
           where channel = ${channel} and state = 'pending' and id <> all(${idsOf(group)})
         ) as more, exists (
           select from deliveries
-          where event_id = any(${eventIdsOf(group)}) and ${stateWithoutIndex} = 'pending'
+          where event_id = any(${eventIdsOf(group)}) and state = 'pending'
             and channel = ${channel} and id <> all(${idsOf(group)})
         ) as "sameEvent"`,
   )
@@ -100,7 +100,7 @@ export async function endSaid(database: Database, group: Group): Promise<number>
         where said.event_id = other.event_id and said.channel = other.channel and said.state = 'sent'
           and other.id = any(array(
             select id from deliveries
-            where event_id = any(${eventIdsOf(group)}) and ${stateWithoutIndex} = 'pending'
+            where event_id = any(${eventIdsOf(group)}) and state = 'pending'
               and channel = ${channel} and ${isUnclaimed}
               and channel = ${chatOf(deliveries.userId, sql`account_id || '/' || channel_id`)}
             order by id for update
