@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { openPostgres } from '../../server/database/open.ts'
-import { endAllLeases } from '../../server/relay/schedule/leases.ts'
+import { endAllLeases } from '../../server/relay/schedule/channels.ts'
 import { databaseKinds, newDatabase } from '../database.ts'
 import { dealsIn, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside } from './outside.ts'

@@ -7,7 +7,7 @@ import {
   leaseDue,
   releaseLeases,
   renewLeases,
-} from '../../server/relay/schedule/leases.ts'
+} from '../../server/relay/schedule/channels.ts'
 import { pauseWorkspace } from '../../server/relay/schedule/pauses.ts'
 import { databaseKinds } from '../database.ts'
 import { startBackend } from './backend.ts'

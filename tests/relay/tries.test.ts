@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { expect, test } from 'vitest'
-import { retryAfterMs } from '../../server/relay/send/failure.ts'
+import { retryAfterMs } from '../../server/relay/send/end.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { backend, connect, outside, range, shareBackend, tell } from './shared.ts'
 

@@ -29,7 +29,7 @@ const breaks: readonly Break[] = [
   },
   {
     name: '17 a process renews leases that it does not know',
-    file: `${relay}/schedule/leases.ts`,
+    file: `${relay}/schedule/channels.ts`,
     from: 'leased_by = ${processId} and id = any(${sql.param([...held])}::text[])',
     to: 'leased_by = ${processId} and ${held.length} > 0 and leased_until is not null',
     theme: 'lost lease',
@@ -76,7 +76,7 @@ const breaks: readonly Break[] = [
   },
   {
     name: '24 errors of the database count as tries',
-    file: `${relay}/send/failure.ts`,
+    file: `${relay}/send/end.ts`,
     from: 'if (isDatabaseFailure(error)) throw error',
     to: '',
   },
@@ -94,8 +94,8 @@ const breaks: readonly Break[] = [
   },
   {
     name: 'claim: it ignores the claims of others',
-    file: `${relay}/send/group.ts`,
-    from: 'const isUnclaimed = sql`(sending_until is null or sending_until <= clock_timestamp())`',
+    file: `${relay}/send/claim.ts`,
+    from: 'const isUnclaimed = sql`(${isClaimed} is not true)`',
     to: 'const isUnclaimed = sql`true`',
     theme: 'leaving',
   },

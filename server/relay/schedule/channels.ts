@@ -1,5 +1,7 @@
 import { type SQL, sql } from 'drizzle-orm'
-import type { Executor } from '../../database/open.ts'
+import { isOver, isTooFarAhead } from '../../database/clock.ts'
+import { type Database, type Executor, rowsOf } from '../../database/open.ts'
+import { deliveries } from '../../database/schema.ts'
 
 // The table `channels` is the relay's schedule: `due_at` says when a channel has work, `leased_*` who works on it,
 // and `next_at` when it accepts a message.
@@ -32,3 +34,133 @@ export function makeDueFrom(source: SQL): SQL {
              order by channel
              on conflict (id) do update set due_at = least(channels.due_at, excluded.due_at)`
 }
+
+/**
+ * A lease reserves a row for one process until a time in the row. If the process dies, the lease ends by itself. One
+ * statement sees that the former lease has ended, and takes the new one. There are five kinds of leases:
+ *
+ * - `channels.leased_until` (this file): one process works on a channel. It renews the lease while it does.
+ * - `deliveries.sending_until` (send/claim.ts): one process posts a message about the delivery.
+ * - `connections.refreshing_until` (people/access-token.ts): one process refreshes the access token.
+ * - `connections.checked_at` (people/checks.ts): one process checks the connection. This is the time of the last
+ *   check. The process first sets it so that the next check is due in an hour.
+ * - `crm_accounts.search_at` (search/): one process searches the account. This is the time of the next search. The
+ *   process sets it ahead, again and again while it searches.
+ *
+ * They share no code, because each statement also has conditions of its own.
+ *
+ * A lease of a channel clears `due_at`. A transaction that adds a delivery sets `due_at` again. So if an event
+ * arrives during the work on its channel, the channel becomes due once more.
+ */
+
+/** A channel's lease ends this long after its last renewal. Its process is then dead or frozen. */
+const leaseSeconds = 10
+/** A channel that rests is due again after this time at most. */
+const longestRestMs = 60_000
+
+/** Selects the channel if the process has its lease. */
+export const leaseOf = (processId: string, channel: string) =>
+  sql`select id from channels where id = ${channel} and leased_by = ${processId}`
+
+/**
+ * Leases up to `limit` channels that are due or whose lease has ended. The longest due come first.
+ * @param held the channels that the process still works on. The statement does not lease them again, even if their
+ * leases have ended.
+ */
+export async function leaseDue(
+  database: Executor,
+  processId: string,
+  limit: number,
+  held: readonly string[],
+): Promise<string[]> {
+  const rows = await rowsOf<{ id: string }>(
+    database,
+    sql`update channels
+        set leased_by = ${processId},
+            leased_until = now() + make_interval(secs => ${leaseSeconds}),
+            due_at = null
+        where id in (
+          select id from channels
+          where ((leased_until is null and ${isOver(sql`due_at`, longestRestMs)}) or leased_until <= now())
+            and id <> all(${sql.param([...held])}::text[])
+          order by coalesce(due_at, leased_until)
+          limit ${limit}
+          for update skip locked
+        )
+        returning id`,
+  )
+  return rows.map(({ id }) => id)
+}
+
+/**
+ * Renews the leases of the channels that a process works on. If the answer of `leaseDue` was lost, the
+ * process holds a lease that it does not know of. This one ends by itself.
+ *
+ * A lease that lies too far ahead was taken while the clock was wrong. It ends after the time of a new one, and not at
+ * once: its process may be about to renew it, and may be posting.
+ */
+export async function renewLeases(
+  database: Executor,
+  processId: string,
+  held: readonly string[],
+): Promise<void> {
+  const isHeld = sql`leased_by = ${processId} and id = any(${sql.param([...held])}::text[])`
+  const isWrong = isTooFarAhead(sql`leased_until`, leaseSeconds * 1000)
+  await database.execute(
+    sql`update channels set leased_until = now() + make_interval(secs => ${leaseSeconds})
+        where id in ${lockedChannels(sql`(${isHeld}) or ${isWrong}`)}`,
+  )
+}
+
+export interface Release {
+  channel: string
+  /** When the channel is due again, in ms from now. If unset, only a new delivery makes it due. */
+  againMs?: number
+}
+
+/** Ends leases of a process. Does not change channels that it no longer holds. */
+export async function releaseLeases(
+  database: Executor,
+  processId: string,
+  releases: readonly Release[],
+): Promise<void> {
+  const ids = sql.param(releases.map(({ channel }) => channel))
+  const inTime = releases.map(({ channel, againMs }) => ({
+    channel,
+    againMs: againMs && Math.min(againMs, longestRestMs),
+  }))
+  await database.execute(
+    sql`update channels
+        set leased_by = null,
+            leased_until = null,
+            due_at = least(due_at, now() + make_interval(secs => "againMs" / 1000))
+        from json_to_recordset(${JSON.stringify(inTime)}::json)
+          as release(channel text, "againMs" double precision)
+        where id = release.channel
+          and id in ${lockedChannels(sql`leased_by = ${processId} and id = any(${ids}::text[])`)}`,
+  )
+}
+
+/** Ends every lease of channels and deliveries. Call it only if no other process uses this database. */
+export async function endAllLeases(database: Database): Promise<void> {
+  await database.execute(
+    sql`update channels set leased_by = null, leased_until = null, due_at = now()
+        where leased_until is not null`,
+  )
+  await database
+    .update(deliveries)
+    // Keep the mark: deliveries that were one message stay one message (pick/following.ts).
+    .set({ sendingUntil: sql`now()` })
+    .where(sql`${deliveries.state} = 'pending' and ${deliveries.sendingUntil} > now()`)
+}
+
+/** What a channel needs after the work on its next delivery. */
+export type NextStep =
+  | { kind: 'go on' }
+  | { kind: 'rest'; ms: number }
+  /** The channel has no pending delivery, or this process has lost its lease. */
+  | { kind: 'done' }
+
+export const goOn: NextStep = { kind: 'go on' }
+export const done: NextStep = { kind: 'done' }
+export const whileLeased = (isLeased: boolean): NextStep => (isLeased ? goOn : done)

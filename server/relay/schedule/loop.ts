@@ -9,8 +9,14 @@ import type { Database } from '../../database/open.ts'
 import { errorFields, type Log } from '../../log.ts'
 import { failpoint } from '../failpoint.ts'
 import type { RelayTimes } from '../times.ts'
-import { endAllLeases, leaseDue, type Release, releaseLeases, renewLeases } from './leases.ts'
-import type { NextStep } from './next-step.ts'
+import {
+  endAllLeases,
+  leaseDue,
+  type NextStep,
+  type Release,
+  releaseLeases,
+  renewLeases,
+} from './channels.ts'
 
 /** The most channels that one process works on at the same time. */
 const maxChannels = 500

@@ -4,7 +4,7 @@ import { type Database, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import { deliveriesEnded } from '../../watch/metrics.ts'
 import { isClaimed } from '../pick/delivery.ts'
-import { isUnclaimed } from './group.ts'
+import { isUnclaimed } from './claim.ts'
 
 // What a disconnect and a new connection wait for.
 

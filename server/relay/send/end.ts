@@ -1,10 +1,18 @@
+// What becomes of deliveries that get no message now: they end as ignored or dead, or they are put off and tried again.
+// Of the chat's answers, `afterAnswer` in send.ts decides which are failures.
+
+import { isDatabaseFailure } from '../../database/failure.ts'
 import type { Database } from '../../database/open.ts'
-import type { Log } from '../../log.ts'
+import { errorFields, type Log } from '../../log.ts'
+import type { CrmConnection } from '../../people/access-token.ts'
 import type { Connection } from '../../people/connections.ts'
-import type { Providers } from '../../providers/provider.ts'
+import { recordRefusal } from '../../people/refusals.ts'
+import { type Providers, unknownRefusal } from '../../providers/provider.ts'
+import { ProviderError } from '../../providers/provider-error.ts'
 import { countEnded } from '../../watch/metrics.ts'
-import type { Delivery, Group } from '../pick/delivery.ts'
-import { goOn, type NextStep, whileLeased } from '../schedule/next-step.ts'
+import { type Delivery, type Group, longestPutOffMs } from '../pick/delivery.ts'
+import { goOn, type NextStep, whileLeased } from '../schedule/channels.ts'
+import type { RelayTimes } from '../times.ts'
 import { endBacklog, endSaid, type PutOff, recordEnd, recordPutOff } from './record.ts'
 
 const reportEveryMs = 60_000
@@ -88,4 +96,101 @@ export function createEnds({ database, providers, log, processId }: EndDependenc
 
 export function logFields({ id, eventId, crm, chat }: Delivery) {
   return { delivery: id, dealEvent: eventId, connections: [crm?.id, chat?.id] }
+}
+
+/** After this many failed tries, a delivery is dead. The tries take about two hours. */
+const maxAttempts = 20
+
+interface FailureDependencies {
+  database: Database
+  providers: Providers
+  log: Log
+  times: RelayTimes
+  ends: Ends
+}
+
+export type Failures = ReturnType<typeof createFailures>
+
+/**
+ * Creates the functions that decide what follows a failure: another try, the end, or a broken connection. Of the chat's
+ * answers, `afterAnswer` in send.ts decides which are failures.
+ */
+export function createFailures({
+  database,
+  providers,
+  log,
+  times,
+  ends: { end, putOff },
+}: FailureDependencies) {
+  /** Counts a failed try. The deliveries are tried again later, or are dead after the last try. */
+  async function retry(
+    group: Group,
+    reason: string,
+    { field, code }: { field?: string | undefined; code?: string | undefined } = {},
+  ): Promise<NextStep> {
+    // Those of a digest may have had different numbers of tries.
+    const isLast = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
+    const ended = await end(group.filter(isLast), 'dead', reason, { countTry: true })
+    const [first, ...others] = group.filter((delivery) => !isLast(delivery))
+    if (first === undefined) return ended
+    const tries = first.attempts + 1
+    const afterMs = retryAfterMs(tries, times.firstRetryMs)
+    const next = await putOff([first, ...others], { afterMs, reason, countTry: true })
+    log('delivery put off', { ...logFields(first), reason, field, code, tries, afterMs })
+    return next
+  }
+
+  /** Handles an error before the message was posted. @throws the error if the database failed. */
+  async function afterError(
+    delivery: Delivery,
+    crm: CrmConnection,
+    error: unknown,
+  ): Promise<NextStep> {
+    // The whole channel rests: the next delivery needs the database, too.
+    if (isDatabaseFailure(error)) throw error
+    if (!(error instanceof ProviderError)) {
+      // A bug in our code must not stop the channel.
+      log('delivery failed', { ...logFields(delivery), ...errorFields(error) })
+      return await retry([delivery], 'internal_error')
+    }
+    if (error.reason === 'disconnected') return await end([delivery], 'dead', 'disconnected')
+    if (error.kind === 'refused') {
+      const { reason: code = 'refused' } = error
+      const isKnown = Object.hasOwn(providers[crm.provider].brokenReasons, code)
+      const reason =
+        isKnown || error.reason === undefined ? code : unknownRefusal(crm.provider, code)
+      return await refused([delivery], crm, reason)
+    }
+    if (error.retryAfterMs !== undefined) {
+      return await putOff([delivery], {
+        afterMs: error.retryAfterMs,
+        reason: `${crm.provider}_rate_limited`,
+        countTry: false,
+      })
+    }
+    return await retry([delivery], `${crm.provider}_${error.reason ?? error.kind}`, error)
+  }
+
+  /** Handles a refusal that may break a connection. The deliveries are tried once more, and then they are dead. */
+  async function refused(group: Group, connection: Connection, reason: string): Promise<NextStep> {
+    const { id, provider } = connection
+    const { askAgainMs: afterMs } = times
+    const isBroken = await recordRefusal(database, connection, reason, afterMs)
+    log(isBroken ? 'connection broken' : 'connection refused', { connection: id, provider, reason })
+    return isBroken
+      ? await end(group, 'dead', reason, { countTry: true })
+      : await putOff(group, { afterMs, reason: null, countTry: true })
+  }
+
+  return { retry, afterError, refused }
+}
+
+/**
+ * Returns the wait after the given number of failed tries, in ms. It doubles with each try, up to
+ * 15 minutes. Half of it is random, so that deliveries that failed together try again at different
+ * times.
+ */
+export function retryAfterMs(tries: number, firstMs: number, random = Math.random): number {
+  const most = Math.min(firstMs * 2 ** (tries - 1), longestPutOffMs)
+  return Math.round(most / 2 + (most / 2) * random())
 }

@@ -8,8 +8,7 @@ import { deliveries } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
 import { chatOf } from '../../people/routes.ts'
 import { type Delivery, type Group, longestPutOffMs } from '../pick/delivery.ts'
-import { makeDue } from '../schedule/channels.ts'
-import { leaseOf } from '../schedule/leases.ts'
+import { leaseOf, makeDue } from '../schedule/channels.ts'
 import { pauseSql, pauseWorkspace } from '../schedule/pauses.ts'
 import {
   eventIdsOf,
@@ -19,7 +18,7 @@ import {
   isUnclaimed,
   setShown,
   shownItems,
-} from './group.ts'
+} from './claim.ts'
 
 /**
  * The rule of each delivery. If this try knows no rule, the stored rule stays. A claim does not store it: the rule
