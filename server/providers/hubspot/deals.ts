@@ -16,9 +16,6 @@ const linksAtOnce = 100
  * long to check.
  */
 const mostHistoryBytes = 2_000_000
-/** The most results of one search. */
-const foundAtOnce = 200
-
 const property = v.optional(v.nullable(v.string()), null)
 const links = v.nullish(v.object({ results: v.array(v.unknown()) }))
 
@@ -56,29 +53,19 @@ const associationsAnswer = v.object({
   ),
 })
 
-const searchAnswer = v.object({
-  results: v.array(
-    v.object({ id: v.string(), properties: v.object({ hs_lastmodifieddate: v.string() }) }),
-  ),
-  paging: v.optional(v.object({ next: v.optional(v.object({ after: v.string() })) })),
-})
-
 // '0-3' is the object type of deals.
-const dealsPath = '/crm/objects/2026-03/0-3'
+export const dealsPath = '/crm/objects/2026-03/0-3'
 const hubspotPages = /^https:\/\/app(-[a-z0-9]+)?\.hubspot\.com$/
 const longestUrl = 300
 /** The object types of contacts and companies. */
 const linkingTypes = ['0-1', '0-2']
 const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_id', 'closedate']
 
-/** Creates the functions that read and find deals in HubSpot. */
+/** Creates the functions that read deals in HubSpot. */
 export function createHubspotDeals(
   http: HubspotHttp,
   settings: ProviderSettings,
-): Pick<
-  Crm,
-  'deal' | 'deals' | 'dealsAtOnce' | 'linked' | 'linksAtOnce' | 'changedDeals' | 'dealUrl'
-> {
+): Pick<Crm, 'deal' | 'deals' | 'dealsAtOnce' | 'linked' | 'linksAtOnce' | 'dealUrl'> {
   const { read } = http
   const currencyOf = createCurrencyCache(http)
 
@@ -167,46 +154,6 @@ export function createHubspotDeals(
       return linked
     },
 
-    async changedDeals(access, since) {
-      const ids: string[] = []
-      let at: Date | undefined
-      let after: string | undefined
-      for (;;) {
-        const search = {
-          filterGroups: [
-            {
-              filters: [
-                {
-                  propertyName: 'hs_lastmodifieddate',
-                  operator: 'GTE',
-                  value: String(since.getTime()),
-                },
-              ],
-            },
-          ],
-          sorts: ['hs_lastmodifieddate'],
-          properties: ['hs_lastmodifieddate'],
-          limit: foundAtOnce,
-          after: after ?? '0',
-        }
-        const answer = await read(access, `${dealsPath}/search`, searchAnswer, {
-          body: search,
-          learn(headers) {
-            at ??= timeOf(headers)
-          },
-        })
-        ids.push(...answer.results.map(({ id }) => id))
-        const last = answer.results.at(-1)
-        const until = last === undefined ? since : new Date(last.properties.hs_lastmodifieddate)
-        after = answer.paging?.next?.after
-        // A bulk edit gives many deals the same time. Only then turn the page: a deal that changes
-        // meanwhile moves to the end, and another one would move to a page that we have read.
-        if (after === undefined || until > since) {
-          return { ids, at: at ?? new Date(), until, complete: after === undefined }
-        }
-      }
-    },
-
     dealUrl,
   }
 }
@@ -254,12 +201,6 @@ function found<Result>({
     numErrors <= errors.length && errors.every(({ category }) => category === notFound)
   if (isComplete) return results
   throw new ProviderError('hubspot', 'read', 'unreachable', 'batch_incomplete')
-}
-
-/** HubSpot's time. Undefined if a proxy has left it out. */
-function timeOf(headers: Headers): Date | undefined {
-  const ms = Date.parse(headers.get('Date') ?? '')
-  return Number.isNaN(ms) ? undefined : new Date(ms)
 }
 
 const asInputs = (ids: readonly string[]) => ids.map((id) => ({ id }))

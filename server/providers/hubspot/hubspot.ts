@@ -4,6 +4,7 @@ import { createHubspotDeals } from './deals.ts'
 import { createHubspotHttp } from './http.ts'
 import type { CountSharedCall } from './limiter.ts'
 import { createHubspotOAuth } from './oauth.ts'
+import { createHubspotSearch } from './search.ts'
 import { createHubspotNames } from './stages-and-owners.ts'
 import { createHubspotWebhook } from './webhook.ts'
 
@@ -18,6 +19,7 @@ export function createHubspot(
     standIn: settings.standIn,
     ...createHubspotOAuth(http, settings, timeouts),
     ...createHubspotDeals(http, settings),
+    ...createHubspotSearch(http),
     ...createHubspotNames(http),
     uninstall: http.uninstall,
     ...createHubspotWebhook(settings),
