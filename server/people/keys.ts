@@ -1,5 +1,6 @@
-import { and, eq } from 'drizzle-orm'
-import type { Database } from '../database/open.ts'
+import { and, eq, gt, sql } from 'drizzle-orm'
+import { batchRows } from '../database/batches.ts'
+import { type Database, rowsOf } from '../database/open.ts'
 import { connections, keyCheck } from '../database/schema.ts'
 import { openSecrets, sealSecrets } from './connections.ts'
 import type { Vault } from './vault.ts'
@@ -10,15 +11,24 @@ import type { Vault } from './vault.ts'
  * @throws Error that says what to set.
  */
 export async function checkKeys(database: Database, vault: Vault): Promise<void> {
-  const rows = await database.select({ secrets: connections.secrets }).from(connections)
-  const locked = rows.filter((row) => !vault.holdsKeyOf(row.secrets)).length
+  const keys = await keysInUse(database)
+  const sum = (counted: typeof keys) => counted.reduce((total, { count }) => total + count, 0)
+  const locked = sum(keys.filter(({ sealed }) => !vault.holdsKeyOf(sealed)))
   if (locked > 0) {
     throw new Error(
-      `ENCRYPTION_KEY does not open ${locked} of ${rows.length} stored connections. ` +
+      `ENCRYPTION_KEY does not open ${locked} of ${sum(keys)} stored connections. ` +
         'Set it to the new key, a comma and the key that encrypted them.',
     )
   }
 }
+
+/** The keys that sealed the stored connections, each with one sealed value. There are few keys, and many connections. */
+const keysInUse = (database: Pick<Database, 'execute'>) =>
+  rowsOf<{ key: string; sealed: string; count: number }>(
+    database,
+    sql`select ${keyOf} as key, min(secrets) as sealed, count(*)::int as count from connections group by 1`,
+  )
+const keyOf = sql`split_part(secrets, '.', 2)`
 
 /**
  * Checks that all processes on this database share a key, because each must open what others seal.
@@ -43,12 +53,26 @@ export async function checkSharedKey(database: Database, vault: Vault): Promise<
 
 /** Seals all secrets of older keys again, so that the operator can remove these keys. */
 export async function sealWithNewestKey(database: Database, vault: Vault): Promise<void> {
-  const rows = await database.select().from(connections)
-  for (const row of rows.filter(({ secrets }) => !vault.isNewest(secrets))) {
-    await database
-      .update(connections)
-      .set({ secrets: sealSecrets(vault, row, openSecrets(vault, row)) })
-      // Another process may have refreshed the token in the meantime. Do not overwrite it.
-      .where(and(eq(connections.id, row.id), eq(connections.secrets, row.secrets)))
+  for (const { key, sealed } of await keysInUse(database)) {
+    if (vault.isNewest(sealed)) continue
+    let after = '00000000-0000-0000-0000-000000000000'
+    for (;;) {
+      const rows = await database
+        .select()
+        .from(connections)
+        .where(and(gt(connections.id, after), eq(keyOf, key)))
+        .orderBy(connections.id)
+        .limit(batchRows)
+      for (const row of rows) {
+        await database
+          .update(connections)
+          .set({ secrets: sealSecrets(vault, row, openSecrets(vault, row)) })
+          // Another process may have refreshed the token in the meantime. Do not overwrite it.
+          .where(and(eq(connections.id, row.id), eq(connections.secrets, row.secrets)))
+      }
+      const last = rows.at(-1)
+      if (last === undefined) break
+      after = last.id
+    }
   }
 }
