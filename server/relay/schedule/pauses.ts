@@ -70,22 +70,13 @@ const pauseForSql = (forMs: number, name?: string | null) =>
 /**
  * Creates the turns in which this process's channels send. Each channel waits for its turn in its workspace, in
  * the order in which they first asked.
- * @param countCall counts the messages of all processes on the database. A channel whose turn has come, and all channels
- * of its workspace that wait behind it, wait longer if there is no room.
+ * @param countCall counts the messages of all processes on the database. A channel whose turn has come waits longer if
+ * there is no room.
  */
 export function createWorkspaceTurns(
   countCall?: CountCall,
   now: () => number = () => performance.now(),
 ) {
-  /**
-   * For how many ms a workspace's clock has stood still. All its turns use this clock. By it, no turn comes before
-   * `until`.
-   */
-  const stoodStill = createCache<{ ms: number; until: number }>(
-    'workspaces_stood_still',
-    mostChannels,
-  )
-  const clockOf = (workspace: string) => now() - (stoodStill.get(workspace)?.ms ?? 0)
   /** When the next new turn of a workspace is. */
   const nextTurn = createCache<number>('workspace_turns', mostChannels)
   /** The turns of the channels that wait. */
@@ -95,38 +86,26 @@ export function createWorkspaceTurns(
     /** Returns the wait in ms until the channel's turn. If it is 0, the channel has used its turn. */
     async take(channel: string): Promise<number> {
       const workspace = workspaceOf(channel)
-      const time = clockOf(workspace)
+      const time = now()
       let turn = turns.get(channel)
       if (turn === undefined || turn < time - keepTurnMs) {
         turn = Math.max(nextTurn.get(workspace) ?? 0, time - (burst - 1) * intervalMs)
         nextTurn.set(workspace, turn + intervalMs)
       }
-      // While the turns stand still, do not ask again: each refusal would put all turns off.
-      turn = Math.max(turn, stoodStill.get(workspace)?.until ?? 0)
-      if (turn > time) {
-        turns.set(channel, turn)
-        return turn - time
-      }
-      const ms = (await countCall?.(`messages ${workspace}`, burst, burst * intervalMs)) ?? 0
-      if (ms > 0) {
-        turns.set(channel, time)
-        // Channels that ask later come later. What was left of the burst would give them a turn at once.
-        nextTurn.set(workspace, Math.max(nextTurn.get(workspace) ?? 0, time + intervalMs))
-        const stood = stoodStill.get(workspace)
-        stoodStill.set(workspace, {
-          ms: Math.max(stood?.ms ?? 0, now() + ms - time),
-          until: Math.max(stood?.until ?? 0, time),
-        })
-        return ms
-      }
-      turns.delete(channel)
-      return 0
+      // Of several processes, each gives turns, so the sum may be too many.
+      const ms =
+        turn > time
+          ? turn - time
+          : ((await countCall?.(`messages ${workspace}`, burst, burst * intervalMs)) ?? 0)
+      if (ms === 0) turns.delete(channel)
+      else turns.set(channel, time + ms)
+      return ms
     },
 
     /** Returns the wait in ms for a channel that has asked for its turn before. Otherwise 0. Uses no turn. */
     waitOf(channel: string): number {
       const turn = turns.peek(channel)
-      return turn === undefined ? 0 : Math.max(0, turn - clockOf(workspaceOf(channel)))
+      return turn === undefined ? 0 : Math.max(0, turn - now())
     },
   }
 }
