@@ -241,6 +241,8 @@ export const deliveries = pgTable(
     index('deliveries_pending')
       .on(table.channel, table.occurredAt, table.id)
       .where(sql`state = 'pending'`),
+    // A disconnect waits for these. A delivery leaves the index when it is recorded.
+    index('deliveries_claimed').on(table.userId).where(sql`sending_until is not null`),
     // A user's deliveries in one state, in the order of their list (activity/list.ts).
     index('deliveries_activity').on(table.userId, table.state, table.occurredAt, table.id),
     // To count from the index alone. A delivery enters it only when it is sent or has failed: a claim that changed an

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, eq, inArray, or, sql } from 'drizzle-orm'
+import { and, eq, inArray, isNotNull, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import { deliveriesEnded } from '../../watch/metrics.ts'
@@ -24,19 +24,20 @@ export async function stopSendingTo(database: Database, userId: string): Promise
           select count(*)::int as ended from changed`,
     )
     deliveriesEnded.inc({ state: 'dead', reason: 'disconnected' }, row?.ended ?? 0)
-    const sending = await database
-      .select({ id: deliveries.id })
-      .from(deliveries)
-      .where(and(eq(deliveries.userId, userId), or(eq(deliveries.state, 'pending'), isClaimed)))
-      .limit(1)
-    if (sending.length === 0) return
+    const isPending = and(eq(deliveries.userId, userId), eq(deliveries.state, 'pending'))
+    const isSending = (await database.$count(deliveries, isClaimedOf(userId))) > 0
+    if (!isSending && (await database.$count(deliveries, isPending)) === 0) return
     await delay(50)
   }
 }
 
+/** The first comparison is for the index. */
+const isClaimedOf = (userId: string) =>
+  and(isNotNull(deliveries.sendingUntil), eq(deliveries.userId, userId), isClaimed)
+
 /** Waits for the messages that are being sent to this user. Those that begin later do not count. */
 export async function sendingEnded(database: Database, userId: string): Promise<void> {
-  const isSending = and(eq(deliveries.userId, userId), isClaimed)
+  const isSending = isClaimedOf(userId)
   const begun = await database.select({ id: deliveries.id }).from(deliveries).where(isSending)
   const isOfBegun = inArray(
     deliveries.id,
