@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { cpSync, readdirSync, renameSync, rmSync, statSync, truncateSync } from 'node:fs'
+import { cpSync, rmSync, statSync, truncateSync } from 'node:fs'
 import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
@@ -71,30 +71,12 @@ async function open(folder: string): Promise<number | string> {
   }
 }
 
-/** The files and folders of the database. */
-const filesOf = (folder: string) =>
-  readdirSync(join(folder, 'pglite'), { recursive: true, encoding: 'utf8' })
-const isCache = /pg_internal\.init|^pg_stat\//
-
-test('a folder without the caches of the database, or with files of the system, is served', async () => {
-  const folder = copyOf(closed)
-  await writeFile(join(folder, 'pglite/.DS_Store'), 'x')
-  expect(await open(folder)).toBe(people)
-  rmSync(join(folder, 'pglite/.DS_Store'))
-  // A start that is killed early has deleted them.
-  const caches = filesOf(folder).filter((name) => isCache.test(name))
-  expect(caches.length).toBeGreaterThan(1)
-  for (const name of caches) rmSync(join(folder, 'pglite', name))
-  expect(await open(folder)).toBe(people)
-})
-
 test.runIf(canMount)('an empty disk that is mounted for the database is used', async () => {
   const disk = mountSmallDisk(512)
   if (disk === undefined) throw new Error('The disk cannot be mounted.')
   onTestFinished(() => disk.unmount())
   const folder = await newDataFolder()
   rmSync(join(folder, 'pglite'), { recursive: true })
-  rmSync(join(folder, 'pglite.files.json'), { force: true })
   await mkdir(join(folder, 'pglite'))
   execFileSync('mount', ['--bind', disk.folder, join(folder, 'pglite')])
   onTestFinished(() => {
@@ -104,43 +86,6 @@ test.runIf(canMount)('an empty disk that is mounted for the database is used', a
 })
 
 const isOfOthers = 'the folder pglite in it has files and no PG_VERSION'
-const otherRefusals = [isOfOthers, 'its database does not open, so a file of it may be damaged']
-
-test('each file and folder of the database that is missing, empty or cut off stops the start, which says why, or nothing is lost', async () => {
-  const wrong: string[] = []
-  let refused = 0
-  let folder = copyOf(closed)
-  const aside = `${folder}-aside`
-  const names = filesOf(folder).filter((name) => !isCache.test(name))
-  expect(names.length).toBeGreaterThan(900)
-  for (const [at, name] of names.entries()) {
-    const path = join(folder, 'pglite', name)
-    // In turn: sizes and names alone decide about most of them.
-    const possible = damagesOf(path)
-    const how = possible[at % possible.length] ?? 'missing'
-    // Keep the original. A start that is refused has changed nothing else.
-    renameSync(path, aside)
-    if (how !== 'missing') {
-      cpSync(aside, path)
-      damage(path, how)
-    }
-    const found = await open(folder)
-    if (typeof found === 'string') {
-      refused++
-      const what = `pglite/${name} in it is ${how === 'missing' ? 'missing' : 'cut off'}`
-      if (found !== what && !otherRefusals.includes(found)) wrong.push(`${name} ${how}: ${found}`)
-      rmSync(path, { force: true })
-      renameSync(aside, path)
-    } else {
-      if (found !== people) wrong.push(`${name} ${how}: ${found} rows`)
-      rmSync(aside, { recursive: true })
-      folder = copyOf(closed)
-    }
-  }
-  expect(wrong).toEqual([])
-  expect(refused).toBeGreaterThan(500)
-})
-
 describe('after a kill, the database checks itself', () => {
   // What the database needs to start. Its tables are in `base`; of their files it notices only some.
   const names = [
@@ -169,25 +114,19 @@ describe('after a kill, the database checks itself', () => {
   })
 })
 
-test.each([
-  ['pglite', /its database, the folder pglite, is missing\. Restore the whole folder /],
-  ['encryption.key', /^ENCRYPTION_KEY does not open 1 of 1 stored connections\. /],
-])('%s is missing: the server process says so in one sentence', async (name, sentence) => {
+test('encryption.key is missing: the server process says so in one sentence', async () => {
   const folder = copyOf(closed)
-  rmSync(join(folder, name), { recursive: true })
+  rmSync(join(folder, 'encryption.key'))
   const said = await outputOf(['server/main.ts'], { DATA_DIR: folder })
-  expect(said).toMatch(sentence)
-  expect(said).toMatch(/^.*\nexit 1$/)
-  // It creates no other database in the place of a missing one.
-  expect(readdirSync(folder).includes('pglite')).toBe(name !== 'pglite')
+  expect(said).toMatch(/^ENCRYPTION_KEY does not open 1 of 1 stored connections\. .*\nexit 1$/)
 })
 
 test.each(['missing', 'empty', 'cut off'] as const)(
-  'all rows are there if the files that only name the process and the sizes are %s',
+  'all rows are there if the files that only name the process are %s',
   async (how) => {
     const folder = copyOf(closed)
     lockFolder(folder).release()
-    for (const name of ['lock', 'lock.pid', 'pglite.files.json']) {
+    for (const name of ['lock', 'lock.pid']) {
       const path = join(folder, name)
       if (damagesOf(path).includes(how)) damage(path, how)
     }
@@ -209,5 +148,5 @@ test('a first start that was killed while it made the database begins again', as
   await mkdir(join(folder, 'pglite.new/base'), { recursive: true })
   await mkdir(join(folder, 'pglite'))
   expect(await open(folder)).toBe('0 connections')
-  expect((await readdir(folder)).sort()).toEqual(['pglite', 'pglite.files.json'])
+  expect(await readdir(folder)).toEqual(['pglite'])
 })
