@@ -1,66 +1,33 @@
 import { fstatSync } from 'node:fs'
 
 /** Writes one line about an event. Fields hold ids and codes, never tokens, secrets or users' texts. */
-export type Log = (
+type Write = (
   event: string,
   // Each line already has these. A field of the same name would overwrite it.
   fields?: Readonly<Record<string, unknown> & { time?: never; level?: never; event?: never }>,
 ) => void
 
+/** Called itself, it writes at the level `info`. */
+export interface Log extends Write {
+  /** The server, or its database, does not do what it must. */
+  error: Write
+  /** A message did not come, or somebody has to look at a connection, a setting or a limit. */
+  warn: Write
+  /** One line for each delivery, of which a bulk edit has thousands. */
+  debug: Write
+}
+
 /** The most important first. */
 export const logLevels = ['error', 'warn', 'info', 'debug'] as const
 export type LogLevel = (typeof logLevels)[number]
 
-// All levels are in one place, so that they can be compared. Every other event has the level `info`.
-const levels: Readonly<Record<Exclude<LogLevel, 'info'>, ReadonlySet<string>>> = {
-  /** The server, or its database, does not do what it must. */
-  error: new Set([
-    'uncaught error',
-    'request failed',
-    'relay loop failed',
-    'upkeep failed',
-    'channel failed',
-    'delivery failed',
-    'delivery not recorded',
-    'catch-up failed',
-    'checks failed',
-    'clean-up failed',
-    'upkeep of the database failed',
-    'the database cannot be used',
-    'names of deals not deleted',
-    'the disk has too little room',
-    'stopped: the database could not write its log',
-  ]),
-  /** A message did not come, or somebody has to look at a connection, a setting or a limit. */
-  warn: new Set([
-    'delivery dead',
-    'message refused',
-    'connection broken',
-    'webhooks refused',
-    'rate limit reached',
-    'channel rate limited',
-    'search for missed changes failed',
-    'authorization failed',
-    'check failed',
-    'claim too old',
-    'deal too large',
-    'former connection not ended',
-    'unused grant not ended',
-    'revoke failed',
-    'uninstall failed',
-    'idle database connection lost',
-    'no room to vacuum',
-    'stopped before everything had ended',
-    'X-Forwarded-For is ignored: set TRUSTED_PROXIES if a proxy of yours sends it',
-  ]),
-  /** One line for each delivery, of which a bulk edit has thousands. */
-  debug: new Set(['delivery ignored']),
-}
-
-function levelOf(event: string): LogLevel {
-  if (levels.error.has(event)) return 'error'
-  if (levels.warn.has(event)) return 'warn'
-  return levels.debug.has(event) ? 'debug' : 'info'
+/** Creates a log that gives each line to this function. */
+export function logTo(write: (level: LogLevel, ...line: Parameters<Write>) => void): Log {
+  const at =
+    (level: LogLevel): Write =>
+    (...line) =>
+      write(level, ...line)
+  return Object.assign(at('info'), { error: at('error'), warn: at('warn'), debug: at('debug') })
 }
 
 /** sd-daemon(3): the journal of systemd takes the priority from the begin of a line. */
@@ -84,12 +51,11 @@ function ownStream(): string {
  * @param least leaves out what is less important.
  */
 export function createLog(least: LogLevel): Log {
-  return (event, fields) => {
-    const level = levelOf(event)
+  return logTo((level, event, fields) => {
     if (logLevels.indexOf(level) > logLevels.indexOf(least)) return
     const line = { time: new Date().toISOString(), level, event, ...fields }
     writeLines(level, JSON.stringify(line))
-  }
+  })
 }
 
 /** For what happens before the settings are known, or as the process dies. */

@@ -26,7 +26,7 @@ const stopWithinMs = 9_500
 export async function start(settings: Settings, lock: FolderLock | undefined): Promise<void> {
   const log = createLog(settings.logLevel)
   process.on('uncaughtException', (error, origin) => {
-    log('uncaught error', { origin, ...errorFields(error) })
+    log.error('uncaught error', { origin, ...errorFields(error) })
     process.exit(1)
   })
   const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
@@ -36,7 +36,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     }),
   ]
   const { database, hasRoom, pool, close } = await openDatabase(settings, {
-    onIdleError: (error) => log('idle database connection lost', errorFields(error)),
+    onIdleError: (error) => log.warn('idle database connection lost', errorFields(error)),
   })
   const vault = createVault(encryptionKeys)
   await checkKeys(database, vault)
@@ -81,7 +81,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     const delayMs = signal === 'SIGTERM' ? settings.stopDelayMs : 0
     // A provider may take longer to answer. What is cut then is sent again after the next start.
     setTimeout(() => {
-      log('stopped before everything had ended')
+      log.warn('stopped before everything had ended')
       lock?.release()
       process.exit(1)
     }, delayMs + stopWithinMs)

@@ -56,7 +56,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
       await sendingEnded(database, former.userId)
       await endGrant(former)
     } catch (error) {
-      log('former connection not ended', { connection: former.id, ...errorFields(error) })
+      log.warn('former connection not ended', { connection: former.id, ...errorFields(error) })
     }
   }
 
@@ -67,7 +67,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
       const sealed = sealSecrets(vault, { userId, provider }, secrets)
       await endGrant({ ...known, id: randomUUID(), userId, provider, secrets: sealed })
     } catch (error) {
-      log('unused grant not ended', { provider, ...errorFields(error) })
+      log.warn('unused grant not ended', { provider, ...errorFields(error) })
     }
   }
 
@@ -130,7 +130,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
           if (error instanceof AuthorizationEnded) throw invalidState()
           if (!(error instanceof ProviderError)) throw error
           const { kind, reason } = error
-          log('authorization failed', { provider, ...error.fields })
+          log.warn('authorization failed', { provider, ...error.fields })
           throw kind === 'refused'
             ? new ApiError(
                 502,

@@ -44,7 +44,7 @@ export function statusAndDisconnectRoutes(provider: ProviderId, context: Context
       if (isCrmId(provider)) {
         // Not earlier: the message that was being sent has just stored its names.
         const forgotten = forgetDeals(database, session.userId, provider).catch((error) => {
-          log('names of deals not deleted', errorFields(error))
+          log.error('names of deals not deleted', errorFields(error))
         })
         // What is left goes on after the answer. If the process dies, the clean-up deletes it.
         await waitAtMost(forgetMs, forgotten)

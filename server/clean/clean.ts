@@ -74,14 +74,14 @@ export function startCleanup(
         sql`select pg_total_relation_size(${getTableName(table)})::float8 as bytes`,
       )
       if (hasRoom(size?.bytes)) await database.execute(sql`vacuum ${table}`)
-      else log('no room to vacuum', { table: getTableName(table) })
+      else log.warn('no room to vacuum', { table: getTableName(table) })
     }
   }
 
   return repeatInBackground(cleanUp, {
     firstMs,
     onError(error) {
-      log('clean-up failed', errorFields(error))
+      log.error('clean-up failed', errorFields(error))
       return afterErrorMs
     },
   })

@@ -26,7 +26,8 @@ export function maintainPglite(
 
   async function maintain(): Promise<number> {
     const has = hasRoom()
-    if (has !== had) log(has ? 'the disk has room again' : 'the disk has too little room')
+    if (has && !had) log('the disk has room again')
+    if (!has && had) log.error('the disk has too little room')
     had = has
     if (!has) return everyMs
     if (await isCheckpointDue(database)) await database.execute(sql`checkpoint`)
@@ -39,7 +40,7 @@ export function maintainPglite(
   return repeatInBackground(maintain, {
     firstMs: 0,
     onError(error) {
-      log('upkeep of the database failed', errorFields(error))
+      log.error('upkeep of the database failed', errorFields(error))
       return everyMs
     },
   })

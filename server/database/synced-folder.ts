@@ -79,7 +79,7 @@ class SyncedFolder extends NodeFS {
  */
 function endWithoutLog(error: unknown): never {
   const { code, errno } = Object(error)
-  logToStderr('stopped: the database could not write its log', {
+  logToStderr.error('stopped: the database could not write its log', {
     code: code ?? errno,
     remedy: 'Make room on the disk of DATA_DIR, or repair it. Nothing that was confirmed is lost.',
   })

@@ -33,7 +33,11 @@ export function answerError(log: Log) {
     if (incoming?.complete === false && incoming.destroyed) {
       return errorAnswer(c, 400, 'aborted', 'The request ended early.')
     }
-    log('request failed', { method: c.req.method, route: c.req.routePath, ...errorFields(error) })
+    log.error('request failed', {
+      method: c.req.method,
+      route: c.req.routePath,
+      ...errorFields(error),
+    })
     if (errorCode(error) === diskFull) return noRoomAnswer(c)
     return errorAnswer(c, 500, 'internal', 'Something went wrong on the server.')
   }

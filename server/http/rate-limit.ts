@@ -79,7 +79,7 @@ export function createRateLimits({
     // A flood must not fill the log.
     if (refusal === undefined) {
       await logged.consume(name).then(
-        () => log('rate limit reached', { limit: name }),
+        () => log.warn('rate limit reached', { limit: name }),
         () => {},
       )
     }
@@ -95,7 +95,7 @@ export function createRateLimits({
     const forwardedFor = c.req.header('X-Forwarded-For')
     if (trustedProxies === 0 && forwardedFor !== undefined && !warned) {
       warned = true
-      log('X-Forwarded-For is ignored: set TRUSTED_PROXIES if a proxy of yours sends it')
+      log.warn('X-Forwarded-For is ignored: set TRUSTED_PROXIES if a proxy of yours sends it')
     }
     return clientAddress(c, trustedProxies)
   }

@@ -92,7 +92,7 @@ function createCheck(
       if (brokenSince !== null) log('connection accepted again', { connection: id, provider })
     } catch (error) {
       if (!(error instanceof ProviderError)) {
-        log('check failed', { connection: id, provider, ...errorFields(error) })
+        log.warn('check failed', { connection: id, provider, ...errorFields(error) })
         return
       }
       const { kind, reason } = error
@@ -101,10 +101,11 @@ function createCheck(
         kind === 'refused' &&
         reason !== undefined &&
         Object.hasOwn(providers[provider].brokenReasons, reason)
-      if (!isRefused) return log('check failed', fields)
+      if (!isRefused) return log.warn('check failed', fields)
       const isBroken = await recordRefusal(database, connection, reason, askAgainMs)
-      log(isBroken ? 'connection broken' : 'connection refused', fields)
-      if (!isBroken) await checkAgain(connection)
+      if (isBroken) return log.warn('connection broken', fields)
+      log('connection refused', fields)
+      await checkAgain(connection)
     }
   }
 
@@ -159,7 +160,7 @@ export function createChecks(
       running = repeatInBackground(checkNext, {
         firstMs: pollMs,
         onError(error) {
-          log('checks failed', errorFields(error))
+          log.error('checks failed', errorFields(error))
           return pollMs
         },
       })

@@ -67,7 +67,7 @@ export function createEndGrant(dependencies: {
 
   function logFailure(event: string, { provider, id }: RemovedConnection, error: unknown): void {
     const fields = error instanceof ProviderError ? error.fields : errorFields(error)
-    log(event, { provider, connection: id, ...fields })
+    log.warn(event, { provider, connection: id, ...fields })
   }
 
   return async function endGrant(removed) {

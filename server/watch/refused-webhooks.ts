@@ -18,7 +18,7 @@ export function countRefusedWebhooks({ log, now }: { log: Log; now: () => Date }
   function report(): void {
     timer = undefined
     if (!isUnreported) return
-    log('webhooks refused', { refused: { ...counts }, since })
+    log.warn('webhooks refused', { refused: { ...counts }, since })
     isUnreported = false
     // What is refused within a minute from now is reported at its end.
     timer = setTimeout(report, everyMs).unref()

@@ -109,7 +109,7 @@ export function createWatch({
       try {
         return await Promise.race([asking, tooLate])
       } catch (error) {
-        log('the database cannot be used', errorFields(error))
+        log.error('the database cannot be used', errorFields(error))
         return undefined
       } finally {
         clearTimeout(timer)

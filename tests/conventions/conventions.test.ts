@@ -110,16 +110,6 @@ test('the server has no file of more than 300 lines, and few files outside its f
   expect(loose.length).toBeLessThanOrEqual(8)
 })
 
-test('each event to which server/log.ts gives a level is logged somewhere', () => {
-  const events = read('server/log.ts').match(/(?<=^ {4}'|new Set\(\[')[^'\n]+(?=')/gm)
-  expect(events?.length).toBeGreaterThan(20)
-  const code = sources('server')
-    .filter((path) => path !== 'server/log.ts')
-    .map(read)
-    .join('\n')
-  expect(events?.filter((event) => !code.includes(`'${event}'`))).toEqual([])
-})
-
 test('each relative link of the documents leads to a file', () => {
   const documents = globSync(['{README,CONTRIBUTING,SECURITY}.md', 'docs/**/*.md'], { cwd: root })
   const links = documents.flatMap((document) =>

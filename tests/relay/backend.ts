@@ -3,6 +3,7 @@ import { eq } from 'drizzle-orm'
 import { createBackend } from '../../server/backend.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { deliveries, rules, sessions, users } from '../../server/database/schema.ts'
+import { type LogLevel, logTo } from '../../server/log.ts'
 import { sha256 } from '../../server/people/session.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { relayTimes } from '../../server/relay/times.ts'
@@ -41,9 +42,12 @@ export async function startBackend(
 ) {
   const { database } = open
   const lines: string[] = []
-  const log = (event: string, fields?: object) => {
+  /** By event. */
+  const levels = new Map<string, LogLevel>()
+  const log = logTo((level, event, fields) => {
     lines.push(JSON.stringify({ event, ...fields }))
-  }
+    levels.set(event, level)
+  })
   const addresses = parseEnv({
     HUBSPOT_CLIENT_ID: 'hubspot-client',
     HUBSPOT_CLIENT_SECRET: clientSecret,
@@ -126,6 +130,7 @@ export async function startBackend(
     providers,
     watch,
     lines,
+    levels,
     log,
     /** HubSpot tells of items; resolves to the answer's status. */
     async tell(items: unknown): Promise<number> {

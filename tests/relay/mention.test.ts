@@ -1,5 +1,6 @@
 import { beforeEach, expect, test, vi } from 'vitest'
 import { deliveries } from '../../server/database/schema.ts'
+import { logTo } from '../../server/log.ts'
 import { ProviderError } from '../../server/providers/provider-error.ts'
 import { createMentions } from '../../server/relay/send/mention.ts'
 import type { OpenRoute } from '../../server/relay/send/ready.ts'
@@ -65,7 +66,7 @@ test('an answer counts for an hour, a refusal until the user connects again, any
   const slack = { ...backend.providers.slack, memberWithEmail: ask }
   const vault = { ...backend.vault, open: () => '{"accessToken":"x"}' }
   const providers = { ...backend.providers, slack }
-  const memberFor = createMentions({ providers, vault, log() {} }, () => now)
+  const memberFor = createMentions({ providers, vault, log: logTo(() => {}) }, () => now)
   const chat = (connectedAt: number) =>
     ({ id: 'c', provider: 'slack', connectedAt: new Date(connectedAt) }) as OpenRoute['chat']
   /** Who is found after so many minutes, and how many calls Slack has got by then. */

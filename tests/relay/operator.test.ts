@@ -12,6 +12,7 @@ import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { stored } from '../../server/database/stored.ts'
 import { answerError } from '../../server/http/errors.ts'
+import { logTo } from '../../server/log.ts'
 import { countRefusedWebhooks } from '../../server/watch/refused-webhooks.ts'
 import { openTestDatabase } from '../database.ts'
 import { refusal, storeDelivery } from '../server/harness.ts'
@@ -28,7 +29,9 @@ beforeAll(async () => {
   const { database } = open
   const watch = { inWords: async () => ['no message waits'] }
   const context = { database, operatorToken: token, wakeRelay: onReplayed, watch }
-  app = new Hono().route('/relay', operatorRoutes(context)).onError(answerError(() => undefined))
+  app = new Hono()
+    .route('/relay', operatorRoutes(context))
+    .onError(answerError(logTo(() => undefined)))
 })
 beforeEach(async () => {
   onReplayed.mockClear()
@@ -112,7 +115,7 @@ describe('the operator of the server', () => {
   test('reads in the log how many webhooks were refused and why, once a minute', () => {
     const since = '2026-11-20T11:00:00.000Z'
     const logged: unknown[] = []
-    const log = (event: string, fields?: object) => logged.push({ event, ...fields })
+    const log = logTo((_level, event, fields) => void logged.push({ event, ...fields }))
     const refusedWebhooks = countRefusedWebhooks({ log, now: () => new Date(since) })
     const said = (refused: object) => ({ event: 'webhooks refused', refused, since })
     useFakeTimeouts()

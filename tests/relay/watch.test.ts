@@ -43,7 +43,9 @@ function written(least: LogLevel): Array<Record<string, unknown> & { event: stri
   const log = createLog(least)
   for (const line of backend.lines) {
     const { event, ...fields } = JSON.parse(line)
-    log(event, fields)
+    const level = backend.levels.get(event) ?? 'info'
+    const write = level === 'info' ? log : log[level]
+    write(event, fields)
   }
   const lines = write.mock.calls.map(([line]) => JSON.parse(String(line)))
   write.mockRestore()

@@ -15,6 +15,7 @@ import {
   sessions,
   users,
 } from '../../server/database/schema.ts'
+import { logTo } from '../../server/log.ts'
 import { databaseKinds, newPostgresDatabase, openTestDatabase } from '../database.ts'
 import { openOutside } from '../relay/outside.ts'
 import { startServer } from '../relay/process.ts'
@@ -79,7 +80,12 @@ describe('the clean-up deletes', () => {
 function startHere({ everyMs = never } = {}) {
   const log = vi.fn()
   const cleanup = startCleanup(
-    { database: harness.database, vacuum: true, now: () => at(181), log },
+    {
+      database: harness.database,
+      vacuum: true,
+      now: () => at(181),
+      log: logTo((_level, ...line) => log(...line)),
+    },
     { firstMs: 1, everyMs, afterErrorMs: 1 },
   )
   onTestFinished(() => cleanup.stop())
@@ -169,7 +175,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       {
         database,
         vacuum: kind === 'PGlite',
-        log: (event, fields) => done.abort(JSON.stringify({ event, ...fields })),
+        log: logTo((_level, event, fields) => done.abort(JSON.stringify({ event, ...fields }))),
       },
       { firstMs: 0, everyMs: never, afterErrorMs: never },
     )

@@ -4,6 +4,7 @@ import { sql } from 'drizzle-orm'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { maintainPglite } from '../../server/database/maintenance.ts'
 import { openPglite, rowsOf } from '../../server/database/open.ts'
+import { logTo } from '../../server/log.ts'
 import { databaseKinds, newDataFolder } from '../database.ts'
 import { appUrl, stageChange } from '../relay/hubspot-webhook.ts'
 import { openOutside } from '../relay/outside.ts'
@@ -150,7 +151,10 @@ test('the log of the database does not grow without end, and the server says onc
   const { database, close } = await openPglite(folder)
   let room = true
   const log = vi.fn()
-  const upkeep = maintainPglite({ database, hasRoom: () => room, log }, 10)
+  const upkeep = maintainPglite(
+    { database, hasRoom: () => room, log: logTo((_level, ...line) => log(...line)) },
+    10,
+  )
   onTestFinished(async () => {
     await upkeep.stop()
     await close()

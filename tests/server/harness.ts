@@ -23,6 +23,7 @@ import {
   usedTokens,
   users,
 } from '../../server/database/schema.ts'
+import { logTo } from '../../server/log.ts'
 import type { Dashboard } from '../../server/page/serve.ts'
 import { createSessions, sha256 } from '../../server/people/session.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
@@ -94,7 +95,7 @@ export async function openHarness(kind: DatabaseKind = 'PGlite') {
     addresses,
     dashboard: undefined,
     alone: true,
-    log: (event, fields) => logged.push(JSON.stringify({ event, ...fields })),
+    log: logTo((_level, event, fields) => void logged.push(JSON.stringify({ event, ...fields }))),
     now: () => clock.now,
   })
 

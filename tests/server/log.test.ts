@@ -72,9 +72,9 @@ test('the log says the code of what caused an error, however deep it is', () => 
 test.skipIf(process.platform !== 'linux')(
   'the journal of systemd gets the priority of each line, and nobody else does',
   async () => {
-    const events = ['uncaught error', 'delivery dead', 'started', 'delivery ignored']
     const code = `import { createLog } from './server/log.ts'
-      for (const event of ${JSON.stringify(events)}) createLog('debug')(event)`
+      const log = createLog('debug')
+      for (const write of [log.error, log.warn, log, log.debug]) write('event')`
     const log = ['--input-type=module', '--eval', code]
     /** What a program writes if systemd has given it this stream. */
     async function written(stream: string, args: string[]) {

@@ -3,6 +3,7 @@ import { expect, onTestFinished, test, vi } from 'vitest'
 import { maintainPglite } from '../../server/database/maintenance.ts'
 import { type Database, rowsOf } from '../../server/database/open.ts'
 import { users } from '../../server/database/schema.ts'
+import { logTo } from '../../server/log.ts'
 import { openTestDatabase } from '../database.ts'
 import { storeDelivery } from './harness.ts'
 
@@ -19,7 +20,10 @@ async function planOf(database: Database, ids: number): Promise<string> {
 test('PGlite knows how many deliveries are pending, after a start and when they become ten times as many', async () => {
   const { database, close } = await openTestDatabase('PGlite')
   const log = vi.fn()
-  const upkeep = maintainPglite({ database, hasRoom: () => true, log }, 10)
+  const upkeep = maintainPglite(
+    { database, hasRoom: () => true, log: logTo((_level, ...line) => log(...line)) },
+    10,
+  )
   onTestFinished(async () => {
     await upkeep.stop()
     await close()

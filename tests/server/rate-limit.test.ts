@@ -5,6 +5,7 @@ import { Hono } from 'hono'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { sessions, usedTokens, users } from '../../server/database/schema.ts'
 import { clientAddress, createRateLimits, rateLimits } from '../../server/http/rate-limit.ts'
+import { logTo } from '../../server/log.ts'
 import { fromAddress, listenInTest, openBrowser, refusal, shareHarness, signIn } from './harness.ts'
 
 /** More than may begin at one address. */
@@ -22,7 +23,7 @@ beforeEach(() => {
 })
 
 const appWith = ({ trustedProxies }: { trustedProxies: number }) =>
-  harness.appWith({ limits: createRateLimits({ trustedProxies, log: () => undefined }) })
+  harness.appWith({ limits: createRateLimits({ trustedProxies, log: logTo(() => undefined) }) })
 const browserAt = (address: string) => openBrowser({ app: fromAddress(app, address) })
 const rowsIn = (table: PgTable) => harness.database.$count(table)
 

@@ -10,6 +10,7 @@ import {
   notFromAnotherSite,
   writesFromDashboardOnly,
 } from '../../server/http/origin.ts'
+import { logTo } from '../../server/log.ts'
 
 // Each guard on its own: who gets through, by the headers that a browser sends and a script cannot change.
 const dashboard = 'https://dealbell.example'
@@ -17,7 +18,7 @@ const answered = 'answered'
 
 function guardedBy(guard: MiddlewareHandler) {
   const app = new Hono()
-  app.onError(answerError(() => {}))
+  app.onError(answerError(logTo(() => {})))
   app.use('*', guard)
   app.all('*', (c) => c.text(answered))
   return async (headers: Record<string, string>, init: RequestInit = {}, url = '/') => {

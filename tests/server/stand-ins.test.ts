@@ -1,5 +1,6 @@
 import { expect, test, vi } from 'vitest'
 import { connections, users } from '../../server/database/schema.ts'
+import { logTo } from '../../server/log.ts'
 import { forgetStandIns } from '../../server/people/stand-ins.ts'
 import { browser, openBrowser, shareHarness, signIn } from './harness.ts'
 
@@ -10,7 +11,11 @@ const standIn = { standIn: true, inUse: true }
 const real = { standIn: false, inUse: true }
 const off = { standIn: false, inUse: false }
 const startWith = (hubspot: typeof real, slack: typeof real) =>
-  forgetStandIns(harness.database, { ...providers, hubspot, slack }, log)
+  forgetStandIns(
+    harness.database,
+    { ...providers, hubspot, slack },
+    logTo((_level, ...line) => log(...line)),
+  )
 /** From now on, what all users have granted counts as granted by the real providers. */
 const makeReal = () => harness.database.update(connections).set({ standIn: false })
 

@@ -4,6 +4,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { connections, keyCheck, users } from '../../server/database/schema.ts'
+import { logTo } from '../../server/log.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from '../../server/people/keys.ts'
 import { createVault, keyFromFolder, type Vault, VaultError } from '../../server/people/vault.ts'
@@ -110,12 +111,20 @@ describe('the key in the data folder', () => {
   test('that others can read is reported, except on Windows, and used', async () => {
     const data = join(folder, 'open')
     const log = vi.fn()
-    const key = await keyFromFolder(data, log)
+    const key = await keyFromFolder(
+      data,
+      logTo((_level, ...line) => log(...line)),
+    )
     expect(log).not.toHaveBeenCalled()
     const path = join(data, 'encryption.key')
     for (const mode of [0o640, 0o604]) {
       await chmod(path, mode)
-      expect(await keyFromFolder(data, log)).toEqual(key)
+      expect(
+        await keyFromFolder(
+          data,
+          logTo((_level, ...line) => log(...line)),
+        ),
+      ).toEqual(key)
       expect(log).toHaveBeenLastCalledWith('others can read the encryption key', {
         path,
         remedy: `chmod 600 ${path}`,
@@ -125,7 +134,10 @@ describe('the key in the data folder', () => {
     expect(await keyFromFolder(data)).toEqual(key)
 
     vi.stubGlobal('process', Object.create(process, { platform: { value: 'win32' } }))
-    await keyFromFolder(data, log).finally(vi.unstubAllGlobals)
+    await keyFromFolder(
+      data,
+      logTo((_level, ...line) => log(...line)),
+    ).finally(vi.unstubAllGlobals)
     expect(log).toHaveBeenCalledTimes(2)
   })
 

@@ -1,4 +1,5 @@
 import { createBackend } from '../../server/backend.ts'
+import { logTo } from '../../server/log.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { appUrl, clientSecret } from '../relay/hubspot-webhook.ts'
@@ -82,10 +83,10 @@ export function createProcesses({
         addresses,
         dashboard: undefined,
         alone: false,
-        log(event, fields) {
+        log: logTo((_level, event, fields) => {
           note(owner.name, `${event} ${JSON.stringify(fields ?? {})}`)
           if (event === 'delivery failed') broke(`${owner.name} meets an error: ${event}`)
-        },
+        }),
         times,
       })
       processes[index] = { owner, backend }

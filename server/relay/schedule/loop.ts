@@ -57,7 +57,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
 
   /** While the disk has no room, the relay pauses: the database refuses each lease. That is logged once (maintainPglite). */
   function logFailure(event: string, error: unknown, fields?: { channel: string }): void {
-    if (!isRefusedWithoutRoom(error)) log(event, { ...fields, ...errorFields(error) })
+    if (!isRefusedWithoutRoom(error)) log.error(event, { ...fields, ...errorFields(error) })
   }
 
   function wake(): void {

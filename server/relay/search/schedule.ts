@@ -89,7 +89,7 @@ export function createCatchUp(
         return 0
       }
       const fields = error instanceof ProviderError ? error.fields : errorFields(error)
-      log('search for missed changes failed', { crm, account: accountId, ...fields })
+      log.warn('search for missed changes failed', { crm, account: accountId, ...fields })
       const askedMs = error instanceof ProviderError ? (error.retryAfterMs ?? 0) : 0
       const againMs = Math.min(Math.max(times.afterErrorMs, askedMs), longestWaitMs)
       await searchAgain(database, account, againMs)
@@ -98,7 +98,7 @@ export function createCatchUp(
   }
 
   function onError(error: unknown): number {
-    log('catch-up failed', errorFields(error))
+    log.error('catch-up failed', errorFields(error))
     return times.pollMs
   }
 

@@ -121,7 +121,7 @@ export function createSearch(
           ids,
           providers[crm].dealsAtOnce,
           (some) => call((access) => providers[crm].deals(access, some, property)),
-          (deal) => log('deal too large', { crm, account: accountId, deal }),
+          (deal) => log.warn('deal too large', { crm, account: accountId, deal }),
         )
         for await (const deals of batches) {
           const events: DealEvent[] = []

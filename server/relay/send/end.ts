@@ -65,8 +65,9 @@ export function createEnds({ database, providers, log, processId }: EndDependenc
       // Another process may have ended the rest, and has counted it.
       count(state, countAs, ended.length)
       for (const delivery of group.filter(({ id }) => ended.includes(id))) {
-        const event = state === 'dead' ? 'delivery dead' : 'delivery ignored'
-        log(event, { ...logFields(delivery), reason })
+        const fields = { ...logFields(delivery), reason }
+        if (state === 'dead') log.warn('delivery dead', fields)
+        else log.debug('delivery ignored', fields)
       }
       return whileLeased(isLeased)
     },
@@ -76,7 +77,7 @@ export function createEnds({ database, providers, log, processId }: EndDependenc
       const ended = await endBacklog(database, processId, delivery, broken)
       const reason = broken.brokenReason
       if (ended !== undefined) count('dead', reason ?? '', ended)
-      log('delivery dead', { ...logFields(delivery), messages: ended ?? 0, reason })
+      log.warn('delivery dead', { ...logFields(delivery), messages: ended ?? 0, reason })
       return whileLeased(ended !== undefined)
     },
 
@@ -150,7 +151,7 @@ export function createFailures({
     if (isDatabaseFailure(error)) throw error
     if (!(error instanceof ProviderError)) {
       // A bug in our code must not stop the channel.
-      log('delivery failed', { ...logFields(delivery), ...errorFields(error) })
+      log.error('delivery failed', { ...logFields(delivery), ...errorFields(error) })
       return await retry([delivery], 'internal_error')
     }
     if (error.reason === 'disconnected') return await end([delivery], 'dead', 'disconnected')
@@ -176,7 +177,9 @@ export function createFailures({
     const { id, provider } = connection
     const { askAgainMs: afterMs } = times
     const isBroken = await recordRefusal(database, connection, reason, afterMs)
-    log(isBroken ? 'connection broken' : 'connection refused', { connection: id, provider, reason })
+    const fields = { connection: id, provider, reason }
+    if (isBroken) log.warn('connection broken', fields)
+    else log('connection refused', fields)
     return isBroken
       ? await end(group, 'dead', reason, { countTry: true })
       : await putOff(group, { afterMs, reason: null, countTry: true })

@@ -83,7 +83,7 @@ export function createSend({
     const claimedGroup: Group = [first, ...rest.map((each) => ({ ...each, claimedUntil }))]
     // If this process stalled, its claim may end during the post. Another process could then send, too.
     if (!mayPost()) {
-      log('claim too old', logFields(first))
+      log.warn('claim too old', logFields(first))
       const afterMs = times.firstRetryMs
       return await putOff(claimedGroup, { afterMs, reason: null, countTry: false })
     }
@@ -134,7 +134,7 @@ export function createSend({
         return more ? goOn : done
       }
       case 'wait':
-        log('channel rate limited', { ...logFields(first), waitMs: answer.ms })
+        log.warn('channel rate limited', { ...logFields(first), waitMs: answer.ms })
         return (await recordRateLimit(database, processId, group, answer.ms))
           ? { kind: 'rest', ms: answer.ms }
           : done
@@ -144,7 +144,7 @@ export function createSend({
         const { reason, connectionBroken, at } = answer
         if (connectionBroken) return await refused(group, chat, reason)
         if (message.blocks.length > 0) {
-          log('message refused', { ...logFields(first), messages: group.length, reason, at })
+          log.warn('message refused', { ...logFields(first), messages: group.length, reason, at })
           onFormRefused(group)
           return await putOff(group, { afterMs: 0, reason, countTry: false })
         }
@@ -163,7 +163,7 @@ export function createSend({
         return await recordSent(database, group)
       } catch (error) {
         if (!isRefusedWithoutRoom(error)) {
-          log('delivery not recorded', { ...logFields(group[0]), ...errorFields(error) })
+          log.error('delivery not recorded', { ...logFields(group[0]), ...errorFields(error) })
         }
         if (isStopping()) throw error
         await delay(times.pollMs)
