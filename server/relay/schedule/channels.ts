@@ -1,5 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { isOver, isTooFarAhead } from '../../database/clock.ts'
+import { isTooFarAhead } from '../../database/clock.ts'
 import { type Database, type Executor, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 
@@ -73,20 +73,28 @@ export async function leaseDue(
   limit: number,
   held: readonly string[],
 ): Promise<string[]> {
+  // Each reads the first entries of an index, however many channels are due.
+  const first = (condition: SQL, time: SQL) => sql`
+    select id, ${time} as since from channels
+    where ${condition} and id <> all(${sql.param([...held])}::text[])
+    order by ${time} limit ${limit} for update skip locked`
+  const [due, until] = [sql`due_at`, sql`leased_until`]
+  const isFree = sql`leased_until is null`
   const rows = await rowsOf<{ id: string }>(
     database,
-    sql`update channels
+    sql`with due as (${first(sql`${isFree} and due_at <= now()`, due)}),
+             wrong as (${first(sql`${isFree} and ${isTooFarAhead(due, longestRestMs)}`, due)}),
+             ended as (${first(sql`leased_until <= now()`, until)}),
+             chosen as (
+               select id from (
+                 select * from due union all select * from ended union all select * from wrong
+               ) as each order by since limit ${limit}
+             )
+        update channels
         set leased_by = ${processId},
             leased_until = now() + make_interval(secs => ${leaseSeconds}),
             due_at = null
-        where id in (
-          select id from channels
-          where ((leased_until is null and ${isOver(sql`due_at`, longestRestMs)}) or leased_until <= now())
-            and id <> all(${sql.param([...held])}::text[])
-          order by coalesce(due_at, leased_until)
-          limit ${limit}
-          for update skip locked
-        )
+        where id in (select id from chosen)
         returning id`,
   )
   return rows.map(({ id }) => id)
