@@ -50,8 +50,8 @@ const breaks: readonly Break[] = [
   {
     name: '21 connecting again swallows changes',
     file: 'server/people/connections.ts',
-    from: ') then ${connections.connectedSince}',
-    to: ') then excluded.connected_since',
+    from: 'then ${connections.connectedSince}',
+    to: 'then excluded.connected_since',
   },
   {
     name: '22 a pause of Slack has no bound',
@@ -183,8 +183,8 @@ const breaks: readonly Break[] = [
   {
     name: 'pause: a new channel does not know the pause of its workspace',
     file: `${relay}/schedule/channels.ts`,
-    from: "(select next_at from channels where id = split_part(channel, '/', 1) || '/'),",
-    to: '',
+    from: 'coalesce(workspace.next_at, now())',
+    to: 'now()',
     theme: 'pause',
   },
   {
