@@ -1,17 +1,13 @@
 import { timingSafeEqual } from 'node:crypto'
-import { sql } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { countDeliveries, replayDead } from '../activity/operator.ts'
 import type { Context } from '../context.ts'
-import { rowsOf } from '../database/open.ts'
-import { readStored } from '../database/stored.ts'
 import { ApiError } from '../http/errors.ts'
 import { fromThisMachineOnly } from '../http/origin.ts'
 import type { Watch } from '../watch/watch.ts'
 
 /**
- * What `npm run relay` and `npm run doctor` ask a server that holds the data folder. They run on the same
- * machine and need the server's key.
+ * What `npm run relay` asks the server. It runs on the same machine and needs the server's key.
  */
 export function operatorRoutes({
   database,
@@ -38,7 +34,4 @@ export function operatorRoutes({
       wakeRelay()
       return c.json({ replayed })
     })
-    .get('/doctor', async (c) =>
-      c.json(await readStored((statement) => rowsOf(database, sql.raw(statement)))),
-    )
 }

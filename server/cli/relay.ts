@@ -17,7 +17,7 @@ const usage = `Usage: npm run relay -- status   what waits, and which connection
        npm run relay -- health   ends with 0 if the server on this machine works, and else with 1`
 const commands = ['status', 'count', 'replay', 'health']
 // Many deliveries take long. A server answers within this time or not at all (http/server.ts).
-const options = { isFolderHeld: false, timeoutS: 60 }
+const options = { timeoutS: 60 }
 
 try {
   loadEnvironment()

@@ -49,32 +49,26 @@ export async function storedKeys(settings: Settings): Promise<Buffer[] | undefin
   ]
 }
 
+const remedy = 'Set PORT and HOST as for that server, or start it.'
+
 /**
  * Asks the server on this machine.
- * @param options `isFolderHeld`: it is known that a server runs, because one holds the data folder.
  * @throws Error that says what to do if it gives no such answer.
  */
 export async function askServer<Answer>(
   settings: Settings,
-  path: '/relay/status' | '/relay/count' | '/relay/replay' | '/relay/doctor',
+  path: '/relay/status' | '/relay/count' | '/relay/replay',
   shape: v.GenericSchema<unknown, Answer>,
-  {
-    isFolderHeld = true,
-    ...options
-  }: { method?: 'POST'; timeoutS?: number; isFolderHeld?: boolean } = {},
+  options: { method?: 'POST'; timeoutS?: number } = {},
 ): Promise<Answer> {
   const origin = settings.localOriginAt(settings.port)
   const keys = await storedKeys(settings)
   const token = keys === undefined ? '' : operatorToken(keys)
   const headers = { Authorization: `Bearer ${token}` }
   const reply = await ask(origin + path, { ...options, headers })
-
-  const [lead, remedy] = isFolderHeld
-    ? [`A server uses the folder ${settings.dataDir} of DATA_DIR`, 'for that server, or stop it']
-    : ['This command asks the server on this machine', 'for that server, or start it']
   if (reply.kind === 'none') {
     throw new Error(
-      `${lead}, but none answers at ${origin}: ${reply.why}. Set PORT and HOST as ${remedy}.`,
+      `This command asks the server on this machine, but none answers at ${origin}: ${reply.why}. ${remedy}`,
     )
   }
   const answer = v.safeParse(shape, fieldsOf(reply.text))
@@ -94,7 +88,7 @@ export async function askServer<Answer>(
       )
     default:
       throw new Error(
-        `${lead}, but another program answers at ${origin}. Set PORT and HOST as ${remedy}.`,
+        `This command asks the server on this machine, but another program answers at ${origin}. ${remedy}`,
       )
   }
 }

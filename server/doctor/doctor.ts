@@ -1,9 +1,8 @@
 import { parseArgs, styleText } from 'node:util'
 import { providerIds, registry, settingOf } from '../providers/registry.ts'
-import { oneLine } from '../relay/write/text.ts'
 import { loadEnvironment, readOutside } from '../settings/environment.ts'
 import { shownError } from '../settings/open-errors.ts'
-import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
+import { type Addresses, parseEnv } from '../settings/settings.ts'
 import { expandHome } from '../settings/text-file.ts'
 import { checkHubspotClient, checkSlackClient } from './clients.ts'
 import { type Finding, right, warning } from './finding.ts'
@@ -12,7 +11,7 @@ import { checkDashboard, checkWebhookAddress } from './public-addresses.ts'
 
 const usage = `Usage:
   npm run doctor
-    says what prevents the first message; changes nothing
+    checks addresses, credentials and the network; changes nothing
   npm run doctor -- manifests [FOLDER]
     writes the files of the apps at HubSpot and Slack
 
@@ -43,14 +42,12 @@ async function run(): Promise<number> {
     console.error(usage)
     return 2
   }
-  if (request.command === 'help') {
-    console.log(usage)
-    return 0
-  }
-  if (request.command === 'check') return await examine(parseEnv(process.env))
   // Before the apps exist, there are no client ids. Nothing starts here, so stand-ins are safe.
-  const settings = parseEnv({ ...process.env, ALLOW_STAND_INS: 'true' })
-  const written = await writeManifests(settings.addressesAt(settings.port), request)
+  const forManifests = { ...process.env, ALLOW_STAND_INS: 'true' }
+  const { addressesAt, port } = parseEnv(request.command === 'check' ? process.env : forManifests)
+  const addresses = addressesAt(port)
+  if (request.command === 'check') return await examine(addresses)
+  const written = await writeManifests(addresses, request)
   for (const path of written) console.log(`wrote ${path}`)
   if (written.length === 0) console.log(`The files in ${request.folder} are right already.`)
   return 0
@@ -63,11 +60,9 @@ function readArguments() {
       options: {
         distribution: { type: 'string' },
         force: { type: 'boolean', default: false },
-        help: { type: 'boolean', default: false },
       },
     })
     const [command, folder = 'dealbell-apps', ...more] = positionals
-    if (values.help) return { command: 'help' } as const
     if (command === undefined) return { command: 'check' } as const
     const distribution = distributions.find((known) => known === values.distribution)
     if (distribution === undefined && values.distribution !== undefined) return undefined
@@ -80,27 +75,26 @@ function readArguments() {
 }
 
 /** Prints one line for each finding. @returns the exit code. */
-async function examine(settings: Settings): Promise<number> {
-  // Import this late, so that wrong settings are reported at once.
-  const { checkStored } = await import('./database.ts')
-  const addresses = settings.addressesAt(settings.port)
+async function examine(addresses: Addresses): Promise<number> {
   let isWrong = false
-  function print(findings: readonly Finding[]): void {
-    for (const { kind, text } of findings) {
-      // Names of accounts come from the providers. A terminal would obey control characters in them.
-      console.log(`${signs[kind]} ${oneLine(text, Number.POSITIVE_INFINITY)}`)
-      isWrong ||= kind === 'wrong'
-    }
+  for await (const { kind, text } of check(addresses)) {
+    console.log(`${signs[kind]} ${text}`)
+    isWrong ||= kind === 'wrong'
   }
-  print(outside())
-  print(standIns(addresses))
-  print([await checkDashboard(addresses)])
-  const { hubspot, slack } = addresses.providers
-  if (hubspot.inUse) print([await checkWebhookAddress(addresses)])
-  if (hubspot.inUse) print(await checkHubspotClient(addresses))
-  if (slack.inUse) print([await checkSlackClient(addresses)])
-  print(await checkStored(settings, addresses))
   return isWrong ? 1 : 0
+}
+
+async function* check(addresses: Addresses): AsyncGenerator<Finding> {
+  yield* outside()
+  yield* standIns(addresses)
+  yield await checkDashboard(addresses)
+  const { hubspot, slack } = addresses.providers
+  // A stand-in needs neither a public address nor credentials.
+  if (hubspot.inUse && !hubspot.standIn) {
+    yield await checkWebhookAddress(addresses)
+    yield await checkHubspotClient(addresses)
+  }
+  if (slack.inUse && !slack.standIn) yield await checkSlackClient(addresses)
 }
 
 /** How calls leave this machine. The other checks show whether they do. */

@@ -82,23 +82,22 @@ function manifests(addresses: Addresses, distribution: Distribution): Record<str
   }
 }
 
+interface Request {
+  folder: string
+  /** If undefined, that of the files in the folder, or `marketplace`. */
+  distribution: Distribution | undefined
+  /** Whether to overwrite files with another content. */
+  force: boolean
+}
+
 /**
  * Writes the manifests into a folder.
- * @param distribution if undefined, that of the files in the folder, or `marketplace`.
  * @returns the paths of the files that it wrote. Files that are right already are not among them.
  * @throws Error that says what to do, before it has written anything.
  */
 export async function writeManifests(
   addresses: Addresses,
-  {
-    folder,
-    distribution,
-    force,
-  }: {
-    folder: string
-    distribution: Distribution | undefined
-    force: boolean
-  },
+  { folder, distribution, force }: Request,
 ): Promise<string[]> {
   for (const [name, url] of Object.entries({
     APP_URL: addresses.appUrl,

@@ -26,13 +26,10 @@ export async function checkDashboard({ appUrl, providers }: Addresses): Promise<
       `The dashboard does not answer at APP_URL (${appUrl}): ${reply.why}. Start the server, and point the name to the proxy in front of it.`,
     )
   }
-  const location = reply.headers.get('Location')
-  if (location !== null && URL.canParse(location, url)) {
-    const { origin } = new URL(location, url)
+  const origin = URL.parse(reply.headers.get('Location') ?? '', url)?.origin ?? appUrl
+  if (origin !== appUrl) {
     return wrong(
-      origin === appUrl
-        ? `${url} redirects to ${origin}${new URL(location, url).pathname}. The host must answer this address with the dashboard's index.html (docs/hosting.md).`
-        : `APP_URL is ${appUrl}, but it redirects to ${origin}, so the redirect URLs lead to another origin. Set APP_URL to ${origin}, and register the redirect URLs of that origin in both apps.`,
+      `APP_URL is ${appUrl}, but it redirects to ${origin}, so the redirect URLs lead to another origin. Set APP_URL to ${origin}, and register the redirect URLs of that origin in both apps.`,
     )
   }
   const isPage = reply.status === 200 && reply.text.includes('<div id="root">')
@@ -54,9 +51,9 @@ export async function checkDashboard({ appUrl, providers }: Addresses): Promise<
 
 /** Sends a webhook without events to the public address, signed as HubSpot signs. */
 export async function checkWebhookAddress(addresses: Addresses): Promise<Finding> {
-  const { clientSecret, standIn } = addresses.providers.hubspot
+  const { clientSecret } = addresses.providers.hubspot
   const url = webhookUrl(addresses)
-  if (!url.startsWith('https:') && !standIn) {
+  if (!url.startsWith('https:')) {
     return wrong(
       `HubSpot sends webhooks only to https, but the address for them is ${url}. Set API_URL to the https address of this server (docs/hosting.md).`,
     )

@@ -116,7 +116,7 @@ export async function connectionStatus(
   return {
     connected: false,
     ...names,
-    // The log and the doctor have the code.
+    // The log has the code.
     reason: `${registry[provider].name} says that ${words}.`,
     since: brokenSince.toISOString(),
   }

@@ -10,7 +10,6 @@ import {
 import { operatorRoutes } from '../../server/api/operator.ts'
 import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
-import { stored } from '../../server/database/stored.ts'
 import { answerError } from '../../server/http/errors.ts'
 import { logTo } from '../../server/log.ts'
 import { countRefusedWebhooks } from '../../server/watch/refused-webhooks.ts'
@@ -133,11 +132,6 @@ describe('the operator of the server', () => {
     expect(logged).toHaveLength(2)
     refusedWebhooks.count('time')
     expect(logged).toHaveLength(3)
-  })
-
-  test('lets the doctor read the database that only the server can open', async () => {
-    const answer = v.parse(stored, await (await ask('doctor')).json())
-    expect(answer).toMatchObject({ writeError: null, hasTables: true })
   })
 
   test('has the dead deliveries sent again, as if they had never been tried, and no others', async () => {

@@ -83,6 +83,9 @@ describe.each(databaseKinds)('a server on %s', (kind) => {
       const answer = await fetch(`${server.url}/api/${path}`, { headers: { Cookie: cookie } })
       expect(await answer.text()).not.toMatch(secrets)
     }
+    await expect(relay('count', nextKey)).rejects.toThrow(
+      /has another encryption key\. Set ENCRYPTION_KEY and DATA_DIR as for that server, or restart it/,
+    )
     await server.stop()
     await expect(relay('count')).rejects.toThrow(
       /asks the server on this machine, but none answers at .* Set PORT and HOST as for that server, or start it/,
