@@ -155,7 +155,7 @@ export const dealEvents = pgTable(
   'deal_events',
   {
     id: bigint('id', { mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
-    // See `key` of DealEvent in providers/provider.ts.
+    // See `key` of DealEvent in providers/deal.ts.
     key: text('key').notNull().unique('deal_events_key'),
     crm: text('crm', { enum: crmIds }).notNull(),
     accountId: text('account_id').notNull(),

@@ -1,4 +1,4 @@
-import type { CrmDeal, Stage } from '../../server/providers/provider.ts'
+import type { CrmDeal, Stage } from '../../server/providers/deal.ts'
 import type { Change } from '../../server/relay/decide/rules.ts'
 import { stageFinder } from '../../server/relay/decide/stages.ts'
 

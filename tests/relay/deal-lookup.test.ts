@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest'
-import type { CrmOwner, Stage } from '../../server/providers/provider.ts'
+import type { CrmOwner, Stage } from '../../server/providers/deal.ts'
 import { ProviderError } from '../../server/providers/provider-error.ts'
 import { formerValue } from '../../server/relay/decide/former-value.ts'
 import { createOwnerCache } from '../../server/relay/decide/owners.ts'

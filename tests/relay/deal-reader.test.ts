@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import type { CrmConnection, WithAccess } from '../../server/people/access-token.ts'
-import type { CrmDeal } from '../../server/providers/provider.ts'
+import type { CrmDeal } from '../../server/providers/deal.ts'
 import { ProviderError } from '../../server/providers/provider-error.ts'
 import { createDealReader } from '../../server/relay/decide/deals.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { AvailableRuleId } from '../../contract/rules.ts'
-import type { Stage } from '../../server/providers/provider.ts'
+import type { Stage } from '../../server/providers/deal.ts'
 import { formatAmount } from '../../server/relay/decide/amount.ts'
 import { type Change, dealRules } from '../../server/relay/decide/rules.ts'
 import { digestOf } from '../../server/relay/write/digest.ts'

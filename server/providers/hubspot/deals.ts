@@ -1,6 +1,7 @@
 import * as v from 'valibot'
 import type { ProviderSettings } from '../calls.ts'
-import type { Crm, CrmAccess, CrmDeal } from '../provider.ts'
+import type { CrmDeal } from '../deal.ts'
+import type { Crm, CrmAccess } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
 import type { DealProperty } from '../registry.ts'
 import { createCurrencyCache } from './currency.ts'

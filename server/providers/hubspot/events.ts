@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import * as v from 'valibot'
-import type { DealEvent } from '../provider.ts'
+import type { DealEvent } from '../deal.ts'
 import { propertyNamed } from './properties.ts'
 
 // PostgreSQL cannot store NUL or half of a surrogate pair.

@@ -1,6 +1,7 @@
 import * as v from 'valibot'
 import { visibleText } from '../../../contract/visible.ts'
-import type { Crm, Stage } from '../provider.ts'
+import type { Stage } from '../deal.ts'
+import type { Crm } from '../provider.ts'
 import { type HubspotHttp, notFound, unlessMissing } from './http.ts'
 
 const pipelinesAnswer = v.object({

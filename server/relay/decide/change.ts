@@ -7,7 +7,8 @@
 // - `nothing`: no ticked rule applies
 
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
-import type { Crm, CrmOwner, Providers, Urgency } from '../../providers/provider.ts'
+import type { CrmOwner } from '../../providers/deal.ts'
+import type { Crm, Providers, Urgency } from '../../providers/provider.ts'
 import { ProviderError } from '../../providers/provider-error.ts'
 import { type CrmId, crmIds } from '../../providers/registry.ts'
 import type { DealDelivery } from '../pick/delivery.ts'

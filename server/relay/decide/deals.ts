@@ -1,5 +1,6 @@
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
-import type { Crm, CrmDeal, Urgency } from '../../providers/provider.ts'
+import type { CrmDeal } from '../../providers/deal.ts'
+import type { Crm, Urgency } from '../../providers/provider.ts'
 import { isOfToken, ProviderError } from '../../providers/provider-error.ts'
 import type { DealProperty } from '../../providers/registry.ts'
 import { createCache } from '../../watch/cache.ts'

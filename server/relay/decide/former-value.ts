@@ -1,4 +1,4 @@
-import type { CrmDeal } from '../../providers/provider.ts'
+import type { CrmDeal } from '../../providers/deal.ts'
 import { toleranceMs } from '../receive/store.ts'
 
 /**

@@ -1,4 +1,5 @@
-import type { Crm, CrmAccess, CrmOwner } from '../../providers/provider.ts'
+import type { CrmOwner } from '../../providers/deal.ts'
+import type { Crm, CrmAccess } from '../../providers/provider.ts'
 import { ProviderError } from '../../providers/provider-error.ts'
 import { createCache } from '../../watch/cache.ts'
 

@@ -3,7 +3,7 @@
 // pure function: the same arguments always give the same decision, in the relay and in a preview (activity/).
 
 import type { AvailableRuleId } from '../../../contract/rules.ts'
-import type { CrmDeal, Stage } from '../../providers/provider.ts'
+import type { CrmDeal, Stage } from '../../providers/deal.ts'
 import type { DealProperty } from '../../providers/registry.ts'
 
 /** A change of one deal property, as the rules see it. */

@@ -1,5 +1,6 @@
 import { visibleText } from '../../../contract/visible.ts'
-import type { Crm, CrmAccess, Stage } from '../../providers/provider.ts'
+import type { Stage } from '../../providers/deal.ts'
+import type { Crm, CrmAccess } from '../../providers/provider.ts'
 import { isOfToken } from '../../providers/provider-error.ts'
 import { createCache } from '../../watch/cache.ts'
 

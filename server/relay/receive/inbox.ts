@@ -4,7 +4,7 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../database/open.ts'
-import type { DealEvent } from '../../providers/provider.ts'
+import type { DealEvent } from '../../providers/deal.ts'
 import type { CrmId } from '../../providers/registry.ts'
 import { eventsStored } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'

@@ -6,7 +6,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Executor, rowsOf } from '../../database/open.ts'
 import { channelOf, chatOf } from '../../people/routes.ts'
-import type { DealEvent } from '../../providers/provider.ts'
+import type { DealEvent } from '../../providers/deal.ts'
 import type { CrmId } from '../../providers/registry.ts'
 import { makeDueFrom } from '../schedule/channels.ts'
 
