@@ -5,6 +5,9 @@ import { isPlaceholder } from '../people/vault.ts'
 import { isDatabaseUrl } from './database-url.ts'
 import { expandHome } from './text-file.ts'
 
+/** The environment. */
+export type Env = Readonly<Record<string, string | undefined>>
+
 const optionalText = v.pipe(
   v.optional(v.string(), ''),
   v.trim(),
@@ -150,4 +153,9 @@ function isHttpUrl(text: string): boolean {
 
 function isBase64Key(text: string): boolean {
   return /^[A-Za-z0-9+/]{43}=?$/.test(text) && Buffer.from(text, 'base64').length === 32
+}
+
+/** What is wrong with the variables. `prefix` begins their names. */
+export function inWords(issues: readonly v.BaseIssue<unknown>[], prefix = ''): string[] {
+  return issues.map((issue) => `${prefix}${v.getDotPath(issue)} ${issue.message}`)
 }
