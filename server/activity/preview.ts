@@ -1,9 +1,9 @@
 import type { Preview } from '../../contract/features/preview.ts'
+import { createCache } from '../cache.ts'
 import type { Database } from '../database/open.ts'
 import type { CrmConnection } from '../people/access-token.ts'
 import type { Vault } from '../people/vault.ts'
 import type { Providers } from '../providers/provider.ts'
-import { createCache } from '../watch/cache.ts'
 import { createPreviewReader, previewDays, type ReadLimits, readLimits } from './read-preview.ts'
 
 const freshMs = 10 * 60_000
@@ -26,7 +26,7 @@ export function createPreview(
   now: () => number = () => performance.now(),
 ): (connection: CrmConnection) => Preview {
   const readPreview = createPreviewReader(dependencies, limits)
-  const outcomes = createCache<Outcome, string, CrmConnection>('previews', mostKept, {
+  const outcomes = createCache<Outcome, string, CrmConnection>(mostKept, {
     ttl: freshMs,
     perf: { now },
     fetchMethod: async (_key, _old, { context, options }) => {

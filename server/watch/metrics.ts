@@ -3,7 +3,7 @@
 // read at each scrape (stored.ts).
 // No label holds a user, an account, a deal or a text of a provider: each has a short list of values.
 
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client'
+import { Counter, collectDefaultMetrics, Histogram, Registry } from '@prometheus-io/client'
 import { chatIds, crmIds, type ProviderId } from '../providers/registry.ts'
 
 /** Our own registry: others in this process may use the library's. */
@@ -172,55 +172,6 @@ export function countCall(
   providerCalls.inc({ provider, call, outcome })
   providerCallSeconds.observe({ provider }, (performance.now() - startedAt) / 1000)
 }
-
-/** Things in memory that are looked at only at a scrape. Weak, because tests make many backends in one process. */
-function observed<Source extends object>() {
-  const sources: Array<{ name: string; source: WeakRef<Source> }> = []
-  return {
-    add(name: string, source: Source): void {
-      sources.push({ name, source: new WeakRef(source) })
-    },
-    *[Symbol.iterator](): Generator<[string, Source], void> {
-      for (const { name, source: weak } of sources) {
-        const source = weak.deref()
-        if (source !== undefined) yield [name, source]
-      }
-    },
-  }
-}
-
-const caches = observed<{ readonly size: number }>()
-/** Shows the size of a cache. */
-export const addCache = (name: string, cache: { readonly size: number }) => caches.add(name, cache)
-
-new Gauge({
-  name: 'dealbell_cache_entries',
-  help: 'Entries of a cache in memory.',
-  labelNames: ['cache'],
-  registers,
-  collect() {
-    this.reset()
-    for (const [cache, { size }] of caches) this.inc({ cache }, size)
-  },
-})
-
-const limiters = observed<{ room: () => number }>()
-export const addLimiter = limiters.add
-
-new Gauge({
-  name: 'dealbell_hubspot_room_ratio',
-  help: "What is left of HubSpot's limit for the account that has the least left, from 0 to 1. This process knows only its own calls.",
-  labelNames: ['limit'],
-  registers,
-  collect() {
-    this.reset()
-    const least = new Map<string, number>()
-    for (const [name, limiter] of limiters) {
-      least.set(name, Math.min(least.get(name) ?? 1, limiter.room()))
-    }
-    for (const [limit, room] of least) this.set({ limit }, room)
-  },
-})
 
 /** Also shows memory, processor time, files and the delay of the event loop. Call it once in a process. */
 export function watchProcess(): void {

@@ -62,10 +62,6 @@ export function createWatch({
     'database_up',
     'Whether the database answers within three seconds and takes what is written: 1 or 0.',
   )
-  const answerSeconds = gauge(
-    'database_answer_seconds',
-    'How long the database took to read the figures of this scrape.',
-  )
   const connectionsOfPool = gauge(
     'database_pool_connections',
     'Connections of this process to PostgreSQL, and what waits for one.',
@@ -117,11 +113,7 @@ export function createWatch({
     }
   }
 
-  const stored = shared(async () => {
-    const askedAt = performance.now()
-    const figures = await readStored(database)
-    return { ...figures, answerS: (performance.now() - askedAt) / 1000 }
-  })
+  const stored = shared(() => readStored(database))
   const canStore = shared(async () => {
     // Writes no row. Yet a standby refuses it, and so does a database whose user may only read.
     await database.execute(
@@ -141,9 +133,8 @@ export function createWatch({
       own.resetMetrics()
       up.set(isUpNow && figures !== undefined ? 1 : 0)
       // Without an answer these are not known. A 0 would say that nothing waits.
-      for (const metric of [answerSeconds, pending, oldestPending, oldestSearch]) metric.remove()
+      for (const metric of [pending, oldestPending, oldestSearch]) metric.remove()
       if (figures !== undefined) {
-        answerSeconds.set(figures.answerS)
         pending.set(figures.pending)
         oldestPending.set(figures.oldestPendingS)
         oldestSearch.set(figures.oldestSearchS)

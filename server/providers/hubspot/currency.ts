@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import * as v from 'valibot'
-import { createCache } from '../../watch/cache.ts'
+import { createCache } from '../../cache.ts'
 import type { CrmAccess } from '../provider.ts'
 import { isOfToken } from '../provider-error.ts'
 import type { HubspotHttp } from './http.ts'
@@ -34,7 +34,7 @@ export function createCurrencyCache(
   { read }: Pick<HubspotHttp, 'read'>,
   now: () => number = () => performance.now(),
 ) {
-  const accounts = createCache<Account>('currencies', mostAccounts)
+  const accounts = createCache<Account>(mostAccounts)
 
   function start(access: CrmAccess, currency: string | null, refused: readonly string[]): Account {
     const answer = read(access, '/account-info/2026-03/details', accountAnswer)

@@ -2,7 +2,6 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import ky, { HTTPError } from 'ky'
 import * as v from 'valibot'
 import { errorCode } from '../../log.ts'
-import { addLimiter } from '../../watch/metrics.ts'
 import {
   AnswerTooLarge,
   askedWaitMs,
@@ -57,8 +56,6 @@ export function createHubspotHttp(
   const client = { client_id: settings.clientId, client_secret: settings.clientSecret }
   const callLimiter = createCallLimiter(callLimit, undefined, countShared)
   const searchLimiter = createCallLimiter(searchLimit, undefined, countShared)
-  addLimiter('calls', callLimiter)
-  addLimiter('searches', searchLimiter)
 
   return {
     /** POSTs a form to the OAuth API 2026-03. @throws ProviderError */

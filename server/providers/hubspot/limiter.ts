@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { createCache } from '../../watch/cache.ts'
+import { createCache } from '../../cache.ts'
 import type { CrmAccess, Urgency } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
 
@@ -71,7 +71,7 @@ export function createCallLimiter(
   },
   countShared?: CountSharedCall,
 ) {
-  const accounts = createCache<Account>('hubspot_limits', mostAccounts)
+  const accounts = createCache<Account>(mostAccounts)
 
   function accountOf(id: string): Account {
     let account = accounts.get(id)
@@ -132,18 +132,6 @@ export function createCallLimiter(
       if (calls !== undefined && calls > 0 && intervalMs === limit.intervalMs) account.calls = calls
       const left = positive(headers.get('X-HubSpot-RateLimit-Remaining')) ?? Number.NaN
       if (left <= account.calls * almostNone) pause(account, almostNoneMs)
-    },
-
-    /** What is left of the limit for the account that has the least left, from 0 to 1. */
-    room(): number {
-      const time = now()
-      let least = 1
-      for (const { calls, intervalMs, made, pausedUntil } of accounts.values()) {
-        if (pausedUntil > time) return 0
-        const recent = made.length - (made.findLastIndex((at) => at <= time - intervalMs) + 1)
-        least = Math.min(least, Math.max(0, 1 - recent / calls))
-      }
-      return least
     },
 
     /** HubSpot asked for a pause. */

@@ -1,7 +1,7 @@
 import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@slack/web-api'
 import ky, { HTTPError } from 'ky'
+import { createCache } from '../../cache.ts'
 import { errorCode } from '../../log.ts'
-import { createCache } from '../../watch/cache.ts'
 import { counted, oneTry, type Timeouts } from '../calls.ts'
 import type { ChatMessage } from '../chat-message.ts'
 import { uuidOf } from '../message-id.ts'
@@ -30,7 +30,7 @@ export function createSlackPost(
   now: () => number = () => performance.now(),
 ): Pick<Chat, 'post'> {
   /** Until when to use a webhook first. */
-  const webhookFirst = createCache<number>('slack_webhooks', mostWebhooks)
+  const webhookFirst = createCache<number>(mostWebhooks)
 
   return {
     async post({ accessToken, incomingWebhookUrl: webhook }, channelId, message) {

@@ -1,9 +1,9 @@
+import { createCache } from '../../cache.ts'
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
 import type { CrmDeal } from '../../providers/deal.ts'
 import type { Crm, Urgency } from '../../providers/provider.ts'
 import { isOfToken, ProviderError } from '../../providers/provider-error.ts'
 import type { DealProperty } from '../../providers/registry.ts'
-import { createCache } from '../../watch/cache.ts'
 
 /** A read serves the tries of an event for this long. Then the deal may have another name. */
 const freshMs = 15 * 60_000
@@ -194,7 +194,7 @@ interface Entry<Value> {
 
 /** A cache of reads, which forgets those that failed, and those that nobody needed for the longest time. */
 function createReads<Value>(now: () => number) {
-  const entries = createCache<Entry<Value>>('deal_reads', mostEntries)
+  const entries = createCache<Entry<Value>>(mostEntries)
 
   return {
     /** Finds a read that began at `afterMs` or later. */

@@ -1,7 +1,7 @@
+import { createCache } from '../../cache.ts'
 import type { CrmOwner } from '../../providers/deal.ts'
 import type { Crm, CrmAccess } from '../../providers/provider.ts'
 import { ProviderError } from '../../providers/provider-error.ts'
-import { createCache } from '../../watch/cache.ts'
 
 const ownersFreshMs = 60 * 60_000
 /** Beyond these, the caches forget what was not needed for the longest time. */
@@ -16,11 +16,8 @@ export function createOwnerCache(
   crm: Pick<Crm, 'owner'>,
   now: () => number = () => performance.now(),
 ) {
-  const owners = createCache<{ owner: CrmOwner | undefined; loadedAt: number }>(
-    'owners',
-    mostOwners,
-  )
-  const refusedAt = createCache<number>('refused_owner_reads', mostAccounts)
+  const owners = createCache<{ owner: CrmOwner | undefined; loadedAt: number }>(mostOwners)
+  const refusedAt = createCache<number>(mostAccounts)
 
   return async function ownerOf(access: CrmAccess, ownerId: string): Promise<CrmOwner | undefined> {
     const { accountId, mayReadOwners } = access

@@ -1,8 +1,8 @@
 import { visibleText } from '../../../contract/visible.ts'
+import { createCache } from '../../cache.ts'
 import type { Stage } from '../../providers/deal.ts'
 import type { Crm, CrmAccess } from '../../providers/provider.ts'
 import { isOfToken } from '../../providers/provider-error.ts'
-import { createCache } from '../../watch/cache.ts'
 
 const stagesFreshMs = 5 * 60_000
 /** More deleted stages than an account's events can name within minutes. */
@@ -25,7 +25,7 @@ export function createStageCache(
   crm: Pick<Crm, 'stages'>,
   now: () => number = () => performance.now(),
 ) {
-  const accounts = createCache<AccountStages>('stages', mostAccounts)
+  const accounts = createCache<AccountStages>(mostAccounts)
   const loading = new Map<string, { accessToken: string; stages: Promise<Stage[]> }>()
 
   /** All users of an account share a read. If it fails because of one user's token, the next one reads. */

@@ -1,8 +1,8 @@
 import { type SQL, sql } from 'drizzle-orm'
+import { createCache } from '../../cache.ts'
 import type { CountCall } from '../../database/call-counter.ts'
 import { pausedUntil } from '../../database/clock.ts'
 import type { Executor } from '../../database/open.ts'
-import { createCache } from '../../watch/cache.ts'
 import { lockedChannels } from './channels.ts'
 
 // A message may have to wait for three things:
@@ -78,9 +78,9 @@ export function createWorkspaceTurns(
   now: () => number = () => performance.now(),
 ) {
   /** When the next new turn of a workspace is. */
-  const nextTurn = createCache<number>('workspace_turns', mostChannels)
+  const nextTurn = createCache<number>(mostChannels)
   /** The turns of the channels that wait. */
-  const turns = createCache<number>('channel_turns', mostChannels)
+  const turns = createCache<number>(mostChannels)
 
   return {
     /** Returns the wait in ms until the channel's turn. If it is 0, the channel has used its turn. */

@@ -1,9 +1,9 @@
+import { createCache } from '../../cache.ts'
 import type { Log } from '../../log.ts'
 import { openSecrets } from '../../people/connections.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { Providers } from '../../providers/provider.ts'
 import { ProviderError } from '../../providers/provider-error.ts'
-import { createCache } from '../../watch/cache.ts'
 import type { OpenRoute } from './ready.ts'
 
 const freshMs = 60 * 60_000
@@ -31,12 +31,9 @@ export function createMentions(
   { providers, vault, log }: { providers: Providers; vault: Vault; log: Log },
   now: () => number = () => performance.now(),
 ): (chat: OpenRoute['chat'], email: string) => Promise<string | undefined> {
-  const members = createCache<{ id: Promise<string | undefined>; askedAt: number }>(
-    'members',
-    mostMembers,
-  )
+  const members = createCache<{ id: Promise<string | undefined>; askedAt: number }>(mostMembers)
   /** Until when nothing is asked, by workspace or by connection. */
-  const pauses = createCache<number>('mention_pauses', mostPauses)
+  const pauses = createCache<number>(mostPauses)
 
   return async function memberFor(chat, email) {
     const { memberWithEmail } = providers[chat.provider]

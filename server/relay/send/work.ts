@@ -15,13 +15,13 @@
 // Each delivery ends as sent, ignored or dead, or it stays pending until its next try. The chat gets each event once,
 // except if its answer is lost, or is not recorded before the claim ends.
 
+import { createCache } from '../../cache.ts'
 import type { CountCall } from '../../database/call-counter.ts'
 import type { Database } from '../../database/open.ts'
 import type { Log } from '../../log.ts'
 import { createWithAccess } from '../../people/access-token.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { Providers } from '../../providers/provider.ts'
-import { createCache } from '../../watch/cache.ts'
 import { createChangeReader, type ReadBy } from '../decide/change.ts'
 import { type DealDelivery, type Delivery, fewestInDigest, isOfDeal } from '../pick/delivery.ts'
 import { digestPages, onePage, type Page } from '../pick/following.ts'
@@ -79,7 +79,7 @@ export function createWork(dependencies: WorkDependencies): Work {
    * Deliveries whose message the chat refused, although the connection works. After a digest, each gets a message of its
    * own. After that, it gets a plain text.
    */
-  const refusedForms = createCache<'digest' | 'blocks', number>('refused_forms', mostRemembered)
+  const refusedForms = createCache<'digest' | 'blocks', number>(mostRemembered)
   const mayDigest = ({ id }: Delivery) => !refusedForms.has(id)
   const isPlain = ({ id }: Delivery) => refusedForms.get(id) === 'blocks'
   const turns = createWorkspaceTurns(dependencies.countCall)

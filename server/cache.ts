@@ -1,5 +1,4 @@
 import { LRUCache } from 'lru-cache'
-import { addCache } from './metrics.ts'
 
 type Options<
   Key extends string | number,
@@ -8,7 +7,7 @@ type Options<
 > = Pick<LRUCache.Options<Key, Value, Context>, 'ttl' | 'perf' | 'fetchMethod'>
 
 /**
- * Creates a cache that forgets what nobody needed for the longest time. The metrics show its size under `name`.
+ * Creates a cache that forgets what nobody needed for the longest time.
  * @param most entries. With `max`, lru-cache would reserve the room of all of them at once, which takes a millisecond and
  * half a megabyte for each cache.
  * @param options A `fetchMethod` goes on if its entry has to go.
@@ -17,12 +16,8 @@ export function createCache<
   Value extends object | string | number | true,
   Key extends string | number = string,
   Context = unknown,
->(
-  name: string,
-  most: number,
-  options: Options<Key, Value, Context> = {},
-): LRUCache<Key, Value, Context> {
-  const cache = new LRUCache<Key, Value, Context>({
+>(most: number, options: Options<Key, Value, Context> = {}): LRUCache<Key, Value, Context> {
+  return new LRUCache<Key, Value, Context>({
     ...options,
     maxSize: most,
     sizeCalculation: () => 1,
@@ -30,6 +25,4 @@ export function createCache<
     ttlResolution: 0,
     ignoreFetchAbort: true,
   })
-  addCache(name, cache)
-  return cache
 }
