@@ -14,37 +14,29 @@ import type { Settings } from './settings.ts'
 /** The data folder, or the database or the key in it, could not be opened. */
 export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unknown): Error {
   const { code, errcode } = codesOf(cause)
+  const say = (problem: string) => new Error(`DATA_DIR is ${dataDir}, but ${problem}`, { cause })
   if (cause instanceof UnusableFolder) {
-    return new Error(
-      `DATA_DIR is ${dataDir}, but ${cause.message}. Restore the whole folder from a backup, or set DATA_DIR to an empty folder to begin without data.`,
-      { cause },
+    return say(
+      `${cause.message}. Restore the whole folder from a backup, or set DATA_DIR to an empty folder to begin without data.`,
     )
   }
   // 13 is SQLite's FULL.
   if (cause instanceof NoRoom || code === 'ENOSPC' || errcode === 13) {
     const why = cause instanceof NoRoom ? cause.message : 'its disk is full'
-    return new Error(
-      `DATA_DIR is ${dataDir}, but ${why}. Make room on the disk, or set DATA_DIR to a folder on another disk.`,
-      { cause },
-    )
+    return say(`${why}. Make room on the disk, or set DATA_DIR to a folder on another disk.`)
   }
   // SQLite's result codes for a lock file that it cannot write: 8 READONLY, 14 CANTOPEN.
   const forbidden = ['EACCES', 'EPERM', 'EROFS'].includes(code) || [8, 14].includes(errcode ?? 0)
   if (forbidden) {
-    return new Error(
-      `DATA_DIR is ${dataDir}, but this process may not write to it. Give its user the right to do so, or set DATA_DIR to another folder.`,
-      { cause },
+    return say(
+      'this process may not write to it. Give its user the right to do so, or set DATA_DIR to another folder.',
     )
   }
   if (code === 'EEXIST' || code === 'ENOTDIR') {
-    return new Error(
-      `DATA_DIR is ${dataDir}, but a file has that path or a part of it. Set DATA_DIR to a folder.`,
-      { cause },
-    )
+    return say('a file has that path or a part of it. Set DATA_DIR to a folder.')
   }
-  return new Error(
-    `DATA_DIR is ${dataDir}, but it could not be opened: ${messageOf(cause)}. Repair it, or set DATA_DIR to another folder.`,
-    { cause },
+  return say(
+    `it could not be opened: ${messageOf(cause)}. Repair it, or set DATA_DIR to another folder.`,
   )
 }
 
