@@ -16,7 +16,7 @@ const description = 'Tells a Slack channel when a HubSpot deal moves.'
 
 /** Who may install the HubSpot app. After the first upload, only private can become marketplace. */
 export const distributions = ['marketplace', 'private'] as const
-export type Distribution = (typeof distributions)[number]
+type Distribution = (typeof distributions)[number]
 
 const appFile = 'src/app/app-hsmeta.json'
 const earlierApp = v.pipe(
