@@ -1,20 +1,13 @@
 import { act, screen, waitFor } from '@testing-library/react'
 import { delay, HttpResponse, http } from 'msw'
-import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { endpoints, healthAnswer, rulesAnswer } from '../../contract/endpoints.ts'
 import { call, getJson } from '../../src/api/client.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { openingCalls } from '../components/dashboard.ts'
 import { dashboardCalls } from '../e2e/dashboard-calls.ts'
 import { server } from '../msw/server.ts'
-import {
-  both,
-  endlessBody,
-  hearFromOtherTab,
-  lookAgain,
-  renderApp,
-  startBackend,
-} from '../render.tsx'
+import { both, endlessBody, lookAgain, renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 // The boot script starts calls, and the app takes their responses.
@@ -63,36 +56,6 @@ test('a health check that failed before the app started is repeated by a new cal
   await user.click(screen.getByRole('button', { name: 'Try again' }))
   expect(await screen.findByRole('heading', { name: 'Contact Support' })).toBeVisible()
   expect(calls()).toEqual(['GET /health', 'GET /health'])
-})
-
-test('after what another tab says before the app starts, the app takes no response', async () => {
-  const { calls } = startBackend({ connected: both() })
-  await boot('/health', dashboardCalls)
-  await hearFromOtherTab('bob')
-  await waitFor(() => expect(globalThis.startedCalls?.size).toBe(0))
-  await settle()
-  const before = calls().length
-  renderApp('/')
-  expect(await screen.findByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
-  expect(calls().slice(before).toSorted()).toEqual(openingCalls)
-})
-
-test('if the main script does not load, the page shows an error, but not if another one does not', async () => {
-  startBackend()
-  const script = (src: string) =>
-    Object.assign(document.createElement('script'), { type: 'module', src })
-  const [other, main] = [
-    script('https://analytics.example/module.js'),
-    script('/assets/index-1.js'),
-  ]
-  const heading = Object.assign(document.createElement('h1'), { textContent: 'Loading…' })
-  document.body.append(heading, other, main)
-  onTestFinished(() => document.body.replaceChildren())
-  await boot('/health')
-  other.dispatchEvent(new Event('error'))
-  expect(heading).toHaveTextContent('Loading…')
-  main.dispatchEvent(new Event('error'))
-  expect(heading).toHaveTextContent('Something went wrong. Please try again later.')
 })
 
 test('a failed call that the app never makes is no error', async () => {

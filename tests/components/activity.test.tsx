@@ -6,7 +6,7 @@ import { pass, settle, stopClock } from '../clock.ts'
 import { invisibleTexts } from '../hostile-strings.ts'
 import { sentItem as item } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
-import { hearFromOtherTab, hold, lookAgain, openApp, withStatus } from '../render.tsx'
+import { hearFromOtherTab, hold, openApp, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 const path = '*/api/notifications/activity'
@@ -129,9 +129,7 @@ describe('the list', () => {
       ['waiting', null, null, 'Waiting to be sent'],
       ['waiting', 'Slack pauses', soon, 'Waiting: Slack pauses. Next try at 1:05 PM.'],
       ['waiting', null, monday, 'Waiting to be sent. Next try on Monday, November 23 at 12:05 PM.'],
-      ['waiting', 'It failed. Look', soon, 'Waiting: It failed. Look. Next try at 1:05 PM.'],
       ['failed', 'it is gone. Connect again', null, 'Not sent: it is gone. Connect again.'],
-      ['failed', 'the channel is archived', null, 'Not sent: the channel is archived.'],
       ['skipped', 'another rule reported it', null, 'Skipped: another rule reported it.'],
       ['skipped', null, null, 'Skipped'],
     ] as const
@@ -179,18 +177,7 @@ describe('the list', () => {
     // Our schema accepts these times, but a browser does not.
     const times = { at: '2026-01-01T10:00:00+05', nextTryAt: '2026-01-01T10:00:00 +05:00' }
     const states = ['sent', 'waiting', 'failed', 'skipped'] as const
-    const addresses = [
-      text,
-      'javascript:pwned()',
-      ' jAvascript:pwned()',
-      'java\nscript:pwned()',
-      'data:text/html,x',
-      'vbscript:x',
-      'blob:https://evil.example/1',
-      '//evil.example',
-      '/sandbox',
-      '',
-    ]
+    const addresses = [text, 'javascript:pwned()', 'data:text/html,x', '//evil.example', '']
     open(
       addresses.map((url, n) =>
         item(url, { state: states[n % 4] ?? 'sent', ...said, ...times, deal: { name: text, url } }),
@@ -232,19 +219,6 @@ describe('with the search', () => {
     item('3', { rule: 'deal-stage-changed', at: '2026-11-19T12:00:00Z' }),
   ]
 
-  test('typing searches by name, and Back does not go through the letters', async () => {
-    const { user, history, listCalls } = open(some(), '/activity?state=sent', withSearch)
-    await row('Deal 3')
-    const box = screen.getByRole('searchbox', { name: 'Search by deal name' })
-    await user.type(box, 'acme 00123')
-    await waitFor(() => expect(history.location.search).toBe('?state=sent&q=acme+00123'))
-    expect(await screen.findByText('No message matches.')).toBeVisible()
-    expect(history.length).toBe(1)
-    await user.clear(box)
-    await row('Deal 3')
-    expect(listCalls().at(-1)).toBe('?limit=25&state=sent&counts=true')
-  })
-
   test('rule, day and search are in the address, and one link shows everything again', async () => {
     const address = '/activity?rule=deal-stage-changed&q=deal&day=2026-11-19'
     const { user, history, listCalls } = open(some(), address, withSearch)
@@ -262,19 +236,6 @@ describe('with the search', () => {
     await row('Acme renewal')
     expect(history.location.href).toBe('/activity')
     expect(screen.getByRole('searchbox')).toHaveValue('')
-  })
-
-  test('the filters say how many messages they list, and the former list stays, and is busy, until the next one is there', async () => {
-    const { user } = open(some(), '/activity', withSearch)
-    const former = await row('Acme renewal')
-    expect(screen.getByRole('link', { name: 'Waiting 0' })).toBeVisible()
-    const answer = hold('get', path)
-    await user.click(screen.getByRole('link', { name: 'Failed 1' }))
-    await waitFor(() => expect(former.closest('[aria-busy=true]')).not.toBeNull())
-    expect(former).toBeInTheDocument()
-    answer()
-    await waitFor(() => expect(former).not.toBeInTheDocument())
-    expect(document.querySelector('[aria-busy=true]')).toBeNull()
   })
 
   test.each([['q=deal'], ['rule=deal-closed']])(
@@ -317,28 +278,6 @@ describe('with the search', () => {
     },
   )
 
-  test('a day of the chart says its numbers, lists the day alone, and then all days again', async () => {
-    const day = { date: '2026-11-19', sent: 4, failed: 1 }
-    const { user, history, calls } = open(some(), '/activity', withSearch, {
-      daily: [day, { ...day, date: '2026-11-20', sent: 5 }],
-    })
-    const chart = within(await screen.findByRole('list', { name: 'Messages by day' }))
-    expect(texts(chart.getAllByRole('link'))).toEqual([
-      'Nov 19: 4 sent, 1 failed',
-      'Nov 20: 5 sent, 1 failed',
-    ])
-    const link = chart.getByRole('link', { name: /^Nov 19/ })
-    await user.click(link)
-    await waitFor(() => expect(screen.queryByText('Deal 2')).not.toBeInTheDocument())
-    expect(history.location.href).toBe('/activity?day=2026-11-19')
-    expect(texts(chart.getAllByRole('link', { current: 'page' }))).toEqual([link.textContent])
-    expect(link).toHaveFocus()
-    await user.keyboard('{Enter}')
-    await row('Deal 2')
-    expect(chart.queryByRole('link', { current: 'page' })).not.toBeInTheDocument()
-    expect(calls('GET /api/notifications/summary')).toHaveLength(1)
-  })
-
   test('without its feature, the address asks only for the state, and nothing of it appears', async () => {
     const { listCalls } = open(some(), '/activity?state=sent&q=acme&day=2026-11-19')
     await row('Deal 3')
@@ -348,19 +287,6 @@ describe('with the search', () => {
       within(screen.getByRole('list', { name: 'Messages by day' })).queryByRole('link'),
     ).toBeNull()
   })
-})
-
-test.each([
-  ['', ['activity', 'test-message'], 'Move a deal in HubSpot, or send a test message.'],
-  ['', ['activity'], 'Move a deal in HubSpot.'],
-  ['?state=failed', ['activity'], 'No failed messages.'],
-])('an empty list at %j with %j reads %j', async (query, features, words) => {
-  open(query === '' ? [] : [item('1')], `/activity${query}`, features)
-  expect(await screen.findByText(words)).toBeVisible()
-  expect(screen.queryAllByText(/Move a deal/)).toHaveLength(query === '' ? 1 : 0)
-  expect(screen.queryByText(/older/)).not.toBeInTheDocument()
-  const link = screen.queryByRole('link', { name: 'Go to the dashboard' })
-  if (query === '') expect(link).toHaveAttribute('href', '/')
 })
 
 test('Load older says that it failed, adds one page below for a double click, keeps the focus, and says when there is nothing older', async () => {
@@ -399,50 +325,32 @@ test('Load older says that it failed, adds one page below for a double click, ke
   ])
 })
 
-test.each([
-  [path, 'The messages could not be loaded', 'Deal 1', 'Loading messages'],
-  ['*/summary', 'The chart could not be loaded', '1 sent', 'Loading the summary of messages'],
-])('a failed load says so and can be tried again: %s', async (failing, words, shown, action) => {
-  const daily = [{ date: '2026-11-20', sent: 1, failed: 0 }]
-  const { user, calls } = open([item('1')], '/activity', ['activity'], { daily })
-  server.use(http.get(failing, withStatus(403), { once: true }))
+test('a failed load says so and can be tried again', async () => {
+  const words = 'The messages could not be loaded'
+  const { user, listCalls } = open([item('1')])
+  server.use(http.get(path, withStatus(403), { once: true }))
   const title = await screen.findByText(words)
   expect(title).toHaveAttribute('role', 'alert')
-  expect(takeLog()).toEqual([`${action} failed: The server answered with an error (403)`])
-  const answer = hold('get', failing)
-  const before = calls('GET /api/').length
+  expect(takeLog()).toEqual(['Loading messages failed: The server answered with an error (403)'])
+  const answer = hold('get', path)
   await user.tripleClick(screen.getByRole('button', { name: `Try again: ${words}` }))
-  expect(calls('GET /api/')).toHaveLength(before + 1)
+  expect(listCalls()).toHaveLength(2)
   answer()
-  expect(await screen.findByText(shown)).toBeVisible()
+  expect(await screen.findByText('Deal 1')).toBeVisible()
   expect(title).not.toBeInTheDocument()
-  if (failing !== path) return
   // The button had the focus and is gone. The next Tab goes to the list.
   await user.tab()
   expect(screen.getByRole('link', { name: 'Deal 1' })).toHaveFocus()
 })
 
 test('a refresh that fails says so, keeps what is shown, and goes on by itself', async () => {
-  const { items, handlers, listCalls } = await openStopped([item('1')])
+  const { items, handlers } = await openStopped([item('1')])
   server.use(http.get(path, HttpResponse.error), http.get('*/summary', withStatus(403)))
   await pass(61_000)
   expect(screen.getByText('The messages could not be refreshed')).toBeVisible()
   expect(names()).toEqual(['Deal 1'])
   expect(screen.getByText('The chart could not be refreshed')).toBeVisible()
   expect(screen.getByText('1 sent')).toBeVisible()
-
-  // A click on a busy button does not begin again.
-  const title = 'The messages could not be refreshed'
-  const again = screen.getByRole('button', { name: `Try again: ${title}` })
-  const answer = hold('get', path)
-  listCalls()
-  for (let click = 0; click < 3; click += 1) {
-    fireEvent.click(again)
-    await settle()
-  }
-  expect(listCalls()).toHaveLength(1)
-  answer(403)
-  await settle()
   takeLog()
   server.resetHandlers(...handlers)
   items.unshift(item('2'))
@@ -496,73 +404,6 @@ describe('a refresh', () => {
     expect(listCalls()[0]).toEqual('?limit=25')
   })
 
-  test('happens only while the page is visible, and at once when it is visible again, with the first message of all', async () => {
-    const { items, listCalls } = await openStopped([])
-    expect(screen.getByText('No messages yet')).toBeVisible()
-    listCalls()
-    const visibility = vi.spyOn(document, 'visibilityState', 'get').mockReturnValue('hidden')
-    lookAgain()
-    await pass(60_000)
-    expect(listCalls()).toEqual([])
-    items.push(item('1'))
-    visibility.mockReturnValue('visible')
-    lookAgain()
-    await settle()
-    expect(names()).toEqual(['Deal 1'])
-    expect(screen.getByText('1 message loaded.')).toHaveAttribute('role', 'status')
-    expect(listCalls()).toHaveLength(1)
-  })
-
-  test('keeps messages that leave the filter in their places, also when all have left it', async () => {
-    const failed = { state: 'failed', reason: 'Slack did not answer' } as const
-    const { items } = await openStopped(
-      // They changed at the same time.
-      ['1', '2', '3'].map((id) => item(id, failed)),
-      '/activity?state=failed',
-    )
-    // Each was sent again elsewhere.
-    for (const id of ['2', '1', '3']) {
-      Object.assign(items.find((each) => each.id === id) ?? {}, { state: 'sent' })
-      await pass(5000)
-      expect(names()).toEqual(['Deal 1', 'Deal 2', 'Deal 3'])
-    }
-    items.unshift(item('4', { ...failed, at: '2026-11-20T12:30:00Z' }))
-    await pass(5000)
-    expect(names()).toEqual(['Deal 1', 'Deal 2', 'Deal 3'])
-    await press('1 new message above', 'button')
-    expect(names()).toEqual(['Deal 4'])
-  })
-
-  test('does not count the older message that enters the newest page when another one leaves the filter', async () => {
-    const { items } = await openStopped(many(30, { state: 'failed' }), '/activity?state=failed')
-    Object.assign(items[3] ?? {}, { state: 'sent' })
-    await pass(5000)
-    expect(screen.getByText('Sent to #sales-floor')).toBeVisible()
-    expect(screen.queryByText(/new message/)).not.toBeInTheDocument()
-  })
-
-  test('asks by id for messages that may have changed and are no longer listed', async () => {
-    const { items, listCalls } = await openStopped(
-      many(60).map((each, n) => (n % 2 === 0 ? { ...each, state: 'failed' } : each)),
-      '/activity?state=failed',
-    )
-    await loadAll()
-    expect(names()).toHaveLength(30)
-    // All but the newest were sent again elsewhere.
-    for (const each of items.slice(1)) each.state = 'sent'
-    listCalls()
-    for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
-    const others = Array.from({ length: 29 }, (_, n) => 58 - 2 * n)
-    expect(listCalls()).toEqual([
-      '?limit=25&state=failed',
-      `?ids=${others.join('%2C')}`,
-      '?limit=25&state=failed',
-    ])
-    // They stay in their places, with what they are now.
-    expect(names()).toHaveLength(30)
-    expect(screen.getAllByRole('button', { name: /^Send again/ })).toHaveLength(1)
-  })
-
   test('asks for at most 100 ids, and for the others in the next turn', async () => {
     const waiting = many(130, { state: 'waiting' })
     const { items, listCalls } = await openWhole(waiting, '/activity?state=waiting')
@@ -591,33 +432,20 @@ test('the messages of one person never show while those of the next one load', a
   await row('Deal 2')
 })
 
-test('who is signed out reads only that: no chart, no filter and no count of nobody', async () => {
-  const { state, items } = open([], '/activity', withSearch)
-  state.person = 'nobody'
-  const words = 'You are signed out. Connect HubSpot on the dashboard to see your messages.'
-  const expectOnlyThat = async () => {
-    expect(await screen.findByText(words)).toBeVisible()
-    expect(screen.getByRole('main')).toHaveTextContent(
-      new RegExp(`What was sent to Slack, and what was not.${words}Go to the dashboard$`),
-    )
-  }
-  await expectOnlyThat()
-  expect(document.body).toHaveFocus()
-
-  // In another tab, Ann signs in.
+test('who is signed out elsewhere while reading here reads only that: no chart, no filter and no count of nobody', async () => {
+  const { state, items } = open([item('1')], '/activity', withSearch)
   state.person = 'ann'
-  items.push(item('1'))
-  await hearFromOtherTab('ann')
-  const link = within(await row('Deal 1')).getByRole('link')
-  expect(await screen.findByText('1 sent')).toBeVisible()
-  expect(screen.getByRole('link', { name: 'Failed 0' })).toBeVisible()
-
-  // There, she signs out while she reads here.
-  link.focus()
+  within(await row('Deal 1'))
+    .getByRole('link')
+    .focus()
   state.person = 'nobody'
   items.length = 0
   await hearFromOtherTab('nobody')
-  await expectOnlyThat()
+  const words = 'You are signed out. Connect HubSpot on the dashboard to see your messages.'
+  expect(await screen.findByText(words)).toBeVisible()
+  expect(screen.getByRole('main')).toHaveTextContent(
+    new RegExp(`What was sent to Slack, and what was not.${words}Go to the dashboard$`),
+  )
   expect(screen.getByRole('heading', { level: 1 })).toHaveFocus()
 })
 
@@ -655,62 +483,28 @@ describe('Send again', () => {
     expect(rowNow('Deal 2')).toHaveFocus()
   })
 
-  test('of one message is one call for two clicks, and those of others wait for it', async () => {
-    const features = ['activity', 'retry-all']
-    const { calls } = await openStopped(failed(), '/activity?state=failed', features)
-    const answer = hold('post', `${path}/:id/retry`)
-    const button = screen.getByRole('button', { name: 'Send again: Deal 2' })
-    act(() => {
-      for (const one of [button, button]) fireEvent.click(one)
-    })
-    fireEvent.click(screen.getByRole('button', { name: 'Send again: Deal 3' }))
-    fireEvent.click(screen.getByRole('button', { name: 'Send all again' }))
-    await settle()
-    expect(button).toHaveTextContent('Sending…')
-    expect(button).toHaveAttribute('aria-disabled', 'true')
-    expect(calls('POST')).toEqual(['POST /api/notifications/activity/2/retry'])
+  test('says beside the message why it failed, and soon what it is', async () => {
+    const { user, calls, items } = open(failed())
+    const error = { code: 'not_failed', message: 'The message has not failed.' }
+    server.use(http.post(`${path}/:id/retry`, () => HttpResponse.json({ error }, { status: 409 })))
+    const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
+    const answer = hold('get', path)
+    // A screen reader announces only what changes in a region that is there.
+    const region = within(rowNow('Deal 3')).getByRole('status')
+    await user.click(button)
+    const words = '❌ Failed to send it again. The message has not failed.'
+    expect(await screen.findByText(words)).toBe(region)
+    expect(rowNow('Deal 3')).toHaveTextContent('Not sent: Slack did not answer.')
+    expect(button).toHaveFocus()
+    expect(calls('POST')).toHaveLength(1)
+    expect(takeLog()).toEqual([expect.stringMatching(/^Sending a message again failed: /)])
+    Object.assign(items[2] ?? {}, { state: 'sent' })
     answer()
-    await settle()
-    expect(calls('POST')).toHaveLength(3)
-    expect(screen.getAllByText('Waiting to be sent')).toHaveLength(2)
+    await waitFor(() => expect(rowNow('Deal 3')).toHaveTextContent('Sent to #sales-floor'))
   })
-
-  test.each([
-    [409, 'not_failed', '❌ Failed to send it again. The message has not failed.'],
-    [503, undefined, '❌ Failed to send it again. The server answered with an error (503).'],
-  ])(
-    'says beside the message why it failed, and soon what it is: %s %s',
-    async (status, code, words) => {
-      const { user, calls, items } = open(failed())
-      const error = code && { code, message: 'The message has not failed.' }
-      server.use(http.post(`${path}/:id/retry`, () => HttpResponse.json({ error }, { status })))
-      const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
-      const answer = hold('get', path)
-      // A screen reader announces only what changes in a region that is there.
-      const region = within(rowNow('Deal 3')).getByRole('status')
-      await user.click(button)
-      expect(await screen.findByText(words)).toBe(region)
-      expect(rowNow('Deal 3')).toHaveTextContent('Not sent: Slack did not answer.')
-      expect(button).toHaveFocus()
-      expect(calls('POST')).toHaveLength(1)
-      expect(takeLog()).toEqual([expect.stringMatching(/^Sending a message again failed: /)])
-      Object.assign(items[2] ?? {}, { state: 'sent' })
-      answer()
-      await waitFor(() => expect(rowNow('Deal 3')).toHaveTextContent('Sent to #sales-floor'))
-    },
-  )
 })
 
 describe('the chart', () => {
-  test('counts again when the page opens, also a moment after the dashboard has counted', async () => {
-    const { state, items, user } = open([], '/')
-    state.rules = ['deal-closed']
-    await screen.findByText('No messages sent in 14 days')
-    items.push(item('1', { at: new Date().toISOString() }))
-    await user.click(screen.getByRole('link', { name: 'Activity' }))
-    expect(await screen.findByText('1 sent')).toBeVisible()
-  })
-
   const daily = (sent: number[], failed: number[]) =>
     sent.map((count, n) => ({
       date: new Date(Date.UTC(2026, 10, 18 + n)).toISOString().slice(0, 10),
@@ -739,49 +533,13 @@ describe('the chart', () => {
     expect(document.querySelector('[style]')).toBeNull()
   })
 
-  test.each([
-    [1, 1, [60.5], [60.5]],
-    [3, 0, [121], []],
-    [9_999, 1, [120.9879], [3]],
-  ])(
-    'of %s sent and %s failed messages a day has such bars, those of failed ones above',
-    async (sent, failed, ...heights) => {
-      openChart({ daily: daily([sent], [failed]) })
-      await screen.findByText(`${failed} failed`)
-      const bars = ['fill-accent', 'stroke-bad'].map((kind) => [
-        ...document.querySelectorAll(`main g rect.${kind}`),
-      ])
-      const read = (bar: Element | undefined, name: string) => Number(bar?.getAttribute(name))
-      expect(bars.map((some) => some.map((bar) => read(bar, 'height')))).toEqual(heights)
-      const [[below] = [], [above] = []] = bars
-      if (above) expect(read(above, 'y') + read(above, 'height')).toBeCloseTo(read(below, 'y'))
-    },
-  )
-
-  test('without a message says so, and has no bars', async () => {
-    openChart({ daily: daily(fourteen(0), []), waiting: 2 })
-    expect(await screen.findByText('Nothing sent yet')).toBeVisible()
-    expect(screen.getByText('2 waiting')).toBeVisible()
-    expect(document.querySelector('main svg line')).toBeNull()
-  })
-
-  test('keeps the words of its failure, and the focus, while it tries again', async () => {
-    const opened = openStopped([])
-    server.use(http.get('*/summary', withStatus(403)))
-    await opened
-    const alert = screen.getByText('The chart could not be loaded')
-    const again = screen.getByRole('button', { name: 'Try again: The chart could not be loaded' })
-    again.focus()
-    const answer = hold('get', '*/summary', withStatus(403))
-    const changes = new MutationObserver(() => {})
-    changes.observe(document.body, { subtree: true, childList: true, characterData: true })
-    await pass(15_000)
-    expect(again).toHaveFocus()
-    answer()
-    await settle()
-    expect(again).toHaveFocus()
-    // A screen reader announces an alert again if anything in it changes.
-    expect(changes.takeRecords().filter(({ target }) => alert.contains(target))).toEqual([])
-    takeLog()
+  test('has a bar of sent messages, and above it one of failed ones that is high enough to see', async () => {
+    openChart({ daily: daily([9_999], [1]) })
+    await screen.findByText('1 failed')
+    const read = (kind: string, name: string) =>
+      Number(document.querySelector(`main g rect.${kind}`)?.getAttribute(name))
+    expect(read('fill-accent', 'height')).toBeCloseTo(121, 0)
+    expect(read('stroke-bad', 'height')).toBe(3)
+    expect(read('stroke-bad', 'y') + 3).toBeCloseTo(read('fill-accent', 'y'))
   })
 })

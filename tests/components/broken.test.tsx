@@ -12,13 +12,10 @@ import {
   hold,
   lookAgain,
   openApp,
-  recordTexts,
-  returnFromCache,
   setOnline,
   withStatus,
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
-import { accountItem } from './dashboard.ts'
 
 const features = ['activity', 'retry-all']
 const ofBreak = { state: 'failed', reason: 'the access was revoked. Connect Slack again' } as const
@@ -72,28 +69,6 @@ test('more failed messages than one call sends again are named, and a failed cal
   ])
 })
 
-test('while Slack is broken, failed messages lead to Slack and not to another try', async () => {
-  const assign = vi.spyOn(window.location, 'assign').mockReturnValue(undefined)
-  const activity = { items: messages(), summary: { connectFirst: ['slack'] } }
-  const { calls, user } = open({ activity }, '/activity?state=failed')
-  await user.click(await screen.findByRole('button', { name: 'Connect Slack' }))
-  const row = within(screen.getByText('Deal 4').closest('li') as HTMLElement)
-  await user.click(row.getByRole('button', { name: 'Connect Slack, to send again: Deal 4' }))
-  expect(assign.mock.calls).toEqual([['/api/slack/auth'], ['/api/slack/auth']])
-  expect(screen.queryByRole('button', { name: /^Send/ })).not.toBeInTheDocument()
-  expect(calls('POST')).toEqual([])
-})
-
-test('a failed message offers no other try before it is known whether Slack is broken', async () => {
-  open({ activity: { items: messages(), summary: { connectFirst: ['slack'] } } }, '/activity')
-  const answer = hold('get', '*/summary')
-  const texts = recordTexts()
-  await settle()
-  answer()
-  await screen.findByRole('button', { name: 'Connect Slack, to send again: Deal 4' })
-  expect(texts.join()).not.toContain('Send again')
-})
-
 test('with a filter, one button sends all again that it finds, and says so', async () => {
   const rule = 'deal-stage-changed'
   const items = messages().map((item, n) => (n < 3 ? { ...item, rule } : item))
@@ -112,26 +87,12 @@ test('with a filter, one button sends all again that it finds, and says so', asy
   expect(screen.queryByText('2 messages will be sent again.')).not.toBeInTheDocument()
 })
 
-test.each([
-  ['would send more than the filter finds', '&day=2026-11-20', [...allFeatures]],
-  ['lacks the feature retry-all', '', allFeatures.filter((each) => each !== 'retry-all')],
-])('a backend that %s shows no button for all', async (_what, filter, features) => {
-  const activity = { items: messages(), retriesFilter: false }
-  open({ features, activity }, `/activity?state=failed${filter}`)
+test('a backend that lacks the feature retry-all shows no button for all', async () => {
+  const features = allFeatures.filter((each) => each !== 'retry-all')
+  open({ features, activity: { items: messages() } }, '/activity?state=failed')
   await screen.findByText('Deal 4')
   await settle()
   expect(screen.queryByText(/match|failed while|Send all again/)).not.toBeInTheDocument()
-})
-
-test('the button of a failed message keeps the focus when another tab has connected Slack', async () => {
-  stopClock()
-  const summary = { connectFirst: ['slack'] }
-  open({ activity: { items: messages(), summary } }, '/activity')
-  await settle()
-  screen.getByRole('button', { name: 'Connect Slack, to send again: Deal 4' }).focus()
-  summary.connectFirst = []
-  await pass(15_000)
-  expect(screen.getByRole('button', { name: 'Send again: Deal 4' })).toHaveFocus()
 })
 
 test.each([
@@ -139,11 +100,11 @@ test.each([
   ['/hubspot/callback', '/', 'HubSpot'],
   ['/hubspot/callback', '/connect/hubspot', 'HubSpot'],
 ] as const)(
-  'what failed at %s stays readable at %s, until the next attempt and for nobody else',
+  'what failed at %s stays readable at %s, and for nobody else',
   async (callback, onward, name) => {
     const other = name === 'Slack' ? 'HubSpot' : 'Slack'
     const connected = new Set([other.toLowerCase()])
-    const { state, router } = open({ connected }, `${callback}?code=bad`)
+    const { router } = open({ connected }, `${callback}?code=bad`)
     const words = `${name} connection failed: The server answered with an error (400)`
     expect(await screen.findByText(words)).toHaveRole('alert')
     await act(() => router.navigate({ href: onward }))
@@ -155,41 +116,8 @@ test.each([
     expect(screen.getByText(words)).toBeVisible()
     await hearFromOtherTab('bob')
     await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
-
-    await act(() => router.navigate({ href: `${callback}?code=worse` }))
-    await screen.findByText(words)
-    takeLog()
-    await act(() => router.navigate({ href: onward }))
-    state.codes.add('good')
-    await act(() => router.navigate({ href: `${callback}?code=good` }))
-    await screen.findByRole('button', { name: `Disconnect ${name}` })
-    expect(screen.queryByText(words)).not.toBeInTheDocument()
   },
 )
-
-test('what failed at a callback is over after Back from the next attempt, and once another tab has connected the service', async () => {
-  const { state, router, user } = open({ connected: new Set() })
-  const words = /^Slack connection failed/
-  const connectElsewhere = () => {
-    state.connected.add('slack')
-    lookAgain()
-  }
-  for (const [code, end] of [
-    ['bad', returnFromCache],
-    ['worse', connectElsewhere],
-  ] as const) {
-    await act(() => router.navigate({ href: `/slack/callback?code=${code}` }))
-    await screen.findByRole('alert')
-    takeLog()
-    await act(() => router.navigate({ to: '/' }))
-    await screen.findByText(words)
-    end()
-    await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
-  }
-  await user.click(await screen.findByRole('button', { name: 'Disconnect Slack' }))
-  await screen.findByRole('button', { name: 'Connect Slack' })
-  expect(screen.queryByText(words)).not.toBeInTheDocument()
-})
 
 test('a browser that is offline says so, and not that both services are disconnected', async () => {
   const { calls, handlers, state, user } = open()
@@ -211,32 +139,11 @@ test('a browser that is offline says so, and not that both services are disconne
   await screen.findByRole('button', { name: 'Connect Slack' })
   expect(screen.queryByText(/You are offline/)).not.toBeInTheDocument()
   expect(calls('POST')).toHaveLength(1)
-
-  // What the browser says may be wrong in both ways. Any answer of the server shows that.
-  state.connected.add('slack')
-  lookAgain()
-  await screen.findByRole('button', { name: 'Disconnect Slack' })
-  server.use(http.get('*/api/:provider/status', HttpResponse.error))
-  for (const [isOnline, words] of [
-    [true, 'The server could not be reached. The connections below may be out of date.'],
-    [false, 'You are offline. The connections below may be out of date.'],
-  ] as const) {
-    if (isOnline) lookAgain()
-    else setOnline(false)
-    const notice = await screen.findByText(words)
-    await settle()
-    await user.click(screen.getByRole('button', { name: 'Save' }))
-    await waitFor(() => expect(notice).not.toBeInTheDocument())
-  }
-  takeLog()
 })
 
 test.each<[path: string, failed: string | RegExp, then: string | RegExp]>([
   ['*/api/*', /^The server could not be reached/, /^Sent once/],
-  ['*/hubspot/status', 'Connections required', 'Disconnect'],
-  ['*/rules', 'No notification rules defined', /^Sent once/],
   ['*/summary', 'The number of sent messages could not be loaded.', /^Sent once/],
-  ['*/preview', 'The preview of this rule could not be loaded.', /^Would have sent 31/],
   ['*/activity', 'The messages could not be loaded', 'Deal 1'],
 ])(
   'what failed of %s is loaded again while it is on screen, but not in a hidden tab',
@@ -272,7 +179,7 @@ test.each<[path: string, failed: string | RegExp, then: string | RegExp]>([
 )
 
 test('a session that has ended says so until somebody connects, and one that a sign-out has ended does not', async () => {
-  const { state, user } = open({ person: 'ann', features: [...features, 'sessions'] })
+  const { state } = open({ person: 'ann', features: [...features, 'sessions'] })
   await screen.findByText(/^Disconnecting also/)
   const words = 'Your session has ended. Connect HubSpot to find your settings again.'
   for (const person of ['nobody', 'bob', 'nobody']) {
@@ -290,18 +197,6 @@ test('a session that has ended says so until somebody connects, and one that a s
     await hearFromOtherTab(person)
     await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
   }
-  // The answer to another call comes before that of a sign-out.
-  state.person = 'ann'
-  await hearFromOtherTab('ann')
-  const headers = { 'Dealbell-Person': 'nobody' }
-  const ended = () => new HttpResponse(null, { status: 204, headers })
-  const answer = hold('delete', '*/api/session', ended)
-  await user.click(await accountItem(user, 'Sign out of this browser'))
-  state.person = 'nobody'
-  lookAgain()
-  await screen.findByText(words)
-  answer()
-  await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
 })
 
 test('before a disconnect of the CRM, its row says what it removes; meanwhile, the button says so', async () => {
@@ -318,35 +213,4 @@ test('before a disconnect of the CRM, its row says what it removes; meanwhile, t
   answer()
   await waitFor(() => expect(button).toHaveTextContent(/^Connect$/))
   expect(note).not.toBeInTheDocument()
-})
-
-test('what waits as the result of a click is not said any more once nothing waits', async () => {
-  stopClock()
-  const summary = { waiting: 0, failedWhileBroken: { count: 2, more: false, providers: ['slack'] } }
-  const waits = {
-    state: 'waiting',
-    channel: '#sales',
-    reason: 'It is busy',
-    nextTryAt: null,
-  } as const
-  open({
-    features: [...features, 'test-message'],
-    activity: { items: messages(), summary, test: waits },
-  })
-  await settle()
-  await pass(10)
-  for (const name of ['Send a test message', 'Send all again']) {
-    act(() => screen.getByRole('button', { name }).click())
-  }
-  await settle()
-  const results = [/^Waiting: It is busy/, /will be sent again/]
-  for (const [waiting, shown] of [
-    [1, 1],
-    [0, 0],
-    [1, 0],
-  ] as const) {
-    summary.waiting = waiting
-    await pass(15_000)
-    for (const result of results) expect(screen.queryAllByText(result)).toHaveLength(shown)
-  }
 })

@@ -69,41 +69,24 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     },
   )
 
-  test.each([
-    ['finds the service connected', 5],
-    ['says that the code is missing', undefined],
-  ])(
-    'after a reload while the code is exchanged, asks for the status, and %s',
-    async (_then, end) => {
-      stopClock()
-      const { calls, state } = startBackend()
-      hold('get', `*/api/${id}/callback`)
-      openInBrowser(`/${id}/callback?code=abc`)
-      await settle()
-      expect(window.location.search).toBe('')
-      for (const _twice of [1, 2]) {
-        cleanup()
-        openInBrowser()
-        await settle()
-      }
-      for (let second = 1; second <= (end ?? 10); second++) {
-        expect(screen.getByText(working)).toBeVisible()
-        if (second === end) state.connected.add(id)
-        await pass(1000)
-      }
-      expect(calls().filter(isCallback)).toHaveLength(1)
-      // The pages that were left log too.
-      expect(takeLog()).toContain(`Connecting ${name} failed: Missing ${name} code`)
-      if (end !== undefined) {
-        expect(screen.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
-        return
-      }
-      const words = `${name} connection failed: Missing ${name} code`
-      expect(screen.getByRole('alert').textContent).toBe(words)
-      await pass(3000)
-      expect(window.location.pathname).toBe(onward)
-    },
-  )
+  test('after a reload while the code is exchanged, asks for the status, and finds the service connected', async () => {
+    stopClock()
+    const { calls, state } = startBackend()
+    hold('get', `*/api/${id}/callback`)
+    openInBrowser(`/${id}/callback?code=abc`)
+    await settle()
+    expect(window.location.search).toBe('')
+    cleanup()
+    openInBrowser()
+    await settle()
+    for (let second = 1; second <= 5; second++) {
+      expect(screen.getByText(working)).toBeVisible()
+      if (second === 5) state.connected.add(id)
+      await pass(1000)
+    }
+    expect(calls().filter(isCallback)).toHaveLength(1)
+    expect(screen.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
+  })
 
   test('that gets no answer is no longer said to have failed once the service is connected all the same', async () => {
     stopClock()
@@ -152,7 +135,6 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
   test.each([
     ['of nobody’s', 400, { [personHeader]: 'nobody' }, true, true],
     ['of a person’s', 400, { [personHeader]: 'p' }, true, false],
-    ['of nobody’s that the server did not answer', 500, { [personHeader]: 'nobody' }, true, false],
     ['of a backend of section 7', 400, {}, true, false],
     ['of one, in a browser that keeps nothing', 400, {}, false, true],
   ])(
@@ -248,37 +230,9 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     await waitFor(() => expect(calls().filter(isCallback)).toHaveLength(2))
     takeLog()
   })
-
-  test('does not repeat its call when the user looks away, reconnects or leaves meanwhile', async () => {
-    const { calls, user, history } = openApp(
-      { codes: new Set(['abc']) },
-      `/${id}/callback?code=abc`,
-    )
-    const answer = hold('get', `*/api/${id}/callback`)
-    await screen.findByText(working)
-    lookAgain()
-    setOnline(false)
-    setOnline(true)
-    // The user leaves before the answer. The dashboard shows the connection once it is there.
-    await user.click(screen.getByRole('link', { name: 'Dealbell' }))
-    expect(await screen.findByRole('button', { name: `Connect ${name}` })).toBeVisible()
-    answer()
-    expect(await screen.findByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
-    expect(history.location.pathname).toBe('/')
-    expect(calls().filter(isCallback)).toHaveLength(1)
-  })
 })
 
-test.each([
-  '12345678901234567890',
-  '"quoted"',
-  'a%2Bb%2F%3D%3D',
-  '%2525',
-  '%26code%3Dother',
-  'é€🔔',
-  '%0A%09',
-  'x'.repeat(2000),
-])(
+test.each(['12345678901234567890', 'a%2Bb%2F%3D%3D', 'é€🔔', 'x'.repeat(2000)])(
   'the backend receives the code %s and the state unchanged and no other parameter, also after it was away',
   async (code) => {
     const address = `/slack/callback?scope=a%20b&state=s%2F%2Bt&code=${code}&extra=1`

@@ -3,27 +3,11 @@ import { delay, HttpResponse, http } from 'msw'
 import { describe, expect, test } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import {
-  both,
-  endlessBody,
-  hold,
-  lookAgain,
-  openApp,
-  recordTexts,
-  setOnline,
-  withStatus,
-} from '../render.tsx'
+import { both, endlessBody, hold, openApp, recordTexts, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { openingCalls } from './dashboard.ts'
 
-test.each([
-  '/',
-  '/hubspot/callback?code=abc',
-  '/slack/callback?code=abc',
-  '/contact',
-  '/connect/hubspot',
-  '/no/such/page',
-])(
+test.each(['/', '/hubspot/callback?code=abc', '/contact'])(
   '%s shows only Loading… before the first health answer, and nothing of the app while the backend is not healthy; it uses no code',
   async (address) => {
     const { calls, history } = openApp({ codes: new Set(['abc']) }, address)
@@ -46,7 +30,6 @@ test.each([
 describe('a backend that is not healthy', () => {
   test.each([
     ['500', withStatus(500), 'answered with an error (500)'],
-    ['dropped connection', () => HttpResponse.error(), 'could not be reached'],
     ['JSON without a status', () => HttpResponse.json({ ok: true }), 'could not be understood'],
     ['HTML', () => HttpResponse.html('<!doctype html><p>Hi</p>'), 'could not be understood'],
   ])('is unavailable at once: %s', async (_name, answer, reason) => {
@@ -96,20 +79,6 @@ describe('a backend that is not healthy', () => {
     expect(heading).toHaveFocus()
     expect(document.title).toBe('Contact Support · Dealbell')
     expect(calls()).toEqual(['GET /health', 'GET /health'])
-    takeLog()
-  })
-
-  test('is checked again when the tab becomes visible or the network is back', async () => {
-    const { calls } = openApp({}, '/contact')
-    server.use(http.get('*/health', () => HttpResponse.error()))
-    expect(await screen.findByRole('button', { name: 'Try again' })).toBeVisible()
-    lookAgain()
-    await waitFor(() => expect(calls()).toHaveLength(2))
-    expect(await screen.findByRole('button', { name: 'Try again' })).toBeVisible()
-    server.use(http.get('*/health', () => HttpResponse.json({ status: 'ok' })))
-    setOnline(false)
-    setOnline(true)
-    expect(await screen.findByRole('heading', { name: 'Contact Support' })).toBeVisible()
     takeLog()
   })
 

@@ -1,7 +1,7 @@
-import { act, screen, waitFor } from '@testing-library/react'
+import { screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
-import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { settle, stopClock } from '../clock.ts'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import {
   both,
@@ -18,7 +18,6 @@ import {
   accountItem,
   button,
   failed,
-  openingCalls,
   refused,
   rulesPath,
   saved,
@@ -85,8 +84,10 @@ const ways: [name: string, person: string | null, learn: (state: State) => void]
   ['comes out of the back-forward cache, with a backend of section 7', null, returnFromCache],
 ]
 
-describe.each(ways)('a tab that %s', (_name, person, learn) => {
-  test('forgets everything of the former person, and loads the new one', async () => {
+// The model (tests/components/model) has what a change of the person ends, in any order.
+test.each(ways)(
+  'a tab that %s forgets everything of the former person, and loads the new one',
+  async (_name, person, learn) => {
     const { state, user } = await tickAsAnn(person)
     expect(screen.getByText('Unsaved changes')).toBeVisible()
     becomeBob(state)
@@ -96,111 +97,32 @@ describe.each(ways)('a tab that %s', (_name, person, learn) => {
     await tickAndSave(user)
     expect(await screen.findByText(saved)).toBeVisible()
     expect(state.rules).toEqual(['deal-stage-changed-orphan', 'deal-stage-changed'])
-  })
+  },
+)
 
-  test('forgets what it keeps for later, while it shows another screen', async () => {
-    const { calls, state, user, router } = openAsAnn(person)
-    await box(closed, true)
-    await button('Account')
-    void router.navigate({ to: '/contact' })
-    await screen.findByRole('heading', { name: 'Contact Support' })
-    becomeBob(state)
-    const before = calls().length
-    learn(state)
+test.each([['ann'], [null]])(
+  'a tab that shows %s never shows what was asked for that person, and arrives for the next one',
+  async (person) => {
+    const { handlers, state } = openAsAnn(person)
+    const release = hold('get', '*/api/*', () =>
+      HttpResponse.json(
+        { rules: ['deal-closed'], connected: true, account: 'Ann Ltd.' },
+        { headers: person === null ? {} : { 'Dealbell-Person': person } },
+      ),
+    )
+    await screen.findByText('Loading dashboard...')
     await settle()
-    // Nothing is loaded for a screen that is not shown. At a mere look, nothing is loaded for the header either.
-    const later = calls().slice(before)
-    if (learn === lookAgain) expect(later).toEqual([])
-    else expect(later.filter((call) => !call.endsWith('/status'))).toEqual([])
-    await user.click(screen.getByRole('link', { name: 'Dealbell' }))
+    server.resetHandlers(...handlers)
+    becomeBob(state)
+    const texts = recordTexts()
+    await hearFromOtherTab(person === null ? null : 'bob')
     await waitFor(expectBob)
-  })
-
-  test.each([['rules'], ['hubspot/status'], ['slack/status']])(
-    'never shows what was asked for the former person: %s',
-    async (path) => {
-      const { calls, handlers, state, user } = openAsAnn(person)
-      const release = hold('get', `*/${path}`, () =>
-        HttpResponse.json(
-          { rules: ['deal-closed'], connected: true, account: 'Ann Ltd.' },
-          { headers: person === null ? {} : { 'Dealbell-Person': person } },
-        ),
-      )
-      await waitFor(() => expect(calls().length).toBeGreaterThanOrEqual(4))
-      await settle()
-      server.resetHandlers(...handlers)
-      becomeBob(state)
-      const texts = recordTexts()
-      learn(state)
-      await waitFor(expectBob)
-      await user.click(await box(stage))
-      await settle()
-      const before = calls().length
-      release()
-      await settle()
-      await user.click(await box(stage))
-      await expectBob()
-      expect(calls()).toHaveLength(before)
-      expect(texts.join()).not.toContain('Ann Ltd.')
-    },
-  )
-
-  test('shows nothing of a save that ends after that, but loads again what it may have changed', async () => {
-    const { calls, state, user } = openAsAnn(person)
-    const release = hold('post', rulesPath, withStatus(204))
-    await tickAndSave(user)
-    await button('Saving…')
-    becomeBob(state)
-    learn(state)
-    await box(orphan, true)
-    await settle()
-    const before = calls().length
     release()
-    await button('Save')
     await settle()
     await expectBob()
-    // All but the health check.
-    expect(calls().slice(before).toSorted()).toEqual(openingCalls.slice(0, -1))
-  })
-})
-
-test('a save that loads unknown rules in a hidden tab holds up nothing that waits for it', async () => {
-  const { calls, user } = openAsAnn()
-  server.use(http.get(rulesPath, withStatus(503)))
-  await user.click(await box(stage))
-  const release = hold('get', rulesPath, withStatus(503))
-  await user.click(await button('Save'))
-  await user.click(await button('Disconnect Slack'))
-  const visibility = vi.spyOn(document, 'visibilityState', 'get').mockReturnValue('hidden')
-  lookAgain()
-  release()
-  await settle()
-  visibility.mockRestore()
-  lookAgain()
-  expect(await button('Connect Slack')).toBeVisible()
-  expect(calls('POST')).toHaveLength(1)
-  await settle()
-  takeLog()
-})
-
-test('a save that loads unknown rules is not sent if the person changes meanwhile', async () => {
-  const { calls, handlers, state, user } = openAsAnn()
-  server.use(http.get(rulesPath, withStatus(403)))
-  await user.click(await box(stage))
-  const release = hold('get', rulesPath, () => HttpResponse.json({ rules: ['deal-closed'] }))
-  await user.click(await button('Save'))
-  await button('Saving…')
-  server.resetHandlers(...handlers)
-  becomeBob(state)
-  await hearFromOtherTab('bob')
-  await waitFor(expectBob)
-  release()
-  await button('Save')
-  await settle()
-  await expectBob()
-  expect(calls('POST')).toEqual([])
-  expect(takeLog()).toHaveLength(1)
-})
+    expect(texts.join()).not.toContain('Ann Ltd.')
+  },
+)
 
 test.each([
   ['did', 'ann'],
@@ -218,51 +140,6 @@ test.each([
   expect(calls('GET /api/slack/status')).toHaveLength(3)
   expect(calls('GET /api/notifications/rules')).toHaveLength(1)
   expect(calls('GET /health')).toHaveLength(1)
-})
-
-test('a page that comes out of the back-forward cache keeps the ticks of the same person, and hears the other tabs again', async () => {
-  const { calls, state } = await tickAsAnn()
-  const before = calls().length
-  // The browser shows a new page too, which loads nothing for it.
-  window.dispatchEvent(new Event('pageshow'))
-  // In the cache, the page hears nothing. It could not stay there with an open channel.
-  window.dispatchEvent(new Event('pagehide'))
-  await hearFromOtherTab('bob')
-  await settle()
-  expect(calls()).toHaveLength(before)
-  returnFromCache()
-  await waitFor(() => expect(calls()).toHaveLength(before + 2))
-  expect(await box(stage)).toBeChecked()
-  becomeBob(state)
-  await hearFromOtherTab('bob')
-  await waitFor(expectBob)
-})
-
-test('with a backend of section 7, a look at another screen adds no call', async () => {
-  stopClock()
-  const { calls, router } = openAsAnn(null)
-  await settle()
-  await act(() => router.navigate({ to: '/contact' }))
-  lookAgain()
-  await act(() => router.navigate({ to: '/' }))
-  await settle()
-  expect(screen.getByRole('button', { name: 'Disconnect Slack' })).toBeVisible()
-  expect(calls('GET /api/slack/status')).toHaveLength(1)
-})
-
-test('a callback of the same person keeps the ticks and the result of a save', async () => {
-  const { calls, user } = openAsAnn('ann', '/slack/callback?code=abc')
-  const answer = hold('get', '*/api/slack/callback')
-  const release = hold('post', rulesPath, withStatus(204))
-  await user.click(await screen.findByRole('link', { name: 'Dealbell' }))
-  await tickAndSave(user)
-  answer()
-  await waitFor(() => expect(calls('GET /api/slack/status')).toHaveLength(2))
-  await settle()
-  expect(await box(stage)).toBeChecked()
-  release()
-  expect(await screen.findByText(saved)).toBeVisible()
-  expect(await box(stage)).toBeChecked()
 })
 
 describe.each([['ann'], [null]])('a page that shows %s', (person) => {
@@ -289,43 +166,6 @@ describe.each([['ann'], [null]])('a page that shows %s', (person) => {
     await screen.findByText(signedOut)
     await waitFor(() => expect(heard).toEqual(person === null ? [null, null] : ['ann', 'nobody']))
   })
-
-  test('shows nothing of them after a sign-out, also after everything was forgotten', async () => {
-    const { user } = openAsAnn(person)
-    const release = hold('delete', '*/api/session')
-    const signOut = await accountItem(user, 'Sign out of this browser')
-    // A screen reader announces only a text that appears in an existing region.
-    const result = screen.getByRole('banner').querySelector('[role=status]')
-    await user.click(signOut)
-    await hearFromOtherTab(null)
-    expect(await box(closed, true)).toBeVisible()
-    release()
-    expect(await screen.findByText(signedOut)).toBe(result)
-    await waitFor(expectNobody)
-    expect(result).toHaveFocus()
-  })
-
-  test('says so if a sign-out gets no answer, and every tab asks again', async () => {
-    const { state, user } = await tickAsAnn(person)
-    server.use(
-      http.delete('*/api/session', () => {
-        // The browser's session ends.
-        if (person !== null) state.person = 'nobody'
-        state.connected.clear()
-        state.rules = []
-        return HttpResponse.error()
-      }),
-    )
-    const heard = hearAsOtherTab()
-    await user.click(await accountItem(user, 'Sign out of this browser'))
-    // The failure is over once an answer names nobody.
-    const words = person === null ? '❌ Failed to sign out, try again.' : signedOut
-    expect(await screen.findByText(words)).toBeVisible()
-    await waitFor(expectNobody)
-    expect(screen.getByText(words)).toBeVisible()
-    await waitFor(() => expect(heard).toEqual([null]))
-    expect(takeLog()).toHaveLength(1)
-  })
 })
 
 describe('a change that the backend refuses because the person is another one', () => {
@@ -344,20 +184,6 @@ describe('a change that the backend refuses because the person is another one', 
       { method: 'POST', person: 'ann' },
     ])
     expect(takeLog()).toHaveLength(1)
-  })
-
-  test('disconnects nothing, and signs nobody out', async () => {
-    const { state, user } = openAsAnn()
-    await box(closed, true)
-    becomeBob(state)
-    await user.click(await button('Disconnect Slack'))
-    await waitFor(expectBob)
-    state.person = 'carol'
-    await user.click(await accountItem(user, 'Sign out of this browser'))
-    expect(await screen.findByText('❌ Failed to sign out, try again.')).toBeVisible()
-    expect(await button('Disconnect Slack')).toBeVisible()
-    expect(state.connected.size).toBe(2)
-    takeLog()
   })
 })
 
@@ -433,22 +259,6 @@ describe('signing out', () => {
     release()
     expect(await screen.findByText(signedOut)).toBeVisible()
     await expectNobody()
-    expect(calls('DELETE')).toEqual(['DELETE /api/session'])
-  })
-
-  test('drops a save and a disconnect that wait for it', async () => {
-    const { calls, user } = await tickAsAnn()
-    const release = hold('delete', '*/api/session')
-    await user.click(await accountItem(user, 'Sign out of this browser'))
-    await user.click(await button('Disconnect Slack'))
-    await user.click(await button('Save'))
-    await button('Saving…')
-    release()
-    expect(await screen.findByText(signedOut)).toBeVisible()
-    await button('Save')
-    await expectNobody()
-    expect(screen.queryByText(failed)).not.toBeInTheDocument()
-    expect(calls('POST')).toEqual([])
     expect(calls('DELETE')).toEqual(['DELETE /api/session'])
   })
 })

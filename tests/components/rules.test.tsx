@@ -1,11 +1,12 @@
 import { screen, within } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, test } from 'vitest'
+import { ruleCatalogue } from '../../contract/rules.ts'
 import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import { both, hold, openApp, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
-import { box, button, closedBox, rulesPath, saveButton, saved, stageBox } from './dashboard.ts'
+import { button, closedBox, rulesPath, saveButton, saved, stageBox } from './dashboard.ts'
 
 /** Each category of the specification: its rules with their labels. */
 const catalogue: Record<string, Record<string, string>> = {
@@ -57,25 +58,11 @@ describe('the catalogue', () => {
       }
     }
     expect(rules.getAllByRole('checkbox')).toHaveLength(all.length)
-  })
-
-  test.each(all)('%s that is stored is the ticked one: when %s', async (id, when) => {
-    openApp({ rules: [id] })
-    expect(await box(label(when))).toBeChecked()
-    expect(screen.getAllByRole('checkbox', { checked: true })).toHaveLength(1)
-  })
-
-  test('keeps a rule that is coming soon as it is, even if its box is enabled in the inspector', async () => {
-    const { user } = openApp({ rules: ['custom-rule'] })
-    for (const [when, isTicked] of [
-      ['a rule of my own is met', true],
-      ['an invoice is paid', false],
-    ] as const) {
-      const soon = await box(label(when))
-      soon.removeAttribute('disabled')
-      await user.click(soon)
-      expect(soon).toHaveProperty('checked', isTicked)
-    }
+    // The ids of the labels. The model (tests/components/model) ticks, saves and loads by them.
+    const offered = ruleCatalogue.flatMap((category) =>
+      category.rules.map(({ id, when }) => [id, when]),
+    )
+    expect(offered).toEqual(all)
   })
 })
 
@@ -97,8 +84,6 @@ describe('loading the rules', () => {
 
   test.each([
     ['a 500', withStatus(500), 2],
-    ['a 403', withStatus(403), 1],
-    ['a dropped connection', () => HttpResponse.error(), 2],
     ['HTML', () => HttpResponse.html('<p>Hi</p>'), 1],
     // tests/contract/answers.test.ts has more such answers, and lists with ids that are no texts.
     ['a list alone', () => HttpResponse.json(['deal-closed']), undefined],

@@ -86,12 +86,9 @@ test('/connect/hubspot says no more than the status, and offers to connect again
 
 test.each<[string, string[]?]>([
   ['/connect/slack'],
-  ['/connect/HubSpot'],
   ['/HUBSPOT/callback?code=abc'],
-  ['/hubspot/callback/more?code=abc'],
   ['/api/callback?code=abc'],
   ['/%E0%A4%A'],
-  ['/index.html'],
   // Only a backend with the feature has this screen.
   ['/activity?state=failed'],
   ['/activity?state=failed', ['sessions']],
@@ -109,13 +106,9 @@ test.each<[string, string[]?]>([
 const here = window.location.origin
 test.each([
   [here, undefined],
-  [undefined, undefined],
   ['javascript:alert(1)', undefined],
-  [1, undefined],
   ['http://192.168.1.5:3000', 'http://192.168.1.5:3000'],
-  ['http://127.0.0.1:3000', 'http://127.0.0.1:3000'],
   ['http://localhost:8080', 'http://localhost:8080'],
-  ['https://localhost:3000', 'https://localhost:3000'],
 ])(
   'if the backend expects the dashboard at %s, every screen with Connect says to open %s',
   async (appUrl, address) => {

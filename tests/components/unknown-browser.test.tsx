@@ -23,9 +23,7 @@ const replaceChannel = (channel: unknown) => {
 
 test.each<[string, () => unknown]>([
   ['its time zone', () => sayZone('Etc/Unknown')],
-  ['that there are time zones', () => sayZone(undefined)],
   ['a channel between tabs', () => replaceChannel(undefined)],
-  ['any channel that it allows', () => replaceChannel(refuse)],
   ['a storage', () => vi.spyOn(window, 'sessionStorage', 'get').mockImplementation(refuse)],
 ])('a browser that does not know %s shows every screen, and saves', async (_what, forget) => {
   forget()

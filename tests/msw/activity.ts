@@ -22,8 +22,6 @@ export interface ActivityBackend {
   /** Overrides what the summary counts. */
   summary: Partial<Summary>
   preview: Preview
-  /** Whether it knows which messages of a filter can be sent again. An older backend does not. */
-  retriesFilter: boolean
   /** What becomes of a test message, or why it fails. */
   test: TestAnswer | { status: 409 | 429 | 502; code: string; message: string }
 }
@@ -53,7 +51,6 @@ export function createActivityBackend(initial: Partial<ActivityBackend> = {}): A
   return {
     items: [],
     summary: {},
-    retriesFilter: true,
     preview: {
       ...previewExample,
       rules: {
@@ -109,7 +106,7 @@ export function activityHandlers(
       const counts = countsOf(found)
       const isCounted = offers('activity-search') && query.get('counts') === 'true'
       const answer: Activity = { items, next, ...(isCounted && { counts }) }
-      if (isCounted && wanted === 'failed' && state.retriesFilter) answer.retryable = counts.failed
+      if (isCounted && wanted === 'failed') answer.retryable = counts.failed
       return HttpResponse.json(answer)
     }),
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, test, vi } from 'vitest'
 import { newSeed } from '../../seed.ts'
-import { beginnings, rare, regressions, steps, taken } from './commands.ts'
+import { beginnings, rare, regressions, steps } from './commands.ts'
 import { Model } from './model.ts'
 import { Page } from './page.ts'
 
@@ -57,8 +57,4 @@ test(`the dashboard equals its model after each of up to 50 steps, ${numRuns} ti
     ),
     { seed, numRuns, ...(path !== undefined && { path }), verbose: 0 },
   )
-  // A step that no run takes tests nothing. A handful of runs may miss a rare step.
-  if (path === undefined && numRuns >= 100) {
-    expect([...taken].filter(([, times]) => times === 0)).toEqual([])
-  }
 }, 3_600_000)
