@@ -3,7 +3,7 @@ import { parseArgs, stripVTControlCharacters, styleText } from 'node:util'
 import { providerIdOf, providerName } from '../contract/provider-names.ts'
 import { loadEnvironment } from '../server/settings/environment.ts'
 import { createChecks, type Outcome, runCheck } from '../tests/contract/checks.ts'
-import { type Exchange, Interrupted, openClient, type Target } from '../tests/contract/client.ts'
+import { type Exchange, openClient, type Target } from '../tests/contract/client.ts'
 
 const usage = `Usage: npm run check:backend -- URL [options]
 
@@ -43,63 +43,38 @@ async function run(): Promise<number> {
   }
   const { target, write } = settings
 
-  const stopping = new AbortController()
-  let signal: NodeJS.Signals | undefined
-  // A second signal must not interrupt the restoring, which ends by itself.
-  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    process.on(name, () => {
-      if (signal !== undefined) return
-      signal = name
-      console.error('Stopping …')
-      stopping.abort()
-    })
-  }
-
-  // A closed terminal or pipe must not prevent the restoring either.
-  for (const stream of [process.stdout, process.stderr]) {
-    stream.on('error', () => stopping.abort())
-  }
-
   const { url, crm, chat, origin } = target
   const page = origin === undefined ? '' : `, with the dashboard at ${origin}`
   console.log(`Checks ${url} for ${crm.name} and ${chat.name}${page}`)
 
-  const backend = openClient({ ...target, stop: stopping.signal })
+  const backend = openClient(target)
   const outcomes: Outcome[] = []
   const left = { origin: 0, write: 0, kept: 0 }
-  try {
-    for (const check of createChecks(target)) {
-      if (check.needs !== undefined && !(check.needs === 'write' ? write : origin)) {
-        left[check.needs]++
-        continue
-      }
-      // Of the checks that save, the first says whether a save is kept. The others would say the same.
-      const ofSave = outcomes.find((outcome) => outcome.check.needs === 'write')
-      if (check.needs === 'write' && ofSave?.result === 'failed') {
-        left.kept++
-        continue
-      }
-      const outcome = await runCheck(check, backend)
-      // Without a connection, every other check would say the same.
-      if (outcomes.length === 0 && outcome.finding?.isUnreachable) {
-        console.error(`${url} cannot be reached. ${outcome.finding.message}`)
-        return 1
-      }
-      outcomes.push(outcome)
-      print(outcome, backend.secrets)
+  for (const check of createChecks(target)) {
+    if (check.needs !== undefined && !(check.needs === 'write' ? write : origin)) {
+      left[check.needs]++
+      continue
     }
-  } catch (error) {
-    if (!(error instanceof Interrupted)) throw error
-    console.error(
-      `Interrupted.${write && backend.maySave ? ' The rules are what they were before.' : ''}`,
-    )
-    return signal === 'SIGTERM' ? 143 : signal === 'SIGHUP' ? 129 : 130
+    // Of the checks that save, the first says whether a save is kept. The others would say the same.
+    const ofSave = outcomes.find((outcome) => outcome.check.needs === 'write')
+    if (check.needs === 'write' && ofSave?.result === 'failed') {
+      left.kept++
+      continue
+    }
+    const outcome = await runCheck(check, backend)
+    // Without a connection, every other check would say the same.
+    if (outcomes.length === 0 && outcome.finding?.isUnreachable) {
+      console.error(`${url} cannot be reached. ${outcome.finding.message}`)
+      return 1
+    }
+    outcomes.push(outcome)
+    print(outcome, backend.secrets)
   }
 
   const skipped = signs['not run']
-  if (left.write > 0) console.log(`${skipped} ${left.write} checks need --write.`)
-  if (left.kept > 0) console.log(`${skipped} ${left.kept} checks need saves that are kept.`)
-  if (left.origin > 0) console.log(`${skipped} ${left.origin} checks need --origin.`)
+  if (left.write > 0) console.log(`${skipped} Checks that need --write: ${left.write}.`)
+  if (left.kept > 0) console.log(`${skipped} Checks that need saves that are kept: ${left.kept}.`)
+  if (left.origin > 0) console.log(`${skipped} Checks that need --origin: ${left.origin}.`)
   console.log(`${skipped} Disconnecting and a callback with a code are never called.`)
   const count = (result: Outcome['result']) =>
     outcomes.filter((outcome) => outcome.result === result).length

@@ -10,9 +10,7 @@ import {
   rulesAnswer,
   saveRulesBody,
 } from '../../contract/endpoints.ts'
-import { activityAnswer, retryPath, summaryAnswer } from '../../contract/features/activity.ts'
-import { previewAnswer } from '../../contract/features/preview.ts'
-import { testAnswer } from '../../contract/features/test-message.ts'
+import { retryPath } from '../../contract/features/activity.ts'
 import { features } from '../../contract/features.ts'
 
 /** What is read of an answer; undefined when the answer counts as a failed call. */
@@ -109,27 +107,6 @@ test('the calls are those of the specification', () => {
 })
 
 describe('what a backend may offer beyond the specification', () => {
-  const time = '2026-11-21T10:00:00.000Z'
-  const summary = {
-    days: 1,
-    rules: { 'deal-closed': { sent: 1, failed: 0, lastSentAt: time } },
-    daily: [{ date: '2026-11-21', sent: 1, failed: 0 }],
-    waiting: 2,
-  }
-  const item = {
-    id: '1',
-    at: time,
-    state: 'failed',
-    rule: null,
-    deal: { name: null, url: 'https://crm.example/1' },
-    from: null,
-    to: 'Won',
-    channel: '#sales',
-    reason: 'the channel is archived',
-    tries: 1,
-    nextTryAt: null,
-  }
-
   test.each<Feature>(features)(
     'is $name, whose calls name it, each with a right example',
     ({ name, calls }) => {
@@ -166,42 +143,5 @@ describe('what a backend may offer beyond the specification', () => {
 
   test('is to send a message again, whatever its id is', () => {
     expect(retryPath('a/b?$&')).toBe('/api/notifications/activity/a%2Fb%3F%24%26/retry')
-  })
-
-  test('is a summary, in which nothing is broken unless it says so', () => {
-    const nothing = { failedWhileBroken: null, connectFirst: null }
-    expect(read(summaryAnswer, summary)).toEqual({ ...summary, ...nothing })
-    const failedWhileBroken = { count: 3, more: false, providers: ['slack'] }
-    const broken = { ...summary, failedWhileBroken }
-    expect(read(summaryAnswer, { ...broken, more: 1 })).toEqual({ ...nothing, ...broken })
-    for (const wrong of [
-      { daily: [{ date: '21.11.2026', sent: 1, failed: 0 }] },
-      { rules: { 'deal-closed': { sent: -1, failed: 0, lastSentAt: null } } },
-      { rules: { 'deal-closed': { sent: 1, failed: 0, lastSentAt: 'yesterday' } } },
-      { waiting: 1.5 },
-      { days: '14' },
-    ]) {
-      expect(read(summaryAnswer, { ...summary, ...wrong })).toBeUndefined()
-    }
-  })
-
-  test('is a page of messages', () => {
-    const page = { items: [item, { ...item, deal: null }], next: 'any text' }
-    expect(read(activityAnswer, page)).toEqual(page)
-    expect(read(activityAnswer, { items: [], next: null })).toEqual({ items: [], next: null })
-    const wrongItems = [{ state: 'dead' }, { at: 'now' }, { id: 1 }, { deal: {} }, { tries: -1 }]
-    for (const wrong of wrongItems) {
-      expect(read(activityAnswer, { ...page, items: [{ ...item, ...wrong }] })).toBeUndefined()
-    }
-    expect(read(activityAnswer, { items: [item] })).toBeUndefined()
-  })
-
-  test('is a preview, and what became of a test message', () => {
-    const preview = { days: 7, rules: { 'deal-closed': 4 }, samples: {}, complete: false }
-    expect(read(previewAnswer, preview)).toEqual(preview)
-    expect(read(previewAnswer, { ...preview, rules: { 'deal-closed': '4' } })).toBeUndefined()
-    const sent = { state: 'sent', channel: '#sales' }
-    expect(read(testAnswer, sent)).toEqual({ ...sent, reason: null, nextTryAt: null })
-    expect(read(testAnswer, { state: 'failed', channel: null })).toBeUndefined()
   })
 })

@@ -20,8 +20,6 @@ export interface Target {
   /** A session, as in the header Cookie. */
   cookie?: string | undefined
   timeoutMs?: number | undefined
-  /** Ends the run before its next call. A save that has begun is still awaited. */
-  stop?: AbortSignal
   /** Answers a request in place of fetch. */
   send?: (request: Request) => Promise<Response>
 }
@@ -59,8 +57,6 @@ export class Finding extends Error {
   }
 }
 
-export class Interrupted extends Error {}
-
 export interface CallOptions {
   method?: string
   headers?: Record<string, string>
@@ -69,15 +65,13 @@ export interface CallOptions {
   navigates?: boolean
   /** Leaves the session out, and keeps no cookie of the answer. */
   withoutSession?: boolean
-  /** Makes this call also after an interruption. */
-  always?: boolean
 }
 
 export type Client = ReturnType<typeof openClient>
 
 /** Calls a backend as the dashboard in a browser does. Keeps cookies and remembers what was sent. */
 export function openClient(target: Target) {
-  const { url, origin, timeoutMs = dashboardTimeoutMs, stop, send = fetch } = target
+  const { url, origin, timeoutMs = dashboardTimeoutMs, send = fetch } = target
   const pageOrigin = origin ?? new URL(url).origin
   const cookies = new Map<string, string>()
   for (const cookie of (target.cookie ?? '').split(';')) keepCookie(cookies, cookie)
@@ -85,8 +79,7 @@ export function openClient(target: Target) {
   const secrets = new Set(cookies.values())
 
   async function call(path: string, options: CallOptions = {}): Promise<Answered> {
-    const { method = 'GET', body, navigates, withoutSession, always } = options
-    if (stop?.aborted && !always) throw new Interrupted()
+    const { method = 'GET', body, navigates, withoutSession } = options
     const headers = new Headers({
       Accept: navigates ? 'text/html' : 'application/json',
       'Sec-Fetch-Site': siteOf(url, pageOrigin),
@@ -102,7 +95,6 @@ export function openClient(target: Target) {
     const exchange: Exchange = { method, url: url + path, headers, body, answer: undefined }
     exchanges.push(exchange)
     const timeout = AbortSignal.timeout(timeoutMs)
-    const mayStop = stop !== undefined && method !== 'POST' && !always
     try {
       const response = await send(
         new Request(exchange.url, {
@@ -111,7 +103,7 @@ export function openClient(target: Target) {
           body: body ?? null,
           // A script's GET follows redirects. A redirect turns a POST into a GET, so nothing is saved.
           redirect: method === 'GET' && !navigates ? 'follow' : 'manual',
-          signal: mayStop ? AbortSignal.any([timeout, stop]) : timeout,
+          signal: timeout,
         }),
       )
       const answer = {
@@ -127,7 +119,6 @@ export function openClient(target: Target) {
       }
       return Object.assign(exchange, { answer })
     } catch (error) {
-      if (mayStop && stop.aborted) throw new Interrupted()
       throw new Finding(
         'failed',
         timeout.aborted
@@ -145,8 +136,6 @@ export function openClient(target: Target) {
     exchanges,
     /** The values of all cookies, which must not be shown. */
     secrets,
-    /** False after the old rules could not be restored. */
-    maySave: true,
   }
 }
 

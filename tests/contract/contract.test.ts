@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { getResponse } from 'msw'
 import * as v from 'valibot'
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   connectionStatusAnswer,
   endpoints,
@@ -14,16 +14,13 @@ import {
   type ActivityState,
   activityAnswer,
   activityCall,
-  activityStates,
   retryCall,
   retryPath,
   summaryAnswer,
   summaryCall,
 } from '../../contract/features/activity.ts'
-import { previewAnswer } from '../../contract/features/preview.ts'
 import { retryAllAnswer, retryAllCall } from '../../contract/features/retry-all.ts'
 import { featureCalls, featureNames } from '../../contract/features.ts'
-import { availableRuleIds } from '../../contract/rules.ts'
 import { users } from '../../server/database/schema.ts'
 import { providerIds } from '../../server/providers/registry.ts'
 import { sentItem } from '../msw/activity.ts'
@@ -274,15 +271,6 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     return backend
   }
 
-  test('keeps rules in order and each once, also over a disconnect', async () => {
-    const backend = await openConnected()
-    await done(save(backend, { rules: ['deal-closed', 'deal-stage-changed', 'deal-closed'] }))
-    const kept = { rules: ['deal-closed', 'deal-stage-changed'] }
-    expect(await rules(backend)).toEqual(kept)
-    await done(disconnect(backend, 'slack'))
-    expect(await rules(backend)).toEqual(kept)
-  })
-
   test.each([
     ['an id that is not offered', { rules: ['deal-closed', 'no-such-rule'] }],
     ['an id that is coming soon', { rules: ['invoice-paid'] }],
@@ -329,38 +317,6 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     expect((await list(backend, '?limit=1')).items).not.toEqual(first.items.slice(0, 1))
   })
 
-  test('lists one state, whose `next` is a position in every list, or messages by id, the newest first', async () => {
-    const states = ['sent', 'failed', 'waiting', 'failed', 'skipped', 'sent'] as const
-    const backend = await openConnected(...states)
-    const { items } = await list(backend)
-    expect(items.map(({ state }) => state)).toEqual(states)
-    for (const state of activityStates) {
-      expect(new Set(statesOf(await list(backend, `?state=${state}`)))).toEqual(new Set([state]))
-    }
-    const failed = await list(backend, '?limit=1&state=failed')
-    const query = `?limit=100&before=${encodeURIComponent(failed.next ?? '')}`
-    expect(statesOf(await list(backend, `${query}&state=failed`))).toEqual(['failed'])
-    expect(statesOf(await list(backend, query))).toEqual(['waiting', 'failed', 'skipped', 'sent'])
-    expect(await summary(backend)).toMatchObject({ waiting: 1 })
-
-    const [newest, , third] = items
-    const ids = encodeURIComponent([third?.id, '999999', newest?.id].join())
-    expect(await list(backend, `?ids=${ids}`)).toEqual({ items: [newest, third], next: null })
-    expect((await list(backend, '?ids=999999')).items).toEqual([])
-  })
-
-  test('counts each day', async () => {
-    // The handlers know the time by the system's clock, and the server by the harness's. No day begins meanwhile.
-    vi.useFakeTimers({ toFake: ['Date'], now: harness.clock.now })
-    onTestFinished(() => {
-      vi.useRealTimers()
-    })
-    const { daily } = await summary(await openConnected('sent', 'failed'))
-    expect(daily).toHaveLength(14)
-    expect(daily.at(-1)).toMatchObject({ sent: 1, failed: 1 })
-    expect(daily.slice(0, -1).every(({ sent, failed }) => sent + failed === 0)).toBe(true)
-  })
-
   test('sends a failed message again, once, and no other', async () => {
     const backend = await openConnected('failed', 'sent')
     const { items } = await list(backend)
@@ -395,25 +351,14 @@ describe.each(Object.entries(backends))('%s', (place, open) => {
     expect(statesOf(await list(backend))).toEqual(['waiting', 'sent', 'waiting'])
   })
 
-  test('previews every rule as soon as the CRM is connected', async () => {
-    const backend = open()
-    await refused(backend.call('/api/notifications/preview'), 409)
-    await done(callback(backend, 'hubspot'))
-    const ask = () => answered(previewAnswer, backend.call('/api/notifications/preview'))
-    // Until the backend has counted, no rule is listed.
-    await vi.waitUntil(async () => (await ask()).complete, 9_000)
-    const preview = await ask()
-    expect(preview.days).toBe(7)
-    expect(new Set(Object.keys(preview.rules))).toEqual(availableRuleIds)
-    for (const id of Object.keys(preview.samples)) expect(preview.rules[id]).toBeGreaterThan(0)
-  })
-
-  test.each([[[]], [['hubspot']], [['slack']]] as const)(
-    'refuses a test message if only %j is connected',
-    async (connected) => {
+  test.each(providers)(
+    'refuses a preview or a test message if only %s is connected',
+    async (one) => {
       const backend = open()
-      for (const provider of connected) await done(callback(backend, provider))
+      await done(callback(backend, one))
       await refused(backend.call('/api/notifications/test', { method: 'POST' }), 409)
+      const preview = await backend.call('/api/notifications/preview')
+      expect(preview.status).toBe(one === 'hubspot' ? 200 : 409)
     },
   )
 })
