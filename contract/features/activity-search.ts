@@ -9,7 +9,7 @@ import { activityAnswer, activityCall } from './activity.ts'
  * A backend may look at so many messages alone that it answers fast, and then answers fewer than `limit`, or
  * none, with a `next` and `searchedTo`. The `next` goes on from there.
  */
-export const searchCall = {
+const searchCall = {
   method: 'GET',
   path: activityCall.path,
   feature: 'activity-search',

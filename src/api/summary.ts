@@ -34,7 +34,7 @@ export function queryOf(parameters: object): string {
   return query.size === 0 ? '' : `?${query}`
 }
 
-export const summaryQuery = callOptions({
+const summaryQuery = callOptions({
   queryKey: [...activityKey, 'summary'],
   queryFn: () => getJson(path + queryOf({ days: summaryDays }), summaryAnswer),
   staleTime: 10_000,

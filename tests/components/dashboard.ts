@@ -15,7 +15,7 @@ export const openingCalls = [...dashboardCalls, '/health'].map((path) => `GET ${
 export const messages = () =>
   [saved, failed, refused].filter((text) => screen.queryByText(text) !== null)
 
-export const box = (name: string | RegExp) => screen.findByRole('checkbox', { name })
+const box = (name: string | RegExp) => screen.findByRole('checkbox', { name })
 export const stageBox = () => box('Notify me when a deal stage changes')
 export const closedBox = () => box(/signed or closed/)
 export const button = (name: string) => screen.findByRole('button', { name })
