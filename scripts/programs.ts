@@ -82,14 +82,6 @@ export const pgbouncer: Program = {
   packages: ['pgbouncer'],
 }
 
-export const promtool: Program = {
-  name: "Prometheus' promtool",
-  tests: 'The tests of the alert rules',
-  variable: 'PROMTOOL_PATH',
-  find: named('PROMTOOL_PATH', 'promtool'),
-  packages: ['prometheus'],
-}
-
 export const firefox: Program = {
   name: 'Firefox',
   tests: 'The tests in Firefox',
@@ -118,26 +110,6 @@ export const webkit: Program<WebkitPrograms> = {
     return { driver, miniBrowser, xvfb }
   },
   packages: ['webkit2gtk-driver', 'xvfb'],
-}
-
-/** A PostgreSQL that fails over. `postgresBin` is the folder with PostgreSQL's own programs. */
-export const cluster: Program<{
-  etcd: string
-  patroni: string
-  haproxy: string
-  postgresBin: string
-}> = {
-  name: 'PostgreSQL with Patroni, etcd and HAProxy',
-  tests: 'The failover tests',
-  find: () => {
-    const [etcd, patroni, haproxy] = ['etcd', 'patroni', 'haproxy'].map((program) =>
-      firstThatExists(onPath(program)),
-    )
-    const postgresBin = globSync('/usr/lib/postgresql/*/bin').at(-1)
-    if (!etcd || !patroni || !haproxy || !postgresBin) return undefined
-    return { etcd, patroni, haproxy, postgresBin }
-  },
-  packages: ['postgresql', 'patroni', 'etcd-server', 'haproxy'],
 }
 
 /** The path of systemd-analyze. It is not installed for the tests, because a system has its own. */

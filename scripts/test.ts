@@ -11,7 +11,6 @@ import {
   firefox,
   nginx,
   pgbouncer,
-  promtool,
   webkit,
   without,
 } from './programs.ts'
@@ -26,7 +25,7 @@ const report = join(root, 'reports/part.xml')
 const failures: string[] = []
 
 /** One sentence for each kind of test that cannot run on this machine. */
-const missing = [chromium, ...(runsAll ? [nginx, pgbouncer, promtool] : [])]
+const missing = [chromium, ...(runsAll ? [nginx, pgbouncer] : [])]
   .filter((program) => ensure(program) === undefined)
   .map(without)
 const canAttack = process.platform === 'linux'
