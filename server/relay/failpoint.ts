@@ -1,11 +1,10 @@
 const armed = process.env.DEALBELL_FAILPOINT
 
-type Point = 'verified' | 'in transaction' | 'before answer' | 'taken' | 'accepted' | 'recorded'
+type Point = 'in transaction' | 'before answer' | 'accepted'
 
 /**
  * Kills the process here if a test has set DEALBELL_FAILPOINT to this name. This simulates a crash.
- * @param about a deal or a channel. If the variable is `name@about`, only this one kills the
- * process.
+ * @param about a deal. If the variable is `name@about`, only this one kills the process.
  */
 export function failpoint(name: Point, about?: string): void {
   if (armed === undefined) return

@@ -7,7 +7,6 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { isRefusedWithoutRoom } from '../../database/failure.ts'
 import type { Database } from '../../database/open.ts'
 import { errorFields, type Log } from '../../log.ts'
-import { failpoint } from '../failpoint.ts'
 import type { RelayTimes } from '../times.ts'
 import {
   endAllLeases,
@@ -82,7 +81,6 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
   }
 
   async function workOn(channel: string): Promise<void> {
-    failpoint('taken', channel)
     const wokenBefore = timesWoken
     let againMs: number | undefined
     try {

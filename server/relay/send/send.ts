@@ -127,7 +127,6 @@ export function createSend({
       case 'posted': {
         const { more, sameEvent } = await recordUntilRecorded(group)
         countSent(group.map(({ receivedAtMs }) => receivedAtMs))
-        failpoint('recorded', first.dealId)
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         await recordAcceptance(database, [crm, chat])
         if (sameEvent) await endSaid(group)
