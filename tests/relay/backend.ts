@@ -3,7 +3,7 @@ import { eq } from 'drizzle-orm'
 import { createBackend } from '../../server/backend.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { deliveries, rules, sessions, users } from '../../server/database/schema.ts'
-import { type LogLevel, logTo } from '../../server/log.ts'
+import { logTo } from '../../server/log.ts'
 import { sha256 } from '../../server/people/session.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { relayTimes } from '../../server/relay/times.ts'
@@ -22,8 +22,6 @@ export interface Account {
   accessEndsInMs?: number
   /** Slack gave an address for posting to the channel. */
   webhook?: boolean
-  /** HubSpot's token. By default, all users of an account have the same one. */
-  accessToken?: string
 }
 
 /** The backend with its relay in this process, between a database and the outside world. */
@@ -42,11 +40,8 @@ export async function startBackend(
 ) {
   const { database } = open
   const lines: string[] = []
-  /** By event. */
-  const levels = new Map<string, LogLevel>()
-  const log = logTo((level, event, fields) => {
+  const log = logTo((_level, event, fields) => {
     lines.push(JSON.stringify({ event, ...fields }))
-    levels.set(event, level)
   })
   const addresses = parseEnv({
     HUBSPOT_CLIENT_ID: 'hubspot-client',
@@ -79,14 +74,7 @@ export async function startBackend(
 
   async function connectAgain(
     userId: string,
-    {
-      portal,
-      team = 'T1',
-      channel,
-      accessEndsInMs = 1_800_000,
-      webhook = false,
-      accessToken = `hubspot-access-secret-${portal}`,
-    }: Account,
+    { portal, team = 'T1', channel, accessEndsInMs = 1_800_000, webhook = false }: Account,
   ): Promise<void> {
     const webhookUrl = `${outside.slackUrl}/services/secret-${team}/${channel}`
     await storeAccounts(
@@ -96,7 +84,10 @@ export async function startBackend(
       {
         portal,
         accessExpiresAt: new Date(Date.now() + accessEndsInMs),
-        hubspot: { accessToken, refreshToken: `hubspot-refresh-secret-${portal}-1-0` },
+        hubspot: {
+          accessToken: `hubspot-access-secret-${portal}`,
+          refreshToken: `hubspot-refresh-secret-${portal}-1-0`,
+        },
         team,
         channel,
         slack: {
@@ -130,7 +121,6 @@ export async function startBackend(
     providers,
     watch,
     lines,
-    levels,
     log,
     /** HubSpot tells of items; resolves to the answer's status. */
     async tell(items: unknown): Promise<number> {

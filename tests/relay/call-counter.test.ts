@@ -27,19 +27,3 @@ test.each(databaseKinds)(
     await close()
   },
 )
-
-test('who has waited for a slow statement does not ask, and learns to try again; a failure is only of those who asked', async () => {
-  let now = 0
-  const statement = Promise.withResolvers<never>()
-  const execute = vi.fn(() => statement.promise)
-  // The counter only executes statements.
-  const database = { execute } as unknown as Parameters<typeof createCallCounter>[0]
-  const count = createCallCounter(database, () => now)
-  const asked = count('A', 1, minute)
-  const waiting = [count('A', 1, minute), count('B', 1, minute)]
-  now = 1_501
-  statement.reject(new Error('The connection ended.'))
-  await expect(asked).rejects.toThrow('The connection ended.')
-  expect(await Promise.all(waiting)).toEqual([20, 20])
-  expect(execute).toHaveBeenCalledOnce()
-})

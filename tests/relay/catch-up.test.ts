@@ -3,8 +3,7 @@ import { eq, gt, sql } from 'drizzle-orm'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { connections, crmAccounts, dealEvents, deliveries } from '../../server/database/schema.ts'
 import { databaseKinds } from '../database.ts'
-import { startBackend } from './backend.ts'
-import { shownIn, stageChange } from './hubspot-webhook.ts'
+import { stageChange } from './hubspot-webhook.ts'
 import {
   ago,
   backend,
@@ -18,7 +17,6 @@ import {
   openInbox,
   outside,
   portal,
-  posts,
   range,
   searchedUntil,
   second,
@@ -44,11 +42,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await open.database.execute(sql`truncate users, deal_events, crm_accounts, channels cascade`)
   })
 
-  /** Another process sends what is stored. */
-  async function startSending(): Promise<void> {
-    running.push(await startBackend(open, outside, { alone: false, key }))
-  }
-
   function search(times?: Parameters<typeof startSearch>[0]) {
     const started = startSearch(times)
     running.push(started)
@@ -72,12 +65,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
     return row
   }
 
-  /** Resolves when what a search finds that begins after this call is sent. */
-  async function searchedAndSent(): Promise<void> {
-    await searched()
-    await backend.settled()
-  }
-
   /** Resolves when a search that began after this call is complete. */
   async function searched(began = Date.now() + outside.hubspotAheadMs): Promise<void> {
     await vi.waitFor(async () => {
@@ -90,17 +77,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
       throw new Error('No search is complete.')
     }, soon)
   }
-
-  /** What Slack's channel says of each deal, sorted: 'deal: stage'. */
-  const said = () =>
-    posts()
-      .flatMap(({ blocks }) => [
-        ...shownIn(blocks)
-          .join('\n')
-          .matchAll(/\|Deal (\d+)>[^→]*→ \*?([^*\n]+?)(?:\*| {2})/g),
-      ])
-      .map(([, deal, stage]) => `${deal}: ${stage}`)
-      .sort()
 
   const stored = async () =>
     (await backend.database.select().from(dealEvents).orderBy(dealEvents.id)).map(
@@ -145,77 +121,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   describeOnce('whatever the database,', () => {
-    test('a webhook that comes after a search has found its change is not announced again', async () => {
-      await startSending()
-      await connectUser()
-      const won = move(1, ['w1', ago(50 * minute)])
-      const late = [...won, ...move(2, ['l1', ago(40 * minute)])]
-      search()
-      await searchedAndSent()
-      const all = ['1: Signed', '2: Gone']
-      expect(said()).toEqual(all)
-
-      expect(await backend.tell(late)).toBe(204)
-      expect(await backend.tell(late.toReversed())).toBe(204)
-      await searchedAndSent()
-      expect(said()).toEqual(all)
-      expect(await stored()).toEqual(['1 w1 search', '2 l1 search'])
-
-      // A bulk edit gave another deal the same value at the same time.
-      await backend.tell(won.map((item) => ({ ...item, objectId: 3 })))
-      expect(await stored()).toEqual(['1 w1 search', '2 l1 search', '3 w1 webhook'])
-    })
-
-    test.each([
-      [0, {}, true],
-      [minute, {}, true],
-      [-minute, {}, true],
-      [minute + 1, {}, false],
-      [-minute - 1, {}, false],
-      [0, { dealId: '2' }, false],
-      [0, { value: 'l1' }, false],
-    ])(
-      'webhook and search report the same change if all is equal and a minute at most lies between (%#)',
-      async (laterMs, other, isSame) => {
-        await connectUser()
-        const inbox = openInbox()
-        const change = {
-          accountId: String(portal),
-          dealId: '1',
-          property: 'stage',
-          value: 'w1',
-        } as const
-        const at = ago(hour)
-        const reports = [
-          { ...change, key: 'one', occurredAt: new Date(at) },
-          { ...change, ...other, key: 'other', occurredAt: new Date(at + laterMs) },
-        ] as const
-        await inbox.store('hubspot', [reports[0]])
-        await inbox.storeFound('hubspot', [reports[1]], 0)
-        const expected = isSame ? 1 : 2
-        expect(await backend.database.$count(dealEvents)).toBe(expected)
-        await open.database.execute(sql`truncate deal_events cascade`)
-        await inbox.storeFound('hubspot', [reports[0]], 0)
-        await inbox.store('hubspot', [reports[1]])
-        expect(await backend.database.$count(dealEvents)).toBe(expected)
-        // Two reports of one way with different keys are two changes.
-        await inbox.store('hubspot', [{ ...reports[0], key: 'a', dealId: '3' }])
-        await inbox.store('hubspot', [{ ...reports[0], key: 'b', dealId: '3' }])
-        expect(await backend.database.$count(dealEvents)).toBe(expected + 2)
-      },
-    )
-
-    test('a history that names a change of the same millisecond twice stores it once, and ends', async () => {
-      await connectUser()
-      const of = { accountId: String(portal), dealId: '1', property: 'stage' } as const
-      const occurredAt = new Date(ago(20 * minute))
-      const change = (value: string) => ({ ...of, key: value, value, occurredAt })
-      const history = [change('won'), change('lost'), change('won')]
-      expect(await openInbox().storeFound('hubspot', history, 0)).toBe(2)
-      expect(await openInbox().storeFound('hubspot', history, 0)).toBe(0)
-      expect(await stored()).toEqual(['1 lost search', '1 won search'])
-    })
-
     test('only the last three days count, and no more than the ticked rules need is read', async () => {
       const userId = await connectUser(ago(90 * hour))
       move(1, ['next', ago(73 * hour)])
@@ -287,16 +192,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect(await stored()).toEqual(['1 next search'])
       // It waited, and did not begin anew.
       expect(backend.lines.join()).not.toContain('search for missed changes failed')
-    })
-
-    test('new accounts are added, and searched within the hour', async () => {
-      await connect()
-      // Nobody was connected then.
-      move(1, ['next', ago(5 * minute)])
-      search()
-      await searched()
-      expect(outside.reads).not.toEqual([])
-      expect(await stored()).toEqual([])
     })
   })
 })

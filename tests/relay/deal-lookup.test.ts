@@ -83,13 +83,6 @@ describe('the stages of an account', () => {
     expect(stage('1')).toEqual({ id: '1', label: '1', outcome: 'won' })
     expect(stage('2')).toEqual({ id: '2', label: '2', outcome: 'open' })
   })
-
-  test('are forgotten after a failure', async () => {
-    const { stages, label } = openCache('a')
-    stages.mockRejectedValueOnce(new ProviderError('hubspot', 'read', 'unreachable'))
-    await expect(label('a')).rejects.toMatchObject({ kind: 'unreachable' })
-    expect(await label('a')).toBe('A')
-  })
 })
 
 test('a deal’s owner is read once an hour, also if there is none or the account refuses', async () => {

@@ -1,15 +1,7 @@
-import { eq, sql } from 'drizzle-orm'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { eq } from 'drizzle-orm'
+import { describe, expect, test } from 'vitest'
 import { connections, rules, sessions } from '../../server/database/schema.ts'
-import { databaseKinds } from '../database.ts'
-import {
-  type Browser,
-  browser,
-  openBrowser,
-  openHarness,
-  shareHarness,
-  signIn,
-} from '../server/harness.ts'
+import { type Browser, browser, openBrowser, shareHarness, signIn } from '../server/harness.ts'
 
 const harness = await shareHarness()
 
@@ -103,33 +95,6 @@ describe('a stranger who leaves Slack connected in a shared browser', () => {
   })
 })
 
-// PGlite has one connection, so nothing happens at once there.
-test.runIf(databaseKinds.includes('PostgreSQL'))(
-  'several browsers of one new person at once end as one user',
-  async () => {
-    const shared = await openHarness('PostgreSQL')
-    onTestFinished(shared.close)
-    // Whoever names a user first takes so long about it that all others come meanwhile.
-    await shared.database.execute(sql`
-      create function take_time() returns trigger language plpgsql as
-        $$ begin perform pg_sleep(0.5); return new; end $$`)
-    await shared.database.execute(
-      sql`create trigger slow before update on users for each row execute function take_time()`,
-    )
-    const browsers = [openBrowser(shared), openBrowser(shared), openBrowser(shared)]
-    const ways = await Promise.all(browsers.map((each) => each.authorize('hubspot')))
-    const answers = await Promise.all(
-      browsers.map((each, at) => each.call(`/api/hubspot/callback?${ways[at]}`)),
-    )
-    expect(answers.map(({ status }) => status)).toEqual([204, 204, 204])
-    // The first use of a new token ends the one that it replaced.
-    for (const each of browsers) await each.rules()
-    const owners = await shared.database.select({ userId: sessions.userId }).from(sessions)
-    expect(owners).toHaveLength(browsers.length)
-    expect(new Set(owners.map(({ userId }) => userId)).size).toBe(1)
-  },
-)
-
 describe('another HubSpot identity in the same browser', () => {
   test.each([
     ['account', 2, 1],
@@ -190,23 +155,5 @@ describe('the cookie from before a HubSpot authorization', () => {
     expect(await former.rules()).toEqual({ rules: ['deal-closed'] })
     await connectAs(9, 2, shared)
     expect(await former.rules()).toEqual({ rules: [] })
-  })
-
-  test('is replaced by one answer with one cookie, however old the session is', async () => {
-    const ann = openBrowser(harness)
-    await ann.send('/api/slack/auth')
-    const before = ann.cookie
-    const begun = harness.clock.now
-    // So old that the call would also make the session longer.
-    harness.clock.now = new Date(begun.getTime() + 100 * 24 * 60 * 60 * 1000)
-    const params = await ann.authorize('hubspot')
-    await harness.database
-      .update(sessions)
-      .set({ expiresAt: new Date(harness.clock.now.getTime() + 1000) })
-    const cookies = (await ann.call(`/api/hubspot/callback?${params}`)).headers.getSetCookie()
-    harness.clock.now = begun
-    expect(cookies).toHaveLength(1)
-    expect(cookies[0]).toMatch(/^dealbell=[A-Za-z0-9_-]{43}; Max-Age=15552000; Path=\/; HttpOnly/)
-    expect(cookies[0]?.split(';')[0]).not.toBe(before)
   })
 })

@@ -1,9 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import {
-  callLimit,
-  createCallLimiter,
-  searchLimit,
-} from '../../server/providers/hubspot/limiter.ts'
+import { callLimit, createCallLimiter } from '../../server/providers/hubspot/limiter.ts'
 import type { Urgency } from '../../server/providers/provider.ts'
 
 // The limiter waits with the fake timers.
@@ -37,23 +33,6 @@ const headers = (max: number, remaining: number, intervalMs = 10_000) =>
     'X-HubSpot-RateLimit-Remaining': String(remaining),
   })
 
-test('in no ten seconds are there more than 90 of 100 calls, and not many fewer', async () => {
-  const made: number[] = []
-  /** A relay: it makes call after call, and tries again when the limiter says. */
-  async function work(): Promise<void> {
-    for (;;) {
-      const error = await limiter.enter(access('fresh')).catch((error) => error)
-      if (error === undefined) made.push(clock.now())
-      await clock.wait(error?.retryAfterMs ?? 20)
-    }
-  }
-  for (let n = 0; n < 20; n++) void work()
-  await advance(60_000)
-  const inTenSeconds = made.map((from) => made.filter((at) => at >= from && at < from + 10_000))
-  expect(Math.max(...inTenSeconds.map(({ length }) => length))).toBe(90)
-  expect(made.length).toBeGreaterThan(90 * 5)
-})
-
 test('a backlog leaves room for fresh events, and a search uses only what both leave', async () => {
   expect(await room('spare')).toBe(40)
   expect(await room('backlog')).toBe(40)
@@ -78,16 +57,6 @@ test('the limit is the one in HubSpot’s headers', async () => {
   limiter.learn('2', headers(250_000, 249_000, 86_400_000))
   limiter.learn('2', new Headers({ 'X-HubSpot-RateLimit-Max': '' }))
   expect(await room('fresh', '2')).toBe(90)
-})
-
-test('searches have a limit of four a second', async () => {
-  limiter = createCallLimiter(searchLimit, clock)
-  const made: number[] = []
-  for (let n = 0; n < 8; n++) {
-    void limiter.enter(access('spare')).then(() => made.push(clock.now()))
-  }
-  await advance(1_000)
-  expect(made).toEqual([0, 0, 0, 0, 1_000, 1_000, 1_000, 1_000])
 })
 
 test('while the database counts slowly, no call is made on its late word', async () => {

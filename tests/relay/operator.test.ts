@@ -1,4 +1,4 @@
-import { isNotNull, sql } from 'drizzle-orm'
+import { isNotNull } from 'drizzle-orm'
 import { Hono } from 'hono'
 import * as v from 'valibot'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
@@ -8,7 +8,7 @@ import {
   replayAnswer,
 } from '../../server/activity/operator-answers.ts'
 import { operatorRoutes } from '../../server/api/operator.ts'
-import { type OpenDatabase, rowsOf } from '../../server/database/open.ts'
+import type { OpenDatabase } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { answerError } from '../../server/http/errors.ts'
 import { logTo } from '../../server/log.ts'
@@ -175,35 +175,5 @@ describe('the operator of the server', () => {
       .from(channels)
       .where(isNotNull(channels.dueAt))
     expect(due.map(({ id }) => id).toSorted()).toEqual(['T/A', 'T/B'])
-  })
-
-  test('has many sent again in batches, the oldest changes first', async () => {
-    await store({ state: 'sent' })
-    await open.database.execute(sql`
-      with made as (
-        insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at)
-        select n, 'hubspot', '1', n, 'stage', 'won', now() - n * interval '1 minute'
-        from generate_series(1, 600) as n returning id, occurred_at
-      )
-      insert into deliveries (event_id, user_id, channel, occurred_at, state, reason)
-      select made.id, users.id, 'T/C', occurred_at, 'dead', 'token_revoked' from made, users`)
-    expect(await (await ask('replay')).json()).toEqual({ replayed: 600 })
-    // A row's xmin is the transaction that wrote it.
-    const sizes = await rowsOf<{ size: number }>(
-      open.database,
-      sql`select count(*)::int as size from deliveries where state = 'pending'
-          group by xmin::text order by max(occurred_at)`,
-    )
-    expect(sizes.map(({ size }) => size)).toEqual([250, 250, 100])
-  })
-
-  test('leaves them dead when their channels could not be made due', async () => {
-    await store({ state: 'dead', reason: 'token_revoked' })
-    await open.database.execute(sql`alter table channels rename to channels_away`)
-    expect(await refusal(await ask('replay'))).toBe('500 internal')
-    await open.database.execute(sql`alter table channels_away rename to channels`)
-    expect(onReplayed).not.toHaveBeenCalled()
-    const counts = await (await ask('count')).json()
-    expect(counts).toMatchObject({ dead: 1, reasons: { token_revoked: 1 } })
   })
 })

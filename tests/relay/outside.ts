@@ -84,7 +84,6 @@ export class Outside {
   slackScopes = 'incoming-webhook,chat:write'
   /** The scopes that accounts grant. */
   scopes = ['oauth', 'crm.objects.deals.read', 'crm.objects.owners.read']
-  expiresInS = 1800
   close: () => Promise<void> = async () => undefined
   readonly #waiting = new Set<() => void>()
 
@@ -406,7 +405,7 @@ export function createOutside(base: string) {
   function hubspotToken(hub: string, user: string) {
     return {
       access_token: `hubspot-access-secret-${hub}-${user}-${++tokens}`,
-      expires_in: outside.expiresInS,
+      expires_in: 1800,
       token_type: 'bearer',
       token_use: 'access_token',
       scopes: outside.scopes,

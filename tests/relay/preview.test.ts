@@ -1,10 +1,8 @@
 import { and, eq } from 'drizzle-orm'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { availableRuleIds } from '../../contract/rules.ts'
-import { createPreview } from '../../server/activity/preview.ts'
 import { type ReadLimits, readLimits } from '../../server/activity/read-preview.ts'
 import { connections, deliveries } from '../../server/database/schema.ts'
-import { routeOf } from '../../server/people/routes.ts'
 import { openBrowser, openHarness, refusal } from '../server/harness.ts'
 import {
   ago,
@@ -20,7 +18,6 @@ import {
   nextAccount,
   outside,
   portal,
-  posts,
   second,
   shareBackend,
   soon,
@@ -55,20 +52,7 @@ function previewWith(limits: Partial<ReadLimits> = {}, now?: () => number) {
   return Object.assign(untilRead, { once })
 }
 
-/** Holds HubSpot's answers to these reads until `release` is called. */
-function hold(isHeld: (path: string) => boolean) {
-  const { promise, resolve } = Promise.withResolvers<undefined>()
-  const held: string[] = []
-  outside.answerRead = (read) => {
-    if (!isHeld(read)) return undefined
-    held.push(read)
-    return promise
-  }
-  return { held, release: () => resolve(undefined) }
-}
-
 const searches = () => outside.reads.filter((read) => read.endsWith('/search'))
-const isBatch = (read: string) => read.endsWith('/0-3/batch/read')
 
 const connectAgain = (userId: string) => backend.connectAgain(userId, { portal, team, channel })
 
@@ -214,57 +198,6 @@ test('at most 1,000 deals and some of their changes are read', async () => {
   expect(await of({ mostChanges: 202 })).toMatchObject({ complete: false, rules: all })
 })
 
-test('a call answers at once, and no answer has a part of the counts', async () => {
-  const userId = await connect()
-  for (let id = 1; id <= 60; id++) moved(id, [['next', ago(2 * day - id * minute)]])
-  const preview = previewWith()
-  let batches = 0
-  const { held, release } = hold((read) => isBatch(read) && ++batches === 2)
-  expect(await preview.once(userId)).toEqual(nothingYet)
-  await vi.waitFor(() => expect(held).toHaveLength(1), soon)
-  expect(await preview.once(userId)).toEqual(nothingYet)
-  release()
-  expect(await preview(userId)).toMatchObject({
-    complete: true,
-    rules: { 'deal-stage-changed': 60 },
-    samples: { 'deal-stage-changed': '🔔 Deal 60 moved to Proposal sent' },
-  })
-  expect(searches()).toHaveLength(1)
-})
-
-test('a preview leaves most of HubSpot’s limit to messages, which come meanwhile', async () => {
-  const userId = await connect()
-  for (let id = 1; id <= 500; id++) moved(id, [['next', ago(2 * day)]])
-  outside.callLimit = 20
-  const isCounted = (read: string) => !read.endsWith('/search')
-  const preview = previewWith()
-  const startedAt = performance.now()
-  // It uses up its eight calls of ten seconds.
-  await vi.waitFor(async () => {
-    expect(await preview.once(userId)).toEqual(nothingYet)
-    expect(outside.reads.filter(isCounted).length).toBeGreaterThanOrEqual(8)
-  }, soon)
-  await backend.tell(moved(501, [['next', Date.now()]]))
-  await outside.accepted(() => posts().length > 0)
-  // The message has read its deal and the stages. A busy machine may need more than ten seconds until then.
-  const tensOfSeconds = Math.ceil((performance.now() - startedAt) / (10 * second))
-  expect(outside.reads.filter(isCounted).length).toBeLessThanOrEqual(8 * tensOfSeconds + 2)
-  expect(await preview.once(userId)).toEqual(nothingYet)
-  // This ends the read, which waits.
-  await backend.disconnect(userId, 'hubspot')
-})
-
-test('HubSpot is called for only some accounts at the same time', async () => {
-  const users: string[] = []
-  for (let n = 0; n < 3; n++, nextAccount()) users.push(await connect())
-  const { held, release } = hold(() => true)
-  const preview = previewWith({ accountsAtOnce: 2 })
-  for (const userId of users) expect(await preview.once(userId)).toEqual(nothingYet)
-  await vi.waitFor(() => expect(held).toHaveLength(2), soon)
-  release()
-  for (const userId of users) expect(await preview(userId)).toMatchObject({ complete: true })
-})
-
 test('many users of one account, whose CRM does not answer, hold up nobody else', async () => {
   const users: string[] = []
   for (let n = 0; n < 12; n++) users.push(await connect())
@@ -313,37 +246,3 @@ test.each([
     expect(failed.at(-1)).toContain('connection')
   },
 )
-
-test('a failed preview is repeated without a call, and is read again after some seconds', async () => {
-  const userId = await connect()
-  let time = Date.now()
-  const preview = previewWith({ retryMs: 1 }, () => time)
-  moved(1, [['next', ago(day)]])
-  outside.answerRead = (read) => (isBatch(read) ? { status: 500 } : undefined)
-  await expect(preview(userId)).rejects.toThrow('hubspot: read unreachable')
-  const made = outside.reads.length
-  await expect(preview(userId)).rejects.toThrow('hubspot: read unreachable')
-  expect(outside.reads).toHaveLength(made)
-  outside.answerRead = () => undefined
-  time += 20_001
-  expect(await preview(userId)).toMatchObject({ complete: true })
-})
-
-test.each([
-  ['disconnects', (userId: string) => backend.disconnect(userId, 'hubspot')],
-  // Whoever connects again may have chosen another account.
-  ['connects again', connectAgain],
-])('when the user %s, the reading stops', async (_, leave) => {
-  const userId = await connect()
-  moved(1, [['next', ago(day)]])
-  const { held, release } = hold(isBatch)
-  const ask = createPreview(backend)
-  const { crm } = await routeOf(backend.database, userId)
-  if (crm === undefined) throw new Error('The user has no CRM.')
-  expect(ask(crm)).toEqual(nothingYet)
-  await vi.waitFor(() => expect(held).toHaveLength(1), soon)
-  await leave(userId)
-  release()
-  await vi.waitFor(() => expect(() => ask(crm)).toThrow('read refused'), soon)
-  expect(outside.reads.at(-1)).toSatisfy(isBatch)
-})

@@ -3,18 +3,13 @@ import { randomBytes } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { sql } from 'drizzle-orm'
-import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
-import { openDatabase } from '../../server/settings/open-database.ts'
-import { parseEnv } from '../../server/settings/settings.ts'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { databaseKinds, newDatabase, newPostgresDatabase } from '../database.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
 import { type Outside, openOutside } from './outside.ts'
 import {
   connectAccount,
   drained,
-  metricsToken,
   type ServerOptions,
   type ServerProcess,
   serverEnv,
@@ -125,68 +120,5 @@ describe.runIf(databaseKinds.includes('PostgreSQL'))('on PostgreSQL alone', () =
     expect(refused.map(({ reason }) => String(reason))).toEqual([
       expect.stringContaining('ENCRYPTION_KEY is not the one that this database was begun with.'),
     ])
-  })
-
-  test('a process opens as many connections to PostgreSQL as DATABASE_POOL_SIZE says', async () => {
-    const url = await newPostgresDatabase()
-    const settings = { DATABASE_URL: url, DATABASE_POOL_SIZE: '3' }
-    const { database, close } = await openDatabase(parseEnv(settings))
-    const client = new pg.Client({ connectionString: url })
-    await client.connect()
-    onTestFinished(async () => {
-      await client.end()
-      await close()
-    })
-    const opened = async () => {
-      // Otherwise a transaction always sees what its first query saw.
-      await client.query('select pg_stat_clear_snapshot()')
-      const { rowCount } = await client.query(
-        'select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()',
-      )
-      return rowCount
-    }
-    // Each query waits for this lock with a connection of its own.
-    await client.query('begin; lock table sessions')
-    const queries = Promise.all(
-      Array.from({ length: 20 }, () => database.execute(sql`select from sessions`)),
-    )
-    await expect.poll(opened, { timeout: 10_000 }).toBe(3)
-    await client.query('rollback')
-    await queries
-    expect(await opened()).toBe(3)
-  })
-  test('a server whose database becomes a read-only copy says so at once, and the log says why', async () => {
-    const url = await newPostgresDatabase()
-    const server = await start({ database: { url } })
-    const client = new pg.Client({ connectionString: url })
-    await client.connect()
-    onTestFinished(() => client.end())
-    /** All connections end, as after a failover. */
-    async function becomeReadOnly(readOnly: boolean): Promise<void> {
-      await client.query(
-        `alter database ${client.database} set default_transaction_read_only = ${readOnly}`,
-      )
-      await client.query(
-        `select pg_terminate_backend(pid) from pg_stat_activity
-         where datname = current_database() and pid <> pg_backend_pid()`,
-      )
-    }
-    const isUp = async () => {
-      const { status } = await fetch(`${server.url}/ready`)
-      const headers = { Authorization: `Bearer ${metricsToken}` }
-      const metrics = await (await fetch(`${server.url}/metrics`, { headers })).text()
-      return `${status} ${/^dealbell_database_up (.)$/m.exec(metrics)?.[1]}`
-    }
-    // The relay says so only after 30 seconds.
-    const soon = { timeout: 20_000 }
-    expect(await isUp()).toBe('200 1')
-    await becomeReadOnly(true)
-    await expect.poll(isUp, soon).toBe('503 0')
-    const log = () => server.output.filter((line) => line.startsWith('{')).join('\n')
-    await expect.poll(log, soon).toMatch(/"idle database connection lost",.*"code":"57P01"/)
-    await expect.poll(log, soon).toMatch(/"relay loop failed",.*"code":"25006"/)
-    expect(log()).not.toMatch(/read-only|terminating/)
-    await becomeReadOnly(false)
-    await expect.poll(isUp, soon).toBe('200 1')
   })
 })

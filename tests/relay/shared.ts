@@ -1,8 +1,8 @@
-import { and, eq, inArray } from 'drizzle-orm'
+import { eq } from 'drizzle-orm'
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest'
 import { createPreview } from '../../server/activity/preview.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
-import { channels, connections, crmAccounts, dealEvents } from '../../server/database/schema.ts'
+import { connections, crmAccounts } from '../../server/database/schema.ts'
 import { routeOf } from '../../server/people/routes.ts'
 import { createInbox } from '../../server/relay/receive/inbox.ts'
 import { type CatchUp, createCatchUp } from '../../server/relay/search/schedule.ts'
@@ -75,32 +75,6 @@ export const connect = (more: Partial<Account> = {}) =>
 export const tell = (deals: readonly number[], stage?: string) =>
   backend.tell(changes(deals, stage))
 
-/** This test's channel gets nothing. @returns the function that ends this. */
-export async function holdChannel(): Promise<() => Promise<void>> {
-  const id = `${team}/${channel}`
-  await backend.database.insert(channels).values({ id, nextAt: new Date(Date.now() + hour) })
-  return async () => {
-    const now = new Date()
-    const free = { nextAt: now, dueAt: now }
-    await backend.database.update(channels).set(free).where(eq(channels.id, id))
-    backend.relay.wake()
-  }
-}
-
-/**
- * As `tell`, but the relay begins when all is stored, and these deals were received in two seconds. So it surely
- * looks at them before the delay ends in which the CRM may add contacts.
- */
-export async function tellBeforeDelay(deals: readonly number[], waiting: string[]): Promise<void> {
-  const free = await holdChannel()
-  await tell(deals)
-  await backend.database
-    .update(dealEvents)
-    .set({ receivedAt: new Date(Date.now() + 2_000) })
-    .where(and(eq(dealEvents.accountId, String(portal)), inArray(dealEvents.dealId, waiting)))
-  await free()
-}
-
 export function changes(deals: readonly number[], stage = 'next') {
   const at = Date.now() - 10_000
   return deals.map((deal, n) => stageChange(deal, { portal, stage, at: at + n }))
@@ -155,17 +129,6 @@ export function holdPost(): { calling: Promise<void>; accept: () => void } {
     return accepted
   })
   return { calling, accept: () => resolve(undefined) }
-}
-
-/** Nothing is due in this test's channel, and no process works on it. */
-export async function isIdle(): Promise<boolean> {
-  const row = await storedChannel()
-  return row?.dueAt === null && row.leasedUntil === null
-}
-
-export async function storedChannel(id = `${team}/${channel}`) {
-  const [row] = await backend.database.select().from(channels).where(eq(channels.id, id))
-  return row
 }
 
 const searchTimes = {
