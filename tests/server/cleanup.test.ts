@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { startCleanup } from '../../server/clean/clean.ts'
 import { deleteOld } from '../../server/clean/deliveries.ts'
 import { deleteUnused } from '../../server/clean/people.ts'
@@ -75,67 +75,6 @@ describe('the clean-up deletes', () => {
     await database.delete(connections)
     expect(await deleteOld(database)).toMatchObject({ accounts: 1 })
   })
-})
-
-function startHere({ everyMs = never } = {}) {
-  const log = vi.fn()
-  const cleanup = startCleanup(
-    {
-      database: harness.database,
-      vacuum: true,
-      now: () => at(181),
-      log: logTo((_level, ...line) => log(...line)),
-    },
-    { firstMs: 1, everyMs, afterErrorMs: 1 },
-  )
-  onTestFinished(() => cleanup.stop())
-  return { log, cleanup }
-}
-
-describe('the clean-up in the background', () => {
-  test('comes again, also after an error, which it logs', async () => {
-    await browserWith('rules', start)
-    vi.spyOn(harness.database, 'execute').mockImplementationOnce(() => {
-      throw new Error('The database is gone.')
-    })
-    const { log } = startHere({ everyMs: 1 })
-    await vi.waitFor(() => expect(log.mock.calls.length).toBeGreaterThanOrEqual(3), 20_000)
-    const deleted = { usedTokens: 2, sessions: 1, users: 1, events: 0 }
-    expect(log.mock.calls.slice(0, 3)).toEqual([
-      ['clean-up failed', expect.objectContaining({ error: 'Error' })],
-      ['cleaned up', expect.objectContaining(deleted)],
-      ['cleaned up', expect.anything()],
-    ])
-  })
-
-  test('ends at a stop after the batch under way', async () => {
-    await storeExpired(harness.database, 1_500)
-    const execute = vi.spyOn(harness.database, 'execute')
-    const { log, cleanup } = startHere()
-    await vi.waitFor(() => expect(execute).toHaveBeenCalledTimes(2), { interval: 1 })
-    await cleanup.stop()
-    expect(execute.mock.calls.length).toBeLessThan(5)
-    expect(await sessionsLeft()).not.toEqual([])
-    expect(log).not.toHaveBeenCalled()
-  })
-})
-
-test('PGlite uses the space of deleted rows again', async () => {
-  const { database } = harness
-  const sizes: number[] = []
-  for (let day = 0; day < 5; day++) {
-    await storeExpired(database, 1_000)
-    const { log, cleanup } = startHere()
-    const cleanedUp = () => expect(log).toHaveBeenCalledWith('cleaned up', expect.anything())
-    await vi.waitFor(cleanedUp, 30_000)
-    await cleanup.stop()
-    const [row] = await rowsOf<{ bytes: number }>(
-      database,
-      sql`select (pg_total_relation_size('sessions') + pg_total_relation_size('users'))::int as bytes`,
-    )
-    sizes.push(row?.bytes ?? 0)
-  }
-  expect(sizes[4]).toBeLessThan(1.1 * (sizes[2] ?? 0))
 })
 
 /** Expired sessions, each of a user of its own. */

@@ -1,8 +1,4 @@
-import { execFileSync } from 'node:child_process'
-import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
 import { appendFile, cp, mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { join, resolve } from 'node:path'
 import { afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { copyProject } from '../build/copy-project.ts'
@@ -110,51 +106,3 @@ test('PORT=0 takes a free port; a fault in the server is shown with its place, a
   signalAll(dev, 'SIGINT')
   await expectBothEnd({ port, devPort })
 })
-
-test.each(['the server', 'the dashboard'])(
-  'if the port of %s is taken, both end',
-  async (which) => {
-    const ports = await freePorts()
-    const [port, setting] =
-      which === 'the server' ? [ports.port, 'PORT'] : [ports.devPort, 'DEV_PORT']
-    const socket = createServer().listen(port)
-    await once(socket, 'listening')
-    const dev = await runDev(ports)
-    expect(await dev.exited).toBe(1)
-    expect(dev.output).toContain(
-      `Port ${port} is taken. Set ${setting} to another one, or to 0 for a free one.\n`,
-    )
-    await new Promise((closed) => socket.close(closed))
-    await expectBothEnd(ports)
-  },
-)
-
-test('both end when the terminal is closed', async () => {
-  const ports = await freePorts()
-  const dev = await runDev(ports)
-  await dev.said(/The dashboard is at/)
-  signalAll(dev, 'SIGHUP')
-  await expectBothEnd(ports)
-})
-
-test.runIf(process.platform === 'linux')(
-  'the server ends when the process beside it is killed',
-  async () => {
-    const ports = await freePorts()
-    const dev = await runDev(ports)
-    await dev.said(/The dashboard is at/)
-    // Some shells stay between npm and the script.
-    const [child = 0] = childrenOf(dev.child.pid)
-    const script = [child, ...childrenOf(child)].find((pid) => isScript(pid))
-    process.kill(script ?? expect.fail('no process'), 'SIGKILL')
-    await vi.waitFor(async () => expect(await isClosed(ports.port)).toBe(true), started)
-  },
-)
-
-function childrenOf(parent: number | undefined): number[] {
-  const path = `/proc/${parent}/task/${parent}/children`
-  return execFileSync('cat', [path], { encoding: 'utf8' }).split(' ').filter(Boolean).map(Number)
-}
-
-const isScript = (pid: number) =>
-  readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')[1] === 'scripts/dev.ts'

@@ -49,12 +49,9 @@ describe('the page', () => {
   test.each([
     '/',
     '/index.html',
-    '/contact',
     '/hubspot/callback?code=1&state=2',
     '/connect/hubspot',
     '/no/such/page',
-    '/healthy',
-    '/apiary',
     '/connect/monday.com',
   ])('answers at %s, compressed, and must be revalidated', async (path) => {
     const { status, header, coding, text } = await get(path, 'br')
@@ -71,12 +68,9 @@ describe('the page', () => {
   })
 
   test.each([
-    '/api',
     '/api/x',
     '/health/x',
     '/relay',
-    '/relay/callback',
-    '/sandbox',
     '/sandbox/x',
     '/webhooks/x',
     // An older build may have had this file.
@@ -94,14 +88,9 @@ describe('a file', () => {
   test.each([
     ['gzip, deflate, br, zstd', 'br'],
     ['gzip, deflate', 'gzip'],
-    ['BR', 'br'],
     ['br;q=0.1, gzip;q=1', 'br'],
     ['br;q=0, gzip', 'gzip'],
-    ['br; q=0.0, gzip ; q=0', null],
-    ['*', 'br'],
     ['br;q=0, *', 'gzip'],
-    ['*;q=0', null],
-    ['deflate, zstd', null],
     ['gzip;q=nonsense', null],
     [undefined, null],
   ])('has for Accept-Encoding %j the coding %j, for ever', async (accepted, coding) => {
@@ -201,7 +190,6 @@ const preflight = {
 
 test.each<[number, string, string, RequestInit?]>([
   [200, '/', policy],
-  [200, '/contact', policy],
   [200, '/no/such/page', policy],
   [405, '/', answerPolicy, { method: 'POST' }],
   [302, 'http://127.0.0.1:3000/contact', answerPolicy],
@@ -209,7 +197,6 @@ test.each<[number, string, string, RequestInit?]>([
   [200, scriptPath, policy],
   [404, '/assets/main-old.js', answerPolicy],
   [200, '/health', answerPolicy],
-  [405, '/health', answerPolicy, { method: 'POST' }],
   [200, '/api/hubspot/status', answerPolicy],
   [302, '/api/hubspot/auth', answerPolicy],
   [400, '/api/hubspot/callback?code=1', answerPolicy],
@@ -219,10 +206,7 @@ test.each<[number, string, string, RequestInit?]>([
   [204, '/api/notifications/rules', answerPolicy, preflight],
   [404, '/api/nonsense', answerPolicy],
   [405, '/api/hubspot/status', answerPolicy, { method: 'DELETE', headers: json }],
-  [404, '/webhooks/nonsense', answerPolicy],
-  [404, '/sandbox/nonsense', answerPolicy],
   [200, '/sandbox/hubspot/deals', scriptPolicy],
-  [200, '/sandbox/slack/channels/C0DEALS001', scriptPolicy],
   [200, '/sandbox/contact-form', standInPolicy(appUrl, { inFrame: true })],
 ])('%i %s has all safety headers, on https also its own', async (status, path, expected, init) => {
   const answer = await app.request(path, init)

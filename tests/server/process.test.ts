@@ -101,7 +101,6 @@ describe('a signal', () => {
     response.writeHead(400, { 'Content-Type': 'application/json' })
     response.end('{"status":"BAD_AUTH_CODE"}')
     expect(await answer).toHaveProperty('status', 502)
-    // It waits for no client that keeps its connection: stop.test.ts.
     expect(await server.exited).toBe(0)
   })
 
@@ -124,16 +123,6 @@ describe('a signal', () => {
     await ready(await other.listens())
     other.child.kill('SIGINT')
     expect(await other.exited).toBe(0)
-  })
-
-  test('of a second kind ends it at once', async () => {
-    const { server, answer, response } = await busy('SIGINT')
-    // The same signal again at once is one Ctrl-C: it comes from the terminal and from npm.
-    server.child.kill('SIGINT')
-    server.child.kill('SIGTERM')
-    expect(await server.exited).toBe(143)
-    await answer
-    response.destroy()
   })
 })
 

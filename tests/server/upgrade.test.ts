@@ -5,53 +5,10 @@ import { drizzle } from 'drizzle-orm/pglite'
 import { migrate } from 'drizzle-orm/pglite/migrator'
 import { expect, onTestFinished, test } from 'vitest'
 import { openPglite } from '../../server/database/open.ts'
-import {
-  channels,
-  connections,
-  crmAccounts,
-  dealEvents,
-  users,
-} from '../../server/database/schema.ts'
+import { connections, crmAccounts, dealEvents } from '../../server/database/schema.ts'
 import { newDataFolder } from '../database.ts'
 
 const migrations = join(import.meta.dirname, '../../server/database/migrations')
-
-test('a database of the version with a queue keeps its users, and its pending deliveries are due', async () => {
-  const { database } = await upgraded(
-    3,
-    `
-      create schema pgboss;
-      create table pgboss.job (id int);
-      insert into users (id, hubspot_hub_id, hubspot_user_id)
-        values ('00000000-0000-0000-0000-000000000001', '7', '8');
-      insert into users (id) values ('00000000-0000-0000-0000-000000000002');
-      insert into deal_events (key, portal_id, deal_id, stage_id, occurred_at)
-        values ('k1', '7', '1', 'won', now()), ('k2', '7', '2', 'lost', now());
-      insert into deliveries (event_id, user_id, channel, state, occurred_at)
-        select id, '00000000-0000-0000-0000-000000000001',
-               case key when 'k1' then 'T/pending' else 'T/sent' end,
-               case key when 'k1' then 'pending' else 'sent' end, now()
-        from deal_events;
-      insert into channels (id) values ('T/sent');`,
-  )
-  expect(
-    await database
-      .select({ crm: users.crm, account: users.crmAccountId, user: users.crmUserId })
-      .from(users)
-      .orderBy(users.id),
-  ).toEqual([
-    { crm: 'hubspot', account: '7', user: '8' },
-    { crm: null, account: null, user: null },
-  ])
-  expect(await database.select().from(dealEvents).orderBy(dealEvents.id)).toMatchObject([
-    { crm: 'hubspot', accountId: '7', property: 'stage', value: 'won' },
-    { crm: 'hubspot', accountId: '7', property: 'stage', value: 'lost' },
-  ])
-  expect(await database.select().from(channels).orderBy(channels.id)).toMatchObject([
-    { id: 'T/pending', dueAt: expect.any(Date), leasedUntil: null },
-    { id: 'T/sent', dueAt: null, leasedUntil: null },
-  ])
-})
 
 test('after the upgrade from a version without searches and checks, both go on from now', async () => {
   const { database, began } = await upgraded(

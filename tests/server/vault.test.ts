@@ -1,15 +1,10 @@
 import { createHash } from 'node:crypto'
-import files, { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises'
-import { syncBuiltinESMExports } from 'node:module'
+import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { connections, keyCheck, users } from '../../server/database/schema.ts'
+import { describe, expect, test, vi } from 'vitest'
 import { logTo } from '../../server/log.ts'
-import { openSecrets } from '../../server/people/connections.ts'
-import { checkKeys, checkSharedKey, sealWithNewestKey } from '../../server/people/keys.ts'
-import { createVault, keyFromFolder, type Vault, VaultError } from '../../server/people/vault.ts'
-import { newFolder, openTestDatabase } from '../database.ts'
-import { storeAccounts } from '../relay/accounts.ts'
+import { createVault, keyFromFolder, VaultError } from '../../server/people/vault.ts'
+import { newFolder } from '../database.ts'
 
 const oldKey = Buffer.alloc(32, 1)
 const newKey = Buffer.alloc(32, 2)
@@ -141,21 +136,6 @@ describe('the key in the data folder', () => {
     expect(log).toHaveBeenCalledTimes(2)
   })
 
-  // A file system that is full, or without links (some network folders), cannot be had here otherwise.
-  test.each<[string, 'link' | 'writeFile']>([
-    ['linked', 'link'],
-    ['written', 'writeFile'],
-  ])('that cannot be %s is said with its reason, and leaves nothing behind', async (what, step) => {
-    const data = join(folder, `not-${what}`)
-    const refusal = Object.assign(new Error('refused'), { code: 'EPERM' })
-    const refusing = vi.spyOn(files, step).mockRejectedValueOnce(refusal)
-    syncBuiltinESMExports()
-    await expect(keyFromFolder(data)).rejects.toBe(refusal)
-    refusing.mockRestore()
-    syncBuiltinESMExports()
-    expect(await readdir(data)).toEqual([])
-  })
-
   test.each([0, 7])('is refused when it is 32 times the byte %i', async (byte) => {
     const placeholder = await newFolder()
     await writeFile(join(placeholder, 'encryption.key'), Buffer.alloc(32, byte).toString('base64'))
@@ -167,53 +147,5 @@ describe('the key in the data folder', () => {
     await writeFile(path, 'too short')
     await expect(keyFromFolder(folder)).rejects.toThrow(/encryption\.key does not hold 32 bytes/)
     expect(await readFile(path, 'utf8')).toBe('too short')
-  })
-})
-
-const { database, close } = await openTestDatabase('PGlite')
-afterAll(close)
-
-describe('a start', () => {
-  beforeEach(async () => {
-    await database.delete(users)
-    await database.delete(keyCheck)
-  })
-
-  /** A user's connections, as a process with this vault stores them. */
-  async function connect(sealer: Vault): Promise<void> {
-    const [{ id } = { id: '' }] = await database.insert(users).values({}).returning()
-    const secrets = { accessToken: 'token' }
-    const accounts = { portal: 1, hubspot: secrets, team: 'T1', channel: 'C1', slack: secrets }
-    const now = new Date()
-    await storeAccounts(database, sealer, id, { ...accounts, accessExpiresAt: now }, now)
-  }
-
-  test('after the other of two processes takes a new key over in three rounds, as documented', async () => {
-    async function start(...keys: Buffer[]): Promise<Vault> {
-      const started = createVault(keys)
-      await checkKeys(database, started)
-      await checkSharedKey(database, started)
-      await sealWithNewestKey(database, started)
-      return started
-    }
-    const running = [await start(oldKey), await start(oldKey)]
-    for (const keys of [[oldKey, newKey], [newKey, oldKey], [newKey]]) {
-      for (const index of running.keys()) {
-        running[index] = await start(...keys)
-        // Whatever either stores, both can open.
-        for (const sealer of running) await connect(sealer)
-        const rows = await database.select().from(connections)
-        for (const row of rows) {
-          for (const opener of running) expect(openSecrets(opener, row).accessToken).toBe('token')
-        }
-      }
-    }
-    const count = await database.$count(connections)
-    const refusal = `ENCRYPTION_KEY does not open ${count} of ${count}`
-    await expect(start(oldKey)).rejects.toThrow(refusal)
-    const checking = checkSharedKey(database, createVault([oldKey]))
-    await expect(checking).rejects.toThrow(/ENCRYPTION_KEY is not the one/)
-    // The refused process has changed nothing.
-    await checkSharedKey(database, vault)
   })
 })
