@@ -71,32 +71,25 @@ test('a deal with too large a history is left out, and those read with it are no
   await expectPreview(userId, { moved: 6 * 3, closed: 6 * 2 })
 }, 120_000)
 
-test.each([
-  ['within three days', 24_000],
-  ['within ten seconds', 1],
-])(
-  'a search finds many changes of one deal %s once, and other work goes on',
-  async (_, everyMs) => {
-    const since = Date.now() - 80 * hour
-    await connectedSince(await connect(), since)
-    toggle(1, { everyMs })
-    const stored = await backend.database.$count(dealEvents)
+test('a search finds many changes of one deal within ten seconds once, and other work goes on', async () => {
+  const since = Date.now() - 80 * hour
+  await connectedSince(await connect(), since)
+  toggle(1, { everyMs: 1 })
+  const stored = await backend.database.$count(dealEvents)
 
-    async function search() {
-      await searchedUntil(since)
-      const search = startSearch()
-      await vi.waitFor(async () => {
-        const accounts = await backend.database.select().from(crmAccounts)
-        const own = accounts.find(({ accountId }) => accountId === String(portal))
-        expect(own?.searchedUntil.getTime()).toBeGreaterThan(since)
-      }, soon)
-      await search.stop()
-    }
-    await expectToLetOthersRun(search)
-    expect(await backend.database.$count(dealEvents)).toBe(stored + long)
-    // All are known now.
-    await expectToLetOthersRun(search)
-    expect(await backend.database.$count(dealEvents)).toBe(stored + long)
-  },
-  180_000,
-)
+  async function search() {
+    await searchedUntil(since)
+    const search = startSearch()
+    await vi.waitFor(async () => {
+      const accounts = await backend.database.select().from(crmAccounts)
+      const own = accounts.find(({ accountId }) => accountId === String(portal))
+      expect(own?.searchedUntil.getTime()).toBeGreaterThan(since)
+    }, soon)
+    await search.stop()
+  }
+  await expectToLetOthersRun(search)
+  expect(await backend.database.$count(dealEvents)).toBe(stored + long)
+  // All are known now.
+  await expectToLetOthersRun(search)
+  expect(await backend.database.$count(dealEvents)).toBe(stored + long)
+}, 180_000)
