@@ -32,16 +32,17 @@ interface Target {
 export const maxRowsAtOnce = 2_000
 
 /**
- * An advisory lock. A transaction that stores webhooks shares it with others of its kind. A transaction that stores
- * missed changes takes it alone. Otherwise neither would see that the other one stores the same change.
+ * An advisory lock for each account. A transaction that stores webhooks shares those of its accounts with others of its
+ * kind. A transaction that stores missed changes of an account takes its lock alone. Otherwise neither would see that
+ * the other one stores the same change.
  */
-const storeLock = 7_325_214
+const storeLock = sql`hashtextextended(crm.provider || ':' || crm.account_id, 7325214)`
 
 const connectedSinceMs = sql`
   (extract(epoch from greatest(crm.connected_since, chat.connected_since)) * 1000)::float8`
 
 /**
- * Returns the users of the events' accounts. If there are any, the transaction has the lock then. A
+ * Returns the users of the events' accounts. The transaction has the locks of the accounts of these users then. A
  * webhook is for every user who is connected now, and a missed change for those who were connected then.
  */
 export async function targetsOf(
