@@ -2,10 +2,10 @@
 // then those after it that the same message may cover (following.ts). It keeps the order of each user's deliveries.
 // It changes nothing.
 
-import { and, eq, notInArray, sql } from 'drizzle-orm'
+import { and, eq, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import { pausedUntil } from '../../database/clock.ts'
-import type { Database } from '../../database/open.ts'
+import { type Database, rowsOf } from '../../database/open.ts'
 import { channels, connections, dealEvents, deliveries, rules } from '../../database/schema.ts'
 import { chatOf, crmOf } from '../../people/routes.ts'
 import { type Delivery, deliveryAndEvent, fewestInDigest, milliseconds } from './delivery.ts'
@@ -23,56 +23,66 @@ const chat = alias(connections, 'chat')
  * Deliveries of other users do not wait.
  */
 export async function nextDelivery(database: Database, channel: string): Promise<Next> {
-  const waitingUsers: string[] = []
-  let waitMs = Number.POSITIVE_INFINITY
+  const isPending = and(eq(deliveries.channel, channel), eq(deliveries.state, 'pending'))
+  // Finds the id alone, so that nothing else of a channel's other pending deliveries is read.
+  const firstId = database
+    .select({ id: deliveries.id })
+    .from(deliveries)
+    .where(isPending)
+    .orderBy(deliveries.occurredAt, deliveries.id)
+    .limit(1)
   for (;;) {
-    // Finds the id alone, so that nothing else of a channel's other pending deliveries is read.
-    const firstId = database
-      .select({ id: deliveries.id })
-      .from(deliveries)
-      .where(
-        and(
-          eq(deliveries.channel, channel),
-          eq(deliveries.state, 'pending'),
-          notInArray(deliveries.userId, waitingUsers),
-        ),
-      )
-      .orderBy(deliveries.occurredAt, deliveries.id)
-      .limit(1)
-    const askedAt = performance.now()
-    const [row] = await database
-      .select({
-        ...deliveryAndEvent,
-        userId: deliveries.userId,
-        pendingInChannel: sql`(
-          select count(*) from (
-            select from ${deliveries} as each
-            where each.channel = ${channel} and each.state = 'pending' limit ${fewestInDigest}
-            ) as counted
-        )`.mapWith(Number),
-        pauseMs: milliseconds(sql`coalesce(${pausedUntil(channels)}, now()) - now()`),
-        ruleIds: rules.ruleIds,
-        crm,
-        chat,
-      })
-      .from(deliveries)
-      .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
-      .innerJoin(channels, eq(channels.id, deliveries.channel))
-      .leftJoin(rules, eq(rules.userId, deliveries.userId))
-      .leftJoin(crm, eq(crm.id, crmOf(deliveries.userId, dealEvents.crm)))
-      .leftJoin(chat, eq(chat.id, chatOf(deliveries.userId, sql`id`)))
-      .where(eq(deliveries.id, firstId))
-    if (row === undefined) {
-      return waitingUsers.length === 0 ? { kind: 'nothing' } : { kind: 'wait', ms: waitMs }
+    const first = await readDelivery(database, channel, sql`(${firstId})`)
+    if (first === undefined) return { kind: 'nothing' }
+    if (first.waitMs <= 0) return { kind: 'delivery', delivery: first }
+    // Only now the first delivery of each user: this reads all that wait in the channel.
+    const heads = await rowsOf<{ id: string; wait_ms: number }>(
+      database,
+      sql`select id, wait_ms from (
+            select distinct on (user_id) id, occurred_at, (${deliveryAndEvent.waitMs})::float8 as wait_ms
+            from ${deliveries} where ${isPending} order by user_id, occurred_at, id
+          ) as head order by occurred_at, id`,
+    )
+    const free = heads.find(({ wait_ms }) => wait_ms <= 0)
+    if (free === undefined) {
+      return { kind: 'wait', ms: Math.min(first.waitMs, ...heads.map(({ wait_ms }) => wait_ms)) }
     }
-    if (row.waitMs <= 0) {
-      const channelFreeAt = performance.now() + row.pauseMs
-      const receivedAtMs = askedAt - row.ageMs
-      const ruleIds = row.ruleIds ?? []
-      const delivery = { ...row, channel, channelFreeAt, receivedAtMs, ruleIds }
-      return { kind: 'delivery', delivery }
-    }
-    waitingUsers.push(row.userId)
-    waitMs = Math.min(waitMs, row.waitMs)
+    const delivery = await readDelivery(database, channel, sql`${free.id}`)
+    if (delivery !== undefined) return { kind: 'delivery', delivery }
   }
+}
+
+/** Reads a delivery with all that decides about it; undefined if it is no longer pending. */
+async function readDelivery(
+  database: Database,
+  channel: string,
+  id: SQL,
+): Promise<(Delivery & { waitMs: number }) | undefined> {
+  const askedAt = performance.now()
+  const [row] = await database
+    .select({
+      ...deliveryAndEvent,
+      userId: deliveries.userId,
+      pendingInChannel: sql`(
+        select count(*) from (
+          select from ${deliveries} as each
+          where each.channel = ${channel} and each.state = 'pending' limit ${fewestInDigest}
+        ) as counted
+      )`.mapWith(Number),
+      pauseMs: milliseconds(sql`coalesce(${pausedUntil(channels)}, now()) - now()`),
+      ruleIds: rules.ruleIds,
+      crm,
+      chat,
+    })
+    .from(deliveries)
+    .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
+    .innerJoin(channels, eq(channels.id, deliveries.channel))
+    .leftJoin(rules, eq(rules.userId, deliveries.userId))
+    .leftJoin(crm, eq(crm.id, crmOf(deliveries.userId, dealEvents.crm)))
+    .leftJoin(chat, eq(chat.id, chatOf(deliveries.userId, sql`id`)))
+    .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
+  if (row === undefined) return undefined
+  const channelFreeAt = performance.now() + row.pauseMs
+  const receivedAtMs = askedAt - row.ageMs
+  return { ...row, channel, channelFreeAt, receivedAtMs, ruleIds: row.ruleIds ?? [] }
 }
