@@ -4,7 +4,7 @@ import { endSessionCall } from '../../contract/features/sessions.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { isRead } from '../http/origin.ts'
-import { nobody } from '../people/person-name.ts'
+import { nobody } from '../people/session.ts'
 
 /** Signing out: of this browser, or with `others=true` of all others. */
 export function sessionRoutes({ sessions }: Context) {

@@ -6,7 +6,6 @@ import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
 import type { HasRoom } from '../database/room.ts'
 import { sessions, usedTokens, users } from '../database/schema.ts'
-import { nobody, personOf } from './person-name.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 /** A session that is not used ends after this time. */
@@ -218,6 +217,24 @@ function later(time: Date, ms: number): Date {
 
 function earlier(a: Date, b: Date): Date {
   return a < b ? a : b
+}
+
+/** Names a browser without a session to its pages. */
+export const nobody = 'nobody'
+
+/**
+ * Names a person to the pages of their browser. The hash does not reveal the user's id. The name says so if the CRM has
+ * not told yet who it is.
+ */
+export function personOf({
+  userId,
+  crmUserId,
+}: {
+  userId: string
+  crmUserId: string | null
+}): string {
+  const name = hash('sha256', `person ${userId}`, 'hex').slice(0, 16)
+  return crmUserId === null ? `${nobody}-${name}` : name
 }
 
 /** What the database stores in place of a random secret. */
