@@ -4,11 +4,12 @@ type Options<
   Key extends string | number,
   Value extends object | string | number | true,
   Context,
-> = Pick<LRUCache.Options<Key, Value, Context>, 'ttl' | 'perf' | 'fetchMethod'>
+> = Pick<LRUCache.Options<Key, Value, Context>, 'ttl' | 'ttlAutopurge' | 'perf' | 'fetchMethod'>
 
 /**
  * Creates a cache that forgets what nobody needed for the longest time.
- * @param most entries. With `max`, lru-cache would reserve the room of all of them at once, which takes a millisecond and
+ * @param most entries, or the sum of their sizes if `set` gets them. With `max`, lru-cache would reserve the room of all of
+ * them at once, which takes a millisecond and
  * half a megabyte for each cache.
  * @param options A `fetchMethod` goes on if its entry has to go.
  */

@@ -5,10 +5,12 @@ import type { Crm, Urgency } from '../../providers/provider.ts'
 import { isOfToken, ProviderError } from '../../providers/provider-error.ts'
 import type { DealProperty } from '../../providers/registry.ts'
 
-/** A read serves the tries of an event for this long. Then the deal may have another name. */
+/** A read serves the tries of an event for this long. Then the deal may have another name, and is forgotten. */
 const freshMs = 15 * 60_000
-/** Enough for the deals of several bulk edits at once. */
-const mostEntries = 20_000
+/** The sum of all sizes. Enough for the deals of several bulk edits at once, in some 50 MB. */
+const mostSize = 200_000
+/** Without its history, a read of a deal takes about as much memory as so many changes. */
+const sizeWithoutHistory = 10
 
 /** A call for several deals did not find this one, or failed. A call for it alone also finds a merged deal. */
 const notInBatch = 'not in batch'
@@ -34,8 +36,10 @@ export function createDealReader(
   withAccess: WithAccess,
   now: () => number = () => performance.now(),
 ) {
-  const deals = createReads<CrmDeal | undefined | typeof notInBatch>(now)
-  const links = createReads<boolean>(now)
+  const deals = createReads<CrmDeal | undefined | typeof notInBatch>(now, (deal) =>
+    typeof deal === 'object' ? deal.history.length : 0,
+  )
+  const links = createReads<boolean>(now, () => 0)
   const dealKey = ({ accountId }: CrmConnection, property: DealProperty, dealId: string) =>
     `${accountId}/${property}/${dealId}`
   const linkKey = ({ accountId }: CrmConnection, dealId: string) => `${accountId}/${dealId}`
@@ -193,24 +197,29 @@ interface Entry<Value> {
 }
 
 /** A cache of reads, which forgets those that failed, and those that nobody needed for the longest time. */
-function createReads<Value>(now: () => number) {
-  const entries = createCache<Entry<Value>>(mostEntries)
+function createReads<Value>(now: () => number, changesIn: (value: Value) => number) {
+  const entries = createCache<Entry<Value>>(mostSize, {
+    ttl: freshMs,
+    ttlAutopurge: true,
+    perf: { now },
+  })
 
   return {
     /** Finds a read that began at `afterMs` or later. */
     get(key: string, afterMs: number): Entry<Value> | undefined {
       const entry = entries.get(key)
-      if (entry === undefined) return undefined
-      const isFresh = entry.startedAt >= afterMs && now() - entry.startedAt < freshMs
-      return isFresh ? entry : undefined
+      return entry !== undefined && entry.startedAt >= afterMs ? entry : undefined
     },
 
     set(key: string, value: Promise<Value>): void {
-      const entry: Entry<Value> = { startedAt: now(), value }
-      entries.set(key, entry)
+      const startedAt = now()
+      const entry: Entry<Value> = { startedAt, value }
+      entries.set(key, entry, { size: sizeWithoutHistory })
       value.then(
         (settled) => {
-          entry.settled = settled
+          if (entries.peek(key) !== entry) return
+          const size = sizeWithoutHistory + changesIn(settled)
+          entries.set(key, { startedAt, value, settled }, { size, start: startedAt })
         },
         // The caller handles the error. The next try reads again.
         () => {
