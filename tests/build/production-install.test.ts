@@ -24,13 +24,13 @@ test('a production install starts, and builds the same bytes as a development in
   const install = ['ci', '--omit=dev', '--prefer-offline', '--no-audit', '--no-fund']
   execFileSync('npm', install, { cwd: project, env, stdio: 'pipe' })
 
-  const server = launch(['start'], env, { program: 'npm', cwd: project })
+  const server = launch(['start'], env, { program: 'npm', cwd: project, detached: true })
   try {
     const url = await server.listens()
     expect(await (await fetch(`${url}/health`)).json()).toMatchObject({ status: 'ok' })
     expect(await (await fetch(url)).text()).toContain('<title>Dealbell</title>')
   } finally {
-    server.child.kill('SIGTERM')
+    server.signalGroup('SIGTERM')
     await server.exited
   }
 

@@ -44,10 +44,6 @@ async function runDev({ port, devPort }: { port: number; devPort: number }) {
   return npm
 }
 
-/** A terminal signals the whole group of processes. */
-const signalAll = ({ child }: Program, signal: NodeJS.Signals) =>
-  process.kill(-(child.pid ?? expect.fail('no process')), signal)
-
 const freePorts = async () => ({ port: await freePort(), devPort: await freePort() })
 
 async function expectBothEnd({ port, devPort }: { port: number; devPort: number }) {
@@ -74,7 +70,7 @@ test('PORT in .env reaches the server and the proxy, a call that comes early wai
   await dev.said(/The dashboard is at/)
   expect(dev.output).toContain(`The dashboard is at http://localhost:${devPort}.`)
   expect(dev.output).toContain(`The server listens on http://localhost:${port}\n`)
-  signalAll(dev, 'SIGTERM')
+  dev.signalGroup('SIGTERM')
   await expectBothEnd({ port, devPort })
 })
 
@@ -103,6 +99,6 @@ test('PORT=0 takes a free port; a fault in the server is shown with its place, a
 
   await cp(original, changed)
   await vi.waitFor(async () => expect((await health(devPort)).status).toBe(200), started)
-  signalAll(dev, 'SIGINT')
+  dev.signalGroup('SIGINT')
   await expectBothEnd({ port, devPort })
 })

@@ -135,8 +135,7 @@ test.skipIf(process.platform === 'win32')(
     onTestFinished(npm.killGroup)
     const url = await npm.listens()
     expect(await (await fetch(url)).text()).toContain('<title>Dealbell</title>')
-    // A terminal signals all processes.
-    process.kill(-Number(npm.child.pid), 'SIGINT')
+    npm.signalGroup('SIGINT')
     // The server holds npm's outputs until it ends.
     await npm.exited
     expect(npm.output).toContain('Stopping …')

@@ -87,6 +87,8 @@ export function launch(
       kill()
       await exited
     },
+    /** Signals a `detached` program and what it has started, as a terminal does. */
+    signalGroup: (signal: NodeJS.Signals) => process.kill(-Number(child.pid), signal),
     /** Also ends what a `detached` program has started. */
     killGroup() {
       try {
