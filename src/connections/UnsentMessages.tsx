@@ -25,10 +25,7 @@ export function UnsentMessages({ provider }: { provider: string }) {
     waiting > 0 ? `${count(waiting, 'message')} ${waiting === 1 ? 'is' : 'are'} waiting. ` : ''
   const atLeast = failedWhileBroken?.more ? 'At least ' : ''
   const others = waiting > 0 ? written(failed) : count(failed, 'message')
-  const lost =
-    failed > 0
-      ? `${atLeast}${others} ${failed === 1 ? 'has' : 'have'} failed because a service was disconnected. `
-      : ''
+  const lost = failed > 0 ? `${atLeast}${others} failed while disconnected. ` : ''
   return (
     <p id={id}>
       <span>{held + lost || 'No message is waiting.'}</span>

@@ -172,9 +172,7 @@ test.describe('on a phone, by touch', () => {
       /^Not connected since today, \S+ [AP]M: Slack says that the channel is archived\. Connect again, or choose another channel\.$/,
     )
     await expect(why).toHaveCSS('color', 'rgb(185, 28, 28)')
-    await expect(
-      page.getByText('2 messages have failed because a service was disconnected.'),
-    ).toBeVisible()
+    await expect(page.getByText('2 messages failed while disconnected.')).toBeVisible()
     await look(page)
     await page.getByRole('link', { name: 'See the failed ones' }).tap()
     const first = row(page, 'Initech expansion')

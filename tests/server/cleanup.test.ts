@@ -161,6 +161,8 @@ test.runIf(databaseKinds.includes('PostgreSQL'))(
     const outside = await openOutside()
     // Waiting for the lock takes longer than a start may take, and ends in an error.
     await database.transaction(async (tx) => {
+      // A start may take long on a busy machine.
+      await tx.execute(sql`set local idle_in_transaction_session_timeout = 0`)
       await tx.execute(sql`lock table users, used_tokens, deliveries in share mode`)
       const server = await startServer({ outside, database: { url } })
       expect((await fetch(`${server.url}/health`)).status).toBe(200)

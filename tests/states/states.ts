@@ -357,7 +357,7 @@ const dashboard: readonly Omit<State, 'address'>[] = [
       },
       json('*/api/slack/status', { connected: false, reason: 'The channel is archived.' }),
     ),
-    shows: '2 messages are waiting. 3 have failed because a service was disconnected.',
+    shows: '2 messages are waiting. 3 failed while disconnected.',
   },
   {
     name: 'Messages failed while Slack was disconnected',
