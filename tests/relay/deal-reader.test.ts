@@ -64,7 +64,7 @@ describe('a read of a deal', () => {
     now += 100
     await readBy(ada, [wanted('1', 1_050)])
     expect(crm.deal).toHaveBeenCalledTimes(2)
-    now += 15 * 60_000
+    now += 15 * 60_000 + 1
     await readBy(ada, [wanted('1', 1_050)])
     expect(crm.deal).toHaveBeenCalledTimes(3)
   })
