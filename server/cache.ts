@@ -8,9 +8,8 @@ type Options<
 
 /**
  * Creates a cache that forgets what nobody needed for the longest time.
- * @param most entries, or the sum of their sizes if `set` gets them. With `max`, lru-cache would reserve the room of all of
- * them at once, which takes a millisecond and
- * half a megabyte for each cache.
+ * @param most entries, or the sum of their sizes if `set` gets them. With `max`, lru-cache would reserve the room of all
+ * of them at once, which takes a millisecond and half a megabyte for each cache.
  * @param options A `fetchMethod` goes on if its entry has to go.
  */
 export function createCache<

@@ -72,12 +72,12 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   }
 
   /** The PKCE verifier in a state. @throws ApiError unless this browser has begun the authorization, and in time. */
-  function verifierIn(state: string, browser: Browser | undefined): string {
+  function verifierIn(state: string, browser: Browser): string {
     try {
       const begun = v.parse(sealedState, JSON.parse(vault.open(state, sealedAs)))
       const isValid =
         begun.provider === provider &&
-        begun.tokenHash === browser?.tokenHash &&
+        begun.tokenHash === browser.tokenHash &&
         begun.endsAt > now().getTime()
       if (isValid) return begun.codeVerifier
     } catch {
@@ -112,10 +112,10 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         if (!state) throw new ApiError(400, 'invalid_state', 'The address has no state.')
 
         const browser = await sessions.browser(c)
+        if (browser === undefined) throw invalidState()
         const codeVerifier = verifierIn(state, browser)
         // Of two requests at once, one gets it. Another browser cannot use it up.
-        const isFirst = await markUsed(database, sha256(state), now())
-        if (browser === undefined || !isFirst) throw invalidState()
+        if (!(await markUsed(database, sha256(state), now()))) throw invalidState()
 
         try {
           const grant = await providers[provider].exchange({ code, redirectUri, codeVerifier })

@@ -1,5 +1,5 @@
 import { and, eq, gt, sql } from 'drizzle-orm'
-import { batchRows } from '../database/batches.ts'
+import { batchRows, inBatches } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { connections, keyCheck } from '../database/schema.ts'
 import { openSecrets, sealSecrets } from './connections.ts'
@@ -56,7 +56,7 @@ export async function sealWithNewestKey(database: Database, vault: Vault): Promi
   for (const { key, sealed } of await keysInUse(database)) {
     if (vault.isNewest(sealed)) continue
     let after = '00000000-0000-0000-0000-000000000000'
-    for (;;) {
+    await inBatches(async () => {
       const rows = await database
         .select()
         .from(connections)
@@ -70,9 +70,8 @@ export async function sealWithNewestKey(database: Database, vault: Vault): Promi
           // Another process may have refreshed the token in the meantime. Do not overwrite it.
           .where(and(eq(connections.id, row.id), eq(connections.secrets, row.secrets)))
       }
-      const last = rows.at(-1)
-      if (last === undefined) break
-      after = last.id
-    }
+      after = rows.at(-1)?.id ?? after
+      return rows.length
+    })
   }
 }

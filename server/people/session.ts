@@ -136,12 +136,11 @@ export function createSessions(
     async beginIn(c) {
       const known = await browser(c)
       if (known?.session !== undefined) return known
-      let token = getCookie(c, cookieName)
-      // The browser never got the answer that signed it in.
-      const isUsed =
+      // A used token: the browser never got the answer that signed it in.
+      const mayGoOn =
         known !== undefined &&
-        (await database.$count(usedTokens, eq(usedTokens.hash, known.tokenHash))) > 0
-      if (token === undefined || known === undefined || isUsed) token = unsigned + randomToken()
+        (await database.$count(usedTokens, eq(usedTokens.hash, known.tokenHash))) === 0
+      const token = (mayGoOn && getCookie(c, cookieName)) || unsigned + randomToken()
       sendCookie(c, token, authorizationLifetimeMs)
       return { tokenHash: sha256(token), session: undefined }
     },

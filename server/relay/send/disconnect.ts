@@ -24,9 +24,10 @@ export async function stopSendingTo(database: Database, userId: string): Promise
           select count(*)::int as ended from changed`,
     )
     deliveriesEnded.inc({ state: 'dead', reason: 'disconnected' }, row?.ended ?? 0)
+    // In this order: nobody can begin to send what is no longer pending.
     const isPending = and(eq(deliveries.userId, userId), eq(deliveries.state, 'pending'))
-    const isSending = (await database.$count(deliveries, isClaimedOf(userId))) > 0
-    if (!isSending && (await database.$count(deliveries, isPending)) === 0) return
+    const pending = await database.$count(deliveries, isPending)
+    if (pending === 0 && (await database.$count(deliveries, isClaimedOf(userId))) === 0) return
     await delay(50)
   }
 }
