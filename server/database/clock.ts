@@ -20,9 +20,15 @@ export const waitsUntil = (time: SQLWrapper, mostMs: number, now?: SQL): SQL =>
   sql`case when not (${isTooFarAhead(time, mostMs, now)}) then ${time} end`
 
 /**
- * Until when a channel accepts no message; null if this wait began while the clock was wrong. A pause may last for an
- * hour, so the start of each wait is stored, too.
- * @param channel the name of a row of `channels`.
+ * Until when a row of `channels` waits; null if this wait began while the clock was wrong. A pause may last for an hour,
+ * so the start of each wait is stored, too.
+ * @param row its name.
  */
+export const rowWaitsUntil = (row: SQLWrapper, now?: SQL): SQL =>
+  sql`case when not (${isTooFarAhead(sql`${row}.waits_since`, 0, now)}) then ${row}.next_at end`
+
+/** Until when a channel accepts no message, because it waits or its workspace does. @param channel the name of its row. */
 export const pausedUntil = (channel: SQLWrapper, now?: SQL): SQL =>
-  sql`case when not (${isTooFarAhead(sql`${channel}.waits_since`, 0, now)}) then ${channel}.next_at end`
+  sql`greatest(${rowWaitsUntil(channel, now)}, (
+    select ${rowWaitsUntil(sql`workspace`, now)} from channels as workspace
+    where workspace.id = split_part(${channel}.id, '/', 1) || '/'))`

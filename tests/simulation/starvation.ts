@@ -6,6 +6,10 @@ import { second } from './faults.ts'
 /** A channel whose process has died is taken by another one after this time at most. */
 const longestStandMs = 25 * second
 
+/** The wait of this row of `channels` is over. */
+const isOver = (row: string) =>
+  `(${row}.next_at <= now() or ${row}.waits_since > now() + interval '10 seconds')`
+
 /** (6): no channel starves. Looks at what could be sent; call it every few seconds. */
 export function createStarvationCheck({ time, plan, database }: Played, isCalm: () => boolean) {
   const since = new Map<string, { state: string; at: number }>()
@@ -15,7 +19,7 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
       return []
     }
     const rows = database.ask<{ channel: string; state: string; free: boolean }>(
-      `select channel, bool_or(is_free and (next_at <= now() or waits_since > now() + interval '10 seconds')) as free,
+      `select channel, bool_or(is_free and ${isOver('channels')} and ${isOver('workspace')} is not false) as free,
               string_agg(first.id || ' ' || attempts || coalesce(not_before::text, ''), ',') as state
        from (
          select distinct on (channel, user_id) deliveries.id, channel, attempts, not_before,
@@ -24,6 +28,7 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
                 ) as is_free
          from deliveries where state = 'pending' order by channel, user_id, occurred_at, id
        ) as first join channels on channels.id = channel
+       left join channels as workspace on workspace.id = split_part(channel, '/', 1) || '/'
        group by channel order by channel`,
     )
     const free = new Set(rows.filter((row) => row.free).map(({ channel }) => channel))

@@ -1,14 +1,13 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { createCache } from '../../cache.ts'
 import type { CountCall } from '../../database/call-counter.ts'
-import { pausedUntil } from '../../database/clock.ts'
+import { rowWaitsUntil } from '../../database/clock.ts'
 import type { Executor } from '../../database/open.ts'
-import { lockedChannels } from './channels.ts'
 
 // A message may have to wait for three things:
 // - Its delivery is put off: `deliveries.not_before`. Then later deliveries of the user wait, too (pick/next.ts).
-// - Its channel has a pause: `channels.next_at`. pick/ reads it (`channelFreeAt`), so that the process knows how long to
-//   wait. The claim checks it again (`wait_ms`), because it may have grown.
+// - Its channel or its workspace has a pause: `channels.next_at`. pick/ reads it (`channelFreeAt`), so that the process
+//   knows how long to wait. The claim checks it again (`wait_ms`), because it may have grown.
 // - Its channel has no turn among the channels of its workspace. Each process gives turns to its channels. All processes
 //   together send at one pace to each workspace.
 //
@@ -39,33 +38,32 @@ const workspaceOf = (channel: string) => channel.slice(0, channel.indexOf('/'))
  * also notes what the channel is called.
  */
 export function pauseSql(channel: string, name?: string | null): SQL {
-  return sql`${pauseForSql(channelPaceMs, name)} where id = ${channel}`
+  return sql`update channels
+             set ${name ? sql`name = ${name},` : sql``} waits_since = ${clock}, next_at = ${fromNow(channelPaceMs)}
+             where id = ${channel}`
 }
 
 /**
  * Delays the next message of each channel of this channel's workspace. Slack counts per workspace when it asks for a
- * pause. A row for the workspace itself keeps the pause for new channels (channels.ts).
+ * pause. The pause is one row for the workspace, which is read with that of each channel.
  */
 export async function pauseWorkspace(
   database: Executor,
   channel: string,
   forMs: number,
 ): Promise<void> {
-  const workspace = `${workspaceOf(channel)}/`
   await database.execute(
-    sql`insert into channels (id) values (${workspace}) on conflict do nothing`,
+    sql`insert into channels (id, next_at, waits_since)
+        values (${`${workspaceOf(channel)}/`}, ${fromNow(forMs)}, ${clock})
+        on conflict (id) do update
+        set next_at = greatest(${rowWaitsUntil(sql`channels`, clock)}, ${fromNow(forMs)}), waits_since = ${clock}`,
   )
-  const isOfWorkspace = sql`starts_with(id, ${workspace})`
-  await database.execute(sql`${pauseForSql(forMs)} where id in ${lockedChannels(isOfWorkspace)}`)
 }
 
 // Use clock_timestamp(). now() is the start of the transaction, before it waited for locks.
 const clock = sql`clock_timestamp()`
 
-const pauseForSql = (forMs: number, name?: string | null) =>
-  sql`update channels
-      set ${name ? sql`name = ${name},` : sql``} waits_since = ${clock},
-          next_at = greatest(${pausedUntil(sql`channels`, clock)}, ${clock} + make_interval(secs => ${forMs / 1000}))`
+const fromNow = (ms: number) => sql`${clock} + make_interval(secs => ${ms / 1000})`
 
 /**
  * Creates the turns in which this process's channels send. Each channel waits for its turn in its workspace, in
