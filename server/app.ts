@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { Hono, type HonoRequest } from 'hono'
+import { Hono } from 'hono'
 import { methodNotAllowed } from 'hono/method-not-allowed'
 import { endpoints, type Health } from '../contract/endpoints.ts'
 import { featureNames } from '../contract/features.ts'
@@ -14,12 +14,11 @@ import { testMessageRoutes } from './api/test-message.ts'
 import { watchRoutes } from './api/watch.ts'
 import { countWebhooks, webhookRoutes } from './api/webhooks.ts'
 import type { Context } from './context.ts'
-import { answerError, errorAnswer, noRoomAnswer } from './http/errors.ts'
+import { answerError, errorAnswer } from './http/errors.ts'
 import {
   atOneLoopbackName,
   corsForAll,
   corsForDashboard,
-  isRead,
   writesFromDashboardOnly,
 } from './http/origin.ts'
 import { safetyHeaders } from './http/safety-headers.ts'
@@ -32,7 +31,7 @@ export function createApp(
   context: Context,
   { dashboard, sandbox }: { dashboard: Dashboard | undefined; sandbox: Hono },
 ): Hono {
-  const { appUrl, database, hasRoom, limits, log } = context
+  const { appUrl, database, limits, log } = context
   const app = new Hono()
   // The contact form is a stand-in beside real providers, too. It says that it sends nothing.
   const standIns = { 'contact-form': '/sandbox/contact-form', ...standInPages(context.providers) }
@@ -55,14 +54,7 @@ export function createApp(
   app.use('/api/*', writesFromDashboardOnly(appUrl))
   app.use('/api/*', writesForShownPersonOnly(context))
 
-  app.use(async (c, next) => {
-    // Refuse the request before it changes anything at a provider. The database refuses all other writes.
-    if (stores(c.req) && !hasRoom()) return noRoomAnswer(c)
-    await next()
-  })
-
   app.get(endpoints.health.path, async (c) => {
-    if (!hasRoom()) return noRoomAnswer(c)
     // Without its database, the backend cannot work, so the health check must fail.
     await database.execute(sql`select 1`)
     return c.json({ status: 'ok', features: [...featureNames], standIns, appUrl } satisfies Health)
@@ -85,10 +77,4 @@ export function createApp(
   app.notFound((c) => errorAnswer(c, 404, 'not_found', 'There is nothing at this address.'))
   app.onError(answerError(log))
   return app
-}
-
-/** Whether a request is made to store something. The stand-ins keep all in memory. */
-function stores({ method, path }: HonoRequest): boolean {
-  if (path.startsWith('/sandbox/')) return false
-  return !isRead(method) || /^\/api\/[^/]+\/(auth|callback)$/.test(path)
 }

@@ -75,14 +75,9 @@ export function createBackend({
   const checks = createChecks({ database, vault, providers, log, sendLastAgain })
   const context: Context = {
     database,
-    hasRoom,
     vault,
     providers,
-    sessions: createSessions(database, {
-      secure: appUrl.startsWith('https:'),
-      now,
-      hasRoom,
-    }),
+    sessions: createSessions(database, { secure: appUrl.startsWith('https:'), now }),
     limits,
     inbox,
     wakeRelay: relay.wake,

@@ -1,8 +1,4 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { isRefusedWithoutRoom } from './database/failure.ts'
-
-/** The wait before a task tries again when the disk has no room. */
-const withoutRoomMs = 5_000
 
 export interface Background {
   /**
@@ -38,7 +34,7 @@ export function repeatInBackground(
         waitMs = await task(signal)
       } catch (error) {
         if (signal.aborted) return
-        waitMs = isRefusedWithoutRoom(error) ? withoutRoomMs : onError(error)
+        waitMs = onError(error)
       }
     }
   }

@@ -1,5 +1,4 @@
 import type { Database } from './database/open.ts'
-import type { HasRoom } from './database/room.ts'
 import type { RateLimits } from './http/rate-limit.ts'
 import type { Log } from './log.ts'
 import type { Sessions } from './people/session.ts'
@@ -12,8 +11,6 @@ import type { Watch } from './watch/watch.ts'
 /** What every route receives. */
 export interface Context {
   database: Database
-  /** False if the database refuses what writes, because its disk has too little room. */
-  hasRoom: HasRoom
   vault: Vault
   providers: Providers
   sessions: Sessions

@@ -82,10 +82,6 @@ export async function askServer<Answer>(
       throw new Error(
         `The server at ${origin} cannot read its database. Read its log, then restart it.`,
       )
-    case 503:
-      throw new Error(
-        `The disk of DATA_DIR, ${settings.dataDir}, has too little room. Make room on it, or stop the server first.`,
-      )
     default:
       throw new Error(
         `This command asks the server on this machine, but another program answers at ${origin}. ${remedy}`,

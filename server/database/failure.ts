@@ -1,6 +1,5 @@
 import { DrizzleQueryError } from 'drizzle-orm'
 import { errorCode } from '../log.ts'
-import { NoRoom } from './room.ts'
 
 /**
  * The classes of SQLSTATE that blame the statement or its values: data exception, integrity constraint
@@ -13,13 +12,7 @@ const faultsOfStatement = /^(22|23|42)/
  * statement after a deadlock or a time limit, or its disk is full. The same statement can succeed later.
  */
 export function isDatabaseFailure(error: unknown): boolean {
-  if (isRefusedWithoutRoom(error)) return true
   if (!(error instanceof DrizzleQueryError)) return false
   // Both drivers add SQLSTATE to the errors of the server. Other errors come from the connection.
   return !faultsOfStatement.test(errorCode(error) ?? '')
-}
-
-/** Whether PGlite refused a statement because its disk has too little room. */
-export function isRefusedWithoutRoom(error: unknown): boolean {
-  return error instanceof NoRoom || (error instanceof Error && error.cause instanceof NoRoom)
 }

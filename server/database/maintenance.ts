@@ -29,7 +29,6 @@ export function maintainPglite(
     if (has && !had) log('the disk has room again')
     if (!has && had) log.error('the disk has too little room')
     had = has
-    if (!has) return everyMs
     if (await isCheckpointDue(database)) await database.execute(sql`checkpoint`)
     for (const table of await changedTables(database)) {
       await database.execute(sql`analyze ${sql.identifier(table)}`)

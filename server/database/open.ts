@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import type { PGlite } from '@electric-sql/pglite'
 import { type SQL, sql } from 'drizzle-orm'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/node-postgres'
 import { migrate as migratePostgres } from 'drizzle-orm/node-postgres/migrator'
@@ -8,7 +7,7 @@ import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
 import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
 import pg from 'pg'
 import { openFolder } from './pglite-folder.ts'
-import { type HasRoom, hasRoomAt, NoRoom } from './room.ts'
+import { type HasRoom, hasRoomAt } from './room.ts'
 import * as schema from './schema.ts'
 
 /** PGlite or PostgreSQL. Both have the same SQL dialect, so queries are the same for both. */
@@ -19,7 +18,7 @@ export type Transaction = Pick<Database, 'select' | 'insert' | 'update' | 'delet
 
 export interface OpenDatabase {
   database: Database
-  /** False if the disk of PGlite's folder has too little room. PGlite then refuses what writes. */
+  /** False if the disk of PGlite's folder has too little room. */
   hasRoom: HasRoom
   /** The connections to PostgreSQL; undefined with PGlite. */
   pool?: () => { total: number; idle: number; waiting: number }
@@ -57,40 +56,7 @@ export async function openPglite(
     await client.close()
     throw error
   }
-  const hasRoom = hasRoomAt(folder)
-  refuseWithoutRoom(client, hasRoom)
-  return {
-    database,
-    hasRoom,
-    close: () => client.close(),
-  }
-}
-
-/**
- * Makes PGlite refuse what writes while the disk has too little room. If PGlite could not write its log, it
- * would block this thread for ever. Only the database knows which statements write. A `select` can write too, for
- * example with `for update` or through a function.
- */
-function refuseWithoutRoom(client: PGlite, hasRoom: HasRoom): void {
-  const query = client.query.bind(client)
-  const transaction = client.transaction.bind(client)
-  const refusal = () => new NoRoom('The disk of DATA_DIR has too little room.')
-  client.transaction = (work) =>
-    transaction((tx) => {
-      if (!hasRoom()) throw refusal()
-      return work(tx)
-    })
-  client.query = async <Row>(...statement: Parameters<PGlite['query']>) => {
-    if (hasRoom()) return await query<Row>(...statement)
-    return await transaction(async (tx) => {
-      await tx.exec('set transaction read only')
-      return await tx.query<Row>(...statement)
-    }).catch((error: unknown) => {
-      // SQLSTATE: read_only_sql_transaction, and active_sql_transaction for a vacuum.
-      const { code } = Object(error)
-      throw code === '25006' || code === '25001' ? refusal() : error
-    })
-  }
+  return { database, hasRoom: hasRoomAt(folder), close: () => client.close() }
 }
 
 /**

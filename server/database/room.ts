@@ -11,10 +11,7 @@ const neededBytes = 128 * 1024 * 1024
 export type HasRoom = (moreBytes?: number) => boolean
 
 /** The disk has too little room for what the database should write. */
-export class NoRoom extends Error {
-  /** SQLSTATE disk_full. */
-  readonly code = '53100'
-}
+export class NoRoom extends Error {}
 
 export function hasRoomAt(folder: string): HasRoom {
   return (moreBytes = 0) => freeBytes(folder) >= neededBytes + moreBytes

@@ -18,7 +18,7 @@ export class ApiError extends Error {
   }
 }
 
-/** SQLSTATE disk_full, also of our own NoRoom. */
+/** SQLSTATE disk_full. HubSpot repeats a webhook that is answered with 5xx. */
 const diskFull = '53100'
 
 /** Creates the function that turns all errors of the app into answers. */
@@ -38,15 +38,12 @@ export function answerError(log: Log) {
       route: c.req.routePath,
       ...errorFields(error),
     })
-    if (errorCode(error) === diskFull) return noRoomAnswer(c)
+    if (errorCode(error) === diskFull) {
+      const message = 'The server has no room to store anything. Try again later.'
+      return errorAnswer(c, 503, 'no_room', message, { 'Retry-After': '60' })
+    }
     return errorAnswer(c, 500, 'internal', 'Something went wrong on the server.')
   }
-}
-
-/** The disk of the database is full. HubSpot repeats a webhook that is answered with 5xx. */
-export function noRoomAnswer(c: Context): Response {
-  const message = 'The server has no room to store anything. Try again later.'
-  return errorAnswer(c, 503, 'no_room', message, { 'Retry-After': '60' })
 }
 
 export function errorAnswer(

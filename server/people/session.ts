@@ -4,7 +4,6 @@ import type { Context } from 'hono'
 import { generateCookie, getCookie } from 'hono/cookie'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
-import type { HasRoom } from '../database/room.ts'
 import { sessions, usedTokens, users } from '../database/schema.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
@@ -59,15 +58,10 @@ export interface SessionOptions {
   /** The dashboard is on https. */
   secure: boolean
   now: () => Date
-  /** False if the database refuses what writes. */
-  hasRoom?: HasRoom
 }
 
 /** Creates the sessions of a backend. Only a completed authorization stores one. */
-export function createSessions(
-  database: Database,
-  { secure, now, hasRoom = () => true }: SessionOptions,
-): Sessions {
+export function createSessions(database: Database, { secure, now }: SessionOptions): Sessions {
   // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
   const cookieName = secure ? '__Host-dealbell' : 'dealbell'
 
@@ -110,8 +104,7 @@ export function createSessions(
     // A session that is used goes on. Extending it in its second half keeps writes rare.
     const leftMs = row.expiresAt.getTime() - at.getTime()
     const end = earlier(later(at, lifetimeMs), later(row.createdAt, longestLifetimeMs))
-    // Without room to write, sessions can still be read.
-    if (leftMs < lifetimeMs / 2 && end > row.expiresAt && hasRoom()) {
+    if (leftMs < lifetimeMs / 2 && end > row.expiresAt) {
       const [extended] = await database
         .update(sessions)
         .set({ expiresAt: end })

@@ -4,7 +4,6 @@
 // again, also after a crash.
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { isRefusedWithoutRoom } from '../../database/failure.ts'
 import type { Database } from '../../database/open.ts'
 import { errorFields, type Log } from '../../log.ts'
 import type { RelayTimes } from '../times.ts'
@@ -54,9 +53,8 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
   let renewing: NodeJS.Timeout | undefined
   let turnedAt = Number.NEGATIVE_INFINITY
 
-  /** While the disk has no room, the relay pauses: the database refuses each lease. That is logged once (maintainPglite). */
-  function logFailure(event: string, error: unknown, fields?: { channel: string }): void {
-    if (!isRefusedWithoutRoom(error)) log.error(event, { ...fields, ...errorFields(error) })
+  function logFailure(event: string, error: unknown): void {
+    log.error(event, errorFields(error))
   }
 
   function wake(): void {
@@ -86,7 +84,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
     try {
       againMs = await workUntilRest(channel)
     } catch (error) {
-      logFailure('channel failed', error, { channel })
+      log.error('channel failed', { channel, ...errorFields(error) })
       againMs = afterErrorMs
     }
     releases.push({ channel, ...(againMs !== undefined && { againMs }) })

@@ -5,7 +5,6 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { AvailableRuleId } from '../../../contract/rules.ts'
-import { isRefusedWithoutRoom } from '../../database/failure.ts'
 import type { Database } from '../../database/open.ts'
 import { errorFields, type Log } from '../../log.ts'
 import { openSecrets } from '../../people/connections.ts'
@@ -161,9 +160,7 @@ export function createSend({
       try {
         return await recordSent(database, group)
       } catch (error) {
-        if (!isRefusedWithoutRoom(error)) {
-          log.error('delivery not recorded', { ...logFields(group[0]), ...errorFields(error) })
-        }
+        log.error('delivery not recorded', { ...logFields(group[0]), ...errorFields(error) })
         if (isStopping()) throw error
         await delay(times.pollMs)
       }
