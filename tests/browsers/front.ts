@@ -12,7 +12,6 @@ export class Front {
   requests: string[] = []
   /** What the pages did against their policy, such as `style-src-attr on /contact`. */
   violations: string[] = []
-  private readonly held = new Map<string, Promise<void>>()
   readonly url: string
   readonly close: () => void
 
@@ -40,9 +39,7 @@ export class Front {
         outgoing.writeHead(204).end()
         return
       }
-      const name = `${method} ${pathname}`
-      front.requests.push(name)
-      await front.held.get(name)
+      front.requests.push(`${method} ${pathname}`)
       const onward = request({ host: 'localhost', port: serverPort, method, path, headers })
       onward.on('response', (answer) => {
         const policy = answer.headers['content-security-policy']
@@ -62,14 +59,6 @@ export class Front {
   forget(): void {
     this.requests = []
     this.violations = []
-    this.held.clear()
-  }
-
-  /** Holds these requests back until the returned function is called. */
-  hold(name: string): () => void {
-    const { promise, resolve } = Promise.withResolvers<void>()
-    this.held.set(name, promise)
-    return resolve
   }
 
   /** How often each backend call of the dashboard arrived. */

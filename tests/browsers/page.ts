@@ -66,7 +66,7 @@ export class Page {
   }
 
   /** Clicks an element when it can be clicked and no longer moves. */
-  async click(query: Query, times = 1): Promise<void> {
+  async click(query: Query): Promise<void> {
     let last: unknown
     await this.#poll(query, async () => {
       const seen = await this.#look(query, true)
@@ -75,7 +75,7 @@ export class Page {
       return moved ? 'It moves.' : seen
     }).toEqual([expect.objectContaining({ enabled: true, reachable: true })])
     const [{ x, y }] = last as [Seen]
-    await this.#tab.click({ x, y }, times)
+    await this.#tab.click({ x, y })
   }
 
   /** Chooses an option of a select element, by its label. */

@@ -30,7 +30,7 @@ export async function launchPuppeteer(
       open: async (url) => void (await page.goto(url)),
       reload: async () => void (await page.reload()),
       run: (body) => page.evaluate(`(() => {${body}\n})()`),
-      click: ({ x, y }, times) => page.mouse.click(x, y, { count: times }),
+      click: ({ x, y }) => page.mouse.click(x, y),
       close: () => context.close(),
     }
   }

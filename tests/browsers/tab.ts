@@ -8,7 +8,7 @@ export interface Tab {
   /** Runs the body of a function in the page, and returns what it returns. */
   run(body: string): Promise<unknown>
   /** Clicks with the mouse, at a point of the window in CSS pixels. */
-  click(point: { x: number; y: number }, times: number): Promise<void>
+  click(point: { x: number; y: number }): Promise<void>
   /** The errors that the page logged or did not catch. WebDriver does not report them. */
   readonly errors: readonly string[]
   close(): Promise<void>

@@ -52,18 +52,15 @@ export async function launchWebkit(programs: WebkitPrograms, home: string): Prom
       open: async (url) => void (await send('POST', `${path}/url`, { url })),
       reload: async () => void (await send('POST', `${path}/refresh`, {})),
       run: (script) => send('POST', `${path}/execute/sync`, { script, args: [] }),
-      async click({ x, y }, times) {
-        const press = [
-          { type: 'pointerDown', button: 0 },
-          { type: 'pointerUp', button: 0 },
-        ]
+      async click({ x, y }) {
         const mouse = {
           type: 'pointer',
           id: 'mouse',
           parameters: { pointerType: 'mouse' },
           actions: [
             { type: 'pointerMove', x: Math.round(x), y: Math.round(y) },
-            ...Array.from({ length: times }, () => press).flat(),
+            { type: 'pointerDown', button: 0 },
+            { type: 'pointerUp', button: 0 },
           ],
         }
         await send('POST', `${path}/actions`, { actions: [mouse] })

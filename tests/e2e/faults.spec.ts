@@ -1,8 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { chromium as engine, expect } from '@playwright/test'
-import { chromium, chromiumArguments } from '../../scripts/programs.ts'
+import { expect } from '@playwright/test'
 import { connect, sharedTest as test } from './server.ts'
 
 const apology = 'Something went wrong. Please try again later.'
@@ -61,33 +57,4 @@ test('a held Enter disconnects, but does not press the Connect that appears', as
 
   await page.keyboard.press('Enter')
   await expect(page.getByRole('button', { name: 'Allow' })).toBeVisible()
-})
-
-test('a browser that keeps no cookies shows the dashboard, and says why it cannot connect', {
-  tag: '@all',
-}, async ({ server }) => {
-  const profile = await mkdtemp(join(tmpdir(), 'dealbell-profile-'))
-  await mkdir(join(profile, 'Default'))
-  const blocked = { profile: { default_content_setting_values: { cookies: 2 } } }
-  await writeFile(join(profile, 'Default/Preferences'), JSON.stringify(blocked))
-  const executablePath = chromium.find()
-  const context = await engine.launchPersistentContext(profile, {
-    args: chromiumArguments,
-    ...(executablePath !== undefined && { executablePath }),
-  })
-  const page = await context.newPage()
-  for (const [name, where] of [
-    ['HubSpot', '/connect/hubspot'],
-    ['Slack', '/'],
-  ] as const) {
-    await page.goto(server.url)
-    await page.getByLabel('Notify me when a deal is signed or closed').check()
-    await page.getByRole('button', { name: `Connect ${name}`, exact: true }).click()
-    await page.getByRole('button', { name: 'Allow' }).click()
-    await expect(page).toHaveURL(server.url + where)
-    const said = `${name} connection failed: The browser kept no cookie for this page.`
-    await expect(page.getByText(said)).toBeVisible()
-  }
-  await context.close()
-  await rm(profile, { recursive: true, force: true, maxRetries: 5 })
 })

@@ -55,16 +55,6 @@ test('support opens in a tab without an opener, and its form works', async ({ pa
 const withActivity = stateOf('What each rule has sent or would have sent')
 const scriptOfActivity = '**/activity-*.js'
 
-for (const way of ['hover', 'focus'] as const) {
-  test(`${way} on a link loads the script of its page before the click`, async ({ page }) => {
-    await showState(page, withActivity)
-    const script = page.waitForRequest(scriptOfActivity)
-    await page.getByRole('link', { name: 'Activity' })[way]()
-    await script
-    await expect(page).toHaveURL('/')
-  })
-}
-
 test('while the script of the next page is slow, the page says so', async ({ page }) => {
   await showState(page, withActivity)
   const answer = await holdCall(page, scriptOfActivity, 'passes')

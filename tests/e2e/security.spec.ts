@@ -1,10 +1,7 @@
-import { expect, type Page } from '@playwright/test'
+import { expect } from '@playwright/test'
 import { hostileForm } from './hostile-form.ts'
 import { sharedTest as test } from './server.ts'
 import { serve, serveBuild } from './site.ts'
-
-/** Leaves a test to `npm run test:all`. */
-const inAllOnly = { tag: '@all' } as const
 
 /** Waits until the browser has reported all these violations, and removes them from the list. */
 async function expectViolations(violations: string[], ...expected: (string | RegExp)[]) {
@@ -58,135 +55,78 @@ test.describe('the page’s policy', () => {
     })
     await expectViolations(violations, /: frame-src /, /violates the following/)
   })
-
-  test('shows the form by every way to /contact', inAllOnly, async ({ page, server }) => {
-    const form = page.frameLocator('iframe').getByRole('button', { name: 'Send' })
-    for (const path of ['//contact', '/Contact/', '/contact']) {
-      await page.goto(server.url + path)
-      await expect(form).toBeVisible()
-    }
-    await page
-      .getByRole('link', { name: /dashboard|Dealbell/ })
-      .first()
-      .click()
-    await expect(page.getByRole('heading', { name: 'Connections' })).toBeVisible()
-    await page.goBack()
-    await expect(form).toBeVisible()
-  })
 })
 
-test.describe('a contact form that turned hostile', () => {
-  test.describe.configure({ mode: 'serial' })
-  let form: Awaited<ReturnType<typeof serve>>
-  let dashboard: Awaited<ReturnType<typeof serve>>
-  let dashboardUrl: string
-  let formUrl: string
-
-  test.beforeAll(async () => {
-    form = await serve((request, response) => {
-      response.setHeader('Content-Type', 'text/html')
-      response.end(
-        request.url === '/form'
-          ? hostileForm.replace('DASHBOARD', () => JSON.stringify(dashboardUrl))
-          : '<title>Taken</title><h1>Taken over</h1>',
-      )
-    })
-    formUrl = `http://127.0.0.1:${form.port}/form`
-    dashboard = await serveBuild({ VITE_CONTACT_FORM_URL: formUrl })
-    dashboardUrl = dashboard.url
-  })
-  test.afterAll(() => {
-    form.close()
-    dashboard.close()
-  })
-
-  /** Opens /contact. Returns the form's document, in which it runs scripts. */
-  async function openForm(page: Page) {
-    await page.goto(`${dashboardUrl}/contact`)
-    await expect(page.frameLocator('iframe').getByRole('button', { name: 'Send' })).toBeVisible()
-    return page.frames().find((one) => one.url() === formUrl)
-  }
-
-  test('cannot navigate the page, open dialogs or ask for camera or position', async ({
-    page,
-    context,
-    violations,
-  }) => {
-    for (const origin of [dashboardUrl, new URL(formUrl).origin]) {
-      // The browser grants these to both origins, so only the page's own guards refuse.
-      await context.grantPermissions(['camera', 'microphone', 'geolocation'], { origin })
-    }
-    const heard: string[] = []
-    page.on('dialog', (dialog) => {
-      heard.push(dialog.type())
-      void dialog.dismiss()
-    })
-    page.on('download', () => heard.push('download'))
-    await page.goto(`${dashboardUrl}/contact`)
-    const frame = page.frameLocator('iframe')
-    await frame.getByRole('button', { name: 'Send' }).click()
-    const report = async () => JSON.parse((await frame.locator('pre').textContent()) || '{}')
-    // Each attempt reports when it ends, so wait for the whole report.
-    await expect.poll(report).toEqual({
-      'top.location': 'SecurityError',
-      'top.replace': 'SecurityError',
-      'parent.document': 'SecurityError',
-      'open _top': 'null',
-      open: 'null',
-      alert: 'undefined',
-      confirm: 'false',
-      prompt: 'null',
-      // A click or a submission never throws. The assertions below check that nothing came of it.
-      'top-link': 'undefined',
-      'new-link': 'undefined',
-      download: 'undefined',
-      'top-form': 'undefined',
-      camera: 'NotAllowedError',
-      microphone: 'NotAllowedError',
-      position: '1',
-      notification: 'denied',
-      clipboard: 'NotAllowedError',
-      fullscreen: 'TypeError',
-      calls: 'TypeError',
-    })
-    await expect(page).toHaveURL(`${dashboardUrl}/contact`)
-    await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
-    expect(context.pages()).toEqual([page])
-    await expectViolations(
-      violations,
-      /camera is not allowed/,
-      /microphone is not allowed/,
-      /fullscreen is/,
+test('a hostile contact form cannot navigate the page, open dialogs or ask for camera or position', async ({
+  page,
+  context,
+  violations,
+}) => {
+  // It builds a page.
+  test.setTimeout(120_000)
+  let dashboardUrl = ''
+  const form = await serve((request, response) => {
+    response.setHeader('Content-Type', 'text/html')
+    response.end(
+      request.url === '/form'
+        ? hostileForm.replace('DASHBOARD', () => JSON.stringify(dashboardUrl))
+        : '<title>Taken</title><h1>Taken over</h1>',
     )
-
-    // The form's beforeunload handler does not stop the user from leaving.
-    await page.goto(`${dashboardUrl}/`)
-    expect(heard).toEqual([])
   })
-
-  test('cannot leave its site, not even in its frame', inAllOnly, async ({ page, violations }) => {
-    const elsewhere = await serve((_request, response) => response.end('elsewhere'))
-    const frame = await openForm(page)
-    await frame?.evaluate((address) => {
-      location.href = address
-    }, `http://127.0.0.1:${elsewhere.port}/`)
-    await expectViolations(violations, /: frame-src /, /violates the following/)
-    await expect(page.frameLocator('iframe').getByText('elsewhere')).toHaveCount(0)
-    await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
-    elsewhere.close()
+  const dashboard = await serveBuild({
+    VITE_CONTACT_FORM_URL: `http://127.0.0.1:${form.port}/form`,
   })
-
-  test('cannot send the page back', inAllOnly, async ({ page, context }) => {
-    await page.goto(`${dashboardUrl}/nowhere`)
-    const frame = await openForm(page)
-    const asked: string[] = []
-    page.on('request', (request) => asked.push(request.url()))
-    await frame?.evaluate(() => history.back())
-    await frame?.evaluate(() => history.go(-1))
-    // A navigation of the first page would be over once this later one is.
-    const other = await context.newPage()
-    await other.goto(`${dashboardUrl}/nowhere`)
-    expect(asked).not.toContain(`${dashboardUrl}/nowhere`)
-    await expect(page).toHaveURL(`${dashboardUrl}/contact`)
+  dashboardUrl = dashboard.url
+  for (const origin of [dashboard.url, `http://127.0.0.1:${form.port}`]) {
+    // The browser grants these to both origins, so only the page's own guards refuse.
+    await context.grantPermissions(['camera', 'microphone', 'geolocation'], { origin })
+  }
+  const heard: string[] = []
+  page.on('dialog', (dialog) => {
+    heard.push(dialog.type())
+    void dialog.dismiss()
   })
+  page.on('download', () => heard.push('download'))
+  await page.goto(`${dashboard.url}/contact`)
+  const frame = page.frameLocator('iframe')
+  await frame.getByRole('button', { name: 'Send' }).click()
+  const report = async () => JSON.parse((await frame.locator('pre').textContent()) || '{}')
+  // Each attempt reports when it ends, so wait for the whole report.
+  await expect.poll(report).toEqual({
+    'top.location': 'SecurityError',
+    'top.replace': 'SecurityError',
+    'parent.document': 'SecurityError',
+    'open _top': 'null',
+    open: 'null',
+    alert: 'undefined',
+    confirm: 'false',
+    prompt: 'null',
+    // A click or a submission never throws. The assertions below check that nothing came of it.
+    'top-link': 'undefined',
+    'new-link': 'undefined',
+    download: 'undefined',
+    'top-form': 'undefined',
+    camera: 'NotAllowedError',
+    microphone: 'NotAllowedError',
+    position: '1',
+    notification: 'denied',
+    clipboard: 'NotAllowedError',
+    fullscreen: 'TypeError',
+    calls: 'TypeError',
+  })
+  await expect(page).toHaveURL(`${dashboard.url}/contact`)
+  await expect(page.getByRole('heading', { name: 'Contact Support' })).toBeVisible()
+  expect(context.pages()).toEqual([page])
+  await expectViolations(
+    violations,
+    /camera is not allowed/,
+    /microphone is not allowed/,
+    /fullscreen is/,
+  )
+
+  // The form's beforeunload handler does not stop the user from leaving.
+  await page.goto(`${dashboard.url}/`)
+  expect(heard).toEqual([])
+  form.close()
+  dashboard.close()
 })

@@ -12,7 +12,7 @@ const saved = '✅ Rules saved successfully!'
 const deals = '/sandbox/hubspot/deals'
 const slack = '/sandbox/slack'
 
-// The last test, and tests/browsers with a mouse, play on a wide screen.
+// tests/browsers plays with a mouse on a wide screen.
 test.describe('on a phone, by touch', () => {
   const width = 390
   test.use({ viewport: { width, height: 844 }, hasTouch: true, isMobile: true })
@@ -198,36 +198,4 @@ test.describe('on a phone, by touch', () => {
       /^Sent 2 times in 14 days/,
     )
   })
-})
-
-test('the whole story works by keyboard', { tag: '@all' }, async ({ page }) => {
-  // Presses Tab until the control has the focus.
-  async function tabTo(name: string | RegExp, role: 'button' | 'checkbox' | 'link') {
-    const target = page.getByRole(role, { name, exact: true })
-    await expect(target).toBeVisible()
-    for (let stops = 0; stops < 40; stops += 1) {
-      await page.keyboard.press('Tab')
-      if (await target.evaluate((element) => element === document.activeElement)) return
-    }
-    throw new Error(`Tab never reached the ${role} ${name}`)
-  }
-
-  await page.goto('/')
-  for (const name of ['HubSpot', 'Slack']) {
-    await tabTo(`Connect ${name}`, 'button')
-    await page.keyboard.press('Enter')
-    await tabTo('Allow', 'button')
-    await page.keyboard.press('Enter')
-    await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
-  }
-  // After a navigation within the page, the focus is on the heading.
-  await expect(page.getByRole('heading', { level: 1 })).toBeFocused()
-
-  await tabTo('Notify me when a deal stage changes', 'checkbox')
-  await page.keyboard.press('Space')
-  await expect(rule(page, 'a deal stage changes')).toBeChecked()
-  await tabTo('Save', 'button')
-  await page.keyboard.press('Enter')
-  await expect(page.getByText(saved)).toBeVisible()
-  await expect(page.getByRole('button', { name: 'Save' })).toBeFocused()
 })

@@ -1,5 +1,4 @@
 import type { Page } from '@playwright/test'
-import { holdTime } from '../states/states.ts'
 
 /** Holds the answer of a call back until the returned function is called. 'fails' is a refusal. */
 export async function holdCall(page: Page, path: string, answer: 'fails' | 'passes') {
@@ -37,36 +36,3 @@ export const frame = (page: Page) =>
   page.evaluate(
     () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 50))),
   )
-
-/** Opens an address. Returns its requests, and the browser's complaints once it has made them. */
-export async function visit(page: Page, address: string) {
-  const asked: URL[] = []
-  const complaints: string[] = []
-  // Some seconds after the load event, Chromium reports all unused preloads at once. Add one unused
-  // preload: its report tells when this has happened.
-  const inVain = '/favicon.svg?in-vain'
-  page.on('request', (request) => {
-    if (!request.url().endsWith(inVain)) asked.push(new URL(request.url()))
-  })
-  page.on('console', (message) => {
-    if (['warning', 'error'].includes(message.type())) complaints.push(message.text())
-  })
-  // Keep a failed chat callback on screen. It would lead to the dashboard after 3 s.
-  await page.addInitScript(holdTime)
-  await page.addInitScript((href) => {
-    if (window !== top) return
-    addEventListener('DOMContentLoaded', () => {
-      const link = document.createElement('link')
-      document.head.append(Object.assign(link, { rel: 'preload', as: 'image', href }))
-    })
-  }, inVain)
-  const told = page.waitForEvent('console', (message) => message.text().includes(inVain))
-  await page.goto(address)
-  await told
-  // This answer arrives after all reports of the same batch.
-  await page.evaluate(() => {})
-  return {
-    asked,
-    complaints: complaints.filter((text) => !text.includes(inVain)),
-  }
-}

@@ -29,20 +29,3 @@ for (const step of state.steps ?? []) {
       : await screen.findByRole('checkbox', { name: step.tick })
   await user.click(target)
 }
-
-// Show the part that the state is about, if it is below the fold or below the bar with Save.
-// `scrollIntoView` also scrolls the gallery.
-const [sign] = [state.shows].flat()
-if (sign === undefined) throw new Error('Each state shows something')
-const [part] =
-  typeof sign === 'string'
-    ? await screen.findAllByText(sign, { exact: false })
-    : await screen.findAllByRole(sign.role, { name: sign.name })
-if (part === undefined) throw new Error(`The page does not show ${state.name}`)
-const { left, top, width, height } = part.getBoundingClientRect()
-// What loads may be as high as the page, with its text at the top.
-const middle = top + Math.min(height, 40) / 2
-const onTop = document.elementFromPoint(left + width / 2, middle)
-if (onTop === null || !(part.contains(onTop) || onTop.contains(part))) {
-  window.scrollBy(0, middle - window.innerHeight / 2)
-}
