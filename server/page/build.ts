@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import * as v from 'valibot'
 import { pagePolicy } from '../../contract/page-headers.ts'
 import { defaultNames } from '../../contract/provider-names.ts'
-import { type Dashboard, readDashboard } from './serve.ts'
+import type { Dashboard } from './serve.ts'
 
 // The build writes this file about itself (build/build-info.ts).
 const buildInfoFile = '.build.json'
@@ -30,7 +30,7 @@ export async function readBuiltPage(
   }
   const built = v.parse(buildInfo, JSON.parse(await readFile(path, 'utf8')))
   assertSettingsOf(built)
-  return readDashboard(folder, pagePolicy(built))
+  return { folder, policy: pagePolicy(built) }
 }
 
 function assertSettingsOf(built: v.InferOutput<typeof buildInfo>): void {

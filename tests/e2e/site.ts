@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { rmSync } from 'node:fs'
+import { mkdtemp } from 'node:fs/promises'
 import { createServer, type RequestListener } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -38,11 +39,16 @@ export async function serveBuild(settings: Record<string, string>) {
   })
   expect(build.status, build.stderr).toBe(0)
   const page = await readBuiltPage(folder)
-  // The server reads the page once.
-  await rm(folder, { recursive: true })
   const app = new Hono()
     .use(safetyHeaders({ https: false }))
     .get('/health', (c) => c.json({ status: 'ok' }))
     .all('*', serveDashboard(page))
-  return await serve(getRequestListener(app.fetch))
+  const site = await serve(getRequestListener(app.fetch))
+  return {
+    ...site,
+    close() {
+      site.close()
+      rmSync(folder, { recursive: true })
+    },
+  }
 }

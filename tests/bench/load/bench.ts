@@ -18,7 +18,7 @@ import {
   chromium as installedChromium,
 } from '../../../scripts/programs.ts'
 import { safetyHeaders } from '../../../server/http/safety-headers.ts'
-import { readDashboard, serveDashboard } from '../../../server/page/serve.ts'
+import { serveDashboard } from '../../../server/page/serve.ts'
 
 // How long it takes from the navigation until both connections and the ticked rules can be used, on
 // a phone with a poor connection, beside other pages that are built here: see docs/performance.md.
@@ -148,7 +148,7 @@ async function servePage(
     })
   }
   const policy = pagePolicy({ apiUrl: '', contactFormUrl: '/' })
-  app.all('*', serveDashboard(await readDashboard(join(folder, name), policy)))
+  app.all('*', serveDashboard({ folder: join(folder, name), policy }))
 
   const { promise, resolve } = Promise.withResolvers<AddressInfo>()
   const server = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' }, resolve)
