@@ -14,7 +14,8 @@ export const deliveryCounts = v.object({
 })
 export type DeliveryCounts = v.InferOutput<typeof deliveryCounts>
 
-export const statusAnswer = v.object({ lines: v.array(v.string()) })
+/** The figures of `readStored`. */
+export const statusAnswer = v.looseObject({ pending: v.number() })
 
 export const replayAnswer = v.object({ replayed: v.number() })
 

@@ -4,7 +4,7 @@ import { countDeliveries, replayDead } from '../activity/operator.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { fromThisMachineOnly } from '../http/origin.ts'
-import type { Watch } from '../watch/watch.ts'
+import { readStored } from '../watch/stored.ts'
 
 /**
  * What `npm run relay` asks the server. It runs on the same machine and needs the server's key.
@@ -13,10 +13,7 @@ export function operatorRoutes({
   database,
   operatorToken,
   wakeRelay,
-  watch,
-}: Pick<Context, 'database' | 'operatorToken' | 'wakeRelay'> & {
-  watch: Pick<Watch, 'inWords'>
-}) {
+}: Pick<Context, 'database' | 'operatorToken' | 'wakeRelay'>) {
   return new Hono()
     .use(fromThisMachineOnly)
     .use(async (c, next) => {
@@ -27,7 +24,7 @@ export function operatorRoutes({
       }
       await next()
     })
-    .get('/status', async (c) => c.json({ lines: await watch.inWords() }))
+    .get('/status', async (c) => c.json(await readStored(database)))
     .get('/count', async (c) => c.json(await countDeliveries(database)))
     .post('/replay', async (c) => {
       const replayed = await replayDead(database)

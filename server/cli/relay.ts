@@ -11,7 +11,7 @@ import { ask } from './ask.ts'
 import { askServer } from './running-server.ts'
 
 /** `npm run relay -- COMMAND`: what the operator asks the server on this machine, and has it do. */
-const usage = `Usage: npm run relay -- status   what waits, and which connections are broken
+const usage = `Usage: npm run relay -- status   what waits, and how many connections are broken
        npm run relay -- count    counts all stored deliveries by state, and the dead ones by reason
        npm run relay -- replay   sends the dead ones of the last three days again
        npm run relay -- health   ends with 0 if the server on this machine works, and else with 1`
@@ -26,8 +26,8 @@ try {
   const settings = parseEnv(process.env)
   if (command === 'health') await requireHealth(settings)
   else if (command === 'status') {
-    const { lines } = await askServer(settings, '/relay/status', statusAnswer, options)
-    for (const line of lines) console.log(line)
+    const figures = await askServer(settings, '/relay/status', statusAnswer, options)
+    console.log(JSON.stringify(figures, null, 2))
   } else if (command === 'count') {
     print(await askServer(settings, '/relay/count', deliveryCounts, options))
   } else {

@@ -8,10 +8,9 @@ import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
 import pg from 'pg'
 import { openFolder } from './pglite-folder.ts'
 import { type HasRoom, hasRoomAt } from './room.ts'
-import * as schema from './schema.ts'
 
 /** PGlite or PostgreSQL. Both have the same SQL dialect, so queries are the same for both. */
-export type Database = PgDatabase<PgQueryResultHKT, typeof schema>
+export type Database = PgDatabase<PgQueryResultHKT>
 
 /** The functions that a transaction and a database share. */
 export type Transaction = Pick<Database, 'select' | 'insert' | 'update' | 'delete' | 'execute'>
@@ -48,7 +47,7 @@ export async function openPglite(
   { synced = true, beforeMigration }: PgliteOptions = {},
 ): Promise<OpenDatabase> {
   const client = await openFolder(folder, synced)
-  const database = drizzlePglite(client, { schema })
+  const database = drizzlePglite(client)
   try {
     await beforeMigration?.(database)
     await migratePglite(database, { migrationsFolder })
@@ -118,12 +117,12 @@ export async function openPostgres(
     },
   })
   pool.on('error', onIdleError)
-  const database = drizzlePostgres(pool, { schema })
+  const database = drizzlePostgres(pool)
   // Replace Drizzle's function, which never releases a connection that breaks before `begin`.
   database.transaction = async (work, config) => {
     const client = await pool.connect()
     try {
-      const result = await drizzlePostgres(client, { schema }).transaction(async (tx) => {
+      const result = await drizzlePostgres(client).transaction(async (tx) => {
         if (isPooled) await tx.execute(setLocalLimits)
         return await work(tx)
       }, config)
@@ -163,7 +162,7 @@ async function migrateAlone(
     await client.query(`begin isolation level read committed; ${setLimits('set local', 0)}`)
     // A lock of the session would stay behind in a session of PgBouncer.
     await client.query(`select pg_advisory_xact_lock(${migrationLock})`)
-    await beforeMigration?.(drizzlePostgres(client, { schema }))
+    await beforeMigration?.(drizzlePostgres(client))
     // Drizzle also says `begin`, which only warns in a transaction. Its `commit` ends this transaction and its lock.
     await migratePostgres(drizzlePostgres(client), { migrationsFolder })
     const { rows } = await client.query('select pg_backend_pid() as id')

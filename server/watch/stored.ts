@@ -15,7 +15,7 @@ export interface StoredFigures {
 }
 
 // With a million pending deliveries, a scrape must not go through all of them.
-export const mostCounted = 10_000
+const mostCounted = 10_000
 const mostChannels = 1_000
 
 /** Reads them in one round trip, from indexes and small tables: it must be cheap with millions of deliveries. */

@@ -10,7 +10,6 @@ import type { Providers } from '../providers/provider.ts'
 import { providerIds } from '../providers/registry.ts'
 import { countDeadFromZero, registry } from './metrics.ts'
 import { readStored } from './stored.ts'
-import { storedInWords } from './words.ts'
 
 /** Longer than a slow statement, shorter than the time limits of load balancers and of Prometheus. */
 const databaseWithinMs = 3_000
@@ -26,8 +25,6 @@ export interface Watch {
   contentType: string
   /** The metrics of this process and of the database, in the text format of Prometheus. */
   metrics(): Promise<string>
-  /** What the database says, in words, line by line. */
-  inWords(): Promise<string[]>
   /** What prevents the server from working; empty if nothing does. */
   unready(): Promise<Unready[]>
   /** The server stops. From now on it is not ready. */
@@ -127,7 +124,6 @@ export function createWatch({
 
   return {
     contentType: registry.contentType,
-    inWords: async () => storedInWords(await stored()),
     async metrics() {
       const [figures, isUpNow] = await Promise.all([stored(), isUp()])
       own.resetMetrics()

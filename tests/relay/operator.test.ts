@@ -26,8 +26,7 @@ let app: Hono
 beforeAll(async () => {
   open = await openTestDatabase('PGlite')
   const { database } = open
-  const watch = { inWords: async () => ['no message waits'] }
-  const context = { database, operatorToken: token, wakeRelay: onReplayed, watch }
+  const context = { database, operatorToken: token, wakeRelay: onReplayed }
   app = new Hono()
     .route('/relay', operatorRoutes(context))
     .onError(answerError(logTo(() => undefined)))

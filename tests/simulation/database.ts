@@ -3,7 +3,6 @@ import { PGlite, parse, protocol } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
 import { migrate } from 'drizzle-orm/pglite/migrator'
 import type { Database } from '../../server/database/open.ts'
-import * as schema from '../../server/database/schema.ts'
 import type { Owner, Time } from './time.ts'
 
 // One database in memory for all processes of a simulation. PGlite takes its time from `Date`, so its SQL
@@ -106,7 +105,7 @@ export class SimulatedDatabase {
   /** The database for the set-up: nothing takes time or fails. */
   direct = (): Database => {
     const client: Client = { query: async (...statement) => this.#run(...statement) }
-    return drizzle(client as unknown as PGlite, { schema })
+    return drizzle(client as unknown as PGlite)
   }
 
   /** The database as a process sees it: each statement takes a moment, and may fail. */
@@ -187,7 +186,7 @@ export class SimulatedDatabase {
         return value
       },
     }
-    return drizzle(client as unknown as PGlite, { schema })
+    return drizzle(client as unknown as PGlite)
   }
 
   /** Ends what a process that has died has begun. */
