@@ -55,9 +55,8 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-// Also for the tests that look for mutants.
-export const dashboard = { environment: './tests/environment.ts', setupFiles: ['tests/setup.ts'] }
-export const server = {
+const dashboard = { environment: './tests/environment.ts', setupFiles: ['tests/setup.ts'] }
+const server = {
   environment: 'node',
   // The files that one process runs share its modules. Loading those for each file took a quarter of the processor
   // time.

@@ -1,33 +1,23 @@
-import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { Agent, request } from 'node:http'
 import { cpus, loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import autocannon from 'autocannon'
 import { sql } from 'drizzle-orm'
-import { type Outside, openOutside } from '../relay/outside.ts'
+import { openOutside } from '../relay/outside.ts'
 import { startPostgres } from '../relay/postgres.ts'
-import { startServer } from '../relay/process.ts'
-import { launch } from '../server/program.ts'
+import { type ServerProcess, startServer } from '../relay/process.ts'
 import { cpuMs } from './cpu.ts'
 import { openTarget, seedSessions, seedUsers, type Target } from './seed.ts'
 
-// Measures the calls of the dashboard beside bare Hono with one query for each (http-rival.ts), on the same database.
-// docs/performance.md has figures.
+// Measures the calls of the dashboard. docs/performance.md has figures.
 
 const { values: options } = parseArgs({
-  options: {
-    seconds: { type: 'string', default: '5' },
-    rounds: { type: 'string', default: '5' },
-    database: { type: 'string' },
-  },
+  options: { seconds: { type: 'string', default: '20' }, database: { type: 'string' } },
 })
-const seconds = Number(options.seconds)
-const rounds = Number(options.rounds)
 const sessions = 10_000
 const connections = 200
 const deliveriesOfUser = 10
-/** At least this share of bare Hono's requests a second, and at most this many times its p99. */
-const goal = { throughput: 0.5, p99: 2 }
 
 const calls = {
   status: { path: '/api/hubspot/status' },
@@ -38,135 +28,100 @@ const calls = {
     body: '{"rules":["deal-stage-changed","deal-closed"]}',
   },
   activity: { path: '/api/notifications/activity?limit=25' },
-} as const
-type Call = (typeof calls)[keyof typeof calls]
-
-interface Measured {
-  perSecond: number
-  p50: number
-  p99: number
-  /** Processor time of the server for one call, without PostgreSQL's. */
-  cpu: number
 }
-interface Running {
-  url: string
-  pid?: number | undefined
+interface Call {
+  path: string
+  method?: string
+  body?: string
 }
 
-console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}, load ${loads()}`)
+console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`)
 const rows: Array<Record<string, string | number>> = []
-// Clears up when it is cut short: PostgreSQL and both servers end with this process.
+// Clears up when it is cut short: PostgreSQL and the server end with this process.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
+const agent = new Agent({ keepAlive: true, maxSockets: connections })
 const outside = await openOutside()
 for (const kind of ['PGlite', 'PostgreSQL'].filter((each) => each === (options.database ?? each))) {
   const folder = await mkdtemp(join(tmpdir(), 'dealbell-http-'))
   const postgres = kind === 'PostgreSQL' ? await startPostgres() : undefined
   try {
-    await measure(kind, postgres === undefined ? { folder } : { url: postgres.url }, outside)
+    await measure(kind, postgres === undefined ? { folder } : { url: postgres.url })
   } finally {
     await postgres?.stop()
     await rm(folder, { recursive: true, force: true })
   }
 }
 await outside.close()
-console.log(`load ${loads()}`)
+console.log(`load ${loadavg()[0]?.toFixed(1)}`)
 console.table(rows)
 process.exit()
 
-async function measure(kind: string, database: Target, outside: Outside): Promise<void> {
-  const cookies = await seed(database)
-  let rivals: Record<string, string>
-  if ('url' in database) rivals = { DATABASE_URL: database.url }
-  else {
-    // Only one process can open a folder.
-    const copy = `${database.folder}/rival`
-    await cp(`${database.folder}/pglite`, `${copy}/pglite`, { recursive: true })
-    rivals = { DATA_DIR: copy }
-  }
-  const server = await startServer({ outside, database, trustedProxies: 1 })
+async function measure(database: string, target: Target): Promise<void> {
+  const cookies = await seed(target)
+  const server = await startServer({ outside, database: target, trustedProxies: 1 })
   process.once('exit', server.kill)
-  const program = launch(['tests/bench/http-rival.ts'], rivals)
-  const rival = { url: await program.listens(), pid: program.child.pid }
   try {
-    for (const [name, call] of Object.entries(calls)) {
-      const pairs: Array<[own: Measured, rival: Measured]> = []
-      // The first round compiles the code of both, and does not count.
-      for (let round = 0; round <= rounds; round++) {
-        const ofServer = () => load(server, call, cookies)
-        const ofRival = () => load(rival, call, cookies)
-        // Each comes first equally often.
-        if (round % 2 === 0) pairs.push([await ofServer(), await ofRival()])
-        else {
-          const measured = await ofRival()
-          pairs.push([await ofServer(), measured])
-        }
-      }
-      report(kind, name, pairs.slice(1))
+    for (const [call, each] of Object.entries(calls)) {
+      // The first calls compile the code.
+      await load(server, each, cookies, 2)
+      rows.push({ database, call, ...(await load(server, each, cookies, Number(options.seconds))) })
     }
   } finally {
     process.off('exit', server.kill)
     await server.kill()
-    await program.kill()
   }
 }
 
 /** Calls for some seconds. Each connection has its own part of the sessions, and each session its own address. */
-async function load(server: Running, call: Call, cookies: readonly string[]): Promise<Measured> {
-  const share = sessions / connections
-  let connection = 0
+async function load(
+  server: ServerProcess,
+  call: Call,
+  cookies: readonly string[],
+  seconds: number,
+): Promise<Record<string, string>> {
+  const times: number[] = []
   const cpuBefore = cpuMs(server)
-  const result = await autocannon({
-    url: server.url,
-    connections,
-    duration: seconds,
-    setupClient(client) {
-      const first = connection++ * share
-      client.setRequests(
-        cookies.slice(first, first + share).map((cookie, n) => ({
-          ...call,
-          headers: {
-            Cookie: cookie,
-            'Sec-Fetch-Site': 'same-origin',
-            'Content-Type': 'application/json',
-            'X-Forwarded-For': `10.0.${Math.floor((first + n) / 250)}.${(first + n) % 250}`,
-          },
-        })),
-      )
-    },
-  })
-  const answered = result['2xx']
-  if (result.non2xx > 0 || result.errors > 0 || answered === 0) {
-    const counts = JSON.stringify(result.statusCodeStats)
-    throw new Error(`${call.path}: ${result.errors} errors, answers ${counts}`)
+  const end = performance.now() + seconds * 1000
+  const share = sessions / connections
+  async function keepCalling(_: unknown, connection: number): Promise<void> {
+    for (let n = 0; performance.now() < end; n++) {
+      const session = connection * share + (n % share)
+      const begun = performance.now()
+      await send(server.url, call, cookies[session] ?? '', session)
+      times.push(performance.now() - begun)
+    }
   }
+  await Promise.all(Array.from({ length: connections }, keepCalling))
+  const sorted = times.toSorted((a, b) => a - b)
+  const at = (part: number) => `${sorted[Math.ceil(sorted.length * part) - 1]?.toFixed(0)}`
   return {
-    perSecond: answered / result.duration,
-    p50: result.latency.p50,
-    p99: result.latency.p99,
-    cpu: (cpuMs(server) - cpuBefore) / answered,
+    'a second': (times.length / seconds).toFixed(0),
+    'p50 ms': at(0.5),
+    'p99 ms': at(0.99),
+    // Of the server, without PostgreSQL.
+    'CPU ms a call': ((cpuMs(server) - cpuBefore) / times.length).toFixed(2),
   }
 }
 
-function report(kind: string, name: string, pairs: ReadonlyArray<[Measured, Measured]>): void {
-  const own = (of: keyof Measured) => median(pairs.map(([each]) => each[of]))
-  const rival = (of: keyof Measured) => median(pairs.map(([, each]) => each[of]))
-  const ratio = (of: keyof Measured) => median(pairs.map(([one, other]) => one[of] / other[of]))
-  const met = ratio('perSecond') >= goal.throughput && ratio('p99') <= goal.p99
-  const both = (of: keyof Measured, digits = 0) =>
-    `${own(of).toFixed(digits)} | ${rival(of).toFixed(digits)}`
-  rows.push({
-    database: kind,
-    call: name,
-    'a second: Dealbell | Hono': both('perSecond'),
-    ratio: ratio('perSecond').toFixed(2),
-    'p50 ms': both('p50'),
-    'p99 ms': both('p99'),
-    'p99 ratio': ratio('p99').toFixed(2),
-    'CPU ms a call': both('cpu', 2),
-    'CPU ratio': ratio('cpu').toFixed(2),
-    goal: met ? 'met' : 'missed',
+function send(url: string, { body, ...call }: Call, cookie: string, session: number) {
+  return new Promise<void>((resolve, reject) => {
+    const sending = request(url + call.path, {
+      ...call,
+      agent,
+      headers: {
+        Cookie: cookie,
+        'Sec-Fetch-Site': 'same-origin',
+        'Content-Type': 'application/json',
+        'X-Forwarded-For': `10.0.${Math.floor(session / 250)}.${session % 250}`,
+      },
+    })
+    sending.on('error', reject)
+    sending.on('response', (answer) => {
+      if ((answer.statusCode ?? 0) >= 300) reject(new Error(`${call.path}: ${answer.statusCode}`))
+      answer.on('end', resolve).resume()
+    })
+    sending.end(body)
   })
-  console.table(rows.slice(-1))
 }
 
 /** Stores 10,000 users with a session, both services, rules and ten deliveries each. @returns their cookies. */
@@ -196,14 +151,4 @@ async function seed(target: Target): Promise<string[]> {
   await database.execute(sql`checkpoint`)
   await close()
   return cookies
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
-}
-
-function loads(): string {
-  return loadavg()
-    .map((each) => each.toFixed(1))
-    .join(' ')
 }

@@ -5,21 +5,22 @@ import { test as base, expect } from '@playwright/test'
 import { chromium, firefox, webkit } from '../../scripts/programs.ts'
 import { withServer } from '../e2e/server.ts'
 import { freePort } from '../relay/postgres.ts'
+import { launchChromium } from './chromium.ts'
+import { launchFirefox } from './firefox.ts'
 import { Front } from './front.ts'
 import { Page } from './page.ts'
-import { launchPuppeteer } from './puppeteer.ts'
 import type { Browser, Engine, Tab } from './tab.ts'
 import { launchWebkit } from './webkit.ts'
 
 /** Starts an engine; undefined if this machine does not have it. */
 const launch = {
-  chromium: (home) => {
+  chromium: () => {
     const path = chromium.find()
-    return path === undefined ? undefined : launchPuppeteer('chrome', path, home)
+    return path === undefined ? undefined : launchChromium(path)
   },
   firefox: (home) => {
     const path = firefox.find()
-    return path === undefined ? undefined : launchPuppeteer('firefox', path, home)
+    return path === undefined ? undefined : launchFirefox(path, home)
   },
   webkit: (home) => {
     const programs = webkit.find()

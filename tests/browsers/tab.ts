@@ -9,7 +9,7 @@ export interface Tab {
   run(body: string): Promise<unknown>
   /** Clicks with the mouse, at a point of the window in CSS pixels. */
   click(point: { x: number; y: number }): Promise<void>
-  /** The errors that the page logged or did not catch. WebDriver does not report them. */
+  /** The errors that the page logged or did not catch. WebKit's driver does not report them. */
   readonly errors: readonly string[]
   close(): Promise<void>
 }
@@ -19,4 +19,14 @@ export interface Browser {
   /** Opens a tab with no cookies and an empty cache. */
   newTab(): Promise<Tab>
   close(): Promise<void>
+}
+
+/** The actions of a click, as both kinds of WebDriver take them. */
+export function mouseClick({ x, y }: { x: number; y: number }) {
+  const actions = [
+    { type: 'pointerMove', x: Math.round(x), y: Math.round(y) },
+    { type: 'pointerDown', button: 0 },
+    { type: 'pointerUp', button: 0 },
+  ]
+  return { type: 'pointer', id: 'mouse', parameters: { pointerType: 'mouse' }, actions }
 }

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { setTimeout } from 'node:timers/promises'
 import type { WebkitPrograms } from '../../scripts/programs.ts'
 import { freePort } from '../relay/postgres.ts'
-import type { Browser, Tab } from './tab.ts'
+import { type Browser, mouseClick, type Tab } from './tab.ts'
 
 /** Starts WebKitGTK's WebDriver on a display of its own. @param home is an empty folder. */
 export async function launchWebkit(programs: WebkitPrograms, home: string): Promise<Browser> {
@@ -52,18 +52,8 @@ export async function launchWebkit(programs: WebkitPrograms, home: string): Prom
       open: async (url) => void (await send('POST', `${path}/url`, { url })),
       reload: async () => void (await send('POST', `${path}/refresh`, {})),
       run: (script) => send('POST', `${path}/execute/sync`, { script, args: [] }),
-      async click({ x, y }) {
-        const mouse = {
-          type: 'pointer',
-          id: 'mouse',
-          parameters: { pointerType: 'mouse' },
-          actions: [
-            { type: 'pointerMove', x: Math.round(x), y: Math.round(y) },
-            { type: 'pointerDown', button: 0 },
-            { type: 'pointerUp', button: 0 },
-          ],
-        }
-        await send('POST', `${path}/actions`, { actions: [mouse] })
+      async click(point) {
+        await send('POST', `${path}/actions`, { actions: [mouseClick(point)] })
       },
       async close() {
         await send('DELETE', path)

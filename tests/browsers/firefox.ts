@@ -1,0 +1,81 @@
+import { once } from 'node:events'
+import { launch } from '../server/program.ts'
+import { type Browser, mouseClick, type Tab } from './tab.ts'
+
+/** Of what Firefox sends, the fields that are read here. */
+interface Message {
+  id?: number
+  /** What happened, if it answers no command. */
+  method?: string
+  params?: { level: string; text: string; source: { context: string } }
+  result?: Result
+  message?: string
+}
+interface Result {
+  context: string
+  userContext: string
+  result?: { value?: string }
+  exceptionDetails?: { text: string }
+}
+
+/** Starts Firefox without a window, and drives it with WebDriver BiDi. @param home is an empty folder. */
+export async function launchFirefox(path: string, home: string): Promise<Browser> {
+  const args = ['--headless', '--remote-debugging-port=0', '--profile', home]
+  const program = launch(args, { HOME: home }, { program: path })
+  const socket = new WebSocket(`${await program.said(/ws:\S+/)}/session`)
+  await once(socket, 'open')
+
+  const commands: Array<(answer: Message) => void> = []
+  const errorsIn = new Map<string, string[]>()
+  socket.onmessage = ({ data }) => {
+    const message: Message = JSON.parse(data)
+    if (message.id !== undefined) commands[message.id]?.(message)
+    const { level, text = '', source } = message.params ?? {}
+    if (level === 'error') errorsIn.get(source?.context ?? '')?.push(text)
+  }
+  async function send(method: string, params: object): Promise<Result> {
+    const { promise, resolve } = Promise.withResolvers<Message>()
+    const id = commands.push(resolve) - 1
+    socket.send(JSON.stringify({ id, method, params }))
+    const { result, message } = await promise
+    if (result === undefined) throw new Error(`${method}: ${message}`)
+    return result
+  }
+  await send('session.new', { capabilities: {} })
+  await send('session.subscribe', { events: ['log.entryAdded'] })
+
+  async function newTab(): Promise<Tab> {
+    const { userContext } = await send('browser.createUserContext', {})
+    const { context } = await send('browsingContext.create', { type: 'tab', userContext })
+    const viewport = { width: 1280, height: 900 }
+    await send('browsingContext.setViewport', { context, viewport })
+    const errors: string[] = []
+    errorsIn.set(context, errors)
+    return {
+      errors,
+      async open(url) {
+        await send('browsingContext.navigate', { context, url, wait: 'complete' })
+      },
+      async reload() {
+        await send('browsingContext.reload', { context, wait: 'complete' })
+      },
+      async run(body) {
+        const { result, exceptionDetails } = await send('script.callFunction', {
+          // As JSON, so that the value needs no other translation.
+          functionDeclaration: `async () => JSON.stringify(await (() => {${body}\n})())`,
+          target: { context },
+          awaitPromise: true,
+        })
+        if (exceptionDetails) throw new Error(exceptionDetails.text)
+        return result?.value === undefined ? undefined : JSON.parse(result.value)
+      },
+      async click(point) {
+        await send('input.performActions', { context, actions: [mouseClick(point)] })
+      },
+      async close() {
+        await send('browser.removeUserContext', { userContext })
+      },
+    }
+  }
+  return { newTab, close: program.kill }
+}
