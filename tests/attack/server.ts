@@ -8,8 +8,6 @@ const main = join(import.meta.dirname, '../../server/main.ts')
 
 /** The real server as a process of its own, behind nginx. It serves both stand-ins. */
 interface Server {
-  /** From the launch until the server listens. */
-  startMs: number
   /**
    * The memory that the process uses after a collection of its garbage. V8 collects late, and the later the busier the
    * machine is, so memory with garbage says nothing about the server.
@@ -37,7 +35,6 @@ interface Place {
 }
 
 export async function startServer({ folder, databaseUrl, port, url }: Place): Promise<Server> {
-  const startedAt = performance.now()
   const program = launch(
     [main],
     {
@@ -55,10 +52,8 @@ export async function startServer({ folder, databaseUrl, port, url }: Place): Pr
   )
   const { child, exited } = program
   await program.listens()
-  const startMs = performance.now() - startedAt
 
   return {
-    startMs,
     async memoryMb() {
       if (child.exitCode !== null || child.signalCode !== null) {
         throw new Error(`The server ended by itself:\n${program.output.slice(-4_000)}`)
