@@ -25,7 +25,7 @@ const { values: options } = parseArgs({
 })
 const minutes = Number(options.minutes)
 const restartEvery = Number(options['restart-every'])
-if (process.platform !== 'linux') throw new Error('npm run soak needs Linux: it reads /proc.')
+if (process.platform !== 'linux') throw new Error('The soak needs Linux: it reads /proc.')
 
 const eventsPerSecond = 10
 /** Slack takes one message a second for a channel. */

@@ -110,8 +110,18 @@ test('the server has no file of more than 300 lines, and few files outside its f
   expect(loose.length).toBeLessThanOrEqual(8)
 })
 
+const documents = globSync(['{README,CONTRIBUTING,SECURITY}.md', 'docs/**/*.md'], { cwd: root })
+
+test('each npm script that a document or a message names exists', () => {
+  const { scripts } = JSON.parse(read('package.json'))
+  const named = [...documents, ...everything, ...sources('scripts')].flatMap((path) =>
+    [...read(path).matchAll(/npm run ([\w:]+)/g)].map(([, name = '']) => name),
+  )
+  expect(named.length).toBeGreaterThan(50)
+  expect([...new Set(named)].filter((name) => !(name in scripts))).toEqual([])
+})
+
 test('each relative link of the documents leads to a file', () => {
-  const documents = globSync(['{README,CONTRIBUTING,SECURITY}.md', 'docs/**/*.md'], { cwd: root })
   const links = documents.flatMap((document) =>
     // Without code, in which brackets are no links.
     [

@@ -5,11 +5,10 @@ import { beginnings, rare, regressions, steps } from './commands.ts'
 import { Model } from './model.ts'
 import { Page } from './page.ts'
 
-// `npm test` makes the same few runs each time, `npm run test:all` and `npm run test:model` make new ones.
-const isForModelAlone = process.env.npm_lifecycle_event === 'test:model'
+// `npm test` makes the same few runs each time, and `npm run test:all` new ones.
 const runsAll = process.env.TEST_ALL === '1'
-const numRuns = Number(process.env.MODEL_RUNS ?? (isForModelAlone ? 1000 : runsAll ? 100 : 30))
-const seed = Number(process.env.MODEL_SEED ?? (isForModelAlone || runsAll ? newSeed(3) : 3))
+const numRuns = Number(process.env.MODEL_RUNS ?? (runsAll ? 100 : 30))
+const seed = Number(process.env.MODEL_SEED ?? (runsAll ? newSeed(3) : 3))
 // A failure prints both. With them, the failing run is repeated alone.
 const path = process.env.MODEL_PATH
 const replayPath = process.env.MODEL_REPLAY
