@@ -176,15 +176,15 @@ const breaks: readonly Break[] = [
   {
     name: 'pause: a workspace is not paused',
     file: `${relay}/schedule/pauses.ts`,
-    from: 'sql`${pauseForSql(forMs)} where',
-    to: 'sql`${pauseForSql(0)} where',
+    from: '`}, ${fromNow(forMs)}',
+    to: '`}, ${fromNow(0)}',
     theme: 'pause',
   },
   {
-    name: 'pause: a new channel does not know the pause of its workspace',
-    file: `${relay}/schedule/channels.ts`,
-    from: 'coalesce(workspace.next_at, now())',
-    to: 'now()',
+    name: 'pause: another channel does not know the pause of its workspace',
+    file: 'server/database/clock.ts',
+    from: "workspace.id = split_part(${channel}.id, '/', 1) || '/'",
+    to: 'workspace.id = ${channel}.id',
     theme: 'pause',
   },
   {
