@@ -75,7 +75,8 @@ export async function forgetDealsOfDisconnected(
         sql`select id, exists (select from deliveries where user_id = users.id) and not exists (
                      select from connections where user_id = users.id and provider = ${crm}
                    ) as disconnected
-            from users where id > ${after} order by id limit ${batchRows}`,
+            -- The limit first: for many users, PostgreSQL would read all deliveries.
+            from (select id from users where id > ${after} order by id limit ${batchRows}) as users`,
       )
       for (const { id, disconnected } of page) {
         if (disconnected) forgotten += await forgetDeals(database, id, crm, signal)

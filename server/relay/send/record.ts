@@ -71,10 +71,12 @@ export async function recordSent(
             -- Lock the channel first, as the claim does.
             and (select count(*) from paused) >= 0
         )
-        select exists (
-          select from deliveries
+        -- In order, so that it is an entry of the index, and not the first row of the table.
+        select (
+          select true from deliveries
           where channel = ${channel} and state = 'pending' and id <> all(${idsOf(group)})
-        ) as more, exists (
+          order by occurred_at, id limit 1
+        ) is not null as more, exists (
           select from deliveries
           where event_id = any(${eventIdsOf(group)}) and state = 'pending'
             and channel = ${channel} and id <> all(${idsOf(group)})
