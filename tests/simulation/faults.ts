@@ -121,6 +121,16 @@ export function drawFaults(between: Between): Fault[] {
   return faults.sort((a, b) => startOf(a) - startOf(b))
 }
 
+/** Slack was down for so long on 2025-02-26. */
+export const outage: Fault = {
+  kind: 'slack',
+  at: 2 * second,
+  forMs: 9 * 60 * minute,
+  how: 'refuses',
+  share: 1,
+  pauseS: 0,
+}
+
 /** In some runs, a provider refuses one call by mistake. It breaks nothing. */
 export function drawMistake(dice: Dice, { eventsMs }: Pick<Between, 'eventsMs'>): Fault[] {
   if (dice.chance(0.6)) return []

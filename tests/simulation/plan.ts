@@ -4,6 +4,7 @@ import {
   drawMistake,
   type Fault,
   minute,
+  outage,
   second,
   type Theme,
   themeOf,
@@ -169,6 +170,8 @@ export function planOf(seed: number): Plan {
   // With dice of its own, so that seeds which once failed stay the same.
   const mistake = drawMistake(new Dice(seed * 104_729), between)
   const faults = [...drawFaults(between), ...mistake]
+  // It takes a minute to play, so it is rare.
+  if (seed % 1_000 === 500) faults.push(outage)
   // Numbers of their own, so that older seeds keep the rest of their plans. With a clock that is further ahead, HubSpot's
   // webhooks would be refused.
   const more = new Dice(seed * 7_919 + 3)

@@ -1,7 +1,7 @@
 import { signedWebhook, stageChange } from '../relay/hubspot-webhook.ts'
 import { check, isAllTold, type Move, type Played } from './checks.ts'
 import type { SimulatedDatabase } from './database.ts'
-import { type Fault, minute, second } from './faults.ts'
+import { type Fault, minute, outage, second } from './faults.ts'
 import { createPeople } from './people.ts'
 import { type Plan, planOf, type Webhook } from './plan.ts'
 import { createProcesses, type Processes } from './processes.ts'
@@ -123,7 +123,9 @@ async function play({
       const calm = Math.max(calmFrom(), time.startMs + (plan.searchMs ?? 0), pausedUntil())
       end = calm + (plan.searchesAtStart ? restMs : toldMs)
       // Long waits need no short polls.
-      const isWaiting = time.now > calmFrom() + 20 * second && time.now < calm - 12 * second
+      const isDown = faults.includes(outage) && sinceMs > plan.endMs + 20 * second
+      const isWaiting =
+        (isDown || time.now > calmFrom() + 20 * second) && time.now < calm - 12 * second
       processes.times.pollMs = isWaiting || time.now > calm + minute ? 10 * second : second
       if (time.now > end) break
       if (time.now < calm || people.isBusy() || isTelling()) continue

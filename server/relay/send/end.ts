@@ -4,11 +4,13 @@
 import { isDatabaseFailure } from '../../database/failure.ts'
 import type { Database } from '../../database/open.ts'
 import { errorFields, type Log } from '../../log.ts'
-import type { CrmConnection } from '../../people/access-token.ts'
-import type { Connection } from '../../people/connections.ts'
+import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
+import { type Connection, openSecrets } from '../../people/connections.ts'
 import { recordRefusal } from '../../people/refusals.ts'
+import type { Vault } from '../../people/vault.ts'
 import { type Providers, unknownRefusal } from '../../providers/provider.ts'
 import { ProviderError } from '../../providers/provider-error.ts'
+import { isCrmId } from '../../providers/registry.ts'
 import { countEnded } from '../../watch/metrics.ts'
 import { type Delivery, type Group, longestPutOffMs } from '../pick/delivery.ts'
 import { goOn, type NextStep, whileLeased } from '../schedule/channels.ts'
@@ -101,10 +103,14 @@ export function logFields({ id, eventId, crm, chat }: Delivery) {
 
 /** After this many failed tries, a delivery is dead. The tries take about two hours. */
 const maxAttempts = 20
+/** While a provider answers nothing at all, the tries go on until the event is so old. */
+const longestOutageMs = 24 * 60 * 60_000
 
 interface FailureDependencies {
   database: Database
+  vault: Vault
   providers: Providers
+  withAccess: WithAccess
   log: Log
   times: RelayTimes
   ends: Ends
@@ -118,19 +124,45 @@ export type Failures = ReturnType<typeof createFailures>
  */
 export function createFailures({
   database,
+  vault,
   providers,
+  withAccess,
   log,
   times,
   ends: { end, putOff },
 }: FailureDependencies) {
-  /** Counts a failed try. The deliveries are tried again later, or are dead after the last try. */
+  /** Whether a provider does not answer a simple question, either. Then no delivery is to blame. */
+  async function isOutage(connection: Connection): Promise<boolean> {
+    const { provider, channelId } = connection
+    try {
+      if (isCrmId(provider)) {
+        // A deal with this id need not exist.
+        await withAccess({ ...connection, provider }, 'backlog', (access) =>
+          providers[provider].deal(access, '1', { history: 'stage', links: false }),
+        )
+      } else await providers[provider].check(openSecrets(vault, connection), channelId)
+      return false
+    } catch (error) {
+      if (!(error instanceof ProviderError)) throw error
+      return error.kind === 'unreachable' || error.kind === 'nonsense'
+    }
+  }
+
+  /**
+   * Counts a failed try of a connection, or of nobody. The deliveries are tried again later, or are dead after the last
+   * try.
+   */
   async function retry(
     group: Group,
+    connection: Connection | undefined,
     reason: string,
     { field, code }: { field?: string | undefined; code?: string | undefined } = {},
   ): Promise<NextStep> {
     // Those of a digest may have had different numbers of tries.
-    const isLast = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
+    const isTried = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
+    const mayWait = group.some(isTried) && connection && (await isOutage(connection))
+    const isLast = (delivery: Delivery) =>
+      isTried(delivery) && !(mayWait && performance.now() - delivery.receivedAtMs < longestOutageMs)
     const ended = await end(group.filter(isLast), 'dead', reason, { countTry: true })
     const [first, ...others] = group.filter((delivery) => !isLast(delivery))
     if (first === undefined) return ended
@@ -152,7 +184,7 @@ export function createFailures({
     if (!(error instanceof ProviderError)) {
       // A bug in our code must not stop the channel.
       log.error('delivery failed', { ...logFields(delivery), ...errorFields(error) })
-      return await retry([delivery], 'internal_error')
+      return await retry([delivery], undefined, 'internal_error')
     }
     if (error.reason === 'disconnected') return await end([delivery], 'dead', 'disconnected')
     if (error.kind === 'refused') {
@@ -169,7 +201,7 @@ export function createFailures({
         countTry: false,
       })
     }
-    return await retry([delivery], `${crm.provider}_${error.reason ?? error.kind}`, error)
+    return await retry([delivery], crm, `${crm.provider}_${error.reason ?? error.kind}`, error)
   }
 
   /** Handles a refusal that may break a connection. The deliveries are tried once more, and then they are dead. */

@@ -137,7 +137,7 @@ export function createSend({
           ? { kind: 'rest', ms: answer.ms }
           : done
       case 'failed':
-        return await retry(group, answer.reason, answer)
+        return await retry(group, chat, answer.reason, answer)
       case 'refused': {
         const { reason, connectionBroken, at } = answer
         if (connectionBroken) return await refused(group, chat, reason)

@@ -83,10 +83,11 @@ export function createWork(dependencies: WorkDependencies): Work {
   const mayDigest = ({ id }: Delivery) => !refusedForms.has(id)
   const isPlain = ({ id }: Delivery) => refusedForms.get(id) === 'blocks'
   const turns = createWorkspaceTurns(dependencies.countCall)
-  const changes = createChangeReader(providers, createWithAccess(dependencies), times)
+  const withAccess = createWithAccess(dependencies)
+  const changes = createChangeReader(providers, withAccess, times)
   const memberFor = createMentions(dependencies)
   const ends = createEnds(dependencies)
-  const failures = createFailures({ ...dependencies, ends })
+  const failures = createFailures({ ...dependencies, withAccess, ends })
   const send = createSend({
     ...dependencies,
     turns,
