@@ -39,9 +39,9 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     onIdleError: (error) => log.warn('idle database connection lost', errorFields(error)),
   })
   const vault = createVault(encryptionKeys)
-  await checkKeys(database, vault)
+  const keys = await checkKeys(database, vault)
   if (settings.databaseUrl !== undefined) await checkSharedKey(database, vault)
-  await sealWithNewestKey(database, vault)
+  await sealWithNewestKey(database, vault, keys)
   await forgetStandIns(database, settings.addressesAt(settings.port).providers, log)
 
   const http = createHttpServer(settings.trustedProxies)

@@ -8,9 +8,10 @@ import type { Vault } from './vault.ts'
 /**
  * Checks at the start that our keys can open all stored secrets. Otherwise each call would fail
  * later.
+ * @returns the keys that sealed them.
  * @throws Error that says what to set.
  */
-export async function checkKeys(database: Database, vault: Vault): Promise<void> {
+export async function checkKeys(database: Database, vault: Vault): ReturnType<typeof keysInUse> {
   const keys = await keysInUse(database)
   const sum = (counted: typeof keys) => counted.reduce((total, { count }) => total + count, 0)
   const locked = sum(keys.filter(({ sealed }) => !vault.holdsKeyOf(sealed)))
@@ -20,6 +21,7 @@ export async function checkKeys(database: Database, vault: Vault): Promise<void>
         'Set it to the new key, a comma and the key that encrypted them.',
     )
   }
+  return keys
 }
 
 /** The keys that sealed the stored connections, each with one sealed value. There are few keys, and many connections. */
@@ -52,8 +54,12 @@ export async function checkSharedKey(database: Database, vault: Vault): Promise<
 }
 
 /** Seals all secrets of older keys again, so that the operator can remove these keys. */
-export async function sealWithNewestKey(database: Database, vault: Vault): Promise<void> {
-  for (const { key, sealed } of await keysInUse(database)) {
+export async function sealWithNewestKey(
+  database: Database,
+  vault: Vault,
+  keys: Awaited<ReturnType<typeof checkKeys>>,
+): Promise<void> {
+  for (const { key, sealed } of keys) {
     if (vault.isNewest(sealed)) continue
     let after = '00000000-0000-0000-0000-000000000000'
     await inBatches(async () => {

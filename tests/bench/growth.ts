@@ -60,7 +60,7 @@ const mayGrow: ReadonlyArray<[text: string, grows: string]> = [
   ['array(select distinct reason', 'failed messages, up to 2,000'],
   ['update "connections" set "connected_since"', 'connections, each hour'],
   ['insert into crm_accounts', 'connections, each hour'],
-  ['group by 1', 'connections, at a start'],
+  ['min(secrets) as sealed', 'connections, at a start'],
   ['"connections"."stand_in"', 'connections, at a start'],
   ['delete from "sessions"', 'sessions, each day'],
   ['delete from "users"', 'users, each day'],
@@ -223,9 +223,9 @@ async function callsOf(
     'search, found': (tx) => inbox(tx).storeFound('hubspot', ten, 0),
     'search, schedule': searchThree,
     start: async (tx) => {
-      await checkKeys(tx, vault)
+      const keys = await checkKeys(tx, vault)
       await checkSharedKey(tx, vault)
-      await sealWithNewestKey(tx, vault)
+      await sealWithNewestKey(tx, vault, keys)
       await forgetStandIns(tx, addresses.providers, log)
     },
     'clean-up, people': (tx) => deleteUnused(tx, new Date()),
