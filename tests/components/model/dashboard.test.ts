@@ -7,7 +7,7 @@ import { Page } from './page.ts'
 
 // `npm test` makes the same few runs each time, and `npm run test:all` new ones.
 const runsAll = process.env.TEST_ALL === '1'
-const numRuns = Number(process.env.MODEL_RUNS ?? (runsAll ? 100 : 30))
+const numRuns = Number(process.env.MODEL_RUNS ?? (runsAll ? 100 : 15))
 const seed = Number(process.env.MODEL_SEED ?? (runsAll ? newSeed(3) : 3))
 // A failure prints both. With them, the failing run is repeated alone.
 const path = process.env.MODEL_PATH
