@@ -179,23 +179,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect((await stored()).toSorted()).toEqual([...expected, '501 w1 search'].toSorted())
     })
 
-    test('a start searches what is not due yet, but not what another process has just searched', async () => {
-      const notDue = new Date(Date.now() + hour / 2)
-      await connectUser(ago(hour / 2))
-      const missed = portal
-      nextAccount()
-      await connectUser(ago(minute))
-      await backend.database.update(crmAccounts).set({ searchAt: notDue })
-      search()
-      const isOf = (of: number) => eq(crmAccounts.accountId, String(of))
-      const rowOf = async (of: number) =>
-        (await backend.database.select().from(crmAccounts).where(isOf(of)))[0]
-      await vi.waitFor(async () => {
-        expect((await rowOf(missed))?.searchedUntil.getTime()).toBeGreaterThan(ago(minute))
-      }, soon)
-      expect((await rowOf(portal))?.searchAt).toEqual(notDue)
-    })
-
     test('a search waits as HubSpot asks, and uses the next connection if a token is refused', async () => {
       const first = await connectUser()
       await connectUser()

@@ -24,7 +24,6 @@ import {
 const accountsAtOnce = 3
 /** Longer than one wait and one call. If the process dies, another one takes the account then. */
 const leaseSeconds = 90
-const justSearchedSeconds = 120
 
 /** How long the search for missed changes waits, in milliseconds. Tests use shorter times. */
 export interface CatchUpTimes {
@@ -142,15 +141,11 @@ async function addAccounts(database: Database, everyMs: number): Promise<void> {
   )
 }
 
-/**
- * Makes all accounts due, except those that another process searches now or has just searched, or that are due soon.
- * Otherwise processes that restart one after the other would each search all.
- */
+/** Makes all accounts due, except those that another process searches now or that are due soon. */
 async function makeAllDue(database: Database): Promise<void> {
   await database.execute(
     sql`update crm_accounts set search_at = now()
-        where search_at > now() + make_interval(secs => ${leaseSeconds})
-          and searched_until not between now() - make_interval(secs => ${justSearchedSeconds}) and now()`,
+        where search_at > now() + make_interval(secs => ${leaseSeconds})`,
   )
 }
 
