@@ -80,7 +80,7 @@ export async function askServer<Answer>(
       )
     case 500:
       throw new Error(
-        `The server at ${origin} cannot read its database. Read its log, then restart it.`,
+        `The server at ${origin} cannot read its database. Its log says why. It needs no restart.`,
       )
     default:
       throw new Error(
