@@ -58,6 +58,7 @@ const mayGrow: ReadonlyArray<[text: string, grows: string]> = [
   ['select distinct on (user_id)', 'what waits in the channel'],
   ['case when sent > 0', 'messages of the days'],
   ['array(select distinct reason', 'failed messages, up to 2,000'],
+  ['count(*)::int as looked', 'messages, up to 1,000 of each state'],
   ['update "connections" set "connected_since"', 'connections, each hour'],
   ['insert into crm_accounts', 'connections, each hour'],
   ['min(secrets) as sealed', 'connections, at a start'],
@@ -324,8 +325,9 @@ export function growthOf(sizes: ReadonlyArray<readonly Cost[]>) {
       (all) => all.find((cost) => cost.of === of && cost.text === text) ?? { of, text, ...none },
     )
     const [first = last] = costs
-    // A row of the answer may take some pages: of a small table, they are read as a whole.
-    const isFlat = pages <= Math.max(2 * first.pages, 5 * rows) && rows <= 2 * first.rows
+    // A row of the answer may take some pages: of a small table, they are read as a whole. An index becomes deeper.
+    const most = Math.max(2 * first.pages, first.pages + 10, 5 * rows)
+    const isFlat = pages <= most && rows <= 2 * first.rows
     const known = mayGrow.find(([part]) => text.includes(part))?.[1]
     return { of, text, costs, grows: isFlat ? undefined : (known ?? 'unknown') }
   })
