@@ -163,8 +163,11 @@ export function createFailures({
     const mayWait = group.some(isTried) && connection && (await isOutage(connection))
     const isLast = (delivery: Delivery) =>
       isTried(delivery) && !(mayWait && performance.now() - delivery.receivedAtMs < longestOutageMs)
-    const ended = await end(group.filter(isLast), 'dead', reason, { countTry: true })
-    const [first, ...others] = group.filter((delivery) => !isLast(delivery))
+    const { last = [], again = [] } = Object.groupBy(group, (delivery) =>
+      isLast(delivery) ? 'last' : 'again',
+    )
+    const ended = await end(last, 'dead', reason, { countTry: true })
+    const [first, ...others] = again
     if (first === undefined) return ended
     const tries = first.attempts + 1
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
