@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { and, eq, inArray, isNotNull, sql } from 'drizzle-orm'
+import { and, eq, inArray, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import { deliveriesEnded } from '../../watch/metrics.ts'
@@ -32,9 +32,7 @@ export async function stopSendingTo(database: Database, userId: string): Promise
   }
 }
 
-/** The first comparison is for the index. */
-const isClaimedOf = (userId: string) =>
-  and(isNotNull(deliveries.sendingUntil), eq(deliveries.userId, userId), isClaimed)
+const isClaimedOf = (userId: string) => and(eq(deliveries.userId, userId), isClaimed)
 
 /** Waits for the messages that are being sent to this user. Those that begin later do not count. */
 export async function sendingEnded(database: Database, userId: string): Promise<void> {
