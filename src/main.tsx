@@ -7,7 +7,11 @@ import './styles.css'
 const root = document.getElementById('root')
 if (root === null) throw new Error('index.html has no element with the id root')
 
-const router = createAppRouter(createQueryClient())
+const queryClient = createQueryClient()
+// The browser extension 'TanStack Query Devtools' looks for it here.
+if (import.meta.env.DEV) Object.assign(window, { __TANSTACK_QUERY_CLIENT__: queryClient })
+
+const router = createAppRouter(queryClient)
 start(root).catch((error: unknown) => {
   console.error('The page did not load.', error)
   // Without react-dom only the HTML of index.html can show this.

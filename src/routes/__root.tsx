@@ -1,18 +1,12 @@
 import { type QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { createRootRouteWithContext, Outlet, useMatches } from '@tanstack/react-router'
-import { lazy, Suspense, useEffect, useRef } from 'react'
+import { useEffect, useRef } from 'react'
 import { healthQuery } from '../api/health.ts'
 import { watchFocus } from '../api/person.ts'
 import { Header } from '../dashboard/Header.tsx'
 import { HealthGate } from '../dashboard/HealthGate.tsx'
 import { Footer } from '../ui/Footer.tsx'
 import { focusHeading } from '../ui/focus.ts'
-
-// Not in tests, nor in the frames of tests/states. The build drops it: a production install lacks its packages.
-const Devtools =
-  import.meta.env.MODE === 'development' && window === window.top
-    ? lazy(async () => ({ default: (await import('../devtools.tsx')).Devtools }))
-    : undefined
 
 export const Route = createRootRouteWithContext<{ queryClient: QueryClient }>()({
   loader: ({ context }) => {
@@ -43,11 +37,6 @@ function Root() {
           <Footer key={screen} />
         </div>
       </HealthGate>
-      {Devtools && (
-        <Suspense>
-          <Devtools />
-        </Suspense>
-      )}
     </QueryClientProvider>
   )
 }
