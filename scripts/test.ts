@@ -58,7 +58,15 @@ const projects = [
 if (projects.length > 0) runPart('Browser', playwright, 'test', reporters, ...projects)
 // Last and alone, because it needs all processors.
 if (runsAll && canAttack) {
-  runPart('Attack', 'tests/attack/attack.ts', '--seconds', '25', '--any-time')
+  runPart(
+    'Attack',
+    'tests/attack/attack.ts',
+    '--database',
+    'PGlite',
+    '--seconds',
+    '25',
+    '--any-time',
+  )
 }
 
 console.log()

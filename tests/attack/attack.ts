@@ -2,10 +2,9 @@ import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { sql } from 'drizzle-orm'
-import { chromium, ensure, nginx, without } from '../../scripts/programs.ts'
+import { ensure, nginx, without } from '../../scripts/programs.ts'
 import { openPglite, openPostgres, rowsOf } from '../../server/database/open.ts'
 import { startNginx } from '../build/nginx.ts'
 import { freePort, startPostgres } from '../relay/postgres.ts'
@@ -44,8 +43,6 @@ if (!(seconds >= 1) || !(authPerSecond >= 1) || chosen.length === 0) {
 
 // What is promised.
 const maxCallMs = 500
-/** Until somebody without a session has the page and the status of both services. */
-const maxFirstVisitMs = 1_000
 const maxGrowthMb = 150
 const maxStopMs = 10_000
 /** How many rows the attack may leave in a table. */
@@ -71,9 +68,6 @@ setTimeout(() => {
 
 const nginxPath = ensure(nginx)
 if (nginxPath === undefined) throw new Error(without({ ...nginx, tests: 'The attack' }))
-const executablePath = chromium.find()
-const noUser = 'There is no Chromium, so no user worked during the attack. Set CHROMIUM_PATH.'
-if (executablePath === undefined) console.log(noUser)
 
 const pages = mkdtempSync(join(tmpdir(), 'dealbell-attack-page-'))
 process.once('exit', () => rmSync(pages, { recursive: true, force: true }))
@@ -107,7 +101,6 @@ console.table(checks)
 const failed = checks.filter(({ result }) => result === 'FAILED').length
 const passed = checks.filter(({ result }) => result === 'passed').length
 console.log(`${passed} passed, ${failed} failed, ${checks.length - passed - failed} not judged`)
-if (executablePath === undefined) console.log(noUser)
 process.exit(failed > 0 ? 1 : 0)
 
 type Place = Parameters<typeof startServer>[0]
@@ -118,34 +111,21 @@ async function attack(database: Database, place: Place): Promise<void> {
   const stops: Array<() => unknown> = [() => server.stop(0)]
 
   try {
-    const user = executablePath && (await openUser(url, executablePath))
-    if (user) stops.push(user.close)
     // Before the server compiles its code: a collection throws compiled code away.
     const memoryBefore = await server.memoryMb()
     await warmUp(url)
     const cookies = await signIn(url)
-    let quiet = 'no calls'
-    if (user) {
-      await user.work(performance.now() + (options['any-time'] ? 0 : 5_000))
-      quiet = `${Math.round(percentile(user.callMs, 0.99))} ms`
-      user.callMs.length = 0
-      user.rounds = 0
-    }
+    const user = openUser(url)
+    await user.work(performance.now() + (options['any-time'] ? 0 : 5_000))
+    const quiet = `${Math.round(percentile(user.callMs, 0.99))} ms`
+    user.callMs.length = 0
+    user.rounds = 0
     const floods = startFloods(url, cookies, authPerSecond)
     const sieges = startSieges(url, largestFile())
     for (const { stop } of [...floods, ...sieges]) stops.push(stop)
-    const end = performance.now() + seconds * 1000
-    const working = user ? user.work(end) : undefined
-    const waitedBefore = server.waitedMs()
-    const firstVisits = visitWithoutSession(url, end)
-    await delay(end - performance.now())
-    await working
-    const visitMs = await firstVisits
+    await user.work(performance.now() + seconds * 1000)
     // While the attack goes on, and after the user's work: a collection makes the server slow for a while.
     const memoryAfter = await server.memoryMb()
-    // Other processes, such as the attackers and the user's browser, take a share of the processors.
-    const waited = (server.waitedMs() - waitedBefore) / (seconds * 1000)
-    console.log(`The server waited ${Math.round(waited * 100)} % of the time for a processor.`)
     for (const flood of floods) flood.stop()
     for (const { name, answers } of floods) {
       const counts = [...answers].map(([answer, count]) => `${answer}: ${count}`)
@@ -163,18 +143,12 @@ async function attack(database: Database, place: Place): Promise<void> {
       clients > 0
     check(database, 'every attack reaches the server', reached ? 'yes' : 'no', 'yes', reached)
 
-    if (user) {
-      const { callMs, failures, late, rounds } = user
-      const p99 = percentile(callMs, 0.99)
-      const calls = `${callMs.length} calls in ${rounds} rounds (before the attack ${quiet})`
-      // Whoever gets a part of the time needs so much longer.
-      checkTime(database, `p99 of the user's ${calls}`, p99, maxCallMs / (1 - waited))
-      for (const failure of [...failures, ...late]) console.log(failure)
-      checkBelow(database, "failures in the user's work", failures.length, 1, 'failures')
-      checkTime(database, "steps of the user's work that took over 10 s", late.length, 1, 'steps')
-    }
-    const visits = `p99 of ${visitMs.length} first visits`
-    checkTime(database, visits, percentile(visitMs, 0.99), maxFirstVisitMs / (1 - waited))
+    const { callMs, failures, late, rounds } = user
+    const calls = `${callMs.length} calls in ${rounds} rounds (before the attack ${quiet})`
+    checkTime(database, `p99 of the user's ${calls}`, percentile(callMs, 0.99), maxCallMs)
+    for (const failure of [...failures, ...late]) console.log(failure)
+    checkBelow(database, "failures in the user's work", failures.length, 1, 'failures')
+    checkTime(database, "the user's calls that took over 10 s", late.length, 1, 'calls')
     checkBelow(database, 'growth of memory', memoryAfter - memoryBefore, maxGrowthMb, 'MB')
     const ending = `end after SIGTERM with ${clients} clients`
     checkBelow(database, ending, stop.durationMs, maxStopMs, 'ms')
@@ -201,32 +175,6 @@ async function warmUp(url: string): Promise<void> {
     })
     await answer.arrayBuffer()
   }
-}
-
-/**
- * Somebody without a session opens the dashboard every two seconds.
- * @returns how long each visit took; infinity if one of its calls failed.
- */
-async function visitWithoutSession(url: string, end: number): Promise<number[]> {
-  const times: number[] = []
-  do {
-    const begun = performance.now()
-    let failed = false
-    for (const path of ['/', '/health', '/api/hubspot/status', '/api/slack/status']) {
-      try {
-        // As long as the page waits. Otherwise a visit could go on when the server stops.
-        const answer = await fetch(url + path, { signal: AbortSignal.timeout(10_000) })
-        await answer.arrayBuffer()
-        if (!answer.ok) throw new Error(`${answer.status}`)
-      } catch (error) {
-        failed = true
-        console.log(`A first visit's call of ${path} failed:`, error)
-      }
-    }
-    times.push(failed ? Number.POSITIVE_INFINITY : performance.now() - begun)
-    await delay(2_000)
-  } while (performance.now() < end)
-  return times
 }
 
 /** The path of the largest file of the built page. */

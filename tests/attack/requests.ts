@@ -1,5 +1,5 @@
 import { Agent, type IncomingHttpHeaders, request } from 'node:http'
-import { openBrowser } from '../server/harness.ts'
+import { connect } from '../server/program.ts'
 
 // Requests that a caller can send as fast as he likes. Most need no session.
 
@@ -36,15 +36,8 @@ export async function signIn(url: string): Promise<string[]> {
   for (let count = 0; count < changedDeals; count++) {
     await fetch(`${url}/sandbox/hubspot/deals`, { method: 'POST', body: deal, redirect: 'manual' })
   }
-  const app: Parameters<typeof openBrowser>[0]['app'] = {
-    request: (path, init) => fetch(new URL(String(path), url), { ...init, redirect: 'manual' }),
-  }
   const cookies: string[] = []
-  for (const _ of attackers) {
-    const browser = openBrowser({ app })
-    await browser.connect('hubspot')
-    cookies.push(browser.cookie ?? '')
-  }
+  for (const _ of attackers) cookies.push(await connect(url, 'hubspot'))
   return cookies
 }
 

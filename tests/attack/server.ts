@@ -1,5 +1,4 @@
 import { once } from 'node:events'
-import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { launch } from '../server/program.ts'
@@ -13,8 +12,6 @@ interface Server {
    * machine is, so memory with garbage says nothing about the server.
    */
   memoryMb(): Promise<number>
-  /** How long the main thread has waited until now because other processes used all processors. */
-  waitedMs(): number
   /** Sends SIGTERM, and SIGKILL if the process still runs after `limitMs`. */
   stop(limitMs: number): Promise<Stop>
 }
@@ -59,13 +56,6 @@ export async function startServer({ folder, databaseUrl, port, url }: Place): Pr
         throw new Error(`The server ended by itself:\n${program.output.slice(-4_000)}`)
       }
       return await usedMemoryMb(await program.said(/ws:\S+/))
-    },
-    waitedMs() {
-      const file = `/proc/${child.pid}/schedstat`
-      // Some kernels do not have it.
-      if (!existsSync(file)) return 0
-      const [, waitedNs] = readFileSync(file, 'utf8').split(' ')
-      return Number(waitedNs) / 1e6
     },
     // Also works when the process has ended already.
     async stop(limitMs) {

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { type Database, openPglite, openPostgres } from '../../server/database/open.ts'
-import { connections, rules, sessions, users } from '../../server/database/schema.ts'
+import { connections, rules, users } from '../../server/database/schema.ts'
 import { sealSecrets } from '../../server/people/connections.ts'
-import { randomToken, sha256 } from '../../server/people/session.ts'
 import { createVault } from '../../server/people/vault.ts'
 import { type ServerOptions, serverKey } from '../relay/process.ts'
 
@@ -16,14 +15,8 @@ export const openTarget = (target: Target) =>
 
 /**
  * Stores users with both services connected and a rule, each with an account of its own, from 1 on.
- * @param slack what differs in their connections to Slack.
- * @returns their ids.
  */
-export async function seedUsers(
-  database: Database,
-  count: number,
-  slack: Partial<typeof connections.$inferInsert> = {},
-): Promise<string[]> {
+export async function seedUsers(database: Database, count: number): Promise<void> {
   const vault = createVault([serverKey])
   const now = new Date()
   const all = Array.from({ length: count }, (_, at) => ({ userId: randomUUID(), n: at + 1 }))
@@ -58,28 +51,9 @@ export async function seedUsers(
           grantId: `s${n}`,
           channelId: `C${n}`,
           connectedAt: now,
-          ...slack,
         },
       ]
     })
     await database.insert(connections).values(rows)
   }
-  return all.map(({ userId }) => userId)
-}
-
-/** Signs each user in once, an hour ago. @returns the cookies, in the order of the users. */
-export async function seedSessions(
-  database: Database,
-  userIds: readonly string[],
-): Promise<string[]> {
-  const createdAt = new Date(Date.now() - 3_600_000)
-  const expiresAt = new Date(Date.now() + 170 * 86_400_000)
-  const all = userIds.map((userId) => ({ userId, token: randomToken() }))
-  for (let first = 0; first < all.length; first += 1_000) {
-    const rows = all
-      .slice(first, first + 1_000)
-      .map(({ userId, token }) => ({ tokenHash: sha256(token), userId, createdAt, expiresAt }))
-    await database.insert(sessions).values(rows)
-  }
-  return all.map(({ token }) => `__Host-dealbell=${token}`)
 }

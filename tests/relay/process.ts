@@ -21,7 +21,7 @@ export interface ServerOptions {
   nodeOptions?: string
 }
 
-export const metricsToken = serverKey.toString('hex')
+const metricsToken = serverKey.toString('hex')
 
 export function serverEnv(
   { outside, database, failpoint, encryptionKey, trustedProxies, nodeOptions }: ServerOptions,

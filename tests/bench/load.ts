@@ -6,22 +6,16 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { serve } from '@hono/node-server'
 import { type Browser, type BrowserContext, chromium } from '@playwright/test'
-import react from '@vitejs/plugin-react'
 import { Hono } from 'hono'
-import { build, type InlineConfig } from 'vite'
-import { precompress } from '../../../build/precompress.ts'
-import { featureNames } from '../../../contract/features.ts'
-import { pagePolicy } from '../../../contract/page-headers.ts'
-import {
-  chromiumArguments,
-  ensure,
-  chromium as installedChromium,
-} from '../../../scripts/programs.ts'
-import { safetyHeaders } from '../../../server/http/safety-headers.ts'
-import { serveDashboard } from '../../../server/page/serve.ts'
+import { build } from 'vite'
+import { featureNames } from '../../contract/features.ts'
+import { pagePolicy } from '../../contract/page-headers.ts'
+import { chromiumArguments, ensure, chromium as installedChromium } from '../../scripts/programs.ts'
+import { safetyHeaders } from '../../server/http/safety-headers.ts'
+import { serveDashboard } from '../../server/page/serve.ts'
 
 // How long it takes from the navigation until both connections and the ticked rules can be used, on
-// a phone with a poor connection, beside another page that is built here: see docs/performance.md.
+// a phone with a poor connection: see docs/performance.md. `--former FOLDER` compares it with another checkout.
 
 const network = { latency: 150, downloadThroughput: 1_600_000 / 8, uploadThroughput: 750_000 / 8 }
 const cpuSlowdown = 4
@@ -30,7 +24,6 @@ const settleMs = 300
 const timeoutMs = 30_000
 
 const pages = {
-  'same-packages': 'the least page with the same packages',
   dealbell: 'Dealbell, first visit',
   again: 'Dealbell, second visit',
   features: 'Dealbell with all features',
@@ -45,9 +38,7 @@ interface Visit {
 }
 
 const limits: [what: string, measure: keyof Visit, of: Page, by: Page, limit: number][] = [
-  ['ready', 'readyMs', 'dealbell', 'same-packages', 1.1],
-  ['first paint', 'firstPaintMs', 'dealbell', 'same-packages', 1.15],
-  ['ready', 'readyMs', 'again', 'same-packages', 0.8],
+  ['ready', 'readyMs', 'again', 'dealbell', 0.8],
   ['ready', 'readyMs', 'features', 'dealbell', 1.03],
   ['ready', 'readyMs', 'dealbell', 'former', 1.03],
   ['bytes', 'bytes', 'dealbell', 'former', 1.01],
@@ -63,7 +54,7 @@ const { values: options } = parseArgs({
 const runs = Number(options.runs)
 if (!Number.isInteger(runs) || runs < 7) throw new Error('--runs must be 7 or more.')
 
-const project = join(import.meta.dirname, '../../..')
+const project = join(import.meta.dirname, '../..')
 const folder = await mkdtemp(join(tmpdir(), 'dealbell-load-'))
 const executablePath = ensure(installedChromium)
 const browser = await chromium.launch({
@@ -79,17 +70,10 @@ try {
 }
 
 async function run(browser: Browser): Promise<boolean> {
-  await buildPage('dealbell', { root: project })
-  if (options.former !== undefined) await buildPage('former', { root: resolve(options.former) })
-  await buildPage('same-packages', {
-    root: join(import.meta.dirname, 'same-packages'),
-    configFile: false,
-    publicDir: false,
-    plugins: [react(), precompress()],
-  })
+  await buildPage('dealbell', project)
+  if (options.former !== undefined) await buildPage('former', resolve(options.former))
 
   const servers = new Map([
-    ['same-packages', await servePage('same-packages')],
     ['dealbell', await servePage('dealbell')],
     ['features', await servePage('dealbell', featureNames)],
   ] as [Page, Awaited<ReturnType<typeof servePage>>][])
@@ -116,9 +100,9 @@ async function run(browser: Browser): Promise<boolean> {
   return report(visits)
 }
 
-async function buildPage(name: Page, config: InlineConfig): Promise<void> {
+async function buildPage(name: Page, root: string): Promise<void> {
   await build({
-    ...config,
+    root,
     logLevel: 'error',
     build: { outDir: join(folder, name), emptyOutDir: true, modulePreload: false },
   })
