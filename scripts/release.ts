@@ -45,7 +45,16 @@ await buildPage()
 await buildServer()
 await copy('server/database/migrations')
 await copy('stand-ins', (path) => !path.endsWith('.ts'))
-for (const file of ['LICENSE', 'CHANGELOG.md', '.env.example']) await copy(file)
+for (const each of [
+  'LICENSE',
+  'README.md',
+  'SECURITY.md',
+  'CHANGELOG.md',
+  '.env.example',
+  'docs',
+]) {
+  await copy(each)
+}
 await cp(join(root, 'packaging'), release, { recursive: true })
 await chmod(join(release, 'bin/dealbell'), 0o755)
 await copy(`node_modules/${pglite}`, (path) => !/\.(map|cjs|d\.c?ts|md)$/.test(path))
