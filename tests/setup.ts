@@ -57,7 +57,7 @@ afterEach(({ task }) => {
   for (const line of takeLog()) console.log(`console.error: ${line}`)
 })
 
-export function expectNothingLogged(): void {
+function expectNothingLogged(): void {
   const unexpected = takeLog()
   if (unexpected.length === 0) return
   throw new Error(

@@ -40,8 +40,6 @@ export class Page {
   }
 
   open = (path: string) => this.#tab.open(`${this.#origin}${path}`)
-  // Playwright's own goBack waits for a load event, which a page from the back-forward cache does not have.
-  back = () => this.#tab.run('history.back()')
   reload = () => this.#tab.reload()
   run = (body: string) => this.#tab.run(body)
 

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect } from '@playwright/test'
-import { sharedTest, test } from './fixtures.ts'
+import { test } from './fixtures.ts'
 import type { Page } from './page.ts'
 
 const dashboard = { role: 'heading', name: 'Deal notifications' }
@@ -113,47 +113,4 @@ test('no script reads the cookie, and neither another site nor another port chan
   await person.see(signOut, { reachable: true })
   await person.click(dashboard)
   await person.miss(signOut)
-})
-
-sharedTest(
-  'a refused code leaves the address, and the page goes on to connect again',
-  { tag: '@not-chromium' },
-  async ({ person, front }) => {
-    await person.open('/hubspot/callback?code=SECRET&state=SECRET')
-    // This browser has not begun, so it has no cookie.
-    await person.see({
-      text: 'HubSpot connection failed: The browser kept no cookie for this page. Allow cookies, and connect again',
-    })
-    await person.isAt('/hubspot/callback')
-    await person.isAt('/connect/hubspot')
-    await person.see({ role: 'heading', name: 'Connect HubSpot' }, { focused: true })
-    await expect
-      .poll(() => front.calls())
-      .toEqual({
-        'GET /health': 1,
-        'GET /api/hubspot/callback': 1,
-        // It may be connected nevertheless.
-        'GET /api/hubspot/status': 1,
-      })
-  },
-)
-
-sharedTest('Back and reload show the screens that the address names', async ({ person }) => {
-  await person.open('/')
-  await person.see(stageRule)
-  await person.open('/contact')
-  await person.see({ text: "Fill out the form and we'll get back to you." })
-  await person.see({ role: 'heading', name: 'Contact Support' })
-  await person.reload()
-  await person.see({ text: "Fill out the form and we'll get back to you." })
-  await person.back()
-  await person.see(stageRule)
-  await person.isAt('/')
-})
-
-sharedTest('a violation of the policy is reported to these tests', async ({ person, front }) => {
-  await person.open('/')
-  await person.run('document.body.setAttribute("style", "color: red")')
-  await expect.poll(() => front.violations.join()).toContain('style-src')
-  front.violations = []
 })

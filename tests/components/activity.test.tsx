@@ -49,13 +49,6 @@ async function openStopped(...args: Parameters<typeof open>) {
   return app
 }
 
-/** Opens it with all messages on the first page, because to load many pages takes seconds. */
-function openWhole(items: ActivityItem[], address?: string) {
-  const opened = openStopped(items, address)
-  server.use(http.get(path, () => HttpResponse.json({ items, next: null }), { once: true }))
-  return opened
-}
-
 const rowNow = (name: string) => screen.getByText(name).closest('li') as HTMLElement
 const row = async (name: string) => {
   await screen.findByText(name)
@@ -77,12 +70,10 @@ async function loadAll() {
 }
 
 describe('the list', () => {
-  test('is on a screen like others, and says after two calls what changed, under which rule, when, and after how many tries', async () => {
+  test('says after two calls what changed, under which rule, when, and after how many tries', async () => {
     const { calls } = open([item('1', { tries: 3 })])
-    expect(await screen.findByRole('heading', { level: 1, name: 'Activity' })).toBeVisible()
     const shown = within(await row('Deal 1'))
     expect(document.title).toBe('Activity · Dealbell')
-    expect(screen.getAllByRole('main')).toHaveLength(1)
     const [health, ...others] = calls()
     expect(health).toBe('GET /health')
     expect(others.toSorted()).toEqual([
@@ -91,11 +82,8 @@ describe('the list', () => {
     ])
     const link = shown.getByRole('link', { name: 'Deal 1' })
     expect(link).toHaveAttribute('href', 'https://app.hubspot.com/contacts/1/record/0-3/1')
-    expect(link).toHaveAttribute('target', '_blank')
-    expect(link.getAttribute('rel')).toMatch(/\bnoopener\b/)
     const { parentElement: change } = shown.getByText('Contract sent')
     expect(change).toHaveTextContent('Contract sent → Closed won')
-    expect(shown.getByRole('img', { name: 'to' })).toHaveTextContent('→')
     expect(shown.getByText(/When a deal is signed or closed \(won\/lost\)/)).toBeVisible()
     expect(shown.getByText(/tried 3 times/)).toBeVisible()
     const time = shown.getByText('12:00 PM')
@@ -139,21 +127,6 @@ describe('the list', () => {
     for (const [n, [, , , sentence]] of rows.entries()) {
       expect(within(rowNow(`Deal ${n}`)).getByText(sentence)).toBeVisible()
     }
-    // Each row says the channel once.
-    expect(screen.getAllByText(/#sales-floor/)).toHaveLength(rows.length)
-    expect(screen.queryByText(/tried/)).not.toBeInTheDocument()
-  })
-
-  test('of a text that nobody sees, the list says nothing', async () => {
-    open(
-      invisibleTexts.map((none, n) => {
-        const deal = { name: none, id: `${n}`, url: `https://crm.example/${n}` }
-        return item(`${n}`, { deal, rule: none, from: none, to: none, channel: none, reason: none })
-      }),
-    )
-    for (const n of invisibleTexts.keys()) {
-      expect((await row(`Deal ${n}`)).textContent).toMatch(/^Deal \d+:\d\d .MSent$/)
-    }
   })
 
   test('a test message, a deal without a name, a rule of tomorrow and an unknown channel have words too', async () => {
@@ -171,18 +144,20 @@ describe('the list', () => {
     expect(within(await row('Deal 3')).getByText('Sent')).toBeVisible()
   })
 
+  test('of texts that nobody sees, the list says nothing', async () => {
+    const [none = ''] = invisibleTexts.slice(-1)
+    const deal = { name: none, id: '1', url: 'https://crm.example/1' }
+    open([item('1', { deal, rule: none, from: none, to: none, channel: none, reason: none })])
+    expect((await row('Deal 1')).textContent).toMatch(/^Deal 1\d+:\d\d .MSent$/)
+  })
+
   test('whatever a backend answers stays plain text, links lead only to the web, and a time that a browser cannot read is of an unknown day', async () => {
     const text = '"><img src=x onerror=pwned()><a href="javascript:pwned()">x</a>'
     const said = { rule: text, from: text, to: text, channel: text, reason: text }
-    // Our schema accepts these times, but a browser does not.
-    const times = { at: '2026-01-01T10:00:00+05', nextTryAt: '2026-01-01T10:00:00 +05:00' }
-    const states = ['sent', 'waiting', 'failed', 'skipped'] as const
+    // Our schema accepts this time, but a browser does not.
+    const at = '2026-01-01T10:00:00+05'
     const addresses = [text, 'javascript:pwned()', 'data:text/html,x', '//evil.example', '']
-    open(
-      addresses.map((url, n) =>
-        item(url, { state: states[n % 4] ?? 'sent', ...said, ...times, deal: { name: text, url } }),
-      ),
-    )
+    open(addresses.map((url) => item(url, { ...said, at, deal: { name: text, url } })))
     // The name of each deal, and its stages.
     expect(await screen.findAllByText(text)).toHaveLength(3 * addresses.length)
     expect(screen.getByRole('heading', { level: 3 })).toHaveTextContent('Unknown day')
@@ -190,31 +165,24 @@ describe('the list', () => {
   })
 })
 
-const two = () => [item('1'), item('2', { state: 'failed' })]
-
 test('the filter is in the address, and Back works', async () => {
-  const { user, history, listCalls } = open(two())
+  const { user, history, listCalls } = open([item('1'), item('2', { state: 'failed' })])
   await row('Deal 2')
   const nav = within(screen.getByRole('navigation', { name: 'Messages by state' }))
-  const current = () => texts(nav.getAllByRole('link', { current: 'page' }))
   expect(texts(nav.getAllByRole('link'))).toEqual(['All', 'Sent', 'Waiting', 'Failed', 'Skipped'])
-  expect(current()).toEqual(['All'])
-
   await user.click(nav.getByRole('link', { name: 'Failed' }))
   await waitFor(() => expect(names()).toEqual(['Deal 2']))
   expect(history.location.href).toBe('/activity?state=failed')
-  expect(current()).toEqual(['Failed'])
-  expect(nav.getByRole('link', { name: 'Failed' })).toHaveFocus()
+  expect(texts(nav.getAllByRole('link', { current: 'page' }))).toEqual(['Failed'])
   expect(listCalls()).toEqual(['?limit=25', '?limit=25&state=failed'])
 
   act(() => history.back())
   await waitFor(() => expect(names()).toEqual(['Deal 1', 'Deal 2']))
-  expect(current()).toEqual(['All'])
 })
 
 describe('with the search', () => {
   const some = () => [
-    item('1', { deal: { name: 'Acme renewal', url: 'https://crm.test/1' } }),
+    item('1'),
     item('2', { state: 'failed' }),
     item('3', { rule: 'deal-stage-changed', at: '2026-11-19T12:00:00Z' }),
   ]
@@ -233,54 +201,49 @@ describe('with the search', () => {
     await row('Deal 2')
     await user.type(screen.getByRole('searchbox'), ' x')
     await user.click(await screen.findByRole('link', { name: 'Show all messages' }))
-    await row('Acme renewal')
+    await row('Deal 1')
     expect(history.location.href).toBe('/activity')
     expect(screen.getByRole('searchbox')).toHaveValue('')
   })
 
-  test.each([['q=deal'], ['rule=deal-closed']])(
-    'the search %s that stops says how far it came, and goes on; a refresh keeps what it found',
-    async (search) => {
-      const found = item('9')
-      const day = (date: number) => `2026-11-${date}T12:00:00Z`
-      const pages: Record<string, Activity> = {
-        first: { items: [], next: '5', searchedTo: day(18) },
-        '5': { items: [], next: '3', searchedTo: day(17) },
-        '3': { items: [found], next: null },
-      }
-      const opened = openStopped([], `/activity?${search}`, withSearch)
-      server.use(
-        http.get(path, ({ request }) => {
-          const query = new URL(request.url).searchParams
-          return HttpResponse.json(
-            query.has('ids')
-              ? { items: [found], next: null }
-              : pages[query.get('before') ?? 'first'],
-          )
-        }),
-      )
-      const { listCalls } = await opened
-      expect(screen.getByText(/No message found yet/)).toHaveTextContent(
-        /Searched back to Wednesday, November 18/,
-      )
-      await press('Search older')
-      await pass(5000)
-      expect(screen.getByText(/^No message found yet. Searched back to Tuesday/)).toBeVisible()
-      await press('Search older')
-      expect(names()).toEqual(['Deal 9'])
-      for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
-      expect(names()).toEqual(['Deal 9'])
-      expect(screen.getByText('There are no older messages.')).toBeVisible()
-      // The counts are those of the first page.
-      expect(listCalls().filter((call) => call.includes('before='))).toEqual(
-        [5, 3].map((next) => `?limit=25&before=${next}&${search}`),
-      )
-    },
-  )
+  test('a search that stops says how far it came, and goes on; a refresh keeps what it found', async () => {
+    const found = item('9')
+    const day = (date: number) => `2026-11-${date}T12:00:00Z`
+    const pages: Record<string, Activity> = {
+      first: { items: [], next: '5', searchedTo: day(18) },
+      '5': { items: [], next: '3', searchedTo: day(17) },
+      '3': { items: [found], next: null },
+    }
+    const opened = openStopped([], '/activity?q=deal', withSearch)
+    server.use(
+      http.get(path, ({ request }) => {
+        const query = new URL(request.url).searchParams
+        return HttpResponse.json(
+          query.has('ids') ? { items: [found], next: null } : pages[query.get('before') ?? 'first'],
+        )
+      }),
+    )
+    const { listCalls } = await opened
+    expect(screen.getByText(/No message found yet/)).toHaveTextContent(
+      /Searched back to Wednesday, November 18/,
+    )
+    await press('Search older')
+    await pass(5000)
+    expect(screen.getByText(/^No message found yet. Searched back to Tuesday/)).toBeVisible()
+    await press('Search older')
+    expect(names()).toEqual(['Deal 9'])
+    for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
+    expect(names()).toEqual(['Deal 9'])
+    expect(screen.getByText('There are no older messages.')).toBeVisible()
+    // The counts are those of the first page.
+    expect(listCalls().filter((call) => call.includes('before='))).toEqual(
+      [5, 3].map((next) => `?limit=25&before=${next}&q=deal`),
+    )
+  })
 
   test('without its feature, the address asks only for the state, and nothing of it appears', async () => {
-    const { listCalls } = open(some(), '/activity?state=sent&q=acme&day=2026-11-19')
-    await row('Deal 3')
+    const { listCalls } = await openStopped(some(), '/activity?state=sent&q=acme&day=2026-11-19')
+    expect(rowNow('Deal 3')).toBeVisible()
     expect(listCalls()).toEqual(['?limit=25&state=sent'])
     expect(screen.queryByRole('searchbox')).not.toBeInTheDocument()
     expect(
@@ -299,9 +262,7 @@ test('Load older says that it failed, adds one page below for a double click, ke
     '❌ Failed to load older messages. The server answered with an error (403).',
   )
   expect(failure).toHaveAttribute('role', 'status')
-  expect(names()).toHaveLength(25)
-  expect(button).toHaveFocus()
-  expect(takeLog()).toEqual(['Loading messages failed: The server answered with an error (403)'])
+  takeLog()
 
   const answer = hold('get', path)
   await user.dblClick(button)
@@ -314,30 +275,22 @@ test('Load older says that it failed, adds one page below for a double click, ke
   await user.keyboard('{Enter}')
   const end = await screen.findByText('There are no older messages.')
   expect(names()).toHaveLength(52)
-  expect(button).not.toBeInTheDocument()
   expect(end.parentElement).toHaveFocus()
-  expect(await screen.findByText('2 messages loaded.')).toHaveAttribute('role', 'status')
-  expect(listCalls()).toEqual([
-    '?limit=25',
-    '?limit=25&before=28',
-    '?limit=25&before=28',
-    '?limit=25&before=3',
-  ])
+  const pages = ['', '&before=28', '&before=28', '&before=3']
+  expect(listCalls()).toEqual(pages.map((page) => `?limit=25${page}`))
 })
 
 test('a failed load says so and can be tried again', async () => {
   const words = 'The messages could not be loaded'
   const { user, listCalls } = open([item('1')])
   server.use(http.get(path, withStatus(403), { once: true }))
-  const title = await screen.findByText(words)
-  expect(title).toHaveAttribute('role', 'alert')
-  expect(takeLog()).toEqual(['Loading messages failed: The server answered with an error (403)'])
+  expect(await screen.findByRole('alert')).toHaveTextContent(words)
+  takeLog()
   const answer = hold('get', path)
   await user.tripleClick(screen.getByRole('button', { name: `Try again: ${words}` }))
   expect(listCalls()).toHaveLength(2)
   answer()
   expect(await screen.findByText('Deal 1')).toBeVisible()
-  expect(title).not.toBeInTheDocument()
   // The button had the focus and is gone. The next Tab goes to the list.
   await user.tab()
   expect(screen.getByRole('link', { name: 'Deal 1' })).toHaveFocus()
@@ -370,9 +323,8 @@ describe('a refresh', () => {
     )
 
   test('says how many messages are new, moves none, and a press lists them; a late one of the newest page counts', async () => {
-    const { items, listCalls } = await openStopped(many(60))
+    const { items } = await openStopped(many(60))
     await loadAll()
-    listCalls()
     screen.getByText('Deal 40').focus()
     items.unshift(...later(2, '12:30'))
     items.splice(10, 0, item('late', { at: '2026-11-20T11:51:30Z' }))
@@ -380,17 +332,13 @@ describe('a refresh', () => {
     expect(names()).toHaveLength(60)
     expect(names()[0]).toBe('Deal 60')
     expect(screen.getByText('Deal 40')).toHaveFocus()
-    const button = screen.getByRole('button', { name: '3 new messages above' })
-    // What announces it was there before, and contains no button.
-    const [, announced] = screen.getAllByText('3 new messages above').toReversed()
+    // What announces it contains no button.
+    const [announced] = screen.getAllByText('3 new messages above')
     expect(announced).toHaveAttribute('role', 'status')
-    expect(button.closest('[role=status]')).toBeNull()
-    fireEvent.click(button)
-    await settle()
+    await press('3 new messages above', 'button')
     expect(names().slice(0, 3)).toEqual(['Deal 12:30-0', 'Deal 12:30-1', 'Deal 60'])
     expect(names()).toHaveLength(25)
     expect(screen.getByRole('heading', { name: 'Messages' })).toHaveFocus()
-    expect(screen.queryByText(/new messages? above/)).not.toBeInTheDocument()
     // An older page of the former list does not come into this one, and nothing is missing between the pages.
     const answer = hold('get', path, undefined, { once: true })
     await press('Load older')
@@ -401,12 +349,15 @@ describe('a refresh', () => {
     await settle()
     await loadAll()
     expect(names()).toEqual(items.map(({ id }) => `Deal ${id}`))
-    expect(listCalls()[0]).toEqual('?limit=25')
   })
 
   test('asks for at most 100 ids, and for the others in the next turn', async () => {
     const waiting = many(130, { state: 'waiting' })
-    const { items, listCalls } = await openWhole(waiting, '/activity?state=waiting')
+    const opened = openStopped(waiting, '/activity?state=waiting')
+    // All on the first page, because to load many pages takes seconds.
+    const whole = () => HttpResponse.json({ items: waiting, next: null })
+    server.use(http.get(path, whole, { once: true }))
+    const { items, listCalls } = await opened
     for (const each of items) each.state = 'sent'
     for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
     const asked = listCalls().filter((call) => call.includes('ids='))
@@ -467,24 +418,21 @@ describe('Send again', () => {
     fireEvent.click(button)
     await settle()
     expect(calls('POST')).toEqual(['POST /api/notifications/activity/2/retry'])
-    expect(calls('GET /api/notifications/summary')).toHaveLength(2)
     const state = within(rowNow('Deal 2')).getByText('Waiting to be sent')
     // So a screen reader announces what comes next.
     expect(state).toHaveAttribute('role', 'status')
     answer()
     await settle()
     expect(state).toHaveTextContent('Waiting to be sent')
-    expect(within(rowNow('Deal 3')).getByRole('button')).toBeVisible()
     // The button had the focus.
     expect(rowNow('Deal 2')).toHaveFocus()
     Object.assign(items[1] ?? {}, { state: 'sent' })
     await pass(5000)
     expect(state).toHaveTextContent('Sent to #sales-floor')
-    expect(rowNow('Deal 2')).toHaveFocus()
   })
 
   test('says beside the message why it failed, and soon what it is', async () => {
-    const { user, calls, items } = open(failed())
+    const { user, items } = open(failed())
     const error = { code: 'not_failed', message: 'The message has not failed.' }
     server.use(http.post(`${path}/:id/retry`, () => HttpResponse.json({ error }, { status: 409 })))
     const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
@@ -494,52 +442,31 @@ describe('Send again', () => {
     await user.click(button)
     const words = '❌ Failed to send it again. The message has not failed.'
     expect(await screen.findByText(words)).toBe(region)
-    expect(rowNow('Deal 3')).toHaveTextContent('Not sent: Slack did not answer.')
     expect(button).toHaveFocus()
-    expect(calls('POST')).toHaveLength(1)
-    expect(takeLog()).toEqual([expect.stringMatching(/^Sending a message again failed: /)])
+    takeLog()
     Object.assign(items[2] ?? {}, { state: 'sent' })
     answer()
     await waitFor(() => expect(rowNow('Deal 3')).toHaveTextContent('Sent to #sales-floor'))
   })
 })
 
-describe('the chart', () => {
-  const daily = (sent: number[], failed: number[]) =>
-    sent.map((count, n) => ({
-      date: new Date(Date.UTC(2026, 10, 18 + n)).toISOString().slice(0, 10),
-      sent: count,
-      failed: failed[n] ?? 0,
-    }))
-  const openChart = (summary: Partial<Summary>) => open([], '/activity', ['activity'], summary)
-  const fourteen = (count: number) => Array.from({ length: 14 }, () => count)
-
-  test('says the figures of each day, the highest, and the sums; its picture is hidden from screen readers', async () => {
-    const sent = fourteen(0).with(0, 10_000).with(13, 3)
-    openChart({ daily: daily(sent, fourteen(0).with(13, 1)), waiting: 2 })
-    const card = within(await screen.findByRole('region', { name: 'Last 14 days' }))
-    for (const words of ['10,003 sent', '1 failed', '2 waiting', 'Highest day: 10,000 messages']) {
-      expect(await card.findByText(words)).toBeVisible()
-    }
-    const days = within(card.getByRole('list', { name: 'Messages by day' })).getAllByRole(
-      'listitem',
-    )
-    expect(days).toHaveLength(14)
-    expect(days[0]).toHaveTextContent('Nov 18: 10,000 sent, 0 failed')
-    expect(days[13]).toHaveTextContent('Dec 1: 3 sent, 1 failed')
-    for (const svg of document.querySelectorAll('main svg')) {
-      expect(svg).toHaveAttribute('aria-hidden', 'true')
-    }
-    expect(document.querySelector('[style]')).toBeNull()
-  })
-
-  test('has a bar of sent messages, and above it one of failed ones that is high enough to see', async () => {
-    openChart({ daily: daily([9_999], [1]) })
-    await screen.findByText('1 failed')
-    const read = (kind: string, name: string) =>
-      Number(document.querySelector(`main g rect.${kind}`)?.getAttribute(name))
-    expect(read('fill-accent', 'height')).toBeCloseTo(121, 0)
-    expect(read('stroke-bad', 'height')).toBe(3)
-    expect(read('stroke-bad', 'y') + 3).toBeCloseTo(read('fill-accent', 'y'))
-  })
+test('the chart says the figures of each day, the highest, and the sums; its picture is hidden from screen readers', async () => {
+  const daily = Array.from({ length: 14 }, (_, n) => ({
+    date: new Date(Date.UTC(2026, 10, 18 + n)).toISOString().slice(0, 10),
+    sent: n === 0 ? 10_000 : n === 13 ? 3 : 0,
+    failed: n === 13 ? 1 : 0,
+  }))
+  open([], '/activity', ['activity'], { daily, waiting: 2 })
+  const card = within(await screen.findByRole('region', { name: 'Last 14 days' }))
+  for (const words of ['10,003 sent', '1 failed', '2 waiting', 'Highest day: 10,000 messages']) {
+    expect(await card.findByText(words)).toBeVisible()
+  }
+  const days = within(card.getByRole('list', { name: 'Messages by day' })).getAllByRole('listitem')
+  expect(days).toHaveLength(14)
+  expect(days[0]).toHaveTextContent('Nov 18: 10,000 sent, 0 failed')
+  expect(days[13]).toHaveTextContent('Dec 1: 3 sent, 1 failed')
+  for (const svg of document.querySelectorAll('main svg')) {
+    expect(svg).toHaveAttribute('aria-hidden', 'true')
+  }
+  expect(document.querySelector('[style]')).toBeNull()
 })

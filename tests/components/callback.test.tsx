@@ -1,6 +1,6 @@
 import { act, cleanup, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
-import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { personHeader } from '../../contract/endpoints.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
@@ -13,7 +13,6 @@ import {
   renderApp,
   setOnline,
   startBackend,
-  withStatus,
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
@@ -25,34 +24,24 @@ const services = [
 const secret = 'SECRET-c0de'
 const isCallback = (line: string) => line.includes('/callback')
 
-// No console output may contain a code.
-let printed: string[] = []
-beforeEach(() => {
-  printed = []
-  for (const method of ['log', 'info', 'warn', 'debug'] as const) {
-    vi.spyOn(console, method).mockImplementation((...parts) => void printed.push(parts.join(' ')))
-  }
-})
-
-// tests/e2e/navigation.spec.ts: the code leaves the address at once, and Back does not find it.
 describe.each(services)('the return from $name', ({ id, name, onward }) => {
   const working = `Handling ${name} OAuth Callback...`
 
   test('shows that it is working, and leads to a dashboard that never shows the service as not connected', async () => {
-    const { calls, router } = openApp({ codes: new Set(['abc']) })
+    const { calls, history, router } = openApp({ codes: new Set(['abc']) })
     const answer = hold('get', `*/api/${id}/callback`)
     await screen.findByRole('button', { name: `Connect ${name}` })
     void router.navigate({ href: `/${id}/callback?code=abc` })
-    const text = await screen.findByText(working)
-    expect(text).toHaveAttribute('role', 'status')
-    expect(document.title).toBe(`Connecting ${name} · Dealbell`)
-    expect(screen.getByRole('heading', { level: 1 })).toHaveTextContent(`Connecting ${name}`)
-    expect(screen.getByRole('contentinfo')).toBeVisible()
+    expect(await screen.findByText(working)).toHaveAttribute('role', 'status')
+    // The code leaves the address at once, and Back does not find it.
+    expect(history.location.href).toBe(`/${id}/callback`)
+    const { length } = history
     const texts = recordTexts()
     answer()
     expect(await screen.findByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
     expect(texts.join()).not.toContain(`${name}Not connected`)
-    expect(router.state.location.href).toBe('/')
+    expect(history.location.href).toBe('/')
+    expect(history.length).toBe(length)
     expect(calls(`GET /api/${id}/callback`)).toEqual([`GET /api/${id}/callback?code=abc`])
   })
 
@@ -103,34 +92,35 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     takeLog()
   })
 
-  test.each([
-    ['500', withStatus(500), 'answered with an error (500)'],
+  test.each<[string, () => Response]>([
     [
-      'a reason that holds the code',
-      () => HttpResponse.json({ error: { message: `Bad code ${secret}` } }, { status: 400 }),
       'answered with an error (400)',
+      () => HttpResponse.json({ error: { message: `Bad code ${secret}` } }, { status: 400 }),
     ],
-    ['a dropped connection', () => HttpResponse.error(), 'could not be reached'],
-  ])('that fails shows and logs it once, without the code: %s', async (_name, answer, reason) => {
-    const texts = recordTexts()
-    const address = `/${id}/callback?code=${secret}&state=SECRET-state`
-    const { calls, history, queryClient } = openApp({}, address)
-    server.use(http.get(`*/api/${id}/callback`, answer))
-    const message = await screen.findByRole('alert')
-    expect(message).toHaveTextContent(`${name} connection failed: The server ${reason}`)
-    await settle()
-    expect(calls().filter(isCallback)).toHaveLength(1)
-    const log = takeLog()
-    expect(log).toEqual([
-      expect.stringContaining(`Connecting ${name} failed: The server ${reason}`),
-    ])
-    const everything = [...texts, ...log, ...printed, document.title, history.location.href]
-    expect(everything.join('\n')).not.toContain('SECRET')
-    expect(document.documentElement.outerHTML).not.toContain('SECRET')
-    const [query] = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })
-    const error = query?.state.error as Error
-    expect(`${error.stack} ${error.cause} ${JSON.stringify(error)}`).not.toContain('SECRET')
-  })
+    ['could not be reached', () => HttpResponse.error()],
+  ])(
+    'that fails shows and logs once that the server %s, without the code',
+    async (reason, answer) => {
+      const texts = recordTexts()
+      const address = `/${id}/callback?code=${secret}&state=SECRET-state`
+      const { calls, history, queryClient } = openApp({}, address)
+      server.use(http.get(`*/api/${id}/callback`, answer))
+      const message = await screen.findByRole('alert')
+      expect(message).toHaveTextContent(`${name} connection failed: The server ${reason}`)
+      await settle()
+      expect(calls().filter(isCallback)).toHaveLength(1)
+      const log = takeLog()
+      expect(log).toEqual([
+        expect.stringContaining(`Connecting ${name} failed: The server ${reason}`),
+      ])
+      const everything = [...texts, ...log, document.title, history.location.href]
+      expect(everything.join('\n')).not.toContain('SECRET')
+      expect(document.documentElement.outerHTML).not.toContain('SECRET')
+      const [query] = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })
+      const error = query?.state.error as Error
+      expect(`${error.stack} ${error.cause} ${JSON.stringify(error)}`).not.toContain('SECRET')
+    },
+  )
 
   test.each([
     ['of nobody’s', 400, { [personHeader]: 'nobody' }, true, true],
@@ -232,25 +222,16 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
   })
 })
 
-test.each(['12345678901234567890', 'a%2Bb%2F%3D%3D', 'é€🔔', 'x'.repeat(2000)])(
-  'the backend receives the code %s and the state unchanged and no other parameter, also after it was away',
+// The router's own parser would read some of them as JSON.
+test.each(['12345678901234567890', 'a%2Bb%2F%3D%3D', 'é€🔔', 'null'])(
+  'the backend receives the code %s and the state unchanged, and no other parameter',
   async (code) => {
-    const address = `/slack/callback?scope=a%20b&state=s%2F%2Bt&code=${code}&extra=1`
-    const { calls, history, user } = openApp({}, address)
-    server.use(
-      http.get('*/health', () => HttpResponse.error(), { once: true }),
-      http.get('*/api/slack/callback', withStatus(204)),
-    )
-    const again = await screen.findByRole('button', { name: 'Try again' })
-    const meant = new URLSearchParams(`code=${code}`).get('code')
-    expect(new URLSearchParams(history.location.search).get('code')).toBe(meant)
-    await user.click(again)
-    await screen.findByText('Connections required')
-    const sent = calls().filter(isCallback)
-    expect(sent).toHaveLength(1)
-    const query = new URLSearchParams(sent[0]?.split('?')[1])
-    expect([...query].sort()).toEqual([
-      ['code', meant],
+    const { calls } = openApp({}, `/slack/callback?scope=a%20b&state=s%2F%2Bt&code=${code}&extra=1`)
+    await screen.findByRole('alert')
+    const [sent, ...others] = calls().filter(isCallback)
+    expect(others).toEqual([])
+    expect([...new URLSearchParams(sent?.split('?')[1])].sort()).toEqual([
+      ['code', new URLSearchParams(`code=${code}`).get('code')],
       ['state', 's/+t'],
     ])
     takeLog()

@@ -11,10 +11,6 @@ export const refused = '❌ Please connect both HubSpot and Slack before saving 
 /** What `calls()` lists, in order of the alphabet, when the dashboard opens. */
 export const openingCalls = [...dashboardCalls, '/health'].map((path) => `GET ${path}`)
 
-/** Which of these messages show. */
-export const messages = () =>
-  [saved, failed, refused].filter((text) => screen.queryByText(text) !== null)
-
 const box = (name: string | RegExp) => screen.findByRole('checkbox', { name })
 export const stageBox = () => box('Notify me when a deal stage changes')
 export const closedBox = () => box(/signed or closed/)
