@@ -48,6 +48,7 @@ await copy('stand-ins', (path) => !path.endsWith('.ts'))
 for (const each of [
   'LICENSE',
   'README.md',
+  'CONTRIBUTING.md',
   'SECURITY.md',
   'CHANGELOG.md',
   '.env.example',

@@ -103,7 +103,7 @@ export async function keyFromFolder(folder: string, log?: Log): Promise<Buffer> 
   }
   // Windows has no such bits.
   if (process.platform !== 'win32' && ((await stat(path)).mode & 0o044) !== 0) {
-    log?.('others can read the encryption key', { path, remedy: `chmod 600 ${path}` })
+    log?.warn('others can read the encryption key', { path, remedy: `chmod 600 ${path}` })
   }
   return key
 }

@@ -51,6 +51,7 @@ async function playMany(): Promise<void> {
   for (let seed = first; seed < first + count; seed++) {
     const run = await simulate(database, seed)
     statements += run.statements
+    if ((seed - first) % 50 === 49) console.log(`${seed - first + 1} of ${count} seeds`)
     if (run.broken.length === 0) continue
     failures++
     console.log(await explain(database, run))
