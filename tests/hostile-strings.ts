@@ -1,43 +1,21 @@
-// Each tries to run `pwned()`, to add an element to the page, or to leave the page.
+// React and the page's policy treat all tags alike. So there is one of each kind: what runs a script, adds an element,
+// leaves the page, or is no markup.
 const payloads = [
   '<script>pwned()</script>',
-  '<ScRiPt src=//evil.example/x.js></sCrIpT>',
-  '<img src=x onerror=pwned()>',
   '<img src=x onerror="pwned()" alt=é🔔>',
-  '<svg onload=pwned()>',
-  '<svg><script>pwned()</script></svg>',
-  '<svg><animate onbegin=pwned() attributeName=x dur=1s>',
-  '<math><mtext></form><form><mglyph><style></math><img src onerror=pwned()>',
   '<iframe srcdoc="<script>parent.pwned()</script>"></iframe>',
-  '<iframe src="javascript:parent.pwned()"></iframe>',
-  '<object data="data:text/html,<script>pwned()</script>"></object>',
-  '<body onload=pwned()>',
-  '<details open ontoggle=pwned()>x</details>',
-  '<input autofocus onfocus=pwned()>',
-  '<form action="javascript:pwned()"><button>Save</button></form>',
-  '<a href="javascript:pwned()">Connect</a>',
-  '<base href="//evil.example/">',
   '<meta http-equiv="refresh" content="0;url=//evil.example">',
-  '<link rel=stylesheet href=//evil.example/x.css>',
-  '<style>@import "//evil.example/x.css";*{display:none}</style>',
-  '<template><script>pwned()</script></template>',
-  '<x-evil is=pwned onclick=pwned()>',
   'javascript:pwned()',
-  'data:text/html,<script>pwned()</script>',
   '{"__html":"<img src=x onerror=pwned()>","dangerouslySetInnerHTML":{"__html":"<b>x</b>"}}',
 ]
 
 // Each closes what may surround the text: a tag, an attribute, a script or a comment.
 const openings = [
   '',
-  '">',
-  "'>",
   '" onmouseover="pwned()" x="',
-  '</script>',
-  '</title></textarea></style>',
-  '--><!--x-->',
+  '</script></title></textarea></style>',
   // biome-ignore lint/suspicious/noTemplateCurlyInString: a template engine would run this.
-  ']]>\u0000\u2028${pwned()}{{constructor.constructor("pwned()")()}}',
+  '-->]]>\u0000\u2028${pwned()}{{constructor.constructor("pwned()")()}}',
 ]
 
 /** Of none of these a reader sees anything. */
@@ -72,7 +50,7 @@ export const longCharacters: readonly string[] = [
   'क्षि',
 ]
 
-/** 200 strings that must always stay plain text. */
+/** Strings that must always stay plain text. */
 export const hostileStrings: readonly string[] = openings.flatMap((opening) =>
   payloads.map((payload) => opening + payload),
 )

@@ -1,11 +1,11 @@
-import { type QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import type { QueryClient } from '@tanstack/react-query'
 import {
   createBrowserHistory,
   createMemoryHistory,
   type RouterHistory,
   RouterProvider,
 } from '@tanstack/react-router'
-import { act, render, renderHook } from '@testing-library/react'
+import { act, render } from '@testing-library/react'
 import userEvent from '@testing-library/user-event'
 import { HttpResponse, http } from 'msw'
 import { StrictMode } from 'react'
@@ -95,18 +95,6 @@ export const openApp = (initial?: Parameters<typeof startBackend>[0], address = 
   ...startBackend(initial),
   ...renderApp(address),
 })
-
-/** Runs a hook with the app's query client, without the app. */
-export function renderAppHook<Result>(hook: () => Result, queryClient = makeQueryClient()) {
-  const view = renderHook(hook, {
-    wrapper: ({ children }) => (
-      <StrictMode>
-        <QueryClientProvider client={queryClient}>{children}</QueryClientProvider>
-      </StrictMode>
-    ),
-  })
-  return { ...view, queryClient }
-}
 
 /** Renders the whole app on the given history, for example the browser's. */
 export function renderAppWith(history: RouterHistory) {

@@ -1,19 +1,15 @@
-import { act, screen, waitFor } from '@testing-library/react'
-import { delay, HttpResponse, http } from 'msw'
+import { screen, waitFor } from '@testing-library/react'
+import { HttpResponse, http } from 'msw'
 import { afterEach, expect, test, vi } from 'vitest'
-import { endpoints, healthAnswer, rulesAnswer } from '../../contract/endpoints.ts'
-import { call, getJson } from '../../src/api/client.ts'
-import { pass, settle, stopClock } from '../clock.ts'
+import { healthAnswer } from '../../contract/endpoints.ts'
+import { settle } from '../clock.ts'
 import { openingCalls } from '../components/dashboard.ts'
 import { dashboardCalls } from '../e2e/dashboard-calls.ts'
 import { server } from '../msw/server.ts'
-import { both, endlessBody, lookAgain, renderApp, startBackend } from '../render.tsx'
+import { both, lookAgain, renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 // The boot script starts calls, and the app takes their responses.
-
-const health = () => getJson(endpoints.health.path, healthAnswer)
-const rules = () => getJson(endpoints.rules.path, rulesAnswer)
 
 /** Runs the boot script in the page of the dashboard. Without `dashboardCalls`, in that of another address. */
 async function boot(calls: string, dashboardCalls?: readonly string[]) {
@@ -56,41 +52,6 @@ test('a health check that failed before the app started is repeated by a new cal
   await user.click(screen.getByRole('button', { name: 'Try again' }))
   expect(await screen.findByRole('heading', { name: 'Contact Support' })).toBeVisible()
   expect(calls()).toEqual(['GET /health', 'GET /health'])
-})
-
-test('a failed call that the app never makes is no error', async () => {
-  startBackend()
-  server.use(http.get('*/api/notifications/rules', () => HttpResponse.error()))
-  const unhandled = vi.fn()
-  process.on('unhandledRejection', unhandled)
-  await boot('/api/notifications/rules')
-  await settle()
-  process.off('unhandledRejection', unhandled)
-  expect(unhandled).not.toHaveBeenCalled()
-})
-
-test.each([
-  ['an answer', () => delay('infinite')],
-  ['the end of an answer', () => new HttpResponse(endlessBody())],
-])('a call without %s fails 10 s after the app’s call', async (_what, answer) => {
-  stopClock()
-  startBackend()
-  server.use(http.get('*/health', answer))
-  await boot('/health')
-  await pass(9000)
-  const failure = expect(health()).rejects.toMatchObject({ kind: 'timeout' })
-  await settle()
-  await pass(10_000)
-  await failure
-})
-
-test('a save takes no answer, and the next load is a new call', async () => {
-  const { calls } = startBackend()
-  await boot('/api/notifications/rules')
-  await act(settle)
-  await call('POST', endpoints.saveRules.path, { json: { rules: ['deal-closed'] } })
-  expect(await rules()).toEqual({ rules: ['deal-closed'] })
-  expect(calls().map((line) => line.split(' ')[0])).toEqual(['GET', 'POST', 'GET'])
 })
 
 test('the calls of another backend and of other providers are taken, too', async () => {

@@ -11,12 +11,9 @@ const defaults = {
 /** Without a form of its own, a page shows that of its backend. */
 const formAt = (apiUrl: string) => ({ apiUrl, contactFormUrl: `${apiUrl}/sandbox/contact-form` })
 
-test.each([
-  ['nothing', {}],
-  ['empty values', { VITE_API_URL: '', VITE_CRM_NAME: ' ', VITE_CHAT_NAME: '' }],
-  ['unknown settings', { MODE: 'test', DEV: true, VITE_OTHER: 'x' }],
-])('%s gives the defaults', (_name, env) => {
-  expect(parseConfig(env)).toEqual(defaults)
+test('empty values and unknown settings give the defaults', () => {
+  const empty = { VITE_API_URL: '', VITE_CRM_NAME: ' ', VITE_CHAT_NAME: '' }
+  expect(parseConfig({ ...empty, VITE_OTHER: 'x' })).toEqual(defaults)
 })
 
 test.each([
@@ -47,10 +44,4 @@ test.each([
   expect(() => parseConfig({ [name]: value })).toThrow(
     new RegExp(`^Invalid settings:\\n- .*${name}`),
   )
-})
-
-test('all invalid settings are listed', () => {
-  expect(() =>
-    parseConfig({ VITE_API_URL: 'x', VITE_CRM_NAME: '?', VITE_CONTACT_FORM_URL: 'y' }),
-  ).toThrow(/VITE_API_URL.*'x'\n- VITE_CRM_NAME.*'\?'\n- VITE_CONTACT_FORM_URL.*'y'$/)
 })

@@ -17,11 +17,6 @@ afterEach(() => {
   vi.unstubAllGlobals()
 })
 
-// `npm test` takes eleven strings: every opening, each with other payloads. `npm run test:all` takes every payload
-// with two or three openings.
-const step = process.env.TEST_ALL === '1' ? 3 : 19
-const strings = hostileStrings.filter((_, i) => i % step === 0)
-
 /**
  * Brings the string to the page in every way that an attacker or a broken backend has. Returns the
  * HTML and the log after each step, and the requests.
@@ -48,28 +43,21 @@ async function pagesWith(text: string) {
     await settle()
     pages[name] = `${document.documentElement.outerHTML}\n${takeLog().join('\n')}`
   }
-  async function open(address: string) {
-    await act(() => router.navigate({ href: address }))
-  }
-
   await read('a code that the backend refuses with the text')
   expect(history.location.href).toBe('/hubspot/callback')
-  await open(`/slack/callback?code=${value}&state=${value}`)
-  await read('a code on which the backend breaks with the text as a page')
-  // Leave first: a provider's redirect always opens a new page.
-  await open('/contact')
-  await open(`/slack/callback?error=${value}&error_description=${value}&code=${value}&${value}=1`)
-  await read('a refusal by the provider')
   for (const [name, address] of [
+    ['a code on which the backend breaks', `/slack/callback?code=${value}&state=${value}`],
+    // A provider's redirect always opens a new page.
+    ['another screen', '/contact'],
+    ['a refusal by the provider', `/slack/callback?error=${value}&code=${value}&${value}=1`],
     ['a provider that is the text', `/${value}/callback?code=${value}`],
     ['a service to connect that is the text', `/connect/${value}`],
     ['an address that is the text', `/${value}?${value}=${value}#${value}`],
+    ['statuses and rules that hold the text', `/?code=${value}&${value}=${value}#${value}`],
   ] as const) {
-    await open(address)
+    await act(() => router.navigate({ href: address }))
     await read(name)
   }
-  await open(`/?code=${value}&${value}=${value}#${value}`)
-  await read('statuses and rules that hold the text')
   fireEvent.click(screen.getByRole('button', { name: 'Save' }))
   await read('a save that fails with the text')
   fireEvent.click(screen.getByRole('button', { name: 'Disconnect Slack' }))
@@ -93,23 +81,25 @@ let harmless: Awaited<ReturnType<typeof pagesWith>>['pages']
 
 test('a harmless string appears nowhere but in names, so its pages are the reference', async () => {
   const { pages } = await pagesWith('harmless')
-  expect(Object.keys(pages)).toHaveLength(10)
   harmless = Object.fromEntries(
     Object.entries(pages).map(([name, page]) => [name, settled(page, 'harmless')]),
   )
   expect(Object.values(harmless).join()).not.toContain('harmless')
   const said = Object.values(harmless).join()
-  expect(said).toContain('HubSpot connection failed: The server answered with an error (400)')
-  expect(said).toContain('Slack connection failed: The server answered with an error (500)')
-  expect(said).toContain('Slack connection failed: Missing Slack code')
-  expect(said).toContain('Something went wrong. Please try again later.')
-  expect(said).toContain('«name» · «name»</span>')
-  expect(said).toContain('Not connected: «name»')
-  expect(said).toContain('❌ Failed to save rules, try again.')
-  expect(said).toContain('Disconnecting Slack failed: The server answered with an error (409)')
+  for (const words of [
+    'HubSpot connection failed: The server answered with an error (400)',
+    'Slack connection failed: Missing Slack code',
+    'Something went wrong. Please try again later.',
+    '«name» · «name»</span>',
+    'Not connected: «name»',
+    '❌ Failed to save rules, try again.',
+    'Disconnecting Slack failed: The server answered with an error (409)',
+  ]) {
+    expect(said).toContain(words)
+  }
 })
 
-test.each(strings)('%j stays plain text, wherever it comes from', async (text) => {
+test.each(hostileStrings)('%j stays plain text, wherever it comes from', async (text) => {
   const { pages, calls, requests } = await pagesWith(text)
   for (const [name, page] of Object.entries(pages)) {
     expect(settled(page, text), name).toBe(harmless[name])

@@ -3,7 +3,6 @@ import { stateOf, states } from '../states/states.ts'
 import { axe, expectNoFinding } from './axe.ts'
 import { sharedTest as test } from './server.ts'
 import { colourOf, showState } from './show-state.ts'
-import { expectWideTextToFit, hiddenTexts, raiseTextSpacing, sideways } from './text-fit.ts'
 
 const looks = [
   { width: 1280, colorScheme: 'light' },
@@ -24,6 +23,46 @@ async function controls(page: Page): Promise<string[]> {
   return [...tree.matchAll(/- ((?:button|link|checkbox|textbox)(?: ".*?")?)(?: \[|:|$)/gm)].map(
     (match) => match[1] ?? '',
   )
+}
+
+/** Sets the spacing of WCAG 1.4.12. The page's policy does not apply to a constructed style sheet. */
+function raiseTextSpacing() {
+  const sheet = new CSSStyleSheet()
+  sheet.replaceSync(`
+    * { line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important }
+    p { margin-bottom: 2em !important }`)
+  document.adoptedStyleSheets = [sheet]
+}
+
+/** Boxes that hide a part of their text. */
+const hiddenTexts = (page: Page) =>
+  page.evaluate(() =>
+    [...document.querySelectorAll<HTMLElement>('body :not(svg, svg *, iframe)')]
+      .filter((box) => box.checkVisibility() && getComputedStyle(box).overflow !== 'visible')
+      .filter(
+        ({ scrollWidth, clientWidth, scrollHeight, clientHeight }) =>
+          clientWidth > 1 && (scrollWidth > clientWidth + 1 || scrollHeight > clientHeight + 1),
+      )
+      .map(({ outerHTML }) => outerHTML.slice(0, 200)),
+  )
+
+/** How far the page scrolls sideways, in pixels. */
+const sideways = (page: Page) =>
+  page.evaluate(() => {
+    window.scrollBy({ left: 1000, behavior: 'instant' })
+    const moved = window.scrollX
+    window.scrollBy({ left: -1000, behavior: 'instant' })
+    return moved
+  })
+
+/** Fails if a text with the spacing of WCAG 1.4.12 does not fit. */
+async function expectWideTextToFit(page: Page, where: string) {
+  await page.evaluate(raiseTextSpacing)
+  for (const width of [320, 1280]) {
+    await page.setViewportSize({ width, height: 800 })
+    expect(await hiddenTexts(page), `wide text, ${where}, ${width} px`).toEqual([])
+    expect(await sideways(page), `wide text, ${where}, ${width} px`).toBe(0)
+  }
 }
 
 // Two tests, one for each worker.
@@ -78,26 +117,21 @@ async function expectEveryStopInSight(page: Page) {
   return stops
 }
 
-// The last two are a page of 1280 × 1024 pixels at 200 % and at 400 %.
+// The second is a page of 1280 × 1024 pixels at 400 %. That every text fits is looked at in every state above.
 for (const [width, height] of [
   [320, 640],
-  [640, 512],
   [320, 256],
 ] as const) {
-  test(`at ${width} × ${height}, nothing is cut off, covered or beside the page, with wide text neither`, {
+  test(`at ${width} × ${height} with wide text, nothing that has the focus is covered`, {
     tag: '@all',
   }, async ({ page }) => {
     await page.setViewportSize({ width, height })
     await showState(page, stateOf('Save refused: a service is not connected'))
     await expect(page.getByText('❌ Please connect both')).toBeInViewport({ ratio: 1 })
-    for (const spacing of ['usual', 'wide']) {
-      if (spacing === 'wide') await page.evaluate(raiseTextSpacing)
-      expect(await sideways(page)).toBe(0)
-      expect(await hiddenTexts(page)).toEqual([])
-      const stops = await expectEveryStopInSight(page)
-      expect(stops).toContain('Save')
-      expect(stops).toContain('Contact Support')
-    }
+    await page.evaluate(raiseTextSpacing)
+    const stops = await expectEveryStopInSight(page)
+    expect(stops).toContain('Save')
+    expect(stops).toContain('Contact Support')
   })
 }
 

@@ -15,7 +15,8 @@ const slack = '/sandbox/slack'
 // tests/browsers plays with a mouse on a wide screen.
 test.describe('on a phone, by touch', () => {
   const width = 390
-  test.use({ viewport: { width, height: 844 }, hasTouch: true, isMobile: true })
+  // The page is in English, whatever the browser prefers.
+  test.use({ viewport: { width, height: 844 }, hasTouch: true, isMobile: true, locale: 'de-DE' })
   // axe looks at each of several pages.
   test.describe.configure({ timeout: 180_000 })
 

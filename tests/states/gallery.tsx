@@ -1,12 +1,14 @@
 import { type ComponentProps, StrictMode, useEffect, useRef, useState } from 'react'
 import { createRoot } from 'react-dom/client'
-import { slugOf, states } from './states.ts'
+import { states } from './states.ts'
 import '../../src/styles.css'
 import './gallery.css'
 
 /** What is after the question mark in the address: the name of one state, or nothing. */
 const slug = window.location.search.slice(1)
-const shown = states.map((state, number) => ({ ...state, slug: slugOf(state), number }))
+const shown = states.map(({ name }, number) => {
+  return { name, number, slug: name.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-') }
+})
 const only = shown.find((state) => state.slug === slug)
 
 /** Every state of every component side by side, each in a frame with its own backend, or one of them. */

@@ -48,14 +48,11 @@ const toggle = (index: number): Command => {
   if (rule === undefined) throw new Error(`There is no rule ${index}.`)
   return step(`toggle ${rule.id}`, {
     when: atDashboard,
-    model: (m) => {
-      if (rule.available) m.toggle(rule.id)
-      // The click changes no tick. It may remove a message, which harms nobody.
-      else if (m.saving === undefined) m.message = undefined
-    },
-    page: (p) => (rule.available ? p.click('checkbox', rule.label) : p.clickDisabled(rule.label)),
+    model: (m) => m.toggle(rule.id),
+    page: (p) => p.click('checkbox', rule.label),
   })
 }
+const [stage, closed] = [0, 1]
 
 /** A save that is answered at once. A click, two clicks in one task and Enter each make one save. */
 const save = (how: 1 | 2 | 'enter'): Command =>
@@ -188,18 +185,11 @@ const leave = (goes: boolean): Command =>
     page: (p) => p.leave(goes),
   })
 
-const comeBack = (afterMs: number): Command =>
-  step(`come back after ${afterMs} ms`, {
-    when: (m) => m.screen === 'contact',
-    model: (m) => {
-      m.now += afterMs
-      m.openDashboard()
-    },
-    page: (p) => {
-      p.wait(afterMs)
-      return p.click('link', 'Dealbell')
-    },
-  })
+const comeBack: Command = step('come back', {
+  when: (m) => m.screen === 'contact',
+  model: (m) => m.openDashboard(),
+  page: (p) => p.click('link', 'Dealbell'),
+})
 
 const reload: Command = step('reload', {
   when: (m) => m.online && m.saving === undefined,
@@ -212,7 +202,8 @@ const unofferedIds = ['a-rule-of-tomorrow', 'invoice-paid', '__proto__']
 
 /** The backend before the page opens: what is connected, and which rules are stored. */
 export const beginnings = fc.record({
-  connected: fc.subarray([...providers]),
+  // Most rules of the page are about users who have connected both.
+  connected: fc.oneof(fc.constant([...providers]), fc.subarray([...providers])),
   stored: fc.shuffledSubarray([...rules.slice(0, 4).map(({ id }) => id), ...unofferedIds]),
 })
 
@@ -220,7 +211,6 @@ export const beginnings = fc.record({
 export const steps = [
   fc.integer({ min: 0, max: 2 }).map(toggle),
   fc.integer({ min: 0, max: 2 }).map(toggle),
-  fc.integer({ min: 0, max: rules.length - 1 }).map(toggle),
   fc.constantFrom(1 as const, 2 as const, 'enter' as const).map(save),
   // These are rarely possible, so they have several lines.
   fc.constant(beginSave),
@@ -245,26 +235,12 @@ export const steps = [
   fc.constant(online),
   fc.constant(focus),
   fc.boolean().map(leave),
-  fc.constantFrom(0, 4999, 5000).map(comeBack),
+  fc.constant(comeBack),
   fc.constant(reload),
 ]
 
-const indexOf = (id: string) => rules.findIndex((rule) => rule.id === id)
-
-/** Runs that failed once, with their seeds. In the first, the order of two answers decided whether a refusal still showed. */
+/** A run that failed once, with its seed. */
 export const regressions: { name: string; beginning: Beginning; commands: Command[] }[] = [
-  {
-    name: 'a save refused while offline, then both connections change (2142705871)',
-    beginning: { connected: ['Slack'], stored: [] },
-    commands: [
-      offline,
-      elsewhere('Slack', false),
-      focus,
-      elsewhere('HubSpot', true),
-      save(1),
-      online,
-    ],
-  },
   {
     name: 'rules that load after a save for the former person are added to the ticks (177831656)',
     beginning: { connected: [], stored: [] },
@@ -272,7 +248,7 @@ export const regressions: { name: string; beginning: Beginning; commands: Comman
       becomeAnother({ connected: ['HubSpot', 'Slack'], stored: ['deal-closed'] }),
       beginSave,
       becomeAnother({ connected: [], stored: [] }),
-      toggle(indexOf('deal-stage-changed')),
+      toggle(stage),
       endSave,
     ],
   },
@@ -286,7 +262,7 @@ export const rare: typeof regressions = [
     commands: [
       fail('rules', '404'),
       reload,
-      toggle(indexOf('deal-stage-changed')),
+      toggle(stage),
       fail('rules', undefined),
       focus,
       save(1),
@@ -298,18 +274,9 @@ export const rare: typeof regressions = [
     commands: [
       fail('rules', '404'),
       reload,
-      toggle(indexOf('deal-closed')),
+      toggle(closed),
       fail('rules', undefined),
       beginSave,
-      endSave,
-    ],
-  },
-  {
-    name: 'rules of the next person that load during a save are not unsaved',
-    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
-    commands: [
-      beginSave,
-      becomeAnother({ connected: ['HubSpot', 'Slack'], stored: ['deal-closed'] }),
       endSave,
     ],
   },
@@ -337,21 +304,21 @@ export const rare: typeof regressions = [
   {
     name: 'ticks that are being saved do not make the page ask, and are still there if the save fails',
     beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
-    commands: [toggle(0), fail('save', '500'), beginSave, leave(false), endSave, comeBack(0)],
+    commands: [toggle(stage), fail('save', '500'), beginSave, leave(false), endSave, comeBack],
   },
   {
     name: 'ticks that were made during a save make the page ask, and are not claimed to be saved',
     beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
     commands: [
-      toggle(0),
+      toggle(stage),
       beginSave,
-      toggle(0),
-      toggle(0),
-      toggle(1),
+      toggle(stage),
+      toggle(stage),
+      toggle(closed),
       leave(false),
       endSave,
       leave(true),
-      comeBack(0),
+      comeBack,
     ],
   },
 ]

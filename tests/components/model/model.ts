@@ -25,9 +25,6 @@ export const messages = {
   refused: '❌ Please connect both HubSpot and Slack before saving rules.',
 } as const
 
-/** How long a status stays fresh. Opening the dashboard again fetches an older one. */
-const statusFreshMs = 5000
-
 /** The page and the backend, as someone who knows the specification expects them. */
 export class Model {
   // The backend.
@@ -38,9 +35,8 @@ export class Model {
   // The page.
   screen: 'dashboard' | 'contact' = 'dashboard'
   online = true
-  now = 0
-  /** The last answer of each status, and its time. */
-  seen = new Map<Provider, { connected: boolean; at: number }>()
+  /** The last answer of each status, and whether opening the dashboard fetches it again. */
+  seen = new Map<Provider, { connected: boolean; isOld: boolean }>()
   /** The rules that were loaded or saved last; undefined until one of both succeeds. */
   saved: readonly string[] | undefined
   /** The selection, if the user has changed it. */
@@ -99,9 +95,7 @@ export class Model {
     this.screen = 'dashboard'
     this.message = undefined
     for (const provider of providers) {
-      const seen = this.seen.get(provider)
-      if (seen === undefined || this.now - seen.at >= statusFreshMs)
-        this.askStatus(provider, 'maybe')
+      if (this.seen.get(provider)?.isOld !== false) this.askStatus(provider, 'maybe')
     }
     if (this.areRulesOld) this.loadRules('maybe')
     else this.loadUnknownRules('maybe')
@@ -159,11 +153,11 @@ export class Model {
   /** The page keeps what it shows, and fetches it when the dashboard opens the next time. */
   forgetAge(provider: Provider): void {
     const seen = this.seen.get(provider)
-    if (seen) this.seen.set(provider, { ...seen, at: Number.NEGATIVE_INFINITY })
+    if (seen) this.seen.set(provider, { ...seen, isOld: true })
   }
 
   see(provider: Provider, connected: boolean): void {
-    this.seen.set(provider, { connected, at: this.now })
+    this.seen.set(provider, { connected, isOld: false })
   }
 
   /**

@@ -143,10 +143,6 @@ export class Page {
     await this.#idle()
   }
 
-  wait(ms: number): void {
-    vi.setSystemTime(Date.now() + ms)
-  }
-
   /** Clicks `times` times in one task. */
   async click(role: 'button' | 'checkbox' | 'link', name: string, times = 1): Promise<void> {
     const element = this.#find(role, name)
@@ -165,17 +161,6 @@ export class Page {
     act(() => {
       fireEvent.click(element, { detail: 2 })
     })
-    await this.#idle()
-  }
-
-  /** Clicks a checkbox after removing its `disabled`, as a user can in the inspector. */
-  async clickDisabled(label: string): Promise<void> {
-    const box = this.#box(label)
-    box.disabled = false
-    act(() => {
-      fireEvent.click(box)
-    })
-    box.disabled = true
     await this.#idle()
   }
 
