@@ -28,11 +28,7 @@ export default defineConfig<object, { engine: Engine }>({
     testIdAttribute: 'data-no-test-ids',
     launchOptions: {
       ...(executablePath !== undefined && { executablePath }),
-      args: [
-        ...chromiumArguments,
-        // With a camera, a request for one can fail only because the permission is missing.
-        '--use-fake-device-for-media-stream',
-      ],
+      args: chromiumArguments,
     },
   },
   projects: [

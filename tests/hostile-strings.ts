@@ -50,7 +50,8 @@ export const longCharacters: readonly string[] = [
   'क्षि',
 ]
 
-/** Strings that must always stay plain text. */
-export const hostileStrings: readonly string[] = openings.flatMap((opening) =>
-  payloads.map((payload) => opening + payload),
-)
+/** Strings that must always stay plain text. The router's own parser would read the last ones as JSON. */
+export const hostileStrings: readonly string[] = [
+  ...openings.flatMap((opening) => payloads.map((payload) => opening + payload)),
+  ...['12345678901234567890', 'null', 'a+b/=='],
+]

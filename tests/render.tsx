@@ -150,14 +150,6 @@ export async function hearFromOtherTab(said: string | null | { saved: string }):
   listener?.close()
 }
 
-/** The browser kept the page in its back-forward cache, where it hears nothing. */
-export function returnFromCache(): void {
-  window.dispatchEvent(new Event('pagehide'))
-  const shown = new Event('pageshow')
-  Object.defineProperty(shown, 'persisted', { value: true })
-  act(() => void window.dispatchEvent(shown))
-}
-
 /** Reports to the page that the browser went offline or online. */
 export function setOnline(isOnline: boolean): void {
   vi.spyOn(navigator, 'onLine', 'get').mockReturnValue(isOnline)

@@ -8,13 +8,7 @@ export async function launchChromium(executablePath: string): Promise<Browser> {
   async function newTab(): Promise<Tab> {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 } })
     const page = await context.newPage()
-    const errors: string[] = []
-    page.on('pageerror', (error) => errors.push(String(error)))
-    page.on('console', (message) => {
-      if (message.type() === 'error') errors.push(message.text())
-    })
     return {
-      errors,
       open: async (url) => void (await page.goto(url)),
       reload: async () => void (await page.reload()),
       run: (body) => page.evaluate(`(() => {${body}\n})()`),

@@ -4,10 +4,8 @@ import { type Browser, mouseClick, type Tab } from './tab.ts'
 
 /** Of what Firefox sends, the fields that are read here. */
 interface Message {
-  id?: number
-  /** What happened, if it answers no command. */
-  method?: string
-  params?: { level: string; text: string; source: { context: string } }
+  /** The number of the command that it answers. */
+  id: number
   result?: Result
   message?: string
 }
@@ -26,12 +24,9 @@ export async function launchFirefox(path: string, home: string): Promise<Browser
   await once(socket, 'open')
 
   const commands: Array<(answer: Message) => void> = []
-  const errorsIn = new Map<string, string[]>()
   socket.onmessage = ({ data }) => {
     const message: Message = JSON.parse(data)
-    if (message.id !== undefined) commands[message.id]?.(message)
-    const { level, text = '', source } = message.params ?? {}
-    if (level === 'error') errorsIn.get(source?.context ?? '')?.push(text)
+    commands[message.id]?.(message)
   }
   async function send(method: string, params: object): Promise<Result> {
     const { promise, resolve } = Promise.withResolvers<Message>()
@@ -42,17 +37,13 @@ export async function launchFirefox(path: string, home: string): Promise<Browser
     return result
   }
   await send('session.new', { capabilities: {} })
-  await send('session.subscribe', { events: ['log.entryAdded'] })
 
   async function newTab(): Promise<Tab> {
     const { userContext } = await send('browser.createUserContext', {})
     const { context } = await send('browsingContext.create', { type: 'tab', userContext })
     const viewport = { width: 1280, height: 900 }
     await send('browsingContext.setViewport', { context, viewport })
-    const errors: string[] = []
-    errorsIn.set(context, errors)
     return {
-      errors,
       async open(url) {
         await send('browsingContext.navigate', { context, url, wait: 'complete' })
       },

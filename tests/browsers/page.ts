@@ -35,10 +35,6 @@ export class Page {
     this.#origin = origin
   }
 
-  get errors(): readonly string[] {
-    return this.#tab.errors
-  }
-
   open = (path: string) => this.#tab.open(`${this.#origin}${path}`)
   reload = () => this.#tab.reload()
   run = (body: string) => this.#tab.run(body)
@@ -76,12 +72,6 @@ export class Page {
     await this.#tab.click({ x, y })
   }
 
-  /** Chooses an option of a select element, by its label. */
-  async choose(query: Query, option: string): Promise<void> {
-    await this.see(query, { enabled: true })
-    await this.#inPage(chooseInPage, query, option)
-  }
-
   #poll(what: Query | string, look: () => Promise<unknown>) {
     return expect.poll(look, { message: JSON.stringify(what), intervals })
   }
@@ -105,8 +95,7 @@ export class Page {
 
 const intervals = [50]
 
-// These functions run in the page, so they use nothing of this file.
-
+/** Runs in the page, so it uses nothing of this file. */
 function lookInPage(query: Query, scroll: boolean): Seen[] {
   const { queryAllByRole, queryAllByText, isInaccessible } = TestingLibraryDom
   const elements =
@@ -130,11 +119,4 @@ function lookInPage(query: Query, scroll: boolean): Seen[] {
         reachable: hit !== null && (element.contains(hit) || hit.contains(element)),
       }
     })
-}
-
-function chooseInPage(query: Query, option: string): void {
-  if (!('role' in query)) return
-  const [select] = TestingLibraryDom.queryAllByRole(document.body, query.role, { name: query.name })
-  if (!(select instanceof HTMLSelectElement)) return
-  for (const each of select.options) each.selected = each.label === option
 }

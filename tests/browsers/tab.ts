@@ -9,8 +9,6 @@ export interface Tab {
   run(body: string): Promise<unknown>
   /** Clicks with the mouse, at a point of the window in CSS pixels. */
   click(point: { x: number; y: number }): Promise<void>
-  /** The errors that the page logged or did not catch. WebKit's driver does not report them. */
-  readonly errors: readonly string[]
   close(): Promise<void>
 }
 

@@ -49,7 +49,6 @@ export async function launchWebkit(programs: WebkitPrograms, home: string): Prom
     const path = `/session/${sessionId}`
     await send('POST', `${path}/window/rect`, { width: 1280, height: 900 })
     return {
-      errors: [],
       open: async (url) => void (await send('POST', `${path}/url`, { url })),
       reload: async () => void (await send('POST', `${path}/refresh`, {})),
       run: (script) => send('POST', `${path}/execute/sync`, { script, args: [] }),

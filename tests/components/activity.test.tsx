@@ -129,26 +129,21 @@ describe('the list', () => {
     }
   })
 
-  test('a test message, a deal without a name, a rule of tomorrow and an unknown channel have words too', async () => {
+  test('a test message, a deal without a name, a rule of tomorrow, an unknown channel and texts that nobody sees have words too', async () => {
+    const [none = ''] = invisibleTexts.slice(-1)
+    const deal = { name: none, id: '9001', url: 'https://crm.example/4' }
     open([
       item('1', { deal: null, rule: null, from: null, to: null }),
       item('2', { deal: { name: null, url: 'https://crm.example/2' }, from: null }),
       item('3', { rule: 'rule-of-tomorrow', to: null, channel: null }),
-      item('4', { deal: { name: null, id: '9001', url: 'https://crm.example/4' } }),
+      item('4', { deal, rule: none, from: none, to: none, channel: none, reason: none }),
     ])
-    expect(await row('Deal 9001')).toBeVisible()
+    expect((await row('Deal 9001')).textContent).toMatch(/^Deal 9001\d+:\d\d .MSent$/)
     expect(await row('Test message')).not.toHaveTextContent(/→|When|Rule/)
     expect(await row('Deal (name unknown)')).toHaveTextContent('→ Closed won')
     expect(await row('Deal 3')).toHaveTextContent('Rule rule-of-tomorrow')
     expect(await row('Deal 3')).not.toHaveTextContent(/→|#sales-floor/)
     expect(within(await row('Deal 3')).getByText('Sent')).toBeVisible()
-  })
-
-  test('of texts that nobody sees, the list says nothing', async () => {
-    const [none = ''] = invisibleTexts.slice(-1)
-    const deal = { name: none, id: '1', url: 'https://crm.example/1' }
-    open([item('1', { deal, rule: none, from: none, to: none, channel: none, reason: none })])
-    expect((await row('Deal 1')).textContent).toMatch(/^Deal 1\d+:\d\d .MSent$/)
   })
 
   test('whatever a backend answers stays plain text, links lead only to the web, and a time that a browser cannot read is of an unknown day', async () => {
@@ -194,11 +189,7 @@ describe('with the search', () => {
     expect(listCalls()).toEqual([
       '?limit=25&rule=deal-stage-changed&q=deal&day=2026-11-19&counts=true&zone=UTC',
     ])
-    const rules = screen.getByRole('combobox', { name: 'Rule' })
-    expect(rules).toHaveDisplayValue('When a deal stage changes')
     await user.click(screen.getByRole('link', { name: 'Show all days, not only Nov 19' }))
-    await user.selectOptions(rules, 'All rules')
-    await row('Deal 2')
     await user.type(screen.getByRole('searchbox'), ' x')
     await user.click(await screen.findByRole('link', { name: 'Show all messages' }))
     await row('Deal 1')
@@ -433,15 +424,13 @@ describe('Send again', () => {
 
   test('says beside the message why it failed, and soon what it is', async () => {
     const { user, items } = open(failed())
-    const error = { code: 'not_failed', message: 'The message has not failed.' }
-    server.use(http.post(`${path}/:id/retry`, () => HttpResponse.json({ error }, { status: 409 })))
+    server.use(http.post(`${path}/:id/retry`, withStatus(409)))
     const button = await screen.findByRole('button', { name: 'Send again: Deal 3' })
     const answer = hold('get', path)
     // A screen reader announces only what changes in a region that is there.
     const region = within(rowNow('Deal 3')).getByRole('status')
     await user.click(button)
-    const words = '❌ Failed to send it again. The message has not failed.'
-    expect(await screen.findByText(words)).toBe(region)
+    expect(await screen.findByText(/^❌ Failed to send it again\./)).toBe(region)
     expect(button).toHaveFocus()
     takeLog()
     Object.assign(items[2] ?? {}, { state: 'sent' })

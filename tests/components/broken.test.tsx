@@ -2,7 +2,6 @@ import { act, screen, waitFor, within } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { expect, test, vi } from 'vitest'
 import type { ActivityItem } from '../../contract/features/activity.ts'
-import { featureNames as allFeatures } from '../../contract/features.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { sentItem } from '../msw/activity.ts'
 import { server } from '../msw/server.ts'
@@ -32,26 +31,16 @@ const messages = (): ActivityItem[] => [
 const open: typeof openApp = (initial, address) =>
   openApp({ connected: both(), features, ...initial }, address)
 
-test.each([['/'], ['/activity?state=failed']])(
-  'at %s, one button sends all again that failed while Slack was disconnected, and says so',
-  async (address) => {
-    const activity = { items: messages() }
-    const { calls, user } = open({ activity }, address)
-    await screen.findByText('2 messages failed while Slack was disconnected.')
-    await user.dblClick(screen.getByRole('button', { name: 'Send all again' }))
-    expect(await screen.findByText('2 messages will be sent again.')).toHaveRole('status')
-    await waitFor(() => expect(screen.queryByText(/failed while/)).not.toBeInTheDocument())
-    expect(calls('POST')).toEqual(['POST /api/notifications/activity/retry-all?because=broken'])
-    if (address === '/') {
-      // The button is gone, and the focus stays at its result.
-      await waitFor(() => expect(document.activeElement).toHaveTextContent('2 messages will be'))
-      return
-    }
-    // The button is now for the other failed one.
-    await user.click(screen.getByRole('button', { name: 'Send all again' }))
-    await screen.findByText('1 message will be sent again.')
-  },
-)
+test('one button sends all again that failed while Slack was disconnected, and says so', async () => {
+  const { calls, user } = open({ activity: { items: messages() } })
+  await screen.findByText('2 messages failed while Slack was disconnected.')
+  await user.dblClick(screen.getByRole('button', { name: 'Send all again' }))
+  expect(await screen.findByText('2 messages will be sent again.')).toHaveRole('status')
+  await waitFor(() => expect(screen.queryByText(/failed while/)).not.toBeInTheDocument())
+  expect(calls('POST')).toEqual(['POST /api/notifications/activity/retry-all?because=broken'])
+  // The button is gone, and the focus stays at its result.
+  await waitFor(() => expect(document.activeElement).toHaveTextContent('2 messages will be'))
+})
 
 test('more failed messages than one call sends again are named, and a failed call says so', async () => {
   const failedWhileBroken = { count: 1000, more: true, providers: ['hubspot', 'slack'] }
@@ -81,14 +70,6 @@ test('with a filter, one button sends all again that it finds, and says so', asy
   await user.selectOptions(screen.getByRole('combobox', { name: 'Rule' }), 'All rules')
   await screen.findByText('1 failed message matches.')
   expect(screen.queryByText('2 messages will be sent again.')).not.toBeInTheDocument()
-})
-
-test('a backend that lacks the feature retry-all shows no button for all', async () => {
-  const features = allFeatures.filter((each) => each !== 'retry-all')
-  open({ features, activity: { items: messages() } }, '/activity?state=failed')
-  await screen.findByText('Deal 4')
-  await settle()
-  expect(screen.queryByText(/match|failed while|Send all again/)).not.toBeInTheDocument()
 })
 
 test.each([

@@ -102,7 +102,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     async (reason, answer) => {
       const texts = recordTexts()
       const address = `/${id}/callback?code=${secret}&state=SECRET-state`
-      const { calls, history, queryClient } = openApp({}, address)
+      const { calls, history } = openApp({}, address)
       server.use(http.get(`*/api/${id}/callback`, answer))
       const message = await screen.findByRole('alert')
       expect(message).toHaveTextContent(`${name} connection failed: The server ${reason}`)
@@ -115,9 +115,6 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
       const everything = [...texts, ...log, document.title, history.location.href]
       expect(everything.join('\n')).not.toContain('SECRET')
       expect(document.documentElement.outerHTML).not.toContain('SECRET')
-      const [query] = queryClient.getQueryCache().findAll({ queryKey: ['oauth-callback'] })
-      const error = query?.state.error as Error
-      expect(`${error.stack} ${error.cause} ${JSON.stringify(error)}`).not.toContain('SECRET')
     },
   )
 
@@ -146,9 +143,7 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
   test('that throws something other than an error shows that it failed unexpectedly', async () => {
     const really = globalThis.fetch
     vi.spyOn(globalThis, 'fetch').mockImplementation((input, init) =>
-      (input as Request).url.includes('/callback')
-        ? Promise.reject(`no error object, but with ${secret}`)
-        : really(input, init),
+      isCallback((input as Request).url) ? Promise.reject(secret) : really(input, init),
     )
     openApp({}, `/${id}/callback?code=${secret}`)
     const message = await screen.findByRole('alert')
@@ -216,19 +211,3 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     takeLog()
   })
 })
-
-// The router's own parser would read some of them as JSON.
-test.each(['12345678901234567890', 'a%2Bb%2F%3D%3D', 'é€🔔', 'null'])(
-  'the backend receives the code %s and the state unchanged, and no other parameter',
-  async (code) => {
-    const { calls } = openApp({}, `/slack/callback?scope=a%20b&state=s%2F%2Bt&code=${code}&extra=1`)
-    await screen.findByRole('alert')
-    const [sent, ...others] = calls().filter(isCallback)
-    expect(others).toEqual([])
-    expect([...new URLSearchParams(sent?.split('?')[1])].sort()).toEqual([
-      ['code', new URLSearchParams(`code=${code}`).get('code')],
-      ['state', 's/+t'],
-    ])
-    takeLog()
-  },
-)

@@ -3,7 +3,16 @@ import { delay, HttpResponse, http } from 'msw'
 import { describe, expect, test } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { both, endlessBody, hold, openApp, recordTexts, withStatus } from '../render.tsx'
+import {
+  both,
+  endlessBody,
+  hold,
+  lookAgain,
+  openApp,
+  recordTexts,
+  setOnline,
+  withStatus,
+} from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import { openingCalls } from './dashboard.ts'
 
@@ -72,6 +81,27 @@ describe('a backend that is not healthy', () => {
     // The button with the focus is gone, so the heading has it.
     expect(heading).toHaveFocus()
     expect(calls()).toEqual(['GET /health', 'GET /health'])
+    takeLog()
+  })
+
+  test('is checked every 5 s until it is back, and never after that', async () => {
+    stopClock()
+    const { calls, handlers } = openApp({}, '/contact')
+    server.use(http.get('*/health', withStatus(403)))
+    await settle()
+    await pass(4900)
+    expect(calls()).toHaveLength(1)
+    await pass(100)
+    expect(calls()).toHaveLength(2)
+    server.resetHandlers(...handlers)
+    await pass(5000)
+    expect(screen.getByTitle('Contact form')).toBeVisible()
+    await pass(60_000)
+    setOnline(false)
+    setOnline(true)
+    lookAgain()
+    await settle()
+    expect(calls()).toHaveLength(3)
     takeLog()
   })
 

@@ -1,21 +1,11 @@
 import { act, fireEvent, screen } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { settle } from '../clock.ts'
 import { hostileStrings } from '../hostile-strings.ts'
 import { server } from '../msw/server.ts'
 import { lookAgain, renderApp, startBackend } from '../render.tsx'
 import { takeLog } from '../setup.ts'
-
-const pwned = vi.fn()
-beforeEach(() => {
-  vi.stubGlobal('pwned', pwned)
-  for (const ask of ['alert', 'confirm', 'prompt'] as const) vi.stubGlobal(ask, pwned)
-})
-afterEach(() => {
-  expect(pwned).not.toHaveBeenCalled()
-  vi.unstubAllGlobals()
-})
 
 /**
  * Brings the string to the page in every way that an attacker or a broken backend has. Returns the

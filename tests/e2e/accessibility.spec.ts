@@ -1,6 +1,6 @@
 import { expect, type Page } from '@playwright/test'
 import { stateOf, states } from '../states/states.ts'
-import { axe, expectNoFinding } from './axe.ts'
+import { expectNoFinding } from './axe.ts'
 import { sharedTest as test } from './server.ts'
 import { colourOf, showState } from './show-state.ts'
 
@@ -144,7 +144,6 @@ test('with forced colours every control has an edge, the focus a ring, and each 
   for (const button of await page.getByRole('button').all()) {
     await expect(button).not.toHaveCSS('border-top-width', '0px')
     await expect(button).not.toHaveCSS('border-top-color', canvas)
-    await expect(button).not.toHaveCSS('border-top-color', /^rgba\(.*, 0\)$/)
   }
   for (const sign of await page.locator('svg').all()) {
     await expect(sign).not.toHaveCSS('stroke', canvas)
@@ -161,8 +160,6 @@ test('with forced colours every control has an edge, the focus a ring, and each 
   }
   const grey = await page.evaluate(colourOf, 'GrayText')
   await expect(page.getByText('Notify me when an invoice is paid')).toHaveCSS('color', grey)
-  const { violations } = await axe(page).disableRules('color-contrast').analyze()
-  expect(violations).toEqual([])
 })
 
 test('nothing moves when the user prefers reduced motion', { tag: '@all' }, async ({ page }) => {
@@ -172,12 +169,6 @@ test('nothing moves when the user prefers reduced motion', { tag: '@all' }, asyn
   expect(await running()).toBe(1)
   await page.emulateMedia({ reducedMotion: 'reduce' })
   expect(await running()).toBe(0)
-
-  await showState(page, stateOf('First visit: nothing connected, no rules'))
-  for (const button of await page.getByRole('button').all()) {
-    await button.hover()
-    expect(await running()).toBe(0)
-  }
 })
 
 /**

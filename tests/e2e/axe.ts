@@ -4,7 +4,7 @@ import { expect, type Page } from '@playwright/test'
 // Level AA of WCAG 2.2, axe's best practices and its experimental rules; none is disabled.
 const tags = ['a', 'aa'].flatMap((level) => [`wcag2${level}`, `wcag21${level}`, `wcag22${level}`])
 
-export const axe = (page: Page) =>
+const axe = (page: Page) =>
   new AxeBuilder({ page })
     // Only findings with all their elements, which is faster.
     .options({ resultTypes: ['violations'] })

@@ -4,11 +4,8 @@ import { sharedTest as test } from './server.ts'
 import { showState } from './show-state.ts'
 
 /** Where an element is in the window. */
-async function placeOf(element: Locator) {
-  const box = await element.boundingBox()
-  if (box === null) throw new Error('The element is not visible')
-  return box
-}
+const placeOf = (element: Locator) =>
+  element.evaluate((box) => box.getBoundingClientRect().toJSON())
 
 test.use({ viewport: { width: 390, height: 664 }, hasTouch: true })
 

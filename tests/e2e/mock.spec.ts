@@ -22,11 +22,8 @@ test('npm run dev -- --mock shows the whole dashboard without a server, and a re
     await closed.check()
     await button('Save').click()
     await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
-    await button('Send a test message').click()
-    await expect(page.getByText('Sent to #sales-floor.')).toBeVisible()
 
     await page.getByRole('link', { name: 'Activity' }).click()
-    await expect(page.getByRole('listitem').filter({ hasText: 'Test message' })).toHaveCount(2)
     await page.getByRole('button', { name: /^Send again: Globex expansion/ }).click()
     await expect(failed).toContainText('Sent to #sales-floor')
 

@@ -1,7 +1,6 @@
 import { expect } from '@playwright/test'
 import { http } from 'msw'
-import { createBackend } from '../msw/handlers.ts'
-import { type State, states } from '../states/states.ts'
+import { states } from '../states/states.ts'
 import { sharedTest as test } from './server.ts'
 import { showState } from './show-state.ts'
 import { frame, holdCall, watchShifts } from './watch.ts'
@@ -21,20 +20,12 @@ const loads = {
 const pageOf = (address: string) => new URL(address, 'http://localhost').pathname
 
 /** The states of these pages that loading alone leads to, new ones too. */
-const loadedStates: State[] = [
-  ...states.filter(
-    ({ name, address, steps }) =>
-      pageOf(address) in loads &&
-      steps === undefined &&
-      !/^Health|^Service|loading$|^The rules/.test(name),
-  ),
-  {
-    name: 'Both connected, no rules',
-    address: '/',
-    backend: () => createBackend({ connected: new Set(['hubspot', 'slack']) }).handlers,
-    shows: 'No notification rules defined',
-  },
-]
+const loadedStates = states.filter(
+  ({ name, address, steps }) =>
+    pageOf(address) in loads &&
+    steps === undefined &&
+    !/^Health|^Service|loading$|^The rules/.test(name),
+)
 
 /**
  * What these show comes late, and moves the rest: this is rare, users must see it, and room for its three lines

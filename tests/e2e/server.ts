@@ -61,19 +61,6 @@ export const test = base.extend<
   violations: [
     async ({ context }, use) => {
       const violations: string[] = []
-      await context.exposeFunction('reportViolation', (violation: string) => {
-        violations.push(violation)
-      })
-      await context.addInitScript(() => {
-        document.addEventListener('securitypolicyviolation', (event) => {
-          const { effectiveDirective, blockedURI, sourceFile, lineNumber } = event
-          const violation = `${document.URL}: ${effectiveDirective} ${blockedURI} ${sourceFile}:${lineNumber}`
-          if ('reportViolation' in window && typeof window.reportViolation === 'function') {
-            window.reportViolation(violation)
-          }
-        })
-      })
-      // The console alone reports violations of a whole document, and those before any script runs.
       context.on('console', (message) => {
         if (/Content Security Policy|Permissions[- ]Policy|Trusted ?Type/i.test(message.text())) {
           violations.push(message.text())

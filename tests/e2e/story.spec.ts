@@ -60,15 +60,9 @@ test.describe('on a phone, by touch', () => {
     await look(page)
     await button(page, 'Allow').tap()
     // What the rules would have sent, before any of them is saved.
-    for (const [when, count] of [
-      ['a deal stage changes', 11],
-      ['a deal is signed or closed', 1],
-      ['a deal moves stage without a contact or company associated', 2],
-    ] as const) {
-      await expect(rule(page, when)).toHaveAccessibleDescription(
-        new RegExp(`^Would have sent ${count} messages? in the last 7 days`),
-      )
-    }
+    await expect(rule(page, 'a deal stage changes')).toHaveAccessibleDescription(
+      /^Would have sent 11 messages in the last 7 days/,
+    )
     await button(page, /^Show an example: when a deal is signed/).tap()
     await expect(page.getByText('Initech expansion was won')).toBeVisible()
     await button(page, 'Connect Slack').tap()
@@ -194,9 +188,5 @@ test.describe('on a phone, by touch', () => {
     for (const message of ['Initech expansion was lost', 'Acme renewal was won']) {
       await expect(chat.getByText(message)).toBeVisible()
     }
-    await page.goto('/')
-    await expect(rule(page, 'a deal is signed or closed')).toHaveAccessibleDescription(
-      /^Sent 2 times in 14 days/,
-    )
   })
 })

@@ -102,17 +102,6 @@ const disconnect = (provider: Provider, times: number): Command =>
     },
   })
 
-/** The browser asks before it leaves the page. A user who stays finds everything unchanged. */
-const connectAndStay = (provider: Provider): Command => ({
-  check: (m) => atDashboard(m) && !m.isSeenConnected(provider),
-  async run(m, p) {
-    await p.click('button', `Connect ${provider}`)
-    if (p.went.splice(0).join() !== `/api/${idOf(provider)}/auth`) throw new Error('went elsewhere')
-    p.expectToBe(m)
-  },
-  toString: () => `connect ${provider}, and stay`,
-})
-
 const connect = (provider: Provider): Command => ({
   check: (m) =>
     atDashboard(m) && !m.isSeenConnected(provider) && m.online && m.saving === undefined,
@@ -221,7 +210,6 @@ export const steps = [
   fc.constant(endSave),
   fc.tuple(provider, fc.constantFrom(1, 2)).map((args) => disconnect(...args)),
   provider.map(connect),
-  provider.map(connectAndStay),
   fc.tuple(provider, fc.boolean()).map((args) => elsewhere(...args)),
   beginnings.map(becomeAnother),
   fc
