@@ -20,6 +20,8 @@ const check = 'npm run format && npm run check'
 /** The tests that know rules, calls and providers, but not the examples. */
 const others = [
   'tests/components/insights.test.tsx',
+  'tests/components/render-error.test.tsx',
+  'tests/contract/check-backend.test.ts',
   'tests/contract/contract.test.ts',
   'tests/conventions/conventions.test.ts',
   'tests/relay/watch.test.ts',

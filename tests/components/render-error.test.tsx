@@ -2,6 +2,7 @@ import { act, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import type { ComponentType } from 'react'
 import { afterEach, expect, test, vi } from 'vitest'
+import { availableRuleIds } from '../../contract/rules.ts'
 import { server } from '../msw/server.ts'
 import { both, openApp } from '../render.tsx'
 import { takeLog } from '../setup.ts'
@@ -56,8 +57,14 @@ const cards = ['Connections', 'Notification Rules', 'AI rules (future)']
 test.each<[string[], number, string, string[], boolean?]>([
   [['Connection'], 1, '/', cards],
   [['RuleSettings'], 1, '/', cards],
-  // Three rules have a note.
-  [['RuleNote', 'PageNotice', 'StandInLink', 'UnsentMessages'], 6, '/', cards, false],
+  // Each available rule has a note.
+  [
+    ['RuleNote', 'PageNotice', 'StandInLink', 'UnsentMessages'],
+    availableRuleIds.size + 3,
+    '/',
+    cards,
+    false,
+  ],
   [['TestMessage', 'FailedMessages'], 2, '/', cards],
   [['ActivityChart', 'ActivityList'], 2, '/activity', ['Activity']],
   [['AccountMenu'], 1, '/', cards],
