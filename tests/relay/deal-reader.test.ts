@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import type { CrmConnection, WithAccess } from '../../server/people/access-token.ts'
 import type { CrmDeal } from '../../server/providers/deal.ts'
 import { ProviderError } from '../../server/providers/provider-error.ts'
@@ -58,37 +58,14 @@ const many = (first: number, count: number) =>
 const readBy = (user: CrmConnection, [first = wanted(''), ...others]: ReturnType<typeof many>) =>
   reader.deal(user, [first, ...others], 'stage', { withLinks: false, urgency: 'fresh' })
 
-describe('a read of a deal', () => {
-  test('does not serve an event that came after it, or one of a quarter of an hour later', async () => {
-    await readBy(ada, [wanted('1')])
-    now += 100
-    await readBy(ada, [wanted('1', 1_050)])
-    expect(crm.deal).toHaveBeenCalledTimes(2)
-    now += 15 * 60_000 + 1
-    await readBy(ada, [wanted('1', 1_050)])
-    expect(crm.deal).toHaveBeenCalledTimes(3)
-  })
-
-  test('of many changes makes room for others, so that the memory is bounded', async () => {
-    const history = Array.from({ length: 10_000 }, () => ({ value: 'next', at: new Date(0) }))
-    crm.deal.mockImplementation(async (_, id) => ({ ...dealOf(id), history }))
-    onTestFinished(() => void crm.deal.mockReset())
-    for (const [deal] of Array.from({ length: 21 }, (_, n) => many(n, 1))) {
-      await readBy(ada, [deal ?? wanted('')])
-    }
-    await readBy(ada, [wanted('20')])
-    expect(crm.deal).toHaveBeenCalledTimes(21)
-    await readBy(ada, [wanted('0')])
-    expect(crm.deal).toHaveBeenCalledTimes(22)
-  })
-
-  test('with a CRM that is down fails for all who wait for it, with one call; the next try reads', async () => {
-    crm.deal.mockRejectedValueOnce(failure())
-    const both = await Promise.allSettled([readBy(ada, [wanted('1')]), readBy(bob, [wanted('1')])])
-    expect(both.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
-    expect(crm.deal).toHaveBeenCalledTimes(1)
-    expect((await readBy(ada, [wanted('1')]))?.name).toBe('1')
-  })
+test('a read of a deal does not serve an event that came after it, or one of a quarter of an hour later', async () => {
+  await readBy(ada, [wanted('1')])
+  now += 100
+  await readBy(ada, [wanted('1', 1_050)])
+  expect(crm.deal).toHaveBeenCalledTimes(2)
+  now += 15 * 60_000 + 1
+  await readBy(ada, [wanted('1', 1_050)])
+  expect(crm.deal).toHaveBeenCalledTimes(3)
 })
 
 test('that a deal has no links is asked again while the CRM may still add one, and not after that', async () => {

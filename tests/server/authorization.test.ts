@@ -1,5 +1,5 @@
 import { eq } from 'drizzle-orm'
-import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { connections, sessions, usedTokens, users } from '../../server/database/schema.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
@@ -75,14 +75,8 @@ describe.each([
     const noState = 'The address has no state.'
     test.each<[string, (params: URLSearchParams) => unknown, message?: string]>([
       ['without a state', (params) => params.delete('state'), noState],
-      ['with an empty state', (params) => params.set('state', ''), noState],
       ['with a wrong state', (params) => params.set('state', 'A'.repeat(43))],
-      [
-        'with a state that was altered',
-        (params) => params.set('state', stateOf(params).replace(/.{4}$/, 'AAAA')),
-      ],
       ['without its cookie', () => (browser.cookie = undefined)],
-      ['with a cookie that we never gave', () => (browser.cookie = `dealbell=${'A'.repeat(43)}`)],
       [
         'with the state of the other provider',
         async (params) => params.set('state', stateOf(await browser.authorize(other))),
@@ -123,9 +117,7 @@ describe.each([
   })
 
   describe('fails with 502, no secrets and no connection', () => {
-    const reason = 'SECRET http://x/?code=1 <script>'
-    const refused = { code: 'exchange_refused', message: 'HubSpot refused the authorization.' }
-    const unavailable = {
+    const error = {
       code: 'provider_unavailable',
       message: `${name} could not be reached. Try again.`,
     }
@@ -134,14 +126,7 @@ describe.each([
       ['answers what is no JSON', () => new Response('<p>SECRET')],
       ['answers JSON of another shape', () => Response.json({ ok: true, access_token: 'SECRET' })],
       ['limits us', () => new Response('', { status: 429, headers: { 'Retry-After': '3600' } })],
-      provider === 'slack'
-        ? ['refuses without a plain word', () => Response.json({ ok: false, error: reason })]
-        : [
-            'refuses without a plain word',
-            () => Response.json({ error: reason, status: reason }, { status: 400 }),
-            refused,
-          ],
-    ])('when the provider %s', async (_, fault, error = unavailable) => {
+    ])('when the provider %s', async (_, fault) => {
       const params = await browser.authorize(provider)
       harness.faults.current = fault
       const answer = await comeBack(params)
@@ -178,12 +163,21 @@ describe.each([
   })
 
   test('says the provider’s own word for a refusal, if that is a plain one', async () => {
-    const params = await browser.authorize(provider)
-    params.set('code', 'made-up')
-    const { error } = await (await comeBack(params)).json()
+    const said = async () => {
+      const params = await browser.authorize(provider)
+      params.set('code', 'made-up')
+      return (await (await comeBack(params)).json()).error.message
+    }
     const reason = provider === 'hubspot' ? 'BAD_AUTH_CODE' : 'invalid_code'
-    expect(error.message).toBe(`${name} refused the authorization (${reason}).`)
-    expect(logged()[0]).toMatchObject({ kind: 'refused', reason })
+    expect(await said()).toBe(`${name} refused the authorization (${reason}).`)
+    const odd = 'SECRET http://x/?code=1 <script>'
+    harness.faults.current = () =>
+      Response.json(
+        { ok: false, error: odd, status: odd },
+        { status: provider === 'slack' ? 200 : 400 },
+      )
+    expect(await said()).not.toContain('SECRET')
+    expect(harness.logged.join()).not.toContain('SECRET')
   })
 
   test('fails with 500 if the fault is our own, and does not blame the provider', async () => {
@@ -194,31 +188,18 @@ describe.each([
     expect(await refusal(await comeBack(params))).toBe('500 internal')
     seal.mockRestore()
     expect(harness.logged.join()).toContain('request failed')
-    const notEnded = { event: 'unused grant not ended', provider, error: 'Error' }
-    expect(logged()).toContainEqual(expect.objectContaining(notEnded))
     expect(harness.logged.join()).not.toMatch(/SECRET|authorization failed/)
   })
 })
 
-describe('a stored connection', () => {
-  test.each([
-    ['fails', () => new Response('', { status: 500 })],
-    ['says that the token is not valid', () => Response.json({ active: false })],
-  ])('is not made if only introspection can name the user and it %s', async (_, answer) => {
-    answerIntrospection(answer)
-    const refused = await callback(browser, 'hubspot', await browser.authorize('hubspot'))
-    expect(await refusal(refused)).toBe('502 provider_unavailable')
-    expect(await harness.database.$count(connections)).toBe(0)
-  })
-
-  test('does not open in the row of another user', async () => {
-    await browser.connect('slack')
-    const other = openBrowser(harness)
-    await other.connect('slack')
-    const [mine, theirs] = [await rowOf(browser), await rowOf(other)]
-    expect(() => openSecrets(harness.vault, { ...mine, secrets: theirs.secrets })).toThrow()
-    expect(() => openSecrets(harness.vault, { ...mine, provider: 'hubspot' })).toThrow()
-  })
+test.each([
+  ['fails', () => new Response('', { status: 500 })],
+  ['says that the token is not valid', () => Response.json({ active: false })],
+])('no connection is made if only introspection can name the user and it %s', async (_, answer) => {
+  answerIntrospection(answer)
+  const refused = await callback(browser, 'hubspot', await browser.authorize('hubspot'))
+  expect(await refusal(refused)).toBe('502 provider_unavailable')
+  expect(await harness.database.$count(connections)).toBe(0)
 })
 
 describe('disconnecting', () => {
@@ -277,7 +258,6 @@ describe('disconnecting', () => {
   })
 
   test.each([
-    ['the provider refuses to revoke', 'hubspot', undefined],
     ['the provider refuses to revoke', 'slack', undefined],
     ['the token cannot be opened', 'hubspot', 'v1.gone.x.y.z'],
   ] as const)('is done though %s (%s)', async (_, provider, secrets) => {
@@ -300,35 +280,24 @@ describe('disconnecting', () => {
   })
 })
 
-describe('Slack’s token, which all users of a workspace share', () => {
-  let revoked: Array<string | null>
-  beforeEach(() => {
-    revoked = []
-  })
-
-  /** Slack gives this token from now on. */
-  function slackOf({ accessToken, team = 'T1' }: { accessToken: string; team?: string }) {
+test('Slack’s token ends when its last user connects another workspace', async () => {
+  const revoked: Array<string | null> = []
+  const slackOf = (team: string) => {
     harness.faults.current = async (request) => {
-      const bearer = request.headers.get('Authorization')?.replace('Bearer ', '') ?? ''
-      if (request.url.endsWith('/oauth.v2.access')) {
-        const answer = { ...(await (await harness.standIn(request)).json()) }
-        const granted = { access_token: accessToken, team: { id: team, name: team } }
-        return Response.json({ ...answer, ...granted })
-      }
-      if (request.url.endsWith('/auth.revoke')) {
-        revoked.push(bearer)
-        return Response.json({ ok: true, revoked: true })
-      }
-      return await harness.standIn(request)
+      if (request.url.endsWith('/auth.revoke')) revoked.push(request.headers.get('Authorization'))
+      const answer = await harness.standIn(request)
+      if (!request.url.endsWith('/oauth.v2.access')) return answer
+      return Response.json({
+        ...(await answer.json()),
+        access_token: team,
+        team: { id: team, name: team },
+      })
     }
   }
-
-  test('ends when its last user connects another workspace', async () => {
-    slackOf({ accessToken: 'first', team: 'T1' })
+  for (const team of ['T1', 'T2']) {
+    slackOf(team)
     await browser.connect('slack')
-    slackOf({ accessToken: 'second', team: 'T2' })
-    await browser.connect('slack')
-    expect(await browser.connected('slack')).toMatchObject({ connected: true, account: 'T2' })
-    await vi.waitFor(() => expect(revoked).toEqual(['first']), 20_000)
-  })
+  }
+  expect(await browser.connected('slack')).toMatchObject({ connected: true, account: 'T2' })
+  await vi.waitFor(() => expect(revoked).toEqual(['Bearer T1']), 20_000)
 })

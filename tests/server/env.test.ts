@@ -10,39 +10,27 @@ const key = Buffer.alloc(32, 'a key').toString('base64')
 const otherKey = Buffer.alloc(32, 'another key').toString('base64')
 
 describe('settings', () => {
-  test.each([{}, { APP_URL: ' ', DATA_DIR: '', HUBSPOT_CLIENT_ID: '' }])(
-    'have defaults that need no account, also if they are empty: %j',
-    (env) => {
-      const settings = parseEnv(env)
-      expect(settings).toMatchObject({
-        port: 3000,
-        dataDir: './data',
-        databaseUrl: undefined,
-        databasePoolSize: 10,
-        databaseStatementMs: 20_000,
-        encryptionKeys: undefined,
-        serveDashboard: true,
-        host: undefined,
-        trustedProxies: 0,
-      })
-      expect(settings.addressesAt(4567)).toMatchObject({
-        appUrl: 'http://localhost:4567',
-        apiUrl: 'http://localhost:4567',
-        providers: {
-          hubspot: {
-            standIn: true,
-            authorizeUrl: 'http://localhost:4567/sandbox/hubspot/oauth/authorize',
-            apiUrl: 'http://127.0.0.1:4567/sandbox/hubspot',
-          },
-          slack: {
-            standIn: true,
-            authorizeUrl: 'http://localhost:4567/sandbox/slack/oauth/v2/authorize',
-            apiUrl: 'http://127.0.0.1:4567/sandbox/slack/api',
-          },
-        },
-      })
-    },
-  )
+  test('have defaults that need no account, also if they are empty', () => {
+    const settings = parseEnv({ APP_URL: ' ', DATA_DIR: '', HUBSPOT_CLIENT_ID: '' })
+    expect(settings).toMatchObject({
+      port: 3000,
+      dataDir: './data',
+      databaseUrl: undefined,
+      databasePoolSize: 10,
+      databaseStatementMs: 20_000,
+      encryptionKeys: undefined,
+      serveDashboard: true,
+      host: undefined,
+      trustedProxies: 0,
+    })
+    const { appUrl, providers } = settings.addressesAt(4567)
+    expect(appUrl).toBe('http://localhost:4567')
+    expect(providers.hubspot).toMatchObject({
+      standIn: true,
+      authorizeUrl: 'http://localhost:4567/sandbox/hubspot/oauth/authorize',
+      apiUrl: 'http://127.0.0.1:4567/sandbox/hubspot',
+    })
+  })
 
   test('a client id leads to the real provider, and a secret may list older ones for webhooks', () => {
     const { hubspot, slack } = parseEnv({
@@ -61,13 +49,7 @@ describe('settings', () => {
       inUse: true,
       standIn: false,
     })
-    expect(slack).toMatchObject({
-      clientSecret: 'secret',
-      olderSecrets: [],
-      authorizeUrl: 'https://slack.com/oauth/v2/authorize',
-      apiUrl: 'https://slack.test/api',
-      standIn: false,
-    })
+    expect(slack).toMatchObject({ apiUrl: 'https://slack.test/api', standIn: false })
   })
 
   test('people, providers and the server itself reach it at addresses of their own', () => {
@@ -99,16 +81,6 @@ describe('settings', () => {
     expect(settings.localOriginAt(8080)).toBe(`http://${name}:8080`)
     const { slack } = settings.addressesAt(8080).providers
     expect(slack.apiUrl).toBe(`http://${name}:8080/sandbox/slack/api`)
-  })
-
-  test('numbers and keys may stand between spaces, the newest key first', () => {
-    const { trustedProxies, databasePoolSize, encryptionKeys } = parseEnv({
-      TRUSTED_PROXIES: ' 2 ',
-      DATABASE_POOL_SIZE: ' 25 ',
-      ENCRYPTION_KEY: `${key}, ${otherKey}`,
-    })
-    expect([trustedProxies, databasePoolSize]).toEqual([2, 25])
-    expect(encryptionKeys?.map((one) => one.toString('base64'))).toEqual([key, otherKey])
   })
 
   // The ways in which Windows writes text, with PowerShell's `>` for UTF-16.
@@ -162,17 +134,8 @@ describe('settings', () => {
     await writeFile(join(folder, '.env.txt'), 'A=1')
     expect(() => readEnvFile(folder)).toThrow('.env.txt exists, but the settings belong into')
     const lost = [
-      ...['A: hunter2', 'A hunter2', 'hunter2', '=hunter2', '"A"=hunter2', 'set A=hunter2'],
-      ...['$env:A="hunter2"', 'A\u00a0=hunter2', '\uFEFFA=hunter2', 'A＝hunter2', '1A=hunter2'],
-      ...[
-        'A=“hunter2”',
-        'A=„hunter2“',
-        'A=\u00a0"hunter2"',
-        'A="hunter2',
-        "A='hunter2",
-        'A=`hunter2',
-      ],
-      ...['A="hunter2" 3', "A='it's hunter2'", 'A="hunter\\"2"', 'A=hunter2#3', 'A=#hunter2'],
+      ...['A: hunter2', 'A hunter2', '=hunter2', '"A"=hunter2', 'set A=hunter2', '1A=hunter2'],
+      ...['A\u00a0=hunter2', '\uFEFFA=hunter2', 'A=“hunter2”', 'A="hunter2', 'A=hunter2#3'],
     ]
     for (const line of lost) {
       await writeFile(join(folder, '.env'), `B="1\n2"\n${line}\n#\nC: hunter2`)
@@ -184,12 +147,18 @@ describe('settings', () => {
 
   test('that are secrets may stand in files', async () => {
     const path = join(await newFolder(), 'key')
-    const read = () => parseEnv({ ENCRYPTION_KEY_FILE: path })
     await writeFile(path, '\n')
-    expect(read).toThrow(`ENCRYPTION_KEY_FILE is ${path}, but this file is empty`)
-    await writeFile(path, `${key}\n`)
-    expect(parseEnv({ METRICS_TOKEN_FILE: path }).metricsToken).toBe(key)
-    expect(() => parseEnv({ ENCRYPTION_KEY: key, ENCRYPTION_KEY_FILE: path })).toThrow(
+    const settings = { ENCRYPTION_KEY_FILE: path }
+    expect(() => parseEnv(settings)).toThrow(
+      `ENCRYPTION_KEY_FILE is ${path}, but this file is empty`,
+    )
+    await writeFile(path, `${key}, ${otherKey}\n`)
+    // The newest key first.
+    expect(parseEnv(settings).encryptionKeys?.map((one) => one.toString('base64'))).toEqual([
+      key,
+      otherKey,
+    ])
+    expect(() => parseEnv({ ...settings, ENCRYPTION_KEY: key })).toThrow(
       'ENCRYPTION_KEY and ENCRYPTION_KEY_FILE are both set. Remove one.',
     )
   })
@@ -201,16 +170,12 @@ describe('settings', () => {
     await writeFile(join(home, 'secret'), key)
     await copyFile(join(import.meta.dirname, '../build/localhost.pem'), join(home, 'ca.pem'))
     const DATABASE_URL = 'postgres://db/dealbell'
-    const settings = parseEnv({
-      ...{ DATA_DIR: '~/data', DATABASE_URL, DATABASE_CA_FILE: '~/ca.pem' },
-      ...{ ENCRYPTION_KEY_FILE: '~/secret', METRICS_TOKEN_FILE: '~/secret' },
+    const { metricsToken, databaseUrl } = parseEnv({
+      ...{ DATABASE_URL, DATABASE_CA_FILE: '~/ca.pem', METRICS_TOKEN_FILE: '~/secret' },
     })
-    expect(settings).toMatchObject({ dataDir: join(home, 'data'), metricsToken: key })
-    expect(new URL(settings.databaseUrl ?? '').searchParams.get('sslrootcert')).toBe(
-      join(home, 'ca.pem'),
-    )
+    expect(metricsToken).toBe(key)
+    expect(new URL(databaseUrl ?? '').searchParams.get('sslrootcert')).toBe(join(home, 'ca.pem'))
     expect(parseEnv({ DATA_DIR: '~' }).dataDir).toBe(home)
-    expect(parseEnv({ DATA_DIR: './~/data' }).dataDir).toBe('./~/data')
   })
 
   test.each([
@@ -255,10 +220,6 @@ describe("the dashboard's services", () => {
       { VITE_CRM_NAME: 'Pipedrive' },
       "VITE_CRM_NAME is 'Pipedrive', but this server knows only this CRM: HubSpot. Set it to that, add the provider (docs/extending.md), or set VITE_API_URL to a backend that knows it.",
     ],
-    [
-      { VITE_CRM_NAME: 'Slack', VITE_CHAT_NAME: 'slack' },
-      "VITE_CRM_NAME is 'Slack', but this server knows only this CRM: HubSpot.",
-    ],
     [{ VITE_CHAT_NAME: 'hubspot' }, "VITE_CHAT_NAME is 'hubspot', but this server knows only"],
   ])('are refused if nothing answers for them: %j', (env, problem) => {
     expect(() => parseEnv(env)).toThrow(`- ${problem}`)
@@ -278,7 +239,6 @@ describe('stand-ins', () => {
     [{ ...there }, 'HUBSPOT_CLIENT_ID and SLACK_CLIENT_ID are missing'],
     [{ APP_URL: 'http://192.168.0.2:3000' }, 'APP_URL is not on this machine'],
     [{ API_URL: 'http://192.168.0.2:3000' }, 'API_URL is not on this machine'],
-    [{ APP_URL: 'http://localhost.example' }, 'APP_URL is not on this machine'],
     [{ APP_URL: 'http://127.0.0.1.example' }, 'APP_URL is not on this machine'],
   ])('are refused where others can use them: %j', (env, problem) => {
     expect(() => parseEnv(env)).toThrow(problem)
