@@ -33,7 +33,6 @@ const testAllOnly = [
   'tests/server/power-cut.test.ts',
   'tests/server/process.test.ts',
   'tests/server/setting-problems.test.ts',
-  'tests/server/upgrade.test.ts',
 ]
 const left = {
   none: [...slow, ...testAllOnly],

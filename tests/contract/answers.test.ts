@@ -19,51 +19,29 @@ function read<Schema extends v.GenericSchema>(schema: Schema, answer: unknown) {
   return success ? output : undefined
 }
 
-describe('health', () => {
-  test('is a status in words, whatever the words and whatever else is said', () => {
-    expect(read(healthAnswer, { status: 'ok' })).toEqual({ status: 'ok' })
-    expect(read(healthAnswer, { status: '', version: 1 })).toEqual({ status: '' })
-  })
-
-  test('lists features, and anything but a list of texts counts as absent', () => {
-    const features = (listed: unknown) =>
-      read(healthAnswer, { status: 'ok', features: listed })?.features
-    expect(features(['sessions', 'of-tomorrow'])).toEqual(['sessions', 'of-tomorrow'])
-    for (const listed of [undefined, null, 'sessions', 1, {}, [1, 'sessions']]) {
-      expect(read(healthAnswer, { status: 'ok', features: listed })).toBeDefined()
-      expect(features(listed)).toBeUndefined()
-    }
-  })
-
-  test('names the pages of stand-ins, and leaves out what is no path on the same origin', () => {
-    const pages = (standIns: unknown) => read(healthAnswer, { status: 'ok', standIns })?.standIns
-    const right = { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' }
-    const wrong = ['//evil.example/x', 'javascript:alert(1)', 1, '/\\evil.example', '/slack/\t/x']
-    expect(pages({ ...right, ...wrong })).toEqual(right)
-    for (const none of [null, 'slack', 1, [], {}]) expect(pages(none)).toEqual({})
-  })
-})
-
-describe('a connection status', () => {
-  const extras = { account: 'Acme', channel: '#sales', reason: 'It was revoked.', since: '2026' }
-
-  test('is connected or not, with what else a backend says of it', () => {
-    for (const status of [
-      { connected: true },
-      { connected: false },
-      { connected: true, ...extras },
-    ]) {
-      expect(read(connectionStatusAnswer, { ...status, other: 1 })).toEqual(status)
-    }
-  })
-
-  test.each(Object.keys(extras))('counts a %s that is no text as absent', (name) => {
-    for (const value of [null, 1, {}, ['Acme']]) {
-      const answer = read(connectionStatusAnswer, { connected: true, ...extras, [name]: value })
-      expect(answer).toMatchObject({ connected: true })
-      expect(answer).toHaveProperty(name, undefined)
-    }
-  })
+const pages = { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' }
+const wrongPages = ['//evil.example/x', 'javascript:alert(1)', 1, '/\\evil.example', '/slack/\t/x']
+const extras = { account: 'Acme', channel: '#sales', reason: 'It was revoked.', since: '2026' }
+const oddExtras = { account: null, channel: 1, reason: {}, since: ['2026'] }
+const texts = ['deal-closed', 'a-rule-of-tomorrow', '', 'invoice-paid']
+test.each<[v.GenericSchema, answer: object, read: object]>([
+  [healthAnswer, { status: '', version: 1 }, { status: '' }],
+  [healthAnswer, { status: 'ok', features: ['new'] }, { status: 'ok', features: ['new'] }],
+  [healthAnswer, { status: 'ok', features: [1, 'sessions'] }, { status: 'ok' }],
+  [
+    healthAnswer,
+    { status: 'ok', standIns: { ...pages, ...wrongPages } },
+    { status: 'ok', standIns: pages },
+  ],
+  [healthAnswer, { status: 'ok', standIns: null }, { status: 'ok', standIns: {} }],
+  [connectionStatusAnswer, { connected: false, other: 1 }, { connected: false }],
+  [connectionStatusAnswer, { connected: true, ...extras }, { connected: true, ...extras }],
+  [connectionStatusAnswer, { connected: true, ...oddExtras }, { connected: true }],
+  [rulesAnswer, { rules: [1, null, ...texts, { id: 'x' }, 'deal-closed'] }, { rules: texts }],
+  [rulesAnswer, { rules: 'deal-closed' }, { rules: [] }],
+  [rulesAnswer, {}, { rules: [] }],
+])('of an answer, what is right counts (%#)', (schema, answer, expected) => {
+  expect(read(schema, answer)).toEqual(expected)
 })
 
 const wrongHealth = [{ status: 200 }, { status: null }, { state: 'ok' }]
@@ -77,22 +55,6 @@ test.each([
   for (const answer of [undefined, null, true, 'ok', 200, ['ok'], '', {}, ...wrong]) {
     expect([answer, read(schema, answer)]).toEqual([answer, undefined])
   }
-})
-
-describe('rules', () => {
-  test('are texts, each once and in their order, whether this client knows them or not', () => {
-    const texts = ['deal-closed', 'a-rule-of-tomorrow', '', 'invoice-paid']
-    const rules = [1, null, ...texts, { id: 'x' }, ['y'], true, undefined, 'deal-closed']
-    expect(read(rulesAnswer, { rules })).toEqual({ rules: texts })
-  })
-
-  test('are none when they are no list or not mentioned, and a failed call when nothing is', () => {
-    const noLists = [undefined, null, 'deal-closed', 3, { 0: 'deal-closed', length: 1 }, []]
-    for (const answer of [{}, ...noLists.map((rules) => ({ rules }))]) {
-      expect([answer, read(rulesAnswer, answer)]).toEqual([answer, { rules: [] }])
-    }
-    for (const answer of [null, 'x', 1, true]) expect(read(rulesAnswer, answer)).toBeUndefined()
-  })
 })
 
 test('the calls are those of the specification', () => {

@@ -102,9 +102,10 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
         if (!isObject(json)) fail('The answer must be an object with the field `rules`.', answered)
         const { rules } = json
         if (!Array.isArray(rules)) {
-          const text = `\`rules\` is ${shown(json, 'rules')}, not an array. The dashboard treats it as empty, and the next save overwrites what it means.`
-          if ((rules ?? null) === null && !isRenamed(json)) warn(text, answered)
-          fail(text, answered)
+          fail(
+            `\`rules\` is ${shown(json, 'rules')}, not an array. The dashboard treats it as empty, and the next save overwrites what it means.`,
+            answered,
+          )
         }
         if (!rules.every((id) => typeof id === 'string')) {
           fail('`rules` has items that are no texts. The dashboard drops them.', answered)
@@ -366,11 +367,6 @@ function isObject(json: unknown): json is Record<string, unknown> {
   return typeof json === 'object' && json !== null && !Array.isArray(json)
 }
 
-/** Whether the answer has only other fields than `rules`, one of which may hold the rules. */
-function isRenamed(json: Record<string, unknown>): boolean {
-  return !('rules' in json) && Object.keys(json).length > 0
-}
-
 /** A field of an answer, as JSON. */
 function shown(json: unknown, field: string): string {
   if (!isObject(json)) return 'missing'
@@ -529,7 +525,7 @@ async function readOldRules(backend: Client): Promise<readonly string[]> {
     if (!(error instanceof Finding)) throw error
     return notRun(`The old rules could not be read, so nothing is saved. ${error.message}`)
   })
-  const rules = isObject(json) && !isRenamed(json) ? (json.rules ?? []) : undefined
+  const rules = isObject(json) ? json.rules : undefined
   if (!v.is(v.array(v.string()), rules)) {
     return notRun('The old rules are no list of texts and could not be restored.')
   }

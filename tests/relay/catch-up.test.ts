@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { eq, gt, sql } from 'drizzle-orm'
+import { gt, sql } from 'drizzle-orm'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { connections, crmAccounts, dealEvents, deliveries } from '../../server/database/schema.ts'
+import { crmAccounts, dealEvents, deliveries } from '../../server/database/schema.ts'
 import { targetsOf } from '../../server/relay/receive/store.ts'
 import { databaseKinds } from '../database.ts'
 import { stageChange } from './hubspot-webhook.ts'
@@ -177,23 +177,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await searched()
       const expected = range(1, 501).map((deal) => `${deal} next search`)
       expect((await stored()).toSorted()).toEqual([...expected, '501 w1 search'].toSorted())
-    })
-
-    test('a search waits as HubSpot asks, and uses the next connection if a token is refused', async () => {
-      const first = await connectUser()
-      await connectUser()
-      const oldest = { accessExpiresAt: new Date(0), connectedAt: new Date(ago(97 * hour)) }
-      await backend.database.update(connections).set(oldest).where(eq(connections.userId, first))
-      move(1, ['next', ago(30 * minute)])
-      outside.answerRefresh = () => ({ status: 400, body: { status: 'BAD_REFRESH_TOKEN' } })
-      let limited = 1
-      outside.answerRead = () =>
-        limited-- > 0 ? { status: 429, headers: { 'Retry-After': '1' } } : undefined
-      search()
-      await searched()
-      expect(await stored()).toEqual(['1 next search'])
-      // It waited, and did not begin anew.
-      expect(backend.lines.join()).not.toContain('search for missed changes failed')
     })
   })
 

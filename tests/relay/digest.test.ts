@@ -22,7 +22,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
   const describeOnce = describe.runIf(kind === 'PGlite')
 
   const said = () => posts().map(dealsIn)
-  const readsOf = (part: string) => outside.reads.filter((path) => path.includes(part))
 
   describe('a digest', () => {
     test('covers thirty events in their order, each with its link, stages and amount', async () => {
@@ -52,21 +51,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await tell(range(11, 6))
       await backend.settled()
       expect(said()).toEqual([range(11, 6)])
-    })
-
-    test('leaves out what needs no message, and looks as far as it must', async () => {
-      const userId = await connect({ ruleIds: ['deal-closed'] })
-      const events = changes(range(1, 400)).map((event) =>
-        event.objectId % 50 === 0 ? { ...event, propertyValue: 'w1' } : event,
-      )
-      await backend.tell(events)
-      await backend.settled()
-      expect(said()).toEqual([[50, 100, 150, 200, 250, 300, 350, 400]])
-      expect(posts()[0]?.text).toBe('8 deals moved · 8 won')
-      const states = (await backend.outcomes(userId)).map(([state]) => state)
-      expect(states.filter((state) => state === 'ignored')).toHaveLength(392)
-      // Nothing is read of the others, and all that is needed with one call.
-      expect(readsOf('0-3/')).toEqual(['/hubspot/crm/objects/2026-03/0-3/batch/read'])
     })
 
     test('has merged deals under their new ids, and does without a deal that is gone', async () => {

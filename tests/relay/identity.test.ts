@@ -117,14 +117,6 @@ describe('another HubSpot identity in the same browser', () => {
       }
     },
   )
-
-  test('that is known brings nothing of the first along', async () => {
-    const known = await connectAs(4, 2)
-    atHubspot(4, 1)
-    await connectAs(4, 2, await signIn(browser))
-    expect(await known.rules()).toEqual({ rules: [] })
-    expect(await known.connected('slack')).toEqual({ connected: false })
-  })
 })
 
 describe('the cookie from before a HubSpot authorization', () => {

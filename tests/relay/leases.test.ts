@@ -1,17 +1,11 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
-import pg from 'pg'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import {
-  endAllLeases,
-  leaseDue,
-  releaseLeases,
-  renewLeases,
-} from '../../server/relay/schedule/channels.ts'
+import { leaseDue, releaseLeases, renewLeases } from '../../server/relay/schedule/channels.ts'
 import { pauseWorkspace } from '../../server/relay/schedule/pauses.ts'
 import { databaseKinds } from '../database.ts'
 import { startBackend } from './backend.ts'
-import { dealsIn, stageChange } from './hubspot-webhook.ts'
+import { stageChange } from './hubspot-webhook.ts'
 import { backend, connect, open, outside, portal, posts, shareBackend, tell } from './shared.ts'
 
 const key = randomBytes(32)
@@ -44,53 +38,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(refreshes()).toHaveLength(1)
     expect(tokens).not.toContain(`hubspot-access-secret-${portal}`)
   })
-
-  test.runIf(kind === 'PostgreSQL')(
-    'while PostgreSQL keeps dropping its connections, no event is lost or repeated',
-    async () => {
-      const portals = Array.from({ length: 20 }, (_, n) => 20_000 + n)
-      for (const each of portals) {
-        await connect({ portal: each, team: `T${each}`, channel: `C${each}` })
-      }
-      const process = await startBackend(open, outside, { alone: false, key })
-      onTestFinished(() => process.stop())
-      const { connectionString } = Reflect.get(open.database, '$client').options
-      const postgres = new pg.Client({ connectionString })
-      await postgres.connect()
-      onTestFinished(() => postgres.end())
-      const cut = () =>
-        postgres.query(
-          `select pg_terminate_backend(pid) from pg_stat_activity
-           where datname = current_database() and pid <> pg_backend_pid()`,
-        )
-
-      const deals: number[] = []
-      let refused = 0
-      // At least one connection must be dropped during a request. Otherwise this test shows nothing.
-      while (deals.length < 60 || refused === 0) {
-        const deal = 30_000 + deals.length
-        deals.push(deal)
-        const event = stageChange(deal, { portal: 20_000 + (deal % 20) })
-        let [answer] = await Promise.all([process.tell([event]), cut()])
-        // HubSpot repeats what was not acknowledged.
-        for (; answer !== 204; refused++) {
-          expect(answer).toBe(500)
-          answer = await process.tell([event])
-        }
-      }
-      // As if 20 seconds had passed: rests after failures, lost leases and lost claims end. A connection that was just cut
-      // may still fail a statement.
-      await vi.waitFor(() => endAllLeases(open.database), { timeout: 20_000 })
-      await vi.waitFor(
-        () => open.database.execute(sql`update channels set due_at = now() where due_at > now()`),
-        { timeout: 20_000 },
-      )
-      await process.settled(60_000)
-      const said = outside.posts.flatMap(dealsIn).filter((deal) => deal >= 30_000)
-      expect(said.sort((a, b) => a - b)).toEqual(deals)
-    },
-    120_000,
-  )
 
   // PGlite has one connection, so nothing waits for a lock there.
   test.runIf(kind === 'PostgreSQL')(

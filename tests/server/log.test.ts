@@ -55,20 +55,6 @@ test.each<[string, () => Promise<number>, pg.PoolConfig?]>([
   },
 )
 
-test('the log says the code of what caused an error, however deep it is', () => {
-  const refused = Object.assign(new Error(), { code: 'ECONNREFUSED' })
-  const ofAllAddresses = new AggregateError([new Error(), refused])
-  const circular = new Error('fetch failed', { cause: ofAllAddresses })
-  ofAllAddresses.cause = circular
-  for (const error of [refused, ofAllAddresses, circular]) {
-    expect(errorFields(error).code).toBe('ECONNREFUSED')
-  }
-  expect(shownError(refused)).toBe('ECONNREFUSED')
-  for (const error of ['text', null, { code: 23 }, { code: 'a text of a user' }]) {
-    expect(errorFields(error).code).toBeUndefined()
-  }
-})
-
 test.skipIf(process.platform !== 'linux')(
   'the journal of systemd gets the priority of each line, and nobody else does',
   async () => {

@@ -21,7 +21,7 @@ for (const [path, text] of Object.entries({ 'index.html': page, [scriptPath]: sc
   await writeFile(join(dist, `${path}.gz`), gzipSync(text))
 }
 await writeFile(join(dist, 'favicon.svg'), '<svg/>')
-for (const internal of ['.build.json', '_headers', '_redirects', 'nginx-headers.conf']) {
+for (const internal of ['.build.json', '_headers', 'nginx-headers.conf']) {
   await writeFile(join(dist, internal), 'hidden')
 }
 await writeFile(join(folder, 'outside.txt'), 'OUTSIDE')
@@ -45,39 +45,30 @@ async function get(path: string, accepted?: string, more: Record<string, string>
 }
 
 describe('the page', () => {
-  test.each([
-    '/',
-    '/index.html',
-    '/hubspot/callback?code=1&state=2',
-    '/connect/hubspot',
-    '/no/such/page',
-    '/connect/monday.com',
-  ])('answers at %s, compressed, and must be revalidated', async (path) => {
-    const { status, header, coding, text } = await get(path, 'br')
-    expect([status, coding, text]).toEqual([200, 'br', page])
-    expect(header('Content-Type')).toBe('text/html; charset=utf-8')
-    expect(header('Cache-Control')).toBe('no-cache')
-    expect(header('Set-Cookie')).toBeNull()
-  })
+  test.each(['/', '/hubspot/callback?code=1&state=2', '/no/such/page', '/connect/monday.com'])(
+    'answers at %s, compressed, and must be revalidated',
+    async (path) => {
+      const { status, header, coding, text } = await get(path, 'br')
+      expect([status, coding, text]).toEqual([200, 'br', page])
+      expect(header('Content-Type')).toBe('text/html; charset=utf-8')
+      expect(header('Cache-Control')).toBe('no-cache')
+      expect(header('Set-Cookie')).toBeNull()
+    },
+  )
 
-  test.each(['POST', 'PUT', 'DELETE'])('refuses %s', async (method) => {
-    const answer = await app.request('/contact', { method })
+  test('refuses POST', async () => {
+    const answer = await app.request('/contact', { method: 'POST' })
     expect(await refusal(answer)).toBe('405 method_not_allowed')
     expect(answer.headers.get('Allow')).toBe('GET, HEAD')
   })
 
   test.each([
-    '/api/x',
-    '/health/x',
-    '/relay',
-    '/sandbox/x',
-    '/webhooks/x',
+    ...['/api/x', '/health/x', '/relay', '/sandbox/x', '/webhooks/x'],
     // An older build may have had this file.
     '/assets/main-old.js',
     `${scriptPath}.br`,
     // What programs look for would get a page of HTML.
-    ...['/robots.txt', '/favicon.ico', '/apple-touch-icon-precomposed.png', '/index.html.gz'],
-    ...['/.well-known/security.txt', '/.well-known/change-password', '/.git/config', '/a/b.php'],
+    ...['/favicon.ico', '/index.html.gz', '/.well-known/security.txt', '/.git/config', '/a/b.php'],
   ])('is not the answer to a path of the backend or of a file: %s', async (path) => {
     expect(await refusal(await app.request(path))).toBe('404 not_found')
   })
@@ -100,32 +91,18 @@ describe('a file', () => {
     expect(got.header('Vary')).toBe('Accept-Encoding')
   })
 
-  test('without compressed copies is sent uncompressed', async () => {
-    const { coding, text } = await get('/favicon.svg', 'br, gzip')
-    expect([coding, text]).toEqual([null, '<svg/>'])
-  })
-
   test('has another ETag for each coding, and a client that knows it gets 304 with all safety headers', async () => {
-    const tags: string[] = []
-    for (const path of [scriptPath, '/contact']) {
-      for (const accepted of ['br', 'gzip', '']) {
-        const whole = await get(path, accepted)
-        const etag = whole.header('ETag') ?? ''
-        expect(etag).toMatch(/^"[\w-]+"$/)
-        expect(tags).not.toContain(etag)
-        for (const known of [etag, `W/${etag}`, `"other", ${etag}`]) {
-          const answer = await get(path, accepted, { 'If-None-Match': known })
-          expect([answer.status, answer.text]).toEqual([304, ''])
-          expect([answer.header('ETag'), answer.header('Vary')]).toEqual([etag, 'Accept-Encoding'])
-          expectSafe(answer.headers, whole.header('Content-Security-Policy') ?? '')
-        }
-        for (const known of tags) {
-          const answer = await get(path, accepted, { 'If-None-Match': known })
-          expect(answer.status).toBe(200)
-        }
-        tags.push(etag)
-      }
+    const tags = new Set<string>()
+    for (const accepted of ['br', 'gzip', '']) {
+      const etag = (await get('/contact', accepted)).header('ETag') ?? ''
+      expect(etag).toMatch(/^"[\w-]+"$/)
+      tags.add(etag)
+      const answer = await get('/contact', accepted, { 'If-None-Match': `"other", W/${etag}` })
+      expect([answer.status, answer.text, answer.header('ETag')]).toEqual([304, '', etag])
+      expect(answer.header('Vary')).toBe('Accept-Encoding')
+      expectSafe(answer.headers, policy)
     }
+    expect(tags.size).toBe(3)
   })
 
   test.each([scriptPath, '/'])('answers HEAD like GET without the body: %s', async (path) => {
@@ -139,18 +116,12 @@ describe('a file', () => {
 
   test.each([
     '/../outside.txt',
-    '/..%2foutside.txt',
-    '/%2e%2e/outside.txt',
-    '/assets/../../outside.txt',
-    '/assets/..%2f..%2foutside.txt',
+    '/%2e%2e%2foutside.txt',
     '/assets/..%5c..%5coutside.txt',
-    '/....//outside.txt',
     '//etc/passwd',
     '/outside.txt%00.js',
-    '/.build.json',
     '/%2ebuild.json',
     '/_headers',
-    '/_redirects',
     '/nginx-headers.conf',
   ])('that is internal or outside the build is not sent: %s', async (path) => {
     const text = await (await app.request(`http://localhost:3000${path}`)).text()
@@ -183,22 +154,17 @@ const preflight = {
 
 test.each<[number, string, string, RequestInit?]>([
   [200, '/', policy],
-  [200, '/no/such/page', policy],
   [405, '/', answerPolicy, { method: 'POST' }],
   [302, 'http://127.0.0.1:3000/contact', answerPolicy],
   [200, '/favicon.svg', policy],
   [200, scriptPath, policy],
-  [404, '/assets/main-old.js', answerPolicy],
-  [200, '/health', answerPolicy],
   [200, '/api/hubspot/status', answerPolicy],
   [302, '/api/hubspot/auth', answerPolicy],
   [400, '/api/hubspot/callback?code=1', answerPolicy],
-  [400, '/api/notifications/rules', answerPolicy, save('{')],
   [403, '/api/notifications/rules', answerPolicy, save('{}', { Origin: 'https://evil.example' })],
   [413, '/api/notifications/rules', answerPolicy, save(`"${'x'.repeat(65 * 1024)}"`)],
   [204, '/api/notifications/rules', answerPolicy, preflight],
   [404, '/api/nonsense', answerPolicy],
-  [405, '/api/hubspot/status', answerPolicy, { method: 'DELETE', headers: json }],
   [200, '/sandbox/hubspot/deals', scriptPolicy],
   [200, '/sandbox/contact-form', standInPolicy(appUrl, { inFrame: true })],
 ])('%i %s has all safety headers, on https also its own', async (status, path, expected, init) => {

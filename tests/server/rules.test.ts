@@ -26,8 +26,6 @@ describe('a body that is not right changes nothing', () => {
   test.each([
     ['a name from Object.prototype', '{"rules":["__proto__"]}', '400 unknown_rule'],
     ['null', 'null', '400 invalid_body'],
-    ['nothing', '', '400 invalid_json'],
-    ['a form', '{"rules":[]}', '415 not_json', 'multipart/form-data; boundary=x'],
     ['a type like that of JSON', '{"rules":[]}', '415 not_json', 'application/jsonp'],
     ['no type', '{"rules":[]}', '415 not_json', ''],
   ])('%s', async (_name, body, expected, type = undefined) => {

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
@@ -12,30 +11,12 @@ const vault = createVault([newKey])
 const row = 'connections.secrets:user:hubspot'
 
 describe('a sealed value', () => {
-  test('opens again, whatever it holds', () => {
-    for (const text of ['', 'x', 'ü €\u0000', 'a'.repeat(5000)]) {
-      expect(vault.open(vault.seal(text, row), row)).toBe(text)
-    }
-  })
-
   test('of an earlier release still opens', () => {
     const sealed =
       'v1.8aca2b9bcc9a.EvyvnqLzlYelU5zG.IMLtrxKO660ayIAFthMnhQ.eNpUYDDM3DOx61sJFmIjKoUiZdD2GyoXJ49h'
     expect(vault.open(sealed, row)).toBe('token of an earlier release')
     expect(vault.holdsKeyOf(sealed)).toBe(true)
     expect(vault.isNewest(sealed)).toBe(true)
-  })
-
-  test('differs each time, and shows nothing of the text and of the key', () => {
-    const sealed = vault.seal('token', row)
-    expect(vault.seal('token', row)).not.toBe(sealed)
-    const [version, keyId, , , text = ''] = sealed.split('.')
-    expect(Buffer.from(text, 'base64url').toString()).not.toBe('token')
-    expect(version).toBe('v1')
-    expect(keyId).toMatch(/^[0-9a-f]{12}$/)
-    expect(newKey.toString('hex')).not.toContain(keyId)
-    // Nor a hash that someone could look the key up by.
-    expect(createHash('sha256').update(newKey).digest('hex')).not.toContain(keyId)
   })
 
   test('does not open in another row', () => {
@@ -58,13 +39,6 @@ describe('a sealed value', () => {
       .subarray(0, 4)
       .toString('base64url')
     expect(() => vault.open(parts.with(3, cut).join('.'), row)).toThrow(VaultError)
-    // What is wrong is said, since it is a person with a log who must mend it.
-    expect(() => vault.open(parts.with(4, 'AAAA').join('.'), row)).toThrow(/was altered/)
-    expect(() => vault.open(parts.with(1, '0'.repeat(12)).join('.'), row)).toThrow(/No key here/)
-    for (const text of ['', 'token', parts.with(0, 'v2').join('.')]) {
-      expect(() => vault.open(text, row)).toThrow(/not a sealed value/)
-    }
-    expect(vault.holdsKeyOf('token')).toBe(false)
   })
 
   test('opens only with its key, also if that is an older one; the newest seals', () => {
@@ -81,11 +55,6 @@ describe('a sealed value', () => {
   })
 })
 
-test('a vault without a key is none', () => {
-  expect(() => createVault([])).toThrow(VaultError)
-  expect(() => createVault([])).toThrow(/needs a key/)
-})
-
 const folder = await newFolder()
 
 describe('the key in the data folder', () => {
@@ -97,13 +66,9 @@ describe('the key in the data folder', () => {
     const path = join(data, 'encryption.key')
     expect((await stat(path)).mode & 0o777).toBe(0o600)
     expect(await readdir(data)).toEqual(['encryption.key'])
-
-    const before = await readFile(path, 'utf8')
-    expect(await keyFromFolder(data)).toEqual(keys[0])
-    expect(await readFile(path, 'utf8')).toBe(before)
   })
 
-  test('that others can read is reported, except on Windows, and used', async () => {
+  test('that others can read is reported and used', async () => {
     const data = join(folder, 'open')
     const log = vi.fn()
     const key = await keyFromFolder(
@@ -126,19 +91,11 @@ describe('the key in the data folder', () => {
       })
     }
     expect(log).toHaveBeenCalledTimes(2)
-    expect(await keyFromFolder(data)).toEqual(key)
-
-    vi.stubGlobal('process', Object.create(process, { platform: { value: 'win32' } }))
-    await keyFromFolder(
-      data,
-      logTo((_level, ...line) => log(...line)),
-    ).finally(vi.unstubAllGlobals)
-    expect(log).toHaveBeenCalledTimes(2)
   })
 
-  test.each([0, 7])('is refused when it is 32 times the byte %i', async (byte) => {
+  test('is refused when it is 32 times the same byte', async () => {
     const placeholder = await newFolder()
-    await writeFile(join(placeholder, 'encryption.key'), Buffer.alloc(32, byte).toString('base64'))
+    await writeFile(join(placeholder, 'encryption.key'), Buffer.alloc(32, 7).toString('base64'))
     await expect(keyFromFolder(placeholder)).rejects.toThrow(/encryption\.key is not random/)
   })
 
