@@ -1,7 +1,6 @@
-import { once } from 'node:events'
-import { createServer, type RequestListener } from 'node:http'
 import { getRequestListener } from '@hono/node-server'
 import { createExample, type User } from '../../examples/backend.ts'
+import { listen } from '../relay/listen.ts'
 
 /** What is wrong with the answers to some calls, and the check that says it. */
 export interface Fault {
@@ -20,18 +19,11 @@ const header =
     answer.headers.set(name, value)
     return answer
   }
-const page = body('<!doctype html><title>Example</title>')
-
 export const faults: Record<string, Fault> = {
   'connected is a text': {
     check: 'GET /api/hubspot/status says whether HubSpot is connected',
     calls: /^GET .*hubspot\/status/,
     change: body('{"connected":"true","of":"sid=secret-0"}'),
-  },
-  'rules is not an array': {
-    check: 'GET /api/notifications/rules answers the rules',
-    calls: /^GET .*rules/,
-    change: body('{"rules":"deal-closed"}'),
   },
   'auth leads to the callback without a code': {
     check: 'GET /api/slack/auth redirects to Slack',
@@ -42,11 +34,6 @@ export const faults: Record<string, Fault> = {
     check: 'GET /api/hubspot/callback without a code is an error',
     calls: /^GET .*hubspot\/callback/,
     change: body('{"error":"missing code"}'),
-  },
-  'unknown addresses are answered with the page': {
-    check: 'an unknown address below /api is an error',
-    calls: /no-such/,
-    change: page,
   },
   'answers allow every origin': {
     check: 'https://dashboard.example may read the answers',
@@ -89,19 +76,4 @@ export async function openExampleBackend({ calls = /^$/, change }: Partial<Fault
     }),
   )
   return { url, close, user, requests }
-}
-
-export async function listen(listener: RequestListener) {
-  const server = createServer(listener)
-  server.listen(0, 'localhost')
-  await once(server, 'listening')
-  const bound = server.address()
-  if (bound === null || typeof bound === 'string') throw new Error('The server has no port.')
-  return {
-    url: `http://localhost:${bound.port}`,
-    close() {
-      server.closeAllConnections()
-      server.close()
-    },
-  }
 }

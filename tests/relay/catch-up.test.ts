@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import { gt, sql } from 'drizzle-orm'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { crmAccounts, dealEvents, deliveries } from '../../server/database/schema.ts'
-import { targetsOf } from '../../server/relay/receive/store.ts'
 import { databaseKinds } from '../database.ts'
 import { stageChange } from './hubspot-webhook.ts'
 import {
@@ -14,7 +13,6 @@ import {
   hour,
   minute,
   moved,
-  nextAccount,
   open,
   openInbox,
   outside,
@@ -179,28 +177,4 @@ describe.each(databaseKinds)('on %s', (kind) => {
       expect((await stored()).toSorted()).toEqual([...expected, '501 w1 search'].toSorted())
     })
   })
-
-  // PGlite has one connection, so nothing happens at once there.
-  test.runIf(kind === 'PostgreSQL')(
-    'what is stored of one account holds up no webhook of another',
-    async () => {
-      await connectUser()
-      const stuck = portal
-      nextAccount()
-      await connectUser()
-      const eventOf = (account: number) => ({
-        key: `of ${account}`,
-        accountId: String(account),
-        dealId: '1',
-        property: 'stage' as const,
-        value: 'next',
-        occurredAt: new Date(),
-      })
-      await open.database.transaction(async (tx) => {
-        const targets = await targetsOf(tx, [{ ...eventOf(stuck), crm: 'hubspot' }], 'exclusive')
-        expect(targets).toHaveLength(1)
-        await openInbox().store('hubspot', [eventOf(portal)])
-      })
-    },
-  )
 })

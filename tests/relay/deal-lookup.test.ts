@@ -1,8 +1,6 @@
 import { describe, expect, test, vi } from 'vitest'
-import type { CrmOwner, Stage } from '../../server/providers/deal.ts'
-import { ProviderError } from '../../server/providers/provider-error.ts'
+import type { Stage } from '../../server/providers/deal.ts'
 import { formerValue } from '../../server/relay/decide/former-value.ts'
-import { createOwnerCache } from '../../server/relay/decide/owners.ts'
 import { createStageCache, stageFinder } from '../../server/relay/decide/stages.ts'
 
 const at = (seconds: number) => new Date(Date.UTC(2026, 10, 20, 12, 0, seconds))
@@ -74,29 +72,4 @@ describe('the stages of an account', () => {
     expect(stage('1')).toEqual({ id: '1', label: '1', outcome: 'won' })
     expect(stage('2')).toEqual({ id: '2', label: '2', outcome: 'open' })
   })
-})
-
-test('a deal’s owner is read once an hour, also if there is none or the account refuses', async () => {
-  let now = 1_000 * minute
-  const read = vi.fn(
-    async (_access: object, id: string): Promise<CrmOwner | undefined> =>
-      id === 'gone' ? undefined : { name: `Owner ${id}`, email: undefined },
-  )
-  const ownerOf = createOwnerCache({ owner: read }, () => now)
-  const ownerName = async (...of: Parameters<typeof ownerOf>) => (await ownerOf(...of))?.name
-  for (let n = 0; n < 2; n++) {
-    expect(await ownerName(access, '7')).toBe('Owner 7')
-    expect(await ownerName(access, 'gone')).toBeUndefined()
-  }
-  expect(read).toHaveBeenCalledTimes(2)
-  now += 60 * minute
-  await ownerName(access, '7')
-  expect(read).toHaveBeenCalledTimes(3)
-
-  const refusing = { ...access, accountId: '2' }
-  expect(await ownerName({ ...refusing, mayReadOwners: false }, '7')).toBeUndefined()
-  expect(read).toHaveBeenCalledTimes(3)
-  read.mockRejectedValueOnce(new ProviderError('hubspot', 'read', 'refused', 'MISSING_SCOPES'))
-  for (const id of ['7', '8', '9']) expect(await ownerName(refusing, id)).toBeUndefined()
-  expect(read).toHaveBeenCalledTimes(4)
 })

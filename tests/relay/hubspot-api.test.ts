@@ -105,16 +105,11 @@ describe('HubSpot is called for', () => {
   test('one deal of which HubSpot leaves out what has no value', async () => {
     const empty = { id: '1', properties: { dealname: null }, associations: null }
     const nothing = { name: null, amount: null, currency: null, ownerId: null }
-    const histories = [
-      [{ dealstage: null }, []],
-      [null, []],
-      [{ dealstage: [{ timestamp: time }] }, [{ value: '', at: new Date(time) }]],
-    ]
-    for (const [propertiesWithHistory, history] of histories) {
-      server.answers = { '/0-3/1': { body: { ...empty, propertiesWithHistory } } }
-      const expected = { id: '1', url: usualUrl, ...nothing, linked: false, history }
-      expect(await hubspot.deal(access, '1', withLinks)).toEqual(expected)
+    server.answers = {
+      '/0-3/1': { body: { ...empty, propertiesWithHistory: { dealstage: null } } },
     }
+    const expected = { id: '1', url: usualUrl, ...nothing, linked: false, history: [] }
+    expect(await hubspot.deal(access, '1', withLinks)).toEqual(expected)
   })
 
   test('the currency of the account, once in some hours, for amounts without one', async () => {
@@ -203,10 +198,8 @@ describe('HubSpot is called for', () => {
     server.answers = { '/7': { body: { id: '7', firstName: 'Ada', lastName: '', email } } }
     expect(await hubspot.owner(access, '7')).toEqual({ name: 'Ada', email })
     expect(onlyCall().call).toBe('GET /crm/owners/2026-03/7')
-    server.answers = { '/7': { body: { firstName: '\u200B', lastName: ' ', email } } }
-    expect(await hubspot.owner(access, '7')).toEqual({ name: email, email })
     expect(await hubspot.owner(access, '8')).toBeUndefined()
-    expect(server.calls.slice(2).map(({ call }) => call)).toEqual([
+    expect(server.calls.slice(1).map(({ call }) => call)).toEqual([
       'GET /crm/owners/2026-03/8',
       'GET /crm/owners/2026-03/8?archived=true',
     ])
@@ -239,8 +232,8 @@ describe('HubSpot is called for', () => {
   })
 })
 
-test.each([302, 307])('a redirect (%i) into the network is not followed', async (status) => {
-  const redirect = { status, headers: { Location: `${server.url}/inner` } }
+test('a redirect into the network is not followed', async () => {
+  const redirect = { status: 307, headers: { Location: `${server.url}/inner` } }
   server.answers = { '/token': redirect, '/deals': redirect, '/inner': { body: {} } }
   const unreachable = { kind: 'unreachable' }
   await expect(exchange()).rejects.toMatchObject(unreachable)
@@ -323,11 +316,9 @@ describe('what HubSpot does not say itself may pass:', () => {
   const readLinks = () => hubspot.linked(access, ['1'])
 
   test('a deal is missing from a batch only if HubSpot says that it does not exist', async () => {
-    const batch = (body: object) => ({ '/read': { status: 207, body: { results: [], ...body } } })
+    const errors = [{ category: 'INTERNAL_ERROR' }]
+    server.answers = { '/read': { status: 207, body: { results: [], errors } } }
     const incomplete = { kind: 'unreachable', reason: 'batch_incomplete' }
-    server.answers = batch({ errors: [{ category: 'INTERNAL_ERROR' }] })
-    await expect(readBatch()).rejects.toMatchObject(incomplete)
-    server.answers = batch({ numErrors: 1 })
     await expect(readBatch()).rejects.toMatchObject(incomplete)
     await expect(readLinks()).rejects.toMatchObject(incomplete)
   })
@@ -366,7 +357,6 @@ describe('what HubSpot does not say itself may pass:', () => {
   test.each<[string, Answer]>([
     ['refused', { status: 403, body: { category: 'USER_DOES_NOT_HAVE_PERMISSIONS' } }],
     ['unreachable', { ...page, status: 403 }],
-    ['unreachable', { status: 403, body: { error: 'forbidden' } }],
   ])('a read is %s by %j', async (kind, answer) => {
     server.answers = { '/1': answer }
     await expect(read()).rejects.toMatchObject({ kind })

@@ -2,11 +2,7 @@ import { isNotNull } from 'drizzle-orm'
 import { Hono } from 'hono'
 import * as v from 'valibot'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
-import {
-  deliveryCounts,
-  operatorToken,
-  replayAnswer,
-} from '../../server/activity/operator-answers.ts'
+import { operatorToken, replayAnswer } from '../../server/activity/operator-answers.ts'
 import { operatorRoutes } from '../../server/api/operator.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
@@ -38,8 +34,6 @@ beforeEach(async () => {
   await open.database.delete(channels)
 })
 afterAll(() => open.close())
-
-type DeliveryState = (typeof deliveries.$inferInsert)['state']
 const daysAgo = (days: number) => new Date(Date.now() - days * 86_400_000)
 
 /** Deliveries of one user, each of an event of its own, which was a day ago. */
@@ -92,22 +86,6 @@ describe('the operator of the server', () => {
     ])
   })
 
-  test('hears how many deliveries stand how, and why the dead ones are dead', async () => {
-    // As the command reads it.
-    const counts = async () => v.parse(deliveryCounts, await (await ask('count')).json())
-    expect(await counts()).toEqual({ pending: 0, sent: 0, ignored: 0, dead: 0, reasons: {} })
-    const each = (state: DeliveryState, ...reasons: Array<string | null>) =>
-      reasons.map((reason) => ({ state, reason }))
-    await store(
-      ...each('pending', 'slow down'),
-      ...each('sent', null, null),
-      ...each('ignored', 'no rule', null, null),
-      ...each('dead', 'token_revoked', 'token_revoked', 'channel_not_found', null, null),
-    )
-    const reasons = { token_revoked: 2, channel_not_found: 1, '': 2 }
-    expect(await counts()).toEqual({ pending: 1, sent: 2, ignored: 3, dead: 5, reasons })
-  })
-
   test('reads in the log how many webhooks were refused and why, once a minute', () => {
     const since = '2026-11-20T11:00:00.000Z'
     const logged: unknown[] = []
@@ -123,12 +101,6 @@ describe('the operator of the server', () => {
     expect(logged).toHaveLength(1)
     vi.advanceTimersByTime(1)
     expect(logged.slice(1)).toEqual([said({ signature: 1_000, time: 1, missing: 1 })])
-
-    // A quiet minute later, the next one is reported at once.
-    vi.advanceTimersByTime(600_000)
-    expect(logged).toHaveLength(2)
-    refusedWebhooks.count('time')
-    expect(logged).toHaveLength(3)
   })
 
   test('has the dead deliveries sent again, as if they had never been tried, and no others', async () => {

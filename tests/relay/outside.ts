@@ -66,7 +66,6 @@ export class Outside {
   /** HubSpot's answer to a read; undefined is the usual one. */
   answerRead: (path: string, token: string) => HubspotAnswer | Promise<HubspotAnswer> = () =>
     undefined
-  stages: Array<{ id: string; label: string; metadata: Record<string, string> }> = usualStages
   reads: string[] = []
   /** Slack's members: their ids, by e-mail address. */
   members = new Map<string, string>()
@@ -82,8 +81,6 @@ export class Outside {
   names: { account?: string; workspace?: string; channel?: string } = { account: 'acme.example' }
   /** The scopes of the tokens of Slack. */
   slackScopes = 'incoming-webhook,chat:write'
-  /** The scopes that accounts grant. */
-  scopes = ['oauth', 'crm.objects.deals.read', 'crm.objects.owners.read']
   close: () => Promise<void> = async () => undefined
   readonly #waiting = new Set<() => void>()
 
@@ -128,7 +125,7 @@ const longAgo = '2020-01-01T00:00:00.000Z'
 const notFound = { status: 'error', category: 'OBJECT_NOT_FOUND', message: 'Object not found.' }
 const tooMany = { status: 'error', category: 'VALIDATION_ERROR', message: 'Too many inputs.' }
 
-export const usualStages = [
+const usualStages = [
   { id: 'start', label: 'Appointment', metadata: { isClosed: 'false', probability: '0.2' } },
   { id: 'next', label: 'Proposal sent', metadata: { isClosed: 'false', probability: '0.6' } },
   { id: 'w1', label: 'Signed', metadata: { isClosed: 'true', probability: '1.0' } },
@@ -304,7 +301,7 @@ export function createOutside(base: string) {
       return json(200, { portalId: 1, companyCurrency: 'EUR' })
     }
     if (pathname === '/hubspot/crm/pipelines/2026-03/deals') {
-      const stages = outside.stages.map((stage) => ({ ...stage, ...times, archived: false }))
+      const stages = usualStages.map((stage) => ({ ...stage, ...times, archived: false }))
       return json(200, { results: [{ id: 'default', label: 'Sales', stages, ...times }] })
     }
     if (pathname === '/hubspot/crm/objects/2026-03/0-3/batch/read') {
@@ -408,7 +405,7 @@ export function createOutside(base: string) {
       expires_in: 1800,
       token_type: 'bearer',
       token_use: 'access_token',
-      scopes: outside.scopes,
+      scopes: ['oauth', 'crm.objects.deals.read', 'crm.objects.owners.read'],
     }
   }
   return { outside, answer }

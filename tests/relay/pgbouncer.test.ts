@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { pgbouncer } from '../../scripts/programs.ts'
 import { rowsOf } from '../../server/database/open.ts'
 import { openDatabase } from '../../server/settings/open-database.ts'
@@ -66,19 +66,6 @@ describe.runIf(process.env.TEST_ALL === '1' && program !== undefined)('behind Pg
     expect(outsideOf.flat()).toEqual(Array(5).fill({ idle: '0', lock: '0', statement: '0' }))
     await stop()
     expect((await direct.query(locks)).rowCount).toBe(0)
-  })
-
-  test('more processes start at once than PgBouncer has connections, and its time limits do not limit the wait for a migration', async () => {
-    await direct.query('begin; select pg_advisory_xact_lock(7325213)')
-    const limited = new URL(pooledUrl)
-    limited.pathname = 'limited'
-    const opening = Promise.all([1, 2, 3, 4].map(() => open({ DATABASE_URL: limited.href })))
-    // The pool has three.
-    const waiting = `${locks} and not granted`
-    const threeWait = async () => expect((await direct.query(waiting)).rowCount).toBe(3)
-    await Promise.race([opening, vi.waitFor(threeWait, 20_000)])
-    await direct.query('commit')
-    expect(await opening).toHaveLength(4)
   })
 
   test('with DATABASE_CA_FILE the connection is encrypted, and a certificate of another authority is refused', async () => {

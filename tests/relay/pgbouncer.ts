@@ -8,7 +8,7 @@ const certificate = join(import.meta.dirname, '../build/localhost.pem')
 
 /** Starts PgBouncer in transaction mode in front of a database. @returns the address of the same database there. */
 export async function startPgbouncer(program: string, directUrl: string) {
-  const { hostname, port, username, password, pathname } = new URL(directUrl)
+  const { hostname, port, username, password } = new URL(directUrl)
   const server = `host=${hostname} port=${port} user=${username} password=${password}`
   const pooled = new URL(directUrl)
   pooled.hostname = 'localhost'
@@ -18,7 +18,6 @@ export async function startPgbouncer(program: string, directUrl: string) {
   await copyFile(certificate, join(folder, 'localhost.pem'))
   const settings = `[databases]
     * = ${server}
-    limited = ${server} dbname=${pathname.slice(1)} connect_query='set lock_timeout = 1'
     [pgbouncer]
     listen_addr = 127.0.0.1
     listen_port = ${pooled.port}

@@ -1,8 +1,5 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { createInterface } from 'node:readline'
 import { type DeliveryCounts, operatorToken } from '../../server/activity/operator-answers.ts'
-import { inherited } from '../server/program.ts'
+import { inherited, launch } from '../server/program.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
 import { freePort } from './postgres.ts'
@@ -52,40 +49,23 @@ export type ServerProcess = Awaited<ReturnType<typeof startServer>>
 
 /** Starts the whole server as a process of its own, which a test may kill. */
 export async function startServer(options: ServerOptions) {
-  const port = await freePort()
-  const child: ChildProcess = spawn(process.execPath, ['server/main.ts'], {
-    cwd: options.version,
-    env: serverEnv(options, port),
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  /** What it wrote, on both outputs. */
-  const output: string[] = []
-  const exited = once(child, 'exit').then(() => undefined)
-  await new Promise<void>((resolve, reject) => {
-    for (const stream of [child.stdout, child.stderr]) {
-      if (stream === null) throw new Error('The server has no output.')
-      createInterface({ input: stream }).on('line', (line) => {
-        output.push(line)
-        if (line.includes(' listens on ')) resolve()
-      })
-    }
-    exited.then(() => reject(new Error(`The server did not start:\n${output.join('\n')}`)))
-  })
-  const url = `http://127.0.0.1:${port}`
+  const env = serverEnv(options, await freePort())
+  const program = launch(['server/main.ts'], env, options.version ? { cwd: options.version } : {})
+  const url = await program.listens().then(() => `http://127.0.0.1:${env.PORT}`)
 
   return {
     url,
-    pid: child.pid,
-    output,
-    exited,
-    async kill() {
-      child.kill('SIGKILL')
-      await exited
+    pid: program.child.pid,
+    /** The lines that it wrote, on both outputs. */
+    get output() {
+      return program.output.split('\n')
     },
+    exited: program.exited.then(() => undefined),
+    kill: program.kill,
     /** SIGTERM. */
     async stop() {
-      child.kill('SIGTERM')
-      await exited
+      program.child.kill('SIGTERM')
+      await program.exited
     },
     /** HubSpot tells of items. @returns the answer's status; undefined when none came. */
     async tell(items: unknown): Promise<number | undefined> {

@@ -1,12 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { type AvailableRuleId, availableRuleIds } from '../../contract/rules.ts'
-import {
-  dealRules,
-  decide,
-  mayNeedLinks,
-  needsLinks,
-  possibleRules,
-} from '../../server/relay/decide/rules.ts'
+import { dealRules, decide, mayNeedLinks, possibleRules } from '../../server/relay/decide/rules.ts'
 import { stageFinder } from '../../server/relay/decide/stages.ts'
 import { stageMove, stages } from './change.ts'
 
@@ -73,13 +67,6 @@ describe('what must be read for a decision', () => {
     // A closed deal is sent under the rule that comes first, with or without links.
     expect(mayNeed(won, ...all)).toBe(false)
     expect(mayNeed(next, 'deal-stage-changed', 'deal-closed')).toBe(false)
-  })
-
-  test('includes no contacts and companies of a deal that was created in its stage', () => {
-    expect(needsLinks(stageMove(open, next), new Set(all))).toBe(true)
-    expect(needsLinks(stageMove(undefined, next), new Set(all))).toBe(true)
-    expect(needsLinks(stageMove(null, next), new Set(all))).toBe(false)
-    expect(needsLinks(stageMove(next, next), new Set(all))).toBe(false)
   })
 })
 

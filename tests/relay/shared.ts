@@ -9,7 +9,7 @@ import { type CatchUp, createCatchUp } from '../../server/relay/search/schedule.
 import { type DatabaseKind, openTestDatabase } from '../database.ts'
 import { type Account, type Backend, startBackend } from './backend.ts'
 import { stageChange } from './hubspot-webhook.ts'
-import { type Outside, type OutsideDeal, openOutside, usualStages } from './outside.ts'
+import { type Outside, type OutsideDeal, openOutside } from './outside.ts'
 
 // What the tests of a file share: one database, one outside world and one backend.
 export let open: OpenDatabase
@@ -35,8 +35,6 @@ export function shareBackend(
     outside.answerPost = () => undefined
     outside.answerRead = () => undefined
     outside.answerRefresh = () => undefined
-    outside.stages = usualStages
-    outside.callLimit = undefined
     outside.deals.clear()
     outside.missing.clear()
     outside.merged.clear()

@@ -31,11 +31,6 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
 
   test('count the way of a webhook to its message, and what waits, and name nobody', async () => {
     const before = await scrape()
-    // Otherwise the first dead deliveries would be no increase to the alerts.
-    for (const reason of ['token_revoked', 'BAD_REFRESH_TOKEN', 'hubspot_unreachable', 'other']) {
-      const dead = `dealbell_deliveries_ended_total{state="dead",reason="${reason}"}`
-      expect([dead, before.get(dead)]).toEqual([dead, 0])
-    }
     const userId = await connect()
     const { accept } = holdPost()
     const unknown = { ...stageChange(2, { portal }), propertyValue: null }
@@ -58,7 +53,6 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
     for (const [name, value] of Object.entries({
       'webhooks_total{provider="hubspot",outcome="stored"}': 1,
       'webhooks_total{provider="hubspot",outcome="missing"}': 1,
-      webhook_seconds_count: 1,
       'events_stored_total{found_by="webhook"}': 1,
       'events_not_understood_total{provider="hubspot"}': 1,
       'deliveries_ended_total{state="sent",reason=""}': 1,

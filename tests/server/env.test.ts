@@ -70,24 +70,19 @@ describe('settings', () => {
 
   test.each([
     [undefined, '127.0.0.1'],
-    ['0.0.0.0', '127.0.0.1'],
     ['::', '127.0.0.1'],
-    ['localhost', 'localhost'],
     ['10.0.0.5', '10.0.0.5'],
     ['::1', '[::1]'],
   ])('HOST=%s is reached at %s by this machine', (HOST, name) => {
     const settings = parseEnv({ HOST })
     expect(settings.host).toBe(HOST)
     expect(settings.localOriginAt(8080)).toBe(`http://${name}:8080`)
-    const { slack } = settings.addressesAt(8080).providers
-    expect(slack.apiUrl).toBe(`http://${name}:8080/sandbox/slack/api`)
   })
 
   // The ways in which Windows writes text, with PowerShell's `>` for UTF-16.
   test.each<[string, (text: string) => Buffer]>([
     ['UTF-8 with CRLF', (text) => Buffer.from(text.replaceAll('\n', '\r\n'))],
     ['UTF-16LE', (text) => Buffer.from(`\uFEFF${text}`, 'utf16le')],
-    ['UTF-16BE', (text) => Buffer.from(`\uFEFF${text}`, 'utf16le').swap16()],
   ])('and secrets in files may be in %s', async (_, encoded) => {
     const folder = await newFolder()
     const lines = `APP_URL=https://bell.example\n # DATA_DIR="\nexport A=\nB = 'ü#\n"' # b\n\nC=c d #"`
@@ -116,7 +111,6 @@ describe('settings', () => {
     ['this is a folder', make(mkdir)],
     ['this process cannot read it (ENOENT)', make((path) => symlink('nowhere', path))],
     ['this is no text in UTF-8', make((path) => writeFile(path, '# für\nA=1', 'latin1'))],
-    ['this is no text in UTF-8', make((path) => writeFile(path, 'A=1', 'utf16le'))],
   ])('are not taken for none, and a secret neither: %s', async (problem, file) => {
     const folder = await newFolder()
     const path = join(folder, '.env')
@@ -188,12 +182,9 @@ describe('settings', () => {
     { DATA_DIR: '~ann/data' },
     { DATABASE_URL: 'postgres://user:hunter2#@host/name' },
     { DATABASE_POOL_SIZE: '1' },
-    { DATABASE_STATEMENT_TIMEOUT: '4' },
-    { ENCRYPTION_KEY: `${key},` },
     { ENCRYPTION_KEY: Buffer.alloc(31).toString('base64') },
     { ENCRYPTION_KEY: `hunter2${'x'.repeat(25)}` },
     { ENCRYPTION_KEY: Buffer.alloc(32, 7).toString('base64') },
-    { ENCRYPTION_KEY: `${key},${Buffer.alloc(32).toString('base64')}` },
     { HOST: 'dealbell.example' },
     { TRUSTED_PROXIES: '-1' },
     { METRICS_TOKEN: 'too-short' },

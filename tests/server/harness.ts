@@ -306,55 +306,48 @@ export async function storedIn(database: Database, ...tables: PgTable[]): Promis
   return JSON.stringify(await Promise.all(tables.map((table) => database.select().from(table))))
 }
 
+type StoredDelivery = Partial<typeof deliveries.$inferInsert> & {
+  property?: 'stage' | 'test'
+  receivedAt?: Date
+}
+
 /** Stores a change of a deal and a user's delivery of it, as the relay leaves them. @returns the delivery's id. */
 export async function storeDelivery(
   database: Database,
   userId: string,
-  {
-    property = 'stage',
-    receivedAt = new Date(),
-    ...delivery
-  }: Partial<typeof deliveries.$inferInsert> & {
-    property?: 'stage' | 'test'
-    receivedAt?: Date
-  } = {},
+  delivery: StoredDelivery = {},
 ): Promise<string> {
-  const occurredAt = delivery.occurredAt ?? new Date()
-  const deal = { crm: 'hubspot', accountId: '7', dealId: '1', value: 'next' } as const
-  const [event] = await database
-    .insert(dealEvents)
-    .values({ key: randomUUID(), ...deal, property, occurredAt, receivedAt })
-    .returning()
-  const sent = { channel: 'T/C', state: 'sent', finishedAt: occurredAt } as const
-  const [stored] = await database
-    .insert(deliveries)
-    .values({ eventId: event?.id ?? 0, userId, ...sent, ...delivery, occurredAt })
-    .returning()
-  return String(stored?.id)
+  const [id] = await storeDeliveries(database, userId, 1, () => delivery)
+  return String(id)
 }
 
-/** Stores so many sent messages of a user with two statements. `changes` says what the nth one has instead. */
+/** Stores so many deliveries of a user with two statements. `changes` says what the nth one has. */
 export async function storeDeliveries(
   database: Database,
   userId: string,
   count: number,
-  changes: (n: number) => Partial<typeof deliveries.$inferInsert> & { occurredAt: Date },
-): Promise<void> {
-  const rows = Array.from({ length: count }, (_, n) => changes(n + 1))
-  const deal = { crm: 'hubspot', accountId: '7', property: 'stage', value: 'next' } as const
-  const events = rows.map(({ occurredAt }, n) => ({
-    ...deal,
-    key: randomUUID(),
-    dealId: String(n + 1),
-    occurredAt,
+  changes: (n: number) => StoredDelivery,
+): Promise<number[]> {
+  const deal = { crm: 'hubspot', accountId: '7', value: 'next' } as const
+  const rows = Array.from({ length: count }, (_, n) => ({
+    occurredAt: new Date(),
+    ...changes(n + 1),
+  }))
+  const events = rows.map(({ occurredAt, receivedAt = new Date(), property = 'stage' }, n) => ({
+    ...{ ...deal, key: randomUUID(), dealId: String(n + 1) },
+    ...{ occurredAt, receivedAt, property },
   }))
   const stored = await database.insert(dealEvents).values(events).returning()
-  await database.insert(deliveries).values(
-    rows.map((row, n) => ({
-      ...{ eventId: stored[n]?.id ?? 0, userId, channel: 'T/C', state: 'sent' as const },
-      ...row,
-    })),
-  )
+  const made = await database
+    .insert(deliveries)
+    .values(
+      rows.map(({ property, receivedAt, ...row }, n) => ({
+        ...{ eventId: stored[n]?.id ?? 0, userId, channel: 'T/C', state: 'sent' as const },
+        ...{ finishedAt: row.occurredAt, ...row },
+      })),
+    )
+    .returning()
+  return made.map(({ id }) => id)
 }
 
 const errorAnswer = v.strictObject({

@@ -105,15 +105,6 @@ describe('a file', () => {
     expect(tags.size).toBe(3)
   })
 
-  test.each([scriptPath, '/'])('answers HEAD like GET without the body: %s', async (path) => {
-    const accepted = { 'Accept-Encoding': 'br' }
-    const got = await app.request(path, { headers: accepted })
-    const head = await app.request(path, { method: 'HEAD', headers: accepted })
-    expect([head.status, await head.text()]).toEqual([200, ''])
-    const { etag, ...headers } = Object.fromEntries(got.headers)
-    expect(Object.fromEntries(head.headers)).toEqual(headers)
-  })
-
   test.each([
     '/../outside.txt',
     '/%2e%2e%2foutside.txt',

@@ -3,7 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
 import { connect as connectSocket, type Socket } from 'node:net'
 import { join } from 'node:path'
-import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { newDataFolder } from '../database.ts'
 import { listenInTest } from './harness.ts'
 import { connect, launch as launchProgram, type Program, startServer } from './program.ts'
@@ -77,53 +77,45 @@ test('a data folder belongs to one process, and keeps everything over a restart 
 const ready = (url: string) =>
   vi.waitFor(async () => expect((await fetch(`${url}/ready`)).status).toBe(200), 20_000)
 
-describe('a signal', () => {
-  /** A server that got a signal while a request waits for HubSpot, whose answer the test gives. */
-  async function busy(signal: 'SIGTERM' | 'SIGINT') {
-    const { promise: called, resolve } = Promise.withResolvers<ServerResponse>()
-    const hubspot = createServer((_request, response) => resolve(response))
-    const server = launch({ HUBSPOT_API_URL: `http://127.0.0.1:${await listenInTest(hubspot)}` })
-    const url = await server.listens()
-    const begun = await fetch(`${url}/api/hubspot/auth`, { redirect: 'manual' })
-    const state = new URL(begun.headers.get('Location') ?? '').searchParams.get('state')
-    const answer = fetch(`${url}/api/hubspot/callback?code=x&state=${state}`, {
-      headers: { Cookie: begun.headers.getSetCookie()[0]?.split(';')[0] ?? '' },
-    }).catch((error: unknown) => error)
-    const response = await called
-    server.child.kill(signal)
-    await server.said(/Stopping/)
-    return { server, url, answer, response }
-  }
-
-  test('SIGTERM lets running requests finish and takes no new ones; exit 0', async () => {
-    const { server, url, answer, response } = await busy('SIGTERM')
-    await expect(fetch(`${url}/health`)).rejects.toThrow()
-    response.writeHead(400, { 'Content-Type': 'application/json' })
-    response.end('{"status":"BAD_AUTH_CODE"}')
-    expect(await answer).toHaveProperty('status', 502)
-    expect(await server.exited).toBe(0)
+test('SIGTERM lets running requests finish and takes no new ones; exit 0', async () => {
+  const { promise: called, resolve } = Promise.withResolvers<ServerResponse>()
+  const hubspot = createServer((_request, response) => resolve(response))
+  const server = launch({ HUBSPOT_API_URL: `http://127.0.0.1:${await listenInTest(hubspot)}` })
+  const url = await server.listens()
+  const begun = await fetch(`${url}/api/hubspot/auth`, { redirect: 'manual' })
+  const state = new URL(begun.headers.get('Location') ?? '').searchParams.get('state')
+  const answer = fetch(`${url}/api/hubspot/callback?code=x&state=${state}`, {
+    headers: { Cookie: begun.headers.getSetCookie()[0]?.split(';')[0] ?? '' },
   })
+  const response = await called
+  server.child.kill('SIGTERM')
+  await server.said(/Stopping/)
+  await expect(fetch(`${url}/health`)).rejects.toThrow()
+  response.writeHead(400, { 'Content-Type': 'application/json' })
+  response.end('{"status":"BAD_AUTH_CODE"}')
+  expect(await answer).toHaveProperty('status', 502)
+  expect(await server.exited).toBe(0)
+})
 
-  test('SIGTERM with a STOP_DELAY first tells load balancers, and Ctrl-C does not wait for it', async () => {
-    const server = launch({ STOP_DELAY: '300' })
-    const url = await server.listens()
-    await ready(url)
-    server.child.kill('SIGTERM')
-    await server.said(/Stopping/)
-    const answer = await fetch(`${url}/ready`)
-    expect([answer.status, await answer.json()]).toEqual([
-      503,
-      { status: 'not ready', failing: ['stopping'] },
-    ])
-    // Everything else still works.
-    expect((await fetch(`${url}/health`)).status).toBe(200)
-    await server.kill()
+test('SIGTERM with a STOP_DELAY first tells load balancers, and Ctrl-C does not wait for it', async () => {
+  const server = launch({ STOP_DELAY: '300' })
+  const url = await server.listens()
+  await ready(url)
+  server.child.kill('SIGTERM')
+  await server.said(/Stopping/)
+  const answer = await fetch(`${url}/ready`)
+  expect([answer.status, await answer.json()]).toEqual([
+    503,
+    { status: 'not ready', failing: ['stopping'] },
+  ])
+  // Everything else still works.
+  expect((await fetch(`${url}/health`)).status).toBe(200)
+  await server.kill()
 
-    const other = launch({ STOP_DELAY: '300' })
-    await ready(await other.listens())
-    other.child.kill('SIGINT')
-    expect(await other.exited).toBe(0)
-  })
+  const other = launch({ STOP_DELAY: '300' })
+  await ready(await other.listens())
+  other.child.kill('SIGINT')
+  expect(await other.exited).toBe(0)
 })
 
 test.skipIf(process.platform === 'win32')(

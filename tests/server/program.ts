@@ -16,7 +16,7 @@ interface LaunchOptions {
 
 /** What a program gets of the tests' own environment. The cache makes it start sooner. */
 export function inherited() {
-  const { PATH, NODE_COMPILE_CACHE } = process.env
+  const { PATH = '', NODE_COMPILE_CACHE } = process.env
   return { PATH, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
 }
 

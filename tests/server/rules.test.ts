@@ -40,21 +40,6 @@ describe('a body that is not right changes nothing', () => {
     await unchanged()
     expect((await post(ofBytes(limit))).status).toBe(204)
   })
-
-  test('a large body that does not tell its length is not read to its end', async () => {
-    const chunk = new Uint8Array(16 * 1024).fill(32)
-    let sent = 0
-    const body = new ReadableStream({
-      pull(controller) {
-        sent += chunk.length
-        if (sent > 10 * 1024 * 1024) controller.close()
-        else controller.enqueue(chunk)
-      },
-    })
-    expect(await refusal(await post(body))).toBe('413 too_large')
-    expect(sent).toBeLessThan(256 * 1024)
-    await unchanged()
-  })
 })
 
 test.each([[[]], [['hubspot']], [['slack']]] as const)(

@@ -122,12 +122,9 @@ test.each([undefined, 'null', 'https://evil.example', `${dashboard}.evil.example
 const local = 'http://localhost:3000'
 test.each([
   [local, 'GET', 'http://127.0.0.1:3000/contact?a=1&b=%20', `302 ${local}/contact?a=1&b=%20`],
-  [local, 'GET', 'http://[::1]:3000/', `302 ${local}/`],
   [local, 'GET', `${local}/`, answered],
   [local, 'GET', 'http://127.0.0.1:8080/', answered],
-  [local, 'GET', 'http://dealbell.example:3000/', answered],
   [local, 'POST', 'http://127.0.0.1:3000/', answered],
-  ['http://127.0.0.1:3000', 'GET', 'http://127.0.0.1:3000/', answered],
   ['http://box.local:3000', 'GET', 'http://127.0.0.1:3000/', answered],
 ])(
   'a page moves from the number of this machine to its name; APP_URL %s: %s %s is %s',

@@ -2,7 +2,7 @@ import { expect, test, vi } from 'vitest'
 import { connections, users } from '../../server/database/schema.ts'
 import { logTo } from '../../server/log.ts'
 import { forgetStandIns } from '../../server/people/stand-ins.ts'
-import { browser, openBrowser, shareHarness, signIn } from './harness.ts'
+import { browser, shareHarness, signIn } from './harness.ts'
 
 const harness = await shareHarness()
 const { providers } = harness.addresses
@@ -61,13 +61,4 @@ test('an identity of the stand-in HubSpot never equals a real one', async () => 
   await browser.connect('hubspot')
   const [user] = await harness.database.select().from(users)
   expect(user?.crmAccountId).toMatch(/^stand-in:\d+$/)
-})
-
-test('health names the page of each stand-in', async () => {
-  const { standIns } = await (await openBrowser(harness).call('/health')).json()
-  expect(standIns).toEqual({
-    'contact-form': '/sandbox/contact-form',
-    hubspot: '/sandbox/hubspot/deals',
-    slack: '/sandbox/slack',
-  })
 })

@@ -4,20 +4,15 @@ import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { testAnswer } from '../../contract/features/test-message.ts'
 import { dealEvents, deliveries, rules } from '../../server/database/schema.ts'
 import { databaseKinds } from '../database.ts'
-import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
 import {
   answerPosts,
   backend,
   channel,
   connect,
-  outside,
-  portal,
   posts,
-  range,
   refusePosts,
   shareBackend,
 } from '../relay/shared.ts'
-import { hold } from './harness.ts'
 
 const path = '/api/notifications/test'
 
@@ -111,38 +106,5 @@ describe.each(databaseKinds)('a test message on %s', (kind) => {
     expect(body).toEqual({ ...waiting, nextTryAt: expect.any(String) })
     expect(v.is(testAnswer, body)).toBe(true)
     await backend.disconnect(userId, 'slack')
-  })
-
-  test('that a disconnect ends is answered as not sent', async () => {
-    answerPosts(() => ({ status: 500 }))
-    const answer = sendTest()
-    await vi.waitFor(async () => expect(await deliveriesOf(userId)).toHaveLength(1))
-    await backend.disconnect(userId, 'slack')
-    const words = 'Not sent: a service was disconnected.'
-    expect(await answer).toMatchObject(refused(502, 'not_sent', words))
-  })
-
-  test('comes after what waits already, and takes no part in digests before and after it', async () => {
-    const read = hold()
-    outside.answerRead = read.wait
-    // No message is about a deal that is gone. So all that follows waits together.
-    outside.missing.add('1')
-    const tell = (deals: readonly number[], at: number) =>
-      backend.tell(deals.map((deal) => stageChange(deal, { portal, at: at + deal })))
-    await tell([1], Date.now() - 10_000)
-    await read.reached
-    await tell(range(2, 6), Date.now() - 10_000)
-    const answer = sendTest()
-    await vi.waitFor(async () => expect(await deliveriesOf(userId)).toHaveLength(8))
-    await tell(range(8, 6), Date.now() + 1_000)
-    read.release()
-    expect((await answer).status).toBe(200)
-    await backend.settled()
-    expect(posts().map(({ text }) => text)).toEqual([
-      '6 deals moved',
-      '🧪 Test message from Dealbell',
-      '6 deals moved',
-    ])
-    expect(posts().flatMap(dealsIn)).toEqual([...range(2, 6), Number.NaN, ...range(8, 6)])
   })
 })

@@ -1,7 +1,7 @@
 import { signedWebhook, stageChange } from '../relay/hubspot-webhook.ts'
 import { check, isAllTold, type Move, type Played } from './checks.ts'
 import type { SimulatedDatabase } from './database.ts'
-import { type Fault, minute, outage, second } from './faults.ts'
+import { minute, outage, second } from './faults.ts'
 import { createPeople } from './people.ts'
 import { type Plan, planOf, type Webhook } from './plan.ts'
 import { createProcesses, type Processes } from './processes.ts'
@@ -22,10 +22,8 @@ import { createWorld, type Note } from './world.ts'
 // (7) A change that no webhook has brought is told after the next search, which comes in time.
 // (8) What the activity says equals what the chat got.
 
-export interface Run {
-  seed: number
+interface Run {
   broken: readonly string[]
-  faults: readonly Fault[]
   log: readonly string[]
   statements: number
 }
@@ -42,14 +40,9 @@ const lookMs = 2 * second
 const acknowledgedMs = 5 * second
 const mostTries = 10
 
-/** Plays a seed. @param chosen replaces the faults of the seed, to find those that matter. */
-export async function simulate(
-  database: SimulatedDatabase,
-  seed: number,
-  chosen?: readonly Fault[],
-): Promise<Run> {
+/** Plays a seed. */
+export async function simulate(database: SimulatedDatabase, seed: number): Promise<Run> {
   const plan = planOf(seed)
-  const faults = chosen ?? plan.faults
   const time = new Time(Date.UTC(2030, 0, 1), seed)
   const realFetch = globalThis.fetch
   const log: string[] = []
@@ -58,8 +51,8 @@ export async function simulate(
   }
   time.install()
   try {
-    const broken = await play({ database, time, plan, faults, note })
-    return { seed, broken, faults, log, statements: database.statements }
+    const broken = await play({ database, time, plan, note })
+    return { broken, log, statements: database.statements }
   } finally {
     time.uninstall()
     globalThis.fetch = realFetch
@@ -70,15 +63,14 @@ async function play({
   database,
   time,
   plan,
-  faults,
   note,
 }: {
   database: SimulatedDatabase
   time: Time
   plan: Plan
-  faults: readonly Fault[]
   note: Note
 }): Promise<readonly string[]> {
+  const { faults } = plan
   database.reset(time)
   const atOnce: string[] = []
   const broke = (rule: string) => {

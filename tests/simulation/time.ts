@@ -104,11 +104,10 @@ export class Time {
   wait = (ms: number, owner: Owner | undefined): Promise<void> =>
     new Promise((resolve) => this.after(ms, owner, resolve))
 
-  /** Lets everything happen up to a time, or until `isDone`. */
-  async runUntil(at: number, isDone: () => boolean = () => false): Promise<void> {
+  /** Lets everything happen up to a time. */
+  async runUntil(at: number): Promise<void> {
     for (;;) {
       await this.#rest()
-      if (isDone()) return
       const next = this.#timers.at(-1)
       if (next === undefined || next.at > at) {
         this.now = Math.max(this.now, at)
