@@ -40,16 +40,6 @@ test('a backlog leaves room for fresh events, and a search uses only what both l
   expect(await room('fresh')).toBe(10)
 })
 
-test('a call waits for a short time, and is refused with the wait if that is long', async () => {
-  await room('fresh')
-  const limited = { kind: 'unreachable', reason: 'rate_limited', retryAfterMs: 10_000 }
-  await expect(limiter.enter(access('fresh'))).rejects.toMatchObject(limited)
-  await advance(8_600)
-  const madeAt = limiter.enter(access('fresh')).then(clock.now)
-  await advance(60_000)
-  expect(await madeAt).toBe(10_000)
-})
-
 test('the limit is the one in HubSpot’s headers', async () => {
   limiter.learn('1', headers(190, 189))
   expect(await room('fresh')).toBe(171)

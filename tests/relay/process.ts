@@ -14,14 +14,13 @@ export interface ServerOptions {
   encryptionKey?: string
   /** The folder of another version of the code. */
   version?: string
-  trustedProxies?: number
   nodeOptions?: string
 }
 
 const metricsToken = serverKey.toString('hex')
 
 export function serverEnv(
-  { outside, database, failpoint, encryptionKey, trustedProxies, nodeOptions }: ServerOptions,
+  { outside, database, failpoint, encryptionKey, nodeOptions }: ServerOptions,
   port: number,
 ) {
   return {
@@ -39,7 +38,6 @@ export function serverEnv(
     SLACK_API_URL: `${outside.slackUrl}/api`,
     ...('url' in database ? { DATABASE_URL: database.url } : { DATA_DIR: database.folder }),
     ...(failpoint !== undefined && { DEALBELL_FAILPOINT: failpoint }),
-    ...(trustedProxies !== undefined && { TRUSTED_PROXIES: String(trustedProxies) }),
     ...(nodeOptions !== undefined && { NODE_OPTIONS: nodeOptions }),
     DEBUG: '1',
   }
@@ -55,7 +53,6 @@ export async function startServer(options: ServerOptions) {
 
   return {
     url,
-    pid: program.child.pid,
     /** The lines that it wrote, on both outputs. */
     get output() {
       return program.output.split('\n')
