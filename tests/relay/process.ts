@@ -53,6 +53,7 @@ export async function startServer(options: ServerOptions) {
 
   return {
     url,
+    pid: program.child.pid,
     /** The lines that it wrote, on both outputs. */
     get output() {
       return program.output.split('\n')
