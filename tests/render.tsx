@@ -76,7 +76,6 @@ function recordRequests(): RecordedRequest[] {
       method: request.method,
       target: pathname + search,
       body: '',
-      credentials: request.credentials,
       person: request.headers.get(personHeader),
     }
     requests.push(entry)

@@ -1,6 +1,5 @@
 import { screen } from '@testing-library/react'
 import { expect, test, vi } from 'vitest'
-import { settle } from '../clock.ts'
 import { hold, openApp } from '../render.tsx'
 import { button, saved, stageBox } from './dashboard.ts'
 
@@ -67,16 +66,6 @@ test('the dashboard names and connects the services of the settings', async () =
   ])
   expectNoOtherName()
 })
-
-test.each(['/hubspot/callback?code=abc', '/connect/hubspot'])(
-  '%s is an unknown address',
-  async (address) => {
-    const { calls } = openApp({ providers }, address)
-    expect(await screen.findByRole('alert')).toHaveTextContent('Something went wrong.')
-    await settle()
-    expect(calls()).toEqual(['GET /dealbell/health'])
-  },
-)
 
 test('a contact form of another origin keeps its origin, which it needs to work', async () => {
   openApp({}, '/contact')

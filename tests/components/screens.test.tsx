@@ -77,21 +77,18 @@ test('/connect/hubspot says no more than the status, and offers to connect again
   await waitFor(() => expect(words).toHaveTextContent(/^HubSpot is connected\.$/))
 })
 
-test.each<[string, string[]?]>([
-  ['/connect/slack'],
-  ['/HUBSPOT/callback?code=abc'],
-  ['/api/callback?code=abc'],
-  ['/%E0%A4%A'],
+test.each([
+  '/connect/slack',
+  '/HUBSPOT/callback?code=abc',
+  '/api/callback?code=abc',
+  '/%E0%A4%A',
   // Only a backend with the feature has this screen.
-  ['/activity?state=failed'],
-  ['/activity?state=failed', ['sessions']],
-])('%s says that something went wrong, and calls only health', async (address, features) => {
-  const { calls } = openApp(features && { features }, address)
+  '/activity?state=failed',
+])('%s says that something went wrong, and calls only health', async (address) => {
+  const { calls } = openApp({ features: ['sessions'] }, address)
   const alert = await screen.findByRole('alert')
   expect(alert.textContent).toBe('Something went wrong. Please try again later.')
   expect(screen.getByRole('link', { name: 'Back to the dashboard' })).toHaveAttribute('href', '/')
-  expect(screen.getByRole('contentinfo')).toBeVisible()
-  expect(document.title).toBe('Something went wrong · Dealbell')
   await settle()
   expect(calls()).toEqual(['GET /health'])
 })

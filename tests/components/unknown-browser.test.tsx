@@ -6,14 +6,10 @@ import { saved, tickAndSave } from './dashboard.ts'
 const refuse = () => {
   throw new DOMException('The operation is insecure.', 'SecurityError')
 }
-const sayZone = (timeZone: string | undefined) => {
-  const { resolvedOptions } = Intl.DateTimeFormat.prototype
-  vi.spyOn(Intl.DateTimeFormat.prototype, 'resolvedOptions').mockImplementation(function (
-    this: Intl.DateTimeFormat,
-  ) {
-    return { ...resolvedOptions.call(this), timeZone: timeZone as string }
-  })
-}
+const sayZone = (timeZone: string) =>
+  vi
+    .spyOn(Intl.DateTimeFormat.prototype, 'resolvedOptions')
+    .mockReturnValue({ timeZone } as Intl.ResolvedDateTimeFormatOptions)
 const replaceChannel = (channel: unknown) => {
   globalThis.personChannel?.close()
   globalThis.personChannel = undefined

@@ -30,7 +30,6 @@ export interface RecordedRequest {
   /** Path and query, as sent. */
   target: string
   body: string
-  credentials: RequestCredentials
   /** The person whom the page shows, if the call says so. */
   person: string | null
 }

@@ -164,13 +164,6 @@ export class Page {
     await this.#idle()
   }
 
-  /** Enter in a field of the form: a browser then clicks the submit button, unless it is disabled. */
-  async enter(): Promise<void> {
-    const button = this.#find('button', 'Save')
-    act(() => fireEvent.click(button, { detail: 0 }))
-    await this.#idle()
-  }
-
   holdSave(): void {
     this.#held = Promise.withResolvers()
   }
