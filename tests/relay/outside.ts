@@ -79,8 +79,6 @@ export class Outside {
   uninstalled: string[] = []
   /** What things are called now. Without a name, Slack does not tell it. */
   names: { account?: string; workspace?: string; channel?: string } = { account: 'acme.example' }
-  /** The scopes of the tokens of Slack. */
-  slackScopes = 'incoming-webhook,chat:write'
   close: () => Promise<void> = async () => undefined
   readonly #waiting = new Set<() => void>()
 
@@ -281,7 +279,7 @@ export function createOutside(base: string) {
     const special = await outside.answerRead(path, token)
     if (special !== undefined) return json(special.status, special.body ?? {}, special.headers)
     if (path === '/slack/api/auth.test') {
-      const scopes = { 'x-oauth-scopes': outside.slackScopes }
+      const scopes = { 'x-oauth-scopes': 'incoming-webhook,chat:write' }
       return json(200, { ok: true, team: outside.names.workspace }, scopes)
     }
     if (path === '/slack/api/conversations.info') {

@@ -158,8 +158,4 @@ test('the daily check tells new names; of a channel that it may not read, the st
   startChecks()
   const renamed = { account: 'new.example', workspace: 'New' }
   await vi.waitFor(async () => expect(await names()).toEqual({ ...renamed, ...unread }), soon)
-  // Tokens of older installations have this scope.
-  outside.slackScopes = 'incoming-webhook,chat:write,channels:read'
-  await checked(userId, ago(25 * hour))
-  await vi.waitFor(async () => expect(await names()).toEqual({ ...renamed, channel: '#new' }), soon)
 })

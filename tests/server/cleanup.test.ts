@@ -2,13 +2,11 @@ import { randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { startCleanup } from '../../server/clean/clean.ts'
-import { deleteOld } from '../../server/clean/deliveries.ts'
 import { deleteUnused } from '../../server/clean/people.ts'
 import { batchRows } from '../../server/database/batches.ts'
 import { type OpenDatabase, openPostgres, rowsOf } from '../../server/database/open.ts'
 import {
   connections,
-  crmAccounts,
   dealEvents,
   deliveries,
   rules,
@@ -43,38 +41,21 @@ const sessionsLeft = async () => hashes(await harness.database.select().from(ses
 const usersLeft = async () =>
   (await harness.database.select().from(users)).map(({ id }) => id).toSorted()
 
-describe('the clean-up deletes', () => {
-  test('expired sessions, and users whom no browser can be any more with all that they have', async () => {
-    await browserWith('rules', start)
-    await browserWith('slack', start)
-    // Connecting HubSpot again finds this person.
-    const named = await browserWith('hubspot', start)
-    const later = await browserWith('rules', at(1))
-    // A session ends at its time. This one is over, and the next clean-up deletes it.
-    const endingNow = await browserWith('rules', at(0, 1))
+test('the clean-up deletes expired sessions, and users whom no browser can be any more with all that they have', async () => {
+  await browserWith('rules', start)
+  await browserWith('slack', start)
+  // Connecting HubSpot again finds this person.
+  const named = await browserWith('hubspot', start)
+  const later = await browserWith('rules', at(1))
+  // A session ends at its time. This one is over, and the next clean-up deletes it.
+  const endingNow = await browserWith('rules', at(0, 1))
 
-    await deleteUnused(harness.database, at(180, 1))
-    expect(await sessionsLeft()).toEqual(hashes([later, endingNow]))
-    expect(await usersLeft()).toEqual(userIds([named, later, endingNow]))
-    const { database } = harness
-    expect(userIds(await database.select().from(connections))).toEqual([named.userId])
-    expect(userIds(await database.select().from(rules))).toEqual(userIds([later, endingNow]))
-  })
-
-  test('accounts that nobody has connected any more, so that they are not searched', async () => {
-    await browserWith('hubspot', start)
-    const { database } = harness
-    const [{ accountId } = { accountId: '' }] = await database.select().from(connections)
-    const account = { crm: 'hubspot', searchedUntil: start, searchAt: start } as const
-    await database.insert(crmAccounts).values([
-      { ...account, accountId },
-      { ...account, accountId: 'gone' },
-    ])
-    expect(await deleteOld(database)).toMatchObject({ accounts: 1 })
-    expect(await database.select().from(crmAccounts)).toMatchObject([{ accountId }])
-    await database.delete(connections)
-    expect(await deleteOld(database)).toMatchObject({ accounts: 1 })
-  })
+  await deleteUnused(harness.database, at(180, 1))
+  expect(await sessionsLeft()).toEqual(hashes([later, endingNow]))
+  expect(await usersLeft()).toEqual(userIds([named, later, endingNow]))
+  const { database } = harness
+  expect(userIds(await database.select().from(connections))).toEqual([named.userId])
+  expect(userIds(await database.select().from(rules))).toEqual(userIds([later, endingNow]))
 })
 
 /** Expired sessions, each of a user of its own. */

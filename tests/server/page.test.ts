@@ -56,12 +56,6 @@ describe('the page', () => {
     },
   )
 
-  test('refuses POST', async () => {
-    const answer = await app.request('/contact', { method: 'POST' })
-    expect(await refusal(answer)).toBe('405 method_not_allowed')
-    expect(answer.headers.get('Allow')).toBe('GET, HEAD')
-  })
-
   test.each([
     ...['/api/x', '/health/x', '/relay', '/sandbox/x', '/webhooks/x'],
     // An older build may have had this file.

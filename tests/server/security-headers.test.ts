@@ -57,6 +57,16 @@ test.each([
   },
 )
 
+test('no power of the browser is given away, each by its name', () => {
+  const denied = everyAnswer['Permissions-Policy'].split(', ')
+  expect(denied.length).toBeGreaterThan(30)
+  for (const power of denied) expect(power).toMatch(/^[a-z]+(-[a-z]+)*=\(\)$/)
+  expect(new Set(denied).size).toBe(denied.length)
+  expect(denied).toEqual(
+    expect.arrayContaining(['camera=()', 'microphone=()', 'geolocation=()', 'payment=()']),
+  )
+})
+
 const always = {
   'x-content-type-options': 'nosniff',
   'referrer-policy': 'no-referrer',

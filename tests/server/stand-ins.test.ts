@@ -19,12 +19,6 @@ const startWith = (hubspot: typeof real, slack: typeof real) =>
 /** From now on, what all users have granted counts as granted by the real providers. */
 const makeReal = () => harness.database.update(connections).set({ standIn: false })
 
-test('a start with stand-ins keeps what they granted', async () => {
-  await signIn(browser)
-  await startWith(standIn, standIn)
-  expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
-})
-
 test('a start with the real providers forgets what their stand-ins granted, and says so', async () => {
   await signIn(browser)
   await startWith(real, real)
