@@ -58,6 +58,12 @@ describe('a session', () => {
     expect(await thief.rules()).toEqual({ rules: [] })
   })
 
+  test('ends 180 days after it began, to the millisecond', async () => {
+    expect(await browser.rules()).toEqual({ rules: ['deal-closed'] })
+    harness.clock.now = at(180)
+    expect(await browser.rules()).toEqual({ rules: [] })
+  })
+
   test('is made longer in its second half, the same one and as well guarded, and no other of the same person', async () => {
     const other = openBrowser(harness)
     for (const one of [browser, other]) await one.connect('hubspot')
