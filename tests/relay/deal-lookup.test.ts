@@ -1,6 +1,8 @@
 import { describe, expect, test, vi } from 'vitest'
 import type { Stage } from '../../server/providers/deal.ts'
+import { ProviderError } from '../../server/providers/provider-error.ts'
 import { formerValue } from '../../server/relay/decide/former-value.ts'
+import { createOwnerCache } from '../../server/relay/decide/owners.ts'
 import { createStageCache, stageFinder } from '../../server/relay/decide/stages.ts'
 
 const at = (seconds: number) => new Date(Date.UTC(2026, 10, 20, 12, 0, seconds))
@@ -72,4 +74,12 @@ describe('the stages of an account', () => {
     expect(stage('1')).toEqual({ id: '1', label: '1', outcome: 'won' })
     expect(stage('2')).toEqual({ id: '2', label: '2', outcome: 'open' })
   })
+})
+
+test('if the account refuses to name owners, there is none, and it is not asked again for an hour', async () => {
+  const refused = new ProviderError('hubspot', 'read', 'refused', 'MISSING_SCOPES')
+  const owner = vi.fn().mockRejectedValue(refused)
+  const ownerOf = createOwnerCache({ owner }, () => 0)
+  for (const id of ['7', '8']) expect(await ownerOf(access, id)).toBeUndefined()
+  expect(owner).toHaveBeenCalledTimes(1)
 })
