@@ -108,24 +108,48 @@ test('explains wrong usage', async () => {
   expect(output).toContain('Usage: npm run check:backend -- URL [options]')
 })
 
-test('an old id that the dashboard does not offer is never saved without', async () => {
+/**
+ * Runs the checks that save against a backend that begins with these rules.
+ * @param keep what it keeps of a save; undefined if it answers 500.
+ */
+async function checkSaves(
+  rules: string[],
+  keep: (next: string[], before: string[]) => string[] | undefined,
+) {
   const saved: string[][] = []
   const target: Target = {
     url: 'https://api.example.com',
     ...names,
     async send(request) {
-      if (request.method === 'GET') return Response.json({ rules: saved.at(-1) ?? ['of-tomorrow'] })
-      saved.push((await request.json()).rules)
-      return new Response(null, { status: 204 })
+      const before = saved.at(-1) ?? rules
+      if (request.method === 'GET') return Response.json({ rules: before })
+      const { rules: next } = await request.json()
+      const kept = keep(next, before)
+      if (kept !== undefined) saved.push(kept)
+      return new Response(null, { status: kept === undefined ? 500 : 204 })
     },
   }
   const results: string[] = []
   for (const each of createChecks(target).filter(({ needs }) => needs === 'write')) {
-    results.push((await runCheck(each, openClient(target))).result)
+    const { result, finding } = await runCheck(each, openClient(target))
+    results.push(`${result} ${finding?.message}`)
   }
-  expect(results).toEqual(['passed', 'not run'])
+  return { results, saved }
+}
+
+test('an old id that the dashboard does not offer is never saved without', async () => {
+  const { results, saved } = await checkSaves(['of-tomorrow'], (next) => next)
+  expect(results).toEqual([expect.stringMatching(/^passed/), expect.stringMatching(/^not run/)])
   expect(saved).toHaveLength(2)
   for (const ids of saved) expect(ids).toContain('of-tomorrow')
+})
+
+test('old rules that the backend does not take again are printed', async () => {
+  const old = ['deal-closed', 'of-tomorrow']
+  const { results } = await checkSaves(old, (next, before) =>
+    before.includes('deal-closed') ? next.slice(-1) : undefined,
+  )
+  expect(results.join()).toContain('They were ["deal-closed","of-tomorrow"].')
 })
 
 test('each check names a sentence of the specification', async () => {

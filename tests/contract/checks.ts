@@ -102,10 +102,9 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
         if (!isObject(json)) fail('The answer must be an object with the field `rules`.', answered)
         const { rules } = json
         if (!Array.isArray(rules)) {
-          fail(
-            `\`rules\` is ${shown(json, 'rules')}, not an array. The dashboard treats it as empty, and the next save overwrites what it means.`,
-            answered,
-          )
+          const text = `\`rules\` is ${shown(json, 'rules')}, not an array. The dashboard treats it as empty, and the next save overwrites what it means.`
+          if ((rules ?? null) === null && !isRenamed(json)) warn(text, answered)
+          fail(text, answered)
         }
         if (!rules.every((id) => typeof id === 'string')) {
           fail('`rules` has items that are no texts. The dashboard drops them.', answered)
@@ -166,6 +165,14 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
             answered,
           )
         }
+        const back = to.searchParams.get('redirect_uri')
+        const expected = target.origin === undefined ? callbackPage : target.origin + callbackPage
+        if (back !== null && !back.endsWith(expected)) {
+          warn(
+            `\`redirect_uri\` does not lead to the dashboard's page ${expected}. Make sure that its target ends there, with the code.`,
+            answered,
+          )
+        }
       },
     })),
 
@@ -217,6 +224,13 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
           endpoints.rules.path,
         ]) {
           expectAccess(await call(path), page)
+        }
+        const refused = await call(pathOf(endpoints.callback, crm.id))
+        if (accessProblem(refused, page) !== undefined) {
+          warn(
+            'An error has no CORS headers, so the dashboard says that the server could not be reached.',
+            refused,
+          )
         }
       },
     },
@@ -350,6 +364,11 @@ function isHtml({ answer }: Answered): boolean {
 
 function isObject(json: unknown): json is Record<string, unknown> {
   return typeof json === 'object' && json !== null && !Array.isArray(json)
+}
+
+/** Whether the answer has only other fields than `rules`, one of which may hold the rules. */
+function isRenamed(json: Record<string, unknown>): boolean {
+  return !('rules' in json) && Object.keys(json).length > 0
 }
 
 /** A field of an answer, as JSON. */
@@ -510,7 +529,7 @@ async function readOldRules(backend: Client): Promise<readonly string[]> {
     if (!(error instanceof Finding)) throw error
     return notRun(`The old rules could not be read, so nothing is saved. ${error.message}`)
   })
-  const rules = isObject(json) ? json.rules : undefined
+  const rules = isObject(json) && !isRenamed(json) ? (json.rules ?? []) : undefined
   if (!v.is(v.array(v.string()), rules)) {
     return notRun('The old rules are no list of texts and could not be restored.')
   }

@@ -22,6 +22,12 @@ const relay = 'server/relay'
 /** The numbers are those of the issue 'One person's data on a page, each message once'. */
 const breaks: readonly Break[] = [
   {
+    name: '15 a refused read of stages reaches all users of the account',
+    file: `${relay}/decide/stages.ts`,
+    from: 'if (!isOfOther) throw error',
+    to: 'throw error',
+  },
+  {
     name: '17 a process renews leases that it does not know',
     file: `${relay}/schedule/channels.ts`,
     from: 'leased_by = ${processId} and id = any(${sql.param([...held])}::text[])',
@@ -36,16 +42,36 @@ const breaks: readonly Break[] = [
     theme: 'bulk',
   },
   {
+    name: '20 a search trusts our clock',
+    file: `${relay}/search/search.ts`,
+    from: 'beganMs = Math.min(beganMs, found.at.getTime())',
+    to: 'beganMs = Math.min(beganMs, Date.now())',
+  },
+  {
     name: '21 connecting again swallows changes',
     file: 'server/people/connections.ts',
     from: 'then ${connections.connectedSince}',
     to: 'then excluded.connected_since',
   },
   {
+    name: '22 a pause of Slack has no bound',
+    file: 'server/providers/calls.ts',
+    from: 'Math.min(seconds * 1000, longestWaitMs)',
+    to: 'seconds * 1000',
+    theme: 'pause',
+  },
+  {
     name: '23 the age of a claim is not checked',
     file: `${relay}/send/send.ts`,
     from: 'if (!mayPost()) {',
     to: 'if (Number.isNaN(0)) {',
+    theme: 'stall',
+  },
+  {
+    name: '23b who lost the lease changes what another one sends',
+    file: `${relay}/send/record.ts`,
+    from: 'and sending_until is not distinct from ${group[0].claimedUntil}::timestamptz',
+    to: '',
     theme: 'stall',
   },
   {
@@ -86,6 +112,12 @@ const breaks: readonly Break[] = [
     to: '',
   },
   {
+    name: 'record: only one try',
+    file: `${relay}/send/send.ts`,
+    from: 'if (isStopping()) throw error\n        await delay(times.pollMs)',
+    to: 'throw error',
+  },
+  {
     name: 'dedup: a repeated webhook is another change',
     file: 'server/providers/hubspot/events.ts',
     from: 'update(JSON.stringify(parts))',
@@ -98,10 +130,28 @@ const breaks: readonly Break[] = [
     to: "'webhook'",
   },
   {
+    name: 'dedup: webhook and search must name the same time',
+    file: `${relay}/receive/store.ts`,
+    from: 'export const toleranceMs = 60_000',
+    to: 'export const toleranceMs = 0',
+  },
+  {
+    name: 'broken: any refused refresh breaks a connection',
+    file: 'server/providers/hubspot/http.ts',
+    from: "return stage !== 'refresh' || refreshRefusals.has(reason ?? '')",
+    to: 'return true',
+  },
+  {
     name: 'broken: one refusal is enough',
     file: 'server/people/refusals.ts',
     from: '(${brokenSince} is not null',
     to: '(true',
+  },
+  {
+    name: 'broken: a refusal breaks nothing',
+    file: 'server/people/refusals.ts',
+    from: 'or ${askAgainAt} between',
+    to: 'or null::timestamptz between',
   },
   {
     name: 'move: messages stay in the former channel',
@@ -117,10 +167,24 @@ const breaks: readonly Break[] = [
     theme: 'leaving',
   },
   {
+    name: 'disconnect: it does not wait for what another process sends again',
+    file: `${relay}/send/disconnect.ts`,
+    from: 'pending === 0 && (await database.$count(deliveries, isClaimedOf(userId))) === 0',
+    to: 'pending === 0',
+    theme: 'stall',
+  },
+  {
     name: 'pause: a workspace is not paused',
     file: `${relay}/schedule/pauses.ts`,
     from: '`}, ${fromNow(forMs)}',
     to: '`}, ${fromNow(0)}',
+    theme: 'pause',
+  },
+  {
+    name: 'pause: another channel does not know the pause of its workspace',
+    file: 'server/database/clock.ts',
+    from: "workspace.id = split_part(${channel}.id, '/', 1) || '/'",
+    to: 'workspace.id = ${channel}.id',
     theme: 'pause',
   },
   {
@@ -146,6 +210,12 @@ const breaks: readonly Break[] = [
     file: 'server/database/clock.ts',
     from: 'sql`${time} > ${now} + make_interval(secs => ${(mostMs + toleranceMs) / 1000})`',
     to: 'sql`${time} > ${now} + make_interval(days => 99)`',
+  },
+  {
+    name: 'identity: whoever connects another account stays the same user',
+    file: 'server/people/identity.ts',
+    from: 'const id = unnamed?.id ?? (await insertUser(tx))',
+    to: 'const id = userId',
   },
   {
     name: 'search: not every hour',

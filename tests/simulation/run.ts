@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { SimulatedDatabase } from './database.ts'
+import { explain } from './explain.ts'
 import { simulate } from './simulate.ts'
 
 // npm run simulate -- --seeds 5000 --first 1 | --seed 17 | --breaks
@@ -53,8 +54,7 @@ async function playMany(): Promise<void> {
     if ((seed - first) % 50 === 49) console.log(`${seed - first + 1} of ${count} seeds`)
     if (run.broken.length === 0) continue
     failures++
-    console.log(`Seed ${seed} fails: npm run simulate -- --seed ${seed}`)
-    for (const each of run.broken.slice(0, 5)) console.log(`  ${each}`)
+    console.log(await explain(database, run))
   }
   const each = (seconds() / count).toFixed(3)
   const average = Math.round(statements / count)
