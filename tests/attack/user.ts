@@ -21,14 +21,21 @@ export function openUser(url: string) {
 
   /** The call that was made last. */
   let latest = ''
-  async function call(path: string, Cookie = '', method = 'GET', body?: string): Promise<string> {
-    latest = `${method} ${path}`
+
+  /** Makes a call, and notes how long it took until the answer was complete. */
+  const send: typeof fetch = async (input, init) => {
+    latest = `${init?.method ?? 'GET'} ${new URL(String(input)).pathname}`
     const begun = performance.now()
-    const headers = { Cookie, Origin: url, 'Content-Type': 'application/json' }
-    const signal = AbortSignal.timeout(callTimeoutMs)
-    const answer = await fetch(url + path, { method, headers, signal, ...(body && { body }) })
-    const text = await answer.text()
+    const answer = await fetch(input, { ...init, signal: AbortSignal.timeout(callTimeoutMs) })
+    await answer.clone().arrayBuffer()
     user.callMs.push(performance.now() - begun)
+    return answer
+  }
+
+  async function call(path: string, Cookie = '', method = 'GET', body?: string): Promise<string> {
+    const headers = { Cookie, Origin: url, 'Content-Type': 'application/json' }
+    const answer = await send(url + path, { method, headers, ...(body && { body }) })
+    const text = await answer.text()
     if (!answer.ok) throw new Error(`${answer.status} ${text}`)
     return text
   }
@@ -38,7 +45,8 @@ export function openUser(url: string) {
     for (const path of ['/', '/health', '/api/hubspot/status', '/api/slack/status']) {
       await call(path)
     }
-    const cookie = await connect(url, 'slack', await connect(url, 'hubspot'))
+    const signedIn = await connect(url, 'hubspot', '', send)
+    const cookie = await connect(url, 'slack', signedIn, send)
     const path = '/api/notifications/rules'
     const saved = `{"rules":${user.rounds % 2 ? '[]' : '["deal-closed"]'}}`
     await delay(pauseMs)

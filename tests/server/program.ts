@@ -116,15 +116,24 @@ export async function outputOf(
   return `${program.output}exit ${code ?? program.child.signalCode}`
 }
 
-/** Consents at a stand-in as a browser does. @returns the cookie of the session. */
-export async function connect(url: string, provider: string, cookie = ''): Promise<string> {
-  const begun = await fetch(`${url}/api/${provider}/auth`, {
+/**
+ * Consents at a stand-in as a browser does.
+ * @param send makes the calls.
+ * @returns the cookie of the session.
+ */
+export async function connect(
+  url: string,
+  provider: string,
+  cookie = '',
+  send: typeof fetch = fetch,
+): Promise<string> {
+  const begun = await send(`${url}/api/${provider}/auth`, {
     redirect: 'manual',
     headers: { Cookie: cookie },
   })
   const session = begun.headers.getSetCookie()[0]?.split(';')[0] ?? cookie
   const consent = new URL(begun.headers.get('Location') ?? '')
-  const back = await fetch(consent.origin + consent.pathname, {
+  const back = await send(consent.origin + consent.pathname, {
     method: 'POST',
     body: new URLSearchParams({
       ...Object.fromEntries(consent.searchParams),
@@ -134,7 +143,7 @@ export async function connect(url: string, provider: string, cookie = ''): Promi
     redirect: 'manual',
   })
   const { search } = new URL(back.headers.get('Location') ?? '')
-  const done = await fetch(`${url}/api/${provider}/callback${search}`, {
+  const done = await send(`${url}/api/${provider}/callback${search}`, {
     headers: { Cookie: session },
   })
   if (done.status !== 204) throw new Error(`The callback was answered with ${done.status}.`)
