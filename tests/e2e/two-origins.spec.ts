@@ -1,8 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
@@ -11,6 +8,7 @@ import { Hono } from 'hono'
 import { safetyHeaders } from '../../server/http/safety-headers.ts'
 import { readBuiltPage } from '../../server/page/build.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
+import { listen } from '../relay/listen.ts'
 import { freePort } from '../relay/postgres.ts'
 import { connect, sharedTest as test, withServer } from './server.ts'
 
@@ -25,14 +23,12 @@ async function serveBuild(backendUrl: string) {
   expect(build.status, build.stderr).toBe(0)
   const page = await readBuiltPage(folder)
   const app = new Hono().use(safetyHeaders({ https: false })).all('*', serveDashboard(page))
-  const host = createServer(getRequestListener(app.fetch)).listen(0)
-  await once(host, 'listening')
+  const host = await listen(getRequestListener(app.fetch))
   async function close() {
-    host.closeAllConnections()
-    host.close()
+    await host.close()
     await rm(folder, { recursive: true })
   }
-  return { port: (host.address() as AddressInfo).port, close }
+  return { port: new URL(host.url).port, close }
 }
 
 test('a page on another origin reaches all pages that only the backend has', {
