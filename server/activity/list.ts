@@ -1,6 +1,6 @@
 // `activity/` is not the relay. It gets a user or the operator, and returns what became of deliveries. A user never sees another one's. Most
-// functions only read what the stages have stored. To send a failed delivery again, `sendAgain` (this file) and
-// `replayDead` (operator.ts) make it pending and its channel due. `storeTestMessage` (test-message.ts) stores a new
+// functions only read what the stages have stored. To send a failed delivery again, `revive`
+// (send-again.ts) makes it pending and its channel due. `storeTestMessage` (test-message.ts) stores a new
 // delivery. The stages do the rest. Only the preview calls a service. This file has a user's list, find.ts what a filter
 // finds, summary.ts the counts, reasons.ts the words.
 
@@ -13,7 +13,6 @@ import { channelOf, chatOf } from '../people/routes.ts'
 import type { Providers } from '../providers/provider.ts'
 import type { ChatId, CrmId } from '../providers/registry.ts'
 import { putOffUntil } from '../relay/pick/delivery.ts'
-import { makeDue } from '../relay/schedule/channels.ts'
 import {
   type DeliveryState,
   isoTime,
@@ -182,35 +181,4 @@ function reasonOf({ state, reason, is_paused }: ActivityRow): string | null {
   if (state !== 'pending') return reason
   if (is_paused === true) return 'rate_limited'
   return reason === 'rate_limited' ? null : reason
-}
-
-/** What a failed delivery becomes that is to be sent again. */
-export const pendingAgain = sql`state = 'pending', attempts = 0, reason = null, not_before = null,
-  sending_until = null, finished_at = null`
-
-/** Makes a user's failed delivery pending again. It keeps its place in the list. */
-export async function sendAgain(
-  database: Database,
-  userId: string,
-  id: string,
-): Promise<'pending' | 'not failed' | 'unknown'> {
-  if (!isItemId(id)) return 'unknown'
-  return await database.transaction(async (tx) => {
-    const [revived] = await rowsOf<{ channel: string }>(
-      tx,
-      sql`update deliveries
-          set ${pendingAgain}
-          where id = ${id}::bigint and user_id = ${userId} and state = 'dead'
-          returning channel`,
-    )
-    if (revived !== undefined) {
-      await makeDue(tx, [revived.channel])
-      return 'pending'
-    }
-    const own = await rowsOf(
-      tx,
-      sql`select from deliveries where id = ${id}::bigint and user_id = ${userId}`,
-    )
-    return own.length === 0 ? 'unknown' : 'not failed'
-  })
 }

@@ -2,9 +2,8 @@ import { sql } from 'drizzle-orm'
 import { batchRows, inBatches } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { testProperty } from '../database/schema.ts'
-import { makeDue } from '../relay/schedule/channels.ts'
-import { pendingAgain } from './list.ts'
 import type { DeliveryCounts } from './operator-answers.ts'
+import { revive } from './send-again.ts'
 
 /** Counts all deliveries of all time. With millions, this takes seconds. */
 export async function countDeliveries(database: Database): Promise<DeliveryCounts> {
@@ -50,23 +49,4 @@ export async function replayDead(database: Database): Promise<number> {
     return ids.length
   })
   return replayed
-}
-
-/** Makes those of these deliveries pending again that are dead. @returns their number. */
-export async function revive(database: Database, ids: readonly string[]): Promise<number> {
-  return await database.transaction(async (tx) => {
-    const revived = await rowsOf<{ channel: string }>(
-      tx,
-      sql`update deliveries
-          set ${pendingAgain}
-          where id = any(array(
-            select id from deliveries
-            where id = any(${sql.param([...ids])}::bigint[]) and state = 'dead'
-            order by id for update
-          ))
-          returning channel`,
-    )
-    await makeDue(tx, [...new Set(revived.map(({ channel }) => channel))])
-    return revived.length
-  })
 }

@@ -15,7 +15,7 @@ import {
   usedOf,
 } from '../providers/registry.ts'
 import { type ActivityFilter, hasRule, nameSearch, newestIn } from './find.ts'
-import { revive } from './operator.ts'
+import { revive } from './send-again.ts'
 
 interface Dependencies {
   database: Database

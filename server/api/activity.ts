@@ -9,13 +9,14 @@ import {
 } from '../../contract/features/activity.ts'
 import { type RetryAllAnswer, retryAllCall } from '../../contract/features/retry-all.ts'
 import { type ActivityFilter, countActivity, readPosition } from '../activity/find.ts'
-import { isItemId, readActivity, readItems, sendAgain } from '../activity/list.ts'
+import { isItemId, readActivity, readItems } from '../activity/list.ts'
 import {
   countRetryable,
   readBroken,
   readConnectFirst,
   sendAllAgain,
 } from '../activity/retry-all.ts'
+import { sendAgain } from '../activity/send-again.ts'
 import { type Day, readSummary } from '../activity/summary.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'

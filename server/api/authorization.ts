@@ -20,7 +20,7 @@ import {
 import type { Grant } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { type ProviderId, registry } from '../providers/registry.ts'
-import { sendingEnded } from '../relay/send/disconnect.ts'
+import { lookAtWaiting, sendingEnded } from '../relay/send/disconnect.ts'
 
 /**
  * What a state holds, sealed: so nothing of an authorization is stored before its callback. The state is bound to the
@@ -38,7 +38,7 @@ const sealedAs = 'authorization.state'
 
 /** The authorization code flow: to the provider's consent page, and back from it. */
 export function authorizationRoutes(provider: ProviderId, context: Context) {
-  const { database, vault, sessions, limits, providers, appUrl, now, log } = context
+  const { database, vault, sessions, limits, providers, wakeRelay, appUrl, now, log } = context
   // The browser comes back to the dashboard's page, and that page makes the callback call.
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, provider)}`
   const endGrant = createEndGrant(context)
@@ -53,6 +53,9 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   /** Ends what a replaced connection may do, after the messages that are being sent with it. Throws nothing. */
   async function endFormer(former: Connection): Promise<void> {
     try {
+      // What waits for the former channel may go to the new one at once.
+      await lookAtWaiting(database, former.userId)
+      wakeRelay()
       await sendingEnded(database, former.userId)
       await endGrant(former)
     } catch (error) {

@@ -10,14 +10,14 @@ import { connectionStatus } from '../people/connections.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import { checkBroken } from '../people/refusals.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
-import { stopSendingTo } from '../relay/send/disconnect.ts'
+import { endWaiting, lookAtWaiting, sendingEnded } from '../relay/send/disconnect.ts'
 
-/** The dashboard waits ten seconds for the answer, and the call to the provider may take five of them. */
-const forgetMs = 3_000
+/** The answer does not wait for a long list. */
+const forgetMs = 500
 
 /** The status of a user's connection to one provider, and disconnecting it (§7). */
 export function statusAndDisconnectRoutes(provider: ProviderId, context: Context) {
-  const { database, providers, log } = context
+  const { database, providers, wakeRelay, log } = context
   const endGrant = createEndGrant(context)
 
   return new Hono()
@@ -34,16 +34,23 @@ export function statusAndDisconnectRoutes(provider: ProviderId, context: Context
       const session = await context.sessions.find(c)
       if (session === undefined) return c.body(null, 204)
 
+      const { userId } = session
       // Remove it here first. Whatever the provider answers, nothing is sent or read from now on.
-      const [removed] = await database
-        .delete(connections)
-        .where(and(eq(connections.userId, session.userId), eq(connections.provider, provider)))
-        .returning()
+      const removed = await database.transaction(async (tx) => {
+        const [row] = await tx
+          .delete(connections)
+          .where(and(eq(connections.userId, userId), eq(connections.provider, provider)))
+          .returning()
+        if (row !== undefined) await endWaiting(tx, userId)
+        return row
+      })
       // If another tab's call has removed it, this call also waits until nothing is being sent.
-      await stopSendingTo(database, session.userId)
+      await lookAtWaiting(database, userId)
+      wakeRelay()
+      await sendingEnded(database, userId)
       if (isCrmId(provider)) {
         // Not earlier: the message that was being sent has just stored its names.
-        const forgotten = forgetDeals(database, session.userId, provider).catch((error) => {
+        const forgotten = forgetDeals(database, userId, provider).catch((error) => {
           log.error('names of deals not deleted', errorFields(error))
         })
         // What is left goes on after the answer. If the process dies, the clean-up deletes it.

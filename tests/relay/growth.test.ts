@@ -17,13 +17,13 @@ import { forgetStandIns } from '../../server/people/stand-ins.ts'
 import { createVault } from '../../server/people/vault.ts'
 import { createProviders } from '../../server/providers/create.ts'
 import { type Group, isOfDeal } from '../../server/relay/pick/delivery.ts'
-import { digestPages } from '../../server/relay/pick/following.ts'
+import { nextPage } from '../../server/relay/pick/following.ts'
 import { nextDelivery } from '../../server/relay/pick/next.ts'
 import { createInbox } from '../../server/relay/receive/inbox.ts'
 import { leaseDue, releaseLeases, renewLeases } from '../../server/relay/schedule/channels.ts'
 import { createCatchUp } from '../../server/relay/search/schedule.ts'
 import { claim } from '../../server/relay/send/claim.ts'
-import { stopSendingTo } from '../../server/relay/send/disconnect.ts'
+import { endWaiting, lookAtWaiting } from '../../server/relay/send/disconnect.ts'
 import * as record from '../../server/relay/send/record.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { readStored } from '../../server/watch/stored.ts'
@@ -49,7 +49,7 @@ interface Cost {
 
 /** Parts of the statements that may grow, each with what it grows with. */
 const mayGrow = [
-  'select distinct on (user_id)', // what waits in the channel
+  'with recursive head as (\n    (\n    select user_id', // the users whose messages wait in the channel
   'case when sent > 0', // messages of the days
   'array(select distinct reason', // failed messages, up to 2,000
   'count(*)::int as looked', // messages, up to 1,000 of each state
@@ -188,7 +188,7 @@ async function callsOf(
   const inbox = (tx: Database) => createInbox(tx, () => {})
   return {
     webhook: (tx) => inbox(tx).store('hubspot', ten),
-    lease: (tx) => leaseDue(tx, idOf(9), 10, held),
+    lease: (tx) => leaseDue(tx, idOf(9), { all: 10, failing: 10 }, held),
     'renewal of leases': (tx) => renewLeases(tx, processId, held),
     'release of leases': (tx) =>
       releaseLeases(
@@ -198,8 +198,7 @@ async function callsOf(
       ),
     pick: (tx) => nextDelivery(tx, 'T2/C2'),
     'pick behind others': (tx) => nextDelivery(tx, 'T3/C3'),
-    'pick for a digest': (tx) =>
-      digestPages(tx, first, { mayDigest: () => true, isStopping: () => false }).next(),
+    'pick for a digest': (tx) => nextPage(tx, first, undefined),
     claim: (tx) => claim(tx, processId, group, [crm, chat]),
     'record sent': (tx) => record.recordSent(tx, group),
     'record what is said': (tx) => record.endSaid(tx, group),
@@ -208,7 +207,10 @@ async function callsOf(
     'record a pause': (tx) => record.recordRateLimit(tx, processId, group, 9_000),
     'record a backlog': (tx) => record.endBacklog(tx, processId, first, crm),
     'record a move': (tx) => record.moveToChannel(tx, processId, first, 'T2/new'),
-    disconnect: (tx) => stopSendingTo(tx, user),
+    disconnect: async (tx) => {
+      await endWaiting(tx, user)
+      await lookAtWaiting(tx, user)
+    },
     list: (tx) => list(tx, {}),
     'list, failed': (tx) => list(tx, { state: 'failed' }),
     'list, searched': (tx) => list(tx, { q: 'nothing' }),

@@ -89,8 +89,8 @@ const breaks: readonly Break[] = [
   {
     name: 'order: deliveries are taken as they were stored',
     file: `${relay}/pick/next.ts`,
-    from: '.orderBy(deliveries.occurredAt, deliveries.id)\n    .limit(1)',
-    to: '.orderBy(deliveries.id)\n    .limit(1)',
+    from: 'where wait_ms <= 0 order by occurred_at, id limit 1',
+    to: 'where wait_ms <= 0 order by id limit 1',
   },
   {
     name: 'claim: it ignores the claims of others',
@@ -162,16 +162,9 @@ const breaks: readonly Break[] = [
   {
     name: 'disconnect: it does not wait for the message on its way',
     file: 'server/api/status-and-disconnect.ts',
-    from: 'await stopSendingTo(database, session.userId)',
+    from: 'await sendingEnded(database, userId)',
     to: '',
     theme: 'leaving',
-  },
-  {
-    name: 'disconnect: it does not wait for what another process sends again',
-    file: `${relay}/send/disconnect.ts`,
-    from: 'pending === 0 && (await database.$count(deliveries, isClaimedOf(userId))) === 0',
-    to: 'pending === 0',
-    theme: 'stall',
   },
   {
     name: 'pause: a workspace is not paused',

@@ -85,6 +85,12 @@ export const watchedProperties: ReadonlySet<DealProperty> = new Set(
   Object.values(dealRules).map(({ property }) => property),
 )
 
+/** The properties that ticked rules are about. */
+export function propertiesOf(ruleIds: readonly string[]): DealProperty[] {
+  const some = ruleEntries.filter(([id]) => ruleIds.includes(id))
+  return [...new Set(some.map(([, { property }]) => property))]
+}
+
 export type RuleEntry = readonly [AvailableRuleId, DealRule]
 
 /**

@@ -1,7 +1,7 @@
 import { type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import { isTooFarAhead, waitsUntil } from '../../database/clock.ts'
-import { dealEvents, deliveries, testProperty } from '../../database/schema.ts'
+import { dealEvents, deliveries, testProperty, users } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
 
@@ -33,6 +33,12 @@ export interface Delivery {
   channelFreeAt: number
   crm: Connection | null
   chat: Connection | null
+  /** The user has disconnected since the delivery was stored. */
+  isEnded: boolean
+  /** The operator lets the messages of the account wait. */
+  isPaused: boolean
+  /** The form of the message after the chat has refused a richer one. */
+  form: 'single' | 'plain' | null
   ruleIds: readonly string[]
   /** How many deliveries are pending in the channel, this one included. Counted up to `fewestInDigest`. */
   pendingInChannel: number
@@ -83,11 +89,13 @@ export const putOffUntil = (delivery: SQLWrapper) => sql`greatest(
 export const milliseconds = (time: SQL) =>
   sql<number>`extract(epoch from ${time}) * 1000`.mapWith(Number)
 
-/** What each read of pending deliveries selects of a delivery and its event. */
+/** What each read of pending deliveries selects of a delivery, its event and its user. */
 export const deliveryAndEvent = {
   id: deliveries.id,
   eventId: deliveries.eventId,
   attempts: deliveries.attempts,
+  form: deliveries.form,
+  isEnded: sql<boolean>`coalesce(${deliveries.id} <= ${users.endedThrough}, false)`,
   crmId: dealEvents.crm,
   accountId: dealEvents.accountId,
   dealId: dealEvents.dealId,

@@ -1,40 +1,35 @@
 import { and, eq, sql } from 'drizzle-orm'
 import type { Database } from '../../database/open.ts'
-import { dealEvents, deliveries } from '../../database/schema.ts'
+import { dealEvents, deliveries, users } from '../../database/schema.ts'
 import { type DealDelivery, type Delivery, deliveryAndEvent, isOfDeal } from './delivery.ts'
 
 /** The most deliveries of one page. */
-const mostAtOnce = 200
+const mostOfPage = 200
 
-export type Page = readonly DealDelivery[]
-
-/** The only page. */
-export async function* onePage(all: Page): AsyncGenerator<Page, void> {
-  yield all
+/** Deliveries of one user in their order. The next page begins after `last`; undefined: there is none. */
+export interface DeliveryPage {
+  deliveries: readonly DealDelivery[]
+  last: Delivery | undefined
 }
 
 /**
- * Finds the deliveries that one digest may cover, page by page: `first` and those of its user after it, in their order,
- * up to the first one that must wait or that needs a message of its own.
+ * Finds the next deliveries that one digest may cover: `first` and those of its user after it, in their order, up to the
+ * first one that must wait, must end, or needs a message of its own.
  *
  * If `first` has `claimedUntil`, nobody recorded what became of an earlier claim. Then this finds only the deliveries
  * with the same `claimedUntil`. So they stay one message, and Slack does not get them in other messages.
  */
-export async function* digestPages(
+export async function nextPage(
   database: Database,
   first: DealDelivery,
-  {
-    mayDigest,
-    isStopping,
-  }: { mayDigest: (delivery: Delivery) => boolean; isStopping: () => boolean },
-): AsyncGenerator<Page, void> {
-  let last: Delivery | undefined
-  while (!isStopping()) {
-    const page = await pageAfter(database, first, last)
-    const end = page.findIndex((each) => !isOfDeal(each) || !mayDigest(each))
-    yield (end === -1 ? page : page.slice(0, end)).filter(isOfDeal)
-    if (end !== -1 || page.length < mostAtOnce) return
-    last = page.at(-1)
+  after: Delivery | undefined,
+): Promise<DeliveryPage> {
+  const page = await pageAfter(database, first, after)
+  const end = page.findIndex((each) => !isOfDeal(each) || each.form !== null || each.isEnded)
+  const isLast = end !== -1 || page.length < mostOfPage
+  return {
+    deliveries: (end === -1 ? page : page.slice(0, end)).filter(isOfDeal),
+    last: isLast ? undefined : page.at(-1),
   }
 }
 
@@ -48,6 +43,7 @@ async function pageAfter(
     .select(deliveryAndEvent)
     .from(deliveries)
     .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
+    .innerJoin(users, eq(users.id, deliveries.userId))
     .where(
       and(
         eq(deliveries.channel, first.channel),
@@ -62,7 +58,7 @@ async function pageAfter(
       ),
     )
     .orderBy(deliveries.occurredAt, deliveries.id)
-    .limit(mostAtOnce)
+    .limit(mostOfPage)
   const firstThatWaits = rows.findIndex(
     ({ waitMs, claimedUntil }) => waitMs > 0 || claimedUntil !== first.claimedUntil,
   )

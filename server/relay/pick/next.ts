@@ -6,63 +6,74 @@ import { and, eq, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import { pausedUntil } from '../../database/clock.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
-import { channels, connections, dealEvents, deliveries, rules } from '../../database/schema.ts'
+import {
+  channels,
+  connections,
+  crmAccounts,
+  dealEvents,
+  deliveries,
+  rules,
+  users,
+} from '../../database/schema.ts'
 import { chatOf, crmOf } from '../../people/routes.ts'
+import { channelLooks } from '../../watch/metrics.ts'
 import { type Delivery, deliveryAndEvent, fewestInDigest, milliseconds } from './delivery.ts'
 
 export type Next =
   | { kind: 'delivery'; delivery: Delivery }
-  | { kind: 'wait'; ms: number }
+  /** `failing`: because a try has failed. */
+  | { kind: 'wait'; ms: number; failing: boolean }
   | { kind: 'nothing' }
 
 const crm = alias(connections, 'crm')
 const chat = alias(connections, 'chat')
+
+/**
+ * The SQL of the first pending delivery of each user of a channel, as a table `head`. It takes one look at an index for
+ * each user, however much waits behind the first one.
+ */
+const headsOf = (channel: string) => {
+  const firstAfter = (condition: SQL) => sql`(
+    select user_id, id, occurred_at, attempts, (${deliveryAndEvent.waitMs})::float8 as wait_ms from ${deliveries}
+    where channel = ${channel} and state = 'pending' and ${condition}
+    order by user_id, occurred_at, id limit 1)`
+  return sql`recursive head as (
+    ${firstAfter(sql`true`)}
+    union all
+    select next.* from head cross join lateral ${firstAfter(sql`user_id > head.user_id`)} as next)`
+}
+
 /**
  * Returns the first pending delivery of a channel that need not wait, by time of occurrence. If a
  * delivery must wait, later deliveries of the same user wait too, so that their order is kept.
  * Deliveries of other users do not wait.
  */
 export async function nextDelivery(database: Database, channel: string): Promise<Next> {
-  const isPending = and(eq(deliveries.channel, channel), eq(deliveries.state, 'pending'))
-  // Finds the id alone, so that nothing else of a channel's other pending deliveries is read.
-  const firstId = database
-    .select({ id: deliveries.id })
-    .from(deliveries)
-    .where(isPending)
-    .orderBy(deliveries.occurredAt, deliveries.id)
-    .limit(1)
+  channelLooks.inc()
   for (;;) {
-    const first = await readDelivery(database, channel, sql`(${firstId})`)
-    if (first === undefined) return { kind: 'nothing' }
-    if (first.waitMs <= 0) return { kind: 'delivery', delivery: first }
-    // Only now the first delivery of each user: this reads all that wait in the channel.
-    const heads = await rowsOf<{ id: string; wait_ms: number }>(
-      database,
-      sql`select id, wait_ms from (
-            select distinct on (user_id) id, occurred_at, (${deliveryAndEvent.waitMs})::float8 as wait_ms
-            from ${deliveries} where ${isPending} order by user_id, occurred_at, id
-          ) as head order by occurred_at, id`,
-    )
-    const free = heads.find(({ wait_ms }) => wait_ms <= 0)
-    if (free === undefined) {
-      return { kind: 'wait', ms: Math.min(first.waitMs, ...heads.map(({ wait_ms }) => wait_ms)) }
-    }
-    const delivery = await readDelivery(database, channel, sql`${free.id}`)
+    const delivery = await readNext(database, channel)
     if (delivery !== undefined) return { kind: 'delivery', delivery }
+    const [wait] = await rowsOf<{ ms: number | null; failing: boolean }>(
+      database,
+      sql`with ${headsOf(channel)}
+          select min(wait_ms) as ms, coalesce(bool_or(attempts > 0), false) as failing from head`,
+    )
+    if (wait === undefined || wait.ms === null) return { kind: 'nothing' }
+    // It may have become free in between.
+    if (wait.ms > 0) return { kind: 'wait', ms: wait.ms, failing: wait.failing }
   }
 }
 
-/** Reads a delivery with all that decides about it; undefined if it is no longer pending. */
-async function readDelivery(
-  database: Database,
-  channel: string,
-  id: SQL,
-): Promise<(Delivery & { waitMs: number }) | undefined> {
+/** Reads the first delivery that need not wait, with all that decides about it; undefined if there is none. */
+async function readNext(database: Database, channel: string): Promise<Delivery | undefined> {
+  const firstFree = sql`(
+    with ${headsOf(channel)} select id from head where wait_ms <= 0 order by occurred_at, id limit 1)`
   const askedAt = performance.now()
   const [row] = await database
     .select({
       ...deliveryAndEvent,
       userId: deliveries.userId,
+      isPaused: sql<boolean>`${crmAccounts.pausedAt} is not null`,
       pendingInChannel: sql`(
         select count(*) from (
           select from ${deliveries} as each
@@ -76,11 +87,16 @@ async function readDelivery(
     })
     .from(deliveries)
     .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
+    .innerJoin(users, eq(users.id, deliveries.userId))
     .innerJoin(channels, eq(channels.id, deliveries.channel))
+    .leftJoin(
+      crmAccounts,
+      and(eq(crmAccounts.crm, dealEvents.crm), eq(crmAccounts.accountId, dealEvents.accountId)),
+    )
     .leftJoin(rules, eq(rules.userId, deliveries.userId))
     .leftJoin(crm, eq(crm.id, crmOf(deliveries.userId, dealEvents.crm)))
     .leftJoin(chat, eq(chat.id, chatOf(deliveries.userId, sql`id`)))
-    .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
+    .where(and(eq(deliveries.id, firstFree), eq(deliveries.state, 'pending')))
   if (row === undefined) return undefined
   const channelFreeAt = performance.now() + row.pauseMs
   const receivedAtMs = askedAt - row.ageMs

@@ -7,7 +7,8 @@ import { type SQL, sql } from 'drizzle-orm'
 import { type Executor, rowsOf } from '../../database/open.ts'
 import { channelOf, chatOf } from '../../people/routes.ts'
 import type { DealEvent } from '../../providers/deal.ts'
-import type { CrmId } from '../../providers/registry.ts'
+import type { CrmId, DealProperty } from '../../providers/registry.ts'
+import { propertiesOf } from '../decide/rules.ts'
 import { makeDueFrom } from '../schedule/channels.ts'
 
 export type CrmEvent = DealEvent & { crm: CrmId }
@@ -23,6 +24,8 @@ interface Target {
   channel: string
   /** The user gets no changes from before this time, in ms since 1970. */
   sinceMs: number
+  /** Those that the user's ticked rules are about. A change of another one needs no delivery. */
+  properties: readonly DealProperty[]
 }
 
 /**
@@ -51,11 +54,16 @@ export async function targetsOf(
   lock: 'shared' | 'exclusive',
 ): Promise<Target[]> {
   const rows = await rowsOf<
-    Omit<Target, 'channel'> & { chatAccount: string; chatChannel: string | null }
+    Omit<Target, 'channel' | 'properties'> & {
+      chatAccount: string
+      chatChannel: string | null
+      ruleIds: string[] | null
+    }
   >(
     tx,
     sql`select crm.provider as crm, crm.account_id as account, crm.user_id as "user",
                chat.account_id as "chatAccount", chat.channel_id as "chatChannel",
+               rules.rule_ids as "ruleIds",
                ${lock === 'shared' ? sql`0` : connectedSinceMs} as "sinceMs",
                ${lock === 'shared' ? sql`pg_advisory_xact_lock_shared` : sql`pg_advisory_xact_lock`}(${storeLock})
         from connections crm
@@ -63,22 +71,28 @@ export async function targetsOf(
           sql`crm.user_id`,
           sql`account_id, channel_id, connected_since`,
         )} as chat
+        left join rules on rules.user_id = crm.user_id
         where crm.provider = any(${sql.param([...new Set(events.map(({ crm }) => crm))])}::text[])
           and crm.account_id = any(${sql.param([...new Set(events.map(({ accountId }) => accountId))])}::text[])
         order by crm.id`,
   )
-  return rows.map(({ chatAccount, chatChannel, crm, account, user, sinceMs }) => {
-    const channel = channelOf({ accountId: chatAccount, channelId: chatChannel })
-    return { crm, account, user, channel, sinceMs }
-  })
+  return rows.map(({ chatAccount, chatChannel, ruleIds, ...target }) => ({
+    ...target,
+    channel: channelOf({ accountId: chatAccount, channelId: chatChannel }),
+    properties: propertiesOf(ruleIds ?? []),
+  }))
 }
 
-/** Returns the function that says how many users an event is for. */
+/** Returns the function that says how many users get a delivery of an event. */
 export function usersOf(targets: readonly Target[]): (event: CrmEvent) => number {
   const ofAccount = Map.groupBy(targets, ({ crm, account }) => `${crm}/${account}`)
-  return ({ crm, accountId, occurredAt }) =>
-    ofAccount.get(`${crm}/${accountId}`)?.filter(({ sinceMs }) => sinceMs <= occurredAt.getTime())
-      .length ?? 0
+  return ({ crm, accountId, property, occurredAt }) =>
+    ofAccount
+      .get(`${crm}/${accountId}`)
+      ?.filter(
+        ({ sinceMs, properties }) =>
+          sinceMs <= occurredAt.getTime() && properties.includes(property),
+      ).length ?? 0
 }
 
 /** The first of these events that together need at most `maxRowsAtOnce` rows, but at least one event. */
@@ -111,14 +125,15 @@ export async function insertEvents(
           select key, crm, "accountId", "dealId", property, value, at, ${foundBy}::text
           from ${itemsOf(events)} where not ${isReportedBy(foundBy === 'search' ? 'webhook' : 'search')}
           on conflict (key) do nothing
-          returning id, crm, account_id, occurred_at
+          returning id, crm, account_id, property, occurred_at
         ), made as (
           insert into deliveries (event_id, user_id, channel, occurred_at)
           select stored.id, target."user", target.channel, stored.occurred_at
           from stored
           join json_to_recordset(${JSON.stringify(targets)}::json)
-            as target(crm text, account text, "user" uuid, channel text, "sinceMs" float8)
+            as target(crm text, account text, "user" uuid, channel text, "sinceMs" float8, properties text[])
             on target.crm = stored.crm and target.account = stored.account_id
+            and stored.property = any(target.properties)
             and target."sinceMs" <= extract(epoch from stored.occurred_at) * 1000
           order by stored.id
           returning channel

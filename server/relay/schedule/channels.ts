@@ -2,6 +2,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { isTooFarAhead } from '../../database/clock.ts'
 import { type Database, type Executor, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
+import { longestWaitMs } from '../../providers/provider.ts'
 
 // The table `channels` is the relay's schedule: `due_at` says when a channel has work, `leased_*` who works on it,
 // and `next_at` when it accepts a message.
@@ -19,13 +20,19 @@ export async function makeDue(tx: Executor, channels: readonly string[]): Promis
   await tx.execute(makeDueFrom(sql`select unnest(${sql.param([...channels])}::text[]) as channel`))
 }
 
+/** So many channels of one workspace become due at once. Further ones follow, so that others come between them. */
+const dueAtOnce = 20
+const dueApartMs = 10
+
 /** Returns the SQL that makes channels due now: those that `source` selects as `channel`. */
 export function makeDueFrom(source: SQL): SQL {
   // Sort: it locks the rows in this order, as `lockedChannels` does.
   return sql`insert into channels (id, due_at)
-             select distinct channel, now() from (${source}) as source
+             select channel, now() + make_interval(secs => ${dueApartMs / 1000}::float8 * greatest(0,
+               row_number() over (partition by split_part(channel, '/', 1) order by channel) - ${dueAtOnce}::int))
+             from (select distinct channel from (${source}) as source) as each
              order by channel
-             on conflict (id) do update set due_at = least(channels.due_at, excluded.due_at)`
+             on conflict (id) do update set due_at = least(channels.due_at, excluded.due_at), failing = false`
 }
 
 /**
@@ -48,49 +55,72 @@ export function makeDueFrom(source: SQL): SQL {
 
 /** A channel's lease ends this long after its last renewal. Its process is then dead or frozen. */
 const leaseSeconds = 10
-/** A channel that rests is due again after this time at most. */
-const longestRestMs = 60_000
+/** No channel rests for longer: a delivery is put off for minutes at most, and a pause lasts for an hour at most. */
+const longestRestMs = longestWaitMs
 
 /** Selects the channel if the process has its lease. */
 export const leaseOf = (processId: string, channel: string) =>
   sql`select id from channels where id = ${channel} and leased_by = ${processId}`
 
+export interface Leased {
+  channels: ReadonlyArray<{ id: string; failing: boolean }>
+  /** The database's clock, in ms since 1970. */
+  at: number
+}
+
 /**
- * Leases up to `limit` channels that are due or whose lease has ended. The longest due come first.
+ * Leases channels that are due or whose lease has ended. The longest due come first.
+ * @param most how many, and how many of them may be failing. Those others come first.
  * @param held the channels that the process still works on. The statement does not lease them again, even if their
  * leases have ended.
  */
 export async function leaseDue(
   database: Executor,
   processId: string,
-  limit: number,
+  most: { all: number; failing: number },
   held: readonly string[],
-): Promise<string[]> {
-  // Each reads the first entries of an index, however many channels are due.
-  const first = (condition: SQL, time: SQL) => sql`
-    select id, ${time} as since from channels
+): Promise<Leased> {
+  // Each reads the first entries of an index, however many channels are due or rest.
+  const first = (condition: SQL, time: SQL, limit = most.all) => sql`(
+    select id, failing, ${time} as since from channels
     where ${condition} and id <> all(${sql.param([...held])}::text[])
-    order by ${time} limit ${limit} for update skip locked`
-  const [due, until] = [sql`due_at`, sql`leased_until`]
-  const isFree = sql`leased_until is null`
-  const rows = await rowsOf<{ id: string }>(
+    order by ${time} limit ${limit} for update skip locked)`
+  const due = (failing: boolean, limit?: number) => {
+    const of = sql`leased_until is null and failing = ${sql.raw(String(failing))}`
+    const isWrong = isTooFarAhead(sql`due_at`, longestRestMs)
+    return sql`select * from ${first(sql`${of} and due_at <= now()`, sql`due_at`, limit)} as due
+      union all select * from ${first(sql`${of} and ${isWrong}`, sql`due_at`, limit)} as wrong`
+  }
+  const [row] = await rowsOf<Leased>(
     database,
-    sql`with due as (${first(sql`${isFree} and due_at <= now()`, due)}),
-             wrong as (${first(sql`${isFree} and ${isTooFarAhead(due, longestRestMs)}`, due)}),
-             ended as (${first(sql`leased_until <= now()`, until)}),
+    sql`with working as (${due(false)}), failing as (${due(true, most.failing)}),
+             ended as ${first(sql`leased_until <= now()`, sql`leased_until`)},
              chosen as (
                select id from (
-                 select * from due union all select * from ended union all select * from wrong
-               ) as each order by since limit ${limit}
+                 select * from working union all select * from failing union all select * from ended
+               ) as each order by failing, since limit ${most.all}
+             ), leased as (
+               update channels
+               set leased_by = ${processId},
+                   leased_until = now() + make_interval(secs => ${leaseSeconds}),
+                   due_at = null
+               where id in (select id from chosen)
+               returning id, failing
              )
-        update channels
-        set leased_by = ${processId},
-            leased_until = now() + make_interval(secs => ${leaseSeconds}),
-            due_at = null
-        where id in (select id from chosen)
-        returning id`,
+        select coalesce((select json_agg(leased) from leased), '[]') as channels,
+               (extract(epoch from now()) * 1000)::float8 as at`,
   )
-  return rows.map(({ id }) => id)
+  return row ?? { channels: [], at: 0 }
+}
+
+/**
+ * Makes all channels due that rest. Call it when the clock was put back: a channel may rest until a time that is now far
+ * ahead.
+ */
+export async function endRests(database: Executor): Promise<void> {
+  await database.execute(
+    sql`update channels set due_at = now() where id in ${lockedChannels(sql`due_at > now()`)}`,
+  )
 }
 
 /**
@@ -117,6 +147,8 @@ export interface Release {
   channel: string
   /** When the channel is due again, in ms from now. If unset, only a new delivery makes it due. */
   againMs?: number
+  /** The last try of a delivery has failed. */
+  failing?: boolean
 }
 
 /** Ends leases of a process. Does not change channels that it no longer holds. */
@@ -126,17 +158,20 @@ export async function releaseLeases(
   releases: readonly Release[],
 ): Promise<void> {
   const ids = sql.param(releases.map(({ channel }) => channel))
-  const inTime = releases.map(({ channel, againMs }) => ({
+  const inTime = releases.map(({ channel, againMs, failing = false }) => ({
     channel,
     againMs: againMs && Math.min(againMs, longestRestMs),
+    failing,
   }))
   await database.execute(
     sql`update channels
         set leased_by = null,
             leased_until = null,
+            -- A delivery that came meanwhile has made it due.
+            failing = release.failing and due_at is null,
             due_at = least(due_at, now() + make_interval(secs => "againMs" / 1000))
         from json_to_recordset(${JSON.stringify(inTime)}::json)
-          as release(channel text, "againMs" double precision)
+          as release(channel text, "againMs" double precision, failing boolean)
         where id = release.channel
           and id in ${lockedChannels(sql`leased_by = ${processId} and id = any(${ids}::text[])`)}`,
   )
@@ -154,14 +189,3 @@ export async function endAllLeases(database: Database): Promise<void> {
     .set({ sendingUntil: sql`now()` })
     .where(sql`${deliveries.state} = 'pending' and ${deliveries.sendingUntil} > now()`)
 }
-
-/** What a channel needs after the work on its next delivery. */
-export type NextStep =
-  | { kind: 'go on' }
-  | { kind: 'rest'; ms: number }
-  /** The channel has no pending delivery, or this process has lost its lease. */
-  | { kind: 'done' }
-
-export const goOn: NextStep = { kind: 'go on' }
-export const done: NextStep = { kind: 'done' }
-export const whileLeased = (isLeased: boolean): NextStep => (isLeased ? goOn : done)

@@ -9,15 +9,29 @@ import { errorFields, type Log } from '../../log.ts'
 import type { RelayTimes } from '../times.ts'
 import {
   endAllLeases,
+  endRests,
   leaseDue,
-  type NextStep,
   type Release,
   releaseLeases,
   renewLeases,
 } from './channels.ts'
 
+/** What a channel needs after the work on its next delivery. */
+export type NextStep =
+  | { kind: 'go on' }
+  /** All that waits in it must wait so long. `failing`: because a try has failed. */
+  | { kind: 'rest'; ms: number; failing?: boolean }
+  /** The channel has no pending delivery, or this process has lost its lease. */
+  | { kind: 'done' }
+
+export const goOn: NextStep = { kind: 'go on' }
+export const done: NextStep = { kind: 'done' }
+export const whileLeased = (isLeased: boolean): NextStep => (isLeased ? goOn : done)
+
 /** The most channels that one process works on at the same time. */
 const maxChannels = 500
+/** Those of them that are failing. A try may wait ten seconds for an answer, and must not keep the others waiting. */
+const maxFailing = 200
 /**
  * The most channels of one lease call. It is small, so that other processes get a share of a burst.
  */
@@ -27,6 +41,8 @@ const sliceMs = 5_000
 const renewEveryMs = 3_000
 /** The wait of a channel after an unexpected error. */
 const afterErrorMs = 10_000
+/** If the database's clock goes back by more than this, it was put right. */
+const clockToleranceMs = 10_000
 
 interface LoopDependencies {
   database: Database
@@ -43,6 +59,7 @@ interface LoopDependencies {
 /** Creates the loop that leases due channels and works on them. */
 export function createLoop({ database, log, alone, times, processId, work }: LoopDependencies) {
   const working = new Map<string, Promise<void>>()
+  const failing = new Set<string>()
   let releases: Release[] = []
   let stopping = false
   /** Whether to look for due channels. */
@@ -52,6 +69,8 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
   let running: Promise<void> | undefined
   let renewing: NodeJS.Timeout | undefined
   let turnedAt = Number.NEGATIVE_INFINITY
+  /** How far the database's clock is ahead of `performance.now()`, at least. */
+  let aheadMs = Number.NEGATIVE_INFINITY
 
   function logFailure(event: string, error: unknown): void {
     log.error(event, errorFields(error))
@@ -80,28 +99,28 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
 
   async function workOn(channel: string): Promise<void> {
     const wokenBefore = timesWoken
-    let againMs: number | undefined
+    let release: Omit<Release, 'channel'>
     try {
-      againMs = await workUntilRest(channel)
+      release = await workUntilRest(channel)
     } catch (error) {
       log.error('channel failed', { channel, ...errorFields(error) })
-      againMs = afterErrorMs
+      release = { againMs: afterErrorMs, failing: true }
     }
-    releases.push({ channel, ...(againMs !== undefined && { againMs }) })
+    releases.push({ channel, ...release })
     // If `wake` was called for this channel during its lease, nothing could be leased. Look again.
-    if (timesWoken > wokenBefore || againMs === 0) due = true
+    if (timesWoken > wokenBefore || release.againMs === 0) due = true
     working.delete(channel)
+    failing.delete(channel)
     endRest?.()
   }
 
-  /** @returns in how many ms the channel is due again; undefined if nothing in it is pending. */
-  async function workUntilRest(channel: string): Promise<number | undefined> {
+  async function workUntilRest(channel: string): Promise<Omit<Release, 'channel'>> {
     const sliceEnd = performance.now() + sliceMs
     for (;;) {
       const next = await work(channel)
-      if (next.kind === 'done') return undefined
-      if (next.kind === 'rest') return next.ms
-      if (stopping || performance.now() > sliceEnd) return 0
+      if (next.kind === 'done') return {}
+      if (next.kind === 'rest') return { againMs: next.ms, failing: next.failing ?? false }
+      if (stopping || performance.now() > sliceEnd) return { againMs: 0 }
     }
   }
 
@@ -117,6 +136,12 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
     }
   }
 
+  /** What rests would rest for as long as the clock was wrong. @param at what it said, at `askedAt` or later. */
+  async function lookAtClock(at: number, askedAt: number): Promise<void> {
+    if (at - askedAt < aheadMs - clockToleranceMs) await endRests(database)
+    aheadMs = at - performance.now()
+  }
+
   async function run(): Promise<void> {
     while (!stopping) {
       let leasedAll = false
@@ -126,10 +151,19 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
         if (due && limit > 0) {
           due = false
           const held = [...working.keys(), ...releases.map(({ channel }) => channel)]
-          const leased = await leaseDue(database, processId, limit, held)
-          leasedAll = leased.length === limit
+          const most = {
+            all: limit,
+            failing: Math.max(0, Math.min(limit, maxFailing - failing.size)),
+          }
+          const askedAt = performance.now()
+          const { channels, at } = await leaseDue(database, processId, most, held)
+          leasedAll = channels.length === limit
           due ||= leasedAll
-          for (const channel of leased) working.set(channel, workOn(channel))
+          for (const { id, failing: isFailing } of channels) {
+            if (isFailing) failing.add(id)
+            working.set(id, workOn(id))
+          }
+          await lookAtClock(at, askedAt)
         }
         turnedAt = performance.now()
       } catch (error) {

@@ -13,7 +13,7 @@ import type { Vault } from '../../people/vault.ts'
 import type { DealEvent } from '../../providers/deal.ts'
 import type { CrmAccess, Providers } from '../../providers/provider.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
-import { dealRules } from '../decide/rules.ts'
+import { propertiesOf } from '../decide/rules.ts'
 import type { Inbox } from '../receive/inbox.ts'
 import {
   createBreaks,
@@ -84,9 +84,7 @@ export function createSearch(
       .from(connections)
       .innerJoin(rules, eq(rules.userId, connections.userId))
       .where(ofAccount(account))
-    const ticked = new Set(rows.flatMap(({ ruleIds }) => ruleIds))
-    const needed = Object.entries(dealRules).filter(([id]) => ticked.has(id))
-    return [...new Set(needed.map(([, { property }]) => property))]
+    return propertiesOf(rows.flatMap(({ ruleIds }) => ruleIds))
   }
 
   return async function search(account, signal) {

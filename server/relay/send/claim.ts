@@ -150,9 +150,9 @@ export const setShown = sql`
  * The first pending deliveries of a user in a channel that nobody is sending, a batch of them. Locks their rows in
  * the order of all statements.
  */
-export const firstUnclaimed = ({ userId, channel }: Delivery) => {
+export const firstUnclaimed = ({ userId, channel }: Delivery, condition = sql`true`) => {
   const isWaiting = sql`state = 'pending' and ${isUnclaimed} and channel = ${channel}
-    and user_id = ${userId}`
+    and user_id = ${userId} and ${condition}`
   return sql`(
     select id from deliveries
     where ${isWaiting} and id = any(array(

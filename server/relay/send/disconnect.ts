@@ -1,42 +1,37 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { and, eq, inArray, sql } from 'drizzle-orm'
-import { type Database, rowsOf } from '../../database/open.ts'
+import { batchRows } from '../../database/batches.ts'
+import type { Database, Executor } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
-import { deliveriesEnded } from '../../watch/metrics.ts'
 import { isClaimed } from '../pick/delivery.ts'
-import { isUnclaimed } from './claim.ts'
+import { makeDueFrom } from '../schedule/channels.ts'
 
-// What a disconnect and a new connection wait for.
+// What a disconnect and a new connection ask of the relay.
 
-/** Ends the pending deliveries of a user who disconnects. Resolves when none is being sent. */
-export async function stopSendingTo(database: Database, userId: string): Promise<void> {
-  const isUnclaimedOne = sql`user_id = ${userId} and state = 'pending' and ${isUnclaimed}`
-  for (;;) {
-    const [row] = await rowsOf<{ ended: number }>(
-      database,
-      sql`with changed as (
-            update deliveries set state = 'dead', reason = 'disconnected', finished_at = now()
-            where id = any(array(
-              select id from deliveries where ${isUnclaimedOne} order by id for update
-            ))
-            returning 1
-          )
-          select count(*)::int as ended from changed`,
-    )
-    deliveriesEnded.inc({ state: 'dead', reason: 'disconnected' }, row?.ended ?? 0)
-    // In this order: nobody can begin to send what is no longer pending.
-    const isPending = and(eq(deliveries.userId, userId), eq(deliveries.state, 'pending'))
-    const pending = await database.$count(deliveries, isPending)
-    if (pending === 0 && (await database.$count(deliveries, isClaimedOf(userId))) === 0) return
-    await delay(50)
-  }
+/**
+ * Marks what waits for a user who disconnects. The relay ends it in batches, also if the user connects again meanwhile.
+ * Call it in the transaction that deletes the connection, so that nothing of it is sent from then on.
+ */
+export async function endWaiting(tx: Executor, userId: string): Promise<void> {
+  await tx.execute(
+    sql`update users set ended_through = (select max(id) from deliveries) where id = ${userId}`,
+  )
 }
 
-const isClaimedOf = (userId: string) => and(eq(deliveries.userId, userId), isClaimed)
+/** Has the relay look at what waits for a user. */
+export async function lookAtWaiting(database: Executor, userId: string): Promise<void> {
+  await database.execute(
+    makeDueFrom(sql`
+      select channel from (
+        select channel from deliveries where user_id = ${userId} and state = 'pending'
+        order by occurred_at, id limit ${batchRows}
+      ) as waiting`),
+  )
+}
 
 /** Waits for the messages that are being sent to this user. Those that begin later do not count. */
 export async function sendingEnded(database: Database, userId: string): Promise<void> {
-  const isSending = isClaimedOf(userId)
+  const isSending = and(eq(deliveries.userId, userId), isClaimed)
   const begun = await database.select({ id: deliveries.id }).from(deliveries).where(isSending)
   const isOfBegun = inArray(
     deliveries.id,

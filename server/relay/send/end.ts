@@ -13,9 +13,16 @@ import { ProviderError } from '../../providers/provider-error.ts'
 import { isCrmId } from '../../providers/registry.ts'
 import { countEnded } from '../../watch/metrics.ts'
 import { type Delivery, type Group, longestPutOffMs } from '../pick/delivery.ts'
-import { goOn, type NextStep, whileLeased } from '../schedule/channels.ts'
+import { goOn, type NextStep, whileLeased } from '../schedule/loop.ts'
 import type { RelayTimes } from '../times.ts'
-import { endBacklog, endSaid, type PutOff, recordEnd, recordPutOff } from './record.ts'
+import {
+  type BacklogEnd,
+  endBacklog,
+  endSaid,
+  type PutOff,
+  recordEnd,
+  recordPutOff,
+} from './record.ts'
 
 const reportEveryMs = 60_000
 
@@ -66,7 +73,8 @@ export function createEnds({ database, providers, log, processId }: EndDependenc
       })
       // Another process may have ended the rest, and has counted it.
       count(state, countAs, ended.length)
-      for (const delivery of group.filter(({ id }) => ended.includes(id))) {
+      const endedIds = new Set(ended)
+      for (const delivery of group.filter(({ id }) => endedIds.has(id))) {
         const fields = { ...logFields(delivery), reason }
         if (state === 'dead') log.warn('delivery dead', fields)
         else log.debug('delivery ignored', fields)
@@ -74,10 +82,10 @@ export function createEnds({ database, providers, log, processId }: EndDependenc
       return whileLeased(isLeased)
     },
 
-    /** Ends what waits for a connection that is broken. */
-    async endOfBroken(delivery: Delivery, broken: Connection): Promise<NextStep> {
-      const ended = await endBacklog(database, processId, delivery, broken)
-      const reason = broken.brokenReason
+    /** Ends what waits for a connection that is broken or gone, a batch of it. */
+    async endBacklog(delivery: Delivery, why: BacklogEnd): Promise<NextStep> {
+      const ended = await endBacklog(database, processId, delivery, why)
+      const reason = why === 'disconnected' ? why : why.brokenReason
       if (ended !== undefined) count('dead', reason ?? '', ended)
       log.warn('delivery dead', { ...logFields(delivery), messages: ended ?? 0, reason })
       return whileLeased(ended !== undefined)

@@ -26,6 +26,10 @@ type Readiness =
   /** No message is needed or possible. */
   | { kind: 'end'; state: 'dead' | 'ignored'; reason: string }
   | { kind: 'broken'; connection: Connection }
+  /** The user has disconnected. */
+  | { kind: 'disconnected' }
+  /** The operator lets the account's messages wait. */
+  | { kind: 'paused' }
   /** The user has chosen another channel. */
   | { kind: 'moved'; channel: string }
   | { kind: 'rest'; ms: number }
@@ -37,13 +41,15 @@ type Readiness =
  */
 export function readinessOf(delivery: Delivery, turnMs: number): Readiness {
   const { crmId, crm, chat, channel } = delivery
-  // First of all, because a message that nobody wants does not fail.
+  if (delivery.isEnded) return { kind: 'disconnected' }
+  // Before all that fails, because a message that nobody wants does not fail.
   if (isOfDeal(delivery) && delivery.ruleIds.length === 0) {
     return { kind: 'end', state: 'ignored', reason: 'no_rule' }
   }
   if (crm === null || chat === null) return { kind: 'end', state: 'dead', reason: 'disconnected' }
   const broken = [crm, chat].find(isClosed)
   if (broken !== undefined) return { kind: 'broken', connection: broken }
+  if (delivery.isPaused) return { kind: 'paused' }
   const { provider, channelId } = chat
   const chosenChannel = channelOf(chat)
   if (chosenChannel !== channel) return { kind: 'moved', channel: chosenChannel }

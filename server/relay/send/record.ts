@@ -75,7 +75,7 @@ export async function recordSent(
         select (
           select true from deliveries
           where channel = ${channel} and state = 'pending' and id <> all(${idsOf(group)})
-          order by occurred_at, id limit 1
+          order by user_id, occurred_at, id limit 1
         ) is not null as more, exists (
           select from deliveries
           where event_id = any(${eventIdsOf(group)}) and state = 'pending'
@@ -143,6 +143,8 @@ export interface PutOff {
   reason: string | null
   /** Set it after a failed try. */
   countTry: boolean
+  /** The form of the next try, after the chat has refused a richer one. */
+  form?: 'single' | 'plain'
 }
 
 /**
@@ -153,14 +155,14 @@ export async function recordPutOff(
   database: Database,
   processId: string,
   group: Group,
-  { afterMs, reason, countTry }: PutOff,
+  { afterMs, reason, countTry, form }: PutOff,
 ): Promise<boolean> {
   return await hasLease(
     database,
     sql`with ${owned(processId, group)}, changed as (
           update deliveries
           set not_before = now() + make_interval(secs => ${Math.min(afterMs, longestPutOffMs) / 1000}), reason = ${reason},
-              sending_until = null, rule_id = ${ruleOf(group)},
+              sending_until = null, rule_id = ${ruleOf(group)}, form = coalesce(${form ?? null}, form),
               attempts = attempts + ${Number(countTry)}::int
           where id = any(array(select id from owned))
         )
@@ -206,30 +208,41 @@ export async function moveToChannel(
   })
 }
 
+/** Why a user's deliveries end that wait in a channel: a connection is broken, or the user has disconnected. */
+export type BacklogEnd = Connection | 'disconnected'
+
 /**
- * Ends the user's first pending deliveries in a channel, because a connection is broken. If it works again
- * meanwhile, ends none.
+ * Ends the first of a user's deliveries that wait in a channel, a batch of them. If the broken connection works again
+ * meanwhile, ends none. After a disconnect, ends those from before it.
  * @returns how many it ended; undefined if this process no longer has the lease of the channel.
  */
 export async function endBacklog(
   database: Database,
   processId: string,
   delivery: Delivery,
-  broken: Connection,
+  why: BacklogEnd,
 ): Promise<number | undefined> {
+  const { reason, condition } =
+    why === 'disconnected'
+      ? {
+          reason: why,
+          condition: sql`id <= (select ended_through from users where id = ${delivery.userId})`,
+        }
+      : {
+          reason: why.brokenReason,
+          condition: sql`exists (
+            select from connections
+            where id = ${why.id} and broken_since is not null and ask_again_at is null
+          )`,
+        }
   const [row] = await rowsOf<{ ended: number }>(
     database,
     sql`with lease as materialized (
           ${leaseOf(processId, delivery.channel)}
         ), ended as (
           update deliveries
-          set state = 'dead', reason = ${broken.brokenReason}, finished_at = now(), sending_until = null
-          where exists (select from lease)
-            and exists (
-              select from connections
-              where id = ${broken.id} and broken_since is not null and ask_again_at is null
-            )
-            and id = any(array${firstUnclaimed(delivery)})
+          set state = 'dead', reason = ${reason}, finished_at = now(), sending_until = null
+          where exists (select from lease) and id = any(array${firstUnclaimed(delivery, condition)})
           returning id
         )
         select (select count(*)::int from ended) as ended from lease`,

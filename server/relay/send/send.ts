@@ -16,7 +16,7 @@ import type { PostOutcome, Providers } from '../../providers/provider.ts'
 import { countSent, messageRefused } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
 import type { Group } from '../pick/delivery.ts'
-import { done, goOn, type NextStep } from '../schedule/channels.ts'
+import { done, goOn, type NextStep } from '../schedule/loop.ts'
 import type { createWorkspaceTurns } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
 import { type Claim, claim } from './claim.ts'
@@ -43,8 +43,6 @@ interface SendDependencies {
   turns: Pick<ReturnType<typeof createWorkspaceTurns>, 'take'>
   ends: Ends
   failures: Failures
-  /** The chat refuses a message with blocks about these deliveries. They get another form of message. */
-  onFormRefused: (group: Group) => void
 }
 
 export function createSend({
@@ -58,7 +56,6 @@ export function createSend({
   turns,
   ends: { end, endSaid, putOff },
   failures: { retry, refused },
-  onFormRefused,
 }: SendDependencies) {
   return async function send(parcel: Parcel, route: OpenRoute): Promise<NextStep> {
     const { group, message } = parcel
@@ -143,8 +140,9 @@ export function createSend({
         if (connectionBroken) return await refused(group, chat, reason)
         if (message.blocks.length > 0) {
           log.warn('message refused', { ...logFields(first), messages: group.length, reason, at })
-          onFormRefused(group)
-          return await putOff(group, { afterMs: 0, reason, countTry: false })
+          // After a digest, each gets a message of its own. After that, it gets a plain text.
+          const form = group.length > 1 ? 'single' : 'plain'
+          return await putOff(group, { afterMs: 0, reason, countTry: true, form })
         }
         return await end(group, 'dead', reason, { countTry: true, countAs: messageRefused })
       }

@@ -3,19 +3,18 @@
 //
 //   pick/next.ts         channel      → Delivery       the first one that need not wait
 //   send/ready.ts        Delivery     → Readiness      an OpenRoute, or what prevents a message now
-//   pick/following.ts    Delivery     → Page           a digest looks at those after it, too
-//   send/candidates.ts   Page         → Candidate      reads the stages, and finds those to which a rule may apply
-//   send/verdict.ts      Candidate    → Verdict        calls these three:
+//   send/tell.ts         Delivery     → Decided        ends what needs no message. Calls these:
+//     pick/following.ts  Delivery     → DeliveryPage   a digest looks at those after it, too
+//     decide/change.ts   DeliveryPage → Candidate      reads the stages, and finds the rules that may apply
 //     decide/change.ts   Candidate    → Change         reads the deal, and its links if the decision needs them
 //     decide/rules.ts    Change       → Decision       a pure function
 //     write/message.ts   Decision     → MessageEntry   what a message says of the Change
-//   parcelOf, below      Verdict      → Parcel         reads the owner; write/ makes the message, for several a digest
+//   parcelOf, below      Decided      → Parcel         reads the owner; write/ makes the message, for several a digest
 //   send/send.ts         Parcel       → NextStep       waits, claims, posts, records
 //
 // Each delivery ends as sent, ignored or dead, or it stays pending until its next try. The chat gets each event once,
 // except if its answer is lost, or is not recorded before the claim ends.
 
-import { createCache } from '../../cache.ts'
 import type { CountCall } from '../../database/call-counter.ts'
 import type { Database } from '../../database/open.ts'
 import type { Log } from '../../log.ts'
@@ -23,26 +22,31 @@ import { createWithAccess } from '../../people/access-token.ts'
 import type { Vault } from '../../people/vault.ts'
 import type { Providers } from '../../providers/provider.ts'
 import { createChangeReader, type ReadBy } from '../decide/change.ts'
-import { type DealDelivery, type Delivery, fewestInDigest, isOfDeal } from '../pick/delivery.ts'
-import { digestPages, onePage, type Page } from '../pick/following.ts'
+import {
+  type DealDelivery,
+  type Delivery,
+  fewestInDigest,
+  isOfDeal,
+  longestPutOffMs,
+} from '../pick/delivery.ts'
 import { nextDelivery } from '../pick/next.ts'
-import { done, goOn, type NextStep, whileLeased } from '../schedule/channels.ts'
+import { done, goOn, type NextStep, whileLeased } from '../schedule/loop.ts'
 import { createWorkspaceTurns } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
-import { digestOf, mostInDigest } from '../write/digest.ts'
+import { digestOf } from '../write/digest.ts'
 import { type MessageEntry, messageFor, plainMessageFor, testMessage } from '../write/message.ts'
-import { eachCandidate, type Skipped } from './candidates.ts'
 import { createEnds, createFailures } from './end.ts'
 import { createMentions } from './mention.ts'
 import { type OpenRoute, readinessOf } from './ready.ts'
 import { moveToChannel } from './record.ts'
 import { createSend, type Parcel } from './send.ts'
-import { type Told, verdictOf } from './verdict.ts'
+import { createTell, type Told } from './tell.ts'
 
-/** The longest time until the relay looks again at a channel in which all deliveries must wait. */
-const longestRestMs = 5_000
-/** So many deliveries are remembered. The chat would refuse the message of a forgotten one once more. */
-const mostRemembered = 1_000
+/** The channels of one account that one process works on at the same time. The others have room beside them. */
+const mostOfAccount = 100
+/** Further channels of the account come so much later, one after the other. */
+const laterMs = 500
+const apartMs = 20
 
 interface WorkDependencies {
   database: Database
@@ -56,15 +60,6 @@ interface WorkDependencies {
   isStopping: () => boolean
 }
 
-/** What was decided about the deliveries that the next message may cover. */
-interface Decided {
-  /** Those that the message tells, in its order. */
-  told: Told[]
-  skipped: Skipped[]
-  /** One that must wait, and with it all after it. All before it can be sent or ended. */
-  mustWait?: { delivery: DealDelivery } & ({ afterMs: number } | { error: unknown })
-}
-
 interface Work {
   /** Works on the next delivery of a channel, or on several with one digest. */
   work: (channel: string) => Promise<NextStep>
@@ -74,14 +69,7 @@ interface Work {
 
 /** Creates the function that works on a channel. */
 export function createWork(dependencies: WorkDependencies): Work {
-  const { database, providers, times, processId, isStopping } = dependencies
-  /**
-   * Deliveries whose message the chat refused, although the connection works. After a digest, each gets a message of its
-   * own. After that, it gets a plain text.
-   */
-  const refusedForms = createCache<'digest' | 'blocks', number>(mostRemembered)
-  const mayDigest = ({ id }: Delivery) => !refusedForms.has(id)
-  const isPlain = ({ id }: Delivery) => refusedForms.get(id) === 'blocks'
+  const { database, providers, times, processId } = dependencies
   const turns = createWorkspaceTurns(dependencies.countCall)
   const withAccess = createWithAccess(dependencies)
   const changes = createChangeReader(providers, withAccess, times)
@@ -93,12 +81,11 @@ export function createWork(dependencies: WorkDependencies): Work {
     turns,
     ends,
     failures,
-    onFormRefused(group) {
-      for (const { id } of group) refusedForms.set(id, group.length > 1 ? 'digest' : 'blocks')
-    },
   })
-  const { end, endOfBroken, putOff } = ends
+  const tellNext = createTell({ database, changes, ends })
+  const { end, endBacklog, putOff } = ends
   const { afterError } = failures
+  const places = createPlaces()
 
   return {
     work,
@@ -108,8 +95,9 @@ export function createWork(dependencies: WorkDependencies): Work {
   async function work(channel: string): Promise<NextStep> {
     const next = await nextDelivery(database, channel)
     if (next.kind === 'nothing') return done
-    if (next.kind === 'wait') return { kind: 'rest', ms: Math.min(next.ms, longestRestMs) }
-    return await deliver(next.delivery)
+    if (next.kind === 'wait') return { kind: 'rest', ms: next.ms, failing: next.failing }
+    const { delivery } = next
+    return await places.of(delivery.accountId, () => deliver(delivery))
   }
 
   async function deliver(delivery: Delivery): Promise<NextStep> {
@@ -117,10 +105,19 @@ export function createWork(dependencies: WorkDependencies): Work {
     switch (readiness.kind) {
       case 'end':
         return await end([delivery], readiness.state, readiness.reason)
+      case 'disconnected':
+        return await endBacklog(delivery, 'disconnected')
       case 'broken':
-        return await endOfBroken(delivery, readiness.connection)
+        return await endBacklog(delivery, readiness.connection)
       case 'moved':
         return whileLeased(await moveToChannel(database, processId, delivery, readiness.channel))
+      case 'paused':
+        // A resumption ends the wait (activity/account.ts).
+        return await putOff([delivery], {
+          afterMs: longestPutOffMs,
+          reason: 'paused',
+          countTry: false,
+        })
       case 'rest':
         return readiness
     }
@@ -137,17 +134,11 @@ export function createWork(dependencies: WorkDependencies): Work {
   /** Sends the message about a change, or about several with one digest. */
   async function tell(first: DealDelivery, route: OpenRoute): Promise<NextStep> {
     const maybeRepeats = first.claimedUntil !== null
-    const isDigest = mayDigest(first) && (maybeRepeats || first.pendingInChannel >= fewestInDigest)
+    const isDigest =
+      first.form === null && (maybeRepeats || first.pendingInChannel >= fewestInDigest)
     const by: ReadBy = { crm: route.crm, urgency: isDigest ? 'backlog' : 'fresh' }
-    const pages = isDigest
-      ? digestPages(database, first, { mayDigest, isStopping })
-      : onePage([first])
-    const { told, skipped, mustWait } = await decideAll(first, pages, by)
-    for (const [reason, some] of Map.groupBy(skipped, ({ reason }) => reason)) {
-      const ended = some.map(({ delivery }) => delivery)
-      const step = await end(ended, 'ignored', reason)
-      if (step.kind === 'done') return step
-    }
+    const { told, mustWait, isLeased } = await tellNext(first, by, { isDigest })
+    if (!isLeased) return done
     const [head, ...others] = told
     if (head !== undefined) return await send(await parcelOf([head, ...others], by, route), route)
     if (mustWait === undefined) return goOn
@@ -157,33 +148,6 @@ export function createWork(dependencies: WorkDependencies): Work {
       reason: null,
       countTry: false,
     })
-  }
-
-  /**
-   * Decides about the deliveries in their order, until the message is full, a delivery must wait, or there are no more.
-   */
-  async function decideAll(
-    first: DealDelivery,
-    pages: AsyncIterable<Page>,
-    by: ReadBy,
-  ): Promise<Decided> {
-    const told: Told[] = []
-    const skipped: Skipped[] = []
-    const skip = (each: Skipped) => skipped.push(each)
-    let delivery = first
-    try {
-      for await (const candidates of eachCandidate(pages, { changes, by, skip })) {
-        delivery = candidates[0].delivery
-        const verdict = await verdictOf(candidates, { changes, by })
-        if (verdict.kind === 'look again') return { told, skipped, mustWait: verdict }
-        if (verdict.kind === 'skip') skipped.push(verdict)
-        else told.push(verdict)
-        if (told.length === mostInDigest) break
-      }
-    } catch (error) {
-      return { told, skipped, mustWait: { delivery, error } }
-    }
-    return { told, skipped }
   }
 
   /**
@@ -221,5 +185,31 @@ export function createWork(dependencies: WorkDependencies): Work {
     if (owner === undefined) return entry
     const ownerInChat = owner.email && (await memberFor(chat, owner.email))
     return { ...entry, deal: { ...deal, ownerName: owner.name, ownerInChat } }
+  }
+}
+
+const isPlain = ({ form }: Delivery) => form === 'plain'
+
+/** Counts the channels of each account that this process works on, and lets those rest that are too many. */
+function createPlaces() {
+  const accounts = new Map<string, { working: number; laterAt: number }>()
+
+  return {
+    async of(accountId: string, deliver: () => Promise<NextStep>): Promise<NextStep> {
+      const account = accounts.get(accountId) ?? { working: 0, laterAt: 0 }
+      if (account.working >= mostOfAccount) {
+        const now = performance.now()
+        account.laterAt = Math.max(account.laterAt + apartMs, now + laterMs)
+        return { kind: 'rest', ms: account.laterAt - now }
+      }
+      accounts.set(accountId, account)
+      account.working++
+      try {
+        return await deliver()
+      } finally {
+        account.working--
+        if (account.working === 0) accounts.delete(accountId)
+      }
+    },
   }
 }
